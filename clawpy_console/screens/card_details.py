@@ -169,7 +169,10 @@ def parse_parameters(text: str) -> dict[str, Any] | None:
 
 
 class Details(Dialog[None]):
-    """The details of one card. They close when the card is approved."""
+    """The details of one card. They close when the card is approved.
+
+    The screen is made once and shown again for each card: composing it for each would double the time of the key.
+    """
 
     BINDINGS = bindings("details")
     DEFAULT_CLASSES = "-alone"
@@ -210,16 +213,31 @@ class Details(Dialog[None]):
             yield KeyLine()
 
     def on_mount(self) -> None:
+        for changed in ("virtual_size", "scroll_y"):
+            self.watch(self._pane, changed, self._scrolled)
+        self._show_card()
+
+    def show(self, card: Card) -> None:
+        """Show `card` from now on. Call it while the screen is not open."""
+        if card.id != self._card.id:
+            self._evidence = Evidence()
+        self._card, self._armed = card, False
+        if self.is_mounted:
+            self._show_card()
+
+    def _show_card(self) -> None:
+        """Show the card from its top, with its text in the editor."""
         flow = self._card.assignment.flow
-        self.query_one("#editor-title", Static).update(f"PARAMETERS OF {flow}" if flow else "PROMPT")
+        self.query_one("#editor-title", Static).update(f"PARAMETERS OF {flow}" if flow else "PROMPT", layout=False)
         editor = self._editor
         editor.placeholder = "No parameters set. Write key = value, one per line." if flow else ""
-        editor.load_text(self._editable_text)
+        if editor.text != self._editable_text:
+            editor.load_text(self._editable_text)
+        self.query_one("#refusal").display = False
+        self._pane.scroll_home(animate=False)
+        self.set_focus(self._pane)
         self._draw()
         self._read_again()
-        pane = self._pane
-        for changed in ("virtual_size", "scroll_y"):
-            self.watch(pane, changed, self._scrolled)
 
     def _scrolled(self) -> None:
         self.call_after_refresh(self._show_whether_more)
@@ -305,3 +323,13 @@ class Details(Dialog[None]):
             )
 
         self.app.cards.approve_edited(card, call, self.dismiss, on_refusal)
+
+
+def show_details(app: CardConsole, card: Card) -> None:
+    """Open the details of `card`, on a screen that is made at the first call."""
+    if not app.is_screen_installed("details"):
+        app.install_screen(Details(card), "details")
+    details = app.get_screen("details")
+    if isinstance(details, Details) and details not in app.screen_stack:
+        details.show(card)
+        app.push_screen(details)

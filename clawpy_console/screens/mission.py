@@ -370,10 +370,10 @@ class MissionScreen(ConsoleScreen):
     def action_details(self) -> None:
         """Open the details of the card in front."""
         if (card := self._stack.front) is not None:
-            from clawpy_console.screens.card_details import Details
+            from clawpy_console.screens.card_details import show_details
 
             self._stack.has_chosen = True
-            self.app.push_screen(Details(card))
+            show_details(self.app, card)
 
     def action_undo(self) -> None:
         """Undo the last decision."""

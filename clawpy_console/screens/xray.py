@@ -20,7 +20,7 @@ from clawpy_console import external_programs, formats
 from clawpy_console.dialogs.base import Dialog
 from clawpy_console.formats import crop, fit_to_width, one_line
 from clawpy_console.keys import bindings
-from clawpy_console.screens.card_details import Details
+from clawpy_console.screens.card_details import show_details
 from clawpy_console.widgets.frame import KeyLine
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import CursorView, Row, Rows
@@ -366,4 +366,4 @@ def _open_card(app: CardConsole, card_id: str) -> None:
     def on_refusal(refusal: Refusal) -> None:
         app.show_toast(f"the card {card_id} is gone: {refusal.message}", "warning")
 
-    app.call_engine(lambda engine: engine.cards.get(card_id), lambda card: app.push_screen(Details(card)), on_refusal)
+    app.call_engine(lambda engine: engine.cards.get(card_id), lambda card: show_details(app, card), on_refusal)

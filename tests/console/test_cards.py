@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from textual.widgets import TextArea
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.card_stack import FLOWS_BY_WORK, describe_work, work_word
@@ -386,6 +387,18 @@ async def test_the_evidence_names_the_hosts_that_the_work_may_reach(
 async def test_details_say_that_there_is_more_below_until_it_is_in_sight(console: ConsoleApp) -> None:
     more = (press("enter"), sees("▼ more below: PgDn"), press("pagedown", times=9), hides("▼ more below"))
     await play(console, *more, size=(80, 24))
+
+
+async def test_details_of_another_card_begin_anew_at_the_present_size(console: ConsoleApp) -> None:
+    async with running(console, "enter", "e", "x", "escape", "escape") as pilot:
+        await pilot.resize_terminal(80, 24)
+        await carry_out(pilot, press("j enter"), sees(SECOND))
+        screen = console.screen
+        assert screen.query_one("#editor", TextArea).text == PATHS
+        assert screen.focused is screen.query_one("#details")
+        assert screen.classes >= {"-narrow", "-low"}
+        await carry_out(pilot, press("escape k enter"), sees(FIRST))
+        assert not screen.query_one("#editor", TextArea).text.startswith("x")
 
 
 HOSTILE = [
