@@ -12,8 +12,8 @@ HOUR_CAP, DAY_CAP, MONTH_CAP = 1_500_000, 4_000_000, 9_000_000
 """The caps of these tests, in micro-dollars: low, so that a few runs reach them."""
 CAPS = {"hour": HOUR_CAP, "day": DAY_CAP, "month": MONTH_CAP}
 
-Ask = Callable[..., list[Any]]
-"""Runs a query with named values and gives the rows."""
+Query = Callable[..., Sequence[Any]]
+"""Runs a query with named values and returns the rows."""
 
 
 def stamp(at: datetime) -> str:
@@ -27,22 +27,21 @@ def windows(now: datetime) -> dict[str, datetime]:
     return {"hour": now - timedelta(hours=1), "day": midnight, "month": midnight.replace(day=1)}
 
 
-def spent(ask: Ask, now: datetime) -> dict[str, int]:
-    """Settled plus reserved in each window."""
-    return {
-        window: int(
-            ask(
-                "SELECT coalesce(sum(amount_microusd), 0) FROM cost_entries"
-                " WHERE state = 'reserved' OR (state = 'settled' AND at >= :begin)",
-                begin=stamp(begin),
-            )[0][0]
+def spent(query: Query, now: datetime) -> dict[str, int]:
+    """Micro-dollars in each window: what is settled there, and all that is reserved."""
+    amounts = {}
+    for window, begin in windows(now).items():
+        [(amount,)] = query(
+            "SELECT coalesce(sum(amount_microusd), 0) FROM cost_entries"
+            " WHERE state = 'reserved' OR (state = 'settled' AND at >= :begin)",
+            begin=stamp(begin),
         )
-        for window, begin in windows(now).items()
-    }
+        amounts[window] = int(amount)
+    return amounts
 
 
 def fits(before: dict[str, int], amount: int) -> bool:
-    """Whether `amount` more passes no cap."""
+    """Whether `amount` more micro-dollars stay within every cap."""
     return all(before[window] + amount <= cap for window, cap in CAPS.items())
 
 
@@ -53,45 +52,49 @@ class Passed:
     number: int
     at: datetime
     after: str
+    """The channel that it came from."""
     channel: str
     unattended: bool
     estimate: int
-    type: str
+    """Micro-dollars."""
 
 
-def passed(ask: Ask) -> list[Passed]:
-    """All of them, oldest first."""
-    rows = ask(
-        "SELECT id, created_at, from_channel, target_channel, unattended, cost_estimate, trigger_type"
+def passed(query: Query) -> list[Passed]:
+    """All triggers that passed, oldest first."""
+    rows = query(
+        "SELECT id, created_at, from_channel, target_channel, unattended, cost_estimate"
         " FROM crosspoll_log WHERE NOT blocked AND permit_id IS NOT NULL ORDER BY id"
     )
     return [
-        Passed(number, datetime.fromisoformat(at), after, channel, bool(unattended), round(cost * 1_000_000), kind)
-        for number, at, after, channel, unattended, cost, kind in rows
+        Passed(number, datetime.fromisoformat(at), after, channel, bool(unattended), round(cost * 1_000_000))
+        for number, at, after, channel, unattended, cost in rows
     ]
 
 
 def loop(links: Sequence[Passed], last: Passed) -> str:
-    """Which loop `last` closed, given what went before it; "" for none (SPEC 3.3)."""
+    """The loop that `last` closed after `links`; "" for none (SPEC 3.3)."""
     if last.after == "owner":
         return ""
-    steps = [(link.after, link.channel, last.at - link.at) for link in links]
-    if any((a, b) == (last.channel, last.after) and ago < timedelta(minutes=5) for a, b, ago in steps):
+
+    def count(after: str, channel: str, within: timedelta) -> int:
+        """How many links lead from one channel to the other, so short a time ago."""
+        return sum((link.after, link.channel) == (after, channel) and last.at - link.at < within for link in links)
+
+    if count(last.channel, last.after, timedelta(minutes=5)):
         return "reverse"
-    if sum((a, b) == (last.after, last.channel) and ago < timedelta(minutes=10) for a, b, ago in steps) >= 2:
+    if count(last.after, last.channel, timedelta(minutes=10)) >= 2:
         return "pair"
-    chain, at = [last.channel, last.after], last.after
-    for a, b, _ in reversed(steps[-50:]):
-        if b == at and a == "owner":
-            break
-        if b == at:
-            chain.append(a)
-            at = a
+    chain = [last.channel, last.after]
+    for link in reversed(links[-50:]):
+        if link.channel == chain[-1]:
+            if link.after == "owner":
+                break
+            chain.append(link.after)
     return "depth" if len(chain) > 3 else ""
 
 
 def bound(approved: int, decided: int, z: float = 1.645) -> float:
-    """Wilson's one-sided lower bound, written down once more."""
+    """Wilson's lower bound of the share of approvals; `z` is for 95 % on one side."""
     if decided == 0:
         return 0.0
     share, weight = approved / decided, z * z / decided

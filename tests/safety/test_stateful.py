@@ -14,59 +14,52 @@ import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.safety import engine_machine, stateful_world
+from tests.safety import engine_machine
+from tests.safety.stateful_world import CAPPED, EXECUTED, LOOPS, MUST_BLOCK, coverage_counts
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 """The machine has the threads of sessions die, as they do with their process."""
 
-LONG = 100_000
-STEPS = 200
-PART = 20
-"""Machines of `STEPS` steps in one part."""
+ALL_STEPS = "100000"
+MACHINES_PER_PART = 20
+STEPS_PER_MACHINE = 200
 
 
-def run(examples: int, steps: int, *, number: int | None = None) -> None:
-    machine = engine_machine.EngineMachine if number is None else seed(number)(engine_machine.EngineMachine)
+def run_machines(machines: int, steps: int, *, seed_number: int | None = None) -> None:
+    """Run machines of so many steps each: the same ones each time, or those of a seed, which are not shrunk."""
+    machine = engine_machine.EngineMachine
     run_state_machine_as_test(
-        machine,
+        machine if seed_number is None else seed(seed_number)(machine),
         settings=settings(
-            max_examples=examples,
+            max_examples=machines,
             stateful_step_count=steps,
             deadline=None,
             database=None,
-            derandomize=number is None,
-            phases=(Phase.generate, Phase.shrink) if number is None else (Phase.generate,),
+            derandomize=seed_number is None,
+            phases=(Phase.generate, Phase.shrink) if seed_number is None else (Phase.generate,),
             suppress_health_check=list(HealthCheck),
         ),
     )
 
 
-def table() -> str:
-    return "\n".join(f"{count:>9,}  {what}" for what, count in sorted(stateful_world.coverage_counts.items()))
+def format_coverage() -> str:
+    return "\n".join(f"{count:>9,}  {name}" for name, count in sorted(coverage_counts.items()))
 
 
 @pytest.mark.long
 def test_nothing_runs_that_must_not() -> None:
-    run(4, 40)
+    run_machines(4, 40)
 
 
 @pytest.mark.faults
 def test_nothing_runs_that_must_not_in_a_hundred_thousand_steps() -> None:
-    first, steps = int(os.environ.get("CLAWPY_SEED", "1")), int(os.environ.get("CLAWPY_STEPS", LONG))
-    stateful_world.coverage_counts.clear()
-    began, number = time.perf_counter(), first
-    while stateful_world.coverage_counts["steps"] < steps:
-        run(PART, STEPS, number=number)
-        print(f"\nseeds {first} to {number}, {time.perf_counter() - began:.0f} s\n{table()}", flush=True)
-        number += 1
-    never = [
-        what
-        for what in (
-            *stateful_world.MUST_BLOCK,
-            *stateful_world.LOOPS,
-            *stateful_world.CAPPED,
-            *stateful_world.EXECUTED,
-        )
-        if not stateful_world.coverage_counts[what]
-    ]
-    assert not never, f"never seen: {', '.join(never)}"
+    first_seed, steps = int(os.environ.get("CLAWPY_SEED", "1")), int(os.environ.get("CLAWPY_STEPS", ALL_STEPS))
+    coverage_counts.clear()
+    began, seed_number = time.perf_counter(), first_seed
+    while coverage_counts["steps"] < steps:
+        run_machines(MACHINES_PER_PART, STEPS_PER_MACHINE, seed_number=seed_number)
+        elapsed = time.perf_counter() - began
+        print(f"\nseeds {first_seed} to {seed_number}, {elapsed:.0f} s\n{format_coverage()}", flush=True)
+        seed_number += 1
+    never_seen = [name for name in (*MUST_BLOCK, *LOOPS, *CAPPED, *EXECUTED) if not coverage_counts[name]]
+    assert never_seen == []
