@@ -17,4 +17,4 @@ def rails(database: Database, clock: FakeClock, tmp_path: Path) -> Iterator[Rail
     rails = make_rails(database, clock, tmp_path / "data")
     rails.know_pairs(("research", "koji-core"), ("owner", "koji-core"))
     yield rails
-    rails.switch.close()
+    rails.kill_switch.close()

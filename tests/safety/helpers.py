@@ -11,9 +11,10 @@ from sqlmodel import Session
 
 from engine.clock import FakeClock
 from engine.config import Settings, WorkspaceAutonomy, WorkspaceSettings
-from engine.model import Assignment, DecidedBy, Randomness, Ruling, Trigger, TriggerType
+from engine.model import Assignment, DecidedBy, RailVerdict, Randomness, Ruling, Trigger, TriggerType
 from engine.safety.costs import Costs
 from engine.safety.kill_switch import KillSwitch
+from engine.safety.pipeline import CrosspollLog
 from engine.safety.safety import Hooks, Safety
 from engine.storage.database import Database
 
@@ -32,11 +33,12 @@ class MutableSettings:
 
 @dataclass
 class StandInDecisions:
-    """Decisions that a test sets."""
+    """The counts of decisions, which a test sets."""
 
     rejections: int = 0
-    """In a row, the newest decisions."""
+    """How many of the newest decisions are rejections, without another between them."""
     decisions: int = 100
+    """How many there are, and so the id of the newest."""
 
     def consecutive_rejections(self, session: Session, after: int = 0) -> int:
         return max(0, min(self.rejections, self.decisions - after))
@@ -58,11 +60,14 @@ class Rails:
     settings: MutableSettings
     decisions: StandInDecisions
     data: Path
+    """The data folder, in which a stop file may be."""
     stopped: list[str] = field(default_factory=list)
+    """The reasons with which sessions were stopped."""
     quiet: bool = False
+    """Whether these are quiet hours."""
 
     @property
-    def switch(self) -> KillSwitch:
+    def kill_switch(self) -> KillSwitch:
         return self.safety.kill_switch
 
     @property
@@ -70,19 +75,21 @@ class Rails:
         return self.safety.costs
 
     def hold_words(self) -> list[str]:
-        return [hold.word for hold in self.switch.holds()]
+        return [hold.word for hold in self.kill_switch.holds()]
 
     def decide(self, trigger: Trigger) -> Ruling:
         return self.write(self.safety.pipeline.decide, trigger)
 
+    def gate_verdict(self, trigger: Trigger) -> RailVerdict:
+        """What the human gate says to a trigger; nothing is stored."""
+        return next(verdict for verdict in self.safety.pipeline.preview(trigger) if verdict.rail == "gate")
+
     def write(self, method: Callable[..., Any], *arguments: object) -> Any:
-        """The result of a method that is called in a transaction, which comes before its arguments."""
+        """The result of a method that is called with a transaction before its arguments."""
         return self.database.write(lambda tx: method(tx, *arguments))
 
     def know_pairs(self, *pairs: tuple[str, str]) -> None:
-        """Store a trigger of each pair of channels that passed long ago."""
-        from engine.safety.pipeline import CrosspollLog
-
+        """Store for each pair of channels a trigger that passed long ago."""
         for from_channel, channel in pairs:
             row = CrosspollLog(
                 prediction_id="old", trigger_type="manual", target_channel=channel, prompt="",
@@ -93,7 +100,7 @@ class Rails:
             self.database.write(lambda tx, row=row: tx.session.add(row))
 
 
-def acting() -> Settings:
+def acting_settings() -> Settings:
     """Settings under which the engine may act by itself."""
     return Settings(
         autonomous_mode_enabled=True, workspaces={WORKSPACE: WorkspaceSettings(autonomy=WorkspaceAutonomy.ACT)}
@@ -101,20 +108,19 @@ def acting() -> Settings:
 
 
 def make_rails(database: Database, clock: FakeClock, data: Path, **hooks: Any) -> Rails:
-    settings, decisions = MutableSettings(acting()), StandInDecisions()
+    """Rails under which the engine may act by itself; `hooks` are more fields of `Hooks`."""
+    settings, decisions = MutableSettings(acting_settings()), StandInDecisions()
     stopped: list[str] = []
-    box: list[Rails] = []
-    stop: Callable[[str], object] = hooks.pop("stop_sessions", stopped.append)
     safety = Safety(
         database, settings, clock, Randomness(7), data=data, decisions=decisions,
-        hooks=Hooks(stop_sessions=stop, quiet=lambda: box[0].quiet, **hooks),
+        hooks=Hooks(stop_sessions=stopped.append, quiet=lambda: rails.quiet, **hooks),
     )  # fmt: skip
-    box.append(Rails(safety, database, clock, settings, decisions, data, stopped))
-    return box[0]
+    rails = Rails(safety, database, clock, settings, decisions, data, stopped)
+    return rails
 
 
 def approval(prompt: str = "run the tests", **changes: Any) -> Trigger:
-    """An operator's approval of a flow on koji-core."""
+    """An operator's approval of a flow on koji-core, with changes of the trigger's fields."""
     trigger = Trigger(
         prediction_id="pred_1",
         type=TriggerType.MANUAL,
@@ -128,7 +134,7 @@ def approval(prompt: str = "run the tests", **changes: Any) -> Trigger:
 
 
 def unattended(prompt: str = "run the tests", **changes: Any) -> Trigger:
-    """The same by the engine itself, with nothing against it."""
+    """A trigger of the same by the engine itself; no rail has anything against it."""
     return replace(
         approval(prompt),
         **{

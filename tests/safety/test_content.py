@@ -12,15 +12,7 @@ from pydantic import ValidationError
 
 from engine.config import Settings
 from engine.model import Assignment, Verdict
-from engine.safety.content import (
-    check_assignment,
-    check_command,
-    check_prompt,
-    own_rules,
-    prompts,
-    rulebook,
-    targets,
-)
+from engine.safety.content import check_assignment, check_command, check_prompt, own_rules, prompts, rulebook, targets
 from engine.safety.content.commands import text_rules
 from engine.safety.content.shell import fold, parse
 from tests.safety.test_content_examples import examples
@@ -48,14 +40,14 @@ def test_commands_and_payloads_in_a_prompt_are_found(prompt: str) -> None:
     assert check_prompt(prompt).verdict is Verdict.BLOCK
 
 
-def test_every_text_of_an_assignment_is_checked() -> None:
-    def found(channel: str = "koji-core", **parameters: object) -> Verdict:
+def test_the_parameters_and_the_channel_of_an_assignment_are_checked() -> None:
+    def check(channel: str = "koji-core", **parameters: object) -> Verdict:
         return check_assignment(Assignment("run it", channel, "/w", "flow", "x", parameters), {"koji-core"}).verdict
 
-    assert found() is Verdict.ALLOW
-    assert found(paths=["src/a.py"], test="tests/test_a.py::test_b") is Verdict.ALLOW
-    assert found(test="$(rm -rf /)`rm -rf /`") is Verdict.BLOCK
-    assert found(channel="elsewhere") is Verdict.BLOCK
+    assert check() is Verdict.ALLOW
+    assert check(paths=["src/a.py"], test="tests/test_a.py::test_b") is Verdict.ALLOW
+    assert check(test="$(rm -rf /)`rm -rf /`") is Verdict.BLOCK
+    assert check(channel="elsewhere") is Verdict.BLOCK
 
 
 @pytest.mark.parametrize(
@@ -87,6 +79,7 @@ def test_any_text_has_a_verdict(text: str) -> None:
     check_prompt(text)
 
 
+# Texts of 10,000 to 1,000,000 characters, each of which a careless parser would read again and again.
 HOSTILE = [
     "$(" * 12_000, "`" * 24_000, "((((" * 6_000, "{a," * 8_000, "${" * 12_000, "<(" * 12_000, '"$(' * 8_000,
     "'" * 24_000, "<<A\n" * 6_000, "a|" * 12_000, "sudo " * 5_000, "env -S " * 3_000, "echo x | " * 2_700 + "sh",

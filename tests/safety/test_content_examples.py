@@ -31,6 +31,7 @@ def examples(name: str) -> list[str]:
         ("ordinary_commands", check_command),
         ("looking_commands", check_command),
         ("ordinary_shell", check_command),
+        ("creative_safe", check_command),
         ("ordinary_prompts", check_prompt),
     ],
 )
@@ -54,48 +55,46 @@ def test_destructive_work_is_stopped(name: str, check: Callable[[str], RailVerdi
     assert [text for text in examples(name) if check(text).verdict is Verdict.ALLOW] == []
 
 
-def test_ordinary_commands_in_a_prompt_are_not_stopped() -> None:
-    commands = [text for text in examples("ordinary_commands") if "\n" not in text]
-    stopped = [text for text in commands if check_prompt(f"Run `{text}` now").verdict is not Verdict.ALLOW]
-    assert stopped == []
+def quotable_commands(name: str) -> list[str]:
+    """The commands of a list that can stand in one line between backticks."""
+    return [text for text in examples(name) if "\n" not in text and "`" not in text]
 
 
 def test_destructive_commands_in_a_prompt_are_stopped() -> None:
-    commands = [text for text in examples("disguised_commands") if "\n" not in text and "`" not in text]
+    commands = quotable_commands("disguised_commands")
     assert [text for text in commands if check_prompt(f"Run `{text}` now").verdict is Verdict.ALLOW] == []
 
 
-def test_talk_about_destructive_commands_is_not_stopped() -> None:
-    for frame in ("Write a test that `{}` is refused", "Explain why `{}` is dangerous", "Never run `{}`"):
-        commands = [text for text in examples("disguised_commands") if "\n" not in text and "`" not in text]
-        stopped = [text for text in commands if check_prompt(frame.format(text)).verdict is not Verdict.ALLOW]
-        assert stopped == [], frame
+@pytest.mark.parametrize(
+    ("prompt", "name"),
+    [
+        ("Run `{}` now", "ordinary_commands"),
+        ("Write a test that `{}` is refused", "disguised_commands"),
+        ("Explain why `{}` is dangerous", "disguised_commands"),
+        ("Never run `{}`", "disguised_commands"),
+    ],
+)
+def test_ordinary_commands_and_talk_about_destructive_ones_are_not_stopped_in_a_prompt(prompt: str, name: str) -> None:
+    commands = quotable_commands(name)
+    assert [text for text in commands if check_prompt(prompt.format(text)).verdict is not Verdict.ALLOW] == []
 
 
 @pytest.mark.parametrize(
-    ("name", "least"),
+    ("name", "min_stopped"),
     [("creative_tuned", 43), ("creative_aside", 39), ("creative_blind", 12)],
 )
-def test_creative_commands_are_stopped(name: str, least: int) -> None:
-    """Rules were tuned on the first list alone, the others were written before and set aside. No list gets worse."""
-    texts = examples(name)
-    stopped = sum(check_command(text).verdict is not Verdict.ALLOW for text in texts)
-    print(f"{name}: {stopped} of {len(texts)}")
-    assert stopped >= least
+def test_creative_commands_are_stopped(name: str, min_stopped: int) -> None:
+    """The rules were tuned on the first list alone; the others were set aside. The least number that is stopped is what
+    the rules reached, so that no list gets worse."""
+    assert sum(check_command(text).verdict is not Verdict.ALLOW for text in examples(name)) >= min_stopped
 
 
-def test_safe_commands_like_the_creative_ones_are_not_stopped() -> None:
-    texts = examples("creative_safe")
-    verdicts = [(text, check_command(text)) for text in texts]
-    assert [(text, verdict.rule) for text, verdict in verdicts if verdict.verdict is not Verdict.ALLOW] == []
-
-
-# SPEC 3.5: a verdict does not change with quoting, white space, look-alikes or wrapping; any input is judged fast.
+# SPEC 3.5: a verdict does not change with look-alikes, invisible characters, wrapping or encoding.
 
 
 SIMPLE = re.compile(r"[\w./:=@-]+(?: [\w./:=@-]+)*")
+"""A command of plain words: nothing in it is quoted already."""
 STOPPED = sorted({text for rule in rulebook.rules() for text in rule.stops if SIMPLE.fullmatch(text)})
-PASSED = sorted({text for rule in rulebook.rules() for text in rule.passes if SIMPLE.fullmatch(text)})
 ORDINARY = sorted({text for text in examples("ordinary_commands") if SIMPLE.fullmatch(text)})
 
 LOOKALIKES = str.maketrans("aeopcxsi", "\u0430\u0435\u043e\u0440\u0441\u0445\u0455\u0456")
@@ -110,11 +109,10 @@ def verdict(text: str) -> Verdict:
 @settings(max_examples=200, deadline=None)
 @given(st.data(), st.sampled_from(STOPPED))
 def test_look_alikes_and_invisible_characters_change_nothing(data: st.DataObject, command: str) -> None:
-    at = data.draw(st.integers(0, len(command)))
     text = "".join(letter.translate(LOOKALIKES) if data.draw(st.booleans()) else letter for letter in command)
-    assert verdict(text[:at] + data.draw(st.sampled_from(["", "\u200b", "\u2060", "\ufeff"])) + text[at:]) is verdict(
-        command
-    )
+    at = data.draw(st.integers(0, len(command)))
+    invisible = data.draw(st.sampled_from(["", "\u200b", "\u2060", "\ufeff"]))
+    assert verdict(text[:at] + invisible + text[at:]) is verdict(command)
 
 
 @settings(max_examples=400, deadline=None)
@@ -139,10 +137,3 @@ def test_encoding_hides_nothing(command: str) -> None:
         f"printf '{''.join(f'{chr(92)}{ord(letter):03o}' for letter in command)}' | sh",
     ):
         assert verdict(text) is not Verdict.ALLOW
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.sampled_from(STOPPED))
-def test_an_order_is_stopped_and_talk_about_it_is_not(command: str) -> None:
-    assert check_prompt(f"Please run `{command}`").verdict is not Verdict.ALLOW
-    assert check_prompt(f"Add a test that `{command}` is refused").verdict is Verdict.ALLOW

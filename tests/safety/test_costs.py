@@ -11,39 +11,37 @@ import pytest
 from sqlmodel import select
 
 from engine.clock import FakeClock
-from engine.model import (
-    MICRO,
-    CostState,
-    Refusal,
-    SessionState,
-    SessionView,
-)
+from engine.model import MICRO, CostState, Refusal, SessionState, SessionView
 from engine.safety.costs import AgentBudget, burn, cost_windows, crosses_warning, decide_cost
 from engine.safety.pipeline import CrosspollLog
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.safety.helpers import Rails, approval, make_rails
 
-CAPS = CostState(hour=0, day=0, month=0, hour_cap=2 * MICRO, day_cap=20 * MICRO, month_cap=200 * MICRO)
+NOTHING_SPENT = CostState(hour=0, day=0, month=0, hour_cap=2 * MICRO, day_cap=20 * MICRO, month_cap=200 * MICRO)
 NO_BUDGET = AgentBudget("a")
+NOW = datetime(2026, 3, 10, 14, 12, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("window", ["hour", "day", "month"])
 def test_a_cap_may_be_reached_but_not_passed(window: str) -> None:
-    cap = getattr(CAPS, f"{window}_cap")
-    assert decide_cost(replace(CAPS, **{window: cap - 50_000}), 50_000, NO_BUDGET).verdict == "allow"
-    blocked = decide_cost(replace(CAPS, **{window: cap - 49_999}), 50_000, NO_BUDGET)
+    cap = getattr(NOTHING_SPENT, f"{window}_cap")
+    assert decide_cost(replace(NOTHING_SPENT, **{window: cap - 50_000}), 50_000, NO_BUDGET).verdict == "allow"
+    blocked = decide_cost(replace(NOTHING_SPENT, **{window: cap - 49_999}), 50_000, NO_BUDGET)
     assert (blocked.verdict, blocked.rule) == ("block", window)
 
 
 def test_an_agent_has_its_own_budget() -> None:
-    assert decide_cost(CAPS, 10, AgentBudget("a", 90, 100)).verdict == "allow"
-    assert decide_cost(CAPS, 11, AgentBudget("a", 90, 100)).rule == "agent-budget"
-    assert decide_cost(CAPS, -1, NO_BUDGET).verdict == "block"
+    assert decide_cost(NOTHING_SPENT, 10, AgentBudget("a", 90, 100)).verdict == "allow"
+    assert decide_cost(NOTHING_SPENT, 11, AgentBudget("a", 90, 100)).rule == "agent-budget"
+
+
+def test_an_estimate_below_zero_is_blocked() -> None:
+    assert decide_cost(NOTHING_SPENT, -1, NO_BUDGET).verdict == "block"
 
 
 def test_the_reason_says_the_price_and_what_is_left_of_the_cap_of_the_day() -> None:
-    assert decide_cost(CAPS, 0, NO_BUDGET).reason == "costs $0.00; $20.00 of the day's $20.00 are left"
+    assert decide_cost(NOTHING_SPENT, 0, NO_BUDGET).reason == "costs $0.00; $20.00 of the day's $20.00 are left"
 
 
 @pytest.mark.parametrize(
@@ -132,7 +130,7 @@ def test_the_cap_of_a_month_stops_everything_until_it_is_resumed(rails: Rails) -
     blocked = rails.decide(approval(prediction_id="c", estimate=10))
     assert blocked.blocked_by is not None
     assert blocked.blocked_by.rail == "kill"
-    rails.switch.resume("month")
+    rails.kill_switch.resume("month")
     assert rails.decide(approval(prediction_id="d", estimate=10)).permit
 
 
@@ -181,11 +179,11 @@ def test_recovery_settles_or_releases_what_a_crash_left_reserved(rails: Rails) -
         assert permit is not None
         rails.write(rails.safety.permits.consume, permit, permit.digest)
     rails.write(rails.safety.permits.revoke, "lost")
-    undone = session_view("waiting", 0, started=False, state=SessionState.CANCELLED)  # of an approval before this one
     sessions = {
         "ended": session_view("ended", 30_000),
         "running": session_view("running", 0, state=SessionState.RUNNING),
-        "waiting": undone,
+        # of an earlier approval, which was undone
+        "waiting": session_view("waiting", 0, started=False, state=SessionState.CANCELLED),
     }
     assert rails.safety.recover(sessions.get) == 2
     assert rails.costs.state().day == 230_000
@@ -234,9 +232,6 @@ def test_a_running_session_cannot_pass_a_cap(rails: Rails) -> None:
     assert rails.costs.raise_reservation("auto_1", cap) == "", "a cap may be reached"
     assert "last hour" in rails.costs.raise_reservation("auto_1", cap + 1)
     assert rails.costs.state().hour == cap, "and nothing was changed"
-
-
-NOW = datetime(2026, 3, 10, 14, 12, tzinfo=UTC)
 
 
 def test_reserved_and_spent_money_are_shown_apart(rails: Rails) -> None:

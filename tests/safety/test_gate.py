@@ -48,17 +48,17 @@ BOUNDARIES: list[tuple[str, dict[str, object], dict[str, object]]] = [
 """Each rule by the name that is stored, with facts at its boundary and beyond it."""
 
 
-@pytest.mark.parametrize(("row", "passes", "asks"), BOUNDARIES)
+@pytest.mark.parametrize(("rule", "passes", "asks"), BOUNDARIES)
 def test_a_rule_asks_beyond_its_boundary_and_passes_at_it(
-    row: str, passes: dict[str, object], asks: dict[str, object]
+    rule: str, passes: dict[str, object], asks: dict[str, object]
 ) -> None:
-    assert row not in asking_rules(**passes)
-    assert asking_rules(**asks) == {row}
+    assert rule not in asking_rules(**passes)
+    assert asking_rules(**asks) == {rule}
     assert decide_gate(replace(CLEAR, **asks)).verdict == "ask"  # type: ignore[arg-type]
 
 
 def test_every_rule_has_its_boundary() -> None:
-    assert {row for row, _, _ in BOUNDARIES} == set(GateRuleName)
+    assert {rule for rule, _, _ in BOUNDARIES} == set(GateRuleName)
 
 
 def test_the_first_reason_is_the_one_that_holds_for_all_work() -> None:
@@ -92,15 +92,14 @@ def test_an_order_of_the_operator_needs_no_confidence_and_no_past_approvals() ->
     guess = {"confidence": 0.1, "novel_pair": "never", "phase": 0, "approval_bound": 0.0}
     assert asking_rules(**guess, ordered=True) == set()
     assert asking_rules(confidence=0.7, ordered=True) == set(), "nor does the threshold hold it"
-    other_rows = {
+    other_facts = {
         "decisions": 9, "confined": False, "estimate": MICRO + 1, "targets": ("branch main",), "rejections": 3,
         "content": Verdict.ASK, "day_cost": 17 * MICRO, "autonomous": False, "workspace_acts": False, "quiet": True,
         "suggested": True,
     }  # fmt: skip
-    assert asking_rules(**guess, **other_rows, ordered=True) == asking_rules(**other_rows)
-    assert len(asking_rules(**other_rows)) == len(other_rows)
-    waived = {"confined": False, "waived": True}
-    assert asking_rules(**waived, ordered=True) == {"sandbox-waived"}
+    assert asking_rules(**guess, **other_facts, ordered=True) == asking_rules(**other_facts)
+    assert len(asking_rules(**other_facts)) == len(other_facts)
+    assert asking_rules(confined=False, waived=True, ordered=True) == {"sandbox-waived"}
 
 
 @pytest.mark.long
@@ -153,13 +152,11 @@ def test_production_targets_are_found_in_prompts_and_parameters(
 
 def test_a_new_pair_of_channels_asks_until_an_approval_makes_it_known(rails: Rails) -> None:
     novel = on("garden", unattended())
-    within = rails.safety.pipeline.preview(unattended(from_channel="koji-core"))[4]
+    within = rails.gate_verdict(unattended(from_channel="koji-core"))
     assert within.verdict == "allow", "within a channel that has run there is no pair"
-    gate = next(verdict for verdict in rails.safety.pipeline.preview(novel) if verdict.rail == "gate")
+    gate = rails.gate_verdict(novel)
     assert (gate.verdict, gate.rule) == ("ask", "novel-pair")
     assert rails.decide(novel).permit is None
     assert rails.decide(on("garden", approval(prediction_id="b"))).permit
-    owner = on("garden", approval(confidence=0.9, phase=1, approval_bound=0.9))
-    assert (
-        next(verdict for verdict in rails.safety.pipeline.preview(owner) if verdict.rail == "gate").verdict == "allow"
-    )
+    by_owner = on("garden", approval(confidence=0.9, phase=1, approval_bound=0.9))
+    assert rails.gate_verdict(by_owner).verdict == "allow"

@@ -14,21 +14,16 @@ import pytest
 from engine.clock import FakeClock
 from engine.config import Settings, WorkspaceAutonomy, WorkspaceSettings
 from engine.learning.decisions.decisions import Decisions
-from engine.model import (
-    DecidedBy,
-    DecidedCard,
-    DecisionSignal,
-    Refusal,
-    Verdict,
-)
+from engine.model import DecidedBy, DecidedCard, DecisionSignal, Refusal, Verdict
 from engine.safety import stop_file
 from engine.safety.kill_switch import PAUSE, PAUSE_DURATION
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
-from tests.safety.helpers import WORKSPACE, Rails, acting, approval, make_rails, unattended
+from tests.safety.helpers import WORKSPACE, Rails, acting_settings, approval, make_rails, unattended
 
 
 def blocked_rule(rails: Rails) -> str:
+    """RAIL:RULE that blocks an approval; "" if none does."""
     ruling = rails.decide(approval())
     return "" if ruling.blocked_by is None else f"{ruling.blocked_by.rail}:{ruling.blocked_by.rule}"
 
@@ -38,7 +33,7 @@ def request_stop_from_outside(rails: Rails) -> None:
 
 
 @pytest.mark.parametrize(
-    ("level", "throw", "end", "rule", "reason"),
+    ("level", "throw", "end", "rule", "reason"),  # `throw` activates the level, `end` ends it
     [
         (
             "config",
@@ -49,19 +44,19 @@ def request_stop_from_outside(rails: Rails) -> None:
         ),
         (
             "api",
-            lambda rails: rails.switch.set_enabled(False),
-            lambda rails: rails.switch.set_enabled(True),
+            lambda rails: rails.kill_switch.set_enabled(False),
+            lambda rails: rails.kill_switch.set_enabled(True),
             "api",
             "switched off for this run",
         ),
         (
             "key",
-            lambda rails: rails.switch.stop("F12 pressed", "operator"),
-            lambda rails: rails.switch.resume("stop"),
+            lambda rails: rails.kill_switch.stop("F12 pressed", "operator"),
+            lambda rails: rails.kill_switch.resume("stop"),
             "stop",
             "F12 pressed",
         ),
-        ("outside", request_stop_from_outside, lambda rails: rails.switch.resume("stop"), "stop", "enough"),
+        ("outside", request_stop_from_outside, lambda rails: rails.kill_switch.resume("stop"), "stop", "enough"),
     ],
     ids=["config", "api", "key", "outside"],
 )
@@ -74,40 +69,37 @@ def test_each_level_blocks_ends_running_sessions_and_is_shown(
     reason: str,
 ) -> None:
     throw(rails)
-    rails.switch.poll()
+    rails.kill_switch.poll()
     assert blocked_rule(rails) == f"kill:{rule}"
     assert len(rails.stopped) == 1
-    assert rails.switch.kill_reason() == reason
-    assert [shown.name for shown in rails.switch.levels() if shown.thrown] == [level]
+    assert rails.kill_switch.kill_reason() == reason
+    assert [shown.name for shown in rails.kill_switch.levels() if shown.thrown] == [level]
     end(rails)
-    assert (blocked_rule(rails), rails.switch.kill_reason()) == ("", "")
-    assert not any(shown.thrown for shown in rails.switch.levels())
+    assert (blocked_rule(rails), rails.kill_switch.kill_reason()) == ("", "")
+    assert not any(shown.thrown for shown in rails.kill_switch.levels())
 
 
 def test_a_pause_and_a_month_stop_end_no_running_session(rails: Rails) -> None:
-    switch = rails.switch
     for word in ("pause", "month"):
-        rails.write(switch.place, word, "the cap is reached")
-    assert switch.current_verdict().verdict is Verdict.BLOCK
-    assert switch.kill_reason() == ""
+        rails.write(rails.kill_switch.place, word, "the cap is reached")
+    assert rails.kill_switch.current_verdict().verdict is Verdict.BLOCK
+    assert rails.kill_switch.kill_reason() == ""
 
 
 def test_a_switch_is_off_although_sessions_cannot_be_ended_and_ends_them_later(rails: Rails) -> None:
-    switch, ended = rails.switch, []
-
-    def fails(reason: str) -> None:
+    def fail(reason: str) -> None:
         raise OSError("a process could not be reached")
 
-    switch._stop_sessions = fails
-    switch.set_enabled(False)
+    rails.kill_switch._stop_sessions = fail
+    rails.kill_switch.set_enabled(False)
     assert blocked_rule(rails) == "kill:api"
-    switch._stop_sessions = ended.append
-    switch.poll()
-    assert len(ended) == 1
+    rails.kill_switch._stop_sessions = rails.stopped.append
+    rails.kill_switch.poll()
+    assert len(rails.stopped) == 1
 
 
 def test_a_stop_survives_a_restart(rails: Rails, database: Database, clock: FakeClock, tmp_path: Path) -> None:
-    rails.switch.stop("F12", "console")
+    rails.kill_switch.stop("F12", "console")
     restarted = make_rails(database, clock, tmp_path / "data")
     assert restarted.hold_words() == ["stop"]
     assert blocked_rule(restarted) == "kill:stop"
@@ -115,33 +107,33 @@ def test_a_stop_survives_a_restart(rails: Rails, database: Database, clock: Fake
 
 def test_a_stop_file_blocks_at_once_and_becomes_a_hold(rails: Rails, tmp_path: Path) -> None:
     ended = threading.Event()
-    rails.switch._stop_sessions = lambda reason: ended.set()
-    rails.switch.start()
+    rails.kill_switch._stop_sessions = lambda reason: ended.set()
+    rails.kill_switch.start()
     begin = time.monotonic()
     file = stop_file.request_stop(tmp_path / "data", "the demo went wrong", "ann")
-    assert rails.switch.current_verdict().verdict == "block"
+    assert rails.kill_switch.current_verdict().verdict == "block"
     assert ended.wait(2)
     assert time.monotonic() - begin < 1
     deadline = time.monotonic() + 5
     while file.exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not file.exists()
-    assert [(hold.word, hold.reason, hold.by) for hold in rails.switch.holds()] == [
+    assert [(hold.word, hold.reason, hold.by) for hold in rails.kill_switch.holds()] == [
         ("stop", "the demo went wrong", "ann")
     ]
-    rails.switch.resume("stop")
-    assert rails.switch.current_verdict().verdict == "allow"
+    rails.kill_switch.resume("stop")
+    assert rails.kill_switch.current_verdict().verdict == "allow"
 
 
 def test_an_empty_stop_file_found_at_start_is_adopted(database: Database, clock: FakeClock, tmp_path: Path) -> None:
     (tmp_path / "STOP").touch()
     rails = make_rails(database, clock, tmp_path)
     assert blocked_rule(rails).startswith("kill:stop-file")
-    rails.switch.start()
+    rails.kill_switch.start()
     try:
-        assert [(hold.word, hold.by) for hold in rails.switch.holds()] == [("stop", "outside")]
+        assert [(hold.word, hold.by) for hold in rails.kill_switch.holds()] == [("stop", "outside")]
     finally:
-        rails.switch.close()
+        rails.kill_switch.close()
 
 
 def test_a_folder_that_cannot_be_searched_counts_as_a_stop(tmp_path: Path) -> None:
@@ -153,42 +145,42 @@ def test_a_folder_that_cannot_be_searched_counts_as_a_stop(tmp_path: Path) -> No
 def test_a_stop_holds_when_the_database_does_not_answer(
     rails: Rails, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disk_is_full: bool
 ) -> None:
-    def fails(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise OSError("No space left on device")
 
     if disk_is_full:
-        monkeypatch.setattr(stop_file, "request_stop", fails)
+        monkeypatch.setattr(stop_file, "request_stop", fail)
     rails.database.close()
     with pytest.raises(Refusal):
-        rails.switch.stop("F12", "console")
+        rails.kill_switch.stop("F12", "console")
     assert rails.stopped == ["F12"]
-    assert rails.switch.current_verdict(by_operator=True).verdict == "block"
+    assert rails.kill_switch.current_verdict(by_operator=True).verdict == "block"
     assert (tmp_path / "data" / "STOP").exists() is not disk_is_full, "the file outlives the engine"
 
 
 def test_resume_removes_a_stop_file_or_says_that_it_cannot(rails: Rails, tmp_path: Path) -> None:
     file = stop_file.request_stop(tmp_path / "data")
-    rails.switch.resume("stop")
+    rails.kill_switch.resume("stop")
     assert (file.exists(), blocked_rule(rails)) == (False, "")
     file.mkdir()
     with pytest.raises(Refusal, match="cannot be removed"):
-        rails.switch.resume("stop")
+        rails.kill_switch.resume("stop")
     assert blocked_rule(rails) == "kill:stop-file"
 
 
 def test_each_hold_ends_by_its_own_word_only(rails: Rails) -> None:
-    rails.switch.stop("F12", "console")
-    rails.write(rails.switch.place, PAUSE, "test")
+    rails.kill_switch.stop("F12", "console")
+    rails.write(rails.kill_switch.place, PAUSE, "test")
     with pytest.raises(Refusal, match="month"):
-        rails.switch.resume("month")
+        rails.kill_switch.resume("month")
     with pytest.raises(Refusal, match="no stop or pause called 'everything'"):
-        rails.switch.resume("everything")
-    rails.switch.resume("pause")
+        rails.kill_switch.resume("everything")
+    rails.kill_switch.resume("pause")
     assert rails.hold_words() == ["stop"]
-    rails.switch.resume("stop")
+    rails.kill_switch.resume("stop")
     assert rails.hold_words() == []
     with pytest.raises(Refusal, match="`stop` is not active; nothing is"):
-        rails.switch.resume("stop")
+        rails.kill_switch.resume("stop")
     kinds = [entry.kind for entry in Ledger(rails.database).latest(kinds=("HoldPlaced", "HoldLifted"))]
     assert sorted(kinds) == ["HoldLifted", "HoldLifted", "HoldPlaced", "HoldPlaced"]
 
@@ -198,57 +190,57 @@ def test_who_ended_the_last_pause_is_known_after_a_restart(
 ) -> None:
     changes: list[int] = []
     rails = make_rails(database, clock, tmp_path, on_change=lambda: changes.append(1))
-    switch = rails.switch
+    kill_switch = rails.kill_switch
     for by_operator in (True, False):
-        assert rails.write(switch.place, PAUSE, "test")
+        assert rails.write(kill_switch.place, PAUSE, "test")
         clock.advance(PAUSE_DURATION - timedelta(microseconds=1))
-        assert not rails.write(switch.place, PAUSE, "another"), "it lasts still"
+        assert not rails.write(kill_switch.place, PAUSE, "another"), "it lasts still"
         if by_operator:
-            rails.switch.resume(PAUSE)
+            kill_switch.resume(PAUSE)
         else:
             clock.advance(timedelta(microseconds=1))
-            switch.poll()
-        rails.switch.stop("F12", "console")
-        rails.switch.resume("stop")
-        restarted = make_rails(database, clock, tmp_path).safety.kill_switch
-        assert switch.was_resumed_by_operator() is restarted.was_resumed_by_operator() is by_operator
+            kill_switch.poll()
+        kill_switch.stop("F12", "console")
+        kill_switch.resume("stop")
+        restarted = make_rails(database, clock, tmp_path).kill_switch
+        assert kill_switch.was_resumed_by_operator() is restarted.was_resumed_by_operator() is by_operator
     assert len(changes) == 8, "whoever shows the state hears of each change at once"
 
 
 def test_a_pause_ends_after_two_hours_and_starts_a_new_count(rails: Rails) -> None:
     rails.decisions.rejections = 3
-    rails.write(rails.switch.pause_after_rejections)
+    rails.write(rails.kill_switch.pause_after_rejections)
     rails.clock.advance(PAUSE_DURATION - timedelta(microseconds=1))
     assert rails.hold_words() != []
     assert rails.decide(unattended()).permit is None
     rails.clock.advance(timedelta(microseconds=1))
     assert rails.hold_words() == []
     assert rails.decide(unattended()).permit, "the rejections before the pause are forgiven"
-    rails.write(rails.switch.place, PAUSE, "test")
+    rails.write(rails.kill_switch.place, PAUSE, "test")
     rails.clock.advance(PAUSE_DURATION)
-    assert rails.write(rails.switch.place, PAUSE, "at its end another begins")
+    assert rails.write(rails.kill_switch.place, PAUSE, "at its end another begins")
 
 
 def test_undoing_an_older_decision_after_a_resume_changes_no_count_of_rejections(
     rails: Rails, database: Database, clock: FakeClock
 ) -> None:
     decisions = Decisions(database, clock)
-    rails.switch.decisions = decisions
+    rails.kill_switch.decisions = decisions
 
     def decide(name: str, signal: DecisionSignal) -> None:
         card = DecidedCard(name, "lint", "koji-core", "/srv/shop", "lint", "lint", 0.5, DecidedBy.OPERATOR)
 
-        def work(tx: Transaction) -> None:
+        def record(tx: Transaction) -> None:
             decisions.record(tx, signal, card)
-            rails.switch.pause_after_rejections(tx)
+            rails.kill_switch.pause_after_rejections(tx)
 
-        database.write(work)
+        database.write(record)
 
     decide("older", DecisionSignal.APPROVED)
     for name in "abc":
         decide(name, DecisionSignal.DISMISSED)
     assert rails.hold_words() == [PAUSE]
-    rails.switch.resume(PAUSE)
+    rails.kill_switch.resume(PAUSE)
     database.write(lambda tx: decisions.take_back(tx, "older"))
     decide("d", DecisionSignal.DISMISSED)
     decide("e", DecisionSignal.DISMISSED)
@@ -260,50 +252,44 @@ def test_undoing_an_older_decision_after_a_resume_changes_no_count_of_rejections
 def test_a_permit_is_not_consumed_while_stopped(rails: Rails) -> None:
     permit = rails.decide(approval()).permit
     assert permit
-    rails.switch.stop("F12", "console")
+    rails.kill_switch.stop("F12", "console")
     with pytest.raises(Refusal) as refused:
         rails.write(rails.safety.permits.consume, permit, permit.digest)
     assert refused.value.code == "stopped"
-    rails.switch.resume("stop")
+    rails.kill_switch.resume("stop")
     rails.write(rails.safety.permits.consume, permit, permit.digest)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        Settings(
-            autonomous_mode_enabled=False, workspaces={WORKSPACE: WorkspaceSettings(autonomy=WorkspaceAutonomy.ACT)}
-        ),
-        Settings(
-            autonomous_mode_enabled=True, workspaces={WORKSPACE: WorkspaceSettings(autonomy=WorkspaceAutonomy.CARDS)}
-        ),
-    ],
-)
-def test_rejections_pause_nothing_where_nothing_runs_by_itself(rails: Rails, settings: Settings) -> None:
-    rails.settings.current = settings
+@pytest.mark.parametrize(("enabled", "autonomy"), [(False, WorkspaceAutonomy.ACT), (True, WorkspaceAutonomy.CARDS)])
+def test_rejections_pause_nothing_where_nothing_runs_by_itself(
+    rails: Rails, enabled: bool, autonomy: WorkspaceAutonomy
+) -> None:
+    rails.settings.current = Settings(
+        autonomous_mode_enabled=enabled, workspaces={WORKSPACE: WorkspaceSettings(autonomy=autonomy)}
+    )
     rails.decisions.rejections, rails.decisions.decisions = 3, 103
-    rails.write(rails.switch.pause_after_rejections)
+    rails.write(rails.kill_switch.pause_after_rejections)
     assert rails.hold_words() == []
     assert rails.decide(unattended()).permit is None, "what a program asks for waits for the operator all the same"
     assert rails.hold_words() == []
-    rails.settings.current = acting()
+    rails.settings.current = acting_settings()
     assert rails.decide(unattended()).permit is None
-    assert rails.hold_words() == ["pause"], "once something may run, its first try pauses it"
+    assert rails.hold_words() == [PAUSE], "once something may run, its first try pauses it"
 
 
 def test_the_third_rejection_in_a_row_pauses_and_resuming_starts_a_new_count(rails: Rails) -> None:
     rails.decisions.rejections = 2
-    rails.write(rails.switch.pause_after_rejections)
+    rails.write(rails.kill_switch.pause_after_rejections)
     assert rails.hold_words() == []
     rails.decisions.rejections, rails.decisions.decisions = 3, 103
-    rails.write(rails.switch.pause_after_rejections)
+    rails.write(rails.kill_switch.pause_after_rejections)
     assert rails.hold_words() == ["pause"]
     assert rails.decide(unattended()).permit is None
     assert rails.decide(approval()).permit, "a pause does not stop what the operator approves"
-    rails.switch.resume("pause")
-    rails.write(rails.switch.pause_after_rejections)
+    rails.kill_switch.resume("pause")
+    rails.write(rails.kill_switch.pause_after_rejections)
     assert rails.hold_words() == []
     assert rails.decide(unattended(prediction_id="b")).permit
     rails.decisions.rejections, rails.decisions.decisions = 6, 106
-    rails.write(rails.switch.pause_after_rejections)
+    rails.write(rails.kill_switch.pause_after_rejections)
     assert rails.hold_words() == ["pause"]

@@ -27,14 +27,14 @@ from tests.autonomy.world import FLOW, World
 
 @pytest.fixture
 def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    made = World(tmp_path, clock, monkeypatch)
-    with made.opened():
-        yield made
+    world = World(tmp_path, clock, monkeypatch)
+    with world.opened():
+        yield world
 
 
 def count_sessions_with_permits(engine: Engine) -> int:
-    """Every session has a used permit of its own, and that permit a row of the pipeline in which every rail allowed,
-    for exactly what the session was to do. Returns how many sessions there are."""
+    """The number of sessions. Checks that each has a used permit of its own, that a row of the pipeline belongs to the
+    permit, and that every rail allowed exactly what the session was to do."""
     with engine.database.read() as session:
         rows = session.exec(select(SessionRow)).all()
         for row in rows:
@@ -42,39 +42,38 @@ def count_sessions_with_permits(engine: Engine) -> int:
             assert permit is not None
             assert permit.consumed_at is not None
             assert (permit.prediction_id, permit.digest) == (row.prediction_id, row.assignment.digest)
-            [passed] = session.exec(select(CrosspollLog).where(CrosspollLog.permit_id == permit.id)).all()
-            assert not passed.blocked
-            assert [verdict.verdict for verdict in passed.verdicts] == ["allow"] * 6
-            assert passed.digest == row.assignment.digest
+            [logged] = session.exec(select(CrosspollLog).where(CrosspollLog.permit_id == permit.id)).all()
+            assert not logged.blocked
+            assert [verdict.verdict for verdict in logged.verdicts] == ["allow"] * 6
+            assert logged.digest == row.assignment.digest
     assert len({row.permit_id for row in rows}) == len(rows)
     return len(rows)
 
 
 @pytest.mark.long
 def test_every_session_has_a_permit_of_the_pipeline_whatever_started_it(world: World) -> None:
-    running = world.engine
-    world.earn()  # an own prompt, approved at the port
-    assert count_sessions_with_permits(running) == 1
-    running.autonomy.schedule.run(CARDS)
-    running.autonomy.schedule.run(STATE)
-    running.autonomy.schedule.run(PULSE)
-    running.card_cycle.run_cycle(requested=True)
-    assert count_sessions_with_permits(running) == 1, "cycles, chores and heartbeats start nothing"
-    first = running.cards.propose("report_branches days=7", workspace=world.workspace)
-    dispatch(running, "approve", {"id": first.id, "wait": True})
-    assert count_sessions_with_permits(running) == 2
-    second = running.cards.propose("report_branches days=8", workspace=world.workspace)
+    engine = world.engine
+    world.earn()  # an own prompt, approved
+    assert count_sessions_with_permits(engine) == 1
+    engine.autonomy.schedule.run(CARDS)
+    engine.autonomy.schedule.run(STATE)
+    engine.autonomy.schedule.run(PULSE)
+    engine.card_cycle.run_cycle(requested=True)
+    assert count_sessions_with_permits(engine) == 1, "cycles, chores and heartbeats start nothing"
+    by_verb = engine.cards.propose("report_branches days=7", workspace=world.workspace)
+    dispatch(engine, "approve", {"id": by_verb.id, "wait": True})
+    assert count_sessions_with_permits(engine) == 2
+    over_socket = engine.cards.propose("report_branches days=8", workspace=world.workspace)
     holder = read_holder(world.home)
     assert holder is not None
-    ask(holder.address, "approve", {"id": second.id, "wait": True})
-    assert count_sessions_with_permits(running) == 3
+    ask(holder.address, "approve", {"id": over_socket.id, "wait": True})
+    assert count_sessions_with_permits(engine) == 3
     world.away()
-    acted = world.cycle().acted
-    world.ended(acted)
-    assert count_sessions_with_permits(running) == 4
+    world.ended(world.cycle().acted)
+    assert count_sessions_with_permits(engine) == 4
     world.away()
-    running.autonomy.schedule.run(ACT)
-    assert count_sessions_with_permits(running) <= 5
+    engine.autonomy.schedule.run(ACT)
+    assert count_sessions_with_permits(engine) <= 5
 
 
 def issue_permit(world: World) -> tuple[Permit, Assignment]:

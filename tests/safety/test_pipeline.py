@@ -35,7 +35,7 @@ def test_six_rails_are_asked_in_order_and_logged_in_one_row(rails: Rails) -> Non
 
 def test_the_first_rail_that_blocks_is_named_and_all_are_logged(rails: Rails) -> None:
     rails.decide(unattended())
-    rails.switch.stop("F12", "console")
+    rails.kill_switch.stop("F12", "console")
     ruling = rails.decide(unattended(estimate=3_000_000, prediction_id="b"))
     assert ruling.blocked_by is not None
     assert ruling.blocked_by.rail == "rate"
@@ -62,9 +62,9 @@ def test_a_rail_that_raises_blocks(rails: Rails, monkeypatch: pytest.MonkeyPatch
 
 
 def test_preview_changes_nothing_and_says_what_the_gate_asks(rails: Rails) -> None:
-    verdicts = rails.safety.pipeline.preview(approval())
-    assert verdicts[4].verdict is Verdict.ASK
-    assert "low-confidence" in verdicts[4].rule
+    gate = rails.gate_verdict(approval())
+    assert gate.verdict is Verdict.ASK
+    assert "low-confidence" in gate.rule
     assert all(entry.prediction_id == "old" for entry in rails.safety.log())
     assert rails.costs.state().hour == 0
 

@@ -9,41 +9,39 @@ from engine.safety.safety import GATE_BRIEF
 from tests.safety.helpers import Rails, approval, on, unattended
 
 
-def rail(rails: Rails, name: str) -> RailState:
+def rail_state(rails: Rails, name: str) -> RailState:
     return next(state for state in rails.safety.rails() if state.rail == name)
 
 
 def test_the_rate_limiter_shows_until_when_it_waits(rails: Rails) -> None:
     began = rails.clock.now()
     assert rails.decide(unattended()).permit is not None
-    assert rail(rails, "rate").until == began + timedelta(minutes=10)
+    assert rail_state(rails, "rate").until == began + timedelta(minutes=10)
     rails.clock.advance(timedelta(minutes=10))
-    free = rail(rails, "rate")
+    free = rail_state(rails, "rate")
     assert (free.verdict, free.brief, free.until, free.last_at) == (Verdict.ALLOW, "free", None, began)
 
 
 def test_a_pause_is_shown_with_its_end_and_a_stop_without_one(rails: Rails) -> None:
-    switch = rails.switch
-    rails.write(switch.place, "pause", "3 rejections in a row")
-    paused = rail(rails, "kill")
+    kill_switch = rails.kill_switch
+    rails.write(kill_switch.place, "pause", "3 rejections in a row")
+    paused = rail_state(rails, "kill")
     assert (paused.verdict, paused.until) == (Verdict.BLOCK, rails.clock.now() + timedelta(hours=2))
-    assert (switch.current_verdict().verdict, switch.current_verdict(by_operator=True).verdict) == (
-        Verdict.BLOCK,
-        Verdict.ALLOW,
-    )
-    rails.switch.stop("lunch", "operator")
-    assert (rail(rails, "kill").brief, rail(rails, "kill").until) == ("stop", None)
+    assert kill_switch.current_verdict().verdict is Verdict.BLOCK
+    assert kill_switch.current_verdict(by_operator=True).verdict is Verdict.ALLOW
+    kill_switch.stop("lunch", "operator")
+    assert (rail_state(rails, "kill").brief, rail_state(rails, "kill").until) == ("stop", None)
 
 
 def test_each_rail_shows_its_last_verdict_and_how_many_triggers_it_blocked_first_today(rails: Rails) -> None:
     rails.decide(approval("clean up with rm -rf /"))
-    content, gate = rail(rails, "content"), rail(rails, "gate")
+    content, gate = rail_state(rails, "content"), rail_state(rails, "gate")
     assert content.last is not None
     assert content.last.verdict is Verdict.BLOCK
     assert content.last_at == rails.clock.now()
     assert (content.stopped, gate.stopped) == (1, 0)
     rails.clock.advance(timedelta(hours=24))
-    assert rail(rails, "content").stopped == 0
+    assert rail_state(rails, "content").stopped == 0
 
 
 def test_each_rule_of_the_gate_has_a_word_or_is_among_those_that_show_asks() -> None:
@@ -60,10 +58,10 @@ def test_an_allowance_is_shown_until_it_is_used(rails: Rails) -> None:
     rails.decide(trigger)
     assert not rails.safety.log()[0].allowed_once
     rails.safety.allow_once(trigger.prediction_id)
-    assert rail(rails, "content").brief == "1 allowed once"
+    assert rail_state(rails, "content").brief == "1 allowed once"
     assert rails.safety.log(blocked_only=True)[0].allowed_once
     assert rails.decide(trigger).permit is not None
-    assert rail(rails, "content").brief == "on"
+    assert rail_state(rails, "content").brief == "on"
     assert not rails.safety.log(blocked_only=True)[0].allowed_once
 
 

@@ -12,26 +12,32 @@ from engine.safety.trigger_history import MAX_LINKS, Link, chain_depth, decide_l
 from tests.safety.helpers import WORKSPACE, Rails, approval, on, unattended
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
-TEN = timedelta(minutes=10)
+INTERVAL = timedelta(minutes=10)
+"""Between two triggers without an operator."""
 UNATTENDED_TYPES = [kind for kind in TriggerType if kind is not TriggerType.MANUAL]
 
 
 @pytest.mark.parametrize("kind", UNATTENDED_TYPES)
 @pytest.mark.parametrize(
     ("ago", "verdict"),
-    [(TEN, "allow"), (TEN - timedelta(microseconds=1), "block"), (timedelta(0), "block"), (-TEN, "block")],
+    [
+        (INTERVAL, "allow"),
+        (INTERVAL - timedelta(microseconds=1), "block"),
+        (timedelta(0), "block"),
+        (-INTERVAL, "block"),
+    ],
 )
 def test_triggers_without_an_operator_are_ten_minutes_apart(kind: TriggerType, ago: timedelta, verdict: str) -> None:
-    assert decide_rate(unattended(type=kind), NOW - ago, NOW, TEN).verdict == verdict
+    assert decide_rate(unattended(type=kind), NOW - ago, NOW, INTERVAL).verdict == verdict
 
 
 def test_approvals_and_forced_triggers_are_not_rate_limited() -> None:
-    assert decide_rate(approval(), NOW, NOW, TEN).verdict == "allow"
-    assert decide_rate(approval(decided_by=DecidedBy.API), NOW, NOW, TEN).verdict == "allow"
-    assert decide_rate(unattended(force=True), NOW, NOW, TEN).verdict == "allow"
+    assert decide_rate(approval(), NOW, NOW, INTERVAL).verdict == "allow"
+    assert decide_rate(approval(decided_by=DecidedBy.API), NOW, NOW, INTERVAL).verdict == "allow"
+    assert decide_rate(unattended(force=True), NOW, NOW, INTERVAL).verdict == "allow"
     # Neither mark alone makes an approval.
-    assert decide_rate(approval(decided_by=DecidedBy.AUTONOMY), NOW, NOW, TEN).verdict == "block"
-    assert decide_rate(unattended(decided_by=DecidedBy.OPERATOR), NOW, NOW, TEN).verdict == "block"
+    assert decide_rate(approval(decided_by=DecidedBy.AUTONOMY), NOW, NOW, INTERVAL).verdict == "block"
+    assert decide_rate(unattended(decided_by=DecidedBy.OPERATOR), NOW, NOW, INTERVAL).verdict == "block"
 
 
 def test_only_unattended_triggers_that_passed_count_for_the_rate(rails: Rails) -> None:
@@ -41,7 +47,7 @@ def test_only_unattended_triggers_that_passed_count_for_the_rate(rails: Rails) -
     assert verdict is not None
     assert verdict.rail == "rate"
     assert verdict.reason.endswith("the next is allowed in 10 min")
-    rails.clock.advance(TEN - timedelta(seconds=119))
+    rails.clock.advance(INTERVAL - timedelta(seconds=119))
     verdict = rails.decide(unattended(prediction_id="pred_2")).blocked_by
     assert verdict is not None
     assert verdict.reason.endswith("the next is allowed in 119 s")
@@ -108,7 +114,7 @@ def test_links_from_the_owner_are_never_blocked() -> None:
 
 def test_a_loop_is_detected_across_a_restart_and_counted(rails: Rails) -> None:
     rails.know_pairs(("koji-core", "research"))
-    old = Link("owner", "garden", "p", WORKSPACE, rails.clock.now() - TEN)
+    old = Link("owner", "garden", "p", WORKSPACE, rails.clock.now() - INTERVAL)
     rails.database.write(lambda tx: [record_link(tx, old) for _ in range(60)])
     assert rails.decide(unattended()).permit
     rails.safety.recover(lambda prediction_id: None)
