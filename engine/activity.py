@@ -39,6 +39,12 @@ DECISION_KINDS = ("PredictionConfirmed", "PredictionRejected", "PredictionReopen
 LEARNING_KINDS = ("LearningPromoted", "FactPromoted", "CandidateWeighed", "CandidatePromoted")
 """Kinds of ledger entries about something learned."""
 
+ACKNOWLEDGED_KEY = "views.acknowledged"
+"""Key in the state table: the acknowledged sessions, each with the time of the acknowledgement."""
+
+INTERRUPTED_FOR = timedelta(hours=24)
+"""Time that an interrupted session stays in the queue."""
+
 
 @frozen
 class BlockedWork:
@@ -142,12 +148,6 @@ def _to_blocked_work(entry: LogEntry) -> BlockedWork:
 
 
 # The queue
-
-ACKNOWLEDGED_KEY = "views.acknowledged"
-"""Key in the state table: the acknowledged sessions, each with the time of the acknowledgement."""
-
-INTERRUPTED_FOR = timedelta(hours=24)
-"""Time that an interrupted session stays in the queue."""
 
 
 def waiting_entries(

@@ -25,6 +25,20 @@ T = TypeVar("T")
 CLOSE_TIMEOUT_S = 5.0
 """Seconds that `close` waits for the step in progress."""
 
+log = logging.getLogger(__name__)
+
+END_SECONDS = 2.0
+"""Seconds to wait for the end of a process that was killed."""
+
+_BASIC_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR")
+
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+NETWORK_VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR", *_PROXIES, *map(str.upper, _PROXIES))
+"""Environment variables that a process may need to reach a provider."""
+
+_IMPORT_ROOT = Path(__file__).parents[1]
+"""The folder from which `engine` is imported."""
+
 
 def run_in_thread(name: str, work: Callable[[], T]) -> Future[T]:
     """Run `work` on a daemon thread. Neither the caller nor the exit of the interpreter has to wait for it."""
@@ -113,21 +127,6 @@ class Background:
                     self._condition.wait_for(
                         lambda: self._closed or (self._interruptible and self._woken_by_caller), delay
                     )
-
-
-log = logging.getLogger(__name__)
-
-END_SECONDS = 2.0
-"""Seconds to wait for the end of a process that was killed."""
-
-_BASIC_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR")
-
-_PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
-NETWORK_VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR", *_PROXIES, *map(str.upper, _PROXIES))
-"""Environment variables that a process may need to reach a provider."""
-
-_IMPORT_ROOT = Path(__file__).parents[1]
-"""The folder from which `engine` is imported."""
 
 
 def start_helper(

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Protocol
 
+QUARTER = timedelta(minutes=15)
+
 
 class Clock(Protocol):
     """The source of time of a service."""
@@ -150,9 +152,6 @@ class FakeClock:
         with self._lock:
             self._now += span
             self._elapsed += span.total_seconds()
-
-
-QUARTER = timedelta(minutes=15)
 
 
 def is_quiet(local: datetime, start: int, end: int) -> bool:

@@ -15,6 +15,23 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
+TEMPORARY_PREFIX = ".clawpy-tmp-"
+"""Prefix of temporary files. A file with this prefix at start-up was left by a crash."""
+
+BUFFER_SIZE = 1024 * 1024
+"""Number of bytes that are read or written at once. Each read or write releases the interpreter lock only for an
+instant, in which no other thread can take it. With pieces of 8 KB, which are usual, all other threads stand still for
+half a second at a time."""
+
+Value = TypeVar("Value")
+
+SETTLED_NS = 50_000_000
+"""A file that changed more recently than this many nanoseconds is not cached. It may change again without a new
+signature, because the clock of a file system has a resolution of milliseconds."""
+
+MAX_CACHED = 20_000
+"""Number of values at which the cache is cleared."""
+
 
 def read_table(module_file: str, name: str) -> dict[str, Any]:
     """Read the TOML file `name` in the folder of a module: `read_table(__file__, "tools.toml")`."""
@@ -72,15 +89,6 @@ def _open_up(folder: Path) -> None:
     mode = folder.lstat().st_mode
     if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
         folder.chmod(stat.S_IMODE(mode) | stat.S_IRWXU)
-
-
-TEMPORARY_PREFIX = ".clawpy-tmp-"
-"""Prefix of temporary files. A file with this prefix at start-up was left by a crash."""
-
-BUFFER_SIZE = 1024 * 1024
-"""Number of bytes that are read or written at once. Each read or write releases the interpreter lock only for an
-instant, in which no other thread can take it. With pieces of 8 KB, which are usual, all other threads stand still for
-half a second at a time."""
 
 
 def write_atomic(path: Path, data: bytes | Iterable[bytes], *, mode: int | None = None) -> None:
@@ -153,9 +161,6 @@ def remove_temporaries(root: Path) -> int:
     return removed
 
 
-Value = TypeVar("Value")
-
-
 class Signature(NamedTuple):
     """The part of a file's status that changes whenever the file does."""
 
@@ -163,14 +168,6 @@ class Signature(NamedTuple):
     size: int
     modified_ns: int
     changed_ns: int
-
-
-SETTLED_NS = 50_000_000
-"""A file that changed more recently than this many nanoseconds is not cached. It may change again without a new
-signature, because the clock of a file system has a resolution of milliseconds."""
-
-MAX_CACHED = 20_000
-"""Number of values at which the cache is cleared."""
 
 
 def file_signature(path: Path) -> Signature | None:

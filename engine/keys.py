@@ -51,6 +51,17 @@ KEYRING_CACHE_S = 10.0
 KEYRING_RETRY_S = 60.0
 """Seconds until a keyring that failed or hung is asked again."""
 
+Answer = TypeVar("Answer")
+
+SERVICE = "clawpy-console"
+"""The service name of keys in the keyring."""
+
+KEYRING_TIMEOUT_S = 3.0
+"""Seconds that a keyring may take. A locked one may ask its owner and never return."""
+
+LOCK_TIMEOUT_S = 5.0
+MAX_FILE_BYTES = 64 * 1024
+
 
 @frozen
 class Key:
@@ -258,15 +269,6 @@ def check_name(name: str) -> None:
         raise Refusal("bad_name", "that is not a valid provider name", "for example: clawpy key set openai")
 
 
-Answer = TypeVar("Answer")
-
-SERVICE = "clawpy-console"
-"""The service name of keys in the keyring."""
-
-KEYRING_TIMEOUT_S = 3.0
-"""Seconds that a keyring may take. A locked one may ask its owner and never return."""
-
-
 class NoKeyring(Exception):
     """Raised if the keyring cannot be used now. The message says why."""
 
@@ -361,10 +363,6 @@ class Keyring:
             raise error
         # The error's text may have a secret in it, so only its type is reported.
         raise NoKeyring(f"the keyring failed ({type(error).__name__})")
-
-
-LOCK_TIMEOUT_S = 5.0
-MAX_FILE_BYTES = 64 * 1024
 
 
 class KeyFile:

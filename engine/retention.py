@@ -35,6 +35,15 @@ MAX_RUNS = 50
 """Number of the newest runs of a workspace's checks that stay, separately for runs on the operator's files and on
 agents' files. Other code reads 20 of them."""
 
+_OPEN_SESSION = "SELECT id FROM sessions WHERE state IN ('queued', 'running')"
+_OPEN_CARD = "SELECT id FROM predictions WHERE status IN ('pending', 'confirmed')"
+
+_READ_BY_ALL = (
+    "(SELECT coalesce(min(coalesce(s.value, 0)), 0) FROM json_each(:cursors) c "
+    "LEFT JOIN engine_state s ON s.key = c.value)"
+)
+"""The last entry of the ledger that all consumers have read."""
+
 
 @frozen
 class Rule:
@@ -56,9 +65,6 @@ class Rule:
     """The time of the first row that some reader has not read yet, NULL if all are read. The days are counted back from
     this time instead of from now, because the reader may need the rows before it. It may use `:cursors`."""
 
-
-_OPEN_SESSION = "SELECT id FROM sessions WHERE state IN ('queued', 'running')"
-_OPEN_CARD = "SELECT id FROM predictions WHERE status IN ('pending', 'confirmed')"
 
 RECORDS = Rule(
     "learning_records",
@@ -117,11 +123,6 @@ TRIGGERS = Rule(
 """Kept: every trigger that passed, by which the gate recognises new pairs of channels, and cards find their sessions;
 blocked triggers of open cards, which *allow once* reads; the newest trigger. Deleted: other blocked triggers."""
 
-_READ_BY_ALL = (
-    "(SELECT coalesce(min(coalesce(s.value, 0)), 0) FROM json_each(:cursors) c "
-    "LEFT JOIN engine_state s ON s.key = c.value)"
-)
-"""The last entry of the ledger that all consumers have read."""
 
 EVENTS = Rule(
     "memory_events",

@@ -10,6 +10,10 @@ from engine.frozen import frozen
 Z_ONE_SIDED_95 = 1.645
 """One-sided 95 % of the normal distribution."""
 
+LIKELY_DIFFERENCE = 0.3
+"""The difference that `difference_interval` is best at finding. Its error rate `doubt` is valid for every
+difference."""
+
 
 def wilson_lower_bound(hits: int, total: int, z: float = Z_ONE_SIDED_95) -> float:
     """One-sided lower bound, in [0, 1], of the true share after `hits` of `total` cases; 0 without cases.
@@ -28,11 +32,6 @@ def wilson_lower_bound(hits: int, total: int, z: float = Z_ONE_SIDED_95) -> floa
 def wilson_upper_bound(hits: int, total: int, z: float = Z_ONE_SIDED_95) -> float:
     """One-sided upper bound, in [0, 1], of the true share after `hits` of `total` cases; 1 without cases."""
     return 1.0 - wilson_lower_bound(total - hits, total, z)
-
-
-LIKELY_DIFFERENCE = 0.3
-"""The difference that `difference_interval` is best at finding. Its error rate `doubt` is valid for every
-difference."""
 
 
 @frozen

@@ -31,6 +31,38 @@ Dollars = Annotated[float, Field(ge=0, le=1_000_000)]
 Milliseconds = Annotated[int, Field(ge=1_000, le=366 * 24 * 3_600_000)]
 """A time span from one second to a leap year."""
 
+AUTO, FLOW, MODEL, ACP = "auto", "flow", "model", "acp:"
+"""Names of runners. `ACP` is followed by the name of a coding agent."""
+
+_RUNNER = re.compile(rf"{FLOW}|{MODEL}|{ACP}[a-z][a-z0-9_-]{{0,39}}")
+_MODEL_ID = re.compile(r"[a-z][a-z0-9_-]{0,39}:[!-~]{1,200}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+_HOST = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*(:\d{1,5})?", re.IGNORECASE)
+
+RUNNERS = 'one of "auto", "flow", "model" or "acp:NAME", where NAME is a coding agent (`clawpy doctor` lists them)'
+MODELS = 'provider:model, for example "openai:gpt-6.1-terra"'
+
+STORED_WITH_KEYS = "key"
+"""Stands in the place of an address that is stored with the keys."""
+
+DESKTOP_SCHEME, SPEAK_SCHEME = "desktop", "speak"
+"""Schemes that only this program knows: notifications on this machine's desktop, and this machine's voice."""
+
+OPEN_SCHEMES = frozenset(
+    {"ntfy", "ntfys", "json", "jsons", "dbus", "glib", "gnome", "macosx", "windows", DESKTOP_SCHEME, SPEAK_SCHEME}
+)
+"""Services whose addresses need no secret. The address of any other service contains one."""
+
+_SECRET_PARAMETER = re.compile(r"(?i)token|auth|pass|pwd|secret|key|^[+:-]")
+"""Names of parameters that may carry a secret. Names that begin with a sign are headers and fields."""
+
+ADDRESS_FORMAT = (
+    'an address, for example "ntfy://ntfy.sh/my-secret-topic" or "desktop://", or "key" for one stored with the keys'
+)
+
+MAX_DAYS = 36_500
+"""Most days that a setting accepts. 0 keeps rows forever."""
+
 
 class Section(BaseModel):
     """A section of the settings: names in camel case, unknown keys refused, values fixed."""
@@ -82,18 +114,6 @@ def _is_nearby_host(host: str) -> bool:
 def without_slash(url: str) -> str:
     """An address without a slash at its end."""
     return url.rstrip("/")
-
-
-AUTO, FLOW, MODEL, ACP = "auto", "flow", "model", "acp:"
-"""Names of runners. `ACP` is followed by the name of a coding agent."""
-
-_RUNNER = re.compile(rf"{FLOW}|{MODEL}|{ACP}[a-z][a-z0-9_-]{{0,39}}")
-_MODEL_ID = re.compile(r"[a-z][a-z0-9_-]{0,39}:[!-~]{1,200}")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
-_HOST = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*(:\d{1,5})?", re.IGNORECASE)
-
-RUNNERS = 'one of "auto", "flow", "model" or "acp:NAME", where NAME is a coding agent (`clawpy doctor` lists them)'
-MODELS = 'provider:model, for example "openai:gpt-6.1-terra"'
 
 
 def _model_name_problem(name: str) -> str:
@@ -218,25 +238,6 @@ class Surface(StrEnum):
     DESKTOP = "desktop"
 
 
-STORED_WITH_KEYS = "key"
-"""Stands in the place of an address that is stored with the keys."""
-
-DESKTOP_SCHEME, SPEAK_SCHEME = "desktop", "speak"
-"""Schemes that only this program knows: notifications on this machine's desktop, and this machine's voice."""
-
-OPEN_SCHEMES = frozenset(
-    {"ntfy", "ntfys", "json", "jsons", "dbus", "glib", "gnome", "macosx", "windows", DESKTOP_SCHEME, SPEAK_SCHEME}
-)
-"""Services whose addresses need no secret. The address of any other service contains one."""
-
-_SECRET_PARAMETER = re.compile(r"(?i)token|auth|pass|pwd|secret|key|^[+:-]")
-"""Names of parameters that may carry a secret. Names that begin with a sign are headers and fields."""
-
-ADDRESS_FORMAT = (
-    'an address, for example "ntfy://ntfy.sh/my-secret-topic" or "desktop://", or "key" for one stored with the keys'
-)
-
-
 def address_key_name(surface: str) -> str:
     """The name under which the address of a surface is stored with the keys."""
     return f"notify-{surface}"
@@ -296,10 +297,6 @@ class NotifySettings(Section):
         """The section of one surface."""
         section: SurfaceSettings = getattr(self, surface.value)
         return section
-
-
-MAX_DAYS = 36_500
-"""Most days that a setting accepts. 0 keeps rows forever."""
 
 
 @frozen

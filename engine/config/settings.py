@@ -41,6 +41,15 @@ from engine.config.sections import (
 from engine.frozen import frozen
 from engine.model import Refusal, sanitise
 
+MAX_CONTENT_PATTERNS = 200
+"""Most patterns in each list of `[content]`."""
+
+MAX_PATTERN_LENGTH = 200
+"""Most characters of one pattern of `[content]`."""
+
+_HOST_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
+_ORIGIN = re.compile(r"https?://[a-z0-9.:\[\]-]{1,260}")
+
 
 class WorkspaceAutonomy(StrEnum):
     """The freedom of the engine in a workspace (SPEC 7.4)."""
@@ -98,13 +107,6 @@ class ProductionSettings(Section):
     contexts: tuple[str, ...] = ("prod*", "*-prod", "*production*")
     hosts: tuple[str, ...] = ("prod*", "*.prod.*", "*production*")
     paths: tuple[str, ...] = ()
-
-
-MAX_CONTENT_PATTERNS = 200
-"""Most patterns in each list of `[content]`."""
-
-MAX_PATTERN_LENGTH = 200
-"""Most characters of one pattern of `[content]`."""
 
 
 class ContentSettings(Section):
@@ -166,10 +168,6 @@ class WebSettings(Section):
         if value and (parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc):
             raise ValueError('is not an address; write for example "http://127.0.0.1:8888/search"')
         return value
-
-
-_HOST_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
-_ORIGIN = re.compile(r"https?://[a-z0-9.:\[\]-]{1,260}")
 
 
 def _host_name_problem(name: str) -> str:

@@ -29,6 +29,25 @@ if TYPE_CHECKING:
 KEY_MARK = "[key]"
 """The last part of pydantic's location of an error in the name of a section."""
 
+MAX_FILE_BYTES = 256 * 1024
+"""Maximum size of a settings file in bytes; a larger one is surely something else."""
+
+KeyPath = tuple[str, ...]
+"""The parts of a key: `console.theme` is `("console", "theme")`."""
+
+ID_FORMAT = "an id: a lower-case letter, then at most 39 of a-z, 0-9, _ and -"
+
+BOOLEAN_WORDS = {
+    **dict.fromkeys(("true", "yes", "on", "1"), True),
+    **dict.fromkeys(("false", "no", "off", "0"), False),
+}
+"""Words for yes and no in the environment and on the command line; the file itself takes true and false only."""
+
+_SECRET_NAME = re.compile(r"(?i)key|token|secret|password")
+"""Names under which people would write a key of a provider."""
+
+MAX_SUGGESTED_KEYS = 4
+
 
 @frozen
 class Problem:
@@ -152,10 +171,6 @@ def _has_path(data: Any, path: Sequence[str]) -> bool:
     return True
 
 
-MAX_FILE_BYTES = 256 * 1024
-"""Maximum size of a settings file in bytes; a larger one is surely something else."""
-
-
 def read_settings(text: str, *, file: str, environment: Mapping[str, str]) -> Settings:
     """The settings that `text` (TOML) and `environment` give; the environment wins. Raises `BadConfig`."""
     overriding = overriding_variables(environment)
@@ -202,21 +217,6 @@ def _set_at(data: dict[str, Any], path: KeyPath, value: Any) -> None:
         data[part] = dict(inner) if isinstance(inner, dict) else {}
         data = data[part]
     data[path[-1]] = value
-
-
-KeyPath = tuple[str, ...]
-"""The parts of a key: `console.theme` is `("console", "theme")`."""
-
-ID_FORMAT = "an id: a lower-case letter, then at most 39 of a-z, 0-9, _ and -"
-
-BOOLEAN_WORDS = {
-    **dict.fromkeys(("true", "yes", "on", "1"), True),
-    **dict.fromkeys(("false", "no", "off", "0"), False),
-}
-"""Words for yes and no in the environment and on the command line; the file itself takes true and false only."""
-
-_SECRET_NAME = re.compile(r"(?i)key|token|secret|password")
-"""Names under which people would write a key of a provider."""
 
 
 def parse_key(key: str) -> KeyPath:
@@ -271,9 +271,6 @@ def describe_accepted(path: KeyPath) -> str:
         return ""
     annotation, info = field
     return (info.description if info else None) or _describe_type(annotation, list(info.metadata) if info else [])
-
-
-MAX_SUGGESTED_KEYS = 4
 
 
 def suggest_key(path: KeyPath) -> str:

@@ -9,6 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, dataclass_transform
 
+MAX_NAMES = 3
+"""Names that a sentence lists before it counts the others."""
+
+log = logging.getLogger(__name__)
+
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 @dataclass(frozen=True, kw_only=True)
@@ -45,18 +50,11 @@ class Event:
         return ""
 
 
-MAX_NAMES = 3
-"""Names that a sentence lists before it counts the others."""
-
-
 def list_names(names: Sequence[str]) -> str:
     """`a, b, c and 4 more`, each name once; `nobody` for none."""
     unique = list(dict.fromkeys(names))
     more = len(unique) - MAX_NAMES
     return ", ".join(unique[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "") or "nobody"
-
-
-log = logging.getLogger(__name__)
 
 
 class Subscription:

@@ -32,6 +32,17 @@ _TABLE = read_table(__file__, "tiers.toml")
 ARCHETYPES: Mapping[str, int] = _TABLE["archetypes"]
 """Archetype keys of `tools.json` and their tiers."""
 
+ID = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+MAX_FILE_BYTES = 256 * 1024
+
+RETIRED = ".retired"
+
+OWNER = "owner"
+"""The name of the operator, who is above all agents and is not an agent."""
+
+DEPTH = 10
+"""Maximum number of leaders in a chain if `cascade_depth` is null."""
+
 
 @frozen
 class Role:
@@ -66,10 +77,6 @@ def soul(role: Role) -> str:
         "- Work only inside the workspace that was given.\n"
         "- What cannot be undone waits for the operator.\n"
     )
-
-
-ID = re.compile(r"[a-z][a-z0-9_-]{0,39}")
-MAX_FILE_BYTES = 256 * 1024
 
 
 class Comms(BaseModel):
@@ -183,9 +190,6 @@ def writing(path: Path) -> Iterator[None]:
     except OSError as error:
         message = f"{path} cannot be written: {error.strerror or error}"
         raise Refusal("unwritable_home", message, "make the folder writable; nothing changed") from error
-
-
-RETIRED = ".retired"
 
 
 def retired_members(agents: Path) -> list[tuple[str, Member]]:
@@ -347,13 +351,6 @@ def is_leader(tier: int) -> bool:
     """Whether agents of a tier are leaders (SPEC 1.3). Tiers 1 to 3 are synchronised and give guidance; tiers 4 and 5
     receive it and send findings up."""
     return tier <= 3
-
-
-OWNER = "owner"
-"""The name of the operator, who is above all agents and is not an agent."""
-
-DEPTH = 10
-"""Maximum number of leaders in a chain if `cascade_depth` is null."""
 
 
 @frozen

@@ -23,10 +23,10 @@ from engine.hierarchy.organisation import ID
 from engine.model import AgentFile, Layer, LayerState, Refusal, sanitise
 from engine.storage.database import Database
 
+log = logging.getLogger(__name__)
+
 Problem = tuple[Sequence[str | int], str]
 """A problem of a JSON document: the keys that lead to it, and the problem in words."""
-
-log = logging.getLogger(__name__)
 
 FILES = ("soul.md", "memory.md", "heartbeat.md", "comms.json", "tools.json")
 """The files in the folder of an agent, in the order in which they are shown."""
@@ -41,6 +41,7 @@ DEBOUNCE_MS = 1000
 """Milliseconds after which changes are reported even if more follow."""
 
 CLOSE_TIMEOUT_S = 2.0
+"""Seconds that `close` waits for the thread that watches."""
 
 
 class AgentFiles:
@@ -87,7 +88,7 @@ class AgentFiles:
 
     def read(self, agent: str, name: str) -> AgentFile:
         """One file. Raises `Refusal`: `unknown_file`, `unreadable_file`."""
-        content = self._bytes(agent, name)
+        content = self._read_bytes(agent, name)
         if content is None:
             return AgentFile(agent, name, "", "")
         data, written = content
@@ -109,7 +110,7 @@ class AgentFiles:
         state = "degraded" if broken else "ready"
         return LayerState(Layer.MARKDOWN, len(files), newest, state, sanitise("; ".join(broken[:3])))
 
-    def _bytes(self, agent: str, name: str) -> tuple[bytes, datetime] | None:
+    def _read_bytes(self, agent: str, name: str) -> tuple[bytes, datetime] | None:
         """The bytes of a file, and when it was written; None if it does not exist."""
         path = self._path(agent, name)
         try:
@@ -147,9 +148,10 @@ class AgentFiles:
         if problem is None:
             return ""
         keys, message = problem
-        named = [json.dumps(key) for key in keys if isinstance(key, str)]
-        line = text.count("\n", 0, max(0, text.rfind(named[-1]))) + 1 if named else 1
-        return sanitise(": ".join([f"line {line}", *([".".join(map(str, keys))] if keys else []), message]))
+        names = [json.dumps(key) for key in keys if isinstance(key, str)]
+        line = text.count("\n", 0, max(0, text.rfind(names[-1]))) + 1 if names else 1
+        key_words = [".".join(map(str, keys))] if keys else []
+        return sanitise(": ".join([f"line {line}", *key_words, message]))
 
     # Writing
 
@@ -161,20 +163,17 @@ class AgentFiles:
         expects, with its place), `unknown_file`, `unreadable_file`, `unwritable_file`.
         """
         with self._lock:
-            before = self._bytes(agent, name)
+            before = self._read_bytes(agent, name)
             if (_digest(before[0]) if before else "") != read:
                 raise Refusal(
                     "changed_meanwhile",
                     f"{agent}/{name} was changed by another program while it was edited here",
                     "compare both texts and keep what you want; neither is lost",
                 )
-            lines = text.replace("\r\n", "\n")
-            lines += "\n" if lines and not lines.endswith("\n") else ""
-            lines = lines.replace("\n", "\r\n") if before and b"\r\n" in before[0] else lines
-            data = lines.encode("utf-8", errors="replace")
+            data = _encode_like(before[0] if before else b"", text)
             if problem := self._describe_problem(agent, name, data.decode()):
                 raise Refusal("bad_file", f"{agent}/{name}: {problem}", "fix it and save again; nothing was written")
-            return self._put(agent, name, data, "in the console")
+            return self._replace(agent, name, data, "in the console")
 
     def append(self, agent: str, name: str, text: str) -> AgentFile:
         """Add `text` at the end of `memory.md` or `heartbeat.md`, on new lines. The engine adds its own notes there,
@@ -182,13 +181,14 @@ class AgentFiles:
         if name not in ("memory.md", "heartbeat.md"):
             raise Refusal("unknown_file", f"nothing is added to {name} by itself", "edit it")
         with self._lock:
-            before = self._bytes(agent, name)
+            before = self._read_bytes(agent, name)
             content = before[0] if before else b""
             newline = b"" if not content or content.endswith(b"\n") else b"\n"
             data = content + newline + sanitise(text).rstrip("\n").encode("utf-8", errors="replace") + b"\n"
-            return self._put(agent, name, data, "by the engine")
+            return self._replace(agent, name, data, "by the engine")
 
-    def _put(self, agent: str, name: str, data: bytes, how: str) -> AgentFile:
+    def _replace(self, agent: str, name: str, data: bytes, how: str) -> AgentFile:
+        """Write a file, and record the change. `how` says who made it, in words."""
         path = self._path(agent, name)
         if not path.parent.is_dir():
             raise Refusal("unknown_file", f"there is no agent {agent}", "see `clawpy agents list`")
@@ -265,11 +265,22 @@ class AgentFiles:
                 self._record(sanitise(agent)[:80], name, "on disk")
 
     def _state(self, agent: str, name: str) -> str:
+        """The digest of a file, "" if it does not exist; for an unreadable file the problem, in words."""
         try:
-            content = self._bytes(agent, name)
+            content = self._read_bytes(agent, name)
         except Refusal as refusal:
-            return refusal.message  # an unreadable file counts as one more state, reported once
+            return refusal.message
         return _digest(content[0]) if content else ""
+
+
+def _encode_like(before: bytes, text: str) -> bytes:
+    """An edited text as it is written: with a line end at its end, and with the line ends of the file `before`."""
+    edited = text.replace("\r\n", "\n")
+    if edited and not edited.endswith("\n"):
+        edited += "\n"
+    if b"\r\n" in before:
+        edited = edited.replace("\n", "\r\n")
+    return edited.encode("utf-8", errors="replace")
 
 
 def _digest(data: bytes) -> str:

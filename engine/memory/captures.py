@@ -27,6 +27,30 @@ from engine.storage.rows import Row, enum_field, json_field, utc_field, value_of
 ENDED = frozenset({"SessionEnded", "ChangeSetDiscarded"})
 """The events after which the outcome of a session is known: it ended, or its changes were discarded."""
 
+PAGE = 2_000
+"""Lines of a transcript that are read at once."""
+
+MAX_PER_SESSION = 200
+"""Maximum number of captures of one session."""
+
+MAX_PER_DAY = 1_000
+"""Maximum number of captures of one day that the night reads."""
+
+MAX_CORRECTED = 200
+"""Number of the newest captures among which the one is searched that a correction corrects."""
+
+OPERATOR_LINE = "reply"
+"""The kind of a line of a transcript with the operator's words."""
+
+OUTPUT_LINES = ("output", "note")
+"""The kinds of lines that a program printed."""
+
+READ_LINES = ("say", OPERATOR_LINE, *OUTPUT_LINES)
+"""The kinds of lines of a transcript that are searched."""
+
+Remember = Callable[[Sequence[NewMemory]], object]
+"""Remembers in layers C and E. To remember the same again adds nothing."""
+
 
 @frozen
 class WorkReader:
@@ -56,22 +80,6 @@ class WorkReader:
 def session_of(entry: LedgerEntry) -> str:
     """The session that an event of `ENDED` is about."""
     return str(entry.payload.get("session_id") or entry.subject)
-
-
-PAGE = 2_000
-MAX_PER_SESSION = 200
-"""Maximum number of captures of one session."""
-
-MAX_PER_DAY = 1_000
-"""Maximum number of captures of one day that the night reads."""
-
-MAX_CORRECTED = 200
-"""Number of the newest captures among which the one is searched that a correction corrects."""
-
-OPERATOR_LINE = "reply"
-OUTPUT_LINES = ("output", "note")
-READ_LINES = ("say", OPERATOR_LINE, *OUTPUT_LINES)
-"""The kinds of lines of a transcript that are searched."""
 
 
 class CaptureRow(Row, table=True):
@@ -110,10 +118,6 @@ class CaptureRow(Row, table=True):
     def forget(self) -> None:
         """Leave an empty stub."""
         self.text, self.tags, self.forgotten = "", [], True
-
-
-Remember = Callable[[Sequence[NewMemory]], object]
-"""Remembers in layers C and E. To remember the same again adds nothing."""
 
 
 class Captures:

@@ -27,6 +27,24 @@ from engine.model.text import count, plain
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, enum_field, shallow_dict, utc_field, value_of
 
+CAPTURE_SOURCE = "capture:"
+"""Prefix of the source of a fact that was captured in a session."""
+
+MAX_FACTS = 8
+"""Maximum number of facts of one night (SPEC 4.8)."""
+
+MIN_FAILING_SESSIONS = 2
+"""Number of sessions of a day in which a test must still fail before that becomes a fact."""
+
+MAX_LINES = 12
+"""Maximum number of lines of one agent's day."""
+
+MAX_LINE = 200
+"""Maximum number of characters of such a line."""
+
+MAX_SYNTHESIS = 12_000
+"""Maximum number of characters of the synthesis."""
+
 
 class DraftRow(Row, table=True):
     """One draft. `digest` identifies its words: what was drafted or rejected once is not drafted again."""
@@ -151,25 +169,6 @@ class Drafts:
         self._database.write(store_decision)
 
 
-CAPTURE_SOURCE = "capture:"
-"""Prefix of the source of a fact that was captured in a session."""
-
-MAX_FACTS = 8
-"""Maximum number of facts of one night (SPEC 4.8)."""
-
-MIN_FAILING_SESSIONS = 2
-"""Number of sessions of a day in which a test must still fail before that becomes a fact."""
-
-MAX_LINES = 12
-"""Maximum number of lines of one agent's day."""
-
-MAX_LINE = 200
-"""Maximum number of characters of such a line."""
-
-MAX_SYNTHESIS = 12_000
-"""Maximum number of characters of the synthesis."""
-
-
 @frozen
 class Day:
     """What happened on a local day. `date` is in the form `2026-01-05`, `sessions` are those that ended, and `files`
@@ -201,7 +200,7 @@ class Day:
     def lines_for(self, agent: str) -> list[str]:
         """The lines of this day for an agent's `memory.md`; none if it did nothing."""
         lines = [
-            f"{session.outcome}: {session.prompt}{self._landed(session, ' ({} landed)')}"
+            f"{session.outcome}: {session.prompt}{self._describe_landed(session, ' ({} landed)')}"
             for session in self.sessions
             if session.agent == agent
         ]
@@ -219,12 +218,16 @@ class Day:
     def synthesis(self) -> str:
         """The day as a model reads it: one event a line, each beginning with its source in brackets."""
         lines = [f"Day {self.date}: {count(self.approved, 'card')} approved, {self.rejected} rejected."]
-        for item in self.sessions:
-            text = f"{item.prompt}: {item.outcome}{self._landed(item, ', {} landed')}. {item.error or item.summary}"
-            lines.append(f"[{item.id}] {item.agent} in {_group_of(item.workspace)}: {text}")
-        lines += [f"[{item.source}] {item.kind} said {_speaker(item)}: {item.text}" for item in self.captures]
-        for session, (_, tests) in sorted(self.failing.items()):
-            lines.append(f"[{session}] still failed: {', '.join(tests[:5])}")
+        for session in self.sessions:
+            landed = self._describe_landed(session, ", {} landed")
+            text = f"{session.prompt}: {session.outcome}{landed}. {session.error or session.summary}"
+            lines.append(f"[{session.id}] {session.agent} in {_group_of(session.workspace)}: {text}")
+        lines += [
+            f"[{capture.source}] {capture.kind} said {_describe_speaker(capture)}: {capture.text}"
+            for capture in self.captures
+        ]
+        for session_id, (_, tests) in sorted(self.failing.items()):
+            lines.append(f"[{session_id}] still failed: {', '.join(tests[:5])}")
         joined = "\n".join(plain(line, 2 * MAX_LINE) for line in lines)
         return joined if len(joined) <= MAX_SYNTHESIS else joined[: MAX_SYNTHESIS - 1] + "…"
 
@@ -233,13 +236,14 @@ class Day:
         If a capture has the same words, the fact has its trust; otherwise it is the model's own statement."""
         captures = [capture for capture in self.captures if capture.source == source]
         trust = next((item.trust for item in captures if digest(item.text) == digest(fact)), Trust.QUOTED)
-        workspaces = {session: place for session, (place, _) in self.failing.items()}
+        workspaces = {session_id: workspace for session_id, (workspace, _) in self.failing.items()}
         workspaces |= {item.source: item.workspace for item in captures}
         workspaces |= {item.id: item.workspace for item in self.sessions}
         origin = f"nightly:{self.date}:{source}"
         return NewFact(fact, category or "fact", bucket, group, origin, workspaces.get(source, ""), trust=trust)
 
-    def _landed(self, session: SessionView, words: str) -> str:
+    def _describe_landed(self, session: SessionView, words: str) -> str:
+        """`words` with the number of files of a session that landed, "" if none did."""
         files = self.files.get(session.id)
         return words.format(count(files, "file")) if files else ""
 
@@ -256,7 +260,7 @@ class Day:
                 f"{CAPTURE_SOURCE}{item.source}",
                 item.workspace,
                 trust=item.trust,
-                reason=f"said {_speaker(item)}{occurrences}",
+                reason=f"said {_describe_speaker(item)}{occurrences}",
             )
 
     def _failure_facts(self) -> Iterator[NewFact]:
@@ -279,7 +283,7 @@ class Day:
 
     def _landed_facts(self) -> Iterator[NewFact]:
         for session in self.sessions:
-            if landed := self._landed(session, " ({})"):
+            if landed := self._describe_landed(session, " ({})"):
                 yield NewFact(
                     f"Done on {self.date}: {plain(session.prompt, 300)}{landed}",
                     "change",
@@ -299,7 +303,7 @@ def _add_superseded(new: NewFact, known_facts: Sequence[ParaFact]) -> NewFact:
     return replace(new, supersedes=corrected_by(new.fact, valid))
 
 
-def _speaker(capture: Capture) -> str:
+def _describe_speaker(capture: Capture) -> str:
     if capture.trust is Trust.OPERATOR:
         return "by the operator"
     return f"in a session of {capture.agent}" if capture.agent else "in a session"

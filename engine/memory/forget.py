@@ -33,10 +33,13 @@ from engine.storage.state import Intent, begin_intent, drop_intent, unfinished_i
 log = logging.getLogger(__name__)
 
 INTENT = "forget"
+"""The kind of the intents of this service."""
+
 MAX_SHOWN = 20
 """Maximum number of places of each store in a preview."""
 
 MAX_EXCERPT = 120
+"""Maximum number of characters of a place in a preview."""
 
 NOT_ERASED = (
     "worktrees, repositories and anything else outside of this home",
@@ -50,7 +53,11 @@ _OTHER_STORES = frozenset({"memories", "memory_chunks", "memory_vectors", "captu
 """Tables that have a store of their own."""
 
 SKIPPED_FOLDERS = frozenset({"worktrees", "scratch", "chroma"})
+"""Folders of a home whose files are not searched."""
+
 TEXT_SUFFIXES = frozenset({".md", ".txt"})
+"""Suffixes of files from which a line with a term is removed as a whole."""
+
 _BINARY_PROBE = 8_192
 """A file with a NUL among this many first bytes is binary."""
 
@@ -90,9 +97,9 @@ class Forgetting:
         self._running = running
         self._lock = threading.Lock()
 
-    def preview(self, what: str) -> ForgetPreview:
-        """What forgetting `what`, an id or words, would erase. Raises `Refusal` `too_short`."""
-        terms = self._search_terms(what)
+    def preview(self, id_or_words: str) -> ForgetPreview:
+        """What forgetting an entry, or all that contains these words, would erase. Raises `Refusal` `too_short`."""
+        terms = self._search_terms(id_or_words)
         found = {store.name: list(store.find(terms)) for store in self._stores}
         places = [
             ForgetMatch(name, id, plain(text, MAX_EXCERPT))
@@ -102,7 +109,7 @@ class Forgetting:
         counts = tuple((name, len(matches)) for name, matches in found.items() if matches)
         return ForgetPreview(terms.texts, tuple(places), counts, NOT_ERASED)
 
-    def forget(self, what: str | Sequence[str]) -> ForgetReport:
+    def forget(self, target: str | Sequence[str]) -> ForgetReport:
         """Forget an entry, by its id, with all its copies; or everything that contains these words; or the texts of a
         preview.
 
@@ -110,7 +117,7 @@ class Forgetting:
         raise; the next start then finishes it.
         """
         with self._lock:
-            terms = self._search_terms(what) if isinstance(what, str) else SearchTerms(what)
+            terms = self._search_terms(target) if isinstance(target, str) else SearchTerms(target)
             self._refuse_running(terms)
             payload = {"phase": "erase", "wanted": list(terms.texts)}
             return self._finish(self._database.write(lambda tx: begin_intent(tx, INTENT, "", payload)), terms)
@@ -132,23 +139,26 @@ class Forgetting:
             erased = ((store.name, store.erase(terms)) for store in (*self._stores, *self._second_pass))
             counts = [(name, number) for name, number in erased if number]
 
-            def without_words(tx: Transaction) -> None:
+            def empty_intent(tx: Transaction) -> None:
                 for row in tx.session.exec(select(Intent).where(Intent.id == intent)):
                     row.payload = {"phase": "scrub"}
                     tx.session.add(row)
                 tx.record(MemoryForgotten(places=sum(number for _, number in counts)))
 
-            self._database.write(without_words)
+            self._database.write(empty_intent)
         if not self._database.scrub():
             log.warning("a reader kept the database's log from being emptied; it is with the next checkpoint")
         drop_intent(self._database, intent)
         return ForgetReport(tuple(counts), NOT_ERASED)
 
-    def _search_terms(self, what: str) -> SearchTerms:
-        text = self._text_of(what.strip())
-        return SearchTerms(search_terms_of(text)) if text else SearchTerms([what, *search_terms_of(what)[1:]])
+    def _search_terms(self, id_or_words: str) -> SearchTerms:
+        text = self._text_of(id_or_words.strip())
+        if text:
+            return SearchTerms(search_terms_of(text))
+        return SearchTerms([id_or_words, *search_terms_of(id_or_words)[1:]])
 
     def _refuse_running(self, terms: SearchTerms) -> None:
+        """Raise `Refusal` `session_running` if the transcript of a running session contains one of the terms."""
         running = set(self._running())
         files = [store for store in self._stores if isinstance(store, HomeFiles) and running]
         sessions = {Path(path).name.split(".")[0] for store in files for path, _ in store.find(terms)}
@@ -214,7 +224,7 @@ class HomeFiles:
     def find(self, terms: SearchTerms) -> Iterator[tuple[str, str]]:
         """Each file that contains the terms, with the first such line."""
         for path in self._files():
-            text = _text(path)
+            text = _read_text(path)
             is_match = partial(json_contains, terms=terms) if path.suffix == ".jsonl" else terms.match
             lines = filter(is_match, text.split("\n"))
             in_json = path.name if path.suffix == ".json" and json_contains(text, terms) else None
@@ -225,7 +235,7 @@ class HomeFiles:
         """Remove the terms from every file; the number of files. A second time finds nothing. Raises OSError."""
         paths = [Path(path) for path, _ in self.find(terms)]
         for path in paths:
-            _erase(path, terms)
+            _erase_from_file(path, terms)
         return len(paths)
 
     def _files(self) -> Iterator[Path]:
@@ -236,7 +246,7 @@ class HomeFiles:
                 yield from (path for path in paths if path.is_file() and not path.is_symlink())
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     """The text of a file, "" for one that is binary, or gone by now."""
     try:
         with path.open("rb") as file:
@@ -246,8 +256,9 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _erase(path: Path, terms: SearchTerms) -> None:
-    text = _text(path)
+def _erase_from_file(path: Path, terms: SearchTerms) -> None:
+    """Remove the terms from a file. Raises OSError."""
+    text = _read_text(path)
     if path.suffix == ".json":
         text = remove_from_json(text, terms)
     elif path.suffix == ".jsonl":
@@ -269,7 +280,7 @@ def _erase_line(line: str, terms: SearchTerms) -> str:
 
 
 def _blank_in_place(path: Path, terms: SearchTerms) -> None:
-    """Overwrite it with spaces in place, so that a process that appends to the file can go on."""
+    """Overwrite the terms with spaces in place, so that a process that appends to the file can go on."""
     with path.open("r+b") as file:
         while line := file.readline():
             text = line.decode("utf-8", errors="surrogateescape")

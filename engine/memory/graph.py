@@ -31,17 +31,17 @@ from engine.files import BUFFER_SIZE, sync_folder, write_atomic
 from engine.model import ACYCLIC, GraphEdge, GraphNode, Neighbourhood, Refusal, Relation, sanitise
 from engine.storage.erasing import SearchTerms
 
-SNAPSHOT = "task_graph.json"
-JOURNAL = "task_graph.journal.jsonl"
+SNAPSHOT, JOURNAL = "task_graph.json", "task_graph.journal.jsonl"
+"""The names of the document and of the journal."""
 
 SEMANTIC_WEIGHT = 0.7
 """Weight of similarity in the score of a task (SPEC 4.6). Recency has the rest."""
 
 DECAY_DAYS = 14.0
+"""The age in days at which the recency of a task has fallen to a third (1/e)."""
 
-MAX_TITLE = 200
-MAX_DESCRIPTION = 600
-"""Maximum number of characters of a description in the graph. The session's own record has all of it."""
+MAX_TITLE, MAX_DESCRIPTION = 200, 600
+"""Maximum number of characters of a title and of a description in the graph. The session's own record has all of it."""
 
 MAX_NEIGHBOURS = 200
 """Maximum number of neighbours of one task that are shown."""
@@ -57,6 +57,8 @@ FREEZE_EVERY = 5_000
 graph again and again, 150 ms each time, and free nothing."""
 
 _HEAD, _FOOT = b'{"version": 1, "tasks": [\n', b"\n]}\n"
+"""What the document begins and ends with."""
+
 _TASK = TypeAdapter(GraphNode)
 
 Record = tuple[GraphNode, Sequence[GraphEdge]]
@@ -84,6 +86,7 @@ class TaskGraph:
         """Whether the whole graph was read."""
         self._nodes: dict[str, GraphNode] = {}
         self._outgoing: dict[str, Sequence[GraphEdge]] = {}
+        """By task: the edges that begin at it."""
         self._sources: dict[str, dict[str, None]] = {}
         """By task: the tasks from which an edge leads to it, in order."""
         self._latest_named: dict[tuple[str, str], GraphNode] = {}
@@ -136,7 +139,7 @@ class TaskGraph:
     def latest_named(self, workspace: str, title: str) -> GraphNode | None:
         """The newest task with this title in a workspace."""
         self.load()
-        return self._latest_named.get((workspace, _short(title, MAX_TITLE)))
+        return self._latest_named.get((workspace, _shorten(title, MAX_TITLE)))
 
     def newest(self, *, words: str = "", workspace: str | None = None, limit: int = 200) -> list[GraphNode]:
         """Tasks with all `words`, the last added first."""
@@ -174,7 +177,7 @@ class TaskGraph:
     def put(self, node: GraphNode) -> None:
         """Add or replace a task. An unchanged task is not written. Raises `Refusal`, OSError."""
         self.load()
-        title, description = _short(node.title, MAX_TITLE), _short(node.description, MAX_DESCRIPTION)
+        title, description = _shorten(node.title, MAX_TITLE), _shorten(node.description, MAX_DESCRIPTION)
         node = replace(node, title=title, description=description)
         with self._write_lock:
             if self._nodes.get(node.task_id) != node:
@@ -189,7 +192,7 @@ class TaskGraph:
             edge = GraphEdge(source, relation, target, round(weight, 4))
             if any(_is_same(edge, other) and not other.invalidated for other in self._outgoing.get(source, ())):
                 return False
-            if source == target or (relation in ACYCLIC and self._leads(target, relation, source)):
+            if source == target or (relation in ACYCLIC and self._has_path(target, relation, source)):
                 raise Refusal(
                     "cycle", f"{target} leads to {source} by `{relation}` already", "reverse the arrow, or leave it out"
                 )
@@ -268,7 +271,7 @@ class TaskGraph:
         for edge in edges:
             self._sources.setdefault(edge.target, {})[node.task_id] = None
 
-    def _leads(self, start: str, relation: Relation, goal: str) -> bool:
+    def _has_path(self, start: str, relation: Relation, goal: str) -> bool:
         """Whether edges of one relation lead from `start` to `goal`. For a new task this is quick in any graph, because
         no edge leads to it."""
         waiting = [start] if goal in self._sources else []
@@ -312,9 +315,9 @@ class _Files:
 
     def _read_file(self, path: Path) -> Iterator[Record]:
         faults, self.lines = [], 0
-        for self.lines, line in enumerate(_lines(path), 1):
+        for self.lines, line in enumerate(_read_lines(path), 1):
             try:
-                yield _record(line)
+                yield _decode(line)
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 faults.append(f"line {self.lines}: {' '.join(sanitise(str(error)).split())[:200]}")
         if faults:
@@ -325,7 +328,7 @@ class _Files:
     def append(self, record: Record) -> None:
         """Write a task; `sync` makes it durable. Raises OSError; then nothing of it is kept."""
         assert self._file is not None, "it was read"
-        data = _line(record) + b"\n"
+        data = _encode(record) + b"\n"
         end = self._file.seek(0, os.SEEK_END)
         try:
             while data:
@@ -348,7 +351,7 @@ class _Files:
         """
         assert self._file is not None, "it was read"
         separators = itertools.chain([b""], itertools.repeat(b",\n"))
-        lines = (separator + _line(record) for separator, record in zip(separators, records, strict=False))
+        lines = (separator + _encode(record) for separator, record in zip(separators, records, strict=False))
         write_atomic(self.snapshot, itertools.chain([_HEAD], lines, [_FOOT]))
         self._file.truncate(0)
         self.lines = 0
@@ -359,7 +362,7 @@ class _Files:
             self._file.close()
 
 
-def _lines(path: Path) -> Iterator[bytes]:
+def _read_lines(path: Path) -> Iterator[bytes]:
     """The lines of a file with a record each. A last line without an end is cut off."""
     if not path.exists():
         return
@@ -374,7 +377,8 @@ def _lines(path: Path) -> Iterator[bytes]:
                 yield line
 
 
-def _line(record: Record) -> bytes:
+def _encode(record: Record) -> bytes:
+    """The line of a record, without its end."""
     node, outgoing = record
     edges = [
         [edge.relation.value, edge.target, edge.weight, *(["invalidated"] if edge.invalidated else [])]
@@ -384,7 +388,7 @@ def _line(record: Record) -> bytes:
     return json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
 
 
-def _record(line: bytes) -> Record:
+def _decode(line: bytes) -> Record:
     """The record in a line. Raises ValueError and the like if it is no task."""
     fields = json.loads(line.rstrip().removesuffix(b","))
     node = _TASK.validate_python(fields["task"])
@@ -399,7 +403,7 @@ def _is_same(edge: GraphEdge, other: GraphEdge) -> bool:
     return (edge.source, edge.relation, edge.target) == (other.source, other.relation, other.target)
 
 
-def _short(text: str, max_length: int) -> str:
+def _shorten(text: str, max_length: int) -> str:
     """Sanitised text with at most `max_length` characters."""
     cleaned = sanitise(text).strip()
     return cleaned if len(cleaned) <= max_length else cleaned[: max_length - 1].rstrip() + "…"

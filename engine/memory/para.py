@@ -30,9 +30,16 @@ from engine.storage.erasing import SearchTerms
 from engine.storage.state import begin_intent, drop_intent, unfinished_intents
 
 ITEMS, SUMMARY = "items.json", "summary.md"
+"""The files in the folder of a group."""
+
 GROUP = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}")
+"""The name of a group."""
+
 MAX_FACT = 1_000
+"""Maximum number of characters of a fact."""
+
 INTENT = "para"
+"""The kind of the intents of this service."""
 
 _FACTS = TypeAdapter(list[ParaFact])
 
@@ -81,6 +88,7 @@ class Para:
         self._lock = threading.RLock()
         self._read: FileCache[_Group] = FileCache()
         self._accesses: dict[str, tuple[int, datetime]] = {}
+        """By fact: how often recall found it since the last `flush`, and when last."""
 
     # -- reading
 
@@ -105,13 +113,13 @@ class Para:
         `Refusal` `unknown_fact`."""
         facts = self._all_facts()
 
-        def successors(fact: ParaFact) -> list[str]:
+        def follow_successors(fact: ParaFact) -> list[str]:
             chain = [fact.id]
-            while (by := facts.get(facts[chain[-1]].superseded_by or "")) is not None:
-                chain.append(by.id)
+            while (successor := facts.get(facts[chain[-1]].superseded_by or "")) is not None:
+                chain.append(successor.id)
             return chain
 
-        chains = {fact.id: successors(fact) for fact in facts.values()}
+        chains = {fact.id: follow_successors(fact) for fact in facts.values()}
         last = chains[_existing(facts, fact_id).id][-1]
         members = [fact for fact in facts.values() if chains[fact.id][-1] == last]
         return sorted(members, key=lambda fact: (-len(chains[fact.id]), fact.created_at, fact.id))
@@ -129,7 +137,7 @@ class Para:
         """
         with self._lock:
             changes: dict[str, ParaFact] = {}
-            stored = [self._plan(_validated(item), changes) for item in new]
+            stored = [self._plan_addition(_validated(item), changes) for item in new]
             self._change(list(changes.values()))
             return stored
 
@@ -183,13 +191,14 @@ class Para:
     def _matching(self, terms: SearchTerms) -> list[ParaFact]:
         return [fact for fact in self.facts() if any(map(terms.match, (fact.fact, fact.category, fact.source)))]
 
-    def _plan(self, new: NewFact, changes: dict[str, ParaFact]) -> ParaFact:
+    def _plan_addition(self, new: NewFact, changes: dict[str, ParaFact]) -> ParaFact:
         """Put the fact that `new` becomes, and other facts that change with it, into `changes`."""
         facts = self._all_facts() | changes
         same = _find_same(facts.values(), new)
         if same is not None:
             if new.approved_at is not None and same.approved_at is None and new.fact == same.fact:
-                same = changes[same.id] = replace(same, approved_at=new.approved_at)
+                same = replace(same, approved_at=new.approved_at)
+                changes[same.id] = same
             return same
         fact = ParaFact(
             id=_free_id(new, facts),
@@ -240,8 +249,8 @@ class Para:
                 facts = {**group.facts, **{fact.id: fact for fact in changed if self._folder_of(fact) == folder}}
                 folder.mkdir(parents=True, exist_ok=True)
                 items = _FACTS.dump_python(list(facts.values()), mode="json", exclude={"__all__": {"bucket", "group"}})
-                _write(folder / ITEMS, json_bytes(items))
-                _write(folder / SUMMARY, summary(folder, facts.values()).encode(errors="replace"))
+                _write_if_changed(folder / ITEMS, json_bytes(items))
+                _write_if_changed(folder / SUMMARY, render_summary(folder, facts.values()).encode(errors="replace"))
 
     def _all_facts(self) -> dict[str, ParaFact]:
         return {fact.id: fact for group in self._groups() for fact in group.facts.values()}
@@ -315,7 +324,7 @@ def _free_id(new: NewFact, existing_ids: Iterable[str]) -> str:
     return next(name for name in candidates if name not in taken_ids)
 
 
-def summary(folder: Path, facts: Iterable[ParaFact]) -> str:
+def render_summary(folder: Path, facts: Iterable[ParaFact]) -> str:
     """The Markdown page of a group: valid facts by category, then superseded ones with their successors. Pure."""
     by_category: dict[str, list[str]] = {}
     history = []
@@ -323,8 +332,8 @@ def summary(folder: Path, facts: Iterable[ParaFact]) -> str:
         if fact.active:
             by_category.setdefault(one_line(fact.category) or "fact", []).append(f"- {one_line(fact.fact)} ({fact.id})")
         elif not fact.forgotten:
-            by = f", superseded by {fact.superseded_by}" if fact.superseded_by else ""
-            history.append(f"- {one_line(fact.fact)} ({fact.id}{by})")
+            successor = f", superseded by {fact.superseded_by}" if fact.superseded_by else ""
+            history.append(f"- {one_line(fact.fact)} ({fact.id}{successor})")
     page = [f"# {folder.parent.name.capitalize()}: {folder.name}", "", f"Made from {ITEMS}; edit that one.", ""]
     for category, lines in sorted(by_category.items()):
         page += [f"## {category}", "", *lines, ""]
@@ -333,6 +342,6 @@ def summary(folder: Path, facts: Iterable[ParaFact]) -> str:
     return "\n".join(page)
 
 
-def _write(path: Path, data: bytes) -> None:
+def _write_if_changed(path: Path, data: bytes) -> None:
     if not path.is_file() or path.read_bytes() != data:
         write_atomic(path, data)

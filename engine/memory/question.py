@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import date, datetime, timedelta
 
 from engine.frozen import frozen
@@ -89,6 +89,8 @@ _NUMBERS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 
 _DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
 _RELATIVE = re.compile(r"\b(today|yesterday|(?:last|this|past) (?:week|month|year))\b", re.I)
 
+_ENDINGS = ("ingly", "edly", "ing", "ed", "ly", "ment", "ness", "ful", "er")
+
 
 @frozen
 class DateRange:
@@ -144,21 +146,23 @@ def read_question(text: str, speakers: Iterable[str] = (), *, now: datetime | No
     names = {
         speaker: _names_of(speaker) for speaker in lower_speakers if speaker not in USERS and speaker not in ASSISTANTS
     }
-    topic = _topic(text)
+    topic = _find_topic(text)
     lower = topic.casefold()
-    present_words = set(WORD.findall(lower))
-    named = {item for item, calls in names.items() if _is_named(lower, present_words, item, calls)}
-    used_names = {word for item in named for word in names[item]}
     all_words = list(dict.fromkeys(WORD.findall(lower)))
+    named = frozenset(speaker for speaker, words in names.items() if _is_named(lower, all_words, speaker, words))
+    used_names = {word for speaker in named for word in names[speaker]}
     words = [word for word in all_words if word not in STOP_WORDS and word not in used_names]
     words = words or [word for word in all_words if word not in used_names] or all_words
+    asked_about = named or _find_roles(text, lower_speakers)
+    if len(named) > 1:
+        asked_about = frozenset()
     return Question(
         text=text,
         words=tuple(words),
         terms=tuple(dict.fromkeys(stem(word) for word in words)),
-        speakers=frozenset(named) if len(named) == 1 else frozenset() if named else _roles(text, lower_speakers),
+        speakers=asked_about,
         topic=_remove_names(topic, used_names),
-        dates=tuple(_dates(text, now)),
+        dates=tuple(_find_dates(text, now)),
         asks_when=bool(_WHEN.search(text)),
         asks_latest=bool(_LATEST.search(text)),
         asks_advice=bool(_ADVICE.search(text)),
@@ -168,9 +172,6 @@ def read_question(text: str, speakers: Iterable[str] = (), *, now: datetime | No
 def stems(text: str) -> list[str]:
     """The words of a text by their stems, in order."""
     return [stem(word) for word in WORD.findall(text.casefold())]
-
-
-_ENDINGS = ("ingly", "edly", "ing", "ed", "ly", "ment", "ness", "ful", "er")
 
 
 @functools.lru_cache(maxsize=50_000)
@@ -209,11 +210,12 @@ def _names_of(speaker: str) -> tuple[str, ...]:
     return tuple(word for word in WORD.findall(speaker) if len(word) > 1 and word not in STOP_WORDS)
 
 
-def _is_named(lower: str, words: set[str], speaker: str, names: tuple[str, ...]) -> bool:
+def _is_named(lower: str, words: Collection[str], speaker: str, names: tuple[str, ...]) -> bool:
+    """Whether a question names a speaker: by the first name, or by the whole name."""
     return bool(names) and (names[0] in words or (len(names) > 1 and speaker in lower))
 
 
-def _roles(text: str, speakers: set[str]) -> frozenset[str]:
+def _find_roles(text: str, speakers: set[str]) -> frozenset[str]:
     """Whose lines count if a user talks with an assistant: the user's. But if the question is about what the assistant
     did, or asks for a summary, the assistant's count, because its answers summarise what the user said."""
     users, assistants = speakers & USERS, speakers & ASSISTANTS
@@ -222,7 +224,7 @@ def _roles(text: str, speakers: set[str]) -> frozenset[str]:
     return frozenset(assistants if _YOU_SAID.search(text) or _SUMMARY.search(text) else users)
 
 
-def _topic(text: str) -> str:
+def _find_topic(text: str) -> str:
     """The topic of a question: the question without its frame, or all of it if too little is left."""
     topic = re.sub(r"\s+", " ", _FRAME.sub(" ", text)).strip(" ,.;:?")
     return topic if len(WORD.findall(topic)) > 1 else text
@@ -236,7 +238,7 @@ def _remove_names(text: str, names: set[str]) -> str:
     return re.sub(r"\s+", " ", topic).strip() or text
 
 
-def _dates(text: str, now: datetime | None) -> Iterator[DateRange]:
+def _find_dates(text: str, now: datetime | None) -> Iterator[DateRange]:
     """The dates that a question names; those that count from today only if `now` is known."""
     yield from _absolute_dates(text)
     if now is not None:

@@ -24,6 +24,67 @@ from engine.memory.vector_math import Near, Vector
 from engine.model import ScorePart
 from engine.model.memory import weighted_sum
 
+WORDS_SHARE, MEANING_SHARE = 0.4, 0.6
+"""Weights of the two searches in their plain sum, by which candidates are chosen and neighbours are judged."""
+
+ADJACENT_SHARE, SPEAKER_SHARE, DATE_SHARE = 0.3, 0.3, 0.15
+"""The weights of a matching neighbour, of the speaker and of the date that the question names. They are added to that
+sum when candidates are chosen."""
+
+MAX_POOL = 160
+"""Memories that are read of the candidates of both searches. The turns before and after each are read, too."""
+
+MAX_CLOSE = 80
+"""Candidates that are compared closely, by their texts."""
+
+RECENT_DAYS = 14.0
+"""The age in days at which `Feature.RECENT` has fallen to a third (1/e)."""
+
+MAX_CENTRES = 5
+"""The number of the best candidates whose neighbours count more."""
+
+NEIGHBOURHOOD_DISTANCE = 5.0
+"""The distance, in memories, at which a neighbour counts a third (1/e)."""
+
+_TIME_WORDS = """
+yesterday today tonight tomorrow last next ago week weekend month year morning evening recently soon since
+monday tuesday wednesday thursday friday saturday sunday
+"""
+_TIMES = frozenset(MONTHS.keys() | _TIME_WORDS.split() | set(map(str, range(1900, 2100))))
+"""Words of a text that name a time: months, years, weekdays and the like."""
+
+_RULE = re.compile(r"^\W*(?:please )?(?:always|never|from now on)\b|\bwhen(?:ever)? i ask\b", re.IGNORECASE)
+_PREFERENCE = re.compile(
+    r"\bi(?:['’]d| would| do| usually| generally| always| really)? (?:prefer|like to|rather|tend to)\b|"
+    r"\bmy preference\b|\bi never\b",
+    re.IGNORECASE,
+)
+
+Mask = numpy.ndarray[Any, numpy.dtype[numpy.bool_]]
+"""A boolean for each candidate."""
+
+MIN_RELEVANCE = 0.27
+"""The threshold of recall (SPEC 4.3), which `_select_relevant` applies: if no memory reaches it, nothing is found.
+For a memory that shares no word with the question it is a squared L2 of 1.46.
+`tests/benchmarks/test_recall_unrelated.py` measures it on three data sets: nothing is found for .94 of everyday
+questions without an answer in them, and recall@10 of questions with an answer does not fall.
+
+If a memory reaches the threshold, two kinds of others are found, too: those that reach a third of it, and those of the
+same session. An answer often shares neither words nor meaning with the question, only its session."""
+
+COMPANION_DIVISOR = 3.0
+"""`MIN_RELEVANCE` is divided by this for other memories, once one has reached it."""
+
+COVERAGE_BONUS = 0.3
+"""A memory with all key words of a question gets this added to its cosine; one with some of them, a share of it."""
+
+WORDS_ALONE = 0.28
+"""The least cosine of a memory with all key words of a question. So half of them, weighted by rarity, reach the
+threshold without a vector."""
+
+NOTABLE = 0.5
+"""A feature with this value or more is named as a reason."""
+
 
 class Feature(StrEnum):
     """A feature of a candidate. Its values are in [0, 1]."""
@@ -67,38 +128,6 @@ WEIGHTS = (
 )
 """`tests/benchmarks/refit_recall.py` fits the weights on talk and on long chats. The one of "recent" is set by
 hand, because no data set asks for it."""
-
-WORDS_SHARE, MEANING_SHARE = 0.4, 0.6
-"""Weights of the two searches in their plain sum, by which candidates are chosen and neighbours are judged."""
-
-ADJACENT_SHARE, SPEAKER_SHARE, DATE_SHARE = 0.3, 0.3, 0.15
-"""The weights of a matching neighbour, of the speaker and of the date that the question names. They are added to that
-sum when candidates are chosen."""
-
-MAX_POOL = 160
-"""Memories that are read of the candidates of both searches. The turns before and after each are read, too."""
-
-MAX_CLOSE = 80
-"""Candidates that are compared closely, by their texts."""
-
-RECENT_DAYS = 14.0
-MAX_CENTRES = 5
-"""The number of the best candidates whose neighbours count more."""
-
-NEIGHBOURHOOD_DISTANCE = 5.0
-"""The distance, in memories, at which a neighbour counts a third (1/e)."""
-
-_TIME_WORDS = """
-yesterday today tonight tomorrow last next ago week weekend month year morning evening recently soon since
-monday tuesday wednesday thursday friday saturday sunday
-"""
-_TIMES = frozenset(MONTHS.keys() | _TIME_WORDS.split() | set(map(str, range(1900, 2100))))
-_RULE = re.compile(r"^\W*(?:please )?(?:always|never|from now on)\b|\bwhen(?:ever)? i ask\b", re.IGNORECASE)
-_PREFERENCE = re.compile(
-    r"\bi(?:['’]d| would| do| usually| generally| always| really)? (?:prefer|like to|rather|tend to)\b|"
-    r"\bmy preference\b|\bi never\b",
-    re.IGNORECASE,
-)
 
 
 Features = Mapping[Feature, Vector]
@@ -149,7 +178,7 @@ def select_candidates(
     """
     similarities = {seq: similarity for similarity, _, seq in reversed(near)}
     found = _add_searches([row.seq for row in rows], word_scores, similarities)
-    adjacent = _best_adjacent(rows, previous, found.total)
+    adjacent = _find_best_adjacent(rows, previous, found.total)
     is_asked_speaker = numpy.array([row.speaker.casefold() in question.speakers for row in rows], numpy.float32)
     date_fit = numpy.array([question.date_fit(row.at) if question.dates else 0.0 for row in rows], numpy.float32)
     preliminary_scores = (
@@ -160,7 +189,7 @@ def select_candidates(
         Feature.WORDS: found.words,
         Feature.MEANING: numpy.clip(found.similarities, 0.0, 1.0),
         Feature.ADJACENT_TURN: adjacent,
-        Feature.SESSION: _best_of_session(rows, found.total),
+        Feature.SESSION: _find_best_of_session(rows, found.total),
         Feature.SPEAKER: is_asked_speaker,
         Feature.DATE: date_fit,
     }
@@ -183,17 +212,18 @@ class _FoundScores:
 def _add_searches(
     seqs: Sequence[int], word_scores: Mapping[int, float], similarities: Mapping[int, float]
 ) -> _FoundScores:
-    words = _scaled(numpy.array([word_scores.get(seq, 0.0) for seq in seqs], numpy.float32), 0.0)
+    """The scores of the memories `seqs`. A memory that a search did not find has 0 in it."""
+    words = _scale(numpy.array([word_scores.get(seq, 0.0) for seq in seqs], numpy.float32), 0.0)
     meaning = numpy.array([similarities.get(seq, 0.0) for seq in seqs], numpy.float32)
     has_meaning = numpy.array([seq in similarities for seq in seqs], bool)
     best_meanings = numpy.sort(meaning[has_meaning])[::-1][:MAX_FOUND]
     floor = float(best_meanings[-1]) if len(best_meanings) else 0.0
-    scaled_meaning = numpy.where(has_meaning, _scaled(meaning, floor), 0.0)
+    scaled_meaning = numpy.where(has_meaning, _scale(meaning, floor), 0.0)
     total = (WORDS_SHARE * words + MEANING_SHARE * scaled_meaning).astype(numpy.float32)
     return _FoundScores(words, meaning, total)
 
 
-def _best_adjacent(rows: Sequence[MemoryRow], previous: Mapping[int, int], values: Vector) -> Vector:
+def _find_best_adjacent(rows: Sequence[MemoryRow], previous: Mapping[int, int], values: Vector) -> Vector:
     """For each row the better value of the turns before and after it, 0 if there is none."""
     best = numpy.zeros(len(rows), numpy.float32)
     indexes = {row.seq: index for index, row in enumerate(rows)}
@@ -205,7 +235,7 @@ def _best_adjacent(rows: Sequence[MemoryRow], previous: Mapping[int, int], value
     return best
 
 
-def _best_of_session(rows: Sequence[MemoryRow], values: Vector) -> Vector:
+def _find_best_of_session(rows: Sequence[MemoryRow], values: Vector) -> Vector:
     """For each row the best value in its session; a row without one is a session of its own."""
     sessions = [row.session or row.seq for row in rows]
     best: dict[str | int, float] = {}
@@ -222,8 +252,8 @@ def add_text_features(
     question, rows = selection.question, selection.rows
     texts = [text.casefold() for text in texts]
     terms = question.terms or ("",)
-    terms_in_rows = _terms_in(terms, texts)
-    coverage = _coverage(terms, terms_in_rows)
+    terms_in_rows = _find_terms(terms, texts)
+    coverage = _compute_coverage(terms, terms_in_rows)
     # Another embedder gives no tokens. Then the vector counts, and without a vector the words.
     token_scores = numpy.array(tokens, numpy.float32)
     without_tokens = numpy.maximum(selection.features[Feature.MEANING], coverage)
@@ -232,27 +262,29 @@ def add_text_features(
         Feature.COVERAGE: coverage,
         Feature.PASSAGES: numpy.array(passages, numpy.float32).clip(0.0, 1.0),
         Feature.TOKENS: numpy.where(token_scores > 0, token_scores, without_tokens),
-        Feature.USER_RULE: _is_user_rule(question, rows, texts),
+        Feature.USER_RULE: _find_user_rules(question, rows, texts),
         Feature.TIME: numpy.array(
             [question.asks_when and not _TIMES.isdisjoint(WORD.findall(text)) for text in texts], numpy.float32
         ),
-        Feature.RECENT: _recent(selection),
+        Feature.RECENT: _compute_recency(selection),
     }
     scores = sum(
         weight.weight * features[weight.feature] for weight in WEIGHTS if weight.feature is not Feature.NEIGHBOURHOOD
     )
-    features[Feature.NEIGHBOURHOOD] = _neighbourhood(numpy.asarray(scores), [row.seq for row in rows])
+    features[Feature.NEIGHBOURHOOD] = _count_neighbours(numpy.asarray(scores), [row.seq for row in rows])
     return Candidates(question, rows, features, terms_in_rows)
 
 
-def _coverage(terms: Sequence[str], terms_in_rows: Sequence[frozenset[str]]) -> Vector:
+def _compute_coverage(terms: Sequence[str], terms_in_rows: Sequence[frozenset[str]]) -> Vector:
+    """The share of the question's terms that each row has. A term counts more the fewer rows have it."""
     is_present = numpy.array([[term in row_terms for term in terms] for row_terms in terms_in_rows], numpy.float32)
     is_present = is_present.reshape(-1, len(terms))
     term_weights = numpy.log((len(terms_in_rows) + 1) / (is_present.sum(axis=0) + 0.5)).clip(0.05).astype(numpy.float32)
     return numpy.asarray(is_present @ (term_weights / term_weights.sum()))
 
 
-def _is_user_rule(question: Question, rows: Sequence[MemoryRow], texts: Sequence[str]) -> Vector:
+def _find_user_rules(question: Question, rows: Sequence[MemoryRow], texts: Sequence[str]) -> Vector:
+    """1 for each row that is a rule of the user, or a preference if the question asks for advice; 0 for others."""
     is_rule = [
         row.speaker.casefold() in USERS
         and bool(_RULE.search(text) or (question.asks_advice and _PREFERENCE.search(text)))
@@ -261,24 +293,25 @@ def _is_user_rule(question: Question, rows: Sequence[MemoryRow], texts: Sequence
     return numpy.array(is_rule, numpy.float32)
 
 
-def _recent(selection: Selection) -> Vector:
+def _compute_recency(selection: Selection) -> Vector:
+    """How new each memory is, in [0, 1]. It counts a quarter if the question does not ask for the latest."""
     times = [datetime.fromisoformat(row.at) for row in selection.rows]
     ages = numpy.array([max(0.0, (selection.now - at) / timedelta(days=1)) for at in times])
     recent = numpy.exp(-ages / RECENT_DAYS) * (1.0 if selection.question.asks_latest else 0.25)
     return numpy.asarray(recent, numpy.float32)
 
 
-def _neighbourhood(scores: Vector, seqs: Sequence[int]) -> Vector:
+def _count_neighbours(scores: Vector, seqs: Sequence[int]) -> Vector:
     """How many of the best candidates were remembered shortly before or after each, in [0, 1]. Memories of one subject
     are often remembered one after the other, also over several sessions."""
     positions = numpy.array(seqs, numpy.float64)  # exact for every `seq`
     best = numpy.argsort(-scores, kind="stable")[:MAX_CENTRES]
     distances = numpy.abs(positions[:, None] - positions[best])
-    near = numpy.exp(-distances / NEIGHBOURHOOD_DISTANCE) * (distances > 0) * _scaled(scores, 0.0)[best]
+    near = numpy.exp(-distances / NEIGHBOURHOOD_DISTANCE) * (distances > 0) * _scale(scores, 0.0)[best]
     return numpy.asarray(near.sum(axis=1) / MAX_CENTRES, numpy.float32)
 
 
-def _terms_in(terms: Sequence[str], texts: Sequence[str]) -> list[frozenset[str]]:
+def _find_terms(terms: Sequence[str], texts: Sequence[str]) -> list[frozenset[str]]:
     """The terms that each text has; the texts are in lower case. Only words with the beginning of a term are stemmed,
     because a stem differs from its word only at the end."""
     beginnings = "|".join(re.escape(term[:-1] or term) for term in terms)
@@ -287,37 +320,12 @@ def _terms_in(terms: Sequence[str], texts: Sequence[str]) -> list[frozenset[str]
     return [wanted.intersection(map(stem, word.findall(text))) for text in texts]
 
 
-def _scaled(values: Vector, floor: float) -> Vector:
+def _scale(values: Vector, floor: float) -> Vector:
     """Values scaled so that `floor` and less are 0, and the best is 1."""
     best = float(values.max(initial=floor))
     if best - floor < 1e-6:
         return numpy.zeros(len(values), numpy.float32)
     return numpy.asarray(numpy.clip((values - floor) / (best - floor), 0.0, 1.0), numpy.float32)
-
-
-Mask = numpy.ndarray[Any, numpy.dtype[numpy.bool_]]
-
-MIN_RELEVANCE = 0.27
-"""The threshold of recall (SPEC 4.3), which `_relevant` applies: if no memory reaches it, nothing is found. For a
-memory that shares no word with the question it is a squared L2 of 1.46. `tests/benchmarks/test_recall_unrelated.py`
-measures it on three data sets: nothing is found for .94 of everyday questions without an answer in them, and recall@10
-of questions with an answer does not fall.
-
-If a memory reaches the threshold, two kinds of others are found, too: those that reach a third of it, and those of the
-same session. An answer often shares neither words nor meaning with the question, only its session."""
-
-COMPANION_DIVISOR = 3.0
-"""`MIN_RELEVANCE` is divided by this for other memories, once one has reached it."""
-
-COVERAGE_BONUS = 0.3
-"""A memory with all key words of a question gets this added to its cosine; one with some of them, a share of it."""
-
-WORDS_ALONE = 0.28
-"""The least cosine of a memory with all key words of a question. So half of them, weighted by rarity, reach the
-threshold without a vector."""
-
-NOTABLE = 0.5
-"""A feature with this value or more is named as a reason."""
 
 
 @frozen
@@ -354,16 +362,18 @@ def rank(candidates: Candidates, *, limit: int | None = None) -> list[RankedCand
         parts[weight.part] = parts[weight.part] + weight.weight / total * features[weight.feature]
     order = numpy.argsort(-numpy.sum(list(parts.values()), axis=0), kind="stable")
     ranked = []
-    for index in order[_relevant(candidates)[order]][:limit].tolist():
+    for index in order[_select_relevant(candidates)[order]][:limit].tolist():
         score_parts = tuple(
             ScorePart(part, min(1.0, max(0.0, float(parts[part][index]) / share)), share)
             for part, share in shares.items()
         )
-        ranked.append(RankedCandidate(index, weighted_sum(score_parts), score_parts, _reason(candidates, index)))
+        ranked.append(
+            RankedCandidate(index, weighted_sum(score_parts), score_parts, _describe_reason(candidates, index))
+        )
     return ranked
 
 
-def _relevant(candidates: Candidates) -> Mask:
+def _select_relevant(candidates: Candidates) -> Mask:
     """A mask of the candidates that are near enough to be found, by their cosine and the key words that they have; see
     `MIN_RELEVANCE`."""
     coverage, threshold = candidates.features[Feature.COVERAGE], MIN_RELEVANCE - 1e-6  # float32
@@ -378,7 +388,7 @@ def _relevant(candidates: Candidates) -> Mask:
     return numpy.asarray(in_relevant_session | (relevance >= threshold / COMPANION_DIVISOR))
 
 
-def _reason(candidates: Candidates, index: int) -> str:
+def _describe_reason(candidates: Candidates, index: int) -> str:
     """Why a candidate was found, in words."""
     row = candidates.rows[index]
     features = {name: float(values[index]) for name, values in candidates.features.items()}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from datetime import datetime
@@ -60,6 +60,40 @@ MAX_LEADING_FACTS = 5
 
 LAYER_PREFERENCE = {Layer.CONTEXT: 0, Layer.GRAPH: 1, Layer.LEDGER: 2}
 """The order of layers that describe the same session or task: the most informative first."""
+
+MAX_COMPARED = 300
+"""Number of the newest events of the ledger, and of the newest tasks, that are compared by their words."""
+
+MIN_SHARE = 0.5
+"""Least share of a question's key terms that a fact or an event must have. They have no vectors; without vectors,
+layers C and E need the same share (`ranking.MIN_RELEVANCE`)."""
+
+NEIGHBOUR_WEIGHT = 0.8
+"""The score of a neighbour is that of the task it was reached from, times this."""
+
+EVENT_TEXTS = {
+    "SessionEnded": "session {subject}: {outcome}: {summary}",
+    "ChangeSetLanded": "landed of session {session_id}: {file_count}",
+    "LandingUndone": "{part_of}the landing of session {session_id} was undone",
+    "ChangeSetDiscarded": "the changes of session {session_id} were discarded",
+    "ValidationFailed": "tests still failed after {attempts} attempts: {failing_tests}",
+    "ValidationHealed": "tests were fixed: {failing_tests}",
+    "RetryRepeated": "another attempt left the same tests failing: {failing_tests}",
+}
+"""The text of an event in a recall, by its kind."""
+
+_EDGE_REASONS = {
+    Relation.BLOCKS: ("its failure blocked {}", "it was blocked by {}"),
+    Relation.DERIVED_FROM: ("it goes on with {}", "{} goes on with it"),
+    Relation.RELATED_TO: ("it touches what {} touches",) * 2,
+    Relation.SIMILAR_TO: ("it resembles {}",) * 2,
+}
+"""The reasons for a neighbour: if the edge begins at it, and if the edge ends at it."""
+
+_STOP_STEMS = frozenset(map(stem, STOP_WORDS))
+
+NearestSessions = Callable[[str, int], Mapping[str, float]]
+"""See `MemorySearch.sessions_near`."""
 
 
 @frozen
@@ -157,69 +191,36 @@ def _ask(source: LayerSource, query: RecallQuery, now: datetime, timeout: float)
 
 
 def _with_tokens(match: RecallMatch) -> RecallMatch:
+    """The match with the number of its tokens."""
     is_short = len(match.text) <= MAX_COUNTED
     return replace(match, tokens=tokenizer.count(match.text) if is_short else len(match.text) // 4)
 
 
-def _sort(lines: Iterable[RecallMatch]) -> list[RecallMatch]:
+def _sort(matches: Iterable[RecallMatch]) -> list[RecallMatch]:
     """Each session and task once, from the most informative layer. The best facts first, then by score; the order in
     which layers answered does not matter."""
     best: dict[str, RecallMatch] = {}
-    for line in sorted(lines, key=lambda line: (LAYER_PREFERENCE.get(line.layer, 0), -line.score)):
-        best.setdefault(line.about or line.id, line)
-    ordered = sorted(best.values(), key=lambda line: (-line.score, line.layer.value, line.id))
-    leading = {line.id for line in [line for line in ordered if line.layer is Layer.PARA][:MAX_LEADING_FACTS]}
-    return sorted(ordered, key=lambda line: line.id not in leading)
+    for match in sorted(matches, key=lambda match: (LAYER_PREFERENCE.get(match.layer, 0), -match.score)):
+        best.setdefault(match.about or match.id, match)
+    ordered = sorted(best.values(), key=lambda match: (-match.score, match.layer.value, match.id))
+    best_facts = [match for match in ordered if match.layer is Layer.PARA][:MAX_LEADING_FACTS]
+    return best_facts + [match for match in ordered if match not in best_facts]
 
 
 def _drop_duplicates(ordered: Sequence[RecallMatch]) -> list[RecallMatch]:
     """Without repetitions: the same text in another layer, or in the same one by the same speaker on the same day."""
     unique: dict[tuple[str, str, str], RecallMatch] = {}
     layers: dict[str, Layer] = {}
-    for line in ordered:
-        text = " ".join(line.text.casefold().split())
-        if layers.setdefault(text, line.layer) is line.layer:
-            unique.setdefault((text, line.speaker.casefold(), line.at.date().isoformat() if line.at else ""), line)
+    for match in ordered:
+        text = " ".join(match.text.casefold().split())
+        if layers.setdefault(text, match.layer) is match.layer:
+            day = match.at.date().isoformat() if match.at else ""
+            unique.setdefault((text, match.speaker.casefold(), day), match)
     return [*unique.values()]
 
 
-MAX_COMPARED_LINES = 300
-"""Number of the newest events of the ledger, and of the newest tasks, that are compared by their words."""
-
-MIN_SHARE = 0.5
-"""Least share of a question's key terms that a fact or an event must have. They have no vectors; without vectors,
-layers C and E need the same share (`ranking.MIN_RELEVANCE`)."""
-
-NEIGHBOUR_WEIGHT = 0.8
-"""The score of a neighbour is that of the task it was reached from, times this."""
-
-EVENT_TEXTS = {
-    "SessionEnded": "session {subject}: {outcome}: {summary}",
-    "ChangeSetLanded": "landed of session {session_id}: {file_count}",
-    "LandingUndone": "{part_of}the landing of session {session_id} was undone",
-    "ChangeSetDiscarded": "the changes of session {session_id} were discarded",
-    "ValidationFailed": "tests still failed after {attempts} attempts: {failing_tests}",
-    "ValidationHealed": "tests were fixed: {failing_tests}",
-    "RetryRepeated": "another attempt left the same tests failing: {failing_tests}",
-}
-"""The text of an event in a recall, by its kind."""
-
-_EDGE_REASONS = {
-    Relation.BLOCKS: ("its failure blocked {}", "it was blocked by {}"),
-    Relation.DERIVED_FROM: ("it goes on with {}", "{} goes on with it"),
-    Relation.RELATED_TO: ("it touches what {} touches",) * 2,
-    Relation.SIMILAR_TO: ("it resembles {}",) * 2,
-}
-"""The reasons for a neighbour: if the edge begins at it, and if the edge ends at it."""
-
-_STOP_STEMS = frozenset(map(stem, STOP_WORDS))
-
-NearestSessions = Callable[[str, int], Mapping[str, float]]
-"""See `MemorySearch.sessions_near`."""
-
-
 class LedgerSource:
-    """Layer B: the newest facts that share words with the question."""
+    """Layer B: the newest events that share words with the question."""
 
     name = "ledger (B)"
     layers = frozenset({Layer.LEDGER})
@@ -228,17 +229,27 @@ class LedgerSource:
         self._ledger = ledger
 
     def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
-        """At most `k` lines, best first."""
+        """The `k` best events, best first."""
         terms = key_terms(query.text)
-        lines = []
-        for entry in self._ledger.latest(MAX_COMPARED_LINES, kinds=tuple(EVENT_TEXTS)):
+        matches = []
+        for entry in self._ledger.latest(MAX_COMPARED, kinds=tuple(EVENT_TEXTS)):
             text = describe_event(entry)
             share = share_of_terms(terms, text)
             if share >= MIN_SHARE and (not query.workspace or entry.workspace in ("", query.workspace)):
                 parts = _parts("words", share, "recency", recency(entry.at, now))
-                about = {"source": session_of(entry), "about": session_of(entry), "at": entry.at}
-                lines.append(_line(f"event_{entry.id}", Layer.LEDGER, text, parts, "it happened", **about))
-        return LayerResult(_best_lines(lines, query.k))
+                session = session_of(entry)
+                match = _make_match(
+                    f"event_{entry.id}",
+                    Layer.LEDGER,
+                    text,
+                    parts,
+                    "it happened",
+                    source=session,
+                    about=session,
+                    at=entry.at,
+                )
+                matches.append(match)
+        return LayerResult(_select_best(matches, query.k))
 
 
 class GraphSource:
@@ -255,31 +266,35 @@ class GraphSource:
     def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
         """The `k` best tasks, best first. An open task with the words of the question is left out: it is the
         question."""
+        similar = _select_best(self._find_similar(query, now), query.k)
+        return LayerResult(_select_best([*similar, *self._find_neighbours(similar, query)], query.k))
+
+    def _find_similar(self, query: RecallQuery, now: datetime) -> Iterator[RecallMatch]:
+        """The tasks whose summaries are near to the question, and the newest tasks that share its words."""
         near = self._nearest_sessions(query.text, 4 * query.k)
-        nodes = [(node, "semantic", near[name]) for name in near if (node := self._graph.get(name)) is not None]
         terms = key_terms(query.text)
-        nodes += [
+        tasks = [(node, "semantic", near[name]) for name in near if (node := self._graph.get(name)) is not None]
+        tasks += [
             (node, "words", share)
-            for node in self._graph.newest(limit=MAX_COMPARED_LINES)
+            for node in self._graph.newest(limit=MAX_COMPARED)
             if node.task_id not in near and (share := share_of_terms(terms, node.title)) >= MIN_SHARE
         ]
-        found = _best_lines(
-            (
-                _task_line(node, _parts(part, value, "recency", recency(node.timestamp, now)), "a task like this")
-                for node, part, value in nodes
-                if _is_candidate(node, query)
-            ),
-            query.k,
-        )
-        scores = {line.id: line.score for line in found}
-        lines = list(found)
+        for node, part, similarity in tasks:
+            if _is_candidate(node, query):
+                parts = _parts(part, similarity, "recency", recency(node.timestamp, now))
+                yield _make_task_match(node, parts, "a task like this")
+
+    def _find_neighbours(self, similar: Sequence[RecallMatch], query: RecallQuery) -> Iterator[RecallMatch]:
+        """The tasks one step from the similar ones."""
+        scores = {match.id: match.score for match in similar}
         for edge, node in self._graph.neighbours(list(scores)):
             origin = self._graph.get(edge.other_end(node.task_id))
             if origin is not None and _is_candidate(node, query):
+                if_it_begins_here, if_it_ends_here = _EDGE_REASONS[edge.relation]
+                reason = if_it_begins_here if edge.source == node.task_id else if_it_ends_here
                 score = min(1.0, scores[origin.task_id] * edge.weight)
-                reason = _EDGE_REASONS[edge.relation][edge.source != node.task_id].format(f"“{origin.title[:60]}”")
-                lines.append(_task_line(node, (ScorePart("neighbour", score, NEIGHBOUR_WEIGHT),), reason))
-        return LayerResult(_best_lines(lines, query.k))
+                parts = (ScorePart("neighbour", score, NEIGHBOUR_WEIGHT),)
+                yield _make_task_match(node, parts, reason.format(f"“{origin.title[:60]}”"))
 
 
 class FactSource:
@@ -294,9 +309,9 @@ class FactSource:
     def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
         """The `k` best facts, best first. Each counts as accessed."""
         terms = key_terms(query.text)
-        best = _best_lines(
+        best = _select_best(
             (
-                _line(
+                _make_match(
                     fact.id,
                     Layer.PARA,
                     fact.fact,
@@ -312,7 +327,7 @@ class FactSource:
             ),
             query.k,
         )
-        self._para.count_access(line.id for line in best)
+        self._para.count_access(match.id for match in best)
         return LayerResult(best)
 
 
@@ -350,14 +365,22 @@ def _is_candidate(node: GraphNode, query: RecallQuery) -> bool:
     question."""
     is_question = node.title.casefold().split() == query.text.casefold().split()
     is_in_workspace = query.workspace in (None, "", node.workspace)
-    return (
-        node.invalidated_at is None and bool(node.title) and is_in_workspace and bool(node.outcome or not is_question)
+    is_valid = node.invalidated_at is None and bool(node.title)
+    return is_valid and is_in_workspace and bool(node.outcome or not is_question)
+
+
+def _make_task_match(node: GraphNode, parts: tuple[ScorePart, ...], reason: str) -> RecallMatch:
+    task_id = node.task_id
+    return _make_match(
+        task_id,
+        Layer.GRAPH,
+        describe_task(node),
+        parts,
+        reason,
+        source=task_id,
+        about=task_id,
+        at=node.timestamp,
     )
-
-
-def _task_line(node: GraphNode, parts: tuple[ScorePart, ...], reason: str) -> RecallMatch:
-    about = {"source": node.task_id, "about": node.task_id, "at": node.timestamp}
-    return _line(node.task_id, Layer.GRAPH, describe_task(node), parts, reason, **about)
 
 
 def _parts(name: str, value: float, other: str, other_value: float) -> tuple[ScorePart, ...]:
@@ -365,9 +388,12 @@ def _parts(name: str, value: float, other: str, other_value: float) -> tuple[Sco
     return ScorePart(name, value, SEMANTIC_WEIGHT), ScorePart(other, other_value, 1 - SEMANTIC_WEIGHT)
 
 
-def _line(id: str, layer: Layer, text: str, parts: tuple[ScorePart, ...], reason: str, **more: Any) -> RecallMatch:
-    return RecallMatch(id, layer, text, weighted_sum(parts), parts, reason, **more)
+def _make_match(
+    id: str, layer: Layer, text: str, parts: tuple[ScorePart, ...], reason: str, **fields: Any
+) -> RecallMatch:
+    """A match whose score is the sum of its parts. `fields` are the other fields of `RecallMatch`."""
+    return RecallMatch(id, layer, text, weighted_sum(parts), parts, reason, **fields)
 
 
-def _best_lines(lines: Iterable[RecallMatch], k: int) -> tuple[RecallMatch, ...]:
-    return tuple(sorted(lines, key=lambda line: (-line.score, line.id))[:k])
+def _select_best(matches: Iterable[RecallMatch], k: int) -> tuple[RecallMatch, ...]:
+    return tuple(sorted(matches, key=lambda match: (-match.score, match.id))[:k])

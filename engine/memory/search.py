@@ -50,6 +50,53 @@ MAX_EXTENSION = 200
 """Maximum number of characters by which a passage grows at each end, to the end of a sentence or a line."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
+"""What stands between two sentences or lines."""
+
+MAX_CHARACTERS = 2_000
+"""Characters that are read of a memory without chunks."""
+
+MAX_SCORED = 4_000
+"""Memories that are scored by their words: for more of them, a question of everyday words would take seconds. In a
+larger store only the rarest words of the question are searched, and for a word that is everywhere only the newest
+memories."""
+
+MAX_SPEAKERS = 2_000
+"""A store with more speakers than this is no conversation; their names are not looked for in a question."""
+
+_ROW = "m.seq, m.speaker, m.session, m.at"
+"""The columns of a `MemoryRow`."""
+
+_BEFORE = "(SELECT max(p.seq) FROM memories p WHERE p.session = m.session AND p.seq < m.seq AND m.session <> '')"
+_AFTER = "(SELECT min(n.seq) FROM memories n WHERE n.session = m.session AND n.seq > m.seq AND m.session <> '')"
+_PASSAGES = (
+    "SELECT c.id, m.seq, c.start, c.stop, substr(m.text, c.start + 1, c.stop - c.start), c.tokens FROM memory_chunks c "
+    f"JOIN memories m ON m.seq = c.seq WHERE c.id IN {IN_ARRAY} ORDER BY c.id"
+)
+_BEGINNINGS = f"SELECT seq, substr(text, 1, ?) FROM memories WHERE seq IN {IN_ARRAY}"
+_SPEAKERS = (
+    # From each to the next by the index: DISTINCT would read all of it.
+    "WITH RECURSIVE known(speaker) AS (SELECT min(speaker) FROM memories WHERE speaker > '' UNION ALL "
+    "SELECT (SELECT min(m.speaker) FROM memories m WHERE m.speaker > known.speaker) FROM known "
+    "WHERE known.speaker IS NOT NULL LIMIT ?) SELECT speaker FROM known WHERE speaker IS NOT NULL"
+)
+
+
+class CollectedCandidates(NamedTuple):
+    """The candidates of both searches with all features, and the passage of each that fits the question best.
+    `warning` says why only words were searched, "" if vectors were searched, too."""
+
+    candidates: Candidates
+    passages: list[Passage]
+    warning: str
+
+
+class _VectorHits(NamedTuple):
+    """The question's embedding, None if it cannot be made, and the similarities of the nearest memories. `warning` says
+    why there are none, "" if there are."""
+
+    embedding: Embedding | None
+    similarities: Mapping[int, float]
+    warning: str
 
 
 class MemorySearch:
@@ -81,11 +128,8 @@ class MemorySearch:
                 items.append(_to_match(memory, hit, text, place, now))
         return LayerResult(tuple(items), warning and f"found by words only: {warning}")
 
-    def collect_candidates(
-        self, query: RecallQuery, now: datetime, timeout: float
-    ) -> tuple[Candidates, list[Passage], str]:
-        """The candidates of both searches with all features; the passage of each that fits best; and why only words
-        were searched, "" if vectors were searched, too. Full text is searched while the question is embedded."""
+    def collect_candidates(self, query: RecallQuery, now: datetime, timeout: float) -> CollectedCandidates:
+        """The candidates for a question. Full text is searched while the question is embedded."""
         layers = LAYERS if query.layers is None else LAYERS & query.layers
         is_unscoped = query.workspace is query.agent is query.session is None and layers == LAYERS
         limit = MAX_FOUND if is_unscoped else MAX_SCOPED
@@ -100,9 +144,10 @@ class MemorySearch:
             rows, previous = reader.rows_with_neighbours(choose_pool(word_scores, similarities))
             near = [] if embedding is None else self._vectors.near(embedding.array, [row.seq for row in rows])
             selection = select_candidates(question, rows, previous, word_scores, near, now)
-            nearest = _nearest_chunks(near, [row.seq for row in selection.rows])
+            nearest = _group_nearest_chunks(near, [row.seq for row in selection.rows])
             passages = reader.passages(nearest)
-        return *_add_passages(selection, passages, embedding, nearest), warning
+        candidates, best_passages = _add_passages(selection, passages, embedding, nearest)
+        return CollectedCandidates(candidates, best_passages, warning)
 
     def sessions_near(self, text: str, k: int) -> dict[str, float]:
         """The sessions whose summaries are nearest to a text, nearest first, with their cosines; {} if vectors cannot
@@ -122,6 +167,7 @@ class MemorySearch:
         return self._sessions(vectors[0][2], k, min_similarity) if vectors else None
 
     def _sessions(self, vector: bytes, k: int, min_similarity: float) -> dict[str, float]:
+        """The sessions whose summaries are nearest to a vector, with their cosines."""
         try:
             hits = self._vectors.search(Embedding(vector).array, k, frozenset({Layer.CONTEXT}), min_similarity)
         except NoIndex:
@@ -135,22 +181,21 @@ class MemorySearch:
 
     def _search_vectors(
         self, pending: Future[Embedding | None], timeout: float, limit: int, layers: frozenset[Layer]
-    ) -> tuple[Embedding | None, dict[int, float], str]:
-        """The question's embedding, the similarities of the nearest memories, and the reason why there are none, "" if
-        there are."""
+    ) -> _VectorHits:
+        """Search the vectors once the question is embedded. Waits for that at most `timeout` seconds."""
         embedding = None
         try:
             embedding = pending.result(timeout)
             if embedding is None:
-                return None, {}, self._vectors.trouble or "questions cannot be embedded"
-            return embedding, self._vectors.search(embedding.array, limit, layers), ""
+                return _VectorHits(None, {}, self._vectors.trouble or "questions cannot be embedded")
+            return _VectorHits(embedding, self._vectors.search(embedding.array, limit, layers), "")
         except EmbeddingTimeout:
-            return None, {}, "the embedder did not answer in time"
+            return _VectorHits(None, {}, "the embedder did not answer in time")
         except NoIndex as error:
-            return embedding, {}, str(error)
+            return _VectorHits(embedding, {}, str(error))
 
 
-def _nearest_chunks(near: Iterable[Near], seqs: Sequence[int]) -> dict[int, list[Near]]:
+def _group_nearest_chunks(near: Iterable[Near], seqs: Sequence[int]) -> dict[int, list[Near]]:
     """The nearest chunks of each memory, at most `CHUNKS_PER_MEMORY`; `near` is nearest first."""
     chunks: dict[int, list[Near]] = {seq: [] for seq in seqs}
     for chunk in near:
@@ -195,6 +240,7 @@ def _token_scores(embedding: Embedding | None, packed: list[bytes | None]) -> Ve
 
 
 def _to_match(memory: Memory, ranked: RankedCandidate, text: str, place: str, now: datetime) -> RecallMatch:
+    """The match for a memory. `text` is all of it or its best passage, and `place` says where the passage is."""
     match = RecallMatch(
         id=memory.id,
         layer=memory.layer,
@@ -229,18 +275,6 @@ def with_age_decay(match: RecallMatch, at: datetime, now: datetime) -> RecallMat
     parts = tuple(replace(part, weight=part.weight * SEMANTIC_WEIGHT) for part in match.parts)
     parts += (ScorePart("age", recency(at, now), 1 - SEMANTIC_WEIGHT),)
     return replace(match, score=weighted_sum(parts), parts=parts)
-
-
-MAX_CHARACTERS = 2_000
-"""Characters that are read of a memory without chunks."""
-
-MAX_SCORED = 4_000
-"""Memories that are scored by their words: for more of them, a question of everyday words would take seconds. In a
-larger store only the rarest words of the question are searched, and for a word that is everywhere only the newest
-memories."""
-
-MAX_SPEAKERS = 2_000
-"""A store with more speakers than this is no conversation; their names are not looked for in a question."""
 
 
 class Passage(NamedTuple):
@@ -338,6 +372,7 @@ class SearchReader:
         return [*rows, *(MemoryRow(*row) for row in self._rows(_ROW, neighbours))], previous
 
     def _rows(self, columns: str, seqs: Iterable[int]) -> list[Any]:
+        """These columns of the memories `seqs` that are in scope."""
         query = f"SELECT {columns} FROM memories m WHERE m.seq IN {IN_ARRAY} AND {self._scope}"
         return self._execute(query, (*json_array(seqs), *self._values)).fetchall()
 
@@ -348,19 +383,3 @@ class SearchReader:
         remaining = nearest.keys() - {passage.seq for passage in passages}
         beginnings = self._execute(_BEGINNINGS, (MAX_CHARACTERS, *json_array(remaining)))
         return passages + [Passage(0, seq, 0, len(text), text, None) for seq, text in beginnings]
-
-
-_ROW = "m.seq, m.speaker, m.session, m.at"
-_BEFORE = "(SELECT max(p.seq) FROM memories p WHERE p.session = m.session AND p.seq < m.seq AND m.session <> '')"
-_AFTER = "(SELECT min(n.seq) FROM memories n WHERE n.session = m.session AND n.seq > m.seq AND m.session <> '')"
-_PASSAGES = (
-    "SELECT c.id, m.seq, c.start, c.stop, substr(m.text, c.start + 1, c.stop - c.start), c.tokens FROM memory_chunks c "
-    f"JOIN memories m ON m.seq = c.seq WHERE c.id IN {IN_ARRAY} ORDER BY c.id"
-)
-_BEGINNINGS = f"SELECT seq, substr(text, 1, ?) FROM memories WHERE seq IN {IN_ARRAY}"
-_SPEAKERS = (
-    # From each to the next by the index: DISTINCT would read all of it.
-    "WITH RECURSIVE known(speaker) AS (SELECT min(speaker) FROM memories WHERE speaker > '' UNION ALL "
-    "SELECT (SELECT min(m.speaker) FROM memories m WHERE m.speaker > known.speaker) FROM known "
-    "WHERE known.speaker IS NOT NULL LIMIT ?) SELECT speaker FROM known WHERE speaker IS NOT NULL"
-)

@@ -14,6 +14,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, NamedTuple
 
 from engine.frozen import frozen
@@ -24,6 +25,7 @@ from engine.storage.erasing import SearchTerms
 from engine.storage.rows import as_stored, driver_of, shallow_dict
 
 LAYERS = frozenset({Layer.VECTORS, Layer.CONTEXT})
+"""The layers that are stored here."""
 
 MAX_FOUND = 300
 """Candidates of each search. Similarities are scaled so that the last candidate has 0."""
@@ -31,11 +33,47 @@ MAX_FOUND = 300
 MAX_BYTES = 1024 * 1024
 """Maximum number of bytes of one memory, in UTF-8."""
 
-MAX_WORD = 1_000
+MAX_NAME = 1_000
 """Maximum number of characters of a speaker, a session, a source and the like."""
 
 _UNWRITABLE = {0: "\ufffd", **dict.fromkeys(range(0xD800, 0xE000), "\ufffd")}
 """NUL ends a text for half of SQLite's functions, and half a character cannot be written as UTF-8."""
+
+MONTH_AGE, SESSION_GRACE = timedelta(days=30), timedelta(days=1)
+"""The time for which memories are kept for a month, and after their session."""
+
+EXPIRE_BATCH = 1_000
+"""Maximum number of memories that expire in one transaction, so that other writes wait only shortly."""
+
+ERASE_BATCH = 200
+"""Maximum number of memories that are forgotten in one transaction."""
+
+IN_ARRAY = "(SELECT value FROM json_each(?))"
+"""For `column IN`: any number of values in one parameter, because SQLite limits the number of parameters."""
+
+_COLUMNS = tuple(Memory.__dataclass_fields__)
+_INSERT_COLUMNS = ("model", *(name for name in _COLUMNS if name != "seq"))
+_INSERT = (
+    f"INSERT INTO memories ({', '.join(_INSERT_COLUMNS)}) VALUES ({', '.join(f':{name}' for name in _INSERT_COLUMNS)}) "
+    "ON CONFLICT (id) DO NOTHING"
+)
+_EMPTY = (
+    "UPDATE memories SET text = '', speaker = '', source = '', ref = '', tags = '[]', forgotten = 1 "
+    f"WHERE id IN {IN_ARRAY}"
+)
+_DELETE_CHUNKS = f"DELETE FROM memory_chunks WHERE seq IN (SELECT seq FROM memories WHERE id IN {IN_ARRAY})"
+_INSERT_CHUNK = "INSERT INTO memory_chunks (seq, ordinal, start, stop, tokens) VALUES (?, ?, ?, ?, ?)"
+_EXPIRE = (
+    "DELETE FROM memories WHERE seq IN (SELECT seq FROM memories WHERE (retention = 'month' AND created_at <= :month) "
+    "OR (retention = 'session' AND created_at <= :session AND session NOT IN (SELECT value FROM json_each(:running))) "
+    "LIMIT :limit)"
+)
+_PENDING = "(model < :model OR model > :model) AND NOT forgotten"
+"""Whether a memory has no vectors of a model. SQLite uses the index of `model` for this, and not for `<>`."""
+
+_WITH_VECTORS = (
+    "FROM memory_vectors v JOIN memory_chunks c ON c.id = v.chunk_id JOIN memories m ON m.seq = c.seq WHERE m.model = ?"
+)
 
 
 def memory_id(new: NewMemory) -> str:
@@ -60,20 +98,14 @@ def check_memory(new: NewMemory) -> NewMemory:
         raise Refusal("bad_memory", f"layer {new.layer.value} cannot be written this way", "layer C or E")
     if new.at is not None and new.at.tzinfo is None:
         raise Refusal("bad_memory", f"the time {new.at.isoformat()} has no zone", "give it one, for example +00:00")
-    words = {}
-    for name in ("kind", "speaker", "session", "agent", "workspace", "source", "ref"):
-        word = getattr(new, name).translate(_UNWRITABLE)
-        if len(word) > MAX_WORD:
-            raise Refusal("bad_memory", f"the {name} has {len(word):,} characters", f"at most {MAX_WORD:,}")
-        words[name] = word
-    tags = tuple(tag.translate(_UNWRITABLE)[:MAX_WORD] for tag in new.tags)
-    return replace(new, text=text, tags=tags, **words)
-
-
-MONTH_AGE = timedelta(days=30)
-SESSION_GRACE = timedelta(days=1)
-EXPIRE_BATCH = 1_000
-"""Maximum number of memories that expire in one transaction, so that other writes wait only shortly."""
+    names = {}
+    for field in ("kind", "speaker", "session", "agent", "workspace", "source", "ref"):
+        name = getattr(new, field).translate(_UNWRITABLE)
+        if len(name) > MAX_NAME:
+            raise Refusal("bad_memory", f"the {field} has {len(name):,} characters", f"at most {MAX_NAME:,}")
+        names[field] = name
+    tags = tuple(tag.translate(_UNWRITABLE)[:MAX_NAME] for tag in new.tags)
+    return replace(new, text=text, tags=tags, **names)
 
 
 @frozen
@@ -124,15 +156,18 @@ class MemoryStore:
     def _insert(self, tx: Transaction, items: Sequence[NewMemory]) -> RememberResult:
         ids = [memory_id(item) for item in items]
         by_id = dict(zip(ids, items, strict=True))
-        new = tx.driver.executemany(_INSERT, [_row(id, item, tx.now) for id, item in by_id.items()]).rowcount
+        new = tx.driver.executemany(_INSERT, [_to_row(id, item, tx.now) for id, item in by_id.items()]).rowcount
         tags = [(json.dumps(item.tags), id) for id, item in by_id.items() if item.tags]
         tx.driver.executemany("UPDATE memories SET tags = ?1 WHERE id = ?2 AND tags <> ?1 AND NOT forgotten", tags)
         return RememberResult(tuple(ids), new)
 
     def supersede(self, id: str, by: str) -> None:
         """Mark a memory as corrected by another. It stays as history, but recall no longer finds it."""
-        query = "UPDATE memories SET superseded_by = ? WHERE id = ?"
-        self._database.write(lambda tx: tx.driver.execute(query, (by, id)) and None)
+
+        def mark(tx: Transaction) -> None:
+            tx.driver.execute("UPDATE memories SET superseded_by = ? WHERE id = ?", (by, id))
+
+        self._database.write(mark)
 
     def empty(self, tx: Transaction, ids: Iterable[str]) -> None:
         """Forget memories: texts, chunks and vectors are deleted, empty stubs stay (SPEC 4.10)."""
@@ -150,20 +185,21 @@ class MemoryStore:
     def erase(self, terms: SearchTerms) -> int:
         """Forget the memories that contain one of the terms; returns how many."""
         ids = [id for id, _ in self.find(terms)]
-        for start in range(0, len(ids), 200):
-            self._database.write(lambda tx, some=ids[start : start + 200]: self.empty(tx, some))  # type: ignore[misc]
+        for start in range(0, len(ids), ERASE_BATCH):
+            self._database.write(partial(self.empty, ids=ids[start : start + ERASE_BATCH]))
         return len(ids)
 
     def expire(self, tx: Transaction, *, running: frozenset[str]) -> int:
         """Delete up to `EXPIRE_BATCH` memories whose time is over (SPEC 4.3), with their chunks: those kept for a month
         after 30 days, those kept for a session one day after they were made, unless the session is still in `running`.
         Returns how many."""
-        ages = {
+        values = {
             "month": as_stored(tx.now - MONTH_AGE),
             "session": as_stored(tx.now - SESSION_GRACE),
+            "running": json.dumps(sorted(running)),
             "limit": EXPIRE_BATCH,
         }
-        number = tx.driver.execute(_EXPIRE, ages | {"running": json.dumps(sorted(running))}).rowcount
+        number = tx.driver.execute(_EXPIRE, values).rowcount
         if number:
             tx.after_commit(self._on_removed)
         return number
@@ -270,7 +306,7 @@ class MemoryStore:
     def load(self, where: str, values: Any, *, text: str = "text") -> list[Memory]:
         """The memories for which an SQL condition is true."""
         names = ", ".join(text if name == "text" else name for name in _COLUMNS)
-        return [_memory(row) for row in self._select(f"SELECT {names} FROM memories {where}", values)]
+        return [_to_memory(row) for row in self._select(f"SELECT {names} FROM memories {where}", values)]
 
     def _select(self, query: str, values: Any = ()) -> list[Any]:
         """Execute a statement that only reads."""
@@ -278,7 +314,7 @@ class MemoryStore:
             return driver_of(session).execute(query, values).fetchall()
 
 
-def _row(id: str, new: NewMemory, now: datetime) -> dict[str, Any]:
+def _to_row(id: str, new: NewMemory, now: datetime) -> dict[str, Any]:
     """The row of a new memory that was checked."""
     retention = new.retention or RETENTION_BY_KIND.get(new.kind, Retention.MONTH)
     return shallow_dict(new) | {
@@ -294,7 +330,8 @@ def _row(id: str, new: NewMemory, now: datetime) -> dict[str, Any]:
     }
 
 
-def _memory(row: Sequence[Any]) -> Memory:
+def _to_memory(row: Sequence[Any]) -> Memory:
+    """The memory in a row with the columns `_COLUMNS`."""
     values = dict(zip(_COLUMNS, row, strict=True))
     parsed = {
         "layer": Layer(values["layer"]),
@@ -318,29 +355,3 @@ def quote_words(words: Iterable[str]) -> list[str]:
 def json_array(values: Iterable[Any]) -> tuple[str]:
     """The parameter of `IN_ARRAY`."""
     return (json.dumps(list(values)),)
-
-
-IN_ARRAY = "(SELECT value FROM json_each(?))"
-"""For `column IN`: any number of values in one parameter, because SQLite limits the number of parameters."""
-
-_COLUMNS = tuple(Memory.__dataclass_fields__)
-_INSERT_COLUMNS = ("model", *(name for name in _COLUMNS if name != "seq"))
-_INSERT = (
-    f"INSERT INTO memories ({', '.join(_INSERT_COLUMNS)}) VALUES ({', '.join(f':{name}' for name in _INSERT_COLUMNS)}) "
-    "ON CONFLICT (id) DO NOTHING"
-)
-_EMPTY = (
-    "UPDATE memories SET text = '', speaker = '', source = '', ref = '', tags = '[]', forgotten = 1 "
-    f"WHERE id IN {IN_ARRAY}"
-)
-_DELETE_CHUNKS = f"DELETE FROM memory_chunks WHERE seq IN (SELECT seq FROM memories WHERE id IN {IN_ARRAY})"
-_INSERT_CHUNK = "INSERT INTO memory_chunks (seq, ordinal, start, stop, tokens) VALUES (?, ?, ?, ?, ?)"
-_EXPIRE = (
-    "DELETE FROM memories WHERE seq IN (SELECT seq FROM memories WHERE (retention = 'month' AND created_at <= :month) "
-    "OR (retention = 'session' AND created_at <= :session AND session NOT IN (SELECT value FROM json_each(:running))) "
-    "LIMIT :limit)"
-)
-_PENDING = "(model < :model OR model > :model) AND NOT forgotten"
-_WITH_VECTORS = (
-    "FROM memory_vectors v JOIN memory_chunks c ON c.id = v.chunk_id JOIN memories m ON m.seq = c.seq WHERE m.model = ?"
-)

@@ -28,12 +28,22 @@ IMPORTED = "imported"
 """The tag of turns that came from a transcript."""
 
 BATCH = 200
+"""Turns that are remembered at once."""
+
 _START = {"offset": 0, "line": 0, "folder": ""}
+"""The position in a file of which nothing was read: byte, line, and the working folder that was named last."""
+
 MAX_PAIRED = 20_000
 """Number of the newest turns that are searched for replies to agents."""
 
 MAX_REPORTED = 3
 """Number of problems of an import that are reported in words; the others are counted."""
+
+MAX_LINE_BYTES = 4 * 1024 * 1024
+"""Maximum size of a line in bytes."""
+
+MAX_TURN = 100_000
+"""Maximum number of characters of a turn; the rest is cut."""
 
 
 class Importer:
@@ -115,10 +125,12 @@ class Importer:
                     problems.append(f"{path.name} line {progress['line']}: {error}")
                     continue
                 progress["folder"] = folder_line(raw) or progress["folder"]
-                place = (turn and turn.folder) or progress["folder"]
-                if turn is not None and not (place and self._ours(place)):
-                    workspace = workspace_of(place) if place else ""
-                    yield _memory(turn, workspace, f"{path}:{progress['line']}", secrets)
+                if turn is None:
+                    continue
+                folder = turn.folder or progress["folder"]
+                if not (folder and self._ours(folder)):
+                    workspace = workspace_of(folder) if folder else ""
+                    yield _to_memory(turn, workspace, f"{path}:{progress['line']}", secrets)
 
 
 def reply_pairs(memories: MemoryStore) -> list[tuple[str, str]]:
@@ -136,7 +148,7 @@ def reply_pairs(memories: MemoryStore) -> list[tuple[str, str]]:
     return pairs
 
 
-def _memory(turn: Turn, workspace: str, source: str, secrets: tuple[str, ...]) -> NewMemory:
+def _to_memory(turn: Turn, workspace: str, source: str, secrets: tuple[str, ...]) -> NewMemory:
     return NewMemory(
         redact(turn.text, secrets),
         kind="turn",
@@ -149,13 +161,6 @@ def _memory(turn: Turn, workspace: str, source: str, secrets: tuple[str, ...]) -
         tags=(IMPORTED, turn.agent),
         ref=turn.id,
     )
-
-
-MAX_LINE_BYTES = 4 * 1024 * 1024
-"""Maximum size of a line in bytes."""
-
-MAX_TURN = 100_000
-"""Maximum number of characters of a turn; the rest is cut."""
 
 
 @frozen

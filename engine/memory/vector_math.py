@@ -25,6 +25,16 @@ Near = tuple[float, int, int]
 """The similarity of a chunk to the question, its id, and the `seq` of its memory. A plain tuple, because a recall makes
 thousands of them."""
 
+TOKEN_DIMENSIONS = 32
+"""Dimensions of a packed token vector, one signed byte each."""
+
+TOKEN_SCALE = 127.0
+"""The packed value of 1.0 in a dimension."""
+
+PROJECTION = Path(__file__).with_name("token_projection.npy")
+"""The model's projection to `TOKEN_DIMENSIONS`, the principal components of tokens in everyday talk: float16, a row of
+the projected mean, then 384 rows of directions."""
+
 
 def compare_chunks(query: Matrix, chunks: Sequence[tuple[int, int, bytes]]) -> list[Near]:
     """The similarity of chunks, which are given as (id, `seq` of the memory, vector)."""
@@ -99,17 +109,6 @@ class VectorMatrix:
         rows = numpy.flatnonzero(near >= min_similarity)
         rows = rows[numpy.argsort(-near[rows], kind="stable")]
         return first_hits(((self._seqs[row], float(near[row])) for row in rows), k)
-
-
-TOKEN_DIMENSIONS = 32
-"""Dimensions of a packed token vector, one signed byte each."""
-
-TOKEN_SCALE = 127.0
-"""The packed value of 1.0 in a dimension."""
-
-PROJECTION = Path(__file__).with_name("token_projection.npy")
-"""The model's projection to `TOKEN_DIMENSIONS`, the principal components of tokens in everyday talk: float16, a row of
-the projected mean, then 384 rows of directions."""
 
 
 def pack_tokens(vectors: Matrix) -> bytes:

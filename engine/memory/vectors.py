@@ -57,16 +57,32 @@ RETRY_DELAYS_S = (1.0, 5.0, 30.0, 300.0)
 """Seconds to wait after the first, second, ... failure in a row."""
 
 OFFSETS_TIMEOUT_S = 60.0
+"""Seconds until the helper has split a text into tokens."""
+
+MAX_EXACT = 20_000
+"""Up to this many chunks all vectors are held in memory (30 MB) and compared exactly."""
+
+PAGE = 2_000
+"""Vectors that are read at once."""
+
+MAX_QUESTIONS = 256
+"""Number of questions whose vectors are kept."""
+
+MIN_SIMILARITY = 0.0
+"""The least similarity of candidates. It is less than that of results (`ranking.MIN_RELEVANCE`), because a turn that is
+not near may belong to one that is. With 0.25 here, recall@10 of chats would fall by a tenth."""
 
 
 def cut_into_chunks(offsets: Sequence[tuple[int, int]], length: int) -> list[tuple[int, int]]:
     """Cut a text of `length` characters into chunks. `offsets` says where its tokens begin and end. A chunk has at most
     `MAX_TOKENS` tokens, and shares `OVERLAP` with the next. Together they are the whole text, up to `MAX_CHUNKS`."""
-    stretches: list[tuple[int, int]] = []
+    chunks: list[tuple[int, int]] = []
     for first in range(0, max(1, len(offsets) - OVERLAP), MAX_TOKENS - OVERLAP):
         last = first + MAX_TOKENS
-        stretches.append((offsets[first][0] if first else 0, offsets[last - 1][1] if last < len(offsets) else length))
-    return stretches[:MAX_CHUNKS]
+        start = offsets[first][0] if first else 0
+        stop = offsets[last - 1][1] if last < len(offsets) else length
+        chunks.append((start, stop))
+    return chunks[:MAX_CHUNKS]
 
 
 class Vectoriser:
@@ -162,7 +178,7 @@ class Vectoriser:
                 break
             turn_before = turns_before.get(previous.get(memory.seq, 0))
             chunks += [
-                _Chunk(memory, start, stop, _head(memory, None if start else turn_before))
+                _Chunk(memory, start, stop, _make_head(memory, None if start else turn_before))
                 for start, stop in cut_into_chunks(self._token_offsets(memory.text), len(memory.text))
             ]
         return chunks
@@ -191,25 +207,12 @@ class _Chunk:
         return self.memory.text[self.start : self.stop]
 
 
-def _head(memory: Memory, previous: Memory | None) -> str:
+def _make_head(memory: Memory, previous: Memory | None) -> str:
     """The context before a chunk of `memory`: the end of the turn before it (`previous`), its date and its speaker."""
     before = f"{previous.text[-PREVIOUS_TURN:]} " if previous is not None and previous.text else ""
-    who = f"{memory.speaker}: " if memory.speaker else ""
-    return f"{before}[{memory.at.day:02d} {list(MONTHS)[memory.at.month - 1].capitalize()} {memory.at.year}] {who}"
-
-
-MAX_EXACT = 20_000
-"""Up to this many chunks all vectors are held in memory (30 MB) and compared exactly."""
-
-PAGE = 2_000
-"""Vectors that are read at once."""
-
-MAX_QUESTIONS = 256
-"""Number of questions whose vectors are kept."""
-
-MIN_SIMILARITY = 0.0
-"""The least similarity of candidates. It is less than that of results (`ranking.MIN_RELEVANCE`), because a turn that is
-not near may belong to one that is. With 0.25 here, recall@10 of chats would fall by a tenth."""
+    month = list(MONTHS)[memory.at.month - 1].capitalize()
+    speaker = f"{memory.speaker}: " if memory.speaker else ""
+    return f"{before}[{memory.at.day:02d} {month} {memory.at.year}] {speaker}"
 
 
 class NoIndex(Exception):
@@ -247,7 +250,7 @@ class Vectors:
     def search(
         self, query: Vector, k: int, layers: frozenset[Layer] = LAYERS, min_similarity: float = MIN_SIMILARITY
     ) -> dict[int, float]:
-        """The `k` nearest memories with at least `min_similarity`: the similarity by their `seq`, best first.
+        """The similarities of the `k` nearest memories by their `seq`, best first. None is below `min_similarity`.
         Raises `NoIndex`."""
         from engine.memory.vector_math import compare_chunks, first_hits
 

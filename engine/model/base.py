@@ -14,6 +14,11 @@ from engine.frozen import frozen
 
 MICRO = 1_000_000
 
+APPROVED = "approved by you"
+"""The label of a quoted text that the operator approved."""
+
+_NAME = re.compile(r"(?!.*//)[\w./:@+,=\[\]-]{1,200}")
+
 
 def microusd(dollars: float) -> int:
     """Dollars as whole micro-dollars, rounded half to even."""
@@ -107,11 +112,7 @@ class Trust(StrEnum):
     QUOTED = "quoted"  # words of tools, files, models and agents
 
 
-APPROVED = "approved by you"
-"""The label of a quoted text that the operator approved."""
-
 _ORDER = list(Trust)
-_NAME = re.compile(r"(?!.*//)[\w./:@+,=\[\]-]{1,200}")
 
 
 def lowest_trust(trusts: Iterable[Trust]) -> Trust:

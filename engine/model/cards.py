@@ -14,6 +14,15 @@ from typing import Any
 from engine.frozen import frozen
 from engine.model.rails import Assignment, DecidedBy, GateRuleName, RailVerdict
 
+COLD_START = 0.4
+"""The confidence of every card in phase 0, which states nothing (SPEC 2.6)."""
+
+FEW_DECISIONS = 8
+"""With fewer decisions on a kind, its confidence is marked as based on few decisions."""
+
+CONFIDENCE_WEIGHTS: Mapping[str, float] = {"twin": 0.4, "pattern": 0.25, "urgency": 0.2, "time": 0.15}
+"""The terms of the confidence and their weights, which sum to 1 (SPEC 2.5)."""
+
 
 class Status(StrEnum):
     """The status of a card (SPEC 2.7). The values are the words of stored rows and JSON."""
@@ -92,10 +101,6 @@ class Source(StrEnum):
     FOLLOW_UP = "follow-up"
 
 
-COLD_START = 0.4
-"""The confidence of every card in phase 0, which states nothing (SPEC 2.6)."""
-
-
 class Tier(IntEnum):
     """The consequence if nobody acts on a card, by which the stack is sorted first (SPEC 2.11)."""
 
@@ -143,14 +148,6 @@ class Signal:
     def share(self) -> float:
         """weight x relevance: what it adds to the ranking."""
         return self.weight * self.relevance
-
-
-FEW_DECISIONS = 8
-"""With fewer decisions on a kind, its confidence is marked as based on few decisions."""
-
-
-CONFIDENCE_WEIGHTS: Mapping[str, float] = {"twin": 0.4, "pattern": 0.25, "urgency": 0.2, "time": 0.15}
-"""The terms of the confidence and their weights, which sum to 1 (SPEC 2.5)."""
 
 
 @frozen

@@ -13,6 +13,16 @@ from typing import Any
 
 from engine.frozen import frozen
 
+_SANDBOX_FIXES = {"linux": "install bubblewrap", "darwin": "start clawpy outside of other sandboxes"}
+SANDBOX_FIX = _SANDBOX_FIXES.get(sys.platform, "run clawpy on Linux or macOS")
+"""How to get a sandbox on this machine."""
+
+ALWAYS_ASKED = frozenset({"prepare_environment", "update_lock"})
+"""Flows that need a person's approval each time, because they install foreign packages from the network (SPEC 3.6)."""
+
+REASON_SEPARATOR = "; "
+"""Stands between the reasons of a rail of which several rules apply."""
+
 
 class DecidedBy(StrEnum):
     """Who decided a card."""
@@ -63,14 +73,6 @@ class GateRuleName(StrEnum):
     """The NEW badge: no work between these channels has passed yet."""
 
 
-_SANDBOX_FIXES = {"linux": "install bubblewrap", "darwin": "start clawpy outside of other sandboxes"}
-SANDBOX_FIX = _SANDBOX_FIXES.get(sys.platform, "run clawpy on Linux or macOS")
-"""How to get a sandbox on this machine."""
-
-ALWAYS_ASKED = frozenset({"prepare_environment", "update_lock"})
-"""Flows that need a person's approval each time, because they install foreign packages from the network (SPEC 3.6)."""
-
-
 class Verdict(StrEnum):
     """The verdict of a rail: allow, ask a person, or block (SPEC 3.5)."""
 
@@ -105,10 +107,6 @@ class Assignment:
             ensure_ascii=True,
         )
         return hashlib.sha256(canonical.encode()).hexdigest()
-
-
-REASON_SEPARATOR = "; "
-"""Stands between the reasons of a rail of which several rules apply."""
 
 
 @frozen

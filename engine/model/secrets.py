@@ -71,6 +71,14 @@ _BEARER = re.compile(r"(\bauthorization\s*:\s*(?:bearer|basic|token)\s+)([^\s\"'
 
 _IN_ADDRESS = re.compile(r"(://[^\s/:@]*:)([^\s/@]{3,})(@)")
 
+_WORD_BEGINS = re.compile(r"(?<=\s)(?=\S)")
+
+_MAX_INDEXES = 20
+"""Maximum number of indexes that are tried."""
+
+_VALUE_WORDS = ("key", "secret", "token", "passw", "authorization", "://")
+"""Every text with a match of `_NAMED`, `_BEARER` or `_IN_ADDRESS` contains one of these."""
+
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """`text` with `CUT` in place of each of `secrets` and of texts that look like a secret. The number of lines stays.
@@ -183,12 +191,6 @@ def redact_json(value: Any, secrets: Collection[str] = (), *, kept: Collection[s
     return value
 
 
-_WORD_BEGINS = re.compile(r"(?<=\s)(?=\S)")
-
-_MAX_INDEXES = 20
-"""Maximum number of indexes that are tried."""
-
-
 def parting(text: str, clean: Callable[[str], str], *, limit: int | None = None) -> int:
     """The index at which the beginning of a growing text can be split off and shown, 0 for none. It is before a word,
     at most `limit`, and `clean` gives the same for both parts as for the whole. The last three words stay with the
@@ -201,10 +203,6 @@ def parting(text: str, clean: Callable[[str], str], *, limit: int | None = None)
     whole = clean(text) if indexes else ""
     fallback = MAX_KEY_LENGTH if len(text) > 4 * MAX_KEY_LENGTH else 0
     return next((index for index in indexes if clean(text[:index]) + clean(text[index:]) == whole), fallback)
-
-
-_VALUE_WORDS = ("key", "secret", "token", "passw", "authorization", "://")
-"""Every text with a match of `_NAMED`, `_BEARER` or `_IN_ADDRESS` contains one of these."""
 
 
 def _is_harmless(text: str, values: Iterable[str]) -> bool:

@@ -12,6 +12,27 @@ from typing import Any
 
 from engine.frozen import frozen
 
+ENGINE_CLOSED = "the engine was closed"
+"""The error of a session that was cancelled because its engine ended."""
+
+PROBLEM_FOUND = "problem found"
+"""The outcome of a session that ran to its end and found a problem. This is not a failure of the session."""
+
+HAS_PROBLEM = "has_problem"
+"""Key in the facts of a result: a problem other than failing tests was found, such as a secret or a conflict."""
+
+KEPT_DURATIONS = 50
+"""Maximum number of slowest tests kept with a result; a suite may have tens of thousands."""
+
+UNDONE = "undone by the operator"
+"""The reason for stopping a session whose card was undone. Its changes are deleted."""
+
+HANDED_BACK = "; back to the agent, try "
+"""Part of the note with which the validation loop returns failing tests to the agent."""
+
+CALL_FAILED, CALL_REFUSED = " failed: ", " refused: "
+"""Between a call and its error in a line of the kind "tool"."""
+
 
 @frozen
 class Task:
@@ -80,10 +101,6 @@ class SessionState(StrEnum):
         return self not in (SessionState.QUEUED, SessionState.RUNNING)
 
 
-ENGINE_CLOSED = "the engine was closed"
-"""The error of a session that was cancelled because its engine ended."""
-
-
 class Result(StrEnum):
     """The result of a session that is over (SPEC 2.12)."""
 
@@ -93,20 +110,9 @@ class Result(StrEnum):
     CANCELLED = "cancelled"  # somebody, a rail or the end of the engine stopped it
 
 
-PROBLEM_FOUND = "problem found"
-"""The outcome of a session that ran to its end and found a problem. This is not a failure of the session."""
-
-HAS_PROBLEM = "has_problem"
-"""Key in the facts of a result: a problem other than failing tests was found, such as a secret or a conflict."""
-
-
 def outcome_in_words(state: str, result: str) -> str:
     """The outcome of a session in `state` with this result, in a word."""
     return PROBLEM_FOUND if (state, result) == (SessionState.SUCCEEDED, Result.FAILED) else result or state
-
-
-KEPT_DURATIONS = 50
-"""Maximum number of slowest tests kept with a result; a suite may have tens of thousands."""
 
 
 @frozen
@@ -145,10 +151,6 @@ class CheckResult:
         slowest = tuple((redact(test), seconds) for test, seconds in self.durations[:KEPT_DURATIONS])
         failed_before = None if self.failed_before is None else tuple(map(redact, self.failed_before))
         return replace(self, failing=tuple(map(redact, self.failing)), durations=slowest, failed_before=failed_before)
-
-
-UNDONE = "undone by the operator"
-"""The reason for stopping a session whose card was undone. Its changes are deleted."""
 
 
 @frozen
@@ -230,13 +232,6 @@ class TranscriptLine:
     at: datetime
     kind: str
     text: str
-
-
-HANDED_BACK = "; back to the agent, try "
-"""Part of the note with which the validation loop returns failing tests to the agent."""
-
-CALL_FAILED, CALL_REFUSED = " failed: ", " refused: "
-"""Between a call and its error in a line of the kind "tool"."""
 
 
 # -- the queue

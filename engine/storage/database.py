@@ -40,6 +40,11 @@ T = TypeVar("T")
 
 _RECORD = "INSERT INTO memory_events (at, kind, subject, workspace, payload) VALUES (?, ?, ?, ?, ?)"
 
+VERSION = 4
+"""Stored as SQLite's `user_version`; raised with each change of `schema.sql`."""
+
+SCRIPT = Path(__file__).with_name("schema.sql")
+
 
 class Transaction:
     """A write in progress, and the events that it publishes when it commits.
@@ -303,12 +308,6 @@ class KeptConnection:
         """Close the connection."""
         self._session.close()
         self._connection.close()
-
-
-VERSION = 4
-"""Stored as SQLite's `user_version`; raised with each change of `schema.sql`."""
-
-SCRIPT = Path(__file__).with_name("schema.sql")
 
 
 def recovery_hint(database: Path) -> str:

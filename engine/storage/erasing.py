@@ -31,6 +31,16 @@ until an ellipsis."""
 
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+")
 
+SKIPPED_TABLES = frozenset({"intents"})
+"""Intents are left to the services that finish them."""
+
+SKIPPED_COLUMNS = frozenset(
+    {"id", "key", "digest", "workspace", "cwd", "state", "status", "kind", "mode", "layer", "retention", "subject"}
+    | {"agent", "channel", "runner", "flow", "provider", "model", "tool", "session", "source", "outcome", "decided_by"}
+)
+_TEXT_TYPES = ("CHAR", "TEXT", "CLOB", "JSON")
+_ZLIB_HEADER = b"\x78"
+
 
 class SearchTerms:
     """Texts to find and remove: whole words, in any case, with any white space between them."""
@@ -74,17 +84,6 @@ def search_terms_of(text: str) -> list[str]:
     sentences = [part.strip() for line in lines for part in _SENTENCE.split(line)]
     parts = [piece for piece in (*lines, *sentences) if len(piece.split()) >= MIN_WORDS]
     return list(dict.fromkeys([text.strip(), *parts]))
-
-
-SKIPPED_TABLES = frozenset({"intents"})
-"""Intents are left to the services that finish them."""
-
-SKIPPED_COLUMNS = frozenset(
-    {"id", "key", "digest", "workspace", "cwd", "state", "status", "kind", "mode", "layer", "retention", "subject"}
-    | {"agent", "channel", "runner", "flow", "provider", "model", "tool", "session", "source", "outcome", "decided_by"}
-)
-_TEXT_TYPES = ("CHAR", "TEXT", "CLOB", "JSON")
-_ZLIB_HEADER = b"\x78"
 
 
 @frozen

@@ -24,6 +24,18 @@ from engine.storage.rows import as_stored, driver_of
 
 log = logging.getLogger(__name__)
 
+_SELECT_ENTRIES = "SELECT id, at, kind, subject, workspace, payload FROM memory_events"
+MAX_ID = 2**63 - 1
+
+BATCH = 500
+"""Maximum number of entries that are read at once."""
+
+MAX_ATTEMPTS = 3
+"""Number of failures after which an entry is reported and skipped."""
+
+CLOSE_TIMEOUT_S = 5.0
+"""Maximum time that `close` waits for the entry that is being handled; the next start handles it again."""
+
 
 @frozen
 class LedgerEntry:
@@ -36,13 +48,6 @@ class LedgerEntry:
     subject: str
     workspace: str
     payload: dict[str, Any]
-
-
-_SELECT_ENTRIES = "SELECT id, at, kind, subject, workspace, payload FROM memory_events"
-MAX_ID = 2**63 - 1
-
-BATCH = 500
-"""Maximum number of entries that are read at once."""
 
 
 class Ledger:
@@ -148,13 +153,6 @@ class LedgerCursor:
         if is_progress:
             state.put_with_next_write(self._database, self._key, self._cursor)
         return not unhandled
-
-
-MAX_ATTEMPTS = 3
-"""Number of failures after which an entry is reported and skipped."""
-
-CLOSE_TIMEOUT_S = 5.0
-"""Maximum time that `close` waits for the entry that is being handled; the next start handles it again."""
 
 
 class NotReady(Exception):

@@ -142,7 +142,7 @@ def test_a_document_that_is_a_folder_is_refused(tmp_path: Path) -> None:
     assert graph.faults == (refusal.message,)
 
 
-@pytest.mark.parametrize("step", ["write_atomic", "_line", "truncate"])
+@pytest.mark.parametrize("step", ["write_atomic", "_encode", "truncate"])
 def test_a_crash_at_any_step_of_compacting_loses_nothing(
     graph: TaskGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
