@@ -145,7 +145,7 @@ class Adaptation:
     def fixes(self, workspace: str) -> list[KnownFix]:
         """The landed diffs that fixed tests of a workspace, highest score first, then newest. Diffs of candidates that
         were rejected or rolled back are left out."""
-        scored = []
+        fixes_and_scores = []
         for row in load_candidates(self._database, *PROPOSED):
             effect = row.value.effect
             if row.workspace != workspace or not isinstance(effect, FixTemplate) or not effect.patch:
@@ -153,24 +153,27 @@ class Adaptation:
             for record in self._records.by_id(row.drafted_from):
                 title = self._sources.title(record.session_id)
                 if title and "landed" in record.details:
-                    scored.append((row.score, KnownFix(row.id, title, record.at, effect)))
-        return [fix for _, fix in sorted(scored, key=lambda pair: (pair[0], pair[1].at), reverse=True)]
+                    fixes_and_scores.append((KnownFix(row.id, title, record.at, effect), row.score))
+        fixes_and_scores.sort(key=lambda fix_and_score: (fix_and_score[1], fix_and_score[0].at), reverse=True)
+        return [fix for fix, _ in fixes_and_scores]
 
     def waiting(self) -> list[Waiting]:
         """The decisions that wait for the operator (SPEC 9.3), on candidates in review and on harmful candidates."""
-        waiting = [
-            Waiting(
-                "candidate", row.id, f"promote? {row.title}", row.changed_at, text=_text_for_agents(row.value.effect)
-            )
-            for row in load_candidates(self._database, CandidateStatus.REVIEW)
-        ]
-        harmful = {overlay.candidate_id: lift for overlay, lift in self._trials.find_harmful()}
-        active = {row.id: row for row in load_candidates(self._database, CandidateStatus.ACTIVE)} if harmful else {}
-        return waiting + [
-            Waiting("candidate", id, f"roll back? {active[id].title}: {describe_lift(lift)}", active[id].changed_at)
-            for id, lift in harmful.items()
-            if id in active
-        ]
+        in_review = load_candidates(self._database, CandidateStatus.REVIEW)
+        return [*map(_ask_to_promote, in_review), *self._ask_to_roll_back()]
+
+    def _ask_to_roll_back(self) -> list[Waiting]:
+        """The questions about harmful candidates."""
+        harmful = self._trials.find_harmful()
+        if not harmful:
+            return []
+        active = {row.id: row for row in load_candidates(self._database, CandidateStatus.ACTIVE)}
+        questions = []
+        for overlay, lift in harmful:
+            if row := active.get(overlay.candidate_id):
+                title = f"roll back? {row.title}: {describe_lift(lift)}"
+                questions.append(Waiting("candidate", row.id, title, row.changed_at))
+        return questions
 
     def _preview(self, candidate: Candidate) -> EffectPreview:
         """The present behaviour with and without a candidate's effect."""
@@ -211,11 +214,14 @@ class Adaptation:
         return self._change(candidate_id, lambda tx, row: undo_decision(tx, row, self._sources.flows()))
 
     def _decide(self, candidate_id: str, move: CandidateMove, by: str, reason: str) -> Candidate:
+        """Carry out a decision on a candidate; returns the candidate after it."""
         return self._change(
             candidate_id, lambda tx, row: decide_candidate(tx, row, move, by, reason, self._sources.flows())
         )
 
     def _change(self, candidate_id: str, change: Callable[[Transaction, CandidateRow], None]) -> Candidate:
+        """Make a change of a candidate's row; returns the candidate after it."""
+
         def change_row(tx: Transaction) -> Candidate:
             row = find_candidate(tx.session, candidate_id)
             change(tx, row)
@@ -235,6 +241,7 @@ class Adaptation:
             return drafted
 
     def _draft_and_evaluate(self) -> list[Candidate]:
+        """Draft candidates and evaluate all of them, if there are new records. Returns the new candidates."""
         last_seq = self._records.last_seq()
         with self._database.read() as session:
             if last_seq <= int(state.get(session, LAST_PROCESSED, 0)):
@@ -296,7 +303,7 @@ class Adaptation:
         if opportunity.type is not CandidateType.POLICY_TWEAK:
             return self._records.of_scope(record.scope_type, record.scope_id)
         records = self._records.of_kind(RecordKind.REPEATED_RETRY, RecordKind.SUCCESSFUL_HEAL)
-        return [each for each in records if record.scope_type != "agent" or each.agent == record.scope_id]
+        return [other for other in records if record.scope_type != "agent" or other.agent == record.scope_id]
 
     def _duplicate_of(self, candidate: Candidate) -> str:
         """The id of another candidate of the same scope that reached review and is a duplicate, "" for none. It makes
@@ -314,7 +321,7 @@ class Adaptation:
     def _evaluate_all(self) -> None:
         """Evaluate all candidates by the present records, which are read only once."""
         rows = load_candidates(self._database, *PROPOSED, CandidateStatus.REJECTED)
-        drafted = self._records.by_id({id for row in rows for id in row.drafted_from})
+        drafted = self._records.by_id({record_id for row in rows for record_id in row.drafted_from})
         scopes = {(row.scope_type, row.scope_id) for row in rows}
         by_scope = {scope: self._records.of_scope(*scope) for scope in scopes}
         counter_evidence = {
@@ -337,7 +344,9 @@ class Adaptation:
         from the records `drafted`. A rejected candidate is evaluated only with enough new evidence."""
         candidate = row.value
         # A landing that was undone is no evidence.
-        records = [each for each in records if "landed" not in each.details or self._sources.title(each.session_id)]
+        records = [
+            record for record in records if "landed" not in record.details or self._sources.title(record.session_id)
+        ]
         if row.status is CandidateStatus.REJECTED and not _may_reopen(row, drafted, records):
             return
         active_since = row.since if row.status is CandidateStatus.ACTIVE else None
@@ -351,11 +360,13 @@ class Adaptation:
         self._database.write(lambda tx: _store_move(tx, row, evaluation, move))
 
     def _activate_by_itself(self) -> None:
-        """Activate the candidates that need no decision of the operator. Quotes always need one (SPEC 6.8)."""
+        """Activate the candidates that need no decision of the operator. Quotes always need one (SPEC 6.8), and so do
+        candidates whose approval the operator undid, or that have as much evidence against them as for them."""
         if not self._sources.phase() or self._sources.block_reason():
             return
         for row in load_candidates(self._database, CandidateStatus.REVIEW):
-            if row.trust is Trust.QUOTED or row.is_undone or len(row.against) >= len(row.corroborated_by):
+            is_disputed = len(row.against) >= len(row.corroborated_by)
+            if row.trust is Trust.QUOTED or row.is_undone or is_disputed:
                 continue
             if reason := self._sources.objection_to(row.value):
                 log.info("candidate %s waits for the operator: %s", row.id, reason)
@@ -402,6 +413,12 @@ def _store_move(tx: Transaction, row: CandidateRow, evaluation: Evaluation, move
     store_evaluation(tx, current, evaluation, move)
     if move is CandidateMove.REOPEN and evaluation.has_passed:
         store_evaluation(tx, current, evaluation, CandidateMove.CORROBORATE)
+
+
+def _ask_to_promote(row: CandidateRow) -> Waiting:
+    """The question about a candidate in review."""
+    text = _text_for_agents(row.value.effect)
+    return Waiting("candidate", row.id, f"promote? {row.title}", row.changed_at, text=text)
 
 
 def describe_lift(lift: Lift) -> str:

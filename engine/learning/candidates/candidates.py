@@ -12,7 +12,7 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from sqlmodel import Field, Session, col, select
 
@@ -63,6 +63,25 @@ from engine.storage.rows import (
     value_of,
 )
 
+_EVENTS = {
+    CandidateMove.APPROVE: CandidatePromoted,
+    CandidateMove.REJECT: CandidateRejected,
+    CandidateMove.ROLL_BACK: CandidateRolledBack,
+}
+"""The event of each decision."""
+
+Step = TypedDict(
+    "Step",
+    {"at": str, "move": str, "status": str, "score": float, "for": int, "against": int, "by": str, "reason": str},
+)
+"""An entry of a candidate's history, as it is stored: the time and the move, the status and the score after it, the
+number of records for and against the candidate, and who made the move, with the reason."""
+
+
+def step_time(step: Step) -> datetime:
+    """The time of an entry of a candidate's history."""
+    return datetime.fromisoformat(step["at"])
+
 
 class CandidateRow(Row, table=True):
     """One candidate. `history` has an entry for each transition."""
@@ -85,7 +104,7 @@ class CandidateRow(Row, table=True):
     drafted_from: tuple[str, ...] = json_field(tuple[str, ...])
     corroborated_by: tuple[str, ...] = json_field(tuple[str, ...])
     against: tuple[str, ...] = json_field(tuple[str, ...])
-    history: list[dict[str, Any]] = json_field()
+    history: list[Step] = json_field()
     created_at: datetime = utc_field()
     changed_at: datetime = utc_field()
     decided_by: str = ""
@@ -125,27 +144,9 @@ class CandidateRow(Row, table=True):
         """Whether its last transition is the undo of a decision."""
         return bool(self.history[-1]["move"] == CandidateMove.UNDO)
 
-    def last_step(self, name: str, value: str) -> dict[str, Any] | None:
-        """The last entry of its history with this value, None without one."""
+    def last_step(self, name: Literal["move", "status"], value: str) -> Step | None:
+        """The last entry of its history with this move or status, None without one."""
         return next((step for step in reversed(self.history) if step[name] == value), None)
-
-
-_END_WORDS = {
-    CandidateStatus.ACTIVE: "it is active",
-    CandidateStatus.REJECTED: "rejected",
-    CandidateStatus.ROLLED_BACK: "rolled back",
-}
-
-_EVENTS = {
-    CandidateMove.APPROVE: CandidatePromoted,
-    CandidateMove.REJECT: CandidateRejected,
-    CandidateMove.ROLL_BACK: CandidateRolledBack,
-}
-
-
-def step_time(step: dict[str, Any]) -> datetime:
-    """The time of an entry of a candidate's history."""
-    return datetime.fromisoformat(step["at"])
 
 
 _NEWEST = select_all(CandidateRow).order_by(col(CandidateRow.changed_at).desc(), col(CandidateRow.id))
@@ -235,9 +236,11 @@ def undo_decision(tx: Transaction, row: CandidateRow, flow_names: Collection[str
             f"the last change to candidate {row.id} was not one of your decisions ({last_step['move']})",
             f"see clawpy candidates show {row.id}",
         )
-    before, detail = row.history[-2], f" ({last_step['reason']})" if last_step["reason"] else ""
-    new_status, reason = CandidateStatus(before["status"]), f"undone: {last_step['move']}{detail}"
-    _add_step(tx, row, CandidateMove.UNDO, new_status, by="operator", reason=reason, flow_names=flow_names)
+    before = row.history[-2]
+    undone_reason = f" ({last_step['reason']})" if last_step["reason"] else ""
+    reason = f"undone: {last_step['move']}{undone_reason}"
+    status_before = CandidateStatus(before["status"])
+    _add_step(tx, row, CandidateMove.UNDO, status_before, by="operator", reason=reason, flow_names=flow_names)
     row.decided_by, row.reason = before["by"], before["reason"]
     tx.record(
         CandidateDecisionUndone(
@@ -256,12 +259,13 @@ def _add_step(
     by: str = "",
     flow_names: Collection[str] = (),
 ) -> None:
-    """Change the status, with a new line of history."""
+    """Change the status, with a new entry of the history. If the candidate becomes active, a new term begins. Raises
+    what `_effect_to_activate` raises, before any change."""
     if status is CandidateStatus.ACTIVE:
         row.effect = _effect_to_activate(tx, row, flow_names).to_json()
         row.term, row.since, row.told_at = row.term + 1, tx.now, None
     row.status, row.changed_at = status, tx.now
-    step = {
+    step: Step = {
         "at": tx.now.isoformat(),
         "move": str(move),
         "status": row.status,
@@ -277,7 +281,7 @@ def _add_step(
 
 def _effect_to_activate(tx: Transaction, row: CandidateRow, flow_names: Collection[str]) -> Effect:
     """The effect of a candidate that becomes active. A flow gets a name that no other commands ever had, because
-    permits name flows."""
+    permits name flows. Raises `Refusal` `bad_effect`, `already_in_force`."""
     effect = validate_effect(effect_from_json(row.effect))
     if not isinstance(effect, FlowOffload):
         return effect
@@ -288,12 +292,21 @@ def _effect_to_activate(tx: Transaction, row: CandidateRow, flow_names: Collecti
     for other in tx.session.exec(once_active):
         is_same = other.effect["commands"] == list(effect.commands)
         is_active = other.status is CandidateStatus.ACTIVE
-        if is_active and is_same and other.workspace in ("", row.workspace):
+        is_in_force_here = is_active and other.workspace in ("", row.workspace)
+        if is_same and is_in_force_here:
             message = f"the flow {other.effect['name']} already runs these commands"
             raise Refusal("already_in_force", message, f"reject this candidate; the other is {other.id}")
         if is_active or not is_same:
             names.add(other.effect["name"])
     return replace(effect, name=free_name(effect.name, names))
+
+
+_END_WORDS = {
+    CandidateStatus.ACTIVE: "it is active",
+    CandidateStatus.REJECTED: "rejected",
+    CandidateStatus.ROLLED_BACK: "rolled back",
+}
+"""The words for a decision in the last stage of a candidate's life cycle."""
 
 
 def list_stations(row: CandidateRow, drafted_from: Sequence[LearningRecord]) -> tuple[Station, ...]:
@@ -321,7 +334,7 @@ def _corroboration_station(row: CandidateRow) -> Station:
     step = row.last_step("move", CandidateMove.CORROBORATE)
     if step is None:
         return Station("corroborate", None, "it was rejected before", "ahead")
-    return Station("corroborate", step_time(step), str(step["reason"]), "done")
+    return Station("corroborate", step_time(step), step["reason"], "done")
 
 
 def _decision_stations(row: CandidateRow, corroborated_at: datetime | None) -> tuple[Station, Station]:
@@ -358,7 +371,8 @@ class CandidateTexts:
                 yield row.id, " · ".join(text for text in texts if text not in kept)
 
     def erase(self, query: SearchTerms, /) -> int:
-        """Remove the matching texts; returns from how many candidates. One that has no effect left is turned down."""
+        """Remove the matching texts; returns from how many candidates. One without a valid effect afterwards is
+        rejected or rolled back."""
 
         def remove_texts(tx: Transaction) -> int:
             matches = list(_find_matching(tx.session, query))
@@ -370,7 +384,8 @@ class CandidateTexts:
 
 
 def _replace_effect(tx: Transaction, row: CandidateRow, remaining: Effect) -> None:
-    """Leave a candidate what remains of its effect, and turn it down if that is no effect."""
+    """Leave a candidate what remains of its effect. If that is no valid effect, the candidate is rejected or rolled
+    back."""
     row.effect = remaining.to_json()
     tx.session.add(row)
     try:

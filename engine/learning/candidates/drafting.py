@@ -16,7 +16,7 @@ from itertools import groupby, takewhile
 
 from engine.frozen import frozen
 from engine.learning.candidates.evaluation import map_texts, validate_effect
-from engine.learning.candidates.records import Opportunity, Sources
+from engine.learning.candidates.records import ModelPrice, ModelsUsed, Opportunity, Sources
 from engine.model import TranscriptLine, Trust, dollars
 from engine.model.adaptation import (
     MAX_PATCH,
@@ -52,7 +52,6 @@ MAX_FLOW_TITLE = 240
 
 MIN_TASKS = 3
 """Minimum number of tasks with the same instruction before it becomes a lesson (SPEC 6.8)."""
-
 
 MAX_MESSAGE_LENGTH = 300
 """Maximum number of quoted characters of an agent's message."""
@@ -130,10 +129,10 @@ def draft_candidate(opportunity: Opportunity, related: Sequence[LearningRecord],
 
 
 def _draft_fix_template(evidence: Evidence) -> Draft:
+    """Draft the repair of a test from the newest session that fixed it."""
     record, sources = evidence.record, evidence.sources
     test = str(record.details["test"])
-    heals = (each for each in [record, *evidence.related] if each.kind is RecordKind.SUCCESSFUL_HEAL)
-    heal = next((each for each in heals if each.details.get("test") == test), None)
+    heal = _find_heal(evidence, test)
     if heal is None:
         raise NothingToDraft(f"nothing has fixed {test} yet")
     session = evidence.ended_session(heal.session_id)
@@ -156,29 +155,24 @@ def _draft_fix_template(evidence: Evidence) -> Draft:
     return Draft(template, title, run_kind="heal", workspace=record.workspace)
 
 
+def _find_heal(evidence: Evidence, test: str) -> LearningRecord | None:
+    """The record of the evidence in which a session fixed a test: the first of the record itself and the related
+    ones."""
+    for record in (evidence.record, *evidence.related):
+        if record.kind is RecordKind.SUCCESSFUL_HEAL and record.details.get("test") == test:
+            return record
+    return None
+
+
 def _draft_routing_hint(evidence: Evidence) -> Draft:
+    """Draft a cheaper model for the shorter tasks of an agent."""
     record = evidence.record
     models = evidence.sources.models(record.agent)
     if models is None:
         raise NothingToDraft(f"the price of the model of {record.agent} is not known")
-    if not models.current.price:
-        raise NothingToDraft(f"{models.current.model} costs nothing")
-    cheaper = [model for model in models.others if model.price <= MAX_PRICE_RATIO * models.current.price]
-    if not cheaper:
-        raise NothingToDraft(f"no configured model is cheaper than {models.current.model}")
-    # The most expensive of the cheaper models: the smallest step that helps.
-    chosen = max(cheaper, key=lambda model: (model.price, model.model))
+    chosen = _choose_cheaper_model(models)
     saved = 1 - chosen.price / models.current.price
-    details = record.details
-    match record.kind:
-        case RecordKind.BUDGET_INCIDENT:
-            spent, budget = dollars(details["spent"]), dollars(details["budget"])
-            reason = f"{record.agent} spent ${spent:.2f} of its ${budget:.2f} on {details['day']}"
-        case RecordKind.TASK_CONFLICT:
-            reason = f"the work of {record.agent} conflicted with other work in {', '.join(details['conflicting'][:3])}"
-        case _:
-            reason = f"{record.agent} does good work: {details['leader']} adopted its finding {details['pattern']}"
-    reason = f"{reason}; {chosen.model} costs {saved:.0%} less than {models.current.model}"
+    reason = f"{_reason_to_save(record)}; {chosen.model} costs {saved:.0%} less than {models.current.model}"
     return Draft(
         RoutingHint(chosen.model, models.channel, models.median_prompt, reason),
         f"Give shorter tasks of {record.agent} to {chosen.model}",
@@ -187,6 +181,28 @@ def _draft_routing_hint(evidence: Evidence) -> Draft:
         workspace=record.workspace if record.kind is RecordKind.TASK_CONFLICT else "",
         trust=Trust.MEASURED,
     )
+
+
+def _choose_cheaper_model(models: ModelsUsed) -> ModelPrice:
+    """The most expensive of the models that are cheap enough, which is the smallest step that helps."""
+    if not models.current.price:
+        raise NothingToDraft(f"{models.current.model} costs nothing")
+    cheaper = [model for model in models.others if model.price <= MAX_PRICE_RATIO * models.current.price]
+    if not cheaper:
+        raise NothingToDraft(f"no configured model is cheaper than {models.current.model}")
+    return max(cheaper, key=lambda model: (model.price, model.model))
+
+
+def _reason_to_save(record: LearningRecord) -> str:
+    """Why an agent should get a cheaper model, in words."""
+    details = record.details
+    match record.kind:
+        case RecordKind.BUDGET_INCIDENT:
+            spent, budget = dollars(details["spent"]), dollars(details["budget"])
+            return f"{record.agent} spent ${spent:.2f} of its ${budget:.2f} on {details['day']}"
+        case RecordKind.TASK_CONFLICT:
+            return f"the work of {record.agent} conflicted with other work in {', '.join(details['conflicting'][:3])}"
+    return f"{record.agent} does good work: {details['leader']} adopted its finding {details['pattern']}"
 
 
 def _draft_policy_tweak(evidence: Evidence) -> Draft:
@@ -231,12 +247,14 @@ def _attempts(record: LearningRecord) -> int:
 
 
 def _draft_prompt_fragment(evidence: Evidence) -> Draft:
+    """Draft a fragment by the drafter of the record's kind, for the scope of the record."""
     record = evidence.record
     workspace = record.scope_id if record.scope_type == "workspace" else ""
     return replace(FRAGMENT_DRAFTERS[record.kind](evidence), agent_id=evidence.scope_agent, workspace=workspace)
 
 
 def _draft_flow(evidence: Evidence) -> Draft:
+    """Draft a flow from the commands that the latest ten sessions with a sequence ran."""
     record = evidence.record
     calls = tuple(map(str, record.details["calls"]))
     sessions = [evidence.sources.transcript(str(session)) for session in record.details["sessions"][-10:]]
@@ -270,7 +288,7 @@ def _fragment_from_approval(evidence: Evidence) -> Draft:
         title = f"Add a fact that you kept to every prompt: {quote(details['text'], 60)}"
         return _make_fragment([details["text"]], title, Trust(details["trust"]))
     rule = distil(details["added"])
-    tasks = sum(each.source_label == record.source_label for each in evidence.related)
+    tasks = sum(related.source_label == record.source_label for related in evidence.related)
     if not rule.general and tasks < MIN_TASKS:
         raise NothingToDraft(f"an instruction about a single case is not a lesson: {quote(details['added'], 60)}")
     title = f"Tell {record.agent} what you keep adding: {quote(rule.text)}"
@@ -278,6 +296,7 @@ def _fragment_from_approval(evidence: Evidence) -> Draft:
 
 
 def _fragment_from_error(evidence: Evidence) -> Draft:
+    """Draft a fragment that describes an error, the calls that worked after it, and the corrections in that session."""
     record, sources = evidence.record, evidence.sources
     tool, message = str(record.details["tool"]), str(record.details["message"])
     cause = message.partition(": ")[2] or message
@@ -294,6 +313,7 @@ def _fragment_from_error(evidence: Evidence) -> Draft:
 
 
 def _fragment_from_noisy(evidence: Evidence) -> Draft:
+    """Draft a fragment that weakens guidance with which sessions went worse."""
     details = evidence.record.details
     if "candidate_id" in details:
         raise NothingToDraft("a harmful candidate is rolled back, not worked around")
@@ -307,6 +327,7 @@ def _fragment_from_noisy(evidence: Evidence) -> Draft:
 
 
 def _fragment_from_stale(evidence: Evidence) -> Draft:
+    """Draft a fragment that marks guidance as possibly out of date."""
     details = evidence.record.details
     text, trust = _guidance_text(evidence)
     line = (
@@ -318,6 +339,7 @@ def _fragment_from_stale(evidence: Evidence) -> Draft:
 
 
 def _guidance_text(evidence: Evidence) -> tuple[str, Trust]:
+    """The guidance that the record is about, and its trust."""
     ref = str(evidence.record.details["ref"])
     text, trust = evidence.sources.guidance_text(ref)
     if not text:
@@ -326,6 +348,7 @@ def _guidance_text(evidence: Evidence) -> tuple[str, Trust]:
 
 
 def _fragment_from_recalled(evidence: Evidence) -> Draft:
+    """Draft a fragment with a memory that was useful repeatedly."""
     text, trust = evidence.sources.memory_text(str(evidence.record.details["memory"]))
     if not text:
         raise NothingToDraft("the memory has been forgotten since")
@@ -418,7 +441,8 @@ def common_commands(transcripts: Sequence[Sequence[TranscriptLine]], calls: Sequ
     counts: Counter[tuple[str, ...]] = Counter()
     for lines in transcripts:
         commands = [_command(line) for line in lines if line.kind == "tool"]
-        runs = (tuple(commands[at : at + len(command_words)]) for at in range(len(commands) - len(command_words) + 1))
+        starts = range(len(commands) - len(command_words) + 1)
+        runs = (tuple(commands[start : start + len(command_words)]) for start in starts)
         counts.update({run for run in runs if all(map(_is_call_of, run, command_words))})
     return min(counts, key=lambda run: (-counts[run], sum(map(len, run)), run), default=())
 
@@ -443,10 +467,12 @@ def _is_error(line: TranscriptLine, tool: str, cause: str) -> bool:
 
 
 def _command(line: TranscriptLine) -> str:
+    """The command that a call ran, "" for a call that ran none."""
     return line.text.removeprefix("exec ").strip() if line.kind == "tool" and line.text.startswith("exec ") else ""
 
 
 def _is_call_of(command: str, call_words: Sequence[str]) -> bool:
+    """Whether a command succeeded, needs no shell, and has the program and the subcommand of a call."""
     tokens = command.split()
     if not call_words or not tokens or _failed(command) or _SHELL.search(command):
         return False
@@ -454,6 +480,7 @@ def _is_call_of(command: str, call_words: Sequence[str]) -> bool:
 
 
 def _failed(call: str) -> bool:
+    """Whether a call failed or was refused."""
     return CALL_FAILED in call or CALL_REFUSED in call
 
 

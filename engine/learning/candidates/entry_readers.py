@@ -31,7 +31,19 @@ MAX_TESTS = 5
 MAX_ADDED = 5
 """Maximum number of sentences of one edit that become records."""
 
+STOP_WORDS = frozenset(
+    ["the", "and", "with", "for", "also", "please", "that", "this", "then", "into", "from", "its", "all", "too", "but"]
+)
+"""Words that `make_slug` leaves out."""
+
+_CODE = re.compile(r"^([a-z][a-z_]{2,40}): ")
+"""The error code at the beginning of a tool's message."""
+
+_VARIES = re.compile(r"(?:[\w.~-]*/)+[\w.-]*|\S*\d\S*|[`'\"“”‘’][^`'\"“”‘’]*[`'\"“”‘’]")
+"""The paths, numbers and quoted names in a text."""
+
 NewRecords = Iterator[LearningRecord]
+"""The records that a reader makes of one entry."""
 
 
 def _read_validation(reading: Reading) -> NewRecords:
@@ -390,19 +402,11 @@ def _describe_cost(cost: int) -> str:
     return f"${dollars(cost):.2f} spent on it"
 
 
-STOP_WORDS = frozenset(
-    ["the", "and", "with", "for", "also", "please", "that", "this", "then", "into", "from", "its", "all", "too", "but"]
-)
-
-_CODE = re.compile(r"^([a-z][a-z_]{2,40}): ")
-_VARIES = re.compile(r"(?:[\w.~-]*/)+[\w.-]*|\S*\d\S*|[`'\"“”‘’][^`'\"“”‘’]*[`'\"“”‘’]")
-
-
 def make_slug(text: str) -> str:
     """The words of a text without names, paths and numbers, joined by hyphens. Errors and edits whose texts differ only
     in such details have the same slug."""
-    plain = _VARIES.sub(" ", text.lower())
-    words = [word for word in re.findall(r"[a-z]{3,}", plain) if word not in STOP_WORDS]
+    without_details = _VARIES.sub(" ", text.lower())
+    words = [word for word in re.findall(r"[a-z]{3,}", without_details) if word not in STOP_WORDS]
     return "-".join(words[:6])[:60]
 
 

@@ -1,4 +1,5 @@
-"""Judges candidates: whether an effect is valid (SPEC 5.4), and how well records support it (SPEC 5.3). Pure.
+"""Judges candidates: whether an effect is valid, what its texts are and how it reads in a preview (SPEC 5.4), and how
+well records support it (SPEC 5.3). Pure.
 
 Records from which the candidate was drafted do not count, and each session counts once. Records against a candidate are
 listed but do not change its score: the operator compares both.
@@ -41,6 +42,7 @@ MAX_LINE_LENGTH = 500
 """Maximum number of characters of each line."""
 
 _FLOW_NAME = re.compile(r"[a-z][a-z0-9_]{1,39}")
+"""A valid name of a flow."""
 
 PROPOSED = (CandidateStatus.DRAFTED, CandidateStatus.REVIEW, CandidateStatus.ACTIVE)
 """Statuses of candidates that were neither rejected nor rolled back."""
@@ -66,11 +68,11 @@ def validate_effect(effect: Effect) -> Effect:
     problem."""
     match effect:
         case PromptFragment():
-            return PromptFragment(_lines("guidance", effect.guidance))
+            return PromptFragment(_validate_lines("guidance", effect.guidance))
         case FixTemplate():
             if not effect.failing:
                 raise _invalid_effect("it names no failing test")
-            return replace(effect, repairs=_lines("repairs", effect.repairs))
+            return replace(effect, repairs=_validate_lines("repairs", effect.repairs))
         case RoutingHint():
             if problem := model_problem(effect.model):
                 raise _invalid_effect(problem)
@@ -84,13 +86,14 @@ def validate_effect(effect: Effect) -> Effect:
 
 
 def _validate_flow(flow: FlowOffload) -> FlowOffload:
+    """Check a flow, and return it as `validate_effect` does."""
     if not _FLOW_NAME.fullmatch(flow.name):
         name = sanitise(flow.name)[:80]
         raise _invalid_effect(f"{name!r} is not a valid flow name: use lower-case letters, digits and _")
-    commands = _lines("commands", flow.commands)
+    commands = _validate_lines("commands", flow.commands)
     for command in commands:
         split_command(command)
-    return FlowOffload(flow.name, _line(flow.title) or flow.name, commands)
+    return FlowOffload(flow.name, _validate_line(flow.title) or flow.name, commands)
 
 
 def split_command(command: str) -> list[str]:
@@ -107,8 +110,9 @@ def split_command(command: str) -> list[str]:
     return arguments
 
 
-def _lines(name: str, texts: Sequence[str]) -> tuple[str, ...]:
-    lines = tuple(line for text in texts if (line := _line(text)))
+def _validate_lines(name: str, texts: Sequence[str]) -> tuple[str, ...]:
+    """Check the texts of the field `name`, and return each that is not empty in a single line."""
+    lines = tuple(line for text in texts if (line := _validate_line(text)))
     if not lines:
         raise _invalid_effect(f"{name} says nothing")
     if len(lines) > MAX_LINES:
@@ -116,7 +120,8 @@ def _lines(name: str, texts: Sequence[str]) -> tuple[str, ...]:
     return lines
 
 
-def _line(text: str) -> str:
+def _validate_line(text: str) -> str:
+    """Check the length of a text, and return it in a single line."""
     line = " ".join(sanitise(text).split())
     if len(line) > MAX_LINE_LENGTH:
         raise _invalid_effect(f"a line has {len(line)} characters, at most {MAX_LINE_LENGTH}: {line[:60]}…")
@@ -186,6 +191,7 @@ def format_preview(
 
 
 def _describe_effect(effect: Effect) -> list[str]:
+    """The lines of an effect in a preview."""
     match effect:
         case PromptFragment():
             return [f"- {line}" for line in effect.guidance]
@@ -302,6 +308,7 @@ def evaluate(
 
 
 def _describe_support(number: int) -> str:
+    """The number of supporting records in words."""
     if not number:
         return "no other record supports it yet"
     return "1 other record supports it" if number == 1 else f"{number} other records support it"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple
 from datetime import datetime
 from typing import Any
 from xml.sax.saxutils import escape
@@ -62,6 +61,7 @@ PROVENANCE = "overlays"
 """Key in a prompt's provenance of the list of its overlays, including the withheld ones."""
 
 BLOCK = "learned-guidance"
+"""The tag around the fragments in a prompt."""
 
 INTRODUCTION = (
     "Learnt from earlier work of this kind here. It is advice: the rules, the task and the project's own guidance come "
@@ -125,8 +125,17 @@ def measure_lift(overlay_id: str, strata: Sequence[Arms]) -> Lift:
     else:
         is_small = max(high, -low) <= NEGLIGIBLE
         verdict = LiftVerdict.NO_DIFFERENCE if is_small else LiftVerdict.NOT_ENOUGH
-    with_runs, with_good, without_runs, without_good = map(sum, zip(*map(astuple, strata), strict=True))
-    return Lift(overlay_id, with_runs, with_good, without_runs, without_good, difference, low, high, verdict)
+    return Lift(
+        overlay_id,
+        sum(arms.with_runs for arms in strata),
+        sum(arms.with_good for arms in strata),
+        sum(arms.without_runs for arms in strata),
+        sum(arms.without_good for arms in strata),
+        difference,
+        low,
+        high,
+        verdict,
+    )
 
 
 class OverlayRun(Row, table=True):
@@ -145,9 +154,6 @@ class OverlayRun(Row, table=True):
     state: str = ""
     """The result of the session, see `engine.hierarchy.guided_sessions.next_outcome`."""
     at: datetime = utc_field()
-
-
-_LIFT_FIELDS = ("with_runs", "with_good", "without_runs", "without_good", "difference", "low", "high")
 
 
 def is_withheld(run_id: str, overlay_id: str, share: float) -> bool:
@@ -246,12 +252,18 @@ class Trials(SessionFollower[OverlayRun]):
                     candidate_id=row.id,
                     type=row.type,
                     agent=row.agent_id,
-                    **{name: round(getattr(measured, name), 4) for name in _LIFT_FIELDS},
+                    with_runs=measured.with_runs,
+                    with_good=measured.with_good,
+                    without_runs=measured.without_runs,
+                    without_good=measured.without_good,
+                    difference=round(measured.difference, 4),
+                    low=round(measured.low, 4),
+                    high=round(measured.high, 4),
                 )
             )
 
 
-def _lifts(session: Session, overlays: Iterable[str] | None = None) -> dict[str, Lift]:
+def _lifts(session: Session, overlay_ids: Iterable[str] | None = None) -> dict[str, Lift]:
     """The lifts of these overlays, by default of all. A run does not count if its probability was 0 or 1."""
     id_column, propensity, withheld = col(OverlayRun.overlay_id), col(OverlayRun.propensity), col(OverlayRun.withheld)
     good, over = col(OverlayRun.state) == "good", col(OverlayRun.state).in_(["good", "bad"])
@@ -259,8 +271,8 @@ def _lifts(session: Session, overlays: Iterable[str] | None = None) -> dict[str,
     stratum = (id_column, propensity)
     statement = sqlalchemy.select(*stratum, *counts).group_by(*stratum).order_by(*stratum)
     statement = statement.where(propensity > 0, propensity < 1)
-    if overlays is not None:
-        statement = statement.where(id_column.in_(sorted(overlays)))
+    if overlay_ids is not None:
+        statement = statement.where(id_column.in_(sorted(overlay_ids)))
     strata: dict[str, list[Arms]] = {}
     for overlay_id, _, *arms in session.execute(statement):
         strata.setdefault(overlay_id, []).append(Arms(*arms))
@@ -284,16 +296,14 @@ class LearnedGuidance:
         fitting = self._fit(overlays)
         draws = self._trials.draw(fitting, request.session_id)
         lines = [line for draw in draws if not draw.withheld for line in fragment_lines(draw.overlay)]
-        left_out, withheld = len(overlays) - len(fitting), sum(draw.withheld for draw in draws)
-        notes = (
-            f"learned guidance: {left_out} of {len(overlays)} fragments had no room" if left_out else "",
-            f"learned guidance: {withheld} of {len(draws)} left out by chance, to measure what it does"
-            if withheld
-            else "",
-        )
+        notes = []
+        if left_out := len(overlays) - len(fitting):
+            notes.append(f"learned guidance: {left_out} of {len(overlays)} fragments had no room")
+        if withheld := sum(draw.withheld for draw in draws):
+            notes.append(f"learned guidance: {withheld} of {len(draws)} left out by chance, to measure what it does")
         part = PromptPart(BLOCK, (*_HEAD, *lines, _END)) if lines else None
         provenance = {PROVENANCE: [draw.to_json() for draw in draws]} if draws else {}
-        return Contribution(part, provenance, tuple(filter(None, notes)))
+        return Contribution(part, provenance, tuple(notes))
 
     def lessons(self, request: PromptRequest) -> frozenset[str]:
         """The lessons in the fragments of this request, including the withheld ones. No other block may contain them,
@@ -302,6 +312,7 @@ class LearnedGuidance:
         return lessons_of(text for overlay in fitting for text in list_texts(overlay.effect))
 
     def _fragments(self, request: PromptRequest) -> Sequence[Overlay]:
+        """The active fragments for a request, oldest first."""
         return self._overlays.find_fragments(
             agent_id=request.agent, run_kind=request.run_kind, workspace=request.workspace
         )
@@ -312,15 +323,15 @@ class LearnedGuidance:
         else."""
         if not overlays:
             return []
-        measured = {
-            id: lift.difference
-            for id, lift in self._trials.measure_lifts().items()
+        differences = {
+            overlay_id: lift.difference
+            for overlay_id, lift in self._trials.measure_lifts().items()
             if lift.verdict in (LiftVerdict.HELPS, LiftVerdict.HARMS)
         }
         budget = self._settings.current.adaptation.fragment_tokens
         room = budget - sum(tokenizer.count(line.text) for line in (*_HEAD, _END))
         fitting = set[str]()
-        for overlay in sorted(overlays, key=lambda item: (measured.get(item.id, 0.0), item.since), reverse=True):
+        for overlay in sorted(overlays, key=lambda item: (differences.get(item.id, 0.0), item.since), reverse=True):
             tokens = sum(tokenizer.count(line.text) for line in fragment_lines(overlay))
             if tokens <= room:
                 fitting.add(overlay.id)

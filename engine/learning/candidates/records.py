@@ -40,7 +40,6 @@ from engine.storage.rows import (
 MAX_PER_SCOPE = 500
 """Maximum number of records of one scope that are read, the newest first."""
 
-
 OPPORTUNITY = 60.0
 """Minimum score of a record from which a candidate can be drafted."""
 
@@ -176,7 +175,8 @@ def select_opportunities(records: Iterable[LearningRecord], known_keys: Collecti
     return sorted(best_by_key.values(), key=_rank, reverse=True)[:MAX_OPPORTUNITIES]
 
 
-def _rank(opportunity: Opportunity) -> tuple[float, object, str]:
+def _rank(opportunity: Opportunity) -> tuple[float, datetime, str]:
+    """The sort key of an opportunity: the higher, the better."""
     return opportunity.record.score, opportunity.record.at, opportunity.key + opportunity.record.id
 
 
@@ -328,7 +328,8 @@ class Sources(Protocol):
     def title(self, session_id: str, /) -> str:
         """The prompt of a session; "" if the operator discarded or undid its work."""
 
-    def summary(self, session_id: str, /) -> str: ...
+    def summary(self, session_id: str, /) -> str:
+        """The agent's last words in a session, "" for none."""
 
     def corrections(self, session_id: str, /) -> Sequence[str]:
         """The corrections and decisions captured from its transcript (SPEC 4.4)."""

@@ -12,6 +12,7 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from itertools import pairwise
 
 from engine.clock import Clock
@@ -36,9 +37,8 @@ MAX_SESSIONS, MAX_CALLS = 80, 200
 SEQUENCE_SPAN = timedelta(days=30)
 """Maximum age of these sessions."""
 
-
 MIN_LENGTH, MAX_LENGTH = 3, 5
-"""Calls of a sequence."""
+"""Minimum and maximum number of calls of a sequence."""
 
 MIN_RUNS = 3
 """Minimum number of distinct sessions that must have a sequence."""
@@ -57,6 +57,8 @@ EXEC = "exec:"
 """Prefix of calls that run a command, see `events.ToolsUsed`."""
 
 Calls = tuple[str, ...]
+"""The calls of a sequence or of a run, in order."""
+
 Places = Mapping[int, Sequence[int]]
 """The indexes where a sequence begins, by the number of the run."""
 
@@ -105,18 +107,22 @@ class Reflection:
         return stored
 
     def _read_entries(self, entries: Sequence[LedgerEntry]) -> list[LearningRecord]:
-        unwritten: Counter[tuple[str, RecordScope]] = Counter()
+        """The records of these entries, by the reader of each kind of entry."""
+        unwritten: Counter[tuple[str, RecordScope]] = Counter()  # new records by label and scope
         records: list[LearningRecord] = []
         zone = self._clock.local().tzinfo
         for entry in entries:
-
-            def count_before(label: str, scope: RecordScope, ledger_id: int = entry.id) -> int:
-                return self._records.count_before(label, *scope, ledger_id) + unwritten[label, scope]
-
+            count_before = partial(self._count_before, unwritten, entry.id)
             new = list(READERS[entry.kind](Reading(entry, self._sources, count_before, zone)))
-            unwritten.update((each.source_label, (each.scope_type, each.scope_id)) for each in new)
+            unwritten.update((record.source_label, (record.scope_type, record.scope_id)) for record in new)
             records += new
         return records
+
+    def _count_before(
+        self, unwritten: Counter[tuple[str, RecordScope]], ledger_id: int, label: str, scope: RecordScope
+    ) -> int:
+        """Number of records of a label and scope from ledger entries before `ledger_id`."""
+        return self._records.count_before(label, *scope, ledger_id) + unwritten[label, scope]
 
     def _read_tool_calls(self, entries: Sequence[LedgerEntry]) -> list[LearningRecord]:
         """Search the recent sessions of each agent once, up to the newest of these entries of the agent."""
