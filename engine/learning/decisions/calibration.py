@@ -112,6 +112,7 @@ class _Slope:
     variance: float
 
     def learn(self, x: float, outcome: bool, weight: float, *, offset: float = 0.0) -> None:
+        """Learn the outcome at `x`, `weight` in (0, 1]."""
         covariance = self.variance * x
         step, shrinkage = logistic_update(offset + self.value * x, covariance * x, outcome, weight)
         self.value += covariance * step
@@ -171,6 +172,7 @@ class _Kind:
 
     @property
     def weight(self) -> float:
+        """The weight of its decisions."""
         return self.approved + self.dismissed
 
     @property
@@ -178,6 +180,15 @@ class _Kind:
         """The weight of the score within this kind, in (0, 1]. It is lower if all decisions on the kind agree."""
         disagreement = 2 * min(self.approved, self.dismissed)
         return min(1.0, (HALF_UNANIMOUS + disagreement) / (HALF_UNANIMOUS + self.weight))
+
+    def add(self, score: float, outcome: bool, weight: float) -> None:
+        """Count one outcome of a score."""
+        fade = math.exp(-weight / KIND_WINDOW)
+        self.approved = self.approved * fade + weight * outcome
+        self.dismissed = self.dismissed * fade + weight * (not outcome)
+        self.score_sum = self.score_sum * fade + weight * score
+        self.decision_count += 1
+        self.approval_count += outcome
 
 
 class KindCalibration:
@@ -221,12 +232,7 @@ class KindCalibration:
         if record.decision_count < BASE_DECISIONS:
             self._base_approved += weight * outcome
             self._base_decided += weight
-        fade = math.exp(-weight / KIND_WINDOW)
-        record.approved = record.approved * fade + weight * outcome
-        record.dismissed = record.dismissed * fade + weight * (not outcome)
-        record.score_sum = record.score_sum * fade + weight * score
-        record.decision_count += 1
-        record.approval_count += outcome
+        record.add(score, outcome, weight)
         fade = math.exp(-weight / OVERALL_WINDOW)
         self._score_sum = self._score_sum * fade + weight * score
         self._score_weight = self._score_weight * fade + weight
@@ -265,5 +271,6 @@ def calibration_bound(scores: Sequence[float]) -> float:
     return float(numpy.quantile(errors, BOUND_QUANTILE))
 
 
-def _cell(x: float) -> int:
-    return min(max(round((x - _LOWEST_CELL) / _CELL_WIDTH), 0), _CELLS - 1)
+def _cell(log_odds: float) -> int:
+    """The index of the cell in which these log-odds are counted."""
+    return min(max(round((log_odds - _LOWEST_CELL) / _CELL_WIDTH), 0), _CELLS - 1)

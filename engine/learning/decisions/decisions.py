@@ -200,7 +200,7 @@ class Decisions:
         if partner is not None:
             rejected = format_side(partner.prompt, partner.channel)
             add_pair(tx, card, rejected, partner.confidence, partner.prediction_id, partner.weight)
-        self._changed(tx, replaced=retired)
+        self._count_change(tx, replaced=retired)
 
     def set_weight(self, tx: Transaction, prediction_id: str, weight: float) -> None:
         """Change the weight of this card's current signal, in (0, 1], because the operator gave a reason for the
@@ -211,11 +211,11 @@ class Decisions:
                 row.weight = weight
                 tx.session.add(row)
                 changed = True
-        self._changed(tx, replaced=changed)
+        self._count_change(tx, replaced=changed)
 
     def take_back(self, tx: Transaction, prediction_id: str) -> None:
         """Take back the decision on this card, which was undone before it had an effect, with its signals and pairs."""
-        self._changed(tx, replaced=self._retire(tx, prediction_id, keep_original=False))
+        self._count_change(tx, replaced=self._retire(tx, prediction_id, keep_original=False))
 
     def current_signal(self, session: Session, prediction_id: str) -> DecisionSignal | None:
         """The current signal of this card, None when there is none."""
@@ -268,6 +268,7 @@ class Decisions:
     def _row(
         self, tx: Transaction, signal: DecisionSignal, card: DecidedCard, prompt: str, at: datetime | None = None
     ) -> Decision:
+        """The row of a signal about a card that was given at `at`, by default now. `prompt` is the one it is about."""
         signed_weight, at = SIGNAL_WEIGHTS[signal], at or tx.now
         local = at.astimezone(self._clock.local().tzinfo)
         waited = None if card.evidence_at is None else max((at - card.evidence_at).total_seconds() / 3600, 0.0)
@@ -286,6 +287,7 @@ class Decisions:
         )
 
     def _recent_rejection(self, tx: Transaction, approved: DecidedCard) -> Decision | None:
+        """The newest rejection on another channel within `PAIRING_WINDOW`, None without one."""
         since = tx.now - PAIRING_WINDOW
         rejected = load_all(tx.session, Decision, _REJECTED, {"channel": approved.channel, "since": since})
         return rejected[0] if rejected else None
@@ -303,7 +305,9 @@ class Decisions:
             forget_pairs(tx, prediction_id)
         return retired
 
-    def _changed(self, tx: Transaction, *, replaced: bool) -> None:
+    def _count_change(self, tx: Transaction, *, replaced: bool) -> None:
+        """Let `version` grow when the transaction is committed, and `replaced` too if a decision was replaced."""
+
         def grow() -> None:
             self.version += 1
             self.replaced += replaced

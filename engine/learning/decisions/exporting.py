@@ -37,17 +37,18 @@ MIN_BATCH = 50
 """Minimum number of new pairs in a batch (SPEC 8.3)."""
 
 BATCH_INTERVAL = timedelta(hours=24)
+"""Minimum time between two batches that are written by themselves."""
 
 LAST_BATCH_AT = "feedback.exported_at"
 """Key in the state table: the time at which the last batch was written."""
 
 EXPORT_INTENT = "dpo_export"
+"""The kind of the intent of a batch."""
 
 OPERATOR_INSTRUCTION = (
     "You answer as the operator of a team of software agents does: with the same words and the same decisions."
 )
 """System prompt of examples from conversations."""
-
 
 INSTRUCTION_OF_PAIRS = TWIN_TASK + "Answer with the action and its channel: prompt → channel."
 """The Twin's instruction for pairs, whose texts have only an action and a channel (SPEC 8.2)."""
@@ -198,7 +199,8 @@ class Exporter:
             Exchange(redact(situation, secrets), redact(reply, secrets), system)
             for situation, reply, system in (*cards, *replies)
         )
-        return list(dict.fromkeys(each for each in exchanges if each.situation.strip() and each.answer.strip()))
+        complete = (exchange for exchange in exchanges if exchange.situation.strip() and exchange.answer.strip())
+        return list(dict.fromkeys(complete))
 
     def import_pairs(self, lines: Sequence[str]) -> int:
         """Store pairs from a file in any format; returns the number of new pairs. If a line is wrong, raises `Refusal`
@@ -210,6 +212,7 @@ class Exporter:
         return self._database.write(lambda tx: import_pairs(tx, sides))
 
     def _write_batch(self, intent: int, payload: dict[str, Any]) -> ExportedFile:
+        """Write the pairs of an intent, and mark them and their cards as exported."""
         pair_ids = set(payload["pairs"])
         with self._database.read() as session:
             rows = list(session.exec(select(DpoPair).where(col(DpoPair.id).in_(pair_ids)).order_by(col(DpoPair.id))))
@@ -218,7 +221,7 @@ class Exporter:
         _append_once(self.file, plain)
         _append_once(_weights_file(self.file), encode_lines(format_weight(pair) for pair in batch))
 
-        def done(tx: Transaction) -> None:
+        def mark_exported(tx: Transaction) -> None:
             tx.session.execute(
                 sqlalchemy.update(DpoPair).where(col(DpoPair.id).in_(pair_ids)).values(exported_at=tx.now)
             )
@@ -232,10 +235,11 @@ class Exporter:
             finish_intent(tx, intent)
             tx.record(PairsExported(pairs=len(batch), file=self.file.name))
 
-        self._database.write(done)
+        self._database.write(mark_exported)
         return ExportedFile(self.file, _weights_file(self.file), _count_lines(self.file), len(batch))
 
     def _redacted(self, rows: Iterable[DpoPair]) -> list[Preference]:
+        """The pairs of these rows without secrets."""
         secrets = tuple(self._secrets())
         return [
             replace(
@@ -249,6 +253,8 @@ class Exporter:
 
 
 def _load_approved_cards(session: Session) -> list[tuple[str, str]]:
+    """(situation, reply that the Twin should give) of each card that the operator approved or carried out, oldest
+    first."""
     rows = session.execute(
         sqlalchemy.select(
             Decision.prompt,
@@ -316,6 +322,7 @@ def encode_lines(lines: Iterable[str]) -> bytes:
 
 
 def _preference(pair: Preference, shape: Shape) -> dict[str, Any]:
+    """The document of a pair in a format."""
     if shape is Shape.PLAIN:
         confidences = {"confidence_chosen": pair.chosen_confidence, "confidence_rejected": pair.rejected_confidence}
         metadata = {"timestamp": pair.at.isoformat().replace("+00:00", "Z"), **confidences}
@@ -336,19 +343,26 @@ def _reply_message(text: str) -> dict[str, str]:
 
 
 _Text = Annotated[str, Field(strict=True, pattern=r"\S")]
+"""A text that is not empty."""
 
 
 class _Message(BaseModel):
+    """One message of a prompt."""
+
     role: Literal["system", "user", "assistant"]
     content: _Text
 
 
 class _Reply(BaseModel):
+    """One side of a pair."""
+
     role: Literal["assistant"]
     content: _Text
 
 
 class _Plain(BaseModel):
+    """A line of our own format."""
+
     prompt: _Text
     chosen: _Text
     rejected: _Text
@@ -383,11 +397,14 @@ def read_preference(line: str) -> tuple[str, str, str]:
 
 
 def _read_plain(document: dict[str, Any]) -> tuple[str, str, str]:
+    """(context, chosen, rejected) in a line of our own format."""
     pair = _Plain.model_validate(document)
     return pair.prompt, pair.chosen, pair.rejected
 
 
 def _read_chat(document: dict[str, Any]) -> tuple[str, str, str]:
+    """(context, chosen, rejected) in a line of a provider's format. Raises ValueError if the prompt ends with an
+    answer."""
     chat = _Chat.model_validate(document)
     if chat.messages[-1].role != "user":
         raise ValueError("the prompt must end with a user message")
@@ -414,5 +431,5 @@ def check_preferences(lines: Iterable[str]) -> list[str]:
             errors.append(f"line {number}: {error}")
     if number == 0:
         errors.append("the file is empty")
-    more = len(errors) - MAX_ERRORS
-    return errors if more <= 0 else [*errors[:MAX_ERRORS], f"and {more} more"]
+    left_out = len(errors) - MAX_ERRORS
+    return errors if left_out <= 0 else [*errors[:MAX_ERRORS], f"and {left_out} more"]

@@ -47,6 +47,7 @@ BUCKETS = ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (0.6, 0.7), (0.7, 0.8), (0.8, 1.0
 """Ranges of confidence. Each includes its lower end but not its upper end, except the last one, which includes 1.0."""
 
 Z_TWO_SIDED_95 = 1.96
+"""The number of standard deviations on both sides of the mean within which 95 % of a normal distribution are."""
 
 MIN_TREND_HALF = 10
 """Minimum number of decisions in each half of the time for a trend."""
@@ -58,18 +59,19 @@ SLICE_DAYS = (1, 7, 14, 28, 91, 364)
 """Lengths in days that a slice of time may have."""
 
 MAX_SLICES = 31
+"""Maximum number of slices of time."""
 
 NEWEST = 50
-"""Number of the newest decisions that drift compares with the `BEFORE` decisions before them."""
+"""Number of the newest decisions for drift."""
 
 BEFORE = 200
+"""Number of decisions before the newest ones that drift compares with them."""
 
 MIN_DRIFT = 20
 """Minimum number of the newest decisions for drift."""
 
 MIN_DRIFT_KIND = 4
 """Minimum number of decisions on a kind, among the newest and among those before."""
-
 
 CARDS = table(
     "predictions",
@@ -81,8 +83,10 @@ CARDS = table(
 )
 COSTS = table("cost_entries", column("prediction_id"), column("amount_microusd"), column("state"))
 SIGNALS = table("decisions", column("prediction_id"), column("signal"), column("taken_back_at"))
+"""The columns of cards, costs and decisions that are read here."""
 
 AT: Any = sqlalchemy.func.coalesce(CARDS.c.decided_at, CARDS.c.created_at, type_=UtcDateTime())
+"""The time of a card."""
 
 
 class Figures:
@@ -142,6 +146,7 @@ def _days_ago(local: datetime, days: int) -> datetime:
 
 
 def _load_cards(session: Session, since: datetime | None, workspace: str, zone: tzinfo) -> list[CardFigures]:
+    """The cards from a time on (None for all) and of a workspace ("" for all), oldest first."""
     taken_back = (
         sqlalchemy.select(SIGNALS.c.prediction_id)
         .where(SIGNALS.c.signal.in_(("undone", "discarded")), SIGNALS.c.taken_back_at.is_(None))
@@ -194,6 +199,7 @@ def _load_newest(session: Session, workspace: str) -> list[tuple[str, bool]]:
 
 
 def _count_as(status: str, outcome: str | None) -> CountedAs:
+    """What a card of this status and outcome is counted as, if its work was not discarded."""
     if outcome == "cannot_run":
         return CountedAs.CANNOT_RUN
     if status in ("confirmed", "executed"):
@@ -357,12 +363,14 @@ def _find_shift(kind: str, newest: Sequence[bool], earlier: Sequence[bool]) -> S
     """The change of taste about a kind, None if the intervals of its shares approved overlap."""
     newest_low, newest_high = _interval(sum(newest), len(newest))
     earlier_low, earlier_high = _interval(sum(earlier), len(earlier))
-    if newest_low <= earlier_high and newest_high >= earlier_low:
+    do_overlap = newest_low <= earlier_high and newest_high >= earlier_low
+    if do_overlap:
         return None
     return Shift(kind, sum(newest), len(newest), sum(earlier) / len(earlier))
 
 
 def _interval(approved: int, decided: int) -> tuple[float, float]:
+    """The 95 % interval of a share approved."""
     low = wilson_lower_bound(approved, decided, Z_TWO_SIDED_95)
     return low, wilson_upper_bound(approved, decided, Z_TWO_SIDED_95)
 
@@ -380,6 +388,7 @@ def _describe_trend(persons: Sequence[CardFigures]) -> str:
 
 
 def _group_cards(cards: Iterable[CardFigures], by: Callable[[CardFigures], str]) -> list[Group]:
+    """The cards in groups whose names `by` returns."""
     by_name: dict[str, list[CardFigures]] = {}
     for card in cards:
         by_name.setdefault(by(card), []).append(card)
@@ -387,6 +396,7 @@ def _group_cards(cards: Iterable[CardFigures], by: Callable[[CardFigures], str])
 
 
 def _make_group(name: str, cards: Sequence[CardFigures]) -> Group:
+    """The group of these cards. Cards that ran by themselves count neither as approved nor as rejected."""
     persons = [card for card in cards if not card.autonomous]
     approved = sum(card.counted_as == CountedAs.APPROVED for card in persons)
     rejected = sum(card.counted_as in (CountedAs.REJECTED, CountedAs.DISCARDED) for card in persons)

@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import pairwise
 from statistics import median
-from typing import Any
 from zlib import crc32
 
 import numpy
@@ -35,9 +34,6 @@ from engine.learning.decisions.text_features import (
     hash_word_set,
 )
 from engine.model import PartOfDay
-
-Array = Any
-
 
 NEUTRAL = 0.5
 """Expected share approved before the first decision."""
@@ -66,7 +62,6 @@ WORD_BUCKETS = 65_536
 Key = tuple[str, ...]
 """A feature by which decisions are counted: its name, then its values."""
 
-
 RING_SIZE = 512
 """Number of the newest decisions that are kept."""
 
@@ -87,7 +82,10 @@ MIN_TEXT_SIMILARITY = 0.3
 2."""
 
 Floats = NDArray[numpy.float32]
+"""A number for each decision in the ring."""
 
+Array = NDArray[numpy.float64]
+"""A number for each of `FEATURE_PRIORS`."""
 
 FEATURE_PRIORS: tuple[tuple[str, float, float], ...] = (
     ("always", 0.0, 0.3),
@@ -159,29 +157,31 @@ class Learner:
         """The shrunk share approved among the most similar past decisions (SPEC 2.5), in [0, 1]."""
         return self.neighbours.pattern_share(query, self.habits.shares_of([()])[0].overall)
 
-    def _estimate(self, row: Any) -> Estimate:
+    def _estimate(self, row: Array) -> Estimate:
         raw = self._regression.predict(row)
         return Estimate(raw, self.calibration.calibrate(raw))
 
-    def _row(self, query: CardFeatures) -> Any:
+    def _row(self, query: CardFeatures) -> Array:
         """The values of `FEATURE_PRIORS` for this card."""
         habits = self.habits
         shares = habits.shares_of(level_keys(query))
         overall, kind = shares[0].overall, shares[1].overall
         level_odds = [logit(share.overall) for share in shares]
-        time_odds = [level_odds[1], *(logit(share.overall) for share in habits.shares_of(time_keys(query), kind))]
-        time_odds += [time_odds[-1]] * (4 - len(time_odds))
+        overall_odds, kind_odds = level_odds[:2]
+        time_odds = [kind_odds, *(logit(share.overall) for share in habits.shares_of(time_keys(query), kind))]
+        if query.hour is None:
+            time_odds.append(time_odds[-1])
         place_odds = [logit(habits.shares_of([key], overall)[0].overall) for key in place_keys(query)]
         word_shares = [habits.shares_of([key], overall)[0].recent for key in word_keys(query)]
-        word_odds = [logit(share) - level_odds[0] for share in word_shares] or [0.0]
+        word_odds = [logit(share) - overall_odds for share in word_shares] or [0.0]
         row = [
             1.0,
             *query.text.numbers,
             *(level - above for above, level in pairwise([0.0, *level_odds])),
             *(logit(share.recent) - level for share, level in zip(shares, level_odds, strict=True)),
             *(level - above for above, level in pairwise(time_odds)),
-            *(place - level_odds[0] for place in place_odds),
-            logit(self.neighbours.text_share(query, kind)) - level_odds[1],
+            *(place - overall_odds for place in place_odds),
+            logit(self.neighbours.text_share(query, kind)) - kind_odds,
             sum(word_odds) / len(word_odds) ** 0.5,
             max(word_odds),
             min(word_odds),
@@ -192,7 +192,8 @@ class Learner:
 class LogisticRegression:
     """A Bayesian logistic regression: the mean and covariance of its weights."""
 
-    def __init__(self, mean: Array, deviation: Array) -> None:
+    def __init__(self, mean: Sequence[float], deviation: Sequence[float]) -> None:
+        """The mean and the standard deviation of each weight before the first case."""
         self.mean = numpy.array(mean, numpy.float64)
         self.covariance = numpy.diag(numpy.array(deviation, numpy.float64) ** 2)
 
@@ -256,9 +257,9 @@ def level_keys(card: CardFeatures) -> tuple[Key, ...]:
 
 def time_keys(card: CardFeatures) -> tuple[Key, ...]:
     """The keys of the kind in this part of the day, on working days or weekends, and at this hour."""
-    part = ("part", card.kind, card.part.value)
-    week = ("week", card.kind, card.part.value, "1" if card.weekend else "0")
-    return (part, week) if card.hour is None else (part, week, ("hour", *week[1:], str(card.hour)))
+    kind, part, weekend = card.kind, card.part.value, "1" if card.weekend else "0"
+    keys: tuple[Key, ...] = (("part", kind, part), ("week", kind, part, weekend))
+    return keys if card.hour is None else (*keys, ("hour", kind, part, weekend, str(card.hour)))
 
 
 def place_keys(card: CardFeatures) -> tuple[Key, ...]:
@@ -335,6 +336,7 @@ class Habits:
         return ("you have not decided on anything like this yet",)
 
     def _explicit_counts(self, key: Key) -> tuple[int, int]:
+        """(approved, decided) of the decisions with a key that were given on the card itself."""
         counts = self.counts.get(key, Counts())
         return counts.explicit_approved, counts.explicit_decided
 
@@ -345,6 +347,7 @@ _WHEN = {
     PartOfDay.EVENING: "in the evening",
     PartOfDay.NIGHT: "at night",
 }
+"""The words for each part of the day."""
 
 
 class NewestDecisions:
@@ -392,6 +395,7 @@ class NewestDecisions:
         return min(self.count, RING_SIZE)
 
     def _share_chosen(self, similarity: Floats, prior: float) -> float:
+        """The share chosen of the decisions, weighted by similarity and drawn towards `prior`."""
         weights = similarity * self._weights[: self._size]
         return shrink_share(float((weights * self._chosen[: self._size]).sum()), float(weights.sum()), prior)
 
@@ -406,5 +410,6 @@ class NewestDecisions:
 
 
 def _hash_fields(card: CardFeatures) -> NDArray[numpy.int64]:
+    """The hashes of the fields that `FIELD_WEIGHTS` weighs, in their order."""
     fields = (card.kind, card.channel, card.workspace, card.flow)
     return numpy.array([crc32(name.encode()) for name in fields], numpy.int64)

@@ -19,13 +19,19 @@ EMBEDDING_SIZE = 384
 """Dimensions of an embedding."""
 
 FEATURE_NAMES = (
-    "near the latest", "near all before", "nearest of all", "how long ago it was about", "words of the latest",
-    "words of all before", "length", "length of the evidence", "lines of evidence", "what is new in the evidence",
+    "near the latest", "near all before", "nearest of all", "age of the nearest", "words of the latest",
+    "words of all", "length", "length of the evidence", "lines of evidence", "what is new in the evidence",
 )  # fmt: skip
 """Names of `TextFeatures.numbers`, in order. For ordinary text each has a mean of about 0 and a deviation of 1."""
 
 _FORMAT = 1
+"""The number of the present format of stored features."""
+
 _NUMBERS = struct.Struct(f"<B{len(FEATURE_NAMES)}f")
+"""The stored format and the stored numbers."""
+
+_QUANTA = 512
+"""The number of steps per unit in which an embedding is stored. Its components are so small that they fit in a byte."""
 
 
 @frozen
@@ -68,6 +74,7 @@ STOP_WORDS = frozenset(
         "into", "has", "have", "use", "user",
     }
 )  # fmt: skip
+"""Words that say nothing about the subject of a text."""
 
 Vector = Any
 """A unit vector, float32."""
@@ -95,7 +102,7 @@ NEWER_LINES = Scale(centre=0.25, spread=0.5)
 SCALES = {
     # The share of the prompt's words that the latest line has, and the share that any line has.
     "words of the latest": Scale(centre=0.15, spread=0.15),
-    "words of all before": Scale(centre=0.3, spread=0.2),
+    "words of all": Scale(centre=0.3, spread=0.2),
     # Logarithms: of the characters of the prompt, of those of the latest line, and of the number of earlier lines.
     "length": Scale(centre=4.2, spread=0.5),
     "length of the evidence": Scale(centre=4.4, spread=0.5),
@@ -135,28 +142,32 @@ def extract_features(
     import numpy
 
     earlier = earlier[-MAX_EARLIER:]
-    words, latest_words, earlier_words = _words(prompt), _words(latest), [_words(line) for line in earlier]
-    all_earlier_words = frozenset().union(*earlier_words)
+    texts = (prompt, latest, *earlier)
     present = [vector for vector in (*embeddings[:2], *embeddings[2:][-MAX_EARLIER:]) if vector is not None]
-    if len(present) == 2 + len(earlier):
+    if len(present) == len(texts):
         vectors, scale = numpy.stack(present), EMBEDDING_SIMILARITY
     else:
-        vectors = numpy.stack([hash_word_set(line_words) for line_words in (words, latest_words, *earlier_words)])
-        scale = WORD_SIMILARITY
-    values = {
-        "words of the latest": _share(words, latest_words),
-        "words of all before": _share(words, all_earlier_words | latest_words),
-        "length": math.log1p(len(prompt)),
-        "length of the evidence": math.log1p(len(latest)),
-        "lines of evidence": math.log1p(len(earlier)),
-        "what is new in the evidence": _share(latest_words, latest_words - all_earlier_words),
-    }
-    features = _compare_lines(vectors[0], vectors[1:], scale)
-    features |= {name: SCALES[name].apply(value) for name, value in values.items()}
+        vectors, scale = numpy.stack([hash_word_set(_words(text)) for text in texts]), WORD_SIMILARITY
+    features = _compare_lines(vectors[0], vectors[1:], scale) | _compare_words(prompt, latest, earlier)
     embedding = embeddings[0]
     return TextFeatures(
         tuple(features[name] for name in FEATURE_NAMES), b"" if embedding is None else quantise(embedding)
     )
+
+
+def _compare_words(prompt: str, latest: str, earlier: Sequence[str]) -> dict[str, float]:
+    """The features of `SCALES`, which need no vectors."""
+    words, latest_words = _words(prompt), _words(latest)
+    earlier_words = frozenset().union(*map(_words, earlier))
+    values = {
+        "words of the latest": _share(words, latest_words),
+        "words of all": _share(words, earlier_words | latest_words),
+        "length": math.log1p(len(prompt)),
+        "length of the evidence": math.log1p(len(latest)),
+        "lines of evidence": math.log1p(len(earlier)),
+        "what is new in the evidence": _share(latest_words, latest_words - earlier_words),
+    }
+    return {name: SCALES[name].apply(value) for name, value in values.items()}
 
 
 def _compare_lines(prompt: Vector, lines: Vector, scale: Scale) -> dict[str, float]:
@@ -171,15 +182,15 @@ def _compare_lines(prompt: Vector, lines: Vector, scale: Scale) -> dict[str, flo
         "near the latest": scale.apply(near_latest),
         "near all before": scale.apply(float(mean @ prompt) / length if length else scale.centre),
         "nearest of all": scale.apply(nearest),
-        "how long ago it was about": NEWER_LINES.apply(newest_first.index(nearest) / len(newest_first)),
+        "age of the nearest": NEWER_LINES.apply(newest_first.index(nearest) / len(newest_first)),
     }
 
 
 def quantise(vector: Vector) -> bytes:
-    """A unit vector as signed bytes, with an error of about a hundredth."""
+    """A unit vector in signed bytes, with an error of about a hundredth."""
     import numpy
 
-    return bytes(numpy.clip(numpy.rint(numpy.asarray(vector) * 512), -127, 127).astype(numpy.int8).tobytes())
+    return bytes(numpy.clip(numpy.rint(numpy.asarray(vector) * _QUANTA), -127, 127).astype(numpy.int8).tobytes())
 
 
 def dequantise(data: bytes) -> Vector:
@@ -204,6 +215,7 @@ def _length(vector: Vector) -> float:
 
 
 def _words(text: str) -> frozenset[str]:
+    """The words of a text that say something about its subject."""
     return prompt_words(text) - STOP_WORDS
 
 

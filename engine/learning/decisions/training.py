@@ -160,6 +160,7 @@ class Training(TrainingViews):
             self._step_lock.release()
 
     def _carry_out_step(self, run: TrainingRun) -> TrainingRun:
+        """Carry out the next step of a run, unless work is held or stopped; returns the run after it."""
         steps: dict[str, Callable[[TrainingRun, Provider], None]] = {
             RunState.PREPARED: self._upload,
             RunState.UPLOADED: self._start,
@@ -210,6 +211,7 @@ class Training(TrainingViews):
         return set() if run is None or run.cost_entry is None else {run.cost_entry}
 
     def _upload(self, run: TrainingRun, api: Provider) -> None:
+        """Send the examples to the provider."""
         file = self._file(run.id)
         if not file.exists():
             self._change_state(run.id, RunState.FAILED, note=f"{file} is gone; start a new training")
@@ -218,6 +220,7 @@ class Training(TrainingViews):
         self._change_state(run.id, RunState.UPLOADED, file_id=file_id)
 
     def _start(self, run: TrainingRun, api: Provider) -> None:
+        """Reserve money for the job, and start it."""
         if run.cost_entry is None:
             self._database.write(lambda tx: self._reserve(tx, run.id))
         job = api.find_job(run.file_id) or api.start(
@@ -226,6 +229,7 @@ class Training(TrainingViews):
         self._change_state(run.id, RunState.STARTED, job_id=job.id, note=job.status)
 
     def _follow(self, run: TrainingRun, api: Provider) -> None:
+        """Read the state of the job from the provider."""
         job = api.job(run.job_id)
         if job.state == "running":
             self._change_state(run.id, RunState.STARTED, note=job.status)
@@ -258,6 +262,7 @@ class Training(TrainingViews):
         return api.job(job.id)
 
     def _measure(self, run: TrainingRun, api: Provider) -> None:
+        """Measure the trained model on pairs that were held back, and adopt it if it may replace the former one."""
         pairs = split_pairs(self._exporter.load_preferences())[1][-MAX_MEASURED:]
         if len(pairs) < MIN_MEASURED:
             few = f"only {count(len(pairs), 'pair')} of the {MIN_MEASURED} needed to measure it"
@@ -270,9 +275,8 @@ class Training(TrainingViews):
         former = run.former_model if current == model else current  # adopted already, before a crash
         old = self._agreement(former, pairs) if former else COIN_TOSS
         better = may_replace(new, old)
-        note = f"agrees with {new.share:.0%} of {new.asked} held-back decisions, " + (
-            f"{former} with {old.share:.0%}" if former else "a coin toss with half"
-        )
+        compared = f"{former} with {old.share:.0%}" if former else "a coin toss with half"
+        note = f"agrees with {new.share:.0%} of {new.asked} held-back decisions, {compared}"
         if better:
             self._twin.adopt(model)
         self._change_state(
@@ -291,10 +295,12 @@ class Training(TrainingViews):
         return self._switch_model(f"{run.provider}:{run.model}", run, RunState.ADOPTED, f"adopted by you; {run.note}")
 
     def _switch_model(self, model: str, run: TrainingRun, state: RunState, note: str) -> TrainingRun:
+        """Use a model from now on, and set the state of the run that trained the newest one."""
         self._twin.adopt(model)
         return self._change_state(run.id, state, note=note)
 
     def _find_newest(self, state: RunState, description: str) -> TrainingRun:
+        """The newest run in a state, which `description` names. Raises `Refusal` `no_training`."""
         run = self._load_newest(TrainingRun.state == state)
         if run is None:
             raise Refusal("no_training", f"there is no trained model that is {description}")
@@ -313,6 +319,7 @@ class Training(TrainingViews):
         return self._folder / f"{run_id}.jsonl"
 
     def _reserve(self, tx: Transaction, run_id: str) -> None:
+        """Reserve the most that a run may cost. Raises a refusal at a cap."""
         run = load_run(tx, run_id)
         run.cost_entry = self._budget.reserve_call(tx, "training", self._twin.plan().cost_cap)
         tx.session.add(run)

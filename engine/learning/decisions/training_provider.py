@@ -25,8 +25,10 @@ from engine.model import sanitise
 from engine.model.secrets import redact
 
 COMMAND = (sys.executable, "-m", "engine.learning.decisions.training_provider")
+"""Starts the child process."""
 
 CALL_TIMEOUT_S, UPLOAD_TIMEOUT_S = 180.0, 1_800.0
+"""Seconds for a call, and for an upload."""
 
 EPOCHS = {"sft": 3, "dpo": 1}
 """Rounds over the examples. These are the defaults of providers for few examples."""
@@ -112,6 +114,8 @@ class Provider:
             process.communicate()
 
     def _call(self, call: str, *, timeout_s: float = CALL_TIMEOUT_S, **fields: Any) -> dict[str, Any]:
+        """Make a call in the child process, and return its reply. Raises `TrainingError`, and a refusal if the library
+        is not installed."""
         account = self._account
         request = {"call": call, "api": account.api, "baseUrl": account.base_url, "key": account.key, **fields}
         try:
@@ -130,6 +134,7 @@ class Provider:
         raise TrainingError(message, transient=reply["status"] in TRANSIENT_STATUSES)
 
     def _ask(self, request: str, timeout_s: float) -> dict[str, Any]:
+        """Send a request to the child process, and read the reply. Raises TimeoutError, OSError and ValueError."""
         if self._process is None:
             self._process = start_helper(self._command, inherited=NETWORK_VARIABLES, extra={"NO_COLOR": "1"})
         process = self._process
@@ -144,7 +149,10 @@ class Provider:
 
 
 Request = Mapping[str, Any]
+"""The name of a `call`, the `api`, its `baseUrl` and `key`, and the arguments of the call."""
+
 Reply = dict[str, Any]
+"""What a call returns, by the name of each value."""
 
 TIMEOUT_S = 60.0
 """Seconds for one HTTP request."""
@@ -158,7 +166,7 @@ TOGETHER_UNIT = 1e9
 
 
 class Api:
-    """The calls that are the same for both providers. Each returns the reply to a request. `_to_job` converts a job."""
+    """The calls that are the same for both providers. Each returns the reply to a request."""
 
     _files: Any
     _jobs: Any
@@ -180,9 +188,11 @@ class Api:
         return {}
 
     def _items(self, page: Any) -> Any:
+        """The items of a list that the provider returned."""
         return page
 
     def _to_job(self, job: Any) -> Job:
+        """Convert a job of the provider."""
         raise NotImplementedError
 
 

@@ -31,15 +31,7 @@ from engine.learning.learnings.promotion import (
 from engine.learning.learnings.questions import ask_judge
 from engine.learning.learnings.recurrence import Vectors
 from engine.learning.learnings.store import GLOBAL, LearningFiles, Scope, project_key, scope_of_path
-from engine.model import (
-    Asks,
-    ChainReport,
-    LearningEntry,
-    LearningScope,
-    LearningStatus,
-    Refusal,
-    Trust,
-)
+from engine.model import Asks, ChainReport, LearningEntry, LearningScope, LearningStatus, Refusal, Trust
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry, NotReady
@@ -66,6 +58,7 @@ RETRYABLE = frozenset({"unwritable_home", "learnings_damaged"})
 """Refusals that the operator can fix. Until then, ledger entries wait, because skipping them would lose learnings."""
 
 NO_JUDGE = "no model is configured: you decide (clawpy learnings promote ID)"
+"""The verdict on an entry without a model."""
 
 
 class LearningSession(Row, table=True):
@@ -118,21 +111,21 @@ class Chain:
         self._reported -= RETRYABLE
 
     def _handle(self, entry: LedgerEntry) -> None:
-        session = str(entry.payload.get("session_id") or entry.subject)
+        """See `handle`. Raises the refusals of pages that cannot be written."""
+        scope = Scope(project_key(entry.workspace), str(entry.payload.get("session_id") or entry.subject))
         is_recent = entry.at > self._clock.now() - RECENT
-        key = project_key(entry.workspace)
         with self._work_lock:
-            self._files.check(Scope(key, session))  # before a model is asked, whose answer could not be written
+            self._files.check(scope)  # before a model is asked, whose answer could not be written
             if entry.kind == "SessionEnded":
-                self._end_session(Scope(key, session), ask=is_recent)
+                self._end_session(scope, ask=is_recent)
             elif entry.kind in LATE_KINDS:
                 self.extraction.write_late_findings(entry)
                 if entry.kind not in LANDED_KINDS:
-                    self._database.write(lambda tx: self._mark_pending(tx, key))
+                    self._database.write(lambda tx: self._mark_pending(tx, scope.project))
             elif is_recent and entry.kind == "SessionStarted":
-                self.extraction.write_risks(session)
+                self.extraction.write_risks(scope.session)
             elif is_recent:
-                self.extraction.write_assumptions(session)
+                self.extraction.write_assumptions(scope.session)
 
     def check_gates(self) -> None:
         """Promote within the projects that have new learnings. One check covers many sessions."""
@@ -160,7 +153,7 @@ class Chain:
             errors = self._files.errors()
             for error in errors:
                 self._report_once(f"{error}; it is ignored until you fix it in an editor")
-            projects = sorted({scope_of_path(read.path).project for read in self._files.pages()} - {""})
+            projects = sorted({scope_of_path(page.path).project for page in self._files.pages()} - {""})
             steps: list[Callable[[], None]] = [partial(self.promote_to_project, Scope(key)) for key in projects]
             steps += [partial(self._judge, judged)] if judge else []
             steps.append(partial(self.compact, GLOBAL))
@@ -182,8 +175,8 @@ class Chain:
             ]
             plan = plan_project(session_entries, project_entries, scope, self._vectors, self._clock.now())
             self._carry_out(plan, "recurrence")
-            for item in (*plan.promoted, *(entry for entry, _ in plan.reinforced)):
-                self.offer_to_leaders(item)
+            for entry in plan.entries:
+                self.offer_to_leaders(entry)
             self.compact(scope)
 
     def offer_to_leaders(self, entry: LearningEntry) -> None:
@@ -215,7 +208,7 @@ class Chain:
                 raise Refusal("already_promoted", f"all projects already have what {entry.id} says")
             self._carry_out(plan, "operator")
             self.compact(GLOBAL)
-            return (*plan.promoted, *(entry for entry, _ in plan.reinforced))[0].id
+            return plan.entries[0].id
 
     def compact(self, scope: Scope) -> None:
         """Merge the entries of a scope that are the same, and record their ids. Raises `Refusal`."""
@@ -233,23 +226,25 @@ class Chain:
             self._files.apply([change for cluster in clusters for change in merge_duplicates(cluster)], [event])
 
     def _end_session(self, scope: Scope, *, ask: bool) -> None:
+        """Write the findings of a session that is over, and store that it is finished. With `ask`, a model is asked,
+        but only the first time."""
         with self._database.read() as session:
-            done = load(session, LearningSession, scope.session) is not None
-        new, fault = self.extraction.write_findings(scope.session, ask=ask and not done)
+            is_finished = load(session, LearningSession, scope.session) is not None
+        new, fault = self.extraction.write_findings(scope.session, ask=ask and not is_finished)
         if fault:
             self._report_once(fault)
-        taught = bool(new) or (not done and bool(self._files.entries(scope)))
-        if taught:
+        has_learnings = bool(new) or (not is_finished and bool(self._files.entries(scope)))
+        if has_learnings:
             self.compact(scope)
 
-        def mark(tx: Transaction) -> None:
-            if taught:
+        def store_end(tx: Transaction) -> None:
+            if has_learnings:
                 self._mark_pending(tx, scope.project)
             if load(tx.session, LearningSession, scope.session) is None:
                 tx.insert(LearningSession(session_id=scope.session, entries=len(new), at=tx.now))
 
-        if taught or not done:
-            self._database.write(mark)
+        if has_learnings or not is_finished:
+            self._database.write(store_end)
 
     def _mark_pending(self, tx: Transaction, key: str) -> None:
         """Store that the project needs promotion, so that a crash does not lose it."""
@@ -277,6 +272,8 @@ class Chain:
                 self._promote_globally(entry)
 
     def _judge_one(self, entry: LearningEntry, erasures: int) -> dict[str, str]:
+        """Ask the model about an entry, and promote it at a clear yes. Returns the verdict by the entry's id; nothing
+        if words were forgotten since `erasures` was read."""
         verdict = ask_judge(self._model, entry)
         if verdict is None:
             return {entry.id: NO_JUDGE}
@@ -295,12 +292,11 @@ class Chain:
         return plan_global(entry, global_entries, GLOBAL, self._vectors, self._clock.now())
 
     def _promote_globally(self, entry: LearningEntry) -> None:
-        with self.plan_lock:  # load the entry again, because it may have changed while the model was asked
-            now = next(
-                (item for item in self._files.entries() if item.id == entry.id and item.text == entry.text), None
-            )
-            if now is not None and is_promotable(now):
-                self._carry_out(self._global_plan(now), "model")
+        """Promote an entry to all projects, unless it changed while the model was asked."""
+        with self.plan_lock:
+            current = next((other for other in self._files.entries() if other.id == entry.id), None)
+            if current is not None and current.text == entry.text and is_promotable(current):
+                self._carry_out(self._global_plan(current), "model")
 
     def _carry_out(self, plan: PromotionPlan, by: str) -> None:
         self._files.apply(plan.changes(self._clock.now()), plan.events(by))
@@ -312,11 +308,11 @@ def make_report(
     """The report of a run, from the entries of a home before and after it. Pure."""
     former = {entry.id: entry for entry in before}
     new = [entry for entry in after if entry.id not in former]
-    up = (LearningScope.PROJECT, LearningScope.GLOBAL)
-    known_entries = [entry for entry in after if entry.id in former and entry.scope in up]
+    high = (LearningScope.PROJECT, LearningScope.GLOBAL)
+    known_entries = [entry for entry in after if entry.id in former and entry.scope in high]
     return ChainReport(
-        extracted=Counter(entry.session_id for entry in new if entry.scope not in up),
-        promoted=tuple(entry.id for entry in new if entry.scope in up),
+        extracted=Counter(entry.session_id for entry in new if entry.scope not in high),
+        promoted=tuple(entry.id for entry in new if entry.scope in high),
         reinforced=tuple(
             entry.id for entry in known_entries if entry.reinforcement_count > former[entry.id].reinforcement_count
         ),
@@ -331,6 +327,7 @@ def make_report(
 
 
 def _describe_obstacle(entry: LearningEntry) -> str:
+    """Why an entry cannot be promoted, in words."""
     if not entry.active:
         return f"is {entry.status.value}"
     if entry.review:

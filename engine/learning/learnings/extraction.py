@@ -45,7 +45,7 @@ from engine.learning.learnings.promotion import (
 )
 from engine.learning.learnings.questions import ask_learnings
 from engine.learning.learnings.recurrence import find_names
-from engine.learning.learnings.rules import find_learnings, findings_of_entry
+from engine.learning.learnings.rules import find_in_entry, find_learnings
 from engine.learning.learnings.store import Change, LearningFiles, Scope, add_entry, domain_of, project_key, title_of
 from engine.model import (
     Asks,
@@ -69,7 +69,6 @@ from engine.storage.ledger import LedgerEntry, NotReady
 
 log = logging.getLogger(__name__)
 
-
 MAX_TEXT = 2_000
 """Maximum number of characters of an entry that the engine writes."""
 
@@ -78,10 +77,13 @@ MIN_SESSION_CONFIDENCE = 0.75
 operator or repetition confirmed them."""
 
 LANDED_KINDS = frozenset({"ChangeSetLanded", "ChangeSetBranched"})
+"""Kinds of ledger entries that say that the operator wanted the changes of a session."""
+
 LANDED_AFTER_ALL = "its changes were landed after all"
 """The reason for retiring an entry that says that changes were undone or discarded."""
 
 ABOUT_ONE = "about one thing; three tasks must confirm it"
+"""The reason why an order of the operator is not general yet (SPEC 6.8)."""
 
 RISK = "risk/"
 """Prefix of the `about` of a risk."""
@@ -93,12 +95,17 @@ MIN_ASSUMPTION_LENGTH, MAX_ASSUMPTION_LENGTH = 12, 300
 """Limits of the length of an assumption in characters."""
 
 _RISKY = (HEALED, UNMENDED, CIRCLES, FAILED, OVERLAP, DISCARDED, UNDONE, ERRED)
+"""Prefixes of the `about` of entries that are risks for later work."""
+
 _ASSUMES = re.compile(
     r"\bI(?:['’]m| am|['’]ll| will)? (?:assum(?:e|ed|ing)|presume|take it that|suppose that)\b"
     r"|\bassuming (?:that|the)\b|^(?:working )?assumptions?\s*:",
     re.IGNORECASE,
 )
+"""Matches a sentence that states an assumption."""
+
 _CHANGES = re.compile(r"^(?:write|edit|exec|apply)", re.IGNORECASE)
+"""Matches a call that may change files."""
 
 
 class Extraction:
@@ -116,7 +123,8 @@ class Extraction:
 
     def write_risks(self, session_id: str) -> list[LearningEntry]:
         """Write the risks of a session at its start. Raises `NotReady`."""
-        erasures, record = self._files.erasures, self._sessions.load_start(session_id)
+        erasures = self._files.erasures
+        record = self._sessions.load_start(session_id)
         if record is None or record.view.flow is not None:
             return []
         entries = self._files.entries(Scope(project_key(record.view.workspace)))
@@ -125,7 +133,8 @@ class Extraction:
 
     def write_assumptions(self, session_id: str) -> list[LearningEntry]:
         """Write the assumptions of a session so far. Raises `NotReady`."""
-        erasures, record = self._files.erasures, self._sessions.load_start(session_id)
+        erasures = self._files.erasures
+        record = self._sessions.load_start(session_id)
         if record is None or record.view.flow is not None:
             return []
         findings = find_assumptions(self._sessions.transcript(session_id), tuple(self._sessions.secrets()))
@@ -135,10 +144,11 @@ class Extraction:
     def write_late_findings(self, entry: LedgerEntry) -> list[LearningEntry]:
         """Write the findings from the operator's decision on a session's changes. The latest decision counts. Raises
         `NotReady`."""
-        erasures, record = self._files.erasures, self._sessions.load_start(str(entry.payload.get("session_id", "")))
+        erasures = self._files.erasures
+        record = self._sessions.load_start(str(entry.payload.get("session_id", "")))
         if record is None:
             return []
-        findings = findings_of_entry(entry, record)
+        findings = find_in_entry(entry, record)
         with self._files.lock:
             if entry.kind in LANDED_KINDS:
                 self._retire_undone(record, entry.at)
@@ -149,7 +159,8 @@ class Extraction:
     def write_findings(self, session_id: str, *, ask: bool = True) -> tuple[list[LearningEntry], str]:
         """Write the findings of a session that is over. Rules find them and, with `ask`, the configured model, if any.
         Returns (new entries, error of the model or ""). Raises `NotReady`."""
-        erasures, record = self._files.erasures, self._sessions.load_record(session_id)
+        erasures = self._files.erasures
+        record = self._sessions.load_record(session_id)
         if record is None or record.view.result is Result.CANNOT_RUN:
             return [], ""
         is_flow = record.view.flow is not None
@@ -158,7 +169,8 @@ class Extraction:
         claims, fault = self._ask_model(record, lines) if ask and not is_flow else (None, "")
         findings += claims or ()
         by = "rules" if claims is None else "rules and model"
-        return self._write(record, findings, record.view.ended_at or record.view.created_at, erasures, by=by), fault
+        at = record.view.ended_at or record.view.created_at
+        return self._write(record, findings, at, erasures, by=by), fault
 
     def _ask_model(
         self, record: SessionRecord, lines: Sequence[TranscriptLine]
@@ -187,8 +199,8 @@ class Extraction:
         self, record: SessionRecord, findings: Sequence[Finding], at: datetime, erasures: int, *, by: str = "rules"
     ) -> list[LearningEntry]:
         """Write the findings that are not written yet. Confirmed ones are also promoted from their team to the session.
-        Returns all new entries. Raises `NotReady`."""
-        view, session = record.view, _session_scope(record)
+        Returns all new entries. Raises `NotReady` if words were forgotten since `erasures` was read."""
+        session = _session_scope(record)
         secrets = tuple(self._sessions.secrets())
         safe_findings = [without_secrets(finding, secrets) for finding in findings]
         with self._files.lock:
@@ -201,11 +213,10 @@ class Extraction:
                     self.offer(entry)
             entries = [entry for _, entry in new]
             promoted = _promote_confirmed(entries, session, at, known_ids)
-            phases = tuple(dict.fromkeys(entry.phase for entry in entries))
-            extracted = LearningsExtracted(
-                subject=view.id, workspace=view.workspace, entries=len(entries), scopes=phases, by=by
-            )
-            events = [extracted, *PromotionPlan(tuple(promoted)).events("establishment")]
+            events = [
+                _extraction_event(record, entries, by),
+                *PromotionPlan(tuple(promoted)).events("establishment"),
+            ]
             self._files.apply([add_entry(entry) for entry in (*entries, *promoted)], events)
             return [*entries, *promoted]
 
@@ -232,6 +243,13 @@ class Extraction:
 
 def _session_scope(record: SessionRecord) -> Scope:
     return Scope(project_key(record.view.workspace), record.view.id)
+
+
+def _extraction_event(record: SessionRecord, entries: Sequence[LearningEntry], by: str) -> LearningsExtracted:
+    """The event that these entries were written for a session."""
+    phases = tuple(dict.fromkeys(entry.phase for entry in entries))
+    view = record.view
+    return LearningsExtracted(subject=view.id, workspace=view.workspace, entries=len(entries), scopes=phases, by=by)
 
 
 def _make_new_entries(
@@ -316,6 +334,7 @@ def _assumptions(line: TranscriptLine) -> Iterator[str]:
 
 
 def _risk(text: str, about: str, basis: Basis) -> Finding:
+    """A risk as a finding; `about` is that of the entry or the test that it comes from."""
     times = 2 if basis is Basis.REPEATED else 1
     return Finding(
         LearningKind.TASK, LearningType.DECLARATIVE, text, PROSPECTIVE, rate_confidence(basis, times),
@@ -364,4 +383,5 @@ def make_entry(finding: Finding, scope: Scope, record: SessionRecord, at: dateti
 
 
 def _task_title(view: SessionView) -> str:
+    """The title of a session's task, without secrets."""
     return title_of(redact(view.prompt))

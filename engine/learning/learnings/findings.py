@@ -28,6 +28,7 @@ from engine.storage.ledger import LedgerEntry
 
 OBSERVATIONS, ESCALATION, ALIGNMENT = "observations", "escalation", "intent-alignment"
 PROSPECTIVE, IN_FLIGHT, CORRECTIVE = "prospective", "in-flight", "corrective"
+"""The phases of findings, see `rules`."""
 
 ERRED, REFUSED = "erred/", "refused/"
 DISCARDED, UNDONE = "discarded/", "undone/"
@@ -48,7 +49,9 @@ class Finding:
     confidence: Score
     importance: Score
     about: str = ""
+    """What identifies it, "" for a statement, which its words identify."""
     title: str = ""
+    """"" for the beginning of the text."""
     trust: Trust = Trust.QUOTED
     general: str = ""
 
@@ -76,19 +79,20 @@ class Impact:
     """Number of tests, files or sessions."""
 
 
-CONFIDENCE_BY_BASIS = {
+CONFIDENCE_BY_BASIS: dict[Basis, tuple[float, str]] = {
     Basis.TESTS: (0.9, "tests confirmed it"),
     Basis.OPERATOR: (0.9, "you confirmed it"),
     Basis.REPEATED: (0.75, "it was observed repeatedly"),
     Basis.SINGLE: (0.5, "it was observed once"),
     Basis.MODEL: (0.4, "a model claims it"),
 }
+"""The confidence of each basis, and its reason in words."""
 
 FAILURE_WEIGHT = 0.4
 TIME_WEIGHT = 0.2
 COST_WEIGHT = 0.15
 REACH_WEIGHT = 0.25
-"""Weights of an avoided failure, half an hour, half a dollar and five affected things. Their sum is 1. An avoided
+"""The weights of an avoided failure, half an hour, half a dollar and five affected things. Their sum is 1. An avoided
 failure of four things gives 0.60, which is the minimum of the gate of importance."""
 
 FULL_SECONDS, FULL_COST, FULL_REACH = 1800.0, MICRO // 2, 5
@@ -101,7 +105,9 @@ def rate_confidence(basis: Basis, observed: int = 1) -> Score:
     if basis is Basis.SINGLE and observed > 1:
         basis = Basis.REPEATED
     value, reason = CONFIDENCE_BY_BASIS[basis]
-    return Score(value, (f"{reason} ({observed} times)" if basis is Basis.REPEATED and observed > 1 else reason,))
+    if basis is Basis.REPEATED and observed > 1:
+        reason = f"{reason} ({observed} times)"
+    return Score(value, (reason,))
 
 
 def rate_importance(impact: Impact) -> Score:

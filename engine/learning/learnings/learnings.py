@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from enum import StrEnum
@@ -91,10 +92,10 @@ class Learnings:
         teams."""
         entries: dict[Scope, list[LearningEntry]] = {}
         errors: dict[Scope, list[str]] = {}
-        for read in self.files.pages():
-            scope = scope_of_path(read.path)
-            entries.setdefault(scope, []).extend(read.entries)
-            errors.setdefault(scope, []).extend(read.errors)
+        for page in self.files.pages():
+            scope = scope_of_path(page.path)
+            entries.setdefault(scope, []).extend(page.entries)
+            errors.setdefault(scope, []).extend(page.errors)
         order = sorted(entries, key=lambda scope: (bool(scope.project), scope.project, scope.session, scope.team))
         return [_state(scope, entries[scope], errors[scope]) for scope in order]
 
@@ -205,6 +206,7 @@ class Learnings:
         return self._entry(self._chain.promote(self._entry(id)))
 
     def _entry(self, id: str) -> LearningEntry:
+        """The entry with this id or the beginning of it. Raises `Refusal` `unknown_learning`, `ambiguous_id`."""
         return _find_entry(Provenance.trace(self.files.entries()), id)
 
     def chain(self, *, judge: bool = False) -> ChainReport:
@@ -249,11 +251,12 @@ class LearningTexts:
 
     def text_of(self, id: str) -> str | None:
         """The text of an entry, None for an unknown id."""
-        entry = next((item for item in self._files.entries() if item.id == id), None)
+        entry = next((entry for entry in self._files.entries() if entry.id == id), None)
         return None if entry is None else entry.text or None
 
 
 def _erasing_change(entry: LearningEntry) -> Change:
+    """The change that retires an entry and empties all its texts."""
     cleared = {"title": "", "about": "", "session_task": "", "reasons": [], "review": "", "review_since": ""}
     ended = {"status": LearningStatus.RETIRED.value, "retired_because": "forgotten"}
     return Change(entry.path, entry.id, {**cleared, **ended}, text="")
@@ -273,6 +276,7 @@ def _texts_of(entry: LearningEntry) -> list[str]:
 
 
 def _review_question(entry: LearningEntry) -> str:
+    """The question to the operator about an entry, with the reason."""
     question = "is it still valid?" if entry.may_guide else "use it as guidance?"
     return f"{question} {entry.title} ({entry.review})"
 
@@ -294,22 +298,20 @@ def _find_entry(provenance: Provenance, id: str) -> LearningEntry:
 
 
 def _state(scope: Scope, entries: Sequence[LearningEntry], errors: Sequence[str]) -> ScopeState:
+    """The state of a scope with these entries, and with these errors of its pages."""
     active = [entry for entry in entries if entry.active]
-    dated = [entry.created_at for entry in entries if entry.created_at is not None]
-
-    def number(kind: LearningKind) -> int:
-        return sum(entry.kind is kind for entry in active)
-
+    count_by_kind = Counter(entry.kind for entry in active)
+    dates = [entry.created_at for entry in entries if entry.created_at is not None]
     return ScopeState(
         scope=scope.level,
         scope_id=scope.id,
         workspace=next((entry.workspace for entry in entries if entry.workspace), "") if scope.project else "",
         path=scope.folder,
-        institutional=number(LearningKind.INSTITUTIONAL),
-        tasks=number(LearningKind.TASK),
-        proxy=number(LearningKind.PROXY),
+        institutional=count_by_kind[LearningKind.INSTITUTIONAL],
+        tasks=count_by_kind[LearningKind.TASK],
+        proxy=count_by_kind[LearningKind.PROXY],
         retired=len(entries) - len(active),
-        newest=max(dated, default=None),
+        newest=max(dates, default=None),
         faults=tuple(errors),
     )
 

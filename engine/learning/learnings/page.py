@@ -25,11 +25,16 @@ KEY = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:(?:[ \t]|$)")
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)")
+"""Texts that are written without quotes, unless they are `_RESERVED`: a word, and an instant."""
+
 _RESERVED = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
+"""Words that YAML does not read as text."""
+
 _COMMENT = re.compile(r"(?:^|[ \t])#.*")
+"""A comment of YAML."""
 
 Value = str | int | float | bool | None | Sequence[Any] | Mapping[str, Any]
-
+"""The value of a key in front matter."""
 
 REQUIRED_KEYS = frozenset(
     {"type", "domain", "importance", "confidence", "phase", "status", "reinforcement_count", "last_reinforced"}
@@ -38,14 +43,19 @@ REQUIRED_KEYS = frozenset(
 """Keys that are written even if they are empty, so that a reader of the file sees that they exist."""
 
 MARK = "---"
+"""The line above and below front matter."""
+
 _ESCAPED = re.compile(r"\\+---[ \t]*$")
 _TO_ESCAPE = re.compile(r"\\*---[ \t]*$")
+"""Lines of a text that are read without their first backslash, and those that are written with one more."""
+
 _OPENS = re.compile(
     r"\ufeff?(?:id|(?P<by_hand>type|domain|title|status|importance|confidence|created_at|session_id))[ \t]*:"
 )
 """First line of front matter. An entry without an id was written by hand."""
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}")
+"""A valid id of an entry."""
 
 MAX_FRONT_LINES = 400
 """Maximum number of lines of front matter."""
@@ -177,6 +187,7 @@ class Page:
         self.parts.append(part)
 
     def _text_lines(self, text: str) -> list[str]:
+        """The lines of an entry's text below its front matter, an empty one first."""
         lines = clean_text(text).split("\n") if clean_text(text) else []
         return [self.newline, *(("\\" if _TO_ESCAPE.match(line) else "") + line + self.newline for line in lines)]
 
@@ -231,14 +242,15 @@ def _closing(lines: list[str], opening: int) -> int:
 
 
 def _strip_mark(line: str) -> str:
+    """A line without a byte order mark and without spaces at its end."""
     return line.lstrip("\ufeff").rstrip()
 
 
 def _has_value(part: Part, key: str, value: Value) -> bool:
     """Whether a key has this value already."""
-    plain = list(value) if isinstance(value, tuple) else "" if value is None else value
+    written_value = "" if value is None else list(value) if isinstance(value, tuple) else value
     try:
-        return key in part.fields and part.value(key) == plain
+        return key in part.fields and part.value(key) == written_value
     except ValueError:
         return False
 
@@ -281,23 +293,27 @@ def _yaml(text: str) -> Value:
 
 
 def _is_word(text: str) -> bool:
-    plain = _PLAIN.fullmatch(text) is not None and text.lower() not in _RESERVED
-    return plain or _INSTANT.fullmatch(text) is not None
+    """Whether a text is written without quotes."""
+    is_plain = _PLAIN.fullmatch(text) is not None and text.lower() not in _RESERVED
+    return is_plain or _INSTANT.fullmatch(text) is not None
 
 
 def _clean_words(value: object) -> str:
+    """A value as text without control characters. Raises ValueError for a list or an object."""
     if isinstance(value, list | dict):
         raise ValueError("is not text")
     return clean_text(str(value))
 
 
 def _as_list(value: object) -> list[object]:
+    """A value as a list. Raises ValueError for an object."""
     if isinstance(value, dict):
         raise ValueError("is not a list of strings")
     return value if isinstance(value, list) else [value]
 
 
 def _utc(instant: datetime) -> datetime:
+    """An instant in UTC. One without a time zone is in UTC already."""
     return instant.astimezone(UTC) if instant.tzinfo else instant.replace(tzinfo=UTC)
 
 
@@ -362,9 +378,15 @@ def front_matter(entry: LearningEntry) -> dict[str, Value]:
 
 
 def _plain_value(value: Any) -> Value:
-    if isinstance(value, datetime | None):
-        return format_time(value)
-    return list(value) if isinstance(value, tuple) else value.value if isinstance(value, StrEnum) else value
+    """The value of a field of an entry, as it is written."""
+    match value:
+        case None | datetime():
+            return format_time(value)
+        case tuple():
+            return list(value)
+        case StrEnum():
+            return value.value
+    return value  # type: ignore[no-any-return]
 
 
 def format_sources(sources: tuple[EntrySource, ...]) -> list[str]:

@@ -38,13 +38,13 @@ from engine.storage import state
 from engine.storage.database import Database, Transaction
 
 REPEATED_CONFIDENCE = CONFIDENCE_BY_BASIS[Basis.REPEATED][0]
+"""The confidence of an entry that several sessions observed."""
+
 MIN_SESSIONS = 3
 """Minimum number of sessions before a single observation counts as repeated."""
 
-
 RETRACTED = "learnings.retracted"
 """Key in the state table: the ids of the lessons that the operator retracted."""
-
 
 UNAPPROVED = "quoted from sessions, and not approved by you"
 """The reason why a quote in a project or global entry waits for the operator."""
@@ -63,6 +63,11 @@ class PromotionPlan:
     promoted: tuple[LearningEntry, ...] = ()
     reinforced: tuple[tuple[LearningEntry, tuple[str, ...]], ...] = ()
     """(entry, ids of the sessions that reinforce it)."""
+
+    @property
+    def entries(self) -> list[LearningEntry]:
+        """All entries that it promotes or reinforces."""
+        return [*self.promoted, *(entry for entry, _ in self.reinforced)]
 
     def changes(self, now: datetime) -> list[Change]:
         """The changes of the pages."""
@@ -150,14 +155,14 @@ def plan_global(
     entry: LearningEntry, global_entries: Sequence[LearningEntry], scope: Scope, vectors: Vectors, now: datetime
 ) -> PromotionPlan:
     """Plan the promotion of an entry from its project to all projects."""
-    sessions = tuple(sorted(({source.session for source in entry.promoted_from} | set(entry.reinforced_by)) - {""}))
-    existing = _match_entries(
-        [entry], [entry for entry in global_entries if entry.kind is not LearningKind.PROXY], vectors
-    ).get(entry.id)
+    sessions = sorted(_counted_sessions(entry) - {""})
+    comparable = [other for other in global_entries if other.kind is not LearningKind.PROXY]
+    existing = _match_entries([entry], comparable, vectors).get(entry.id)
     if existing is not None:
-        existing_sessions = {source.session for source in existing.promoted_from} | set(existing.reinforced_by)
-        more = tuple(session for session in sessions if session not in existing_sessions)
-        return PromotionPlan(reinforced=((existing, more),) if more and existing.active and not existing.review else ())
+        new_sessions = tuple(session for session in sessions if session not in _counted_sessions(existing))
+        if not new_sessions or not existing.active or existing.review:
+            return PromotionPlan()
+        return PromotionPlan(reinforced=((existing, new_sessions),))
     above = promoted_entry(
         entry,
         scope,
@@ -166,7 +171,12 @@ def plan_global(
         created_at=now,
         reasons=(*entry.reasons, f"it was valid in {entry.workspace or 'a project'}"),
     )
-    return PromotionPlan(() if any(entry.id == above.id for entry in global_entries) else (above,))
+    return PromotionPlan(() if any(other.id == above.id for other in global_entries) else (above,))
+
+
+def _counted_sessions(entry: LearningEntry) -> set[str]:
+    """The sessions that an entry was promoted from, and those that reinforced it."""
+    return {source.session for source in entry.promoted_from} | set(entry.reinforced_by)
 
 
 def find_duplicates(entries: Iterable[LearningEntry], vectors: Vectors) -> list[Cluster]:
@@ -185,8 +195,9 @@ def merge_duplicates(cluster: Cluster) -> list[Change]:
     several members is counted once."""
     centre, others = cluster.members[0], cluster.members[1:]
     sources = list(dict.fromkeys(source for member in cluster.members for source in member.promoted_from))
-    named = [name for member in cluster.members for name in member.reinforced_by]
-    sessions = [name for name in dict.fromkeys(named) if name not in {source.session for source in sources}]
+    source_sessions = {source.session for source in sources}
+    named = [session for member in cluster.members for session in member.reinforced_by]
+    sessions = [session for session in dict.fromkeys(named) if session not in source_sessions]
     counted = sum(member.reinforcement_count for member in cluster.members) - (len(named) - len(sessions))
     fields: dict[str, Value] = {
         "promoted_from": format_sources(tuple(sources)),
@@ -403,7 +414,7 @@ def _find_dependent(
     entry: LearningEntry, retired: Sequence[LearningEntry], provenance: Provenance
 ) -> list[LearningEntry]:
     """The entries that were promoted from a retired one, and those of projects with the lesson of `entry`."""
-    dependent = {above.id: above for each in retired for above in provenance.descendants(each.id)}
+    dependent = {above.id: above for source in retired for above in provenance.descendants(source.id)}
     high = (LearningScope.PROJECT, LearningScope.GLOBAL)
     for other in provenance.entries.values():
         if other.lesson == entry.lesson and other.scope in high:

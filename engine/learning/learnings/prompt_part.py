@@ -38,6 +38,8 @@ from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, utc_field
 
 BLOCK = "learnt"
+"""The tag around the learnings in a prompt."""
+
 PROVENANCE = "learning_sources"
 """Key of a prompt's provenance that lists its learnings."""
 
@@ -50,7 +52,6 @@ MAX_PAGE_BYTES = 1_000_000
 
 MAX_MISSES = 10
 """Number of learnings that do not fit, after which no smaller learning is tried."""
-
 
 MAX_PROMPTS = 20
 """Maximum number of prompts that are listed for an entry."""
@@ -183,15 +184,15 @@ _NEW = insert(LearningUse).on_conflict_do_nothing()
 
 def record_uses(tx: Transaction, provenance: Mapping[str, Any], *, call: str, session_id: str, agent: str) -> None:
     """Store which entries were in the prompt of a model call, by the provenance of the prompt."""
-    for entry in dict.fromkeys(provenance.get(PROVENANCE, ())):
-        values = {"call_id": call, "entry_id": entry, "session_id": session_id, "agent": agent, "at": tx.now}
+    for entry_id in dict.fromkeys(provenance.get(PROVENANCE, ())):
+        values = {"call_id": call, "entry_id": entry_id, "session_id": session_id, "agent": agent, "at": tx.now}
         tx.session.execute(_NEW, values)
 
 
-def prompts_with(database: Database, entry: str) -> tuple[tuple[LearningReach, ...], int]:
+def prompts_with(database: Database, entry_id: str) -> tuple[tuple[LearningReach, ...], int]:
     """(newest prompts with an entry, number of all such prompts)."""
-    query = select(LearningUse).where(col(LearningUse.entry_id) == entry).order_by(desc(col(LearningUse.at)))
-    number = select(func.count()).select_from(LearningUse).where(col(LearningUse.entry_id) == entry)
+    query = select(LearningUse).where(col(LearningUse.entry_id) == entry_id).order_by(desc(col(LearningUse.at)))
+    number = select(func.count()).select_from(LearningUse).where(col(LearningUse.entry_id) == entry_id)
     with database.read() as session:
         rows = session.exec(query.limit(MAX_PROMPTS)).all()
         calls = tuple(LearningReach(row.call_id, row.session_id, row.agent, row.at) for row in rows)

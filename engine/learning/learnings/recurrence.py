@@ -58,12 +58,17 @@ _NAMES = re.compile(
     r"\b\w*[a-z]_[a-z]\w*|\b[a-z]+[A-Z]\w*|"  # snake_case, camelCase
     r"\b\d+(?:\.\d+)+\b|\b\d{2,}\b",  # a version, a number of weight
 )
+"""Matches a name: of a file, a test, an option, an identifier, a version or a number."""
+
 _NO_NAMES = frozenset({"", "e.g", "i.e"})
+"""Matches of `_NAMES` that are no names."""
+
 _NEGATION = re.compile(
     r"\b(?:not|never|no longer|don['’]?t|doesn['’]?t|didn['’]?t|isn['’]?t|aren['’]?t|won['’]?t|can['’]?t|cannot"
     r"|mustn['’]?t|shouldn['’]?t|avoid|avoids|without|stop|forbidden|refused|denied|instead of|rather than)\b",
     re.IGNORECASE,
 )
+"""Matches a word that negates a sentence."""
 
 _OPPOSITES = [
     (frozenset(words.split()), frozenset(opposites.split()))
@@ -95,7 +100,7 @@ def find_sides(text: str) -> tuple[int, ...]:
 
 def may_be_same(text: str, other: str) -> bool:
     """Whether two texts name the same things, and neither negates or contradicts the other."""
-    is_negated, other_is_negated = (_NEGATION.search(each) is not None for each in (text, other))
+    is_negated, other_is_negated = _NEGATION.search(text) is not None, _NEGATION.search(other) is not None
     is_contrary = any(
         side * other_side < 0 for side, other_side in zip(find_sides(text), find_sides(other), strict=True)
     )
@@ -164,6 +169,7 @@ class StoredVectors:
 
 
 def _store_vectors(tx: Transaction, *, model: str, vectors: Mapping[str, bytes]) -> None:
+    """Store the embeddings of texts by a model, by the hash of the text."""
     for digest, vector in vectors.items():
         tx.session.merge(LearningVector(digest=digest, model=model, vector=vector))
 
@@ -195,6 +201,7 @@ class _Wording:
 
     @property
     def text(self) -> str:
+        """The text of the first entry."""
         return self.entries[0].text
 
     @property
@@ -259,7 +266,7 @@ def _load_vectors(wordings: Iterable[_Wording], vectors: Vectors) -> None:
     """Load the embeddings of wordings that are compared by them."""
     compared = [wording for wording in wordings if wording.words]
     if compared:
-        for wording, vector in zip(compared, vectors([each.text for each in compared]), strict=True):
+        for wording, vector in zip(compared, vectors([wording.text for wording in compared]), strict=True):
             wording.vector = vector
 
 
@@ -295,7 +302,8 @@ def _find_similar(wordings: Sequence[_Wording], others: Sequence[_Wording]) -> l
     """For each wording, the indexes of the others that are the same, nearest first."""
     by_words = {other.words: index for index, other in enumerate(others)}
     similar = [[by_words[wording.words]] if wording.words in by_words else [] for wording in wordings]
-    rows, columns = ([index for index, each in enumerate(group) if each.vector] for group in (wordings, others))
+    rows = [index for index, wording in enumerate(wordings) if wording.vector]
+    columns = [index for index, other in enumerate(others) if other.vector]
     for row, nearest in _find_near_vectors(wordings, rows, others, columns):
         similar[row] += [other for other in nearest if other not in similar[row]]
     return similar

@@ -56,6 +56,15 @@ MAX_QUOTE_LENGTH = 300
 _PREFERENCE = re.compile(r"\bI\b[^.!?]*\b(?:dis)?(?:like|prefer|want|insist)\b")
 """Matches a personal preference of the operator, which is not a rule of the project (SPEC 6.3)."""
 
+_VARIES = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{8,}\b|\d+|(?:sess|auto|pred|call)_\w+")
+"""Matches numbers, addresses and ids, which differ between messages with the same cause."""
+
+_TYPES = {"decision": LearningType.DIRECTIVE, "correction": LearningType.CORRECTIVE}
+"""The types of findings from statements; other statements are declarative."""
+
+_BASES = {"operator": Basis.OPERATOR, "program": Basis.SINGLE}
+"""The evidence for a statement by its speaker; that of an agent is only a claim."""
+
 NOBODY = "nobody"
 """The value of `answered_by` of permission requests in a session that runs by itself."""
 
@@ -67,6 +76,7 @@ class _TestFinding:
     about: str
     """The prefix of `Finding.about`."""
     template: str
+    """The text of the finding, with `{}` for the test."""
     phase: str
     type: LearningType
     general: str = ""
@@ -93,19 +103,20 @@ _TEST_FINDINGS = {
         LearningType.PROCEDURAL,
     ),
 }
+"""The findings by kind of ledger entry."""
 
 
 def find_learnings(record: SessionRecord) -> list[Finding]:
     """The findings of a session by rules, each once, in the order of the session."""
     findings: list[Finding] = []
     for entry in record.entries:
-        findings += findings_of_entry(entry, record)
+        findings += find_in_entry(entry, record)
     for request in record.permissions:
-        findings += _read_permission(request, record)
-    findings += _read_failure(record)
+        findings += _find_in_permission(request, record)
+    findings += _find_in_failure(record)
     if record.edit is not None:
-        findings += correction_findings(record.edit)
-    findings += [_read_statement(statement, record) for statement in record.statements]
+        findings += find_in_correction(record.edit)
+    findings += [_find_in_statement(statement, record) for statement in record.statements]
     return _merge_repeated(finding for finding in findings if finding.text.strip())[:MAX_FINDINGS]
 
 
@@ -120,7 +131,7 @@ def _merge_repeated(findings: Iterable[Finding]) -> list[Finding]:
     return list(first.values())
 
 
-def _read_failure(record: SessionRecord) -> list[Finding]:
+def _find_in_failure(record: SessionRecord) -> list[Finding]:
     """The finding from a session that ended with an error."""
     view = record.view
     if not view.error or view.state not in (SessionState.FAILED, SessionState.BLOCKED):
@@ -130,44 +141,58 @@ def _read_failure(record: SessionRecord) -> list[Finding]:
     return [_make_task_finding(text, about, OBSERVATIONS, _measure_impact(record))]
 
 
-def findings_of_entry(entry: LedgerEntry, record: SessionRecord) -> list[Finding]:
+def find_in_entry(entry: LedgerEntry, record: SessionRecord) -> list[Finding]:
     """The findings from one ledger entry about a session."""
-    payload, spent, cwd = entry.payload, _measure_impact(record), record.view.cwd
-    if entry.kind in _TEST_FINDINGS:
-        return _read_tests(entry, spent)
     match entry.kind:
+        case kind if kind in _TEST_FINDINGS:
+            return _find_in_tests(entry, record)
         case "AgentErred":
-            message, tool = _shorten(str(payload.get("message", ""))), str(payload.get("tool", "")) or "its model"
-            about = f"{ERRED}{tool}/{make_signature(message, cwd)}"
-            return [_make_task_finding(f"`{tool}` fails here: {message}", about, OBSERVATIONS, spent)]
-        case "ToolRefused" if not _denied_by_person(str(payload.get("what", "")), record):
-            call, rule = _shorten(str(payload.get("what", ""))), str(payload.get("rule", ""))
-            about = f"{REFUSED}{rule}/{make_signature(call, cwd)}"
-            text = f"`{call}` is refused here ({rule}): do without it."
-            return [_make_institutional_finding(text, about, ESCALATION, Basis.SINGLE, spent)]
+            return [_find_in_error(entry, record)]
+        case "ToolRefused" if not _denied_by_person(str(entry.payload.get("what", "")), record):
+            return [_find_in_refusal(entry, record)]
         case "WorkOverlapped":
-            files = list(dict.fromkeys([*payload.get("conflicting", ()), *payload.get("files", ())]))[:MAX_PER_ENTRY]
-            impact = replace(spent, reach=max(1, len(files)))
-            template = "`{}` is changed by several pieces of work at once: see what waits before changing it."
-            return [
-                _make_task_finding(
-                    template.format(file), f"{OVERLAP}{file}", OBSERVATIONS, impact, trust_of_names([file])
-                )
-                for file in files
-            ]
-        case "ChangeSetDiscarded" if not payload.get("continued_in"):
-            return [_read_rejected_work(record, "was thrown away", DISCARDED)]
-        case "LandingUndone" if not payload.get("left"):
-            return [_read_rejected_work(record, "was landed and undone", UNDONE)]
+            return _find_in_overlap(entry, record)
+        case "ChangeSetDiscarded" if not entry.payload.get("continued_in"):
+            return [_find_in_rejected_work(record, "was thrown away", DISCARDED)]
+        case "LandingUndone" if not entry.payload.get("left"):
+            return [_find_in_rejected_work(record, "was landed and undone", UNDONE)]
     return []
 
 
-def _read_tests(entry: LedgerEntry, spent: Impact) -> list[Finding]:
+def _find_in_error(entry: LedgerEntry, record: SessionRecord) -> Finding:
+    """The finding from an error of a tool or a model."""
+    message = _shorten(str(entry.payload.get("message", "")))
+    tool = str(entry.payload.get("tool", "")) or "its model"
+    about = f"{ERRED}{tool}/{make_signature(message, record.view.cwd)}"
+    return _make_task_finding(f"`{tool}` fails here: {message}", about, OBSERVATIONS, _measure_impact(record))
+
+
+def _find_in_refusal(entry: LedgerEntry, record: SessionRecord) -> Finding:
+    """The finding from a call that a rail refused."""
+    call, rule = _shorten(str(entry.payload.get("what", ""))), str(entry.payload.get("rule", ""))
+    about = f"{REFUSED}{rule}/{make_signature(call, record.view.cwd)}"
+    text = f"`{call}` is refused here ({rule}): do without it."
+    return _make_institutional_finding(text, about, ESCALATION, Basis.SINGLE, _measure_impact(record))
+
+
+def _find_in_overlap(entry: LedgerEntry, record: SessionRecord) -> list[Finding]:
+    """The findings about the files that other work changed at the same time, those that conflict first."""
+    changed = [*entry.payload.get("conflicting", ()), *entry.payload.get("files", ())]
+    files = list(dict.fromkeys(changed))[:MAX_PER_ENTRY]
+    impact = replace(_measure_impact(record), reach=max(1, len(files)))
+    template = "`{}` is changed by several pieces of work at once: see what waits before changing it."
+    return [
+        _make_task_finding(template.format(file), f"{OVERLAP}{file}", OBSERVATIONS, impact, trust_of_names([file]))
+        for file in files
+    ]
+
+
+def _find_in_tests(entry: LedgerEntry, record: SessionRecord) -> list[Finding]:
     """The findings about the failing tests that a ledger entry names."""
     rule = _TEST_FINDINGS[entry.kind]
     failing = [str(test) for test in entry.payload.get("failing", ())]
     is_healed = entry.kind == "ValidationHealed"
-    impact = replace(spent, failure_avoided=is_healed, reach=max(1, len(failing)))
+    impact = replace(_measure_impact(record), failure_avoided=is_healed, reach=max(1, len(failing)))
     return [
         Finding(
             LearningKind.TASK,
@@ -184,7 +209,7 @@ def _read_tests(entry: LedgerEntry, spent: Impact) -> list[Finding]:
     ]
 
 
-def correction_findings(edit: Correction) -> list[Finding]:
+def find_in_correction(edit: Correction) -> list[Finding]:
     """The findings from the operator's edit of a prompt: the rules in added sentences, or if there are none, those in
     removed sentences."""
     added_rules = [distil(sentence) for sentence in added_sentences(edit.original, edit.edited)]
@@ -195,10 +220,10 @@ def correction_findings(edit: Correction) -> list[Finding]:
         if normalise(text) not in edited_sentences
     ]
     trust = Trust.OPERATOR if added_rules else Trust.QUOTED
-    return [rule_finding(rule, edit, trust) for rule in (added_rules or removed)[:MAX_PER_ENTRY]]
+    return [_make_rule_finding(rule, edit, trust) for rule in (added_rules or removed)[:MAX_PER_ENTRY]]
 
 
-def rule_finding(rule: Rule, edit: Correction, trust: Trust) -> Finding:
+def _make_rule_finding(rule: Rule, edit: Correction, trust: Trust) -> Finding:
     """The finding from a rule in the operator's edit."""
     kind = LearningKind.PROXY if _PREFERENCE.search(rule.text) else LearningKind.INSTITUTIONAL
     impact = Impact(failure_avoided=True, cost=edit.estimate, reach=edit.reach if rule.general else 1)
@@ -210,35 +235,34 @@ def rule_finding(rule: Rule, edit: Correction, trust: Trust) -> Finding:
 
 def make_signature(text: str, folder: str = "") -> str:
     """The text without folders, numbers and addresses, which is equal for messages with the same cause."""
-    flat = text.replace(folder, "") if folder else text
-    flat = re.sub(r"0x[0-9a-f]+|\b[0-9a-f]{8,}\b|\d+|(?:sess|auto|pred|call)_\w+", "#", flat.lower())
-    return " ".join(re.findall(r"[\w#./:-]+", flat))[:100]
+    without_folder = text.replace(folder, "") if folder else text
+    without_numbers = _VARIES.sub("#", without_folder.lower())
+    return " ".join(re.findall(r"[\w#./:-]+", without_numbers))[:100]
 
 
-def _read_statement(statement: Statement, record: SessionRecord) -> Finding:
+def _find_in_statement(statement: Statement, record: SessionRecord) -> Finding:
     """The finding from a statement: a rule in the operator's words, or a quote of someone else."""
-    own = statement.speaker == "operator"
+    is_own = statement.speaker == "operator"
     rule = distil(statement.text)
-    basis = {"operator": Basis.OPERATOR, "program": Basis.SINGLE}.get(statement.speaker, Basis.MODEL)
-    types = {"decision": LearningType.DIRECTIVE, "correction": LearningType.CORRECTIVE}
     impact = replace(
         _measure_impact(record),
-        failure_avoided=statement.kind in types,
-        reach=record.reach if rule.general and own else 1,
+        failure_avoided=statement.kind in _TYPES,
+        reach=record.reach if rule.general and is_own else 1,
     )
+    phase = ALIGNMENT if is_own else OBSERVATIONS
     return Finding(
         LearningKind.PROXY if statement.preference else LearningKind.INSTITUTIONAL,
-        types.get(statement.kind, LearningType.DECLARATIVE),
-        _shorten(rule.text if own else statement.text),
-        CORRECTIVE if statement.kind == "correction" else ALIGNMENT if own else OBSERVATIONS,
-        rate_confidence(basis),
+        _TYPES.get(statement.kind, LearningType.DECLARATIVE),
+        _shorten(rule.text if is_own else statement.text),
+        CORRECTIVE if statement.kind == "correction" else phase,
+        rate_confidence(_BASES.get(statement.speaker, Basis.MODEL)),
         rate_importance(impact),
-        trust=Trust.OPERATOR if own else Trust.QUOTED,
+        trust=Trust.OPERATOR if is_own else Trust.QUOTED,
         general=rule.why if rule.general else "",
     )
 
 
-def _read_permission(request: PermissionRequest, record: SessionRecord) -> Iterator[Finding]:
+def _find_in_permission(request: PermissionRequest, record: SessionRecord) -> Iterator[Finding]:
     """The finding from the answer to a permission request, if a person gave it for this request."""
     # "operator (perm_…, for this session)": it follows from an earlier answer
     if request.answer is None or request.by.startswith(NOBODY) or "(" in request.by:
@@ -257,13 +281,13 @@ def _read_permission(request: PermissionRequest, record: SessionRecord) -> Itera
 
 
 def _denied_by_person(call: str, record: SessionRecord) -> bool:
-    """Whether a person denied it in the session, which is a finding already."""
+    """Whether a person denied this call in the session, which is a finding already."""
     denied = [request for request in record.permissions if request.answer is not None and not request.answer.allows]
     return any(call in request.title or call in request.detail for request in denied)
 
 
-def _read_rejected_work(record: SessionRecord, fate: str, about: str) -> Finding:
-    """The finding from work that the operator discarded or undid."""
+def _find_in_rejected_work(record: SessionRecord, fate: str, about: str) -> Finding:
+    """The finding from work that the operator discarded or undid, which `fate` says in words."""
     prompt = _shorten(record.view.prompt)
     text = f"What was made of “{prompt}” {fate}: agree on the result first."
     trust = Trust.OPERATOR if record.own_words else Trust.QUOTED
@@ -283,6 +307,7 @@ def _make_task_finding(text: str, about: str, phase: str, impact: Impact, trust:
 
 
 def _make_institutional_finding(text: str, about: str, phase: str, basis: Basis, impact: Impact) -> Finding:
+    """A finding about how things are done in the project."""
     return Finding(
         LearningKind.INSTITUTIONAL,
         LearningType.DIRECTIVE,
@@ -295,6 +320,7 @@ def _make_institutional_finding(text: str, about: str, phase: str, basis: Basis,
 
 
 def _measure_impact(record: SessionRecord) -> Impact:
+    """The time and the cost of a session."""
     return Impact(seconds=record.seconds, cost=record.view.cost)
 
 

@@ -43,19 +43,28 @@ from engine.storage.state import begin_intent, finish_intent, unfinished_intents
 log = logging.getLogger(__name__)
 
 INTENT = "learnings"
+"""The kind of the intents of changes."""
+
 MAX_PAGE_BYTES = 16 * 1024 * 1024
 """Maximum size of a page in bytes."""
 
-
 ROOT = "learnings"
+"""The folder of all pages in the home's data folder."""
+
 NO_WORKSPACE = "none"
+"""The project of sessions without a workspace."""
 
 PAGES = {LearningKind.INSTITUTIONAL: "institutional.md", LearningKind.PROXY: "proxy.md"}
-FOLDERS = {"tasks": LearningKind.TASK, "proxy-tasks": LearningKind.PROXY}
+"""The kinds that have one page for all entries of a scope."""
 
-_SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
+FOLDERS = {"tasks": LearningKind.TASK, "proxy-tasks": LearningKind.PROXY}
+"""The folders with a page for each entry, and the kind of these entries."""
+
+_FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
+"""A name that is valid for a folder as it is."""
 
 MAX_TITLE = 80
+"""Maximum number of characters of a title that is made from a text."""
 
 
 @frozen
@@ -68,6 +77,7 @@ class Scope:
 
     @property
     def level(self) -> LearningScope:
+        """Its kind: the lowest of the three names that is not empty."""
         if self.team:
             return LearningScope.TEAM
         if self.session:
@@ -117,7 +127,7 @@ def page_location(path: str) -> tuple[Scope, LearningKind] | None:
 
 def folder_name(name: str) -> str:
     """A valid name of a folder: `name` itself if it is valid, else one derived from it."""
-    if _SAFE.fullmatch(name):
+    if _FOLDER_NAME.fullmatch(name):
         return name
     return f"x-{hashlib.sha256(name.encode(errors='replace')).hexdigest()[:16]}"
 
@@ -171,7 +181,7 @@ class LearningFiles:
     def __init__(self, data: Path, database: Database | None = None) -> None:
         """`data` is the home's data folder; only writing needs the database."""
         self._data = data
-        self._db = database
+        self._database_or_none = database
         self.lock = threading.RLock()
         """Blocks all other writers."""
         self._cache: dict[str, tuple[FileVersion, PageContents]] = {}
@@ -182,24 +192,24 @@ class LearningFiles:
 
     @property
     def _database(self) -> Database:
-        assert self._db is not None, "opened without a database, only to read"
-        return self._db
+        assert self._database_or_none is not None, "opened without a database, only to read"
+        return self._database_or_none
 
     def pages(self, scope: Scope | None = None, *, below: bool = True) -> Iterator[PageContents]:
         """The pages of a scope, by default of all scopes, ordered by path. With `below`, the pages of the scopes in it
         are included."""
         top = ROOT if scope is None else scope.folder
         for path in self._paths(top, below=below):
-            read = self._read(path)
-            if read is not None:
-                yield read
+            contents = self._read(path)
+            if contents is not None:
+                yield contents
 
     def entries(self, scope: Scope | None = None, *, below: bool = True) -> list[LearningEntry]:
         """The valid entries of the pages of a scope (see `pages`). Of two entries with the same id, the first
         counts."""
         by_id: dict[str, LearningEntry] = {}
-        for read in self.pages(scope, below=below):
-            for entry in read.entries:
+        for page in self.pages(scope, below=below):
+            for entry in page.entries:
                 by_id.setdefault(entry.id, entry)
         return list(by_id.values())
 
@@ -207,15 +217,16 @@ class LearningFiles:
         """The errors of all pages, with file and line."""
         errors: list[str] = []
         first_paths: dict[str, str] = {}
-        for read in self.pages():
-            errors += read.errors
-            for entry in read.entries:
-                first = first_paths.setdefault(entry.id, read.path)
-                if first != read.path:
-                    errors.append(f"{read.path} has {entry.id}, which is in {first} already")
+        for page in self.pages():
+            errors += page.errors
+            for entry in page.entries:
+                first_path = first_paths.setdefault(entry.id, page.path)
+                if first_path != page.path:
+                    errors.append(f"{page.path} has {entry.id}, which is in {first_path} already")
         return errors
 
     def _paths(self, top: str, *, below: bool) -> Iterator[str]:
+        """The paths of the pages in a folder, with those of its scopes if `below`, in order."""
         start = self._data / top
         for parent, names, files in os.walk(start):
             names.sort()
@@ -234,16 +245,18 @@ class LearningFiles:
             return None
         except OSError as error:
             return PageContents(path, errors=(f"{path} cannot be read: {error.strerror or error}",))
-        stamp = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+        version = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
         with self.lock:
             cached = self._cache.get(path)
-        if cached is None or cached[0] != stamp:
-            cached = (stamp, self._parse(path, file))
-            with self.lock:
-                self._cache[path] = cached
-        return cached[1]
+        if cached is not None and cached[0] == version:
+            return cached[1]
+        contents = self._parse(path, file)
+        with self.lock:
+            self._cache[path] = version, contents
+        return contents
 
     def _parse(self, path: str, file: Path) -> PageContents:
+        """The contents of the page `file`, which is at `path` in the home's data folder."""
         location = page_location(path)
         assert location is not None, "only pages are read"
         try:
@@ -306,6 +319,7 @@ class LearningFiles:
         return problems
 
     def _finish(self, intent: int, changes: Sequence[Change], events: Iterable[Event]) -> None:
+        """Write the changes of an intent page by page, then record their events and remove the intent."""
         by_path: dict[str, list[Change]] = {}
         for change in changes:
             by_path.setdefault(change.path, []).append(change)
@@ -319,15 +333,16 @@ class LearningFiles:
                 "free some space or make the folder writable; the rest is written as soon as possible",
             ) from error
 
-        def done(tx: Transaction) -> None:
+        def record_events(tx: Transaction) -> None:
             finish_intent(tx, intent)
             for event in events:
                 tx.record(event)
 
-        self._database.write(done)
+        self._database.write(record_events)
         self.changes += 1
 
     def _write(self, path: str, changes: Iterable[Change]) -> None:
+        """Make these changes of one page, and write it if it differs."""
         page = self._page(path)
         before = page.data
         for change in changes:
@@ -339,6 +354,7 @@ class LearningFiles:
             write_atomic(file, page.data)
 
     def _page(self, path: str) -> Page:
+        """The page at a path, empty if it does not exist. Raises `Refusal` `learnings_damaged`."""
         try:
             return Page(read_plain(self._data / path, MAX_PAGE_BYTES), path)
         except FileNotFoundError:
@@ -390,5 +406,6 @@ def title_of(text: str) -> str:
 
 
 def _event(stored: Mapping[str, Any]) -> Event:
+    """The event that an intent stores."""
     fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in stored.items()}
     return Event.kinds[fields.pop("kind")](**fields)

@@ -33,7 +33,7 @@ def test_embeddings_say_how_near_the_evidence_is_to_a_prompt_and_how_long_ago() 
         "near the latest": 1.39,  # 0.6
         "near all before": 0.54,  # 0.45, for the mean of both earlier lines
         "nearest of all": 2.5,  # 0.8
-        "how long ago it was about": 0.17,  # the line before the latest
+        "age of the nearest": 0.17,  # the line before the latest
     }
     assert named(features).items() >= nearness.items()
     assert dequantise(features.embedding) == pytest.approx(unit(1.0))
@@ -50,7 +50,7 @@ def test_words_and_lengths_need_no_embeddings() -> None:
     features = extract_features("fix parser tests", LATEST, EARLIER, [None] * 4)
     words_and_lengths = {
         "words of the latest": 3.0,  # two of three words, and limited
-        "words of all before": 1.83,
+        "words of all": 1.83,
         "length": -2.73,
         "length of the evidence": -2.53,
         "lines of evidence": -0.9,

@@ -18,7 +18,7 @@ from engine.learning.learnings.findings import (
     rate_confidence,
     rate_importance,
 )
-from engine.learning.learnings.rules import correction_findings, find_learnings
+from engine.learning.learnings.rules import find_in_correction, find_learnings
 from engine.model import (
     LearningKind,
     LearningType,
@@ -110,12 +110,12 @@ def test_only_permission_answers_of_the_operator_are_findings() -> None:
 
 
 def test_an_edit_is_a_finding_about_the_added_sentences_or_else_the_removed_ones() -> None:
-    added = correction_findings(Correction("Round the totals.", "Round the totals. Leave the fixtures alone. Go."))
+    added = find_in_correction(Correction("Round the totals.", "Round the totals. Leave the fixtures alone. Go."))
     assert [finding.text for finding in added] == ["Leave the fixtures alone"]
     assert added[0].confidence.reasons == ("you confirmed it",)
-    removed = correction_findings(Correction("Round the totals. Also update the docs.", "Round the totals."))
+    removed = find_in_correction(Correction("Round the totals. Also update the docs.", "Round the totals."))
     assert [finding.text for finding in removed] == ["Not wanted: Also update the docs."]
-    assert correction_findings(Correction("Round the totals", "round the  totals.")) == []
+    assert find_in_correction(Correction("Round the totals", "round the  totals.")) == []
 
 
 def test_the_confidence_of_a_statement_depends_on_its_speaker_and_preferences_are_of_the_operator() -> None:
