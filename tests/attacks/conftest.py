@@ -14,7 +14,7 @@ from engine.execution.sandbox import Sandbox
 from engine.execution.sandbox.ladder import find_rungs
 from tests.attacks.landing_canary import Canary
 from tests.attacks.victim import Victim, folder_outside_tmp
-from tests.execution.landing_world import World
+from tests.execution.landing_world import LandingWorld
 
 PROPERTY = "attack"
 """Name of the report property that carries the class of an attack, also from a worker to the main process."""
@@ -107,8 +107,8 @@ def other_process() -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world(tmp_path: Path) -> Iterator[LandingWorld]:
     """An empty repository and the change sets of it."""
-    world = World(tmp_path)
+    world = LandingWorld(tmp_path)
     yield world
     world.close()

@@ -13,7 +13,7 @@ from engine.execution import file_plan
 from engine.execution.file_plan import ABSENT, Contents, Entry, Image, Kind, Plan, compute_blob_id
 from engine.model import Refusal
 from engine.storage.beneath import Beneath
-from tests.execution.landing_world import World
+from tests.execution.landing_world import LandingWorld
 
 EDITED = "edited\n"
 
@@ -42,7 +42,7 @@ class Canary:
         assert self._file_states() == self._before
 
 
-def commit_landing_files(world: World) -> World:
+def commit_landing_files(world: LandingWorld) -> LandingWorld:
     """Give the project the files that `edit` changes."""
     world.repository.commit("one", {"d/f.txt": "one\n", "d/gone.txt": "gone\n", "d/old/y": "y\n", "top": "top\n"})
     return world

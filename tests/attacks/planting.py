@@ -19,7 +19,7 @@ from engine.git.reader import GitReader, workspace_label
 from engine.model import Refusal
 from tests.conftest import Repository
 from tests.execution.flows.conftest import ProcessSession
-from tests.execution.landing_world import World
+from tests.execution.landing_world import LandingWorld
 from tests.support.fork_server import ForkServer
 
 
@@ -75,7 +75,7 @@ def run_plain_git(folder: Path, command: str, *, terminal: bool = False) -> None
             os.close(descriptor)
 
 
-def make_project(world: World) -> Repository:
+def make_project(world: LandingWorld) -> Repository:
     """Make a repository with branches that conflict, an upstream, unpushed commits and changed files."""
     shop = world.repository
     shop.commit("one", {"a.txt": "1\n", "b.py": "b = 1\n"})
@@ -126,7 +126,7 @@ def _diff(folder: Path) -> None:
     make_file_diffs(git, base, result, base)
 
 
-def run_session(world: World) -> None:
+def run_session(world: LandingWorld) -> None:
     """Rehearse a merge in a worktree, capture its diff, land it, undo it, make it a branch."""
 
     def work(folder: Path) -> None:
@@ -140,7 +140,7 @@ def run_session(world: World) -> None:
             step(change.id)
 
 
-def use_worktree(world: World, folder: Path, git: Git) -> None:
+def use_worktree(world: LandingWorld, folder: Path, git: Git) -> None:
     """Do what flows do in a worktree between the tests that they run there."""
     scratch = world.folder / "scratch-worktree"
     scratch.mkdir(exist_ok=True)

@@ -38,14 +38,14 @@ from tests.attacks.landing_canary import (
     reverse,
     roll_back,
 )
-from tests.execution.landing_world import World
+from tests.execution.landing_world import LandingWorld
 from tests.support.helpers import refused
 
 pytestmark = pytest.mark.attack("landing")
 
 
 @pytest.fixture
-def world(world: World) -> World:
+def world(world: LandingWorld) -> LandingWorld:
     return commit_landing_files(world)
 
 
@@ -83,7 +83,7 @@ Plant = Callable[[Path, Canary], None]
 @pytest.mark.parametrize("when", ["before", "planned", "prepare", "write"])
 @pytest.mark.parametrize("plant", PLANTS)
 def test_nothing_outside_changes_when_a_file_is_replaced_before_it_is_written(
-    world: World, canary: Canary, plant: Plant, when: str
+    world: LandingWorld, canary: Canary, plant: Plant, when: str
 ) -> None:
     change_set = world.make_change_set(edit)
     place = world.root / "d/f.txt"
@@ -102,7 +102,7 @@ def test_nothing_outside_changes_when_a_file_is_replaced_before_it_is_written(
 
 @pytest.mark.parametrize("plant", PLANTS)
 def test_nothing_outside_changes_when_names_of_temporary_files_are_taken(
-    world: World, canary: Canary, plant: Plant
+    world: LandingWorld, canary: Canary, plant: Plant
 ) -> None:
     change_set = world.make_change_set(edit)
     planted = []
@@ -125,14 +125,14 @@ def test_nothing_outside_changes_when_names_of_temporary_files_are_taken(
 # Names and kinds in a change set that no session makes by itself
 
 
-def git_tree(world: World, *lines: str) -> str:
+def git_tree(world: LandingWorld, *lines: str) -> str:
     """The id of a tree made of these lines of `mktree`, also of lines that git itself refuses."""
     argv = ["git", "mktree", "--missing"]
     text = "".join(f"{line}\n" for line in lines)
     return subprocess.run(argv, cwd=world.root, input=text, text=True, check=True, capture_output=True).stdout.strip()
 
 
-def change_with(world: World, *lines: str, name: str = "session_1") -> ChangeSet:
+def change_with(world: LandingWorld, *lines: str, name: str = "session_1") -> ChangeSet:
     """A change set whose result is HEAD's tree with these lines of `mktree` added."""
     change_set = world.make_change_set(lambda folder: (folder / "top").write_text(EDITED) and None, name=name)
     result = git_tree(world, *world.repository.git("ls-tree", "HEAD").splitlines(), *lines)
@@ -150,7 +150,7 @@ GIT_NAMES = (
 @pytest.mark.parametrize("name", [*GIT_NAMES, "..", "."])
 @pytest.mark.parametrize("at", ["top", pytest.param("below", marks=pytest.mark.attack(slow=True))])
 def test_names_that_lead_to_git_or_out_of_the_project_are_not_landed(
-    world: World, canary: Canary, name: str, at: str
+    world: LandingWorld, canary: Canary, name: str, at: str
 ) -> None:
     blob = world.repository.git("hash-object", "-w", "top")
     inner = git_tree(world, f"100755 blob {blob}\tpost-checkout", f"100644 blob {blob}\tconfig")
@@ -167,7 +167,7 @@ def test_names_that_lead_to_git_or_out_of_the_project_are_not_landed(
     canary.check()
 
 
-def test_a_submodule_is_not_landed(world: World, canary: Canary) -> None:
+def test_a_submodule_is_not_landed(world: LandingWorld, canary: Canary) -> None:
     change_set = change_with(world, f"160000 commit {'1' * 40}\tsub")
     with pytest.raises(Refusal, match="submodule"):
         world.changes.land(change_set.id)
@@ -179,7 +179,7 @@ TARGETS = ("{outside}", "{outside}/authorized_keys", "../{up}{outside}", "d/../.
 
 @pytest.mark.long
 @pytest.mark.parametrize("target", TARGETS)
-def test_no_file_lands_behind_a_link_that_leads_out(world: World, canary: Canary, target: str) -> None:
+def test_no_file_lands_behind_a_link_that_leads_out(world: LandingWorld, canary: Canary, target: str) -> None:
     up = "../" * len(world.root.parts)
     to = target.format(outside=canary.folder, up=up)
     first = world.make_change_set(lambda folder: (folder / "x").symlink_to(to))
@@ -196,7 +196,7 @@ def test_no_file_lands_behind_a_link_that_leads_out(world: World, canary: Canary
     canary.check()
 
 
-def test_links_that_lead_out_only_together_are_not_landed(world: World, canary: Canary) -> None:
+def test_links_that_lead_out_only_together_are_not_landed(world: LandingWorld, canary: Canary) -> None:
     """Neither has more `..` than folders above it; one behind the other they lead out."""
 
     def edit(folder: Path) -> None:
@@ -209,7 +209,7 @@ def test_links_that_lead_out_only_together_are_not_landed(world: World, canary: 
         world.changes.land(change_set.id)
 
 
-def test_links_within_the_project_are_landed(world: World) -> None:
+def test_links_within_the_project_are_landed(world: LandingWorld) -> None:
     def edit(folder: Path) -> None:
         (folder / "d/up").symlink_to("../top")
         (folder / "d/here").symlink_to(".")
@@ -221,7 +221,7 @@ def test_links_within_the_project_are_landed(world: World) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o4755, 0o2755, 0o6755, 0o1777])
-def test_no_setuid_bit_is_landed(world: World, mode: int) -> None:
+def test_no_setuid_bit_is_landed(world: LandingWorld, mode: int) -> None:
     file = world.root / "d/f.txt"
     change_set = world.make_change_set(edit)
     file.chmod(mode)
@@ -233,7 +233,7 @@ def test_no_setuid_bit_is_landed(world: World, mode: int) -> None:
     assert not file.stat().st_mode & 0o7000
 
 
-def test_a_rename_that_changes_only_the_case_changes_nothing_outside(world: World, canary: Canary) -> None:
+def test_a_rename_that_changes_only_the_case_changes_nothing_outside(world: LandingWorld, canary: Canary) -> None:
     """With a link to outside at the other spelling."""
 
     def edit(folder: Path) -> None:
@@ -273,7 +273,7 @@ def test_nothing_is_written_into_a_mounted_folder(tmp_path: Path, canary: Canary
 # While a session may write there
 
 
-def test_nothing_lands_while_a_session_works_in_the_same_files(world: World) -> None:
+def test_nothing_lands_while_a_session_works_in_the_same_files(world: LandingWorld) -> None:
     change_set = world.make_change_set(edit)
     locks = world.worktrees.locks
     with locks.register_writer("session_7", world.root, is_confined=True):
@@ -284,7 +284,7 @@ def test_nothing_lands_while_a_session_works_in_the_same_files(world: World) -> 
         assert "session_7" in refused("session_writes", lambda: world.changes.undo(change_set.id)).message
 
 
-def test_nothing_lands_while_a_session_runs_without_a_sandbox(world: World, tmp_path: Path) -> None:
+def test_nothing_lands_while_a_session_runs_without_a_sandbox(world: LandingWorld, tmp_path: Path) -> None:
     change_set = world.make_change_set(edit)
     with world.worktrees.locks.register_writer("session_7", tmp_path / "elsewhere", is_confined=False):
         refused("session_writes", lambda: world.changes.land(change_set.id))
@@ -400,7 +400,7 @@ def test_plant_folder_that_a_process_exchanges_for_a_link_leads_nowhere(
 @pytest.mark.attack(slow=True)
 @pytest.mark.parametrize("decision", ["land", "undo"])
 def test_plant_folder_that_is_exchanged_during_a_landing_leads_nowhere(
-    world: World, canary: Canary, decision: str
+    world: LandingWorld, canary: Canary, decision: str
 ) -> None:
     change_set = world.make_change_set(edit)
     if decision == "undo":
@@ -421,7 +421,7 @@ STEPS = ("planned", "intent", "prepare", "remove d", "remove folder", "make fold
 @pytest.mark.parametrize("decision", ["land", "undo"])
 @pytest.mark.parametrize("when", STEPS)
 def test_plant_folder_that_becomes_a_link_at_a_step_leads_nowhere(
-    world: World, canary: Canary, when: str, decision: str
+    world: LandingWorld, canary: Canary, when: str, decision: str
 ) -> None:
     change_set = world.make_change_set(edit)
     if decision == "undo":
@@ -440,7 +440,7 @@ def test_plant_folder_that_becomes_a_link_at_a_step_leads_nowhere(
 
 @pytest.mark.parametrize("killed_at", ["remove d", "remove folder", "write"])
 def test_recovery_follows_no_link(
-    world: World, canary: Canary, monkeypatch: pytest.MonkeyPatch, killed_at: str
+    world: LandingWorld, canary: Canary, monkeypatch: pytest.MonkeyPatch, killed_at: str
 ) -> None:
     change_set = world.make_change_set(edit)
 

@@ -23,7 +23,7 @@ from engine.model import PromptRequest, Refusal
 from engine.prediction.signals import CalendarReader
 from tests.attacks.planting import Trap, make_project, read_tree, run_clawpy, run_session, use_worktree
 from tests.conftest import MONDAY_MORNING, Repository
-from tests.execution.landing_world import World
+from tests.execution.landing_world import LandingWorld
 from tests.support.fork_server import ForkServer
 from tests.support.helpers import read_table
 
@@ -47,7 +47,7 @@ def alarm_after_a_minute() -> Iterator[None]:
     signal.signal(signal.SIGALRM, before)
 
 
-def project_with_submodule(world: World, *, list_key: str = "path") -> Repository:
+def project_with_submodule(world: LandingWorld, *, list_key: str = "path") -> Repository:
     """The project, with an uninitialised submodule `sub`."""
     shop = make_project(world)
     library = Repository(world.folder / "library")
@@ -130,7 +130,7 @@ SUBMODULE_PLANTS = {
 @pytest.mark.parametrize("key", ["path", "PATH"])
 @pytest.mark.parametrize("name", SUBMODULE_PLANTS)
 def test_an_uninitialised_submodule_runs_no_planted_program_in_the_operators_tree(
-    world: World, outside: Path, name: str, key: str
+    world: LandingWorld, outside: Path, name: str, key: str
 ) -> None:
     plant, proof = SUBMODULE_PLANTS[name]
     shop, trap = project_with_submodule(world, list_key=key), Trap.set(outside)
@@ -145,7 +145,7 @@ def test_an_uninitialised_submodule_runs_no_planted_program_in_the_operators_tre
 @pytest.mark.attack(slow=True)
 @pytest.mark.parametrize("name", SUBMODULE_PLANTS)
 def test_an_uninitialised_submodule_runs_no_planted_program_in_a_worktree(
-    world: World, outside: Path, name: str
+    world: LandingWorld, outside: Path, name: str
 ) -> None:
     plant, proof = SUBMODULE_PLANTS[name]
     shop, trap = project_with_submodule(world), Trap.set(outside)
@@ -189,7 +189,9 @@ def a_link_to_another(folder: Path, trap: Trap) -> None:
 
 @pytest.mark.attack(slow=True)
 @pytest.mark.parametrize("exchange", [another_repository, a_file_to_another, a_link_to_another])
-def test_an_exchanged_git_folder_of_a_worktree_runs_no_program(world: World, outside: Path, exchange: Plant) -> None:
+def test_an_exchanged_git_folder_of_a_worktree_runs_no_program(
+    world: LandingWorld, outside: Path, exchange: Plant
+) -> None:
     make_project(world)
     trap = Trap.set(outside)
 
@@ -207,7 +209,7 @@ def test_an_exchanged_git_folder_of_a_worktree_runs_no_program(world: World, out
 
 @pytest.mark.attack(slow=True)
 @pytest.mark.parametrize("bare", [False, True], ids=["nested", "bare"])
-def test_a_nested_repository_runs_no_program(world: World, outside: Path, bare: bool) -> None:
+def test_a_nested_repository_runs_no_program(world: LandingWorld, outside: Path, bare: bool) -> None:
     shop, trap = make_project(world), Trap.set(outside)
     nested = shop.path / "docs"
     if bare:
@@ -293,7 +295,9 @@ def test_a_pipe_that_git_itself_would_wait_for_ends_with_its_name(repository: Re
 
 @pytest.mark.attack(slow=True)
 @pytest.mark.parametrize("verb", ["predict", "doctor"])
-def test_clawpy_reads_no_planted_repository(world: World, outside: Path, fork_server: ForkServer, verb: str) -> None:
+def test_clawpy_reads_no_planted_repository(
+    world: LandingWorld, outside: Path, fork_server: ForkServer, verb: str
+) -> None:
     shop, trap = project_with_submodule(world), Trap.set(outside)
     monitor(shop.path, trap)
     trap.assert_works(shop.path, STATUS)

@@ -14,7 +14,7 @@ from engine.git import repository_root
 from engine.model import Refusal
 from tests.attacks.planting import Trap, make_project, read_tree, run_clawpy, run_session
 from tests.conftest import Repository
-from tests.execution.landing_world import World
+from tests.execution.landing_world import LandingWorld
 from tests.support.fork_server import ForkServer
 from tests.support.helpers import read_table
 
@@ -112,7 +112,7 @@ ATTACKS = [Attack(name, **entry) for name, entry in read_table(__file__).items()
 
 @pytest.mark.attack(slow=True)
 @pytest.mark.parametrize("attack", ATTACKS, ids=str)
-def test_a_program_that_the_repository_names_is_not_run(world: World, outside: Path, attack: Attack) -> None:
+def test_a_program_that_the_repository_names_is_not_run(world: LandingWorld, outside: Path, attack: Attack) -> None:
     shop, trap = make_project(world), Trap.set(outside)
     attack.plant(shop, trap)
     copy = world.folder / "copy"
@@ -127,7 +127,7 @@ def test_a_program_that_the_repository_names_is_not_run(world: World, outside: P
     assert not trap.pop_mark()
 
 
-def test_files_that_the_configuration_puts_elsewhere_are_refused(world: World, outside: Path) -> None:
+def test_files_that_the_configuration_puts_elsewhere_are_refused(world: LandingWorld, outside: Path) -> None:
     shop = make_project(world)
     shop.git("config", "core.worktree", str(outside))
     with pytest.raises(Refusal, match=r"core\.worktree|elsewhere"):
@@ -137,7 +137,7 @@ def test_files_that_the_configuration_puts_elsewhere_are_refused(world: World, o
 @pytest.mark.attack(slow=True)
 @pytest.mark.parametrize("verb", ["predict", "doctor"])
 def test_clawpy_runs_nothing_of_a_repository_full_of_traps(
-    world: World, outside: Path, fork_server: ForkServer, verb: str
+    world: LandingWorld, outside: Path, fork_server: ForkServer, verb: str
 ) -> None:
     shop, trap = make_project(world), Trap.set(outside)
     for attack in ATTACKS:

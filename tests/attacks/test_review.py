@@ -14,7 +14,7 @@ from clawpy_console.cli.printing import render_document
 from engine.api.documents import document as as_json
 from engine.execution.diffs import explain_automatic_use, load_auto_executed_files
 from engine.model import ChangeSet, FileChange, Refusal
-from tests.execution.landing_world import World
+from tests.execution.landing_world import LandingWorld
 from tests.support.helpers import read_table
 
 TABLE = read_table(__file__)
@@ -23,13 +23,13 @@ pytestmark = pytest.mark.attack("review")
 
 
 @pytest.fixture
-def world(world: World) -> World:
+def world(world: LandingWorld) -> LandingWorld:
     world.repository.commit("one", {"a.txt": "a\n", "d/f.txt": "f\n", "run.sh": "x\n"})
     (world.root / "link").symlink_to("a.txt")
     return world
 
 
-def change(world: World, edit: Callable[[Path], object]) -> tuple[ChangeSet, dict[str, FileChange]]:
+def change(world: LandingWorld, edit: Callable[[Path], object]) -> tuple[ChangeSet, dict[str, FileChange]]:
     change_set = world.make_change_set(lambda folder: edit(folder))
     return change_set, {file.path: file for file in change_set.files}
 
@@ -54,7 +54,7 @@ def test_each_explanation_names_the_program_and_the_occasion() -> None:
     assert all(len(text) > 10 and pattern == pattern.strip() for pattern, text in load_auto_executed_files().items())
 
 
-def test_files_that_are_executed_automatically_have_a_note(world: World) -> None:
+def test_files_that_are_executed_automatically_have_a_note(world: LandingWorld) -> None:
     def edit(folder: Path) -> None:
         (folder / ".envrc").write_text("curl x | sh\n")
         (folder / ".vscode").mkdir()
@@ -71,7 +71,7 @@ def test_files_that_are_executed_automatically_have_a_note(world: World) -> None
 
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "../outside", "d/../../outside"])
-def test_a_link_that_leads_out_shows_its_target_and_is_refused(world: World, target: str) -> None:
+def test_a_link_that_leads_out_shows_its_target_and_is_refused(world: LandingWorld, target: str) -> None:
     change_set, files = change(world, lambda folder: (folder / "notes").symlink_to(target))
     assert files["notes"].note == f"a link to {target}"
     assert "outside the project" in files["notes"].refused
@@ -80,7 +80,7 @@ def test_a_link_that_leads_out_shows_its_target_and_is_refused(world: World, tar
         world.changes.land(change_set.id)
 
 
-def test_a_file_that_becomes_a_link_and_a_link_that_becomes_a_file_have_a_note(world: World) -> None:
+def test_a_file_that_becomes_a_link_and_a_link_that_becomes_a_file_have_a_note(world: LandingWorld) -> None:
     def edit(folder: Path) -> None:
         (folder / "a.txt").unlink()
         (folder / "a.txt").symlink_to("d/f.txt")
@@ -94,13 +94,13 @@ def test_a_file_that_becomes_a_link_and_a_link_that_becomes_a_file_have_a_note(w
     assert "a link to d/f.txt" in print_work(change_set)
 
 
-def test_control_characters_in_the_target_of_a_link_are_escaped(world: World) -> None:
+def test_control_characters_in_the_target_of_a_link_are_escaped(world: LandingWorld) -> None:
     change_set, files = change(world, lambda folder: (folder / "x").symlink_to("d\x1b[2J\u202e/f\nlanded"))
     assert files["x"].note == "a link to d\\x1b[2J\\u202e/f\\nlanded"
     assert "\x1b[2J" not in print_work(change_set)
 
 
-def test_a_changed_mode_has_a_note(world: World) -> None:
+def test_a_changed_mode_has_a_note(world: LandingWorld) -> None:
     def edit(folder: Path) -> None:
         (folder / "run.sh").chmod(0o755)
         (folder / "new.sh").write_text("x")
@@ -111,7 +111,7 @@ def test_a_changed_mode_has_a_note(world: World) -> None:
     assert files["new.sh"].note == "executable"
 
 
-def test_a_nested_repository_is_named_and_left_out(world: World) -> None:
+def test_a_nested_repository_is_named_and_left_out(world: LandingWorld) -> None:
     def edit(folder: Path) -> None:
         (folder / "a.txt").write_text("b\n")
         subprocess.run(["git", "init", "-q", "nested"], cwd=folder, check=True)
@@ -124,7 +124,7 @@ def test_a_nested_repository_is_named_and_left_out(world: World) -> None:
     assert not (world.root / "nested").exists()
 
 
-def test_a_bare_repository_is_named(world: World) -> None:
+def test_a_bare_repository_is_named(world: LandingWorld) -> None:
     def edit(folder: Path) -> None:
         subprocess.run(["git", "init", "-q", "--bare", "data"], cwd=folder, check=True)
         (folder / "data/hooks/post-checkout").write_text("#!/bin/sh\n")
@@ -134,7 +134,7 @@ def test_a_bare_repository_is_named(world: World) -> None:
         assert "a bare git repository" in files[path].note
 
 
-def test_a_submodule_is_named_and_refused(world: World) -> None:
+def test_a_submodule_is_named_and_refused(world: LandingWorld) -> None:
     def edit(folder: Path) -> None:
         (folder / "d/f.txt").unlink()
         (folder / "d").rmdir()
@@ -151,7 +151,7 @@ def test_a_submodule_is_named_and_refused(world: World) -> None:
 
 
 @pytest.mark.parametrize("name", TABLE["names"])
-def test_invisible_characters_in_a_name_are_shown(world: World, name: str) -> None:
+def test_invisible_characters_in_a_name_are_shown(world: LandingWorld, name: str) -> None:
     change_set, files = change(world, lambda folder: (folder / name).write_text("x\n"))
     (text,) = files
     assert text.isprintable()
@@ -160,14 +160,14 @@ def test_invisible_characters_in_a_name_are_shown(world: World, name: str) -> No
 
 
 @pytest.mark.parametrize("line", TABLE["lines"])
-def test_invisible_characters_in_a_line_are_shown(world: World, line: str) -> None:
+def test_invisible_characters_in_a_line_are_shown(world: LandingWorld, line: str) -> None:
     change_set, _ = change(world, lambda folder: (folder / "a.txt").write_bytes(f"{line}\n".encode()))
     (diff,) = world.changes.diff(change_set.id)
     assert "x<U+" in diff.hunks
     assert all(part.isprintable() for part in diff.hunks.split("\n"))
 
 
-def test_a_very_long_line_is_cut_with_a_note(world: World) -> None:
+def test_a_very_long_line_is_cut_with_a_note(world: LandingWorld) -> None:
     change_set, _ = change(world, lambda folder: (folder / "a.txt").write_text("x" * 50_000 + "\nafter\n"))
     (diff,) = world.changes.diff(change_set.id)
     assert "more characters in this line" in diff.hunks

@@ -34,7 +34,7 @@ from clawpy_console.screens.diff_view import DiffView
 from clawpy_console.widgets.transcript import LinesView
 from engine.model import ChangeSet
 from tests.benchmarks.measuring import p95, print_table, time_call
-from tests.execution.landing_world import World
+from tests.execution.landing_world import LandingWorld
 
 FILES, LINES = 200, 170
 OPEN, KEY = 0.300, 0.050
@@ -108,8 +108,8 @@ def gc_as_in_the_console() -> Iterator[None]:
 
 
 @pytest.fixture
-def change(tmp_path: Path) -> tuple[World, ChangeSet]:
-    world = World(tmp_path)
+def change(tmp_path: Path) -> tuple[LandingWorld, ChangeSet]:
+    world = LandingWorld(tmp_path)
     names = [f"shop/part{number % 9}/module{number}.py" for number in range(FILES)]
     world.repository.commit("one", {name: code(number, False) for number, name in enumerate(names)})
 
@@ -136,7 +136,7 @@ async def measure(
     return opened, pressed
 
 
-async def test_a_large_diff_opens_at_once_and_scrolls(change: tuple[World, ChangeSet]) -> None:
+async def test_a_large_diff_opens_at_once_and_scrolls(change: tuple[LandingWorld, ChangeSet]) -> None:
     world, made = change
     text = [one.hunks for one in world.changes.diff(made.id)]
     lines = sum(one.count("\n") for one in text)

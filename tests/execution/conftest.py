@@ -10,14 +10,14 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.storage.database import Database
-from tests.execution import landing_world as landing
-from tests.execution.session_world import MakeWorld, SessionWorld, World
+from tests.execution.landing_world import LandingWorld
+from tests.execution.session_world import MakeWorld, ScriptWorld, SessionWorld
 
 
 @pytest.fixture
-def landing_world(tmp_path: Path) -> Iterator[landing.World]:
+def landing_world(tmp_path: Path) -> Iterator[LandingWorld]:
     """A repository without a commit, and its change sets."""
-    world = landing.World(tmp_path)
+    world = LandingWorld(tmp_path)
     yield world
     world.close()
 
@@ -27,7 +27,7 @@ def make_world(tmp_path: Path, database: Database, clock: FakeClock, bus: EventB
     """Makes worlds on one database: the second one is the next engine of that home."""
     worlds: list[SessionWorld] = []
 
-    def make(kind: type[SessionWorld] = World, **options: object) -> SessionWorld:
+    def make(kind: type[SessionWorld] = ScriptWorld, **options: object) -> SessionWorld:
         worlds.append(kind(tmp_path, database, clock, bus, **options))
         return worlds[-1]
 
@@ -37,5 +37,5 @@ def make_world(tmp_path: Path, database: Database, clock: FakeClock, bus: EventB
 
 
 @pytest.fixture
-def world(make_world: MakeWorld) -> World:
+def world(make_world: MakeWorld) -> ScriptWorld:
     return make_world()

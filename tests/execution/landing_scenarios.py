@@ -10,14 +10,15 @@ import os
 import shutil
 import stat
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from engine.model import ChangeState, Refusal
-from tests.execution.landing_world import FileStates, World, file_states, git_state
+from engine.model import ChangeSet, ChangeState, Refusal
+from tests.execution.landing_world import FileState, FileStates, LandingWorld, file_states
 
 NAMES = ("a.txt", "b.txt", "d", "d/c.txt", "d/e.txt", "d/f/g.txt", "x/y/z.txt", "x/y", 'ü "q"\n.txt', "A.TXT")
 EXISTING = ("a.txt", "b.txt", "d/c.txt", "x/y/z.txt")
@@ -26,13 +27,18 @@ LINES = tuple(f"line {number} of a text that is long enough" for number in range
 
 @dataclass(frozen=True)
 class Edit:
-    """One thing completed to the files of a folder; what cannot be completed there is skipped."""
+    """One edit of the files of a folder. An edit that is impossible there is skipped."""
 
     kind: str
+    """The name of a method, without its underscore."""
     name: str
+    """The path of the file."""
     other: str = "a.txt"
-    place: int = 0
-    record: str = ""  # "stage" or "commit": what the operator then tells git
+    """A second path: the new name of a file, or a word for its text."""
+    number: int = 0
+    """Which line, text, mode or target: each kind takes what it needs from it."""
+    record: str = ""
+    """What the operator then tells git: "stage", "commit" or nothing."""
 
     def apply(self, root: Path) -> None:
         path = root / self.name
@@ -44,16 +50,17 @@ class Edit:
     def _line(self, root: Path, path: Path) -> None:
         """Change one line."""
         lines = path.read_text().splitlines()
-        lines[self.place % max(len(lines), 1) : self.place % max(len(lines), 1) + 1] = [f"changed to {self.other}"]
+        changed = self.number % max(len(lines), 1)
+        lines[changed : changed + 1] = [f"changed to {self.other}"]
         path.write_text("\n".join(lines) + "\n")
 
     def _write(self, root: Path, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.is_symlink():
-            path.write_text("\n".join(LINES[self.place :]) + "\n")
+            path.write_text("\n".join(LINES[self.number :]) + "\n")
 
     def _binary(self, root: Path, path: Path) -> None:
-        path.write_bytes(bytes([0, self.place, 255, 13, 10]))
+        path.write_bytes(bytes([0, self.number, 255, 13, 10]))
 
     def _delete(self, root: Path, path: Path) -> None:
         path.unlink()
@@ -69,11 +76,11 @@ class Edit:
 
     def _mode(self, root: Path, path: Path) -> None:
         if path.is_file() and not path.is_symlink():
-            path.chmod((0o755, 0o600, 0o444, 0o700)[self.place % 4])
+            path.chmod((0o755, 0o600, 0o444, 0o700)[self.number % 4])
 
     def _link(self, root: Path, path: Path) -> None:
         path.unlink(missing_ok=True)
-        path.symlink_to(("nowhere", "./b.txt", "../shop", "d")[self.place % 4])
+        path.symlink_to(("nowhere", "./b.txt", "../shop", "d")[self.number % 4])
 
     def _empty_folder(self, root: Path, path: Path) -> None:
         (path / "empty").mkdir(parents=True)
@@ -91,19 +98,19 @@ class Edit:
 
 FILES = ("line", "write", "binary", "delete", "delete_folder", "rename", "mode", "link", "empty_folder")
 names = st.sampled_from((*EXISTING, *EXISTING, *NAMES))
-line_places = st.integers(0, 11)
+line_numbers = st.integers(0, 11)
 session_edits = st.lists(
-    st.builds(Edit, st.sampled_from(("write", *FILES)), names, names, line_places), min_size=2, max_size=5
+    st.builds(Edit, st.sampled_from(("write", *FILES)), names, names, line_numbers), min_size=2, max_size=5
 )
 operator_edits = st.builds(
     Edit,
     st.sampled_from((*FILES, "ignored", "ignored")),
     names,
     names,
-    line_places,
+    line_numbers,
     st.sampled_from(["", "", "stage", "commit"]),
 )
-later_edits = st.lists(st.builds(Edit, st.sampled_from(FILES), names, names, line_places), max_size=3)
+later_edits = st.lists(st.builds(Edit, st.sampled_from(FILES), names, names, line_numbers), max_size=3)
 
 
 @dataclass
@@ -126,6 +133,7 @@ scenarios = st.builds(
 
 
 def git(root: Path, *arguments: str, index: Path | None = None, work_tree: Path | None = None) -> tuple[int, bytes]:
+    """Run git; its exit code and output."""
     environment = dict(os.environ)
     if index is not None:
         environment["GIT_INDEX_FILE"] = str(index)
@@ -151,11 +159,12 @@ def tree_of(root: Path, *, files: Path | None = None, start: str = "") -> str:
 
 
 def commit(root: Path, tree: str, *parents: str) -> str:
+    """Commit a tree on these parents; the id of the commit."""
     options = [word for parent in parents for word in ("-p", parent)]
     return git(root, "commit-tree", tree, "-m", "x", *options)[1].decode().strip()
 
 
-def apply_edits(world: World, edits: list[Edit]) -> None:
+def apply_edits(world: LandingWorld, edits: list[Edit]) -> None:
     """Make the edits of the operator, with what the operator tells git."""
     for edit in edits:
         edit.apply(world.root)
@@ -165,14 +174,23 @@ def apply_edits(world: World, edits: list[Edit]) -> None:
             git(world.root, "commit", "-q", "--allow-empty", "-m", "more")
 
 
-def merge_by_git(world: World, base: str, result: str, present: str) -> tuple[FileStates | None, set[str]]:
-    """The files as git would leave them (None: it refuses), and the paths it would touch."""
+class Merge(NamedTuple):
+    """What git makes of a change set in the operator's files."""
+
+    files: FileStates | None
+    """The files as git would leave them; None if it refuses."""
+    touched: set[str]
+    """The paths that git would write or delete."""
+
+
+def merge_by_git(world: LandingWorld, base: str, result: str, present: str) -> Merge:
+    """Merge two trees, the session's result and the present files, which both began as `base`."""
     root = world.root
     root_commit = commit(root, base)
     our_commit, their_commit = commit(root, present, root_commit), commit(root, result, root_commit)
     code, out = git(root, "merge-tree", "--write-tree", "--no-messages", our_commit, their_commit)
     if code != 0:
-        return None, set()
+        return Merge(None, set())
     merged = out.decode().split()[0]
     touched = git(root, "diff-tree", "-r", "--no-renames", "--name-only", "-z", present, merged)[1].split(b"\0")
     goal = commit(root, merged, our_commit)
@@ -184,7 +202,7 @@ def merge_by_git(world: World, base: str, result: str, present: str) -> tuple[Fi
     code, _ = git(copy, "checkout", "-q", "--no-overwrite-ignore", "--detach", goal)
     files = file_states(copy)
     shutil.rmtree(copy)
-    return (None if code else files), {os.fsdecode(path) for path in touched if path}
+    return Merge(None if code else files, {os.fsdecode(path) for path in touched if path})
 
 
 def has_link_leading_out(root: Path, base: str, result: str) -> bool:
@@ -199,15 +217,15 @@ def has_link_leading_out(root: Path, base: str, result: str) -> bool:
 
 
 def check_scenario(scenario: Scenario, folder: Path) -> str:
-    """Land, edit, undo. Returns the outcome; AssertionError when git would have completed anything else."""
-    world = World(folder)
+    """Land, edit, undo. Returns the outcome; AssertionError when git would have done anything else."""
+    world = LandingWorld(folder)
     try:
         return _check_scenario(scenario, world)
     finally:
         world.close()
 
 
-def _check_scenario(scenario: Scenario, world: World) -> str:
+def _check_scenario(scenario: Scenario, world: LandingWorld) -> str:
     root = world.root
     text = "\n".join(LINES) + "\n"
     world.repository.commit("one", {"a.txt": text, "b.txt": text[:200], "d/c.txt": text[100:], "x/y/z.txt": text * 2})
@@ -221,42 +239,53 @@ def _check_scenario(scenario: Scenario, world: World) -> str:
         results.append(tree_of(root, files=inside, start=base))
 
     change_set = world.run_session(work)
+    [result] = results
     if change_set is None:
-        assert results == [base]
+        assert result == base
         return "nothing changed"
     apply_edits(world, scenario.meanwhile)
-    before, state = file_states(root), git_state(root)
-    expected, touched = merge_by_git(world, base, results[0], tree_of(root))
+    before = world.files
+    merge = merge_by_git(world, base, result, tree_of(root))
+    if not land_as_git_would(world, change_set, merge, leads_out=has_link_leading_out(root, base, result)):
+        return "refused"
+    return "undone" if undo_exactly(world, change_set, scenario.after, before, merge.touched) else "undo refused"
 
+
+def land_as_git_would(world: LandingWorld, change_set: ChangeSet, merge: Merge, *, leads_out: bool) -> bool:
+    """Land. Returns False if that was refused, as it must be where git refuses and where a link leads out."""
+    before, git_before = world.files, world.git_state
     preview = world.changes.preview_land(change_set.id)
     refusal = refusal_of(lambda: world.changes.land(change_set.id))
-    if has_link_leading_out(root, base, results[0]):
-        assert refusal is not None, "a link that leads out was landed"
-        assert refusal.code in ("unsupported_files", "conflict"), refusal
-        assert file_states(root) == before
-        assert git_state(root) == state
-        return "refused"
+    assert world.git_state == git_before
     if refusal is not None:
-        assert refusal.code == "conflict", refusal
-        assert expected is None, f"git lands this, we refuse: {refusal}"
-        assert not preview.clean
-        assert file_states(root) == before
-        assert git_state(root) == state
-        return "refused"
-    assert expected is not None, "git refuses this, we land it"
+        assert world.files == before
+        assert refusal.code == "conflict" or (leads_out and refusal.code == "unsupported_files"), refusal
+        if not leads_out:
+            assert merge.files is None, f"git lands this, we refuse: {refusal}"
+            assert not preview.clean
+        return False
+    assert not leads_out, "a link that leads out was landed"
+    assert merge.files is not None, "git refuses this, we land it"
     assert preview.clean
-    landed = file_states(root)
+    landed = world.files
     assert {path: as_git_sees(entry) for path, entry in landed.items()} == {
-        path: as_git_sees(entry) for path, entry in expected.items()
+        path: as_git_sees(entry) for path, entry in merge.files.items()
     }
-    assert git_state(root) == state
     for path, entry in before.items():
-        if path not in touched and entry[0] != "folder":
+        if path not in merge.touched and entry[0] != "folder":
             assert landed[path] == entry, f"{path} was not ours to touch"
+    return True
 
-    for edit in scenario.after:
-        edit.apply(root)
-    later = file_states(root)
+
+def undo_exactly(
+    world: LandingWorld, change_set: ChangeSet, edits: list[Edit], before: FileStates, touched: set[str]
+) -> bool:
+    """Make later edits, then undo the landing that `touched` these paths. Returns False if that was refused, as it must
+    be where the undo would lose an edit or a file is in the way."""
+    landed, git_before = world.files, world.git_state
+    for edit in edits:
+        edit.apply(world.root)
+    later = world.files
     changed = {path for path in touched if as_file(later.get(path)) != as_file(landed.get(path))}
     blocked = {
         path for path in touched if path in before and as_file(before[path]) and is_obstructed(later, path, touched)
@@ -265,17 +294,16 @@ def _check_scenario(scenario: Scenario, world: World) -> str:
     if refusal is not None:
         assert refusal.code == "later_edits", refusal
         assert changed | blocked
-        assert file_states(root) == later
-        return "undo refused"
+        assert world.files == later
+        return False
     assert not changed | blocked
-    assert git_state(root) == state
-    if not scenario.after:
-        assert file_states(root) == before
-    expected_after_undo = {path: before.get(path) if path in touched else later.get(path) for path in {*before, *later}}
-    now = {path: entry for path, entry in file_states(root).items() if as_file(entry)}
-    assert now == {path: entry for path, entry in expected_after_undo.items() if as_file(entry)}
+    assert world.git_state == git_before
+    if not edits:
+        assert world.files == before
+    expected = {path: before.get(path) if path in touched else later.get(path) for path in {*before, *later}}
+    assert only_files(world.files) == only_files(expected)
     assert world.changes.get(change_set.id).state is ChangeState.UNDONE
-    return "undone"
+    return True
 
 
 def refusal_of(action: Callable[[], object]) -> Refusal | None:
@@ -287,15 +315,20 @@ def refusal_of(action: Callable[[], object]) -> Refusal | None:
     return None
 
 
-def as_git_sees(entry: tuple[str, int, bytes]) -> tuple[str, bool, bytes]:
+def as_git_sees(entry: FileState) -> tuple[str, bool, bytes]:
     """Kind, executable or not, bytes: git keeps no other permission bits."""
     kind, mode, data = entry
     return kind, kind == "file" and bool(mode & stat.S_IXUSR), data
 
 
-def as_file(entry: tuple[str, int, bytes] | None) -> tuple[str, int, bytes] | None:
-    """A folder is no file."""
+def as_file(entry: FileState | None) -> FileState | None:
+    """The entry unless it is a folder."""
     return None if entry is None or entry[0] == "folder" else entry
+
+
+def only_files(entries: Mapping[str, FileState | None]) -> FileStates:
+    """The entries that exist and are no folders."""
+    return {path: entry for path, entry in entries.items() if entry is not None and as_file(entry)}
 
 
 def is_obstructed(later: FileStates, path: str, touched: set[str]) -> bool:

@@ -1,4 +1,4 @@
-"""A home, a repository and its change sets for the tests of SPEC 3.9, and the exact states of files."""
+"""A repository with its change sets, and the exact states of its files and of git, for the tests of SPEC 3.9."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ from engine.storage.database import Database, make_or_check
 from tests.conftest import Repository
 from tests.support.helpers import refused
 
+TEXT = "\n".join(f"line {number}" for number in range(20)) + "\n"
+
 
 @functools.cache
 def fresh_database() -> bytes:
@@ -34,7 +36,11 @@ def fresh_database() -> bytes:
         return path.read_bytes()
 
 
-FileStates = dict[str, tuple[str, int, bytes]]
+FileState = tuple[str, int, bytes]
+"""Kind ("file", "link" or "folder"), permission bits (0 for a link), and bytes (for a link its target)."""
+
+FileStates = dict[str, FileState]
+"""The state of each entry, by its path below the root."""
 
 
 class Change:
@@ -44,14 +50,15 @@ class Change:
         self._changes, self.id, self.files = changes, captured.id, captured.files
 
     @property
-    def now(self) -> ChangeSet:
+    def current(self) -> ChangeSet:
+        """The change set as it is stored now."""
         return self._changes.get(self.id)
 
     def diff(self) -> Sequence[FileDiff]:
         return self._changes.diff(self.id)
 
     def land(self, *parts: FilePart) -> ChangeSet:
-        """Land these parts, without any everything that waits."""
+        """Land these parts; if none is given, everything that waits."""
         return self._changes.land(self.id, parts)
 
     def undo(self) -> ChangeSet:
@@ -64,10 +71,11 @@ class Change:
         return self._changes.discard(self.id)
 
 
-class World:
+class LandingWorld:
     """Everything that decides on change sets of one repository, over a real database in a folder."""
 
     def __init__(self, folder: Path, step: Callable[[str], None] = lambda name: None) -> None:
+        """`step` is called with the name of each step of a decision; a test may raise an error in it."""
         self.folder = folder
         self.home = Home.locate(folder / "home")
         self.home.data.mkdir(parents=True, exist_ok=True)
@@ -119,32 +127,35 @@ class World:
         continues: str = "",
         workspace: Path | None = None,
     ) -> ChangeSet | None:
-        """Run `edit` in a worktree of its own; its change set, None when it changed nothing."""
+        """Run `edit` in a worktree of its own. Returns the change set, or None when nothing was changed."""
         onto = self.changes.starting_tree(continues) if continues else None
         worktree = self.worktrees.create(name, workspace or self.root, onto=onto)
         edit(worktree.folder)
         captured = self.changes.capture(worktree)
         if captured is None:
             return None
-        about: dict[str, Any] = {"prediction_id": "pred_1", "title": "Fix the cart", "check": check}
-        return self.database.write(lambda tx: self.changes.store(tx, captured, continues=continues, **about))
+        return self.database.write(
+            lambda tx: self.changes.store(
+                tx, captured, continues=continues, prediction_id="pred_1", title="Fix the cart", check=check
+            )
+        )
 
-    def make_change_set(self, edit: Callable[[Path], object], **how: Any) -> ChangeSet:
-        """The same for an edit that changes something."""
-        change_set = self.run_session(edit, **how)
+    def make_change_set(self, edit: Callable[[Path], object], **options: Any) -> ChangeSet:
+        """Run a session whose edit changes something; `options` are those of `run_session`."""
+        change_set = self.run_session(edit, **options)
         assert change_set is not None
         return change_set
 
-    def make_change(self, edit: Callable[[Path], object], **how: Any) -> Change:
-        """The same with the decisions on it."""
-        return Change(self.changes, self.make_change_set(edit, **how))
+    def make_change(self, edit: Callable[[Path], object], **options: Any) -> Change:
+        """Make a change set, and return it with the decisions on it."""
+        return Change(self.changes, self.make_change_set(edit, **options))
 
     def close(self) -> None:
         self.database.close()
 
 
 def file_states(root: Path) -> FileStates:
-    """Every file, link and folder below `root` but git's own: kind, permission bits, bytes."""
+    """Every file, link and folder below `root` but git's own."""
     entries: FileStates = {}
     for folder, folders, files in os.walk(root):
         if Path(folder) == root and ".git" in folders:
@@ -174,9 +185,6 @@ def git_state(root: Path) -> dict[str, bytes]:
     return state
 
 
-TEXT = "\n".join(f"line {number}" for number in range(20)) + "\n"
-
-
 def file_edits(files: Mapping[str, str | None]) -> Callable[[Path], None]:
     """An edit that writes these texts, and deletes the files whose text is None."""
 
@@ -200,8 +208,8 @@ class Killed(BaseException):
     """Stands for a kill: no code of the landing handles it."""
 
 
-def kill_at(world: World, step: str, action: Callable[[], object]) -> None:
-    """Do `action`, which is killed at this step."""
+def kill_at(world: LandingWorld, step: str, action: Callable[[], object]) -> None:
+    """Do `action`, and end it at this step as a kill would."""
 
     def kill(name: str) -> None:
         if name == step:
@@ -213,7 +221,7 @@ def kill_at(world: World, step: str, action: Callable[[], object]) -> None:
     world.step = lambda name: None
 
 
-def assert_landing_is_refused(world: World, change_set: ChangeSet, code: str = "conflict") -> Refusal:
+def assert_landing_is_refused(world: LandingWorld, change_set: ChangeSet, code: str = "conflict") -> Refusal:
     """Landing is refused with this code, and changes nothing. Returns the refusal."""
     before = world.files, world.git_state
     preview = world.changes.preview_land(change_set.id)

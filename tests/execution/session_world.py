@@ -65,8 +65,8 @@ class ChangingSettings:
     current: Settings
 
 
-def rails(verdict: Callable[[str], Verdict] = lambda command: Verdict.ALLOW, **others: Any) -> SessionRails:
-    """Rails on which every permit is good once and `verdict` is the content filter's; `others` instead of these."""
+def make_rails(verdict: Callable[[str], Verdict] = lambda command: Verdict.ALLOW, **others: Any) -> SessionRails:
+    """Rails on which every permit is good once and `verdict` is the content filter's. `others` replace the rest."""
     arguments: dict[str, Any] = {
         "consume": StandInPermits().consume,
         "stop_signal": str,
@@ -76,7 +76,7 @@ def rails(verdict: Callable[[str], Verdict] = lambda command: Verdict.ALLOW, **o
 
 
 class ScriptRunner:
-    """Runs what a test gives it, by the name in the assignment's `flow`."""
+    """Runs what a test gives it, by the name in the assignment's `flow`. "gate" runs until `gate` is set."""
 
     name = "flow"
 
@@ -107,7 +107,7 @@ class ScriptRunner:
 
 
 def run_python(live: LiveSession, script: str, **options: object) -> str:
-    """Run Python code as a command of the session; its output."""
+    """Run Python code as a command of the session. Returns its output."""
     return live.execute([PYTHON, "-c", script], cwd=live.folder, **options).output  # type: ignore[arg-type]
 
 
@@ -127,7 +127,7 @@ class SessionWorld:
         channel: Mapping[str, object] | None = None,
         **other_rails: Any,
     ) -> None:
-        """Without a `repository` the workspace is a plain folder. `other_rails` are those of `rails`."""
+        """Without a `repository` the workspace is a plain folder. `other_rails` are arguments of `make_rails`."""
         self.root, self.database, self.clock, self.repository = root, database, clock, repository
         self.home = Home.locate(root / "home")
         self.workspace = repository.path if repository else root / "work space ü"
@@ -153,7 +153,7 @@ class SessionWorld:
             bus=bus,
             randomness=randomness,
             settings=self.settings,
-            rails=rails(**stubs | other_rails),
+            rails=make_rails(**stubs | other_rails),
             runners=self.make_runners(),
         )
         self.sessions.observe_start(lambda tx, view: self.started.append(view))
@@ -163,7 +163,8 @@ class SessionWorld:
         """What carries out assignments here."""
         raise NotImplementedError
 
-    def permit(self, assignment: Assignment) -> Permit:
+    def make_permit(self, assignment: Assignment) -> Permit:
+        """A permit of the next number, valid for 15 minutes."""
         now, number = self.clock.now(), next(self._numbers)
         until = now + timedelta(minutes=15)
         return Permit(f"permit_{number}", f"pred_{number}", assignment.digest, TriggerType.MANUAL, now, until)
@@ -171,7 +172,7 @@ class SessionWorld:
     def begin(self, assignment: Assignment, mode: str = "approved") -> SessionView:
         """Start a session of an assignment, with a permit for it."""
         return self.sessions.start(
-            self.permit(assignment),
+            self.make_permit(assignment),
             assignment,
             agent="builder",
             mode=mode,
@@ -202,8 +203,8 @@ class SessionWorld:
         return self.changes.for_session(view.id)
 
 
-class World(SessionWorld):
-    """Sessions whose work a test gives."""
+class ScriptWorld(SessionWorld):
+    """Sessions whose work a test gives: a function, or "gate", which waits for `runner.gate`."""
 
     def make_runners(self) -> list[Runner]:
         self.runner = ScriptRunner()
@@ -223,11 +224,11 @@ class World(SessionWorld):
 
 
 MakeWorld = Callable[..., Any]
-"""Makes a world of a class, `World` unless named, with the options that it takes."""
+"""Makes a world of a class, `ScriptWorld` unless named, with the options that it takes."""
 
 
 class ProseRunner:
-    """What takes prose here; a subclass says how it works."""
+    """Takes every text prompt. A subclass adds `run`."""
 
     name = "model"
 

@@ -13,12 +13,12 @@ import pytest
 from engine.execution.change_store import NEXT_STATES
 from engine.model import ChangeSet, ChangeState, CheckResult, FileChange, Refusal
 from engine.storage.ledger import Ledger
-from tests.execution.landing_world import Change, World, file_edit, file_edits, kill_at
+from tests.execution.landing_world import Change, LandingWorld, file_edit, file_edits, kill_at
 from tests.support.helpers import refused, wait_until
 
 
 @pytest.fixture
-def world(landing_world: World) -> World:
+def world(landing_world: LandingWorld) -> LandingWorld:
     landing_world.repository.commit("one", {"a.txt": "1\n2\n3\n", "b.txt": "b\n", "old.txt": "some\nlonger\ntext\n"})
     return landing_world
 
@@ -26,7 +26,7 @@ def world(landing_world: World) -> World:
 edit_a = file_edit("a.txt", "1\n2\n3\nfour\n")
 
 
-def test_a_change_set_has_its_files_state_and_check(world: World) -> None:
+def test_a_change_set_has_its_files_state_and_check(world: LandingWorld) -> None:
     def edit(folder: Path) -> None:
         edit_a(folder)
         (folder / "b.txt").unlink()
@@ -53,7 +53,7 @@ def test_a_change_set_has_its_files_state_and_check(world: World) -> None:
     assert world.changes.for_session("session_1") == change_set
 
 
-def test_the_diff_has_the_hunks_of_each_file(world: World) -> None:
+def test_the_diff_has_the_hunks_of_each_file(world: LandingWorld) -> None:
     def edit(folder: Path) -> None:
         edit_a(folder)
         (folder / "b.txt").unlink()
@@ -76,7 +76,7 @@ def test_the_diff_has_the_hunks_of_each_file(world: World) -> None:
     assert len(diffs) == 7
 
 
-def test_the_worktree_is_kept_while_changes_wait_and_the_trees_while_undo_is_possible(world: World) -> None:
+def test_the_worktree_is_kept_while_changes_wait_and_the_trees_while_undo_is_possible(world: LandingWorld) -> None:
     change_set = world.make_change(edit_a)
     folder = world.worktrees.folder_of("session_1")
 
@@ -92,7 +92,7 @@ def test_the_worktree_is_kept_while_changes_wait_and_the_trees_while_undo_is_pos
 
 
 @pytest.mark.parametrize("before", list(ChangeState))
-def test_an_illegal_decision_is_refused(world: World, before: ChangeState) -> None:
+def test_an_illegal_decision_is_refused(world: LandingWorld, before: ChangeState) -> None:
     change_set = world.make_change(edit_a)
     decisions_before: dict[ChangeState, list[str]] = {
         ChangeState.WAITING: [],
@@ -113,15 +113,15 @@ def test_an_illegal_decision_is_refused(world: World, before: ChangeState) -> No
     for decision, after in states.items():
         if after not in NEXT_STATES.get(before, set()):
             refused("already_decided", lambda decision=decision: getattr(change_set, decision)())
-            assert change_set.now.state is before
+            assert change_set.current.state is before
 
 
-def test_an_unknown_change_set_is_refused(world: World) -> None:
+def test_an_unknown_change_set_is_refused(world: LandingWorld) -> None:
     for decision in ("get", "diff", "preview_land", "land", "branch", "discard", "undo"):
         refused("unknown_change_set", lambda decision=decision: getattr(world.changes, decision)("change_x"))
 
 
-def test_decisions_from_many_threads_decide_once(world: World) -> None:
+def test_decisions_from_many_threads_decide_once(world: LandingWorld) -> None:
     change_set = world.make_change(edit_a)
     decided: list[ChangeSet] = []
     refused: list[str] = []
@@ -139,7 +139,7 @@ def test_decisions_from_many_threads_decide_once(world: World) -> None:
     assert refused == ["already_decided"] * 8
 
 
-def test_a_branch_has_only_the_changes_of_the_session(world: World) -> None:
+def test_a_branch_has_only_the_changes_of_the_session(world: LandingWorld) -> None:
     world.write("b.txt", "uncommitted\n")
     world.write("mine.txt", "untracked\n")
     change_set = world.make_change(edit_a)
@@ -162,7 +162,7 @@ def test_a_branch_has_only_the_changes_of_the_session(world: World) -> None:
 
 
 @pytest.mark.long
-def test_a_branch_gets_a_free_name(world: World) -> None:
+def test_a_branch_gets_a_free_name(world: LandingWorld) -> None:
     world.git("branch", "clawpy/fix-the-cart")
     assert world.make_change(edit_a).branch().branch == "clawpy/fix-the-cart-2"
     world.git("branch", "-q", "-D", "clawpy/fix-the-cart", "clawpy/fix-the-cart-2")
@@ -173,7 +173,7 @@ def test_a_branch_gets_a_free_name(world: World) -> None:
 
 def test_a_branch_is_made_without_a_commit_or_an_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    world = World(tmp_path)
+    world = LandingWorld(tmp_path)
     world.write("x.txt", "operator's\n")
     change_set = world.make_change(file_edit("y.txt", "session's\n"))
 
@@ -185,24 +185,24 @@ def test_a_branch_is_made_without_a_commit_or_an_identity(tmp_path: Path, monkey
     world.close()
 
 
-def test_changes_that_build_on_uncommitted_work_are_not_branched(world: World) -> None:
+def test_changes_that_build_on_uncommitted_work_are_not_branched(world: LandingWorld) -> None:
     world.write("a.txt", "1\n2\nmine\n")
     change_set = world.make_change(file_edit("a.txt", "1\n2\nmine too\n"))
 
     assert refused("conflict", lambda: change_set.branch()).message == (
         "no branch was made: it builds on changes that HEAD does not have: a.txt"
     )
-    assert change_set.now.state is ChangeState.WAITING
+    assert change_set.current.state is ChangeState.WAITING
 
 
-def test_changes_that_head_has_already_are_not_branched(world: World) -> None:
+def test_changes_that_head_has_already_are_not_branched(world: LandingWorld) -> None:
     change_set = world.make_change(edit_a)
     world.repository.commit("the same", {"a.txt": "1\n2\n3\nfour\n"})
 
     refused("nothing_to_commit", lambda: change_set.branch())
 
 
-def test_a_discard_leaves_nothing_behind(world: World) -> None:
+def test_a_discard_leaves_nothing_behind(world: LandingWorld) -> None:
     files, state = world.files, world.git_state
     change_set = world.make_change(edit_a)
 
@@ -216,7 +216,7 @@ def test_a_discard_leaves_nothing_behind(world: World) -> None:
         change_set.diff()
 
 
-def test_changes_of_a_repository_that_is_gone_can_be_discarded(world: World) -> None:
+def test_changes_of_a_repository_that_is_gone_can_be_discarded(world: LandingWorld) -> None:
     change_set = world.make_change(edit_a)
     shutil.rmtree(world.root)
 
@@ -224,7 +224,7 @@ def test_changes_of_a_repository_that_is_gone_can_be_discarded(world: World) -> 
     refused("no_folder", lambda: change_set.diff())
 
 
-def test_comments_on_lines_are_added_sent_and_removed(world: World) -> None:
+def test_comments_on_lines_are_added_sent_and_removed(world: LandingWorld) -> None:
     change_set = world.make_change(file_edits({"a.txt": "1\n2\n3\nfour\n", "b.txt": None}))
     events = world.bus.subscribe(lambda: None)
     comment = world.changes.comments.add
@@ -254,7 +254,7 @@ def test_comments_on_lines_are_added_sent_and_removed(world: World) -> None:
     assert [entry.number for entry in world.changes.comments.remove(change_set.id, 1).comments] == [2]
     refused("unknown_comment", lambda: world.changes.comments.remove(change_set.id, 1))
     change_set.discard()
-    assert [entry.text for entry in change_set.now.comments] == ["keep it"]
+    assert [entry.text for entry in change_set.current.comments] == ["keep it"]
 
 
 @pytest.mark.parametrize(
@@ -266,24 +266,24 @@ def test_comments_on_lines_are_added_sent_and_removed(world: World) -> None:
     ],
 )
 def test_an_interrupted_decision_is_finished_or_undone_at_the_next_start(
-    world: World, decision: str, step: str, state: ChangeState
+    world: LandingWorld, decision: str, step: str, state: ChangeState
 ) -> None:
     change = world.make_change(edit_a)
     kill_at(world, step, lambda: getattr(change, decision)())
     world.changes.recover()
-    assert change.now.state is state
+    assert change.current.state is state
     assert bool(world.refs) is (state is ChangeState.WAITING)
     assert world.git("branch", "--list", "clawpy/*").strip() == (
         "clawpy/fix-the-cart" if state is ChangeState.BRANCHED else ""
     )
 
 
-def test_a_landing_can_be_undone_after_a_crash_and_git_gc(world: World) -> None:
+def test_a_landing_can_be_undone_after_a_crash_and_git_gc(world: LandingWorld) -> None:
     before = world.files
     change = world.make_change(file_edits({"a.txt": None}))
     kill_at(world, "files done", lambda: change.land())
     world.changes.recover()
-    assert change.now.state is ChangeState.LANDED
+    assert change.current.state is ChangeState.LANDED
     world.git("gc", "-q", "--prune=now")
     change.undo()
     assert world.files == before
@@ -297,7 +297,7 @@ def test_a_landing_can_be_undone_after_a_crash_and_git_gc(world: World) -> None:
     ids=["other lines", "the same lines"],
 )
 def test_waiting_changes_of_the_same_file_are_recorded_with_their_conflicts(
-    world: World, second: str, conflicting: list[str]
+    world: LandingWorld, second: str, conflicting: list[str]
 ) -> None:
     earlier = world.make_change(edit_a)
     later = world.make_change(file_edit("a.txt", second), name="session_2")
@@ -311,7 +311,7 @@ def test_waiting_changes_of_the_same_file_are_recorded_with_their_conflicts(
 # A session that continues another one (SPEC 9.4)
 
 
-def run_session(world: World, session_id: str, files: dict[str, str], *, continues: str = "") -> Change:
+def run_session(world: LandingWorld, session_id: str, files: dict[str, str], *, continues: str = "") -> Change:
     """Run a session that writes `files`; its change set."""
     return world.make_change(file_edits(files), name=session_id, continues=continues)
 
@@ -320,14 +320,14 @@ def wait_for_tidying() -> None:
     wait_until(lambda: not any(thread.name.startswith("clawpy-tidy-") for thread in threading.enumerate()))
 
 
-def test_a_continuing_session_has_the_waiting_changes_in_its_change_set(world: World) -> None:
+def test_a_continuing_session_has_the_waiting_changes_in_its_change_set(world: LandingWorld) -> None:
     earlier = run_session(world, "sess_1", {"a.txt": "one\n2\n3\n", "new.txt": "n\n"})
     world.write("mine.txt", "meanwhile\n")
 
     after = run_session(world, "sess_2", {"c.txt": "c\n"}, continues="sess_1")
 
     assert {file.path for file in after.files} == {"a.txt", "new.txt", "c.txt"}
-    superseded = earlier.now
+    superseded = earlier.current
     assert (superseded.state, superseded.note) == (ChangeState.DISCARDED, "continued in sess_2")
     wait_for_tidying()
     assert not world.worktrees.folder_of("sess_1").exists()
@@ -339,19 +339,19 @@ def test_a_continuing_session_has_the_waiting_changes_in_its_change_set(world: W
 
 
 @pytest.mark.parametrize("decide", ["land", "discard"])
-def test_a_continuing_session_leaves_decided_changes_as_they_are(world: World, decide: str) -> None:
+def test_a_continuing_session_leaves_decided_changes_as_they_are(world: LandingWorld, decide: str) -> None:
     earlier = run_session(world, "sess_1", {"a.txt": "one\n2\n3\n"})
     getattr(earlier, decide)()
-    state = earlier.now.state
+    state = earlier.current.state
 
     after = run_session(world, "sess_2", {"c.txt": "c\n"}, continues="sess_1")
 
     assert [file.path for file in after.files] == ["c.txt"]
-    assert earlier.now.state is state
+    assert earlier.current.state is state
 
 
 @pytest.mark.long
-def test_changes_that_land_while_a_session_continues_them_are_not_discarded(world: World) -> None:
+def test_changes_that_land_while_a_session_continues_them_are_not_discarded(world: LandingWorld) -> None:
     earlier = run_session(world, "sess_1", {"a.txt": "one\n2\n3\n"})
 
     def edit(folder: Path) -> None:
@@ -360,12 +360,12 @@ def test_changes_that_land_while_a_session_continues_them_are_not_discarded(worl
 
     after = world.make_change(edit, name="sess_2", continues="sess_1")
 
-    assert earlier.now.state is ChangeState.LANDED
+    assert earlier.current.state is ChangeState.LANDED
     after.land()
     assert (world.root / "c.txt").read_text() == "c\n"
 
 
-def test_changes_that_conflict_with_your_files_cannot_be_continued(world: World) -> None:
+def test_changes_that_conflict_with_your_files_cannot_be_continued(world: LandingWorld) -> None:
     run_session(world, "sess_1", {"a.txt": "agent\n2\n3\n"})
     world.write("a.txt", "mine\n2\n3\n")
 

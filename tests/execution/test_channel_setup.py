@@ -22,7 +22,6 @@ from tests.support.web_server import WebServer
 
 Build = Callable[..., ChannelSetup]
 
-
 STEPS = [SetupStep("the extra models is missing", "pip install x", "clawpy doctor"), FIRST_KEY]
 
 
@@ -106,17 +105,17 @@ def test_assigning_a_model_replaces_the_agent(build: Build, settings: SettingsSt
     refused("no_model", lambda: setup.assign_model("qwen3"))
 
 
-# Models that answer on this machine are models; nothing else is asked, and nothing else is believed.
+# Local model servers: only those of this machine are asked, and only a list of models is believed
 
 
-LIST = b'{"object": "list", "data": [{"id": "qwen3:8b"}, {"id": "llama3.2:3b"}]}'
+MODEL_LIST = b'{"object": "list", "data": [{"id": "qwen3:8b"}, {"id": "llama3.2:3b"}]}'
 HEAD = b"HTTP/1.1 200 OK\r\n\r\n"
-MODELS = "/v1/models"
+MODELS_PATH = "/v1/models"
 NewServer = Callable[[], WebServer]
 Serve = Callable[..., str]
 
 
-def url(server: WebServer) -> str:
+def address_of(server: WebServer) -> str:
     return f"http://127.0.0.1:{server.port}/v1"
 
 
@@ -141,8 +140,8 @@ def serve(new_server: NewServer) -> Serve:
     def start(body: bytes, status: int = 200, location: str = "") -> str:
         more = f"Location: {location}\r\n" if location else ""
         server = new_server()
-        server.send(MODELS, [f"HTTP/1.1 {status} So\r\n{more}\r\n".encode() + body])
-        return url(server)
+        server.send(MODELS_PATH, [f"HTTP/1.1 {status} So\r\n{more}\r\n".encode() + body])
+        return address_of(server)
 
     return start
 
@@ -165,7 +164,7 @@ def faults(url: str) -> list[str]:
 
 
 def test_local_models_have_the_ids_of_the_settings(serve: Serve) -> None:
-    models = query_local_models({"ollama": provider(serve(LIST))})
+    models = query_local_models({"ollama": provider(serve(MODEL_LIST))})
     assert (models.ids, models.faults) == (("ollama:qwen3:8b", "ollama:llama3.2:3b"), ())
 
 
@@ -185,16 +184,18 @@ def test_a_server_without_models_is_no_fault(serve: Serve) -> None:
 
 
 def test_a_port_without_a_server_is_no_fault_and_no_redirection_is_followed(serve: Serve) -> None:
-    other = serve(LIST)
+    other = serve(MODEL_LIST)
     assert faults("http://127.0.0.1:9/v1") == []
-    assert faults(serve(LIST, 401)) == ["answers 401 instead of its list of models"]
+    assert faults(serve(MODEL_LIST, 401)) == ["answers 401 instead of its list of models"]
     assert faults(serve(b"", 302, f"{other}/models")) == ["answers 302 instead of its list of models"]
 
 
 def test_an_endless_answer_is_not_read_to_its_end(new_server: NewServer) -> None:
     server = new_server()
-    server.send(MODELS, itertools.chain([HEAD], itertools.repeat(b" " * 65_536)))
-    assert faults(url(server)) == [f"sends more than {MAX_ANSWER_BYTES // 1024} KB instead of its list of models"]
+    server.send(MODELS_PATH, itertools.chain([HEAD], itertools.repeat(b" " * 65_536)))
+    assert faults(address_of(server)) == [
+        f"sends more than {MAX_ANSWER_BYTES // 1024} KB instead of its list of models"
+    ]
 
 
 @pytest.mark.long
@@ -205,9 +206,9 @@ def test_an_endless_answer_is_not_read_to_its_end(new_server: NewServer) -> None
 )
 def test_a_slow_answer_is_read_until_the_deadline(new_server: NewServer, before: bytes, drop: bytes) -> None:
     server = new_server()
-    server.drip(MODELS, before, drop, TIMEOUT_S / 10)
+    server.drip(MODELS_PATH, before, drop, TIMEOUT_S / 10)
     since = time.monotonic()
-    assert faults(url(server)) == [f"did not list its models within {TIMEOUT_S:g} s"]
+    assert faults(address_of(server)) == [f"did not list its models within {TIMEOUT_S:g} s"]
     assert time.monotonic() - since < TIMEOUT_S * 10
 
 
@@ -215,17 +216,17 @@ def test_a_slow_answer_is_read_until_the_deadline(new_server: NewServer, before:
 def test_silent_servers_share_one_deadline(new_server: NewServer, serve: Serve) -> None:
     servers = {f"slow-{number}": new_server() for number in range(12)}
     for server in servers.values():
-        server.drip(MODELS, HEAD, b" ", TIMEOUT_S / 10)
-    slow = {name: provider(url(server)) for name, server in servers.items()}
+        server.drip(MODELS_PATH, HEAD, b" ", TIMEOUT_S / 10)
+    slow = {name: provider(address_of(server)) for name, server in servers.items()}
     since = time.monotonic()
-    models = query_local_models({**slow, "ollama": provider(serve(LIST))})
+    models = query_local_models({**slow, "ollama": provider(serve(MODEL_LIST))})
     assert time.monotonic() - since < TIMEOUT_S * 10
     assert models.ids == ("ollama:qwen3:8b", "ollama:llama3.2:3b")
     assert len(models.faults) == len(slow)
 
 
 def test_only_keyless_providers_of_this_machine_are_queried(serve: Serve) -> None:
-    assert ids(serve(LIST), keyless=False) == ()
+    assert ids(serve(MODEL_LIST), keyless=False) == ()
     assert ids("http://192.0.2.1:11434/v1") == ()  # it would take its time, were it asked
 
 

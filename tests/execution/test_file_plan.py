@@ -1,4 +1,4 @@
-"""Plans of files, without git (SPEC 3.9)."""
+"""Plans of files: what they find at a path, how they are stored, and their rollback, without git (SPEC 3.9)."""
 
 from __future__ import annotations
 
@@ -71,5 +71,5 @@ def test_a_file_whose_time_cannot_be_read_after_it_was_written_is_rolled_back(
     plan = Plan("land_x", (Entry("a", file_image("one"), file_image("two")),))
     monkeypatch.setattr(file_plan, "_read_modification_time", fail_once)
     with pytest.raises(OSError, match="the disk failed"):
-        carry_out(top, plan, lambda ids: {id: contents[id] for id in ids})
+        carry_out(top, plan, lambda blob_ids: {blob_id: contents[blob_id] for blob_id in blob_ids})
     assert (tmp_path / "a").read_bytes() == b"one"

@@ -16,14 +16,7 @@ from engine.execution.runners.flow_runner import FlowRunner
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.runner import Runner
 from engine.execution.sandbox.ladder import find_best_sandbox
-from engine.model import (
-    Assignment,
-    CheckResult,
-    Refusal,
-    SessionState,
-    SessionView,
-    Verdict,
-)
+from engine.model import Assignment, CheckResult, Refusal, SessionState, SessionView
 from engine.storage.validation_runs import ValidationRun, ValidationRuns
 from tests.conftest import Repository
 from tests.execution.session_world import MakeWorld, SessionWorld
@@ -31,24 +24,27 @@ from tests.execution.test_flow_registry import RerunTests
 from tests.support.helpers import refused, wait_until
 
 
-def scripted(place: Place, perform: Callable[[Job], FlowResult]) -> type[Flow]:
-    """A flow that does this work."""
-    attributes = {"name": "scripted", "place": place, "run": lambda self, job: perform(job), "__module__": __name__}
-    return type("Scripted", (RerunTests,), attributes)
+def make_flow(work_place: Place, perform: Callable[[Job], FlowResult]) -> type[Flow]:
+    """A flow that does this work, with the parameters of `RerunTests`."""
+
+    class ScriptedFlow(RerunTests):
+        name = "scripted"
+        place = work_place
+
+        def run(self, job: Job) -> FlowResult:
+            return perform(job)
+
+    return ScriptedFlow
 
 
 CHECK = CheckResult("pytest", passed=2, failed=1, failing=("t::a",), durations=(("t::a", 1.5),))
-
-
-def verdict_of(command: str) -> Verdict:
-    return Verdict.BLOCK if "rm -rf" in command else Verdict.ALLOW
 
 
 class FlowWorld(SessionWorld):
     """Sessions of flows, in the best sandbox of this machine."""
 
     def __init__(self, *parts: Any, **options: Any) -> None:
-        super().__init__(*parts, sandbox=find_best_sandbox(), verdict=verdict_of, **options)
+        super().__init__(*parts, sandbox=find_best_sandbox(), **options)
         self.runs = ValidationRuns(self.database)
 
     def make_runners(self) -> list[Runner]:
@@ -65,7 +61,7 @@ class FlowWorld(SessionWorld):
         return self.wait(self.start_flow(name, **parameters), 300)
 
     def script(self, place: Place, perform: Callable[[Job], FlowResult]) -> SessionView:
-        self.flows["scripted"] = scripted(place, perform)
+        self.flows["scripted"] = make_flow(place, perform)
         return self.run_flow("scripted", tests=["a"])
 
     def only_run(self) -> ValidationRun:
@@ -83,6 +79,7 @@ def world(make_world: MakeWorld, repository: Repository) -> FlowWorld:
 
 
 def write(job: Job, name: str, text: str = "x\n") -> None:
+    """Write a file as a command of the flow."""
     job.run([sys.executable, "-c", f"open({name!r}, 'w').write({text!r})"])
 
 
@@ -205,7 +202,7 @@ def test_a_stopped_flow_leaves_nothing(world: FlowWorld) -> None:
         job.run(["sh", "-c", "echo ready; sleep 60"])
         return FlowResult("not reached")
 
-    world.flows["scripted"] = scripted(Place.CHANGE_SET, perform)
+    world.flows["scripted"] = make_flow(Place.CHANGE_SET, perform)
     view = world.start_flow("scripted", tests=["a"])
     wait_until(lambda: "ready" in world.transcript(view))
     world.sessions.stop(view.id, "enough")
@@ -260,22 +257,26 @@ def test_the_launcher_reports_the_effects_of_an_assignment(world: FlowWorld) -> 
     assert info.consent_text == ""
     assert info.sandbox == find_best_sandbox().describe(network=False)
     assert not world.sessions.check(world.flow("draft_changelog", since="")).check_only
-    prose = world.sessions.check(world.flow(None))
-    assert not prose.available
-    assert "no model or agent is set up" in prose.reason
-    assert not world.sessions.check(world.flow("no_such_flow")).available
-    assert not world.sessions.check(world.flow("run_tests", paths="no list")).available
-    assert not world.sessions.check(replace(world.flow("run_tests"), runner="acp")).available
+
+
+def test_what_nobody_can_run_is_not_available(world: FlowWorld) -> None:
+    prose = world.flow(None)
+    assert "no model or agent is set up" in world.sessions.check(prose).reason
     with pytest.raises(Refusal, match="no model or agent is set up"):
         world.start_flow(None)
-    world.script(Place.CHECK, lambda job: FlowResult("free"))
-    assert world.sessions.check(world.flow("run_tests", paths=[])).estimate == 0
-    assert world.sessions.of_card("pred_2") is not None
+    unknown, invalid = world.flow("no_such_flow"), world.flow("run_tests", paths="no list")
+    for assignment in (prose, unknown, invalid, replace(world.flow("run_tests"), runner="acp")):
+        assert not world.sessions.check(assignment).available
+
+
+def test_the_session_of_a_card_is_found(world: FlowWorld) -> None:
+    view = world.script(Place.CHECK, lambda job: FlowResult("free"))
+    assert world.sessions.of_card(view.prediction_id).id == view.id
     assert world.sessions.of_card("pred_3") is None
 
 
 def test_an_edit_changes_parameters_prompt_and_digest(world: FlowWorld) -> None:
-    world.flows["scripted"] = scripted(Place.CHECK, lambda job: FlowResult(""))
+    world.flows["scripted"] = make_flow(Place.CHECK, lambda job: FlowResult(""))
     before = world.flow("scripted", tests=["a"])
     after = world.sessions.apply_edit(before, "times=5")
     assert after.prompt == "Rerun 1 tests 5 times"

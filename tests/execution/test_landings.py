@@ -5,8 +5,10 @@ Five hundred of them: `pytest -m faults tests/faults/test_landing_kill.py`.
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,10 +18,12 @@ from engine.execution.change_store import ChangeSetRow
 from engine.model import ChangeState, Refusal
 from engine.storage.database import Transaction
 from engine.storage.state import unfinished_intents
-from tests.execution.landing_scenarios import Scenario, check_scenario, scenarios
+from tests.execution.landing_scenarios import Scenario, check_scenario, refusal_of, scenarios
 from tests.execution.landing_world import (
     TEXT,
-    World,
+    Change,
+    FileStates,
+    LandingWorld,
     assert_landing_is_refused,
     file_edit,
     file_edits,
@@ -29,12 +33,12 @@ from tests.support.helpers import refused
 
 
 @pytest.fixture
-def world(landing_world: World) -> World:
+def world(landing_world: LandingWorld) -> LandingWorld:
     landing_world.repository.commit("one", {"a.txt": TEXT, "d/only.txt": "d\n", "b.txt": TEXT})
     return landing_world
 
 
-def test_lines_that_changed_on_both_sides_are_a_conflict(world: World) -> None:
+def test_lines_that_changed_on_both_sides_are_a_conflict(world: LandingWorld) -> None:
     change_set = world.make_change(file_edit("a.txt", TEXT.replace("line 3\n", "theirs\n")))
     world.write("a.txt", TEXT.replace("line 3\n", "mine\n"))
 
@@ -45,23 +49,22 @@ def test_lines_that_changed_on_both_sides_are_a_conflict(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("existing", "obstacle"),
+    ("target", "existing"),
     [
-        ("new.txt", "new.txt"),  # an ignored file where one comes
-        ("new.txt/deep/er", "new.txt/deep/er"),  # an ignored folder with a file in it
-        ("sub", "sub"),  # an ignored file where a folder comes
+        pytest.param("new.txt", "new.txt", id="a file where a file comes"),
+        pytest.param("new.txt", "new.txt/deep/er", id="a folder where a file comes"),
+        pytest.param("sub/new.txt", "sub", id="a file where a folder comes"),
     ],
 )
-def test_an_ignored_file_or_folder_in_the_way_is_kept(world: World, existing: str, obstacle: str) -> None:
-    target = "sub/new.txt" if existing == "sub" else "new.txt"
+def test_an_ignored_file_or_folder_in_the_way_is_kept(world: LandingWorld, target: str, existing: str) -> None:
     change_set = world.make_change(file_edit(target, "theirs\n"))
     (world.root / ".git/info/exclude").write_text("/new.txt\n/sub\n")
     world.write(existing, "precious\n")
 
-    assert obstacle in assert_landing_is_refused(world, change_set).message
+    assert existing in assert_landing_is_refused(world, change_set).message
 
 
-def test_nothing_is_written_through_a_link(world: World) -> None:
+def test_nothing_is_written_through_a_link(world: LandingWorld) -> None:
     change_set = world.make_change(file_edit("sub/new.txt", "theirs\n"))
     elsewhere = world.folder / "elsewhere"
     elsewhere.mkdir()
@@ -73,20 +76,20 @@ def test_nothing_is_written_through_a_link(world: World) -> None:
     assert list(elsewhere.iterdir()) == []
 
 
-def test_an_empty_folder_is_replaced_and_restored_by_the_undo(world: World) -> None:
-    change_set = world.make_change(file_edit("place", "theirs\n"))
-    (world.root / "place/inner").mkdir(parents=True)
-    (world.root / "place/inner").chmod(0o711)
+def test_an_empty_folder_is_replaced_and_restored_by_the_undo(world: LandingWorld) -> None:
+    change_set = world.make_change(file_edit("new", "theirs\n"))
+    (world.root / "new/inner").mkdir(parents=True)
+    (world.root / "new/inner").chmod(0o711)
     before = world.files
 
     change_set.land()
-    assert (world.root / "place").read_text() == "theirs\n"
+    assert (world.root / "new").read_text() == "theirs\n"
     change_set.undo()
 
     assert world.files == before
 
 
-def test_an_edit_of_a_file_that_the_session_renamed_is_merged(world: World) -> None:
+def test_an_edit_of_a_file_that_the_session_renamed_is_merged(world: LandingWorld) -> None:
     change_set = world.make_change(lambda folder: (folder / "a.txt").rename(folder / "moved.txt"))
     world.write("a.txt", TEXT + "mine\n")
 
@@ -96,7 +99,7 @@ def test_an_edit_of_a_file_that_the_session_renamed_is_merged(world: World) -> N
     assert (world.root / "moved.txt").read_text() == TEXT + "mine\n"
 
 
-def test_modes_links_deletions_and_folders_land_and_are_undone(world: World) -> None:
+def test_modes_links_deletions_and_folders_land_and_are_undone(world: LandingWorld) -> None:
     world.write("private.txt", "p\n").chmod(0o600)
     world.write("fixed.txt", "f\n").chmod(0o444)
     world.write("run.sh", "r\n").chmod(0o750)
@@ -135,7 +138,7 @@ def test_modes_links_deletions_and_folders_land_and_are_undone(world: World) -> 
     assert world.git_state == state
 
 
-def test_a_rename_that_changes_only_the_case_lands_and_is_undone(world: World) -> None:
+def test_a_rename_that_changes_only_the_case_lands_and_is_undone(world: LandingWorld) -> None:
     change_set = world.make_change(lambda folder: (folder / "a.txt").rename(folder / "A.txt"))
     before = world.files
 
@@ -145,7 +148,7 @@ def test_a_rename_that_changes_only_the_case_lands_and_is_undone(world: World) -
     assert world.files == before
 
 
-def test_line_endings_are_those_of_a_checkout_and_restored_by_the_undo(world: World) -> None:
+def test_line_endings_are_those_of_a_checkout_and_restored_by_the_undo(world: LandingWorld) -> None:
     world.git("config", "core.autocrlf", "true")
     (world.root / "dos.txt").write_bytes(b"one\r\ntwo\r\n")
     (world.root / "unix.txt").write_bytes(b"one\ntwo\n")
@@ -171,8 +174,8 @@ def test_line_endings_are_those_of_a_checkout_and_restored_by_the_undo(world: Wo
 
 
 @pytest.mark.long
-def test_a_submodule_is_left_as_it_is(world: World, tmp_path: Path) -> None:
-    library = World(tmp_path / "library").repository
+def test_a_submodule_is_left_as_it_is(world: LandingWorld, tmp_path: Path) -> None:
+    library = LandingWorld(tmp_path / "library").repository
     library.commit("one", {"x": "1"})
     commit = library.git("rev-parse", "HEAD")
     world.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library.path), "lib")
@@ -188,14 +191,14 @@ def test_a_submodule_is_left_as_it_is(world: World, tmp_path: Path) -> None:
     assert commit == world.git("-C", "lib", "rev-parse", "HEAD")
 
 
-def test_a_file_with_a_filter_program_is_not_landed_and_no_filter_runs(world: World) -> None:
+def test_a_file_with_a_filter_program_is_not_landed_and_no_filter_runs(world: LandingWorld) -> None:
     world.git("config", "filter.lfs.clean", f"touch {world.folder}/trap; cat")
     world.git("config", "filter.lfs.smudge", f"touch {world.folder}/trap; cat")
     world.write(".gitattributes", "*.bin filter=lfs\n")
     change_set = world.make_change(file_edit("big.bin", "theirs\n"))
 
     assert "lfs" in assert_landing_is_refused(world, change_set, "unsupported_files").message
-    refused("unsupported_files", lambda: change_set.branch())
+    refused("unsupported_files", change_set.branch)
     assert not (world.folder / "trap").exists()
 
 
@@ -204,7 +207,7 @@ def test_a_file_with_a_filter_program_is_not_landed_and_no_filter_runs(world: Wo
     "name",
     ["b.txt", pytest.param("d/only.txt", marks=pytest.mark.faults), pytest.param("new.txt", marks=pytest.mark.faults)],
 )
-def test_an_edit_during_the_landing_is_never_overwritten(world: World, name: str) -> None:
+def test_an_edit_during_the_landing_is_never_overwritten(world: LandingWorld, name: str) -> None:
     """At every step; and the landing happens as a whole or not at all."""
     files = {"a.txt": "theirs\n", "b.txt": "theirs\n", "d/only.txt": None, "new.txt": "theirs\n"}
     change_set = world.make_change(file_edits(files))
@@ -213,24 +216,9 @@ def test_an_edit_during_the_landing_is_never_overwritten(world: World, name: str
     change_set.land()
     change_set.undo()
     before = world.files
-    landing_steps = steps[: steps.index("files done")]
 
-    for instant in range(len(landing_steps)):
-        steps_so_far: list[str] = []
-
-        def save(step: str, instant: int = instant, steps_so_far: list[str] = steps_so_far) -> None:
-            if len(steps_so_far) == instant:
-                (world.root / name).parent.mkdir(exist_ok=True)
-                (world.root / name).write_text("saved by the operator\n")
-            steps_so_far.append(step)
-
-        world.step = save
-        refusal = None
-        try:
-            change_set.land()
-        except Refusal as error:
-            refusal = error
-        world.step = lambda step: None
+    for number_of_step in range(steps.index("files done")):
+        refusal = land_with_save(world, change_set, name, number_of_step)
         after = world.files
         assert after[name][2] == b"saved by the operator\n"
         if refusal is None:  # saved after its file was landed
@@ -242,13 +230,30 @@ def test_an_edit_during_the_landing_is_never_overwritten(world: World, name: str
         restore_files(world, before)
 
 
+def land_with_save(world: LandingWorld, change_set: Change, name: str, number_of_step: int) -> Refusal | None:
+    """Land while the operator saves a file at this step. Returns how it was refused, or None."""
+    numbers = itertools.count()
+
+    def save(step: str) -> None:
+        if next(numbers) == number_of_step:
+            world.write(name, "saved by the operator\n")
+
+    world.step = save
+    try:
+        return refusal_of(change_set.land)
+    finally:
+        world.step = lambda step: None
+
+
 def make_waiting(tx: Transaction, change_set_id: str) -> None:
+    """Forget that a change set has landed."""
     row = tx.session.get(ChangeSetRow, change_set_id)
     row.state, row.landings = "waiting", []
     tx.session.add(row)
 
 
-def restore_files(world: World, before: dict[str, tuple[str, int, bytes]]) -> None:
+def restore_files(world: LandingWorld, before: FileStates) -> None:
+    """Make the operator's files what they were; there is no link among them."""
     for path in world.files:
         if path not in before:
             (world.root / path).unlink()
@@ -262,51 +267,54 @@ def restore_files(world: World, before: dict[str, tuple[str, int, bytes]]) -> No
 
 
 @pytest.mark.long
-def test_a_file_that_changes_all_the_time_is_refused(world: World) -> None:
+def test_a_file_that_changes_all_the_time_is_refused(world: LandingWorld) -> None:
     change_set = world.make_change(file_edit("a.txt", TEXT + "theirs\n"))
-    counter = iter(range(100))
+    numbers_of_attempts = itertools.count()
 
     def change_file(step: str) -> None:
         if step == "planned":
-            (world.root / "a.txt").write_text(f"{next(counter)}\n" + TEXT)
+            world.write("a.txt", f"{next(numbers_of_attempts)}\n" + TEXT)
 
     world.step = change_file
-    refused("busy_files", lambda: change_set.land())
-    assert next(counter) == 5
+    refused("busy_files", change_set.land)
+    assert next(numbers_of_attempts) == 5
 
 
 # Undo and recovery
 
 
+def replace_by_link(file: Path) -> None:
+    file.unlink()
+    file.symlink_to("b.txt")
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("edit", ["bytes", "mode", "gone", "kind", "folder"])
-def test_an_undo_that_would_lose_later_edits_is_refused(world: World, edit: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "edit"),
+    [
+        pytest.param("a.txt", lambda file: file.write_text("mine\n"), id="bytes"),
+        pytest.param("a.txt", lambda file: file.chmod(0o755), id="mode"),
+        pytest.param("a.txt", Path.unlink, id="gone"),
+        pytest.param("a.txt", replace_by_link, id="kind"),
+        pytest.param("d", lambda file: file.write_text("a file where the folder was\n"), id="folder"),
+    ],
+)
+def test_an_undo_that_would_lose_later_edits_is_refused(
+    world: LandingWorld, name: str, edit: Callable[[Path], object]
+) -> None:
     change_set = world.make_change(file_edits({"a.txt": "theirs\n", "d/only.txt": None}))
     change_set.land()
-    file = world.root / "a.txt"
-    name = "a.txt"
-    if edit == "bytes":
-        file.write_text("mine\n")
-    elif edit == "mode":
-        file.chmod(0o755)
-    elif edit == "gone":
-        file.unlink()
-    elif edit == "kind":
-        file.unlink()
-        file.symlink_to("b.txt")
-    else:
-        (world.root / "d").write_text("a file where the folder was\n")
-        name = "d"
+    edit(world.root / name)
     before = world.files
 
-    assert name in refused("later_edits", lambda: change_set.undo()).message
+    assert name in refused("later_edits", change_set.undo).message
     assert world.files == before
-    assert change_set.now.state is ChangeState.LANDED
+    assert change_set.current.state is ChangeState.LANDED
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("failing", ["prepare", "write", "make folder", "remove"])
-def test_a_landing_that_fails_to_write_is_rolled_back(world: World, failing: str) -> None:
+def test_a_landing_that_fails_to_write_is_rolled_back(world: LandingWorld, failing: str) -> None:
     files = {"a.txt": "theirs\n", "d/only.txt": None, "sub/new.txt": "theirs\n"}
     change_set = world.make_change(file_edits(files))
     before = world.files
@@ -317,14 +325,14 @@ def test_a_landing_that_fails_to_write_is_rolled_back(world: World, failing: str
             raise OSError(28, "No space left on device", "a.txt")
 
     world.step = fail
-    refused("cannot_write", lambda: change_set.land())
+    refused("cannot_write", change_set.land)
 
     assert world.files == before
     assert unfinished_intents(world.database, "landing") == []
     change_set.land()
 
 
-def test_a_failed_rollback_is_finished_before_the_next_landing(world: World) -> None:
+def test_a_failed_rollback_is_finished_before_the_next_landing(world: LandingWorld) -> None:
     change_set = world.make_change(file_edits({"a.txt": "theirs\n", "b.txt": "theirs\n"}))
     before = world.files
 
@@ -333,7 +341,7 @@ def test_a_failed_rollback_is_finished_before_the_next_landing(world: World) -> 
             raise OSError(28, "No space left on device")
 
     world.step = fail
-    refused("not_restored", lambda: change_set.land())
+    refused("not_restored", change_set.land)
     assert world.files != before
     world.step = lambda step: None
 
@@ -342,9 +350,9 @@ def test_a_failed_rollback_is_finished_before_the_next_landing(world: World) -> 
     assert world.files == before
 
 
-def test_recovery_keeps_and_names_files_that_were_edited_after_the_crash(world: World) -> None:
+def test_recovery_keeps_and_names_files_that_were_edited_after_the_crash(world: LandingWorld) -> None:
     change_set = world.make_change(file_edits({"a.txt": "theirs\n", "b.txt": "theirs\n"}))
-    kill_at(world, "write b.txt", lambda: change_set.land())
+    kill_at(world, "write b.txt", change_set.land)
     (world.root / "a.txt").write_text("edited after the crash\n")
 
     (message,) = world.changes.recover()
@@ -359,7 +367,7 @@ def test_recovery_keeps_and_names_files_that_were_edited_after_the_crash(world: 
 
 def test_a_repository_with_sha256_lands_undoes_and_branches(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", "-b", "main", "--object-format=sha256", tmp_path / "shop"], check=True)
-    world = World(tmp_path)
+    world = LandingWorld(tmp_path)
     world.repository.commit("one", {"a.txt": TEXT})
     change_set = world.make_change(file_edit("a.txt", "theirs\n"))
     before = world.files
@@ -372,7 +380,7 @@ def test_a_repository_with_sha256_lands_undoes_and_branches(tmp_path: Path) -> N
     world.close()
 
 
-def test_a_workspace_that_is_a_linked_worktree_lands_and_undoes(world: World) -> None:
+def test_a_workspace_that_is_a_linked_worktree_lands_and_undoes(world: LandingWorld) -> None:
     linked = world.folder / "linked"
     world.git("worktree", "add", "-q", "-b", "other", str(linked))
     change_set = world.make_change(file_edit("a.txt", "theirs\n"), workspace=linked)

@@ -6,7 +6,7 @@ import itertools
 import os
 import random
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -21,43 +21,45 @@ from tests.execution.landing_scenarios import (
     LINES,
     Edit,
     apply_edits,
-    line_places,
     names,
     operator_edits,
     session_edits,
 )
-from tests.execution.landing_world import Change, Killed, World
+from tests.execution.landing_world import Change, Killed, LandingWorld
 from tests.support.helpers import refused
 
-TEXT = [f"line {number}\n" for number in range(40)]
+
+def changed_text(lines: Mapping[int, str]) -> str:
+    """Forty numbered lines, of which these are others: `changed_text({3: "three"})`."""
+    return "".join(f"{lines.get(number, f'line {number}')}\n" for number in range(40))
 
 
-def changed_text(**lines: str) -> str:
-    """TEXT with other lines: `changed_text(n3="three")`."""
-    changed = {int(name[1:]): f"{text}\n" for name, text in lines.items()}
-    return "".join(changed.get(number, line) for number, line in enumerate(TEXT))
+TEXT = changed_text({})
+
+FILES = {"a.txt": TEXT, "b.txt": "b\n", "old.txt": TEXT}
 
 
 @pytest.fixture
-def world(landing_world: World) -> World:
-    landing_world.repository.commit("one", {"a.txt": changed_text(), "b.txt": "b\n", "old.txt": changed_text()})
+def world(landing_world: LandingWorld) -> LandingWorld:
+    landing_world.repository.commit("one", FILES)
     return landing_world
 
 
 def edit(folder: Path) -> None:
-    (folder / "a.txt").write_text(changed_text(n2="first", n20="second", n38="third"))
+    """Change three places of a file, delete one, rename one with two changes, and make one."""
+    (folder / "a.txt").write_text(changed_text({2: "first", 20: "second", 38: "third"}))
     (folder / "b.txt").unlink()
     (folder / "old.txt").rename(folder / "new.txt")
-    (folder / "new.txt").write_text(changed_text(n5="five", n30="thirty"))
+    (folder / "new.txt").write_text(changed_text({5: "five", 30: "thirty"}))
     (folder / "c.txt").write_text("c\n")
 
 
-def read_file(world: World, name: str) -> str | None:
+def read_file(world: LandingWorld, name: str) -> str | None:
     path = world.root / name
     return path.read_text() if path.exists() else None
 
 
-def test_after_a_part_landed_the_rest_waits_and_each_landing_is_undone_alone(world: World) -> None:
+def test_after_a_part_landed_the_rest_waits_and_each_landing_is_undone_alone(world: LandingWorld) -> None:
     before, state = world.files, world.git_state
     change = world.make_change(edit)
 
@@ -69,7 +71,7 @@ def test_after_a_part_landed_the_rest_waits_and_each_landing_is_undone_alone(wor
     assert (read_file(world, "b.txt"), read_file(world, "c.txt"), read_file(world, "a.txt")) == (
         None,
         "c\n",
-        changed_text(),
+        TEXT,
     )
     assert world.worktrees.folder_of("session_1").exists()
     assert [landed.id for landed in world.changes.undoable_landings(str(world.root))] == [change.id]
@@ -77,13 +79,13 @@ def test_after_a_part_landed_the_rest_waits_and_each_landing_is_undone_alone(wor
 
     complete = change.land()
     assert (complete.state, complete.files) == (ChangeState.LANDED, change.files)
-    assert read_file(world, "a.txt") == changed_text(n2="first", n20="second", n38="third")
+    assert read_file(world, "a.txt") == changed_text({2: "first", 20: "second", 38: "third"})
 
     part = change.undo()
     assert (part.state, read_file(world, "c.txt"), read_file(world, "a.txt")) == (
         ChangeState.WAITING,
         "c\n",
-        changed_text(),
+        TEXT,
     )
     assert [file.path for file in part.files] == ["a.txt", "new.txt"]
     undone = change.undo()
@@ -91,26 +93,26 @@ def test_after_a_part_landed_the_rest_waits_and_each_landing_is_undone_alone(wor
     assert (world.files, world.git_state) == (before, state)
 
 
-def test_hunks_land_beside_your_edits(world: World) -> None:
+def test_hunks_land_beside_your_edits(world: LandingWorld) -> None:
     change = world.make_change(edit)
-    world.write("a.txt", changed_text(n10="mine"))
+    world.write("a.txt", changed_text({10: "mine"}))
     world.write("c2.txt", "mine\n")
 
     change.land(FilePart("a.txt", (2,)), FilePart("new.txt", (1,)))
 
-    assert read_file(world, "a.txt") == changed_text(n10="mine", n20="second")
-    assert (read_file(world, "old.txt"), read_file(world, "new.txt")) == (None, changed_text(n5="five"))
+    assert read_file(world, "a.txt") == changed_text({10: "mine", 20: "second"})
+    assert (read_file(world, "old.txt"), read_file(world, "new.txt")) == (None, changed_text({5: "five"}))
     [diff_a, diff_b, diff_c, diff_new] = change.diff()
     assert [(diff.hunks.count("@@ -"), diff.landed) for diff in (diff_a, diff_new)] == [(2, (2,)), (1, (1,))]
     assert (diff_b.status, diff_c.status) == ("deleted", "added")
-    assert [file.status for file in change.now.files if file.path == "new.txt"] == ["modified"]
+    assert [file.status for file in change.current.files if file.path == "new.txt"] == ["modified"]
     change.land(FilePart("a.txt", (1, 3)))
-    assert read_file(world, "a.txt") == changed_text(n2="first", n10="mine", n20="second", n38="third")
+    assert read_file(world, "a.txt") == changed_text({2: "first", 10: "mine", 20: "second", 38: "third"})
     change.undo()
-    assert read_file(world, "a.txt") == changed_text(n10="mine", n20="second")
+    assert read_file(world, "a.txt") == changed_text({10: "mine", 20: "second"})
 
 
-def test_hunks_keep_their_numbers_when_others_landed(world: World) -> None:
+def test_hunks_keep_their_numbers_when_others_landed(world: LandingWorld) -> None:
     change = world.make_change(edit)
     first, second, third = (FilePart("a.txt", (number,)) for number in (1, 2, 3))
 
@@ -120,17 +122,17 @@ def test_hunks_keep_their_numbers_when_others_landed(world: World) -> None:
     [diff] = [file for file in change.diff() if file.path == "a.txt"]
     assert (diff.landed, "+first" in diff.hunks, "+second" in diff.hunks) == ((1,), False, True)
     change.land(second)
-    assert read_file(world, "a.txt") == changed_text(n2="first", n20="second")
+    assert read_file(world, "a.txt") == changed_text({2: "first", 20: "second"})
     change.undo()
     change.land(third, FilePart("c.txt"))
-    assert read_file(world, "a.txt") == changed_text(n2="first", n38="third")
+    assert read_file(world, "a.txt") == changed_text({2: "first", 38: "third"})
     refused("already_decided", lambda: change.land(FilePart("c.txt")))
     refused("already_decided", lambda: change.land(FilePart("a.txt", (2, 3))))
     change.land(FilePart("a.txt"))
-    assert read_file(world, "a.txt") == changed_text(n2="first", n20="second", n38="third")
+    assert read_file(world, "a.txt") == changed_text({2: "first", 20: "second", 38: "third"})
 
 
-def test_hunks_are_numbered_anew_after_the_rest_was_discarded(world: World) -> None:
+def test_hunks_are_numbered_anew_after_the_rest_was_discarded(world: LandingWorld) -> None:
     change = world.make_change(edit)
     change.land(FilePart("a.txt", (3,)))
     change.land(FilePart("a.txt", (1,)))
@@ -139,12 +141,12 @@ def test_hunks_are_numbered_anew_after_the_rest_was_discarded(world: World) -> N
     [diff] = change.diff()
     assert (diff.landed, "+first" in diff.hunks) == ((2,), True)
     change.land(FilePart("a.txt", (1,)))
-    assert read_file(world, "a.txt") == changed_text(n2="first", n38="third")
+    assert read_file(world, "a.txt") == changed_text({2: "first", 38: "third"})
 
 
-def test_a_comment_on_an_old_line_is_on_the_line_that_the_diff_shows(world: World) -> None:
+def test_a_comment_on_an_old_line_is_on_the_line_that_the_diff_shows(world: LandingWorld) -> None:
     def edit_lines(folder: Path) -> None:
-        (folder / "a.txt").write_text(changed_text(n2="first\n" + "added\n" * 10, n38="third"))
+        (folder / "a.txt").write_text(changed_text({2: "first\n" + "added\n" * 10, 38: "third"}))
 
     change = world.make_change(edit_lines)
     change.land(FilePart("a.txt", (1,)))
@@ -154,7 +156,7 @@ def test_a_comment_on_an_old_line_is_on_the_line_that_the_diff_shows(world: Worl
     assert comment.quote == "line 38"
 
 
-def test_an_unknown_file_or_hunk_is_refused(world: World) -> None:
+def test_an_unknown_file_or_hunk_is_refused(world: LandingWorld) -> None:
     change = world.make_change(edit)
     before = world.files
     refused("unknown_file", lambda: change.land(FilePart("nope")))
@@ -164,7 +166,7 @@ def test_an_unknown_file_or_hunk_is_refused(world: World) -> None:
     assert world.changes.preview_land(change.id, [FilePart("b.txt")]).files == 1
 
 
-def test_a_file_that_replaces_another_lands_only_with_it(world: World) -> None:
+def test_a_file_that_replaces_another_lands_only_with_it(world: LandingWorld) -> None:
     def folder_for_file(folder: Path) -> None:
         (folder / "b.txt").unlink()
         (folder / "b.txt").mkdir()
@@ -176,7 +178,7 @@ def test_a_file_that_replaces_another_lands_only_with_it(world: World) -> None:
     assert read_file(world, "b.txt/inside") == "x\n"
 
 
-def test_a_landed_part_can_be_undone_after_the_rest_was_discarded(world: World) -> None:
+def test_a_landed_part_can_be_undone_after_the_rest_was_discarded(world: LandingWorld) -> None:
     before = world.files
     change = world.make_change(edit)
     change.land(FilePart("a.txt"))
@@ -194,7 +196,7 @@ def test_a_landed_part_can_be_undone_after_the_rest_was_discarded(world: World) 
     assert world.files == before
 
 
-def test_a_branch_has_only_the_rest(world: World) -> None:
+def test_a_branch_has_only_the_rest(world: LandingWorld) -> None:
     change = world.make_change(edit)
     events = world.bus.subscribe(lambda: None)
     change.land(FilePart("a.txt", (1,)))
@@ -210,10 +212,10 @@ def test_a_branch_has_only_the_rest(world: World) -> None:
     assert changed == ["b.txt", "c.txt", "new.txt", "old.txt"]
     change.undo()
     assert change.undo().state is ChangeState.UNDONE
-    assert read_file(world, "a.txt") == changed_text()
+    assert read_file(world, "a.txt") == TEXT
 
 
-def test_git_gc_removes_no_tree_of_a_reduced_change_set(world: World) -> None:
+def test_git_gc_removes_no_tree_of_a_reduced_change_set(world: LandingWorld) -> None:
     change = world.make_change(edit)
     change.land(FilePart("a.txt", (1, 2)), FilePart("new.txt", (1,)))
     change.discard()
@@ -228,21 +230,21 @@ def test_git_gc_removes_no_tree_of_a_reduced_change_set(world: World) -> None:
     assert world.files == complete
 
 
-def test_files_of_every_landed_part_are_ours(world: World) -> None:
+def test_files_of_every_landed_part_are_ours(world: LandingWorld) -> None:
     change = world.make_change(edit)
-    place = str(world.root)
+    workspace = str(world.root)
     change.land(FilePart("a.txt"))
     change.land(FilePart("c.txt"))
-    assert set(world.changes.written_by_us(place)) == {"a.txt", "c.txt"}
+    assert set(world.changes.written_by_us(workspace)) == {"a.txt", "c.txt"}
     change.undo()
-    assert set(world.changes.written_by_us(place)) == {"a.txt"}
-    assert [landed.id for landed in world.changes.undoable_landings(place)] == [change.id]
+    assert set(world.changes.written_by_us(workspace)) == {"a.txt"}
+    assert [landed.id for landed in world.changes.undoable_landings(workspace)] == [change.id]
     world.write("a.txt", "mine\n")
     change.land(FilePart("c.txt"))
-    assert world.changes.undoable_landings(place) == []
+    assert world.changes.undoable_landings(workspace) == []
 
 
-def test_a_file_that_is_edited_while_the_next_one_is_written_is_not_ours(world: World) -> None:
+def test_a_file_that_is_edited_while_the_next_one_is_written_is_not_ours(world: LandingWorld) -> None:
     change = world.make_change(edit)
 
     def save(step: str) -> None:
@@ -256,7 +258,7 @@ def test_a_file_that_is_edited_while_the_next_one_is_written_is_not_ours(world: 
     assert world.changes.undoable_landings(str(world.root)) == []
 
 
-def test_the_undo_of_a_session_undoes_every_part_or_none(world: World) -> None:
+def test_the_undo_of_a_session_undoes_every_part_or_none(world: LandingWorld) -> None:
     before = world.files
     change = world.make_change(edit)
     for part in (FilePart("a.txt", (1,)), FilePart("c.txt"), FilePart("a.txt")):
@@ -271,28 +273,28 @@ def test_the_undo_of_a_session_undoes_every_part_or_none(world: World) -> None:
     events = world.bus.subscribe(lambda: None)
     assert world.changes.undo_session("session_1")
     assert world.files == before
-    assert change.now.state is ChangeState.UNDONE
+    assert change.current.state is ChangeState.UNDONE
     assert [event.left for event in events.drain() if isinstance(event, LandingUndone)] == [2, 1, 0]
 
 
-def test_an_edit_between_two_landings_prevents_the_undo_of_the_session(world: World) -> None:
+def test_an_edit_between_two_landings_prevents_the_undo_of_the_session(world: LandingWorld) -> None:
     change = world.make_change(edit)
     change.land(FilePart("a.txt", (1,)))
-    world.write("a.txt", changed_text(n2="first", n10="mine"))
+    world.write("a.txt", changed_text({2: "first", 10: "mine"}))
     change.land(FilePart("a.txt"))
     landed = world.files
     refused("later_edits", lambda: world.changes.undo_session("session_1"))
     assert world.files == landed
 
 
-def test_a_landing_that_changes_nothing_can_be_undone(world: World) -> None:
+def test_a_landing_that_changes_nothing_can_be_undone(world: LandingWorld) -> None:
     change = world.make_change(edit)
-    world.write("a.txt", changed_text(n2="first", n20="second", n38="third"))
+    world.write("a.txt", changed_text({2: "first", 20: "second", 38: "third"}))
     before = world.files
     part = change.land(FilePart("a.txt"))
     assert (part.landed, part.landings) == (0, 1)
     assert world.changes.undo_session("session_1")
-    assert (change.now.state, world.files) == (ChangeState.UNDONE, before)
+    assert (change.current.state, world.files) == (ChangeState.UNDONE, before)
 
 
 def parts_of(change: Change, chance: random.Random) -> list[FilePart]:
@@ -309,26 +311,35 @@ def parts_of(change: Change, chance: random.Random) -> list[FilePart]:
     return parts
 
 
-big_edits = st.lists(st.builds(Edit, st.just("line"), st.sampled_from(EXISTING), names, st.integers(0, 90)), max_size=6)
+line_edits_of_long_files = st.lists(
+    st.builds(Edit, st.just("line"), st.sampled_from(EXISTING), names, st.integers(0, 90)), max_size=6
+)
 
 
 @pytest.mark.long
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
-@given(session_edits, big_edits, st.lists(operator_edits, max_size=2), st.integers(0, 2**32), line_places)
+@given(
+    session_edits,
+    line_edits_of_long_files,
+    st.lists(operator_edits, max_size=2),
+    st.integers(0, 2**32),
+    st.sampled_from(("\n", "\n", "\n", "\r\n")),
+)
 def test_any_sequence_of_parts_lands_the_whole_and_is_undone_step_by_step(
-    edits: list[Edit], line_edits: list[Edit], meanwhile: list[Edit], seed: int, crlf: int
+    edits: list[Edit], line_edits: list[Edit], meanwhile: list[Edit], seed: int, line_break: str
 ) -> None:
-    chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
-        world = World(Path(folder))
+        world = LandingWorld(Path(folder))
         try:
-            _land_in_parts(world, [*line_edits, *edits], meanwhile, chance, "\r\n" if crlf == 0 else "\n")
+            _land_in_parts(world, [*line_edits, *edits], meanwhile, random.Random(seed), line_break)
         finally:
             world.close()
 
 
-def _land_in_parts(world: World, edits: list[Edit], meanwhile: list[Edit], chance: random.Random, end: str) -> None:
-    text = end.join(LINES * 8) + chance.choice((end, ""))
+def _land_in_parts(
+    world: LandingWorld, edits: list[Edit], meanwhile: list[Edit], chance: random.Random, line_break: str
+) -> None:
+    text = line_break.join(LINES * 8) + chance.choice((line_break, ""))
     world.repository.commit("one", {"a.txt": text, "b.txt": text[:200], "d/c.txt": text[100:], "x/y/z.txt": text * 2})
 
     def work(inside: Path) -> None:
@@ -349,7 +360,7 @@ def _land_in_parts(world: World, edits: list[Edit], meanwhile: list[Edit], chanc
     change.undo()
     assert world.files == start
     steps = [start]
-    while change.now.state is not ChangeState.LANDED:
+    while change.current.state is not ChangeState.LANDED:
         parts = parts_of(change, chance) if len(steps) < 4 else []
         try:
             change.land(*parts)
@@ -366,7 +377,7 @@ def _land_in_parts(world: World, edits: list[Edit], meanwhile: list[Edit], chanc
     for before in reversed(steps[:-1]):
         change.undo()
         assert world.files == before
-    assert change.now.state is ChangeState.UNDONE
+    assert change.current.state is ChangeState.UNDONE
     assert world.git_state == state
 
 
@@ -378,15 +389,20 @@ DECISIONS: dict[str, Callable[[Change], ChangeSet]] = {
 }
 
 
-def kill_at(at: int) -> Callable[[str], None]:
-    """A step function that raises `Killed` at the step number `at`."""
+def is_killed_at(number: int, world: LandingWorld, action: Callable[[], object]) -> bool:
+    """Do `action`, and end it at its step of this number as a kill would. False if it had no such step."""
     numbers = itertools.count()
 
     def step(name: str) -> None:
-        if next(numbers) == at:
+        if next(numbers) == number:
             raise Killed(name)
 
-    return step
+    world.step = step
+    try:
+        action()
+    except Killed:
+        return True
+    return False
 
 
 @pytest.mark.long
@@ -395,36 +411,29 @@ def test_a_landing_that_is_killed_at_any_step_is_complete_or_rolled_back(tmp_pat
     """After a rollback the same decision succeeds."""
     outcomes: list[tuple[object, ...]] = []
     completed = 0
-    for at in itertools.count():
-        folder = tmp_path / str(at)
+    killed = True
+    while killed:
+        folder = tmp_path / str(len(outcomes))
         folder.mkdir()
-        world = World(folder)
-        world.repository.commit("one", {"a.txt": changed_text(), "b.txt": "b\n", "old.txt": changed_text()})
+        world = LandingWorld(folder)
+        world.repository.commit("one", FILES)
         change = world.make_change(edit)
         for earlier in itertools.takewhile(lambda name: name != decision, DECISIONS):
             DECISIONS[earlier](change)
-        before, was = world.files, change.now
-        world.step = kill_at(at)
-        killed = False
-        try:
-            DECISIONS[decision](change)
-        except Killed:
-            killed = True
+        files_before, before = world.files, change.current
+        killed = is_killed_at(len(outcomes), world, lambda change=change: DECISIONS[decision](change))
         world.close()
-        world = World(folder)
+        world = LandingWorld(folder)
         world.changes.recover()
         assert unfinished_intents(world.database, "landing") == []
-        change = Change(world.changes, was)
-        now = change.now
-        if now.landed == was.landed:
-            assert (world.files, now) == (before, was)
-            now = DECISIONS[decision](change)
+        after = world.changes.get(before.id)
+        if after.landed == before.landed:
+            assert (world.files, after) == (files_before, before)
+            after = DECISIONS[decision](Change(world.changes, before))
         else:
             completed += killed
-        outcomes.append((world.files, now.state, now.landed, now.files))
+        outcomes.append((world.files, after.state, after.landed, after.files))
         world.close()
-        if not killed:
-            break
     assert len(outcomes) > 5
     assert completed
     assert all(outcome == outcomes[0] for outcome in outcomes)

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy
@@ -34,24 +35,26 @@ NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 
 
 @dataclasses.dataclass
-class World:
+class CallWorld:
+    """Model calls in a real database."""
+
     database: Database
     clock: FakeClock
     calls: ModelCalls
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world(tmp_path: Path) -> Iterator[CallWorld]:
     clock = FakeClock(NOW)
     database = Database(tmp_path / "clawpy.db", clock=clock, bus=EventBus())
-    yield World(database, clock, ModelCalls(database, Randomness(1), secrets=lambda: ["hunter2hunter2"]))
+    yield CallWorld(database, clock, ModelCalls(database, Randomness(1), secrets=lambda: ["hunter2hunter2"]))
     database.close()
 
 
-def view(id: str = "sess_1", state: SessionState = SessionState.RUNNING) -> SessionView:
+def make_view(session_id: str = "sess_1", state: SessionState = SessionState.RUNNING) -> SessionView:
     return SessionView(
-        id, "pred_1", "fix it", "/w/shop", "koji-core", "builder", "model", None, state, "approved", "", "", NOW, NOW,
-        None, 0, 0, "",
+        session_id, "pred_1", "fix it", "/w/shop", "koji-core", "builder", "model", None, state, "approved", "", "",
+        NOW, NOW, None, 0, 0, "",
     )  # fmt: skip
 
 
@@ -67,13 +70,13 @@ PROMPT = Prompt(
 )
 
 
-def begin(world: World, **options: object) -> str:
-    values: dict[str, object] = {"provider": "openai", "model": "gpt-5-mini", "run_kind": "task"} | options
-    return world.calls.begin(view(str(values.pop("session", "sess_1"))), **values)  # type: ignore[arg-type]
+def begin(calls: ModelCalls, session_id: str = "sess_1", **options: Any) -> str:
+    """Store a call of a session. Returns its id."""
+    return calls.begin(make_view(session_id), provider="openai", model="gpt-5-mini", run_kind="task", **options)
 
 
-def test_a_call_is_stored_before_it_is_made_and_finished_with_its_usage(world: World) -> None:
-    call = begin(world, prompt=PROMPT)
+def test_a_call_is_stored_before_it_is_made_and_finished_with_its_usage(world: CallWorld) -> None:
+    call = begin(world.calls, prompt=PROMPT)
     assert world.calls.get(call).state == "running"
     assert world.calls.get(call).seconds is None
 
@@ -88,25 +91,22 @@ def test_a_call_is_stored_before_it_is_made_and_finished_with_its_usage(world: W
     assert world.calls.reply(call) == "done"
 
 
-def test_the_prompt_of_a_call_is_read_exactly(world: World) -> None:
-    call = begin(world, prompt=PROMPT)
-
-    sent = world.calls.prompt(call)
-    assert [sent_part.lines for sent_part in sent] == [sent_part.lines for sent_part in PROMPT.parts]
-    assert [sent_part.role for sent_part in sent] == ["system", "user"]
-    assert all(sent_part.tokens > 0 for sent_part in sent)
+def test_the_prompt_of_a_call_is_read_exactly(world: CallWorld) -> None:
+    sent = world.calls.prompt(begin(world.calls, prompt=PROMPT))
+    assert [(part.lines, part.role) for part in sent] == [(part.lines, part.role) for part in PROMPT.parts]
+    assert all(part.tokens > 0 for part in sent)
 
 
-def test_a_conversation_is_stored_once_and_read_whole(world: World) -> None:
+def test_a_conversation_is_stored_once_and_read_whole(world: CallWorld) -> None:
     long = "a long system prompt\n" * 500
-    first = begin(world, prompt=Prompt((part("identity", long, "system"),)))
+    first = begin(world.calls, prompt=Prompt((part("identity", long, "system"),)))
     second = begin(
-        world, messages=[part("answer", "I look", "assistant"), part("tool", "1 file", "tool")], follows=first
+        world.calls, messages=[part("answer", "I look", "assistant"), part("tool", "1 file", "tool")], follows=first
     )
-    third = begin(world, messages=[part("answer", "done", "assistant")], follows=second)
+    third = begin(world.calls, messages=[part("answer", "done", "assistant")], follows=second)
 
-    assert [sent_part.name for sent_part in world.calls.prompt(third)] == ["identity", "answer", "tool", "answer"]
-    assert [sent_part.name for sent_part in world.calls.prompt(first)] == ["identity"]
+    assert [part.name for part in world.calls.prompt(third)] == ["identity", "answer", "tool", "answer"]
+    assert [part.name for part in world.calls.prompt(first)] == ["identity"]
     with world.database.read() as session:
         sizes = session.execute(sqlalchemy.select(sqlalchemy.func.length(ModelCallRow.messages))).scalars().all()
     assert max(sizes) < 500
@@ -114,10 +114,10 @@ def test_a_conversation_is_stored_once_and_read_whole(world: World) -> None:
 
 
 @pytest.mark.parametrize("followed", [0, 1, 2])
-def test_each_call_of_a_conversation_that_runs_in_a_circle_is_read_once(world: World, followed: int) -> None:
+def test_each_call_of_a_conversation_that_runs_in_a_circle_is_read_once(world: CallWorld, followed: int) -> None:
     calls: list[str] = []
     for name in ("first", "second", "third"):
-        calls.append(begin(world, messages=[part(name, name)], follows=calls[-1] if calls else ""))
+        calls.append(begin(world.calls, messages=[part(name, name)], follows=calls[-1] if calls else ""))
     world.database.write(
         lambda tx: tx.session.execute(
             sqlalchemy.update(ModelCallRow)
@@ -125,10 +125,10 @@ def test_each_call_of_a_conversation_that_runs_in_a_circle_is_read_once(world: W
             .values(follows=calls[followed])
         )
     )
-    assert [sent_part.name for sent_part in world.calls.prompt(calls[2])] == ["first", "second", "third"]
+    assert [part.name for part in world.calls.prompt(calls[2])] == ["first", "second", "third"]
 
 
-def test_every_call_of_a_conversation_has_its_provenance_and_is_observed_once(world: World) -> None:
+def test_every_call_of_a_conversation_has_its_provenance_and_is_observed_once(world: CallWorld) -> None:
     reported: list[tuple[str, object]] = []
     calls = ModelCalls(
         world.database,
@@ -136,12 +136,9 @@ def test_every_call_of_a_conversation_has_its_provenance_and_is_observed_once(wo
         on_prompt=lambda tx, session, call, provenance: reported.append((call, provenance["leadership_chain"])),
     )
 
-    def begin(**options: object) -> str:
-        return calls.begin(view(), provider="openai", model="m", run_kind="task", **options)  # type: ignore[arg-type]
-
-    first = begin(prompt=PROMPT)
-    second = begin(messages=[part("tool", "1 file", "tool")], follows=first)
-    third = begin(messages=[part("tool", "2 files", "tool")], follows=second)
+    first = begin(calls, prompt=PROMPT)
+    second = begin(calls, messages=[part("tool", "1 file", "tool")], follows=first)
+    third = begin(calls, messages=[part("tool", "2 files", "tool")], follows=second)
     assert reported == [(first, ["cto"])]
     assert [calls.get(call_id).provenance for call_id in (first, second, third)] == [
         {"leadership_chain": ["cto"]},
@@ -150,8 +147,8 @@ def test_every_call_of_a_conversation_has_its_provenance_and_is_observed_once(wo
     ]
 
 
-def test_a_reply_has_no_control_characters(world: World) -> None:
-    call = begin(world, prompt=PROMPT)
+def test_a_reply_has_no_control_characters(world: CallWorld) -> None:
+    call = begin(world.calls, prompt=PROMPT)
     world.calls.finish(call, state=CallState.FAILED, error="no\x1b]0;title\x07", reply="fine\x1b[2J\ndone\r")
     text = world.calls.get(call).error + world.calls.reply(call)
     assert "\x1b" not in text
@@ -159,9 +156,11 @@ def test_a_reply_has_no_control_characters(world: World) -> None:
     assert world.calls.reply(call).endswith("\ndone")
 
 
-def test_no_secret_of_a_call_is_stored(world: World) -> None:
+def test_no_secret_of_a_call_is_stored(world: CallWorld) -> None:
     secret = "hunter2hunter2"
-    call = begin(world, prompt=Prompt((part("task", f"log in with {secret}\nsk-{'x9' * 20}"),), (f"{secret} note",)))
+    call = begin(
+        world.calls, prompt=Prompt((part("task", f"log in with {secret}\nsk-{'x9' * 20}"),), (f"{secret} note",))
+    )
     world.calls.finish(call, state=CallState.FAILED, error=f"401 for {secret}", reply=f"I used {secret}")
 
     path = world.database.path
@@ -172,8 +171,8 @@ def test_no_secret_of_a_call_is_stored(world: World) -> None:
     assert secret.encode() not in path.read_bytes()
 
 
-def test_calls_that_ran_during_a_crash_are_interrupted(world: World) -> None:
-    finished, unfinished = begin(world), begin(world)
+def test_calls_that_ran_during_a_crash_are_interrupted(world: CallWorld) -> None:
+    finished, unfinished = begin(world.calls), begin(world.calls)
     world.calls.finish(finished, state=CallState.DONE)
 
     assert world.calls.recover() == 1
@@ -182,9 +181,9 @@ def test_calls_that_ran_during_a_crash_are_interrupted(world: World) -> None:
     assert world.calls.recover() == 0
 
 
-def test_calls_are_cancelled_with_their_session_and_late_usage_is_stored(world: World) -> None:
-    call, unrelated = begin(world), begin(world, session="sess_2")
-    world.database.write(lambda tx: world.calls.session_ended(tx, view(state=SessionState.CANCELLED)))
+def test_calls_are_cancelled_with_their_session_and_late_usage_is_stored(world: CallWorld) -> None:
+    call, unrelated = begin(world.calls), begin(world.calls, session_id="sess_2")
+    world.database.write(lambda tx: world.calls.session_ended(tx, make_view(state=SessionState.CANCELLED)))
     assert world.calls.get(call).state == "cancelled"
     assert world.calls.get(unrelated).state == "running"
 
@@ -194,8 +193,8 @@ def test_calls_are_cancelled_with_their_session_and_late_usage_is_stored(world: 
     assert stored.error == "its session ended: cancelled"
 
 
-def test_a_finished_call_does_not_change(world: World) -> None:
-    call = begin(world)
+def test_a_finished_call_does_not_change(world: CallWorld) -> None:
+    call = begin(world.calls)
     world.calls.finish(call, state=CallState.DONE, usage=CallUsage(cost=5))
     world.calls.finish(call, state=CallState.FAILED, usage=CallUsage(cost=9))
 
@@ -203,14 +202,15 @@ def test_a_finished_call_does_not_change(world: World) -> None:
     refused("unknown_call", lambda: world.calls.finish("call_x", state=CallState.DONE))
 
 
-def test_the_calls_that_recalled_a_memory_are_found(world: World) -> None:
-    def recalled(*ids: str) -> Prompt:
-        return Prompt(PROMPT.parts, (), {"memory_sources": [{"id": id_, "layer": "C", "score": 0.5} for id_ in ids]})
+def test_the_calls_that_recalled_a_memory_are_found(world: CallWorld) -> None:
+    def recalled(*memory_ids: str) -> Prompt:
+        sources = [{"id": memory_id, "layer": "C", "score": 0.5} for memory_id in memory_ids]
+        return Prompt(PROMPT.parts, (), {"memory_sources": sources})
 
-    first = begin(world, prompt=recalled("mem_a", "fact_1"))
-    begin(world, prompt=recalled("mem_ab"))
-    second = begin(world, prompt=recalled("mem_a"), session="sess_2")
-    begin(world)
+    first = begin(world.calls, prompt=recalled("mem_a", "fact_1"))
+    begin(world.calls, prompt=recalled("mem_ab"))
+    second = begin(world.calls, prompt=recalled("mem_a"), session_id="sess_2")
+    begin(world.calls)
     assert [call.id for call in world.calls.calls_with_memory("mem_a")] == [second, first]
     assert [call.id for call in world.calls.calls_with_memory("fact_1")] == [first]
     assert world.calls.calls_with_memory("mem%") == []

@@ -34,9 +34,8 @@ class StandInKeys:
         return Key(provider, "environment", "sk-1") if provider in self.providers else None
 
 
-def make_router(
-    *keys: str, config: str = "", models: Mapping[str, str] | None = None, hint: str = ""
-) -> ModelRouter:  # fmt: skip
+def make_router(*keys: str, config: str = "", models: Mapping[str, str] | None = None, hint: str = "") -> ModelRouter:
+    """A router with keys of these providers, these settings, an agent's own models, and a hint of the learning."""
     return ModelRouter(
         FixedSettings(read_settings(config, file="config.toml", environment={})),
         StandInKeys(*keys),
@@ -124,9 +123,7 @@ def test_each_missing_step_is_named_and_no_other(
 
 
 def test_a_refusal_says_how_to_set_up_a_provider() -> None:
-    refusal = refusal_of(make_router())
-    assert "clawpy key set openai" in refusal.fix
-    assert "providers.ollama.model" in refusal.fix
+    assert "providers.ollama.model" in refusal_of(make_router()).fix
     refusal = refusal_of(make_router(config=CHANNEL.format("anthropic:opus")))
     assert "CLAWPY_ANTHROPIC_API_KEY" in refusal.fix
     assert "channel koji-core names it" in refusal.message

@@ -23,7 +23,7 @@ DEPLOY = {"tool": "exec", "title": "run make deploy", "detail": "make deploy", "
 
 
 class AskedRequest:
-    """A request of a session, asked in a thread; the texts are those of `DEPLOY` unless named."""
+    """A request of a session, which is asked in a thread. Its texts are those of `DEPLOY` unless named."""
 
     def __init__(
         self, world: BeltWorld, key: str = "exec:make deploy", permissions: Permissions | None = None, **texts: str
@@ -50,7 +50,7 @@ class AskedRequest:
         return self._result
 
     def answer(self, answer: PermissionAnswer) -> bool | str:
-        """Answer it; its result."""
+        """Answer it. Returns what `result` does."""
         self._permissions.answer(self.request.id, answer)
         return self.result()
 
@@ -172,7 +172,7 @@ def test_a_session_that_runs_by_itself_is_denied(tmp_path: Path, database: Datab
     question = AskedRequest(world)
     assert question.result() is False
     assert (question.request.answer, question.request.by) == (PermissionAnswer.DENY_ONCE, "nobody")
-    assert question.request.reason == ("sends to the outside; nobody can be asked, because the session runs by itself")
+    assert question.request.reason == "sends to the outside; nobody can be asked, because the session runs by itself"
     assert world.permissions.waiting() == []
 
 

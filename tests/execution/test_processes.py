@@ -20,8 +20,8 @@ MARK = f"sess_{os.getpid()}"
 IGNORE_SIGTERM = "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
 
 
-class Running:
-    """A command running in a thread, its output so far."""
+class RunningCommand:
+    """A command that runs in a thread: its output so far, and then its result or the error."""
 
     def __init__(self, processes: Processes, script: str, cwd: Path, **options: float) -> None:
         self.output = b""
@@ -59,14 +59,14 @@ def test_a_command_and_its_children_have_a_lower_priority(processes: Processes, 
         f"while os.nice(0) < {expected}: time.sleep(0.001)\n"  # it is told so a moment after its beginning
         "subprocess.run([sys.executable, '-c', 'import os; print(os.nice(0))'])"
     )
-    run = Running(processes, script, tmp_path, timeout=5)
+    run = RunningCommand(processes, script, tmp_path, timeout=5)
     run.thread.join(10)
     assert int(run.output) == expected
 
 
 def test_no_command_starts_after_the_end(processes: Processes, tmp_path: Path) -> None:
     processes.end()
-    run = Running(processes, "print('no')", tmp_path)
+    run = RunningCommand(processes, "print('no')", tmp_path)
     run.thread.join(5)
     assert isinstance(run.error, GroupClosed)
     assert run.output == b""
@@ -74,17 +74,17 @@ def test_no_command_starts_after_the_end(processes: Processes, tmp_path: Path) -
 
 @pytest.mark.long
 def test_a_timeout_ends_only_its_command(processes: Processes, tmp_path: Path) -> None:
-    run = Running(processes, IGNORE_SIGTERM + "time.sleep(60)", tmp_path, timeout=0.2)
+    run = RunningCommand(processes, IGNORE_SIGTERM + "time.sleep(60)", tmp_path, timeout=0.2)
     run.thread.join(5)
     assert run.finished.timed_out
-    second = Running(processes, "print('still')", tmp_path)
+    second = RunningCommand(processes, "print('still')", tmp_path)
     second.thread.join(5)
     assert second.output == b"still\n"
 
 
 def test_the_end_of_a_session_leaves_other_sessions_alone(processes: Processes, tmp_path: Path) -> None:
     unrelated = Processes(f"{MARK}_other")
-    running = Running(unrelated, "import os,time; print(os.getpid(), flush=True); time.sleep(60)", tmp_path)
+    running = RunningCommand(unrelated, "import os,time; print(os.getpid(), flush=True); time.sleep(60)", tmp_path)
     wait_until(lambda: len(running.pids) == 1)
     processes.end()
     assert is_alive(running.pids[0])

@@ -1,5 +1,7 @@
-"""Prompts have their parts in order, each line with its source. Late and failing parts are named, and no text can close
-a block."""
+"""Prompts have their parts in order, and each line has its source. Late and failing parts are named (SPEC 9.6).
+
+No text can close its block, and guidance never leads out of the workspace.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,8 @@ from engine.model import CheckResult, Contribution, PromptPart, PromptRequest, P
 SOUL = PromptSource(SourceKind.SOUL, "/agents/a/soul.md")
 
 
-def request(place: Path | str = "/w", task: str = "fix the cart", **fields: str) -> PromptRequest:
-    return PromptRequest(agent="builder", channel="koji-core", workspace=str(place), task=task, **fields)
+def request(workspace: Path | str = "/w", **fields: str) -> PromptRequest:
+    return PromptRequest(agent="builder", channel="koji-core", workspace=str(workspace), task="fix the cart", **fields)
 
 
 class StandInPart:
@@ -39,7 +41,9 @@ def text_part(name: str) -> StandInPart:
     return StandInPart(name, make_block(name, quote_lines(f"text of {name}", SOUL)))
 
 
-class Organisation:
+class StandInOrganisation:
+    """One agent, whose title and soul try to leave their block."""
+
     def get(self, agent: str) -> object:
         return SimpleNamespace(id=agent, title='the "builder"', domain="")
 
@@ -105,7 +109,7 @@ def test_no_text_closes_its_block(text: str) -> None:
 
 
 def test_the_identity_is_the_soul_and_the_place_of_the_agent(tmp_path: Path) -> None:
-    part = IdentityPart(Organisation(), folder=tmp_path).part(request()).part  # type: ignore[arg-type]
+    part = IdentityPart(StandInOrganisation(), folder=tmp_path).part(request()).part  # type: ignore[arg-type]
 
     assert part.lines[0].text == '<identity agent="builder" title=\'the "builder"\'>'
     assert part.lines[1].source == PromptSource(

@@ -25,7 +25,7 @@ from engine.git import Git
 from engine.model import Refusal, SessionState
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from tests.execution.session_world import SLEEP, MakeWorld, World, run_python
+from tests.execution.session_world import SLEEP, MakeWorld, ScriptWorld, run_python
 from tests.support.helpers import is_alive, wait_until
 
 
@@ -38,7 +38,7 @@ def at_most(seconds: float) -> Iterator[None]:
 
 
 @pytest.mark.long
-def test_stop_ends_all_processes_of_a_session_within_a_second(world: World) -> None:
+def test_stop_ends_all_processes_of_a_session_within_a_second(world: ScriptWorld) -> None:
     family = (
         "import os,signal,subprocess,sys,time\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -63,7 +63,7 @@ def test_stop_ends_all_processes_of_a_session_within_a_second(world: World) -> N
 
 
 @pytest.mark.long
-def test_stop_all_ends_running_and_queued_sessions_within_a_second(world: World) -> None:
+def test_stop_all_ends_running_and_queued_sessions_within_a_second(world: ScriptWorld) -> None:
     views = [world.start(lambda live: run_python(live, SLEEP)) for _ in range(4)]
     wait_until(lambda: all(world.texts(view) for view in views[:2]))
     with at_most(1.0):
@@ -75,7 +75,7 @@ def test_stop_all_ends_running_and_queued_sessions_within_a_second(world: World)
 
 
 @pytest.mark.long
-def test_a_session_whose_thread_does_not_return_is_ended_without_it(world: World) -> None:
+def test_a_session_whose_thread_does_not_return_is_ended_without_it(world: ScriptWorld) -> None:
     release = threading.Event()
 
     def ignore_stop(live: LiveSession) -> str:
@@ -97,7 +97,7 @@ def test_a_session_whose_thread_does_not_return_is_ended_without_it(world: World
     assert len(world.ended) == 1
 
 
-def test_tool_calls_and_errors_are_recorded_however_the_session_ended(world: World, database: Database) -> None:
+def test_tool_calls_and_errors_are_recorded_however_the_session_ended(world: ScriptWorld, database: Database) -> None:
     def work(live: LiveSession) -> str:
         for number in range(MAX_CALLS + 1):
             live.journal.note_call(f"exec:{number}")
@@ -116,7 +116,7 @@ def test_tool_calls_and_errors_are_recorded_however_the_session_ended(world: Wor
 
 
 @pytest.mark.long
-def test_the_kill_switch_ends_running_sessions(world: World) -> None:
+def test_the_kill_switch_ends_running_sessions(world: ScriptWorld) -> None:
     view = world.start(lambda live: run_python(live, SLEEP))
     wait_until(lambda: world.texts(view))
     with at_most(1.0):
@@ -125,7 +125,7 @@ def test_the_kill_switch_ends_running_sessions(world: World) -> None:
     assert world.sessions.get(view.id).summary == "clawpy stop"
 
 
-def test_git_commands_of_a_session_end_with_it(world: World) -> None:
+def test_git_commands_of_a_session_end_with_it(world: ScriptWorld) -> None:
     subprocess.run(["git", "init", "-q"], cwd=world.workspace, check=True)
 
     def work(live: LiveSession) -> str:
@@ -147,9 +147,9 @@ from pathlib import Path
 from engine.clock import SystemClock
 from engine.events import EventBus
 from engine.storage.database import Database
-from tests.execution.session_world import SLEEP, World, run_python
+from tests.execution.session_world import SLEEP, ScriptWorld, run_python
 root = Path(sys.argv[1]); clock = SystemClock(); bus = EventBus()
-world = World(root, Database(root / "clawpy.db", clock=clock, bus=bus), clock, bus)
+world = ScriptWorld(root, Database(root / "clawpy.db", clock=clock, bus=bus), clock, bus)
 for _ in range(3):
     world.start(lambda live: run_python(live, SLEEP))
 while not all(world.texts(view) for view in world.sessions.running()) or len(world.sessions.running()) < 2:
@@ -171,7 +171,7 @@ def test_after_kill_minus_nine_no_session_is_lost_and_none_runs_twice(
     engine.wait()
     engine.stdout.close()
     database = Database(root / "clawpy.db", clock=clock, bus=bus)
-    world = World(root, database, clock, bus)
+    world = ScriptWorld(root, database, clock, bus)
     world.runner.works = {f"work_{number}": lambda live: "run after the crash" for number in range(3)}
     with database.read() as session:
         before = {row.id: row for row in session.exec(select(SessionRow))}
@@ -194,7 +194,7 @@ def test_after_kill_minus_nine_no_session_is_lost_and_none_runs_twice(
     database.close()
 
 
-def test_a_transcript_that_cannot_be_made_fails_the_session(world: World) -> None:
+def test_a_transcript_that_cannot_be_made_fails_the_session(world: ScriptWorld) -> None:
     world.home.data.mkdir(parents=True, exist_ok=True)
     world.home.transcripts.write_text("in the way")
     view = world.run("gate")
@@ -219,7 +219,7 @@ def refuse_ends(patched: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.long
 def test_an_end_that_cannot_be_stored_is_retried_and_reported(
-    world: World, bus: EventBus, monkeypatch: pytest.MonkeyPatch
+    world: ScriptWorld, bus: EventBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events = bus.subscribe(lambda: None)
     messages: list[str] = []
@@ -264,7 +264,9 @@ def test_an_end_that_cannot_be_stored_is_left_to_the_next_start(
     assert after.state(view) is SessionState.INTERRUPTED
 
 
-def test_a_session_without_a_thread_fails_and_leaves_its_slot(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_without_a_thread_fails_and_leaves_its_slot(
+    world: ScriptWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     start = threading.Thread.start
 
     def refuse(thread: threading.Thread) -> None:
@@ -282,7 +284,7 @@ def test_a_session_without_a_thread_fails_and_leaves_its_slot(world: World, monk
 
 @pytest.mark.long
 def test_limits_hold_after_a_fault_in_the_watch(
-    world: World, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    world: ScriptWorld, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     view = world.start("gate")
     wait_until(lambda: world.state(view) is SessionState.RUNNING)
@@ -299,7 +301,7 @@ def test_limits_hold_after_a_fault_in_the_watch(
     assert world.wait(view).state is SessionState.CANCELLED
 
 
-def test_sessions_started_from_many_threads_each_end_once(world: World) -> None:
+def test_sessions_started_from_many_threads_each_end_once(world: ScriptWorld) -> None:
     started: list[str] = []
 
     def start() -> None:

@@ -25,8 +25,8 @@ from tests.support.helpers import wait_until
 AgentWork = Callable[[LiveSession, SessionWorkspace], None]
 
 
-class Agent(ProseRunner):
-    """Works as a test says; its changes are kept."""
+class ScriptedAgent(ProseRunner):
+    """Works as a test says. Its changes are kept."""
 
     work: AgentWork
 
@@ -41,7 +41,7 @@ class AgentWorld(SessionWorld):
     """Sessions of one agent."""
 
     def make_runners(self) -> list[Runner]:
-        self.agent = Agent(self.workspaces)
+        self.agent = ScriptedAgent(self.workspaces)
         return [self.agent]
 
     def interrupt_session(self, *files: str) -> str:

@@ -1,4 +1,4 @@
-"""Sessions: permit, commands, limits, transcript, transitions (SPEC 3.7, 3.8)."""
+"""Sessions: permit, commands, limits, output, and the queue until the next start of the engine (SPEC 3.7, 3.8)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import threading
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -20,18 +19,13 @@ from engine.execution.session_terms import Limits
 from engine.model import Refusal, SessionState, SessionView, Verdict
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from tests.execution.session_world import PYTHON, SLEEP, MakeWorld, World, run_python
+from tests.execution.session_world import PYTHON, SLEEP, MakeWorld, ScriptWorld, run_python
 from tests.support.helpers import refused, wait_until
-
-
-def kinds(database: Database) -> list[str]:
-    return [entry.kind for entry in reversed(Ledger(database).latest())]
-
 
 # A whole life
 
 
-def test_a_session_from_permit_to_summary(world: World, database: Database) -> None:
+def test_a_session_from_permit_to_summary(world: ScriptWorld, database: Database) -> None:
     view = world.run(lambda live: run_python(live, "print('hello'); print('wörld')") and "said hello")
     assert view.state is SessionState.SUCCEEDED
     assert view.summary == "said hello"
@@ -40,16 +34,17 @@ def test_a_session_from_permit_to_summary(world: World, database: Database) -> N
     assert world.texts(view) == ["hello", "wörld"]
     assert [line.kind for line in world.sessions.transcript(view.id)] == ["command", "output", "output", "exit", "note"]
     assert view.lines == 5
-    assert kinds(database) == ["SessionQueued", "SessionStarted", "SessionEnded"]
+    events = [entry.kind for entry in reversed(Ledger(database).latest())]
+    assert events == ["SessionQueued", "SessionStarted", "SessionEnded"]
     assert [started.state for started in world.started] == [SessionState.RUNNING]
     ended, *repeated = world.ended
     assert (ended.id, ended.state, repeated) == (view.id, SessionState.SUCCEEDED, [])
     wait_until(lambda: not (world.home.cache / "scratch" / view.id).exists())
 
 
-def test_a_permit_is_used_once_and_for_its_assignment_alone(world: World) -> None:
+def test_a_permit_is_used_once_and_for_its_assignment_alone(world: ScriptWorld) -> None:
     assignment = world.assignment(lambda live: "done")
-    permit = world.permit(assignment)
+    permit = world.make_permit(assignment)
     world.sessions.start(permit, assignment, agent="builder", without_sandbox=True)
     with pytest.raises(Refusal, match="used"):
         world.sessions.start(permit, assignment, agent="builder", without_sandbox=True)
@@ -60,7 +55,7 @@ def test_a_permit_is_used_once_and_for_its_assignment_alone(world: World) -> Non
     assert len(world.sessions.list()) == 1
 
 
-def test_a_session_that_cannot_start_uses_no_permit(world: World) -> None:
+def test_a_session_that_cannot_start_uses_no_permit(world: ScriptWorld) -> None:
     good = world.assignment("gate")
     for change, code in (
         ({"channel": "nowhere"}, "unknown_channel"),
@@ -78,7 +73,7 @@ def test_a_session_that_cannot_start_uses_no_permit(world: World) -> None:
 
 
 def test_an_error_of_the_runner_fails_the_session_with_its_message(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: ScriptWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail_flow(live: LiveSession) -> str:
         raise FlowError("there is no test runner", "install pytest")
@@ -127,23 +122,17 @@ def test_the_content_filter_is_asked_before_every_command(make_world: MakeWorld,
 
 
 @pytest.mark.long
-def test_a_command_has_its_exit_code_its_output_and_its_timeout(world: World) -> None:
-    results: dict[str, Any] = {}
-
+def test_a_command_has_its_exit_code_its_output_and_its_timeout(world: ScriptWorld) -> None:
     def work(live: LiveSession) -> str:
-        results["code"] = live.execute([PYTHON, "-c", "raise SystemExit(5)"], cwd=live.folder).exit_code
-        results["env"] = live.execute(
-            [PYTHON, "-c", "import os; print(os.environ['EXTRA'])"], cwd=live.folder, env={"EXTRA": "yes"}
-        ).output
-        results["slow"] = live.execute([PYTHON, "-c", SLEEP], cwd=live.folder, timeout=0.3)
-        live.execute([PYTHON, "-c", "print('hidden')"], cwd=live.folder, quiet=True)
+        assert live.execute([PYTHON, "-c", "raise SystemExit(5)"], cwd=live.folder).exit_code == 5
+        assert run_python(live, "import os; print(os.environ['EXTRA'])", env={"EXTRA": "yes"}) == "yes\n"
+        slow = live.execute([PYTHON, "-c", SLEEP], cwd=live.folder, timeout=0.3)
+        assert (slow.timed_out, slow.exit_code) == (True, 124)
+        run_python(live, "print('hidden')", quiet=True)
         return "ok"
 
     view = world.run(work)
-    assert results["code"] == 5
-    assert results["env"] == "yes\n"
-    assert results["slow"].timed_out
-    assert results["slow"].exit_code == 124
+    assert view.summary == "ok"
     assert "hidden" not in world.texts(view)
 
 
@@ -181,18 +170,16 @@ def test_an_approved_session_ends_at_its_time_limits(
     assert message in ended.summary
 
 
-def test_a_session_ends_when_it_passes_its_cost_cap(world: World) -> None:
-    spent: list[int] = []
+def test_a_session_ends_when_it_passes_its_cost_cap(world: ScriptWorld) -> None:
+    dollar_tenth = 100_000  # micro-dollars
 
     def work(live: LiveSession) -> str:
         for _ in range(100):
-            live.charge(100_000, tokens=10)
-            spent.append(1)
+            live.charge(dollar_tenth, tokens=10)
         return "not reached"
 
     view = world.run(work)
     assert view.state is SessionState.FAILED
-    assert len(spent) == 10  # $1.00 is allowed, the next cent is not
     assert view.summary == "it spent $1.10 of $1.00"
     assert view.cost == 1_100_000
     assert view.tokens == 110
@@ -203,7 +190,7 @@ def test_a_session_ends_when_it_passes_its_cost_cap(world: World) -> None:
     [("MIN_FREE_BYTES", "MB are free on the disk of"), ("MIN_FREE_FILES", "more files")],
 )
 def test_a_session_ends_when_the_disk_is_nearly_full(
-    world: World, monkeypatch: pytest.MonkeyPatch, minimum: str, message: str
+    world: ScriptWorld, monkeypatch: pytest.MonkeyPatch, minimum: str, message: str
 ) -> None:
     if minimum == "MIN_FREE_FILES" and os.statvfs(world.workspace).f_files == 0:
         pytest.skip("this file system does not count files")
@@ -219,7 +206,7 @@ def test_a_session_ends_when_the_disk_is_nearly_full(
 
 
 @pytest.mark.long
-def test_output_is_published_while_the_session_runs(world: World, bus: EventBus) -> None:
+def test_output_is_published_while_the_session_runs(world: ScriptWorld, bus: EventBus) -> None:
     subscription = bus.subscribe(lambda: None)
     script = "import time\nfor n in range(1200): print('line', n, flush=True); time.sleep(0.0005)"
     view = world.start(lambda live: run_python(live, script) and "done")
@@ -237,15 +224,15 @@ def test_output_is_published_while_the_session_runs(world: World, bus: EventBus)
     ]
 
 
-def test_the_watch_ends_with_the_last_session(world: World) -> None:
+def test_the_watch_ends_with_the_last_session(world: ScriptWorld) -> None:
     world.run(lambda live: "done")
     wait_until(lambda: not any(thread.name.startswith("clawpy-supervisor") for thread in threading.enumerate()))
 
 
-# Sessions: how many run, who waits, and what becomes of the queue (SPEC 3.8).
+# How many run, who waits, and what becomes of the queue
 
 
-def test_the_limit_on_running_sessions_holds_and_the_queue_keeps_its_order(world: World) -> None:
+def test_the_limit_on_running_sessions_holds_and_the_queue_keeps_its_order(world: ScriptWorld) -> None:
     views = [world.start("gate") for _ in range(5)]
     wait_until(lambda: len(world.runner.started_ids) == 2)
     assert [world.state(view) for view in views] == [SessionState.RUNNING] * 2 + [SessionState.QUEUED] * 3
@@ -278,7 +265,7 @@ def test_a_session_that_waits_for_a_person_lets_another_run(make_world: MakeWorl
     assert world.wait(waiting).summary == "answered"
 
 
-def close_with_queue(world: World, number: int) -> list[SessionView]:
+def close_with_queue(world: ScriptWorld, number: int) -> list[SessionView]:
     """Close an engine after the start of so many sessions, of which two run."""
     views = [world.start("gate") for _ in range(number)]
     wait_until(lambda: len(world.runner.started_ids) == 2)
@@ -286,7 +273,7 @@ def close_with_queue(world: World, number: int) -> list[SessionView]:
     return views
 
 
-def test_close_ends_running_sessions_and_keeps_the_queue(world: World) -> None:
+def test_close_ends_running_sessions_and_keeps_the_queue(world: ScriptWorld) -> None:
     views = close_with_queue(world, 3)
     assert [world.state(view) for view in views] == [SessionState.CANCELLED] * 2 + [SessionState.QUEUED]
     with pytest.raises(Refusal, match="closing"):

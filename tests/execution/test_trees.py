@@ -1,5 +1,7 @@
-"""Snapshots of working trees (SPEC 3.9): all files that are not ignored, with no program of the repository run; and the
-names of sessions, paths and branches."""
+"""Snapshots of working trees have all files that are not ignored, and run no program of the repository (SPEC 3.9).
+
+Also the names of sessions, paths and branches.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ def tree_entries(repository: Repository, tree: str) -> dict[str, str]:
     return {os.fsdecode(path): f"{head.split()[0].decode()} {head.split()[2].decode()}" for head, path in rows}
 
 
-def content(repository: Repository, tree: str, path: str) -> bytes:
+def read_blob(repository: Repository, tree: str, path: str) -> bytes:
+    """The bytes of a file in a tree."""
     oid = tree_entries(repository, tree)[path].split()[1]
     return subprocess.run(["git", "cat-file", "blob", oid], cwd=repository.path, check=True, capture_output=True).stdout
 
@@ -52,7 +55,7 @@ def test_a_snapshot_has_staged_unstaged_and_untracked_files_and_no_ignored_ones(
     assert set(tree_entries(repository, snapshot.tree)) == {
         "staged", "unstaged", "new", "deep/er/new", ".gitignore", "kept.txt",
     }  # fmt: skip
-    assert content(repository, snapshot.tree, "staged") == b"3"
+    assert read_blob(repository, snapshot.tree, "staged") == b"3"
     assert not snapshot.clean
 
 
@@ -83,9 +86,9 @@ def test_files_that_git_assumes_unchanged_are_read(repository: Repository) -> No
 
     tree = take_snapshot(repository).tree
 
-    assert content(repository, tree, "assumed") == b"2"
-    assert content(repository, tree, "skipped") == b"2"
-    assert content(repository, tree, "absent") == b"1"  # not checked out is not deleted
+    assert read_blob(repository, tree, "assumed") == b"2"
+    assert read_blob(repository, tree, "skipped") == b"2"
+    assert read_blob(repository, tree, "absent") == b"1"  # not checked out is not deleted
 
 
 def test_a_snapshot_before_the_first_commit_has_no_head(repository: Repository) -> None:
@@ -129,7 +132,7 @@ def test_conflict_markers_of_an_unfinished_merge_are_in_the_snapshot(repository:
     repository.commit("ours", {"a": "3\n"})
     subprocess.run(["git", "merge", "other"], cwd=repository.path, capture_output=True, check=False)
 
-    assert b"<<<<<<<" in content(repository, take_snapshot(repository).tree, "a")
+    assert b"<<<<<<<" in read_blob(repository, take_snapshot(repository).tree, "a")
 
 
 def test_submodules_keep_their_commit_and_nested_repositories_are_left_out(
@@ -170,7 +173,7 @@ def test_no_program_of_the_configuration_runs(repository: Repository, tmp_path: 
 
     snapshot = take_snapshot(repository)
 
-    assert content(repository, snapshot.tree, "a.bin") == b"2\n"
+    assert read_blob(repository, snapshot.tree, "a.bin") == b"2\n"
     assert not trap.exists()
 
 
@@ -180,7 +183,7 @@ def test_an_edit_in_the_same_instant_as_the_index_is_in_the_snapshot(repository:
     for number in range(20):
         repository.commit("one", {"a": f"{number:04}"})
         repository.write("a", f"x{number:03}")
-        assert content(repository, take_snapshot(repository).tree, "a") == f"x{number:03}".encode()
+        assert read_blob(repository, take_snapshot(repository).tree, "a") == f"x{number:03}".encode()
 
 
 def test_a_split_index_and_a_linked_worktree_are_read(repository: Repository, tmp_path: Path) -> None:
@@ -192,9 +195,9 @@ def test_a_split_index_and_a_linked_worktree_are_read(repository: Repository, tm
     repository.git("worktree", "add", "-q", "-b", "other", str(linked_folder))
     (linked_folder / "b").write_text("3")
 
-    assert content(repository, take_snapshot(repository).tree, "a") == b"2"
+    assert read_blob(repository, take_snapshot(repository).tree, "a") == b"2"
     linked = trees.take_snapshot(Git(linked_folder).pin())
-    assert content(repository, linked.tree, "b") == b"3"
+    assert read_blob(repository, linked.tree, "b") == b"3"
     assert sorted(file.name for file in (repository.path / ".git").glob("sharedindex.*")) == shared
 
 
@@ -217,7 +220,7 @@ def test_a_file_of_an_unknown_encoding_is_stored_byte_for_byte(repository: Repos
     assert repository.git("cat-file", "blob", f"{tree}:b.py") == "new = 1"
 
 
-UNREADABLE = """
+PRINT_SNAPSHOT = """
 import sys
 from pathlib import Path
 from engine.git import Git
@@ -239,7 +242,7 @@ def test_a_file_that_cannot_be_read_stays_as_in_the_index(repository: Repository
         dropped = "-dac_override,-dac_read_search"
         confined = ["setpriv", f"--bounding-set={dropped}", f"--inh-caps={dropped}"]
     completed = subprocess.run(
-        [*confined, sys.executable, "-c", UNREADABLE, str(repository.path)],
+        [*confined, sys.executable, "-c", PRINT_SNAPSHOT, str(repository.path)],
         capture_output=True,
         text=True,
         check=False,

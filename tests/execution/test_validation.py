@@ -34,11 +34,9 @@ PASSING_TEST = "from cart import total\n\n\ndef test_total():\n    assert total(
 RIGHT = "def total():\n    return 3\n"
 WRONG = "def total():\n    return 4\n"
 
-DISABLED = ValidationSettings(enabled=False)
 
-
-class Agent(ProseRunner):
-    """An agent whose turns a test gives: the first does the task, each further one answers a heal prompt."""
+class ScriptedAgent(ProseRunner):
+    """Does the task in its first turn, and answers a heal prompt in each further one."""
 
     validation: Validation
     turns: Iterator[Turn]
@@ -57,39 +55,43 @@ class Agent(ProseRunner):
         return RunnerResult(validated.summary, validated.check, validated.sound, write=write)
 
 
-class World(SessionWorld):
+class ValidationWorld(SessionWorld):
     """Sessions of an agent whose turns a test gives, with the real validation loop."""
 
     def make_runners(self) -> list[Runner]:
-        self.agent = Agent(self.workspaces)
+        self.agent = ScriptedAgent(self.workspaces)
         return [self.agent]
 
     def work(self, *turns: Turn, validation: ValidationSettings | None = None) -> tuple[SessionView, list[str]]:
-        """One session of an agent with these turns, to its end; and the prompts between the turns."""
+        """Run a session with these turns to its end. Returns it, and the prompts between the turns."""
         settings = FixedSettings(Settings(validation=validation or ValidationSettings()))
         self.agent.validation = Validation(self.database, settings=settings)
         self.agent.turns, self.agent.prompts = iter(turns), []
         return self.wait(self.begin_prose("make it right"), 60), self.agent.prompts
 
     def events(self, *kinds: str) -> list[str]:
+        """The events of these kinds in the ledger, the oldest first."""
         return [row.kind for row in reversed(Ledger(self.database).latest(50, kinds=kinds))]
 
     def attempts(self) -> list[tuple[int, int]]:
+        """The number and the failed tests of each attempt."""
         with self.database.read() as session:
             rows = session.exec(select(ValidationRun).order_by(col(ValidationRun.id)))
             return [(row.attempt, row.failed) for row in rows]
 
 
 @pytest.fixture
-def world(make_world: MakeWorld, repository: Repository) -> World:
+def world(make_world: MakeWorld, repository: Repository) -> ValidationWorld:
     (repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
     quick = "[pytest]\naddopts = --disable-plugin-autoload\n"  # our plugins take longer than these tests
     files = {"cart.py": RIGHT, "test_cart.py": PASSING_TEST, ".gitignore": ".venv\n", "pytest.ini": quick}
     repository.commit("begin", files)
-    return make_world(World, repository=repository, sandbox=find_best_sandbox())
+    return make_world(ValidationWorld, repository=repository, sandbox=find_best_sandbox())
 
 
 def write_files(**files: str) -> Turn:
+    """A turn that writes these texts, each to the Python file of its name."""
+
     def turn(live: LiveSession, workspace: SessionWorkspace) -> None:
         for name, text in files.items():
             (workspace.folder / f"{name}.py").write_text(text)
@@ -98,7 +100,7 @@ def write_files(**files: str) -> Turn:
 
 
 @pytest.mark.long
-def test_a_change_that_breaks_nothing_waits_with_a_passed_check(world: World) -> None:
+def test_a_change_that_breaks_nothing_waits_with_a_passed_check(world: ValidationWorld) -> None:
     view, prompts = world.work(write_files(cart="def total():\n    return 1 + 2\n"))
     assert (view.state, prompts) == (SessionState.SUCCEEDED, [])
     assert view.check.green
@@ -108,7 +110,7 @@ def test_a_change_that_breaks_nothing_waits_with_a_passed_check(world: World) ->
 
 
 @pytest.mark.long
-def test_a_test_that_the_agent_broke_goes_back_to_it_with_the_output(world: World) -> None:
+def test_a_test_that_the_agent_broke_goes_back_to_it_with_the_output(world: ValidationWorld) -> None:
     view, prompts = world.work(write_files(cart=WRONG), write_files(cart=RIGHT + "# rounded\n"))
     assert view.check.green
     assert "fixed at attempt 1" in view.summary
@@ -119,7 +121,7 @@ def test_a_test_that_the_agent_broke_goes_back_to_it_with_the_output(world: Worl
 
 
 @pytest.mark.long
-def test_after_the_last_attempt_the_change_waits_with_a_failed_check(world: World) -> None:
+def test_after_the_last_attempt_the_change_waits_with_a_failed_check(world: ValidationWorld) -> None:
     wrong = [write_files(cart=WRONG + f"# {n}\n") for n in range(3)]
     view, prompts = world.work(*wrong, validation=ValidationSettings(tries=2))
     assert (view.state, len(prompts)) == (SessionState.SUCCEEDED, 2)
@@ -130,7 +132,7 @@ def test_after_the_last_attempt_the_change_waits_with_a_failed_check(world: Worl
 
 
 @pytest.mark.long
-def test_a_key_in_the_name_of_a_test_is_neither_sent_nor_stored(world: World) -> None:
+def test_a_key_in_the_name_of_a_test_is_neither_sent_nor_stored(world: ValidationWorld) -> None:
     key = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
     named = f"import pytest\n\n\n@pytest.mark.parametrize('key', ['{key}'])\ndef test_login(key):\n    assert not key\n"
     _, prompts = world.work(
@@ -146,7 +148,7 @@ def test_a_key_in_the_name_of_a_test_is_neither_sent_nor_stored(world: World) ->
 
 
 @pytest.mark.long
-def test_tests_that_failed_before_are_not_the_agents_to_fix(world: World) -> None:
+def test_tests_that_failed_before_are_not_the_agents_to_fix(world: ValidationWorld) -> None:
     world.repository.write("test_old.py", "from cart import total\n\n\ndef test_old():\n    assert total() == 7\n")
     view, prompts = world.work(write_files(cart="def total():\n    return 2 + 1\n"))
     assert prompts == []
@@ -157,7 +159,7 @@ def test_tests_that_failed_before_are_not_the_agents_to_fix(world: World) -> Non
     assert world.events("ValidationFailed", "ValidationHealed") == []
 
 
-def test_what_a_failed_test_leaves_behind_does_not_make_it_fail_without_the_changes(world: World) -> None:
+def test_what_a_failed_test_leaves_behind_does_not_make_it_fail_without_the_changes(world: ValidationWorld) -> None:
     leaves = (
         "import os\nfrom cart import total\n\n\ndef test_total():\n"
         "    os.mkdir('out')\n    assert total() == 3\n    os.rmdir('out')\n"
@@ -170,7 +172,7 @@ def test_what_a_failed_test_leaves_behind_does_not_make_it_fail_without_the_chan
 
 
 def test_what_cannot_be_tested_without_the_changes_is_not_known_to_have_failed_before(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: ValidationWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> Never:
         raise CannotRun("node_modules is not a folder of your tree", "run it in a terminal")
@@ -184,7 +186,7 @@ def test_what_cannot_be_tested_without_the_changes_is_not_known_to_have_failed_b
 
 
 @pytest.mark.long
-def test_a_new_test_that_fails_did_not_fail_before(world: World) -> None:
+def test_a_new_test_that_fails_did_not_fail_before(world: ValidationWorld) -> None:
     new = "from cart import half\n\n\ndef test_half():\n    assert half() == 1.5\n"
     view, prompts = world.work(
         write_files(test_half=new, cart=RIGHT + "\n\ndef half():\n    return 1\n"),
@@ -196,7 +198,7 @@ def test_a_new_test_that_fails_did_not_fail_before(world: World) -> None:
     assert {file.path for file in change.files} == {"cart.py", "test_half.py"}
 
 
-def test_a_change_without_tests_is_not_checked(world: World) -> None:
+def test_a_change_without_tests_is_not_checked(world: ValidationWorld) -> None:
     def turn(live: LiveSession, workspace: SessionWorkspace) -> None:
         (workspace.folder / "NOTES").write_text("words\n")
 
@@ -205,24 +207,24 @@ def test_a_change_without_tests_is_not_checked(world: World) -> None:
     assert view.summary == "none of the changed files has tests"
 
 
-def test_without_changes_the_summary_has_no_word_on_tests(world: World) -> None:
+def test_without_changes_the_summary_has_no_word_on_tests(world: ValidationWorld) -> None:
     view, prompts = world.work(lambda live, workspace: None)
     assert (view.summary, prompts) == ("", [])
 
 
 @pytest.mark.long
-def test_the_check_of_an_agent_is_no_check_of_the_operators_files(world: World) -> None:
+def test_the_check_of_an_agent_is_no_check_of_the_operators_files(world: ValidationWorld) -> None:
     world.work(write_files(cart=WRONG), write_files(cart=RIGHT + "# fixed\n"))
     assert len(world.attempts()) == 2
     assert ValidationRuns(world.database).latest(str(world.workspace)) == []
 
 
-def test_validation_can_be_turned_off(world: World) -> None:
-    view, prompts = world.work(write_files(cart=WRONG), validation=DISABLED)
+def test_validation_can_be_turned_off(world: ValidationWorld) -> None:
+    view, prompts = world.work(write_files(cart=WRONG), validation=ValidationSettings(enabled=False))
     assert (view.check, prompts) == (None, [])
 
 
-def test_unfinished_changes_are_kept_when_the_agent_fails(world: World) -> None:
+def test_unfinished_changes_are_kept_when_the_agent_fails(world: ValidationWorld) -> None:
     def fail(live: LiveSession, workspace: SessionWorkspace) -> None:
         write_files(cart=WRONG)(live, workspace)
         raise FlowError("the provider went away")
@@ -241,6 +243,7 @@ CAPS = Caps(tries=3, cost=500_000)
 
 
 def attempt(broken: str) -> Attempt:
+    """An attempt after which these tests fail, one a letter."""
     failing = tuple(sorted(broken))
     return Attempt(CheckResult("pytest", passed=1, failed=len(failing), failing=failing), frozenset(broken), True)
 
@@ -257,9 +260,9 @@ def attempt(broken: str) -> Attempt:
     ],
 )
 def test_the_agent_gets_another_turn_until_a_cap_is_reached(broken: str, spent: int, reason: str) -> None:
-    given = find_give_up_reason([attempt(test) for test in broken], caps=CAPS, spent=spent)
-    assert bool(given) == bool(reason)
-    assert reason in given
+    found = find_give_up_reason([attempt(test) for test in broken], caps=CAPS, spent=spent)
+    assert bool(found) == bool(reason)
+    assert reason in found
 
 
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=12), *[st.integers(0, 9)] * 3)

@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,19 +15,19 @@ from engine.execution import worktrees
 from engine.git import GitError
 from engine.model import ChangeState
 from tests.conftest import Repository
-from tests.execution.landing_world import World, file_states
+from tests.execution.landing_world import LandingWorld, file_states
 from tests.support.helpers import make_program
 
 GITIGNORE = "*.log\n.env*\ncache/\nlinks/\nother\n"
 
 
 @pytest.fixture
-def world(landing_world: World) -> World:
+def world(landing_world: LandingWorld) -> LandingWorld:
     landing_world.repository.commit("one", {"a.txt": "1\n", ".gitignore": GITIGNORE})
     return landing_world
 
 
-def test_a_worktree_has_the_present_files(world: World) -> None:
+def test_a_worktree_has_the_present_files(world: LandingWorld) -> None:
     world.write("a.txt", "2\n")
     world.write("new.txt", "n\n")
     world.write("noise.log", "x")
@@ -44,14 +45,14 @@ def test_a_worktree_has_the_present_files(world: World) -> None:
     assert worktree.start != worktree.head
 
 
-def test_the_worktree_of_a_clean_tree_starts_at_head(world: World) -> None:
+def test_the_worktree_of_a_clean_tree_starts_at_head(world: LandingWorld) -> None:
     worktree = world.open_worktree()
 
     assert worktree.start == worktree.head == world.git("rev-parse", "HEAD")
 
 
 def test_a_worktree_is_made_without_a_commit_and_in_a_folder_with_an_unusual_name(tmp_path: Path) -> None:
-    world = World(tmp_path / "a b ü'\n")
+    world = LandingWorld(tmp_path / "a b ü'\n")
     world.write("x", "1")
 
     worktree = world.open_worktree()
@@ -63,7 +64,7 @@ def test_a_worktree_is_made_without_a_commit_and_in_a_folder_with_an_unusual_nam
     world.close()
 
 
-def test_no_hook_runs_when_a_worktree_is_made(world: World) -> None:
+def test_no_hook_runs_when_a_worktree_is_made(world: LandingWorld) -> None:
     make_program(world.root / ".git/hooks/post-checkout", f"touch {world.folder}/trap")
 
     world.open_worktree()
@@ -71,7 +72,7 @@ def test_no_hook_runs_when_a_worktree_is_made(world: World) -> None:
     assert not (world.folder / "trap").exists()
 
 
-def test_removing_a_worktree_leaves_those_of_others(world: World) -> None:
+def test_removing_a_worktree_leaves_those_of_others(world: LandingWorld) -> None:
     stale = world.folder / "operators"
     world.git("worktree", "add", "-q", str(stale))
     shutil.rmtree(stale)  # the operator's own stale worktree is not ours to prune
@@ -90,7 +91,7 @@ def test_removing_a_worktree_leaves_those_of_others(world: World) -> None:
     assert "session_1" not in world.git("worktree", "list")
 
 
-def test_a_git_file_that_the_session_rewrote_is_not_read(world: World) -> None:
+def test_a_git_file_that_the_session_rewrote_is_not_read(world: LandingWorld) -> None:
     worktree = world.open_worktree()
     evil = Repository(world.folder / "evil")
     evil.git("config", "core.fsmonitor", f"touch {world.folder}/trap")
@@ -108,7 +109,7 @@ def test_a_git_file_that_the_session_rewrote_is_not_read(world: World) -> None:
     assert evil.path.exists()
 
 
-def test_the_captured_tree_is_that_of_the_files_whatever_the_session_did_with_git(world: World) -> None:
+def test_the_captured_tree_is_that_of_the_files_whatever_the_session_did_with_git(world: LandingWorld) -> None:
     world.write("untracked.log.txt", "mine")
     worktree = world.open_worktree()
     inside = Repository(world.folder / "unused")
@@ -123,7 +124,7 @@ def test_the_captured_tree_is_that_of_the_files_whatever_the_session_did_with_gi
     assert names == [".gitignore", "a.txt", "b.md", "untracked.log.txt"]
 
 
-def test_recovery_removes_worktrees_of_earlier_sessions(world: World) -> None:
+def test_recovery_removes_worktrees_of_earlier_sessions(world: LandingWorld) -> None:
     first = world.open_worktree()
     second = world.open_worktree("session_2")
 
@@ -136,7 +137,7 @@ def test_recovery_removes_worktrees_of_earlier_sessions(world: World) -> None:
     assert world.worktrees.recover(keep={"session_2"}) == []
 
 
-def test_recovery_removes_the_worktree_of_a_repository_that_is_gone(world: World) -> None:
+def test_recovery_removes_the_worktree_of_a_repository_that_is_gone(world: LandingWorld) -> None:
     worktree = world.open_worktree()
     shutil.rmtree(world.root)
 
@@ -145,7 +146,7 @@ def test_recovery_removes_the_worktree_of_a_repository_that_is_gone(world: World
 
 
 def test_a_worktree_that_cannot_be_removed_is_left_to_the_next_start(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: LandingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change = world.make_change_set(lambda folder: (folder / "a.txt").write_text("2\n") and None)
     folder = world.worktrees.folder_of("session_1")
@@ -164,7 +165,7 @@ def test_a_worktree_that_cannot_be_removed_is_left_to_the_next_start(
     assert world.refs == []
 
 
-def test_a_worktree_that_cannot_be_made_leaves_nothing(world: World) -> None:
+def test_a_worktree_that_cannot_be_made_leaves_nothing(world: LandingWorld) -> None:
     world.home.worktrees.mkdir(parents=True)
     (world.home.worktrees / "session_1").mkdir()
     (world.home.worktrees / "session_1/x").write_text("in the way")
@@ -179,7 +180,7 @@ def test_a_worktree_that_cannot_be_made_leaves_nothing(world: World) -> None:
 # Ignored files that `.worktreeinclude` names
 
 
-def test_ignored_files_that_match_are_copied(world: World) -> None:
+def test_ignored_files_that_match_are_copied(world: LandingWorld) -> None:
     write = world.repository.write
     write(".worktreeinclude", "# what tests need\n.env\n/cache/**\n!cache/big.bin\na.txt\n")
     write(".env", "KEY=1\n")
@@ -202,7 +203,7 @@ def test_ignored_files_that_match_are_copied(world: World) -> None:
     assert worktree.included.summary.startswith(".worktreeinclude: copied ")
 
 
-def test_links_that_lead_out_of_the_repository_are_not_copied(world: World, tmp_path: Path) -> None:
+def test_links_that_lead_out_of_the_repository_are_not_copied(world: LandingWorld, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.mkdir()
     (secret / "key").write_text("private")
@@ -226,7 +227,7 @@ def test_links_that_lead_out_of_the_repository_are_not_copied(world: World, tmp_
     assert not any(b"key" in path.read_bytes() for path in worktree.folder.rglob("*") if path.is_file())
 
 
-def test_a_link_in_the_worktree_is_not_written_through(world: World, tmp_path: Path) -> None:
+def test_a_link_in_the_worktree_is_not_written_through(world: LandingWorld, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     world.write(".worktreeinclude", "deep/\n")
@@ -243,7 +244,7 @@ def test_a_link_in_the_worktree_is_not_written_through(world: World, tmp_path: P
     assert list(outside.iterdir()) == []
 
 
-def test_files_of_git_and_of_nested_repositories_are_not_copied(world: World) -> None:
+def test_files_of_git_and_of_nested_repositories_are_not_copied(world: LandingWorld) -> None:
     world.write(".worktreeinclude", "*\n.*\n")
     world.write("cache/sub/file", "1")
     world.git("init", "-q", "cache/own")
@@ -256,7 +257,7 @@ def test_files_of_git_and_of_nested_repositories_are_not_copied(world: World) ->
     assert (worktree.folder / "cache/sub/file").exists()
 
 
-def test_the_number_of_copied_files_is_limited(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_copied_files_is_limited(world: LandingWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worktrees, "MAX_INCLUDE_FILES", 3)
     world.write(".worktreeinclude", "cache/\n")
     for number in range(9):
@@ -268,26 +269,34 @@ def test_the_number_of_copied_files_is_limited(world: World, monkeypatch: pytest
     assert "left out: the rest, beyond 3 files" in worktree.included.summary
 
 
-@pytest.mark.parametrize("kind", ["pipe", "link", "large"])
-def test_a_list_that_is_no_plain_small_file_is_not_used(world: World, kind: str) -> None:
-    place = world.root / ".worktreeinclude"
-    if kind == "pipe":
-        world.write(".git/info/exclude", ".worktreeinclude\n")
-        os.mkfifo(place)
-    elif kind == "link":
-        place.symlink_to("/etc/passwd")
-    else:
-        place.write_text("x\n" * 100_000)
+NOT_A_SMALL_FILE = "it is not a regular file of at most 64 KB"
+
+
+@pytest.mark.parametrize(
+    ("make_list", "reason"),
+    [
+        pytest.param(os.mkfifo, NOT_A_SMALL_FILE, id="pipe"),
+        pytest.param(lambda path: path.write_text("x\n" * 100_000), NOT_A_SMALL_FILE, id="large"),
+        pytest.param(
+            lambda path: path.symlink_to("/etc/passwd"),
+            "it cannot be read: Too many levels of symbolic links",
+            id="link",
+        ),
+    ],
+)
+def test_a_list_that_is_no_plain_small_file_is_not_used(
+    world: LandingWorld, make_list: Callable[[Path], object], reason: str
+) -> None:
+    world.write(".git/info/exclude", ".worktreeinclude\n")
+    make_list(world.root / ".worktreeinclude")
 
     worktree = world.open_worktree()
 
     assert worktree.included.names == ()
-    reason = {"link": "it cannot be read: Too many levels of symbolic links"}
-    expected = reason.get(kind, "it is not a regular file of at most 64 KB")
-    assert worktree.included.summary == f".worktreeinclude was not used: {expected}"
+    assert worktree.included.summary == f".worktreeinclude was not used: {reason}"
 
 
-def test_copied_files_are_no_part_of_the_changes(world: World) -> None:
+def test_copied_files_are_no_part_of_the_changes(world: LandingWorld) -> None:
     world.write(".worktreeinclude", ".env\n")
     world.write(".env", "KEY=1\n")
     worktree = world.open_worktree()

@@ -24,7 +24,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from engine.model import ChangeState, Refusal
 from engine.storage.state import unfinished_intents
 from tests.execution.landing_scenarios import Scenario, check_scenario, scenarios
-from tests.execution.landing_world import FileStates, World
+from tests.execution.landing_world import FileStates, LandingWorld
 
 pytestmark = pytest.mark.faults
 
@@ -48,7 +48,7 @@ def edit(folder: Path) -> None:
 
 def prepare(folder: Path, work: Callable[[Path], object] = edit) -> tuple[str, str]:
     """A repository with a waiting change set in `folder`; returns its id and its session's."""
-    world = World(folder)
+    world = LandingWorld(folder)
     world.repository.commit(
         "one",
         {"a.txt": TEXT, "b.txt": TEXT, "d/x/y.txt": "y\n", "e": "e\n", "gone.txt": "g\n", ".gitignore": "*.log\n"},
@@ -69,7 +69,7 @@ def case(tmp_path: Path) -> tuple[Path, str]:
     return tmp_path, prepare(tmp_path)[0]
 
 
-def run_in_process(folder: Path, work: Callable[[World], object], *, at: int = -1, after: float = -1.0) -> bool:
+def run_in_process(folder: Path, work: Callable[[LandingWorld], object], *, at: int = -1, after: float = -1.0) -> bool:
     """Do `work` in a process that is killed at its step number `at`, or `after` seconds. True when it was killed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # pytest's own threads do not matter to the child
@@ -85,7 +85,7 @@ def run_in_process(folder: Path, work: Callable[[World], object], *, at: int = -
                     os.kill(os.getpid(), signal.SIGKILL)
                 count += 1
 
-            world = World(folder, step)
+            world = LandingWorld(folder, step)
             work(world)
             world.close()
         except BaseException:
@@ -99,7 +99,7 @@ def run_in_process(folder: Path, work: Callable[[World], object], *, at: int = -
     return os.WIFSIGNALED(status)
 
 
-def decide(change_set_id: str, decision: str) -> Callable[[World], object]:
+def decide(change_set_id: str, decision: str) -> Callable[[LandingWorld], object]:
     return lambda world: getattr(world.changes, decision)(change_set_id)
 
 
@@ -107,7 +107,7 @@ def recover_and_check(
     folder: Path, change_set_id: str, before: FileStates, after: FileStates, final_state: ChangeState
 ) -> bool:
     """Recover: True when everything happened, False when nothing did, AssertionError for a half."""
-    world = World(folder)
+    world = LandingWorld(folder)
     try:
         state = world.git_state
         messages = world.changes.recover()
@@ -124,7 +124,7 @@ def recover_and_check(
 
 def states_around_landing(folder: Path, change_set_id: str) -> tuple[FileStates, FileStates]:
     """The files before and after landing, from one landing and undo."""
-    world = World(folder)
+    world = LandingWorld(folder)
     before = world.files
     world.changes.land(change_set_id)
     after = world.files
@@ -147,7 +147,7 @@ def test_a_kill_at_any_step_leaves_a_landing_whole_or_undone(case: tuple[Path, s
             happened = recover_and_check(folder, change_set_id, start, end, final_state)
             counted[f"{decision} {'finished' if happened else 'undone'}"] += 1
             if happened:
-                world = World(folder)
+                world = LandingWorld(folder)
                 (world.changes.undo if decision == "land" else world.changes.land)(change_set_id)
                 world.close()
             at += 1
@@ -186,7 +186,7 @@ def test_a_kill_at_any_step_leaves_a_branch_or_discard_whole_or_undone(tmp_path:
         folder.mkdir()
         change_set_id, session_id = prepare(folder, lambda inside: (inside / "new.txt").write_text("n\n"))
         killed = run_in_process(folder, decide(change_set_id, decision), at=at)
-        world = World(folder)
+        world = LandingWorld(folder)
         world.changes.recover()
         change_set = world.changes.get(change_set_id)
         branches = world.git("branch", "--list", "clawpy/*").split()
@@ -205,19 +205,19 @@ def test_a_kill_at_any_step_leaves_a_branch_or_discard_whole_or_undone(tmp_path:
 
 
 def test_a_kill_while_a_worktree_is_made_leaves_nothing_behind(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    world = LandingWorld(tmp_path)
     world.repository.commit("one", {f"d{number}/a.txt": TEXT for number in range(50)})
     state = world.git_state
     world.close()
     chance = random.Random(7)
 
-    def work(name: str) -> Callable[[World], object]:
+    def work(name: str) -> Callable[[LandingWorld], object]:
         return lambda world: world.make_change_set(lambda folder: shutil.rmtree(folder / "d1"), name=name)
 
     for number in range(40):
         run_in_process(tmp_path, work(f"session_{number}"), after=chance.uniform(0, 0.25))
         _let_git_finish(tmp_path)
-        world = World(tmp_path)
+        world = LandingWorld(tmp_path)
         world.changes.recover()
         waiting = {change.session_id for change in world.changes.list(state=ChangeState.WAITING)}
         assert {file.name for file in world.home.worktrees.glob("*")} == waiting

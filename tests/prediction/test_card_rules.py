@@ -17,11 +17,13 @@ from engine.model import (
     Card,
     Outcome,
     Refusal,
+    SessionState,
     Source,
     Status,
     Tier,
 )
 from engine.prediction.card_rules import (
+    OUTCOMES,
     TRANSITIONS,
     MayDisplace,
     Move,
@@ -50,6 +52,10 @@ STEPS = {
 
 def test_the_table_holds_exactly_the_legal_steps() -> None:
     assert {(before, now) for (before, _), now in TRANSITIONS.items() if before is not now} == STEPS
+
+
+def test_exactly_the_final_states_of_a_session_give_a_card_its_outcome() -> None:
+    assert set(OUTCOMES) == {state for state in SessionState if state.over}
 
 
 @pytest.mark.parametrize(("status", "move"), list(product(Status, Move)))

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from engine.config import ProductionSettings
 from engine.model import MICRO, Assignment, GateRuleName, Verdict
-from engine.safety.gate import GateFacts, decide_gate, targets_of_trigger
+from engine.safety.gate import (
+    GateFacts,
+    decide_gate,
+    target_of_file,
+    target_of_host,
+    targets_of_command,
+    targets_of_trigger,
+)
 from tests.safety.helpers import Rails, approval, on, unattended
 
 CLEAR = GateFacts(
@@ -148,6 +155,44 @@ def test_production_targets_are_found_in_prompts_and_parameters(
     if expected.startswith(("branch", "remote")):  # a flow compares and rehearses, and writes to neither
         flow = replace(trigger.assignment, runner="flow", flow="rehearse_merge")
         assert targets_of_trigger(approval(assignment=flow), production) == ()
+
+
+PRODUCTION = ProductionSettings(
+    paths=("deploy/**", "/srv/shop/live.cfg"), hosts=(*ProductionSettings().hosts, "db.live:5432")
+)
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        ("git push origin main", "branch main"), ("git push origin x:refs/heads/main", "branch main"),
+        ("git push production x", "remote production"), ("git diff main", ""), ("git log main..x", ""),
+        ("ssh prod-1 uptime", "host prod-1"), ("scp a deploy@prod-1:/srv", "host prod-1"),
+        ("curl https://prod.example.org/x", "host prod.example.org"), ("psql -h prod-db x", "host prod-db"),
+        ("psql --host=prod-db x", "host prod-db"), ("psql --host=db.live:5432", "host db.live:5432"),
+        ("kubectl --context prod get pods", "context prod"),
+        ("kubectl --context=eu-prod get pods", "context eu-prod"), ("kubectl config use-context prod", "context prod"),
+        ("cat products.py production.md", ""), ("pytest tests/prod_test.py", ""), ("npm run production", ""),
+        ("vi deploy/live.yml", "path deploy/live.yml"), ("cat '", ""), ("", ""),
+        ("vi ./deploy/live.yml", "path ./deploy/live.yml"),
+    ],
+)  # fmt: skip
+def test_production_targets_of_commands(command: str, found: str) -> None:
+    targets = targets_of_command(command, PRODUCTION)
+    assert found in targets if found else targets == ()
+
+
+@given(st.text(max_size=200))
+def test_any_command_is_searched_for_production_targets(command: str) -> None:
+    targets_of_command(command, PRODUCTION)
+
+
+def test_production_targets_of_paths_and_hosts() -> None:
+    assert target_of_file("deploy/x", "/srv/shop", PRODUCTION) == ("path deploy/x",)
+    assert target_of_file("live.cfg", "/srv/shop", PRODUCTION) == ("path live.cfg",)
+    assert target_of_file("products.py", "/srv/shop", PRODUCTION) == ()
+    assert target_of_host("api.prod.example.org", PRODUCTION)
+    assert not target_of_host("docs.python.org", PRODUCTION)
 
 
 def test_a_new_pair_of_channels_asks_until_an_approval_makes_it_known(rails: Rails) -> None:

@@ -14,18 +14,18 @@ from engine.execution.live_session import LiveSession
 from engine.execution.sandbox import Confinement
 from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.model import RunnerInfo
-from tests.execution.session_world import MakeWorld, World, run_python
+from tests.execution.session_world import MakeWorld, ScriptWorld, run_python
 from tests.support.helpers import make_program, wait_until
 
 pytestmark = pytest.mark.skipif(not find_best_sandbox().confines, reason="bubblewrap does not work on this machine")
 
 
 @pytest.fixture
-def world(make_world: MakeWorld) -> World:
+def world(make_world: MakeWorld) -> ScriptWorld:
     return make_world(sandbox=find_best_sandbox())
 
 
-def test_a_stop_sends_sigterm_to_the_command_in_the_sandbox(world: World) -> None:
+def test_a_stop_sends_sigterm_to_the_command_in_the_sandbox(world: ScriptWorld) -> None:
     script = (
         "import os,signal,sys,time\n"
         "def bye(*_): open(os.environ['COVERAGE_FILE'], 'w').close(); sys.exit(0)\n"
@@ -88,7 +88,9 @@ def test_an_installation_under_tmp_is_readable_and_not_writable(tmp_path: Path) 
     assert "Read-only" in completed.stderr
 
 
-def test_the_row_of_a_session_names_the_hosts_of_its_runner(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_row_of_a_session_names_the_hosts_of_its_runner(
+    world: ScriptWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     info = RunnerInfo(available=True, hosts=("api.example.com",))
     monkeypatch.setattr(world.runner, "check", lambda assignment: info)
     assert world.run(lambda live: "done").sandbox == "bubblewrap, network only to api.example.com"

@@ -1,4 +1,4 @@
-"""The host gate: real sockets, a real sandbox, a real server (SPEC 3.8)."""
+"""The host gate lets a session reach its listed hosts and nothing else: real sockets, sandboxes, servers (SPEC 3.8)."""
 
 from __future__ import annotations
 
@@ -24,16 +24,19 @@ from hypothesis import strategies as st
 from engine.execution.live_session import LiveSession
 from engine.execution.sandbox import host_gate
 from engine.execution.sandbox.host_gate import (
+    PUBLIC,
     HostGate,
     find_local_hosts,
+    is_public,
     normalise_host,
+    parse_address,
     parse_rules,
     read_server_name,
     split_address,
 )
 from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.model import Refusal, SessionState
-from tests.execution.session_world import MakeWorld, World
+from tests.execution.session_world import MakeWorld, ScriptWorld
 from tests.support.helpers import read_table, wait_until
 
 ROWS = read_table(__file__)
@@ -98,6 +101,7 @@ class OpenGate:
 
 @pytest.fixture
 def open_gate() -> Iterator[Callable[..., OpenGate]]:
+    """Opens gates for these hosts, and closes them after the test."""
     gates: list[OpenGate] = []
 
     def open_new(*hosts: str, **addresses: dict[str, str]) -> OpenGate:
@@ -246,15 +250,16 @@ def test_a_tunnel_to_an_address_needs_no_tls_name(
 def test_the_next_address_of_a_host_is_tried(
     open_gate: Callable[..., OpenGate], received_by_host: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connect, addresses = socket.create_connection, list[str]()
+    connect = socket.create_connection
+    addresses: list[str] = []
 
-    def fails_once(address: tuple[str, int], timeout: float) -> socket.socket:
+    def fail_once(address: tuple[str, int], timeout: float) -> socket.socket:
         addresses.append(address[0])
         if len(addresses) == 1:
             raise OSError("no route")
         return connect(address, timeout)
 
-    monkeypatch.setattr(socket, "create_connection", fails_once)
+    monkeypatch.setattr(socket, "create_connection", fail_once)
     proxy = open_gate("api.example.com", addresses={"api.example.com": "93.184.216.34,93.184.216.35"})
     with proxy.connect() as client:
         client.sendall(b"CONNECT api.example.com:443 HTTP/1.1\r\n\r\n")
@@ -328,7 +333,7 @@ def test_closing_cuts_every_connection(open_gate: Callable[..., OpenGate], serve
 
 
 @pytest.fixture
-def world(make_world: MakeWorld) -> World:
+def world(make_world: MakeWorld) -> ScriptWorld:
     return make_world(sandbox=find_best_sandbox())
 
 
@@ -342,7 +347,7 @@ def fetch(url, **more):
 
 @pytest.mark.long
 @needs_a_gate
-def test_a_session_reaches_its_host_and_nothing_else(world: World, server: int) -> None:
+def test_a_session_reaches_its_host_and_nothing_else(world: ScriptWorld, server: int) -> None:
     """By its address as on the operator's machine, by the proxy, and no other way."""
     script = FETCH + (
         f"fetch('http://127.0.0.1:{server}/direct')\n"
@@ -373,7 +378,7 @@ def test_a_session_reaches_its_host_and_nothing_else(world: World, server: int) 
 @pytest.mark.long
 @needs_a_gate
 def test_the_gate_ends_with_its_command_and_leaves_the_exit_code_alone(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: ScriptWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     codes = []
 
@@ -397,7 +402,7 @@ def test_the_gate_ends_with_its_command_and_leaves_the_exit_code_alone(
     wait_until(lambda: not [thread for thread in threading.enumerate() if thread.name == "clawpy-gate"], 5)
 
 
-# Which hosts and addresses a session may reach: the decisions alone (SPEC 3.8).
+# Which hosts and addresses may be reached: the decisions alone
 
 
 @pytest.mark.parametrize(("entry", "host", "port", "through"), ROWS["an_entry_lets_these_hosts_through"])
@@ -422,6 +427,31 @@ def test_an_address_in_another_spelling_is_no_name(spelled: str) -> None:
     """A resolver would take them for addresses; here they match nothing."""
     with pytest.raises(ValueError, match=spelled):
         normalise_host(spelled)
+
+
+PRIVATE = (
+    "127.0.0.1", "127.8.8.8", "0.0.0.0", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1",
+    "224.0.0.1", "255.255.255.255", "192.0.2.1", "198.18.0.1", "240.0.0.1", "::1", "::", "fe80::1", "fe80::1%eth0",
+    "fc00::1", "fd12::1", "fec0::1", "ff02::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::127.0.0.1",
+    "64:ff9b::7f00:1", "2002:7f00:0001::", "2002:c0a8:0101::1", "2001:db8::1", "nonsense", "",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("address", PRIVATE)
+def test_private_addresses_are_not_public(address: str) -> None:
+    parsed = parse_address(address)
+    assert parsed is None or not is_public(parsed)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_for_pages"), [("::ffff:8.8.8.8", False), ("2002:808:808::", False), ("64:ff9b::808:808", True)]
+)
+def test_a_public_ipv4_address_in_ipv6_is_for_commands_and_only_as_nat64_for_pages(
+    text: str, is_for_pages: bool
+) -> None:
+    address = ipaddress.ip_address(text)
+    assert is_public(address) is is_for_pages
+    assert PUBLIC.admits(address)
 
 
 def test_local_hosts_are_those_on_the_loopback() -> None:

@@ -21,12 +21,11 @@ from engine.home import Home
 from tests.support.helpers import make_program
 
 
-def confinement(root: Path, **changes: object) -> Confinement:
-    folder, scratch, caches = root / "folder", root / "scratch", root / "caches"
-    folder.mkdir(parents=True, exist_ok=True)
-    created = Confinement(folder, scratch, caches, **changes)  # type: ignore[arg-type]
-    created.make()
-    return created
+def make_confinement(root: Path, *, readable: tuple[Path, ...] = ()) -> Confinement:
+    confinement = Confinement(root / "folder", root / "scratch", root / "caches", readable=readable)
+    confinement.folder.mkdir(parents=True, exist_ok=True)
+    confinement.make()
+    return confinement
 
 
 @pytest.mark.parametrize(
@@ -54,11 +53,10 @@ def test_the_installations_of_the_path_and_of_the_program_are_readable(
         return text.replace("/place", str(tmp_path))
 
     environment = {"HOME": "/nowhere", "PATH": below_tmp(path)}
-    paths = find_readable_places(confinement(tmp_path / "session"), below_tmp(program), environment)
-    tops = [place for place in paths if place.is_relative_to(tmp_path) and place.suffix == ""]
-    assert [place for place in tops if not any(place.is_relative_to(top) and place != top for top in tops)] == [
-        Path(below_tmp(name)) for name in readable
-    ]
+    places = find_readable_places(make_confinement(tmp_path / "session"), below_tmp(program), environment)
+    below = [place for place in places if place.is_relative_to(tmp_path) and place.suffix == ""]
+    topmost = [place for place in below if not set(place.parents) & set(below)]
+    assert topmost == [Path(below_tmp(name)) for name in readable]
 
 
 def test_a_relative_program_is_not_searched_in_the_folder_of_the_console(
@@ -66,7 +64,9 @@ def test_a_relative_program_is_not_searched_in_the_folder_of_the_console(
 ) -> None:
     make_program(tmp_path / "console/.venv/bin/pip")
     monkeypatch.chdir(tmp_path / "console")
-    paths = find_readable_places(confinement(tmp_path / "session"), ".venv/bin/pip", {"HOME": "/nowhere", "PATH": ""})
+    paths = find_readable_places(
+        make_confinement(tmp_path / "session"), ".venv/bin/pip", {"HOME": "/nowhere", "PATH": ""}
+    )
     assert all(place.is_absolute() for place in paths)
 
 
@@ -90,7 +90,7 @@ def test_the_environment_of_commands_has_no_secret(tmp_path: Path, rung: Callabl
         "GIT_DIR": "/elsewhere",
         "FORCE_COLOR": "1",
     }
-    environment = make_session_environment(confinement(tmp_path), rung(), "sess_1", inherited)
+    environment = make_session_environment(make_confinement(tmp_path), rung(), "sess_1", inherited)
     assert {name for name in inherited if name in environment} == {"PATH", "HOME", "LC_ALL"}
     assert environment["HOME"] == str(tmp_path / "scratch" / "home")
     assert environment[SESSION_MARK] == "sess_1"
@@ -98,37 +98,37 @@ def test_the_environment_of_commands_has_no_secret(tmp_path: Path, rung: Callabl
     assert environment["TMPDIR"] == ("/tmp" if rung is Bubblewrap else str(tmp_path / "scratch" / "tmp"))
 
 
-def venv(place: Path) -> Path:
-    (place / "bin").mkdir(parents=True)
-    (place / "bin" / "python").touch()
-    return place
+def make_virtual_environment(folder: Path) -> Path:
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "python").touch()
+    return folder
 
 
 def test_the_virtual_environment_of_the_engine_is_not_inherited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine_env = venv(tmp_path / "clawpy")
+    engine_env = make_virtual_environment(tmp_path / "clawpy")
     monkeypatch.setattr(sys, "prefix", str(engine_env))
     monkeypatch.setattr(sys, "base_prefix", "/usr")
     inherited = {"PATH": f"{engine_env / 'bin'}:/usr/bin", "VIRTUAL_ENV": str(engine_env)}
-    environment = make_session_environment(confinement(tmp_path), NoSandbox(), "sess_1", inherited)
+    environment = make_session_environment(make_confinement(tmp_path), NoSandbox(), "sess_1", inherited)
     assert (environment["PATH"], environment.get("VIRTUAL_ENV")) == ("/usr/bin", None)
     unrelated = {"PATH": "/other/bin:/usr/bin", "VIRTUAL_ENV": "/other"}
-    environment = make_session_environment(confinement(tmp_path), NoSandbox(), "sess_1", unrelated)
+    environment = make_session_environment(make_confinement(tmp_path), NoSandbox(), "sess_1", unrelated)
     assert (environment["PATH"], environment["VIRTUAL_ENV"]) == ("/other/bin:/usr/bin", "/other")
 
 
-@pytest.mark.parametrize("same", [False, True])
+@pytest.mark.parametrize("engine_runs_in_it", [False, True])
 def test_the_virtual_environment_of_the_workspace_comes_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine_runs_in_it: bool
 ) -> None:
-    confined = confinement(tmp_path)
-    project_env = venv(confined.folder / ".venv")
-    engine_env = project_env if same else venv(tmp_path / "clawpy")
+    confinement = make_confinement(tmp_path)
+    project_env = make_virtual_environment(confinement.folder / ".venv")
+    engine_env = project_env if engine_runs_in_it else make_virtual_environment(tmp_path / "clawpy")
     monkeypatch.setattr(sys, "prefix", str(engine_env))
     monkeypatch.setattr(sys, "base_prefix", "/usr")
     inherited = {"PATH": f"{engine_env / 'bin'}:/usr/bin", "VIRTUAL_ENV": str(engine_env)}
-    environment = make_session_environment(confined, NoSandbox(), "sess_1", inherited)
+    environment = make_session_environment(confinement, NoSandbox(), "sess_1", inherited)
     assert (environment["PATH"], environment["VIRTUAL_ENV"]) == (f"{project_env / 'bin'}:/usr/bin", str(project_env))
 
 
@@ -141,9 +141,9 @@ def test_secret_places_follow_pointers_and_links(tmp_path: Path) -> None:
     elsewhere.touch()
     (user / ".ssh").symlink_to(tmp_path / "keys")
     (tmp_path / "keys").mkdir()
-    paths = find_secret_places(home, {"HOME": str(user), "KUBECONFIG": f"{elsewhere}:{tmp_path / 'gone'}"})
-    paths = tuple(place for place in paths if place.is_relative_to(tmp_path))
-    assert paths == tuple(sorted([user / ".aws", tmp_path / "keys", elsewhere, home.data]))
+    places = find_secret_places(home, {"HOME": str(user), "KUBECONFIG": f"{elsewhere}:{tmp_path / 'gone'}"})
+    below = [place for place in places if place.is_relative_to(tmp_path)]
+    assert below == sorted([user / ".aws", tmp_path / "keys", elsewhere, home.data])
     (user / ".gnupg").symlink_to(user)
     assert user not in find_secret_places(home, {"HOME": str(user)})
 
@@ -156,7 +156,7 @@ def test_neither_a_tool_nor_a_setting_makes_the_home_readable(tmp_path: Path) ->
     (home / ".config" / "git" / "config").write_text(git_config.format("Ann"))
     for number, (root, is_shown) in enumerate(((home, False), (tmp_path, False), (home / "pyenv", True))):
         environment = {"HOME": str(home), "PATH": "", "PYENV_ROOT": str(root)}
-        inside = confinement(tmp_path / "session", readable=(root,))
+        inside = make_confinement(tmp_path / "session", readable=(root,))
         assert (root in find_readable_places(inside, "ls", environment)) is is_shown
         session_home = tmp_path / f"session_home{number}"
         session_home.mkdir()

@@ -25,14 +25,14 @@ from engine.execution.transcripts import TranscriptReader, TranscriptWriter
 from engine.model import Assignment, PermissionAnswer, Randomness, SessionState, SessionView, ToolResult
 from engine.safety.content import check_command, own_rules
 from engine.storage.database import Database
-from tests.execution.session_world import rails
+from tests.execution.session_world import make_rails
 from tests.support.helpers import wait_until
 
 SECRET = "the operator's own"
 
 
 class BeltWorld:
-    """`folder` is the session's, `outside` beside it holds `secret.txt`."""
+    """A running session with its toolbelt. `folder` is the session's; `outside` beside it has `secret.txt`."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class BeltWorld:
             transcript=TranscriptWriter(transcript, clock),
             sandbox=sandbox or NoSandbox(),
             confinement=confinement,
-            rails=rails(check=lambda command: check_command(command, own=own)),
+            rails=make_rails(check=lambda command: check_command(command, own=own)),
         )
         self._transcript = transcript
         now = clock.now()
@@ -86,9 +86,11 @@ class BeltWorld:
         self.belt = Toolbelt(Gate(self.live, self.view, self.folder, policy, services))
 
     def __call__(self, tool: str, **arguments: Any) -> ToolResult:
+        """Call a tool as a model does."""
         return self.belt.call(tool, arguments)
 
     def answer(self, tool: str, **arguments: Any) -> str:
+        """The text of a call that succeeds."""
         result = self(tool, **arguments)
         assert result.ok, result.text
         return result.text
@@ -101,13 +103,14 @@ class BeltWorld:
         return result.text
 
     def file(self, name: str, text: str | bytes = "") -> Path:
+        """Write a file of the session's folder."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
         return path
 
     def answer_request(self, answer: PermissionAnswer) -> None:
-        """Somebody who answers the next request, if there comes one."""
+        """Answer the next permission request from a thread, if one comes within eight seconds."""
 
         def give_answer() -> None:
             end = time.monotonic() + 8
@@ -138,6 +141,7 @@ class BeltWorld:
         return outcomes[0]
 
     def lines(self, *kinds: str) -> list[str]:
+        """The lines of these kinds in the transcript; without a kind those about tools."""
         self.live.transcript.flush()
         lines = TranscriptReader().page(self._transcript, limit=10_000)
         return [line.text for line in lines if line.kind in (kinds or ("tool",))]

@@ -16,7 +16,7 @@ MakeWorld = Callable[..., BeltWorld]
 
 
 @pytest.fixture
-def make(tmp_path: Path, database: Database, clock: FakeClock) -> Iterator[MakeWorld]:
+def make_belt_world(tmp_path: Path, database: Database, clock: FakeClock) -> Iterator[MakeWorld]:
     worlds: list[BeltWorld] = []
 
     def make_world(**options: Any) -> BeltWorld:
@@ -31,5 +31,5 @@ def make(tmp_path: Path, database: Database, clock: FakeClock) -> Iterator[MakeW
 
 
 @pytest.fixture
-def world(make: MakeWorld) -> BeltWorld:
-    return make()
+def world(make_belt_world: MakeWorld) -> BeltWorld:
+    return make_belt_world()

@@ -11,6 +11,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -19,24 +20,26 @@ from hypothesis import strategies as st
 from engine.execution.tools.folder_jail import Jail, is_git_name, split_path
 from engine.model import Refusal
 from tests.execution.tools.belt_world import SECRET, BeltWorld
+from tests.support.helpers import refused
 
 
 @pytest.fixture(autouse=True)
 def _nothing_changed_outside(world: BeltWorld) -> Iterator[None]:
+    """After each test, the outside and the folder of git are as they were."""
     yield
     assert sorted(path.name for path in world.outside.iterdir()) == ["secret.txt"]
     assert world.secret.read_text() == SECRET
     assert (world.folder / ".git").read_text() == "gitdir: /somewhere\n"
 
 
-def try_all(world: BeltWorld, path: str, problem: str = "not in the project") -> None:
-    """read, write and edit all refuse the path for this problem."""
-    for words in (
+def check_all_refuse(world: BeltWorld, path: str, problem: str = "not in the project") -> None:
+    """Check that read, write and edit refuse the path for this problem."""
+    for answer in (
         world.problem("read", path=path),
         world.problem("write", path=path, content="pwned"),
         world.problem("edit", path=path, old_text=SECRET, new_text="pwned"),
     ):
-        assert problem in words, words
+        assert problem in answer
     if problem == "not in the project":
         assert [refusal.rule for refusal in world.refused] == ["outside"] * 3
 
@@ -55,7 +58,7 @@ def test_paths_to_outside_are_refused(world: BeltWorld, path: str) -> None:
     beside = world.folder.with_name(world.folder.name + "-other")  # begins as the folder's own name does
     beside.mkdir()
     (beside / "x").write_text(SECRET)
-    try_all(world, path.format(secret=world.secret, folder=world.folder))
+    check_all_refuse(world, path.format(secret=world.secret, folder=world.folder))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +82,7 @@ def test_disguised_paths_are_names_of_no_file(world: BeltWorld, path: str, words
 
 def test_a_nul_in_a_path_is_refused(world: BeltWorld) -> None:
     world.file("a.txt", "x")
-    try_all(world, f"a.txt\0{world.secret}", "control characters")
+    check_all_refuse(world, f"a.txt\0{world.secret}", "control characters")
 
 
 def test_names_and_paths_that_are_too_long_are_refused(world: BeltWorld) -> None:
@@ -108,7 +111,7 @@ def test_the_git_folder_is_refused_in_any_spelling(world: BeltWorld, path: str) 
 
 def test_the_git_folder_is_refused_through_a_link(world: BeltWorld) -> None:
     (world.folder / "plain").symlink_to(".git")
-    try_all(world, "plain", ".git is not for the file tools")
+    check_all_refuse(world, "plain", ".git is not for the file tools")
 
 
 @pytest.mark.parametrize(
@@ -121,7 +124,7 @@ def test_the_git_folder_is_refused_through_a_link(world: BeltWorld) -> None:
 )  # fmt: skip
 def test_links_to_outside_are_refused(world: BeltWorld, target: str, path: str) -> None:
     (world.folder / "link").symlink_to(target.format(outside=world.outside))
-    try_all(world, path.format(outside=world.outside))
+    check_all_refuse(world, path.format(outside=world.outside))
     if target == "{outside}":
         assert "not in the project" in world.problem("read", path="link")
 
@@ -129,7 +132,7 @@ def test_links_to_outside_are_refused(world: BeltWorld, target: str, path: str) 
 def test_links_in_a_circle_are_refused(world: BeltWorld) -> None:
     (world.folder / "x").symlink_to("y")
     (world.folder / "y").symlink_to("x")
-    try_all(world, "x", "too many links")
+    check_all_refuse(world, "x", "too many links")
 
 
 def test_dots_behind_a_link_go_up_from_where_it_leads(world: BeltWorld) -> None:
@@ -138,7 +141,7 @@ def test_dots_behind_a_link_go_up_from_where_it_leads(world: BeltWorld) -> None:
     world.file("a/b/e.txt", "e")
     (world.folder / "link").symlink_to("a/b/c")
     assert world.answer("read", path="link/../e.txt") == "e"
-    try_all(world, "link/../../../../outside/secret.txt")
+    check_all_refuse(world, "link/../../../../outside/secret.txt")
 
 
 def test_links_inside_are_followed_and_stay_links(world: BeltWorld) -> None:
@@ -167,7 +170,7 @@ def test_a_hard_link_to_a_file_outside_is_replaced_not_written_through(world: Be
 
 def test_a_pipe_is_neither_waited_for_nor_replaced(world: BeltWorld) -> None:
     os.mkfifo(world.folder / "pipe")
-    try_all(world, "pipe", "no ordinary file")
+    check_all_refuse(world, "pipe", "no ordinary file")
     assert stat.S_ISFIFO((world.folder / "pipe").stat().st_mode)
 
 
@@ -213,9 +216,7 @@ def test_an_edit_in_a_folder_that_was_removed_creates_no_folder(world: BeltWorld
     jail = Jail(world.folder)
     before = jail.read("d/a.txt")
     file.parent.rename(world.folder / "elsewhere")
-    with pytest.raises(Refusal) as refused:
-        jail.write("d/a.txt", b"changed", only_if=before)
-    assert refused.value.code == "not_there"
+    refused("not_there", lambda: jail.write("d/a.txt", b"changed", only_if=before))
     assert not file.parent.exists()
     assert (world.folder / "elsewhere/a.txt").read_text() == "inside"
 
@@ -245,20 +246,19 @@ def test_a_file_that_is_replaced_by_a_link_is_not_read(world: BeltWorld) -> None
 
 
 def test_a_link_that_appears_after_the_check_is_replaced(world: BeltWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    fresh = os.fdopen
+    fdopen = os.fdopen
 
-    def late(descriptor: int, mode: str) -> object:
+    def link_first(descriptor: int, mode: str) -> object:
         (world.folder / "new.txt").symlink_to(world.secret)
-        return fresh(descriptor, mode)
+        return fdopen(descriptor, mode)
 
-    monkeypatch.setattr(os, "fdopen", late)
+    monkeypatch.setattr(os, "fdopen", link_first)
     world.answer("write", path="new.txt", content="mine")
     assert not (world.folder / "new.txt").is_symlink()
     assert (world.folder / "new.txt").read_text() == "mine"
 
 
 def test_a_replaced_folder_is_not_used(world: BeltWorld) -> None:
-    (world.outside.parent / "kept").mkdir()
     world.folder.rename(world.root / "away")
     world.folder.symlink_to(world.outside)
     try:
@@ -271,62 +271,75 @@ def test_a_replaced_folder_is_not_used(world: BeltWorld) -> None:
 
 def test_nothing_of_the_engine_can_be_read(world: BeltWorld) -> None:
     for path in (world.database.path, world.root / "transcript.jsonl", world.live.confinement.caches):
-        try_all(world, str(path))
+        check_all_refuse(world, str(path))
         world.refused.clear()
 
 
-# -- No path leaves the folder, in any tree -------------------------------------------------------------------------
+# No path leaves the folder, in any tree
 
 NAMES = ("a", "b", "c", ".git", "\u00fc")
-
-STEPS = (*NAMES, "..", ".", "")
-
-name = st.sampled_from(NAMES)
-
-steps = st.lists(st.sampled_from(STEPS), min_size=1, max_size=7)
-
-place = st.lists(name, min_size=1, max_size=3)
-
-entry = st.tuples(
-    place, st.sampled_from(("file", "folder", "relative", "absolute", "to-outside", "hard")), steps, st.booleans()
+KINDS = (
+    "file",
+    "folder",
+    "relative link",
+    "absolute link",
+    "link to an outside folder",
+    "link to an outside file",
+    "hard link",
 )
 
-odd = st.text(st.sampled_from("a./\\~\0\n\u2025\uff0e\u200b:%"), max_size=12)
 
-trees = st.lists(entry, max_size=12)
+class Entry(NamedTuple):
+    """An entry of a random tree."""
 
-wanted = st.lists(steps.map("/".join) | odd, min_size=1, max_size=6)
+    path: str
+    kind: str
+    target: str
+    """Where a relative or absolute link leads, from its own place or from the folder."""
 
-Entries = list[tuple[list[str], str, list[str], bool]]
+
+step_lists = st.lists(st.sampled_from((*NAMES, "..", ".", "")), min_size=1, max_size=7)
+entry_paths = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map("/".join)
+trees = st.lists(st.builds(Entry, entry_paths, st.sampled_from(KINDS), step_lists.map("/".join)), max_size=12)
+odd_texts = st.text(st.sampled_from("a./\\~\0\n\u2025\uff0e\u200b:%"), max_size=12)
+path_lists = st.lists(step_lists.map("/".join) | odd_texts, min_size=1, max_size=6)
 
 
-def build(root: Path, entries: Entries) -> None:
-    """A tree with links in all directions; what does not fit is left out."""
+def make_tree(root: Path, entries: list[Entry]) -> None:
+    """A tree with links in all directions. What does not fit is left out."""
     folder, outside = root / "in", root / "out"
     folder.mkdir()
     (outside / "a").mkdir(parents=True)
     for file in (outside / "b", outside / "a" / "b", root / "c"):
         file.write_text("outside")
-    for parts, kind, target, below in entries:
-        path = folder.joinpath(*parts)
+    for entry in entries:
         with contextlib.suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if kind == "file":
-                path.write_text("inside")
-            elif kind == "folder":
-                path.mkdir()
-            elif kind == "relative":
-                path.symlink_to("/".join(target) or ".")
-            elif kind == "absolute":
-                path.symlink_to(str(folder) + "/" + "/".join(target))
-            elif kind == "to-outside":
-                path.symlink_to(outside / "a" / "b" if below else outside)
-            else:
-                os.link(outside / "b", path)
+            make_entry(folder, outside, entry)
+
+
+def make_entry(folder: Path, outside: Path, entry: Entry) -> None:
+    path = folder / entry.path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    match entry.kind:
+        case "file":
+            path.write_text("inside")
+        case "folder":
+            path.mkdir()
+        case "relative link":
+            path.symlink_to(entry.target or ".")
+        case "absolute link":
+            path.symlink_to(f"{folder}/{entry.target}")
+        case "link to an outside folder":
+            path.symlink_to(outside)
+        case "link to an outside file":
+            path.symlink_to(outside / "a" / "b")
+        case "hard link":
+            os.link(outside / "b", path)
 
 
 def expected_file(folder: Path, path: str) -> Path | None:
-    """Where the operating system would end, None when it leaves the folder on its way, or cannot go it."""
+    """Where the operating system would end. None when it leaves the folder on its way, or cannot go it."""
+    above = list(folder.parts[1:])
     here = folder
     pending = split_path(path)
     for _ in range(400):
@@ -342,15 +355,15 @@ def expected_file(folder: Path, path: str) -> Path | None:
         if is_git_name(step):
             return None
         if here.is_symlink():
-            target = str(here.readlink())
-            if target.startswith("/"):
-                if split_path(target)[: len(folder.parts) - 1] != list(folder.parts[1:]):
-                    return None
-                pending = split_path(target)[len(folder.parts) - 1 :] + pending
-                here = folder
-            else:
-                pending = split_path(target) + pending
+            link = here.readlink()
+            steps = split_path(str(link))
+            if not link.is_absolute():
                 here = here.parent
+            elif steps[: len(above)] == above:
+                here, steps = folder, steps[len(above) :]
+            else:
+                return None
+            pending = steps + pending
         elif pending and not here.is_dir():
             return None
     return None
@@ -358,6 +371,7 @@ def expected_file(folder: Path, path: str) -> Path | None:
 
 @contextlib.contextmanager
 def temporary_root() -> Iterator[Path]:
+    """A new folder, by a path without links, which is removed after the block."""
     root = Path(tempfile.mkdtemp()).resolve()
     try:
         yield root
@@ -366,55 +380,51 @@ def temporary_root() -> Iterator[Path]:
 
 
 @settings(max_examples=60, deadline=None)
-@given(trees, wanted)
-def test_the_jail_reads_only_files_inside(entries: Entries, paths: list[str]) -> None:
+@given(trees, path_lists)
+def test_the_jail_reads_only_files_inside(entries: list[Entry], paths: list[str]) -> None:
     """What it reads is what stands there."""
     with temporary_root() as root:
-        build(root, entries)
+        make_tree(root, entries)
         folder = root / "in"
         jail = Jail(folder)
         for path in paths:
+            expected = expected_file(folder, path) if path.strip() and not path.startswith(("/", "~")) else None
+            is_file = expected is not None and expected.is_file()
             try:
                 data = jail.read(path).data
             except Refusal:
-                data = None
-            expected = expected_file(folder, path) if path.strip() and not path.startswith(("/", "~")) else None
-            plain = expected is not None and expected.is_file() and not expected.is_symlink()
-            if data is None:
-                linked = plain and expected is not None and expected.stat().st_nlink > 1
-                may_be_refused = linked or not path.isprintable() or "\u200b" in path
-                assert not plain or may_be_refused, path
+                is_disguised = not path.isprintable() or "\u200b" in path
+                assert not is_file or is_disguised or expected.stat().st_nlink > 1, path
             else:
                 assert data == b"inside"
-                real = Path(os.path.realpath(folder / path))
-                assert real.is_relative_to(folder)
-                assert plain
+                assert Path(os.path.realpath(folder / path)).is_relative_to(folder)
+                assert is_file
 
 
 @pytest.mark.long
 @settings(max_examples=60, deadline=None)
-@given(trees, wanted)
-def test_the_jail_writes_only_files_inside(entries: Entries, paths: list[str]) -> None:
+@given(trees, path_lists)
+def test_the_jail_writes_only_files_inside(entries: list[Entry], paths: list[str]) -> None:
     with temporary_root() as root:
-        build(root, entries)
+        make_tree(root, entries)
 
-        def untouchable() -> tuple[object, ...]:
-            return outside(root), snapshot(root / "in"), sorted(path.name for path in root.iterdir())
+        def read_untouchable() -> tuple[object, ...]:
+            return read_outside(root), read_git_names(root / "in"), sorted(path.name for path in root.iterdir())
 
-        before = untouchable()  # links of `entries` may have written outside already
+        before = read_untouchable()  # links of `entries` may have written outside already
         jail = Jail(root / "in")
         for path in paths:
             with contextlib.suppress(Refusal):
                 jail.write(path, b"written")
-        assert untouchable() == before
+        assert read_untouchable() == before
 
 
-def outside(root: Path) -> dict[Path, bytes]:
+def read_outside(root: Path) -> dict[Path, bytes]:
     """The files beside the jail's folder."""
     return {file: file.read_bytes() for file in (root / "c", *(root / "out").rglob("*")) if file.is_file()}
 
 
-def snapshot(folder: Path) -> dict[str, bytes | None]:
+def read_git_names(folder: Path) -> dict[str, bytes | None]:
     """Everything under a name that is git's."""
     paths = [path for path in folder.rglob("*") if any(map(is_git_name, path.relative_to(folder).parts))]
     return {str(path): path.read_bytes() if path.is_file() and not path.is_symlink() else None for path in paths}

@@ -1,5 +1,4 @@
-"""`tools.json`: deny wins over ask, and ask over allow; patterns cannot be bypassed; production targets (SPEC 3.6,
-4.1)."""
+"""`tools.json`: deny wins over ask, and ask over allow; no spelling of a command bypasses a pattern (SPEC 4.1)."""
 
 from __future__ import annotations
 
@@ -7,11 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.config import ProductionSettings
 from engine.execution.tools.tool_gate import TOOL_NAMES, Policy
 from engine.model import Verdict
 from engine.safety.content import programs_of
-from engine.safety.gate import target_of_file, target_of_host, targets_of_command
 
 ALLOW, ASK, BLOCK = Verdict.ALLOW, Verdict.ASK, Verdict.BLOCK
 
@@ -77,44 +74,15 @@ def test_exactly_the_tools_that_may_be_allowed_are_offered(allow: set[str], ask:
     policy = Policy(tuple(allow), tuple(ask), tuple(deny))
     for name in TOOL_NAMES:
         verdict = policy.decide(name, ("x",)).verdict
-        assert verdict is (BLOCK if name in deny else ASK if name in ask else ALLOW if name in allow else BLOCK)
+        if name in deny:
+            assert verdict is BLOCK
+        elif name in ask:
+            assert verdict is ASK
+        else:
+            assert verdict is (ALLOW if name in allow else BLOCK)
         assert policy.is_offered(name) is (verdict is not BLOCK)
-
-
-PRODUCTION = ProductionSettings(
-    paths=("deploy/**", "/srv/shop/live.cfg"), hosts=(*ProductionSettings().hosts, "db.live:5432")
-)
-
-
-@pytest.mark.parametrize(
-    ("command", "found"),
-    [
-        ("git push origin main", "branch main"), ("git push origin x:refs/heads/main", "branch main"),
-        ("git push production x", "remote production"), ("git diff main", ""), ("git log main..x", ""),
-        ("ssh prod-1 uptime", "host prod-1"), ("scp a deploy@prod-1:/srv", "host prod-1"),
-        ("curl https://prod.example.org/x", "host prod.example.org"), ("psql -h prod-db x", "host prod-db"),
-        ("psql --host=prod-db x", "host prod-db"), ("psql --host=db.live:5432", "host db.live:5432"),
-        ("kubectl --context prod get pods", "context prod"),
-        ("kubectl --context=eu-prod get pods", "context eu-prod"), ("kubectl config use-context prod", "context prod"),
-        ("cat products.py production.md", ""), ("pytest tests/prod_test.py", ""), ("npm run production", ""),
-        ("vi deploy/live.yml", "path deploy/live.yml"), ("cat '", ""), ("", ""),
-        ("vi ./deploy/live.yml", "path ./deploy/live.yml"),
-    ],
-)  # fmt: skip
-def test_production_targets_of_commands(command: str, found: str) -> None:
-    targets = targets_of_command(command, PRODUCTION)
-    assert found in targets if found else targets == ()
-
-
-def test_production_targets_of_paths_and_hosts() -> None:
-    assert target_of_file("deploy/x", "/srv/shop", PRODUCTION) == ("path deploy/x",)
-    assert target_of_file("live.cfg", "/srv/shop", PRODUCTION) == ("path live.cfg",)
-    assert target_of_file("products.py", "/srv/shop", PRODUCTION) == ()
-    assert target_of_host("api.prod.example.org", PRODUCTION)
-    assert not target_of_host("docs.python.org", PRODUCTION)
 
 
 @given(st.text(max_size=200))
 def test_any_command_has_an_answer(command: str) -> None:
-    targets_of_command(command, PRODUCTION)
     decide(Policy(allow=("exec",), deny=("exec:rm *",)), command)

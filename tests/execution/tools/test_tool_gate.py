@@ -1,4 +1,5 @@
-"""Every call passes policy, content filter, production targets, and where needed a person (SPEC 3.5, 3.6, 4.1)."""
+"""Every call of a tool passes its policy, the content filter, production targets, and where needed a person (SPEC 3.5,
+3.6, 4.1)."""
 
 from __future__ import annotations
 
@@ -15,36 +16,37 @@ from tests.execution.tools.belt_world import BeltWorld
 from tests.execution.tools.conftest import MakeWorld
 
 ALLOW_ONCE, ALLOW_SESSION = PermissionAnswer.ALLOW_ONCE, PermissionAnswer.ALLOW_SESSION
-
 DENY_ONCE, DENY_SESSION = PermissionAnswer.DENY_ONCE, PermissionAnswer.DENY_SESSION
 
+needs_sandbox = pytest.mark.skipif(not find_best_sandbox().confines, reason="no sandbox works here")
 
-def names(world: BeltWorld) -> list[str]:
+
+def offered_tools(world: BeltWorld) -> list[str]:
     return [spec.name for spec in world.belt.specs()]
 
 
-def test_a_tool_that_tools_json_does_not_allow_is_not_offered(make: MakeWorld) -> None:
-    world = make(policy=Policy(allow=("read", "exec:git *"), ask=("write",), deny=("edit",)))
-    assert names(world) == ["read", "write", "exec"]
+def test_a_tool_that_tools_json_does_not_allow_is_not_offered(make_belt_world: MakeWorld) -> None:
+    world = make_belt_world(policy=Policy(allow=("read", "exec:git *"), ask=("write",), deny=("edit",)))
+    assert offered_tools(world) == ["read", "write", "exec"]
     assert "does not allow edit (there is read, write, exec)" in world.problem(
         "edit", path="a", old_text="a", new_text="b"
     )
 
 
-def test_exactly_six_tools_are_offered(make: MakeWorld) -> None:
-    world = make(settings={"web": {"searchUrl": "http://127.0.0.1:1/search"}})
-    assert names(world) == ["read", "write", "edit", "exec", "web_search", "web_fetch"]
+def test_exactly_six_tools_are_offered(make_belt_world: MakeWorld) -> None:
+    world = make_belt_world(settings={"web": {"searchUrl": "http://127.0.0.1:1/search"}})
+    assert offered_tools(world) == ["read", "write", "edit", "exec", "web_search", "web_fetch"]
     for name in ("message", "tts", "browser", "Read", ""):
         assert not world(name, path="a").ok
 
 
-def test_by_itself_nothing_is_executed_without_a_sandbox(make: MakeWorld) -> None:
-    world = make(mode=AUTONOMOUS)
-    assert "exec" not in names(world)
+def test_by_itself_nothing_is_executed_without_a_sandbox(make_belt_world: MakeWorld) -> None:
+    world = make_belt_world(mode=AUTONOMOUS)
+    assert "exec" not in offered_tools(world)
     assert "without a sandbox" in world.problem("exec", command="touch done")
     assert not (world.folder / "done").exists()
     if find_best_sandbox().confines:
-        assert "exec" in names(make(mode=AUTONOMOUS, sandbox=find_best_sandbox()))
+        assert "exec" in offered_tools(make_belt_world(mode=AUTONOMOUS, sandbox=find_best_sandbox()))
 
 
 def test_a_blocked_command_is_recorded_and_not_run(world: BeltWorld) -> None:
@@ -73,10 +75,9 @@ def test_a_risky_command_waits_for_a_person(world: BeltWorld) -> None:
     assert (world.folder / "b").exists()
 
 
-def test_a_risky_command_by_itself_is_not_run(make: MakeWorld) -> None:
-    if not find_best_sandbox().confines:
-        pytest.skip("no sandbox")
-    world = make(mode=AUTONOMOUS, sandbox=find_best_sandbox())
+@needs_sandbox
+def test_a_risky_command_by_itself_is_not_run(make_belt_world: MakeWorld) -> None:
+    world = make_belt_world(mode=AUTONOMOUS, sandbox=find_best_sandbox())
     world.file("a", "x")
     answer = world.problem("exec", command="shred -u a")
     assert "nobody is available" in answer
@@ -84,8 +85,10 @@ def test_a_risky_command_by_itself_is_not_run(make: MakeWorld) -> None:
     assert world.answer("exec", command="ls").startswith("a\n")
 
 
-def test_the_operators_rules_hold_for_file_tools(make: MakeWorld) -> None:
-    world = make(settings={"content": {"block": ["cat .env", "tee secrets/*", "curl https://evil.example/*"]}})
+def test_the_operators_rules_hold_for_file_tools(make_belt_world: MakeWorld) -> None:
+    world = make_belt_world(
+        settings={"content": {"block": ["cat .env", "tee secrets/*", "curl https://evil.example/*"]}}
+    )
     world.file(".env", "KEY=1")
     assert "content filter blocks" in world.problem("read", path="./.env")
     assert "content filter blocks" in world.problem("write", path="secrets/a", content="x")
@@ -93,8 +96,8 @@ def test_the_operators_rules_hold_for_file_tools(make: MakeWorld) -> None:
     assert not (world.folder / "secrets").exists()
 
 
-def test_production_is_always_asked_about(make: MakeWorld) -> None:
-    world = make(settings={"production": {"paths": ["deploy/*"]}})
+def test_production_is_always_asked_about(make_belt_world: MakeWorld) -> None:
+    world = make_belt_world(settings={"production": {"paths": ["deploy/*"]}})
     world.file("deploy/live.yml", "a: 1\n")
     assert world.answer("read", path="deploy/live.yml") == "a: 1\n"
     world.answer_request(DENY_ONCE)
@@ -108,9 +111,9 @@ def test_production_is_always_asked_about(make: MakeWorld) -> None:
 
 
 def test_an_answer_for_the_session_holds_for_a_tool_that_tools_json_asks_about(
-    make: MakeWorld, clock: FakeClock
+    make_belt_world: MakeWorld, clock: FakeClock
 ) -> None:
-    world = make(policy=Policy(allow=("read",), ask=("write", "exec")))
+    world = make_belt_world(policy=Policy(allow=("read",), ask=("write", "exec")))
     world.answer_request(ALLOW_SESSION)
     world.answer("write", path="a.txt", content="1")
     assert "holds for every write" in world.permissions.latest()[0].reason
@@ -124,17 +127,16 @@ def test_an_answer_for_the_session_holds_for_a_tool_that_tools_json_asks_about(
     assert world.permissions.waiting() == []
 
 
-def test_nothing_is_written_before_it_is_allowed(make: MakeWorld) -> None:
-    world = make(policy=Policy(ask=("write",)))
+def test_nothing_is_written_before_it_is_allowed(make_belt_world: MakeWorld) -> None:
+    world = make_belt_world(policy=Policy(ask=("write",)))
     world.answer_request(DENY_ONCE)
     world.problem("write", path="a/b/c.txt", content="x")
     assert not (world.folder / "a").exists()
 
 
-def test_an_agents_own_tools_pass_the_same_gate(make: MakeWorld) -> None:
-    if not find_best_sandbox().confines:
-        pytest.skip("no sandbox")
-    world = make(sandbox=find_best_sandbox(), policy=Policy(allow=TOOL_NAMES, deny=("exec:make *",)))
+@needs_sandbox
+def test_an_agents_own_tools_pass_the_same_gate(make_belt_world: MakeWorld) -> None:
+    world = make_belt_world(sandbox=find_best_sandbox(), policy=Policy(allow=TOOL_NAMES, deny=("exec:make *",)))
 
     def is_allowed(kind: str, **arguments: Any) -> bool:
         return world.belt.is_allowed(AgentToolCall(kind, "a title", **arguments))
@@ -153,6 +155,7 @@ def test_an_agents_own_tools_pass_the_same_gate(make: MakeWorld) -> None:
     assert [entry.rule for entry in world.refused] == ["blocked", "denied", "outside", "git_folder", "git_folder"]
 
 
+@needs_sandbox
 @pytest.mark.parametrize(
     ("kind", "arguments", "reason"),
     [
@@ -164,18 +167,16 @@ def test_an_agents_own_tools_pass_the_same_gate(make: MakeWorld) -> None:
     ],
 )  # fmt: skip
 def test_a_person_is_asked_about_unknown_kinds_of_tools(
-    make: MakeWorld, kind: str, arguments: dict[str, Any], reason: str
+    make_belt_world: MakeWorld, kind: str, arguments: dict[str, Any], reason: str
 ) -> None:
-    if not find_best_sandbox().confines:
-        pytest.skip("no sandbox")
-    world = make(sandbox=find_best_sandbox())
+    world = make_belt_world(sandbox=find_best_sandbox())
     call = AgentToolCall(kind, "do something", "with this", **arguments)
     for answer in (ALLOW_ONCE, DENY_ONCE):
         world.answer_request(answer)
         assert world.belt.is_allowed(call) is answer.allows
     assert all(reason in entry.reason for entry in world.permissions.latest())
     assert len(world.permissions.latest()) == 2
-    alone = make(sandbox=find_best_sandbox(), mode=AUTONOMOUS)
+    alone = make_belt_world(sandbox=find_best_sandbox(), mode=AUTONOMOUS)
     assert not alone.belt.is_allowed(call)
 
 
@@ -185,8 +186,8 @@ def test_a_person_is_asked_about_an_agents_own_tools_without_a_sandbox(world: Be
     assert "no sandbox confines" in world.permissions.latest()[0].reason
 
 
-def test_an_agent_that_may_not_write_cannot_write_through_the_client(make: MakeWorld) -> None:
-    world = make(policy=Policy(allow=("read",), ask=("edit",)))
+def test_an_agent_that_may_not_write_cannot_write_through_the_client(make_belt_world: MakeWorld) -> None:
+    world = make_belt_world(policy=Policy(allow=("read",), ask=("edit",)))
     with pytest.raises(Refusal, match="does not allow"):
         world.belt.write_text("a.txt", "x")
     assert not (world.folder / "a.txt").exists()

@@ -11,23 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from engine.clock import FakeClock
 from engine.events import AgentErred, ToolsUsed
 from engine.execution.runners.flow import SessionStopped
 from engine.execution.session_processes import find_marked_processes
 from engine.execution.tools import texts
 from engine.execution.tools.folder_jail import MAX_FILE_BYTES
 from engine.execution.tools.tool_gate import AgentToolCall
-from engine.execution.tools.toolbelt import Toolbelts
+from engine.execution.tools.toolbelt import Toolbelt, Toolbelts
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.organisation import Tools
 from engine.model import PermissionAnswer, Refusal
 from engine.storage.database import Database
 from tests.execution.tools.belt_world import BeltWorld
-from tests.execution.tools.conftest import MakeWorld
 from tests.support.helpers import wait_until
 
-# -- Files ----------------------------------------------------------------------------------------------------------
+# Files
 
 
 def test_read_returns_ranges_of_lines_and_says_so(world: BeltWorld) -> None:
@@ -41,16 +39,15 @@ def test_read_returns_ranges_of_lines_and_says_so(world: BeltWorld) -> None:
 def test_the_parts_of_a_long_file_are_the_whole_file(world: BeltWorld) -> None:
     whole = "".join(f"{number} {'x' * 90}\n" for number in range(2_000))
     world.file("long.txt", whole)
-    got, first = "", 1
-    while True:
-        answer = world.answer("read", path="long.txt", first_line=first)
+    parts: list[str] = []
+    note = "go on with first_line 1]"
+    while "go on with" in note:
+        first_line = int(note.rpartition(" ")[2].rstrip("]"))
+        answer = world.answer("read", path="long.txt", first_line=first_line)
         assert len(answer) <= texts.MAX_RESULT + 200
-        body, _, note = answer.rpartition("[lines ")
-        got += body
-        if "go on with" not in note:
-            break
-        first = int(note.rpartition(" ")[2].rstrip("]"))
-    assert got == whole
+        part, _, note = answer.rpartition("[lines ")
+        parts.append(part)
+    assert "".join(parts) == whole
 
 
 def test_mistakes_are_answered_with_a_fix(world: BeltWorld) -> None:
@@ -107,11 +104,11 @@ def test_an_edit_of_a_file_that_changed_meanwhile_is_refused(world: BeltWorld, m
     file = world.file("a.txt", "one two")
     replace = texts.replace_once
 
-    def slow(data: bytes, old: str, new: str) -> tuple[bytes, int]:
+    def replace_after_a_save(data: bytes, old: str, new: str) -> tuple[bytes, int]:
         file.write_text("one two, and what somebody else wrote")
         return replace(data, old, new)
 
-    monkeypatch.setattr(texts, "replace_once", slow)
+    monkeypatch.setattr(texts, "replace_once", replace_after_a_save)
     assert "changed meanwhile" in world.problem("edit", path="a.txt", old_text="one", new_text="1")
     assert file.read_text() == "one two, and what somebody else wrote"
 
@@ -168,7 +165,7 @@ def test_the_placeholder_of_a_key_is_not_written_over_it(world: BeltWorld) -> No
     assert own.read_text().endswith("or a password\n"), "a file may speak of it"
 
 
-# -- Commands -------------------------------------------------------------------------------------------------------
+# Commands
 
 
 def test_exec_returns_output_and_exit_code(world: BeltWorld) -> None:
@@ -204,42 +201,30 @@ def test_a_command_with_control_characters_is_not_run(world: BeltWorld) -> None:
     assert list(world.folder.iterdir()) == [world.folder / ".git"]
 
 
-def test_no_variable_of_the_operator_reaches_a_tool(world: BeltWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-operator")
-    monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", "sk-operator")
-    monkeypatch.setenv("PIP_INDEX_URL", "https://user:sk-operator@host/")
-    assert "sk-operator" not in world.answer("exec", command="env; set; export -p")
-    assert "sk-operator" not in world.problem("exec", command="echo $OPENAI_API_KEY$CLAWPY_OPENAI_API_KEY; exit 3")
+# The tools of an agent
 
 
-# -- The tools of an agent ------------------------------------------------------------------------------------------
-
-
-def names(world: BeltWorld) -> list[str]:
-    return [spec.name for spec in world.belt.specs()]
-
-
-def test_an_agent_whose_folder_is_broken_has_no_tools(
-    make: MakeWorld, tmp_path: Path, database: Database, clock: FakeClock
+def test_an_agent_has_the_tools_of_its_folder_and_none_if_that_is_broken(
+    world: BeltWorld, tmp_path: Path, database: Database
 ) -> None:
-    world = make()
     agents = Agents(tmp_path / "agents", cascade_config=tmp_path / "c.json", settings=world.settings, database=None)
     agents.ensure_organisation()
-    folder = tmp_path / "agents" / "backend_builder" / "tools.json"
+    tools_file = tmp_path / "agents" / "backend_builder" / "tools.json"
     belts = Toolbelts(database, settings=world.settings, permissions=world.permissions, lists=agents.tools)
-    view = replace(world.view, agent="backend_builder")
-    assert [spec.name for spec in belts.open(world.live, view, world.folder).specs()] == [
-        "read", "write", "edit", "exec", "web_fetch",
-    ]  # fmt: skip
-    folder.write_text("{")
-    belt = belts.open(world.live, view, world.folder)
-    assert belt.specs() == ()
-    result = belt.call("read", {"path": "a"})
+
+    def open_belt(agent: str = "backend_builder") -> Toolbelt:
+        return belts.open(world.live, replace(world.view, agent=agent), world.folder)
+
+    assert [spec.name for spec in open_belt().specs()] == ["read", "write", "edit", "exec", "web_fetch"]
+    tools_file.write_text(json.dumps(Tools(allow=["read"], ask=["exec"]).model_dump(exclude={"budget"})))
+    assert [spec.name for spec in open_belt().specs()] == ["read", "exec"]
+    assert open_belt("nobody").specs() == ()
+    tools_file.write_text("{")
+    broken = open_belt()
+    assert broken.specs() == ()
+    result = broken.call("read", {"path": "a"})
     assert result.denied
     assert "tools.json" in result.text
-    assert belts.open(world.live, replace(world.view, agent="nobody"), world.folder).specs() == ()
-    folder.write_text(json.dumps(Tools(allow=["read"], ask=["exec"]).model_dump(exclude={"budget"})))
-    assert [spec.name for spec in belts.open(world.live, view, world.folder).specs()] == ["read", "exec"]
 
 
 def test_the_journal_has_the_tools_in_order(world: BeltWorld) -> None:

@@ -8,19 +8,21 @@ import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
-from ipaddress import ip_address
+from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.execution.sandbox.host_gate import PUBLIC, is_public, parse_address
 from engine.execution.tools.tool_gate import TOOL_NAMES, Policy
 from engine.execution.tools.web import MAX_PAGE_BYTES, parse_url
 from engine.model import PermissionAnswer, Refusal
 from tests.execution.tools.belt_world import BeltWorld
 from tests.execution.tools.conftest import MakeWorld
 from tests.support.web_server import WebServer
+
+ANY_HOST = Policy(allow=(*TOOL_NAMES, "web_fetch:*"))
+"""The policy of an agent that may fetch every page without asking."""
 
 
 @pytest.fixture
@@ -30,14 +32,15 @@ def server() -> Iterator[WebServer]:
     server.close()
 
 
-@pytest.fixture
-def web(make: MakeWorld, server: WebServer) -> BeltWorld:
+def open_world(make_belt_world: MakeWorld, server: WebServer, **options: Any) -> BeltWorld:
     """A world that may reach the server, as `here.test`, and nothing else of this machine."""
-    return make(
-        settings={"web": {"allow": [f"here.test:{server.port}"]}},
-        resolve=lambda host, port: ["127.0.0.1"],
-        web_seconds=1.0,
-    )
+    allowed = {"web": {"allow": [f"here.test:{server.port}"]}}
+    return make_belt_world(settings=allowed, resolve=lambda host, port: ["127.0.0.1"], **options)
+
+
+@pytest.fixture
+def web(make_belt_world: MakeWorld, server: WebServer) -> BeltWorld:
+    return open_world(make_belt_world, server, web_seconds=1.0)
 
 
 def url(server: WebServer, path: str = "/", host: str = "here.test") -> str:
@@ -103,7 +106,7 @@ def test_a_fetch_ends_in_time_whatever_the_server_does(web: BeltWorld, server: W
         assert time.monotonic() - began < 6
 
 
-def test_a_fetch_ends_at_once_with_its_session(make: MakeWorld, server: WebServer) -> None:
+def test_a_fetch_ends_at_once_with_its_session(make_belt_world: MakeWorld, server: WebServer) -> None:
     hanging = threading.Event()
 
     def hang(request: BaseHTTPRequestHandler) -> None:
@@ -111,54 +114,38 @@ def test_a_fetch_ends_at_once_with_its_session(make: MakeWorld, server: WebServe
         server.over.wait()
 
     server.answers["/hang"] = hang
-    world = make(
-        settings={"web": {"allow": [f"here.test:{server.port}"]}},
-        resolve=lambda host, port: ["127.0.0.1"],
-        web_seconds=60.0,
-    )
+    world = open_world(make_belt_world, server, web_seconds=60.0)
     assert world.stopped_call(hanging.is_set, "web_fetch", url=url(server, "/hang")) == "enough"
 
 
 # What must not be reached
 
 
-PRIVATE = (
-    "127.0.0.1", "127.8.8.8", "0.0.0.0", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1",
-    "224.0.0.1", "255.255.255.255", "192.0.2.1", "198.18.0.1", "240.0.0.1", "::1", "::", "fe80::1", "fe80::1%eth0",
-    "fc00::1", "fd12::1", "fec0::1", "ff02::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::127.0.0.1",
-    "64:ff9b::7f00:1", "2002:7f00:0001::", "2002:c0a8:0101::1", "2001:db8::1", "nonsense", "",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("address", PRIVATE)
-def test_private_addresses_are_not_public(address: str) -> None:
-    parsed = parse_address(address)
-    assert parsed is None or not is_public(parsed)
-
-
-@pytest.mark.parametrize(
-    ("text", "is_for_pages"), [("::ffff:8.8.8.8", False), ("2002:808:808::", False), ("64:ff9b::808:808", True)]
+PRIVATE_ADDRESSES = (
+    "127.0.0.1",
+    "169.254.169.254",
+    "10.1.2.3",
+    "::1",
+    "fd12::1",
+    "::ffff:127.0.0.1",
+    "64:ff9b::7f00:1",
+    "",
 )
-def test_of_a_public_ipv4_address_in_ipv6_pages_may_have_nat64_alone_and_commands_any(
-    text: str, is_for_pages: bool
-) -> None:
-    address = ip_address(text)
-    assert is_public(address) is is_for_pages
-    assert PUBLIC.admits(address)
+"""Some of each sort; `test_host_gate` has them all."""
 
 
-def test_a_name_of_a_private_address_is_refused(make: MakeWorld, server: WebServer) -> None:
-    addresses = iter(PRIVATE)
-    world = make(policy=Policy(allow=(*TOOL_NAMES, "web_fetch:*")), resolve=lambda host, port: [next(addresses)])
-    for _ in PRIVATE:
+def test_a_name_of_a_private_address_is_refused(make_belt_world: MakeWorld, server: WebServer) -> None:
+    addresses = iter(PRIVATE_ADDRESSES)
+    world = make_belt_world(policy=ANY_HOST, resolve=lambda host, port: [next(addresses)])
+    for _ in PRIVATE_ADDRESSES:
         answer = world.problem("web_fetch", url=url(server, host="innocent.test"))
         assert "an address of this machine or its network" in answer
     assert server.paths == []
-    assert [refusal.rule for refusal in world.refused] == ["private_address"] * len(PRIVATE)
+    assert [refusal.rule for refusal in world.refused] == ["private_address"] * len(PRIVATE_ADDRESSES)
 
 
-def test_this_machine_is_refused_in_any_spelling(make: MakeWorld, server: WebServer) -> None:
-    world = make(policy=Policy(allow=(*TOOL_NAMES, "web_fetch:*")))
+def test_this_machine_is_refused_in_any_spelling(make_belt_world: MakeWorld, server: WebServer) -> None:
+    world = make_belt_world(policy=ANY_HOST)
     spellings = "127.0.0.1 localhost 2130706433 0x7f000001 0177.0.0.1 127.1 [::1] LOCALHOST. 0 [::ffff:7f00:1]"
     for host in spellings.split():
         answer = world.problem("web_fetch", url=url(server, host=host))
@@ -166,12 +153,12 @@ def test_this_machine_is_refused_in_any_spelling(make: MakeWorld, server: WebSer
     assert server.paths == []
 
 
-def test_one_private_address_among_public_ones_is_refused(make: MakeWorld) -> None:
-    world = make(policy=Policy(allow=(*TOOL_NAMES, "web_fetch:*")), resolve=lambda host, port: ["8.8.8.8", "127.0.0.1"])
+def test_one_private_address_among_public_ones_is_refused(make_belt_world: MakeWorld) -> None:
+    world = make_belt_world(policy=ANY_HOST, resolve=lambda host, port: ["8.8.8.8", "127.0.0.1"])
     assert "an address of this machine" in world.problem("web_fetch", url="http://innocent.test/")
 
 
-def test_a_name_is_resolved_once(make: MakeWorld, server: WebServer) -> None:
+def test_a_name_is_resolved_once(make_belt_world: MakeWorld, server: WebServer) -> None:
     """A name server may answer with an address of this machine the second time."""
     asked: list[str] = []
 
@@ -179,19 +166,15 @@ def test_a_name_is_resolved_once(make: MakeWorld, server: WebServer) -> None:
         asked.append(host)
         return ["203.0.113.7"] if len(asked) == 1 else ["127.0.0.1"]
 
-    world = make(policy=Policy(allow=(*TOOL_NAMES, "web_fetch:*")), resolve=resolve, web_seconds=0.5)
+    world = make_belt_world(policy=ANY_HOST, resolve=resolve, web_seconds=0.5)
     world.problem("web_fetch", url=url(server, host="rebind.test"))
     assert server.paths == []
     assert asked == ["rebind.test"]
 
 
-def test_a_redirect_to_this_machine_is_refused(make: MakeWorld, server: WebServer) -> None:
+def test_a_redirect_to_this_machine_is_refused(make_belt_world: MakeWorld, server: WebServer) -> None:
     """Allowed by name, so that the fetch begins; where it leads to is judged anew."""
-    world = make(
-        policy=Policy(allow=(*TOOL_NAMES, "web_fetch:*")),
-        settings={"web": {"allow": [f"here.test:{server.port}"]}},
-        resolve=lambda host, port: ["127.0.0.1"],
-    )
+    world = open_world(make_belt_world, server, policy=ANY_HOST)
     server.page("/secret", "SECRET", "text/plain")
     for number, to in enumerate(
         (url(server, "/secret", "127.0.0.1"), url(server, "/secret", "other.test"), "//[::1]/")
@@ -205,6 +188,12 @@ def test_a_redirect_to_a_host_that_is_not_allowed_is_not_followed(web: BeltWorld
     server.redirect("/r", "https://elsewhere.example/page")
     answer = web.answer("web_fetch", url=url(server, "/r"))
     assert "leads to https://elsewhere.example/page, another host" in answer
+
+
+@pytest.mark.parametrize("to", ["file:///etc/passwd", "ftp://x.test/", "http://u:p@here.test/"])
+def test_a_redirect_to_another_protocol_is_not_followed(web: BeltWorld, server: WebServer, to: str) -> None:
+    server.redirect("/r", to)
+    assert "full URL" in web.problem("web_fetch", url=url(server, "/r"))
 
 
 def test_redirects_within_a_host_are_followed_up_to_a_number(web: BeltWorld, server: WebServer) -> None:
@@ -246,10 +235,10 @@ def test_any_url_is_refused_or_parses_the_same_again(beginning: str, rest: str) 
 # Who is asked
 
 
-def test_a_person_is_asked_about_an_unlisted_host_once_for_the_session(make: MakeWorld) -> None:
-    world = make(resolve=lambda host, port: ["127.0.0.1"])
+def test_a_person_is_asked_about_an_unlisted_host_once_for_the_session(make_belt_world: MakeWorld) -> None:
+    world = make_belt_world(resolve=lambda host, port: ["127.0.0.1"])
     world.answer_request(PermissionAnswer.ALLOW_SESSION)
-    world.problem("web_fetch", url="https://docs.example/a")  # let, and then an address of this machine
+    world.problem("web_fetch", url="https://docs.example/a")  # allowed, and then it is an address of this machine
     request = world.permissions.latest()[0]
     assert (request.title, request.detail) == ("fetch https://docs.example/a", "https://docs.example/a")
     assert "talks to docs.example" in request.reason
@@ -258,15 +247,23 @@ def test_a_person_is_asked_about_an_unlisted_host_once_for_the_session(make: Mak
     assert "said no" in world.problem("web_fetch", url="https://other.example/")
 
 
+def test_a_person_is_asked_about_production_hosts_even_when_allowed(make_belt_world: MakeWorld) -> None:
+    world = make_belt_world(settings={"web": {"allow": ["prod.example"]}})
+    world.answer_request(PermissionAnswer.DENY_ONCE)
+    assert "said no" in world.problem("web_fetch", url="https://prod.example/")
+    assert "touches production: host prod.example" in world.permissions.latest()[0].reason
+
+
 # Search
 
 
-def searching(server: WebServer, make: MakeWorld) -> BeltWorld:
-    return make(settings={"web": {"searchUrl": f"http://127.0.0.1:{server.port}/search?lang=en"}})
+def open_searching_world(make_belt_world: MakeWorld, server: WebServer) -> BeltWorld:
+    """A world whose search engine is the server."""
+    return make_belt_world(settings={"web": {"searchUrl": f"http://127.0.0.1:{server.port}/search?lang=en"}})
 
 
-def test_a_search_returns_its_results(server: WebServer, make: MakeWorld) -> None:
-    world = searching(server, make)
+def test_a_search_returns_its_results(server: WebServer, make_belt_world: MakeWorld) -> None:
+    world = open_searching_world(make_belt_world, server)
     results = [{"title": f"T{n}\x1b[2J", "url": f"https://x.example/{n}", "content": "some\n text"} for n in range(30)]
     server.page("/search", json.dumps({"results": results}), "application/json")
     answer = world.answer("web_search", query="how to & why")
@@ -277,23 +274,10 @@ def test_a_search_returns_its_results(server: WebServer, make: MakeWorld) -> Non
     assert world.answer("web_search", query="x") == "[nothing was found]"
 
 
-def test_an_invalid_answer_of_a_search_is_refused(server: WebServer, make: MakeWorld) -> None:
-    world = searching(server, make)
+def test_an_invalid_answer_of_a_search_is_refused(server: WebServer, make_belt_world: MakeWorld) -> None:
+    world = open_searching_world(make_belt_world, server)
     for body in ("no json", "[" * 100_000, "{}", '{"results": 3}', '"x"', "[1, null]", ""):
         server.page("/search", body, "application/json")
         assert world("web_search", query="x").text
     server.answers["/search"] = lambda request: request.send_error(503)
     assert "answered 503" in world.problem("web_search", query="x")
-
-
-def test_a_person_is_asked_about_production_hosts_even_when_allowed(make: MakeWorld) -> None:
-    world = make(settings={"web": {"allow": ["prod.example"]}})
-    world.answer_request(PermissionAnswer.DENY_ONCE)
-    assert "said no" in world.problem("web_fetch", url="https://prod.example/")
-    assert "touches production: host prod.example" in world.permissions.latest()[0].reason
-
-
-@pytest.mark.parametrize("to", ["file:///etc/passwd", "ftp://x.test/", "http://u:p@here.test/"])
-def test_a_redirect_to_another_protocol_is_not_followed(web: BeltWorld, server: WebServer, to: str) -> None:
-    server.redirect("/r", to)
-    assert "full URL" in web.problem("web_fetch", url=url(server, "/r"))
