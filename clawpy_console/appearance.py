@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,9 +43,10 @@ def shipped_folder() -> Path:
 
 def find_theme_file(name: str, user_folder: Path) -> Path | None:
     """The file of the theme `name`, None when there is none; the operator's own comes before ours."""
-    for folder in (user_folder, shipped_folder()):
-        if (file := folder / f"{name}.toml").is_file():
-            return file
+    with suppress(OSError, ValueError):  # a name that no file can have
+        for folder in (user_folder, shipped_folder()):
+            if (file := folder / f"{name}.toml").is_file():
+                return file
     return None
 
 

@@ -79,7 +79,7 @@ class Console(TerminalApp):
         self.workspace = workspaces[0] if workspaces else ""
         """The workspace of this console, which comes before the others; "" for none."""
         self.workspace_filter = ""
-        """The workspace that mission control filters by at first, "" for all."""
+        """The workspace whose cards mission control shows, "" for all."""
         if workspaces:
             place = self.state.place if self.state.workspaces[:1] == (self.workspace,) else ""
             self.state = dataclasses.replace(self.state, workspaces=tuple(workspaces), place=place)

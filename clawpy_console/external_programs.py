@@ -54,6 +54,10 @@ TMUX_TIMEOUT_S = 5
 """Seconds that tmux may take to open a window."""
 
 
+PRINT_AND_RUN = r"""printf '\n%s\n\n' "$1"; exec "$2" """
+"""A command of `sh` that prints its first argument and then becomes the program that is its second."""
+
+
 def open_shell(app: CardConsole, folder: str, *, notice: str = "", banner: str = "") -> None:
     """Open a shell in `folder`: in a new tmux window where there is tmux, else in this terminal until the shell ends.
 
@@ -65,16 +69,20 @@ def open_shell(app: CardConsole, folder: str, *, notice: str = "", banner: str =
             app.show_toast(f"{folder} is gone: only the diff is left, in the pane on the right", "warning")
             return
         environment = _environment(app)
+        shell = environment.get("SHELL", "/bin/sh")
+        first_line = sanitise(f"{banner or f'A shell in {folder}'}. Type exit to come back to the console.")
         if environment.get("TMUX"):
             message = "A shell opened in a new tmux window. To come back: exit it, or tmux prefix + l."
             message += f" {notice}" if notice else ""
-            app.call_engine(lambda _: _open_tmux_window(environment, "-c", folder), lambda _: app.show_toast(message))
+            command = ("/bin/sh", "-c", PRINT_AND_RUN, "sh", first_line, shell)
+            app.call_engine(
+                lambda _: _open_tmux_window(environment, "-c", folder, *command), lambda _: app.show_toast(message)
+            )
             return
         if notice:
             app.show_toast(notice)
         if app.terminal is not None:
-            message = f"{banner or f'A shell in {folder}'}. Type exit to come back to the console."
-            app.terminal.run([environment.get("SHELL", "/bin/sh")], folder, message)
+            app.terminal.run([shell], folder, first_line)
 
     app.call_engine(lambda _: Path(folder).is_dir(), on_checked)
 

@@ -21,6 +21,7 @@ from engine.config.settings_file import (
     BadConfig,
     KeyPath,
     Problem,
+    describe_accepted,
     format_key,
     overriding_variables,
     parse_key,
@@ -118,6 +119,11 @@ class SettingsStore:
             fault = f"{name} in the environment sets {format_key(path)} and would win"
             raise Refusal("overridden", fault, f"unset {name}")
         chosen = parse_value(path, value) if isinstance(value, str) else value
+        try:
+            tomlkit.item(chosen).as_string().encode()
+        except (TypeError, ValueError) as error:  # such as null, or text that is not Unicode
+            message = f"{format_key(path)}: this value is not accepted; expected {describe_accepted(path)}"
+            raise Refusal("bad_config", message, "nothing was changed; give another value") from error
         with self._lock:
             document = tomlkit.parse(self._read_valid_text())
             path = _path_in_file(path, document)

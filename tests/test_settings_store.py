@@ -3,12 +3,15 @@ change nothing."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from engine.clock import FakeClock
+from engine.config.settings_file import format_key
 from engine.model import Refusal
 from engine.settings_store import SettingsStore
 from engine.storage.database import Database
@@ -172,6 +175,46 @@ def test_a_bad_value_for_set_is_reported_without_a_line_of_the_file(store: Setti
     assert refusal.message == "quietHoursStart: 99 is not accepted; expected a whole number from 0 to 23"
     assert "nothing was changed" in refusal.fix
     assert not file.exists()
+
+
+def all_keys(settings: Mapping[str, Any], *section: str) -> Iterator[str]:
+    for name, value in settings.items():
+        yield format_key((*section, name))
+        yield from all_keys(value, *section, name) if isinstance(value, dict) else ()
+
+
+WRONG_TYPES = ["", " ", "x", "[1]", "[]", "{}", "-1", "nan", "1979-05-27", "9" * 400, "[" * 2000, "\0"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["\udcff", None, [None], *(pytest.param(value, marks=pytest.mark.long) for value in WRONG_TYPES)],
+    ids=lambda value: repr(value)[:12],
+)
+def test_each_setting_accepts_a_value_or_refuses_it_and_changes_nothing(
+    file: Path, clock: FakeClock, value: object
+) -> None:
+    store = open_store(file, clock)
+    for key in [*all_keys(store.document()), 'workspaces."/srv".autonomy', "providers.own", "keys.nothing"]:
+        before = file.read_bytes() if file.exists() else b""
+        if (refusal := refusal_of_set(store, key, value)) is not None:
+            assert refusal.code == "bad_config"
+            assert refusal.message.startswith(key)
+            assert refusal.fix.startswith("nothing was changed")
+            assert before == (file.read_bytes() if file.exists() else b"")
+
+
+def refusal_of_set(store: SettingsStore, key: str, value: object) -> Refusal | None:
+    try:
+        store.set(key, value)
+    except Refusal as refusal:
+        return refusal
+    return None
+
+
+def test_a_variable_that_is_not_unicode_text_is_refused(file: Path, clock: FakeClock) -> None:
+    refusal = refused("bad_config", lambda: open_store(file, clock, CLAWPY_CONSOLE_THEME="\udcff"))
+    assert "a variable CLAWPY_… in the environment is not Unicode text" in refusal.message
 
 
 def test_values_that_belong_together_are_set_at_once(store: SettingsStore, file: Path) -> None:

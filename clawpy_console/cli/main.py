@@ -222,6 +222,8 @@ def _failed(verb: str, document: Mapping[str, Any]) -> bool:
     match verb:
         case "doctor":
             return not document["ok"]
+        case "discard":
+            return not document["discarded"]
         case "forget":
             return not document["forgotten"]
         case "key":

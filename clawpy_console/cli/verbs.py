@@ -250,6 +250,8 @@ def make_request(options: argparse.Namespace, common: CommonOptions) -> Document
             arguments["shown"] = True
         case "cards":
             arguments["shown"] = not options.all
+        case "config" if arguments["action"] == "set":
+            arguments["value"] = options.value  # may be empty
         case "work" if options.id:
             arguments["shown"] = not common.as_json
         case "land":

@@ -74,7 +74,7 @@ class Dialog(ModalScreen[Result], BaseScreen[Result]):  # styles come by the fir
 
     def show_enter_hint(self, how: str) -> None:
         """Enter was pressed where it does nothing, so that nothing is done by accident: `how` says what does."""
-        self.query_one(".dialog").border_subtitle = Content(f"⏎ does nothing here: {how}")
+        self.query_one(".dialog").border_subtitle = Content.styled(f"⏎ does nothing here: {how}", "bold $wants")
 
     def draw_on_picture(self, picture: list[Strip]) -> list[Strip]:
         """The picture behind the dialog, made of that of the screen there."""
@@ -254,7 +254,7 @@ class Question(Dialog[Answer | None]):
         return " · ".join(f"{'esc' if key == 'escape' else key}: {label}" for key, label, _ in self._answers)
 
     def _show_hint(self, text: str) -> None:
-        self.query_one(".dialog").border_subtitle = Content(text)
+        self.query_one(".dialog").border_subtitle = Content.styled(text, "bold $wants")
 
 
 def confirm(

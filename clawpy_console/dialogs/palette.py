@@ -134,7 +134,9 @@ def commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemCommand]:
             act = partial(_run_action, app, action.action, active.node)
             yield SystemCommand(title, f"key {shown_key(action.id, app.keymap)}", act)
     if bound.keys().isdisjoint({BY_ID["mission.own"], BY_ID["work.own"]}):
-        yield SystemCommand("New prompt", "for an agent, or a flow", partial(app.cards.write_own_prompt, ""))
+        yield SystemCommand(
+            "New prompt", "for an agent, or a flow", partial(app.cards.write_own_prompt, app.workspace_filter)
+        )
     if BY_ID["mission.predict"] not in bound:
         check = partial(app.cards.predict, lambda text, _: app.show_toast(text))
         yield SystemCommand("Check for new cards", "in all workspaces", check)

@@ -68,6 +68,14 @@ def describe_changes(flow: str | None, check_only: bool, without_sandbox: bool) 
     return CHANGES_BY_FLOW.get(flow or "", "you land the changes")
 
 
+def open_comments_text(sent: Sequence[bool]) -> str:
+    """How many comments on changes that land have no answer, whether each was `sent` or not; "" for none."""
+    unsent, unanswered = sent.count(False), sent.count(True)
+    parts = [f"{formats.count(unsent, 'comment')} of yours not sent"] if unsent else []
+    parts += [f"{formats.count(unanswered, 'comment')} of yours not answered"] if unanswered else []
+    return ", ".join(parts)
+
+
 def cannot_run_text(flow: str | None) -> str:
     """Said of a card that nothing can run."""
     return "This cannot run yet." if flow else "No model or agent can run this yet."

@@ -81,7 +81,6 @@ class MissionScreen(ConsoleScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._workspace = self.app.workspace_filter  # "" for all
         self._is_stop_message = False  # the line under the card is about a stop
         self._error_front_id: str | None = None  # the card in front when the line under it became an error, else None
         self._message_timer: Timer | None = None
@@ -205,8 +204,8 @@ class MissionScreen(ConsoleScreen):
         title = f"CARDS  {stack.cards.index(stack.front) + 1} of {len(stack.cards)}" if stack.front else "CARDS"
         if number := round(self.query_one("#cards", Rows).scroll_y):
             title += f"   ▲ {number} more above"
-        if self._workspace and len(self._workspaces()) > 1:
-            title += f"   only {workspace_name(self._workspace)}"
+        if self.app.workspace_filter and len(self._workspaces()) > 1:
+            title += f"   only {workspace_name(self.app.workspace_filter)}"
         self.update_static("#stack-title", Content(title))
 
     def _question(self, stack: CardStack) -> Content:
@@ -260,12 +259,16 @@ class MissionScreen(ConsoleScreen):
         return list(dict.fromkeys((*self.state.workspaces, *others)))
 
     def _filter(self, cards: Iterable[Card]) -> tuple[Card, ...]:
-        return tuple(card for card in cards if not self._workspace or card.assignment.workspace == self._workspace)
+        return tuple(
+            card
+            for card in cards
+            if not self.app.workspace_filter or card.assignment.workspace == self.app.workspace_filter
+        )
 
     def _empty_text(self, state: AppState) -> str:
         if self.app.opening:
             return f"No cards from last time.\n\nThe engine is {self.app.opening}."
-        return panes.empty_text(state, self._workspace, self.now, self.app.keymap)
+        return panes.empty_text(state, self.app.workspace_filter, self.now, self.app.keymap)
 
     # Greeting
 
@@ -341,7 +344,7 @@ class MissionScreen(ConsoleScreen):
     def show(self, card: Card) -> None:
         """Put `card` in front: its decision was undone, or the operator just wrote it."""
         if not self._filter([card]):
-            self._workspace = ""
+            self.app.workspace_filter = ""
         self._stack.restore(card, "")
 
     def show_message(self, text: str, style: str) -> None:
@@ -386,7 +389,7 @@ class MissionScreen(ConsoleScreen):
             self._stack.has_chosen = False  # its next step may come in front
             self.post_message(CardStack.Decided(card, "approve"))
 
-        self.app.cards.write_own_prompt(self._workspace, self.show, start)
+        self.app.cards.write_own_prompt(self.app.workspace_filter, self.show, start)
 
     def action_predict(self) -> None:
         """Check for new cards."""
@@ -394,7 +397,7 @@ class MissionScreen(ConsoleScreen):
 
     def action_filter(self) -> None:
         """Show the cards of the next workspace alone; after the last, all."""
-        self._workspace = next_choice(["", *self._workspaces()], self._workspace)
+        self.app.workspace_filter = next_choice(["", *self._workspaces()], self.app.workspace_filter)
         self.refresh_state(frozenset({"cards"}))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

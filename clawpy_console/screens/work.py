@@ -13,6 +13,7 @@ from textual.widgets import Static
 
 from clawpy_console import formats
 from clawpy_console.dialogs.base import confirm
+from clawpy_console.fields import states
 from clawpy_console.formats import one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens.changes import Changes
@@ -270,8 +271,8 @@ class WorkScreen(SessionActions):
         self._draw_sessions()
 
     def action_own_prompt(self) -> None:
-        """Write a prompt; one that names a flow runs at once."""
-        self.app.cards.write_own_prompt("")
+        """Write a prompt for the workspace of the session under the cursor; one that names a flow runs at once."""
+        self.app.cards.write_own_prompt(self.session.workspace if self.session else self.app.workspace_filter)
 
     # What becomes of a change set
 
@@ -308,8 +309,11 @@ class WorkScreen(SessionActions):
         parts, marks = changes.parts, changes.take_marks()
 
         def describe(landed: ChangeSet) -> str:
+            comments = states.open_comments_text([bool(comment.sent) for comment in change.comments])
+            open_comments = f" {comments}." if comments else ""
             left = "" if landed.state is ChangeState.LANDED else f" {formats.count(len(landed.files), 'file')} left."
-            return f"Landed {formats.count(len(parts or change.files), 'file')}.{left} Undo: {self.key_of('work.undo')}"
+            files = formats.count(len(parts or change.files), "file")
+            return f"Landed {files}.{left}{open_comments} Undo: {self.key_of('work.undo')}"
 
         self._carry_out(
             "landing",

@@ -107,6 +107,8 @@ def _path_of(entry: ErrorDetails) -> KeyPath:
 
 
 def _explain(entry: ErrorDetails, path: KeyPath, data: Mapping[str, Any]) -> str:
+    if entry["type"] == "json_invalid":
+        return "a variable CLAWPY_… in the environment is not Unicode text"  # the text of a file always is
     if entry["type"] == "extra_forbidden":
         return f"unknown key; {suggest_key(path)}"
     if entry["type"] == "missing":

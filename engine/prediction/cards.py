@@ -278,7 +278,9 @@ class Cards:
         session = self.approvals.launcher.of_card(row.id)
         has_waiting_changes = session is not None and session.change_set_id is not None
         command = (
-            f"discard {row.id}` discards what waits" if has_waiting_changes else f"work {row.id}` shows what it did"
+            f"discard {row.id} --yes` discards what waits"
+            if has_waiting_changes
+            else f"work {row.id}` shows what it did"
         )
         raise Refusal("nothing_to_undo", f"{title} has no landed changes", f"`clawpy {command}")
 

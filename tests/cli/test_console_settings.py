@@ -21,6 +21,7 @@ def test_a_theme_that_does_not_exist_is_not_set(clawpy: Clawpy, engines: list[St
     assert result.code == 1
     assert "there is no theme 'foo'" in result.err
     assert "clawpy-dark, clawpy-high-contrast, clawpy-light" in result.err
+    assert "there is no theme 'xxx" in clawpy("config", "set", "console.theme", "x" * 5000).err
     assert not home.config_file.exists()
     assert clawpy("config", "set", "console.theme", "clawpy-light").code == 0
 

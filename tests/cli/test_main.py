@@ -82,7 +82,7 @@ def test_sessions_of_other_repositories_are_counted_and_named(
     )
     assert clawpy("work", "--json").document["elsewhere"] == {str(shop.path): 1}
     assert f"landed  1 file  in {shop.path}\n" in clawpy("land", "chg_x1").out
-    assert f"discarded  1 file  in {shop.path}\n" in clawpy("discard", "chg_x1").out
+    assert f"discarded  1 file  in {shop.path}\n" in clawpy("discard", "chg_x1", "--yes").out
 
 
 def test_status_and_status_bars(clawpy: Clawpy, engines: list[StandIn]) -> None:
@@ -152,6 +152,9 @@ def test_config(clawpy: Clawpy, engines: list[StandIn], home: Home) -> None:
     assert clawpy("config", "--json").document["settings"]["quietHoursStart"] == 22
     result = clawpy("config", "set", "quietHoursStart", "25")
     assert (result.code, "expected a whole number from 0 to 23" in result.err) == (1, True)
+    result = clawpy("config", "set", "quietHoursStart", "")
+    assert (result.code, 'quietHoursStart: "" is not accepted' in result.err) == (1, True)
+    assert clawpy("config", "set", "memory.embedder", "").code == 0
 
 
 def test_ctrl_c_is_no_traceback(clawpy: Clawpy, shop: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,8 +228,16 @@ def test_a_mute_is_listed_with_its_reason_and_removed(clawpy: Clawpy, project: P
 def test_discarded_work_is_discarded_in_every_list(clawpy: Clawpy, project: Path) -> None:
     card = clawpy("propose", "draft_changelog", "--json").document["predictions"][0]["id"]
     assert clawpy("approve", card, "--wait").code == 0
-    discarded = clawpy("discard", card, "--json").document
+    preview = clawpy("discard", card, "--json")
+    assert (preview.code, preview.document["discarded"], preview.document["changeSet"]["state"]) == (
+        1,
+        False,
+        "waiting",
+    )
+    assert clawpy("discard", card).out.endswith("Nothing changed yet. Add `--yes` to delete the changes.\n")
+    discarded = clawpy("discard", card, "--yes", "--json").document
     assert discarded["prediction"]["outcome"] == "discarded"
+    assert "is discarded already" in clawpy("discard", card).err
     assert (discarded["session"]["state"], discarded["changeSet"]["state"]) == ("discarded", "discarded")
     for verb in ("work", "status"):
         printed = clawpy(verb).out

@@ -134,6 +134,8 @@ def test_a_card_from_its_approval_to_undo_without_a_running_engine(clawpy: Clawp
     assert (comment["number"], comment["line"], comment["text"]) == (1, 1, "shorter")
     assert "comment 1 on CHANGELOG.md:1" in clawpy("work", card["id"], "--diff").out
     assert "its comments stay as notes" in clawpy("comment", card["id"], "--send").err
+    assert clawpy("land", card["id"]).out.endswith("\n1 comment of yours not sent\n")
+    clawpy("undo", card["id"])
     assert "comment 1" not in clawpy("comment", card["id"], "--remove", "1").out
     change = undone["changeSet"]["id"]
     refused = clawpy("undo", card["id"])

@@ -225,6 +225,10 @@ STORIES = {
         hides("C send comments"),  # a flow made the changes: it is a note
         press("down delete"), hides("┃ why?"),
     ),
+    "a landing says that a comment was not sent": (
+        press("] down down c"), type_text("why?"), press("enter"), sees("┃ why?"), press("L"),
+        sees("Landed 3 files. 1 comment of yours not sent. Undo: u"),
+    ),
     "the cursor stays on its line when a comment comes below it": (
         press("] down down c"), type_text("why?"), press("enter"), sees("┃ why?"), press("c"),
         sees("comment on shop/cart.py:13 before"),

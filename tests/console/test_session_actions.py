@@ -210,6 +210,15 @@ async def test_the_folder_opens_in_a_window_of_tmux(
     ran: list[list[str]] = []
     monkeypatch.setenv("TMUX", "/tmp/tmux-0/default,1,0")
     monkeypatch.setattr(subprocess, "run", lambda command, **_: ran.append(command))
-    opened = Until("tmux", lambda app: ran == [["tmux", "new-window", "-c", str(tmp_path)]])
+    opened = Until("tmux", lambda app: bool(ran))
     texts = sees("new tmux window", "To come back", "The session keeps")
+    monkeypatch.setenv("SHELL", "/bin/pwd")
     await play(console, *HERE, with_agent_session(cwd=str(tmp_path)), press("o"), opened, texts)
+    [command] = ran
+    assert command[:4] == ["tmux", "new-window", "-c", str(tmp_path)]
+    monkeypatch.undo()
+    printed = subprocess.run(command[4:], cwd=tmp_path, capture_output=True, text=True).stdout
+    first_line, _, place = printed.strip().splitlines()
+    assert first_line.startswith("The worktree of “")
+    assert first_line.endswith("Type exit to come back to the console.")
+    assert place == str(tmp_path)

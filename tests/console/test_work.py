@@ -17,7 +17,7 @@ from engine.events import SessionOutput
 from engine.model import ChangeState, SessionState, TranscriptLine
 from tests.console.conftest import running, screen_text, toasts, until
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_data import AGENT, NOW, SHOP, sessions
+from tests.console.stand_in_data import AGENT, BLOG, NOW, SHOP, sessions
 from tests.console.stories import (
     CHANGE,
     CLOSED,
@@ -66,6 +66,8 @@ def bare(engine: StandIn) -> None:
 READ = sees("return round(sum(lines)")
 """The diff has been read."""
 
+STANDS_OUT = Until("its colour", lambda app: "$wants" in app.screen.query_one(".dialog").border_subtitle)
+
 STORIES = {
     "the diff and the result of the tests": (press("2"), READ, sees("pytest: 24 passed", "+18 -0")),
     "what waits to land has a mark that is not the cursor's": (
@@ -105,6 +107,9 @@ STORIES = {
         press("2 n"), sees("New prompt"), type_text("why is it slow"), press("enter"),
         called("propose", "why is it slow", SHOP),
     ),
+    "n writes a prompt for the workspace of the session": (
+        press("2 G n"), sees("in blog"), type_text("why"), press("enter"), called("propose", "why", BLOG),
+    ),
     "branch": (press("2 b"), called("branched", CHANGE)),
     "what was landed cannot be marked": (
         press("2"), READ, press("tab tab"), Until("files", lambda app: app.screen.pane in ("files", "diff")),
@@ -112,7 +117,8 @@ STORIES = {
         Until("no mark", lambda app: "space" not in app.screen.active_bindings),
     ),
     "discard asks for a key of its own": (
-        press("2 D y"), sees("y does nothing here. X: discard · n: cancel"), press("up enter D"),
+        press("2 D y"), sees("y does nothing here. X: discard · n: cancel"), STANDS_OUT,
+        press("up enter D"),
         never_called("discarded"), press("escape"), CLOSED, press("D X"),
         called("discarded", CHANGE),
     ),

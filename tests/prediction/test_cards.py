@@ -158,7 +158,7 @@ def test_undo_later_reverses_the_landing(world: World) -> None:
     ("check_only", "change_set_id", "words"),
     [
         (True, None, "was read-only and changed nothing (there is nothing to undo)"),
-        (False, "change_1", "has no landed changes (`clawpy discard {}` discards what waits)"),
+        (False, "change_1", "has no landed changes (`clawpy discard {} --yes` discards what waits)"),
         (False, None, "has no landed changes (`clawpy work {}` shows what it did)"),
     ],
 )

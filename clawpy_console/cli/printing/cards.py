@@ -227,6 +227,23 @@ def _nothing_here(elsewhere: Mapping[str, int]) -> str:
     return f"Nothing has run here; {', '.join(listed)}{more}.\n  `clawpy --workspace {first} work` shows them"
 
 
+def land(document: Document) -> Lines:
+    """The changes that were landed, and that comments on them have no answer."""
+    yield from card_with_session(document)
+    comments = states.open_comments_text([bool(comment["sent"]) for comment in document["changeSet"]["comments"]])
+    if comments:
+        yield wants(comments)
+
+
+def discard(document: Document) -> Lines:
+    """The changes that would be deleted, or were."""
+    if not document["discarded"]:
+        yield wants("would be deleted")
+    yield from card_with_session(document)
+    if not document["discarded"]:
+        yield f"Nothing changed yet. Add `{bold('--yes')}` to delete the changes."
+
+
 def reply(document: Document) -> Lines:
     """That the message was sent."""
     yield f"sent to {document['session']['id']}; it reads the message at its next turn"

@@ -94,16 +94,22 @@ def branch(engine: Services, id: NonEmptyText) -> Document:
 
 
 @operation(marks_presence=True)
-def discard(engine: Services, id: NonEmptyText) -> Document:
-    """Delete a change set; acknowledge an interrupted session that left none."""
+def discard(engine: Services, id: NonEmptyText, yes: bool = False) -> Document:
+    """Preview which changes would be deleted; with `yes` delete them, which cannot be undone. An interrupted session
+    that left no changes is acknowledged at once."""
     target = _find_target_of_work(engine, id)
-    if target.session is not None and target.session.state is SessionState.INTERRUPTED:
+    is_interrupted = target.session is not None and target.session.state is SessionState.INTERRUPTED
+    has_nothing_to_delete = is_interrupted and target.change_set is None
+    if not yes and not has_nothing_to_delete:
+        engine.changes.row(target.change_set_id, ChangeState.DISCARDED)  # or a refusal
+        return target.document() | {"discarded": False}
+    if target.session is not None and is_interrupted:
         engine.acknowledge(target.session.id)
-        if target.change_set is None:
-            return target.document()
-    engine.changes.discard(target.change_set_id)
-    engine.cards.follow_landings()
-    return find_target(engine, target.change_set_id).document()
+    if not has_nothing_to_delete:
+        engine.changes.discard(target.change_set_id)
+        engine.cards.follow_landings()
+        target = find_target(engine, target.change_set_id)
+    return target.document() | {"discarded": True}
 
 
 @operation(marks_presence=True)

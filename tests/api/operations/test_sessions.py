@@ -27,7 +27,14 @@ def test_work_takes_a_session_or_a_change_set_and_the_beginning_of_either(ask: A
 @pytest.mark.parametrize(("verb", "state"), [("land", "landed"), ("branch", "branched"), ("discard", "discarded")])
 def test_a_change_set_is_decided(engine: StandIn, ask: Ask, verb: str, state: str) -> None:
     engine.cards.approve("pred_abc1")
-    assert ask(verb, id="pred_abc1")["changeSet"]["state"] == state
+    decision = {"yes": True} if verb == "discard" else {}
+    assert ask(verb, id="pred_abc1", **decision)["changeSet"]["state"] == state
+
+
+def test_discarding_is_previewed(engine: StandIn, ask: Ask) -> None:
+    preview = ask("discard", id="chg_x1")
+    assert (preview["discarded"], preview["changeSet"]["state"]) == (False, "waiting")
+    assert ask("discard", id="chg_x1", yes=True)["discarded"]
 
 
 def test_nothing_to_land_says_why(engine: StandIn, refused: Refused) -> None:
