@@ -1,4 +1,5 @@
-"""The settings of providers and coding agents, and the names of runners and models."""
+"""Settings of providers, coding agents, runners and models (SPEC 3.8, 7.6): what is accepted, and that no problem
+repeats a secret."""
 
 from __future__ import annotations
 
@@ -84,7 +85,7 @@ UNSAFE_ADDRESSES = (
 def test_plain_http_is_accepted_for_nearby_addresses_only():
     assert [url for url in SAFE_ADDRESSES.split() if url_problem(url)] == []
     assert [url for url in (*UNSAFE_ADDRESSES.split(), "", "https://x .org") if not url_problem(url)] == []
-    assert url_problem("http://api.example.com", insecure=True) == "", "plain http with open eyes"
+    assert url_problem("http://api.example.com", insecure=True) == "", "the operator accepts plain http"
     assert url_problem("http://u:p@api.example.com", insecure=True)
 
 

@@ -1,4 +1,4 @@
-"""Settings from text and environment: what is accepted, and how each mistake is answered (SPEC 7.6)."""
+"""Settings from a text and the environment (SPEC 7.6): each mistake is reported with its place and what is accepted."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ def read(text: str, **environment: str) -> Settings:
 
 
 def complaints(text: str, **environment: str) -> list[str]:
+    """The problems of a text that is refused."""
     with pytest.raises(BadConfig) as caught:
         read(text, **environment)
     return [str(problem) for problem in caught.value.problems]
@@ -46,9 +47,9 @@ def test_an_unknown_key_is_reported_with_its_line_and_the_likely_key() -> None:
     ],
 )
 def test_a_key_like_no_other_is_answered_with_those_that_contain_it_or_where_all_are(key: str, advice: str) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(Refusal) as caught:
         parse_key(key)
-    assert refused.value.fix == advice
+    assert caught.value.fix == advice
 
 
 def test_for_a_key_in_the_wrong_section_the_right_one_is_suggested() -> None:

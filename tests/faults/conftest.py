@@ -7,4 +7,4 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _quick_homes() -> None:
-    """As they are."""
+    """Replaces the fixture of all tests, so that databases are made and written as in use."""

@@ -1,4 +1,4 @@
-"""A small organisation for each test."""
+"""The fixture `world`: five agents, one above the other, with the real services over them."""
 
 from __future__ import annotations
 

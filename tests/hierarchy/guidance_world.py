@@ -1,4 +1,4 @@
-"""A small organisation on disk with the real services over it."""
+"""A small organisation on disk, with the real services that guide it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SOUL = """# {name}
 
 @dataclass
 class World:
-    """The services, and where their files are."""
+    """The services of one organisation, the folder of its agents, and its settings file `config`."""
 
     folder: Path
     config: Path
@@ -62,19 +62,20 @@ class World:
     clock: FakeClock
 
     def member(self, name: str, under: str, tier: int, *, domain: str = "code tests", soul: str | None = None) -> None:
-        """Write an agent's folder as an editor would, without the care that the engine takes."""
+        """Write the folder of an agent without the engine, as an editor does."""
         archetypes = {1: "ceo", 2: "executive", 3: "lead", 4: "builder", 5: "junior"}
-        place = self.folder / name
-        place.mkdir(parents=True, exist_ok=True)
-        (place / "comms.json").write_text(json.dumps({"reports_to": under, "domain": domain}))
-        (place / "tools.json").write_text(json.dumps({"archetype": archetypes[tier]}))
-        (place / "soul.md").write_text(SOUL.format(name=name, domain=domain) if soul is None else soul)
+        agent = self.folder / name
+        agent.mkdir(parents=True, exist_ok=True)
+        (agent / "comms.json").write_text(json.dumps({"reports_to": under, "domain": domain}))
+        (agent / "tools.json").write_text(json.dumps({"archetype": archetypes[tier]}))
+        (agent / "soul.md").write_text(SOUL.format(name=name, domain=domain) if soul is None else soul)
 
     def configure(self, **settings: object) -> None:
+        """Replace the settings of guidance."""
         self.config.write_text(json.dumps(settings))
 
     def call(self, agent: str, session_id: str = "ses", call: str = "call_1", workspace: str = "") -> None:
-        """A call of the agent's model is made with what its leaders say now."""
+        """Record a call of the agent's model, whose prompt has the present guidance of its leaders."""
         provenance = self.cascade.guidance(agent).provenance
         self.database.write(
             lambda tx: self.cascade.record_applied(
@@ -86,6 +87,7 @@ class World:
         return run_round(self.bubbles, self.guided_sessions, self.teaching)
 
     def kinds(self) -> list[str]:
+        """The kinds of all entries of the ledger, oldest first."""
         return [entry.kind for entry in reversed(Ledger(self.database).latest(200))]
 
 
@@ -102,7 +104,7 @@ def make_world(
         ("ceo", "owner", 1), ("cto", "ceo", 2), ("lead", "cto", 3), ("worker", "lead", 4), ("junior", "worker", 5),
     ),
 ) -> World:  # fmt: skip
-    """owner ← ceo ← cto ← lead ← worker ← junior."""
+    """An organisation of `members` (name, leader, tier); by default owner ← ceo ← cto ← lead ← worker ← junior."""
     folder, config = tmp_path / "agents", tmp_path / "wisdom_cascade_config.json"
     agents = Agents(
         folder, cascade_config=config, settings=FixedSettings(), database=database, read_activity=read_activity
@@ -131,7 +133,7 @@ def make_world(
 def edit_profile(
     profiles: Profiles, leader: str, section: str, *, key: str = "", value: str | Sequence[str] = ""
 ) -> LeaderProfile:
-    """One edit of the operator."""
+    """Make one edit of the operator; returns the profile after it."""
     return profiles.edit(leader, [ProfileEdit(section, value if isinstance(value, str) else tuple(value), key)])
 
 
@@ -146,5 +148,5 @@ def learning(number: int | str = 1, *, text: str = "", category: str = "code", a
 
 
 def texts(world: World, leader: str = "lead") -> list[str]:
-    """What a leader has been told from below."""
+    """The texts of a leader's patterns that came from findings."""
     return [pattern.text for pattern in world.profiles.get(leader).patterns if pattern.sources]

@@ -1,4 +1,4 @@
-"""The organisation as folders: a first run, what the operator may do, and folders that someone broke."""
+"""Agents as folders (SPEC 1.1, 4.1): what the operator may change, and that a broken folder harms no other."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def test_a_second_run_touches_nothing(agents: Agents, folder: Path) -> None:
     assert agents.soul("cfo") == "mine"
 
 
-@pytest.mark.parametrize("bad", ["", "Big", "../up", "a b", "1st", "owner", "a" * 41, ".hidden", "ä"])
-def test_bad_ids_are_refused(agents: Agents, bad: str) -> None:
-    refused("bad_id", lambda: agents.add(bad, reports_to="ceo"))
+@pytest.mark.parametrize("agent_id", ["", "Big", "../up", "a b", "1st", "owner", "a" * 41, ".hidden", "ä"])
+def test_bad_ids_are_refused(agents: Agents, agent_id: str) -> None:
+    refused("bad_id", lambda: agents.add(agent_id, reports_to="ceo"))
 
 
 def test_a_move_keeps_unknown_keys_of_the_file(agents: Agents, folder: Path, database: Database) -> None:

@@ -1,5 +1,5 @@
-"""Findings go up through seven gates, tested at their boundaries, and a queue that loses and doubles none (SPEC 1.7,
-1.8, 6.7)."""
+"""Findings go up (SPEC 1.7, 1.8, 6.7): seven gates, tested at their boundaries, let them into a queue that loses and
+doubles none."""
 
 from __future__ import annotations
 
@@ -140,14 +140,14 @@ def test_a_learning_is_judged_again_only_if_it_became_more_certain(world: World)
     weak = world.bubbles.offer(learning(confidence=0.5))
     assert refusal(weak)[0] == "confidence"
     assert world.bubbles.offer(learning(confidence=0.5)) == weak
-    certain = world.bubbles.offer(learning(confidence=0.75))
-    assert (certain.id, certain.state) == (weak.id, BubbleState.QUEUED)
+    certain_enough = world.bubbles.offer(learning(confidence=0.75))
+    assert (certain_enough.id, certain_enough.state) == (weak.id, BubbleState.QUEUED)
     world.bubbles.flush()
     assert world.bubbles.offer(learning(confidence=0.9)).state is BubbleState.FLUSHED
     assert len(world.bubbles.list()) == 1
 
 
-def test_the_most_important_go_first_and_what_is_over_the_cap_waits(world: World) -> None:
+def test_the_most_important_findings_go_first_and_those_over_the_cap_wait(world: World) -> None:
     for number in range(5):
         world.bubbles.offer(learning(number, importance=0.6 + number / 20))
     first = world.bubbles.flush()
@@ -157,7 +157,7 @@ def test_the_most_important_go_first_and_what_is_over_the_cap_waits(world: World
     assert len(texts(world)) == 5
 
 
-def test_two_that_say_the_same_become_one_pattern_with_both_sources(world: World) -> None:
+def test_two_findings_that_say_the_same_become_one_pattern_with_both_sources(world: World) -> None:
     world.bubbles.offer(learning(1, text="run the migrations before the tests"))
     world.bubbles.offer(learning(2, text="run the migrations before all the tests"))
     world.bubbles.flush()

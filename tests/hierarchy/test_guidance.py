@@ -1,4 +1,5 @@
-"""Guidance of leaders: the block within its budget, and that every change counts at once (SPEC 1.4, 1.5)."""
+"""Guidance of leaders (SPEC 1.4, 1.5): the block is within its budget, no text leaves it, and each change counts at
+once."""
 
 from __future__ import annotations
 
@@ -45,10 +46,11 @@ PROFILES = st.builds(
 
 
 def chain_of(profiles: Sequence[LeaderProfile | None]) -> tuple[list[GuidanceHop], dict[str, LeaderProfile]]:
-    """Leaders upward and their profiles, None for one that is silent. A letter before each text tells the leaders
-    apart, since nothing is said twice."""
+    """Leaders upward and their profiles, None for a leader without guidance. Each leader's texts begin with a letter of
+    its own, because a text that two leaders say is left out."""
     hops = [
-        GuidanceHop(f"leader_{hop}", 3, hop, why="" if profile else "silent") for hop, profile in enumerate(profiles)
+        GuidanceHop(f"leader_{hop}", 3, hop, why="" if profile else "no guidance")
+        for hop, profile in enumerate(profiles)
     ]
     by_leader = {
         hop.leader: LeaderProfile(
@@ -125,7 +127,7 @@ def test_no_text_of_a_leader_leaves_its_place_in_the_block(text: str, trust: Tru
     assert [element.get("id") for element in block] == [leader]
     sections = {section.tag: "".join(section.itertext()) for section in block[0]}
     assert [*sections] == ["principles", "patterns", "guardrails", "recent-decisions"]
-    assert all(text in said for said in sections.values()), sections
+    assert all(text in section for section in sections.values()), sections
     assert len([*block.iter()]) == 6, "no element more"
 
 

@@ -1,8 +1,9 @@
-"""The outcomes of sessions with guidance, and reports of noisy and stale guidance (SPEC 1.10, 5.1)."""
+"""Sessions with guidance (SPEC 1.10, 5.1): their outcomes, and that noisy or stale guidance is reported once."""
 
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,10 @@ NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 # -- pure
 
 Step = tuple[str, dict[str, Any]]
+"""The kind and the payload of a ledger entry about a session."""
+
 SUCCEEDED: Step = ("SessionEnded", {"state": "succeeded"})
-RED: Step = ("ValidationFailed", {})
+TESTS_FAILED: Step = ("ValidationFailed", {})
 READY: Step = ("ChangeSetReady", {})
 LANDED: Step = ("ChangeSetLanded", {})
 BRANCHED: Step = ("ChangeSetBranched", {})
@@ -63,8 +66,8 @@ def undone(**payload: int) -> Step:
         ([READY, SUCCEEDED, discarded()], "bad"),
         ([READY, SUCCEEDED, discarded(continued_in="sess_2")], ""),
         ([READY, SUCCEEDED, LANDED, undone()], "bad"),
-        ([RED, READY, SUCCEEDED], "bad"),
-        ([RED, SUCCEEDED, LANDED], "good"),  # the operator took it although tests fail
+        ([TESTS_FAILED, READY, SUCCEEDED], "bad"),
+        ([TESTS_FAILED, SUCCEEDED, LANDED], "good"),  # the operator landed it although tests fail
     ],
 )
 def test_the_last_decision_on_a_session_is_its_outcome_also_when_it_is_read_twice(
@@ -84,7 +87,7 @@ def test_the_last_decision_on_a_session_is_its_outcome_also_when_it_is_read_twic
         (Tally(MIN_SESSIONS - 1, MIN_SESSIONS - 1, 100, 0), False),
         (Tally(100, 100, MIN_SESSIONS - 1, 0), False),
         (Tally(10, 7, 10, 0), True),
-        (Tally(10, 7, 10, 1), False),  # chance makes as much of ten, if one looks ten times
+        (Tally(10, 7, 10, 1), False),  # ten checks of ten sessions find as much by chance
         (Tally(100, 30, 100, 30), False),
         (Tally(1000, 400, 1000, 300), True),
         (Tally(1000, 300, 1000, 350), False),
@@ -98,18 +101,15 @@ def test_guidance_is_noisy_if_work_goes_worse_with_it_by_more_than_chance(tally:
 @pytest.mark.parametrize(
     ("item", "max_days"), [(Pattern("k", "t"), 180), (LeaderDecision("d", "t"), 30)], ids=["pattern", "decision"]
 )
-def test_an_item_is_outdated_after_its_time(item: Any, max_days: int) -> None:
-    def outdated(age: timedelta) -> tuple[int, int] | None:
-        at = NOW - age
-        return find_outdated_age(
-            Pattern("k", "t", at=at) if isinstance(item, Pattern) else LeaderDecision("d", "t", at), NOW
-        )
+def test_an_item_is_outdated_after_its_time(item: Pattern | LeaderDecision, max_days: int) -> None:
+    def outdated_age(age: timedelta) -> tuple[int, int] | None:
+        return find_outdated_age(replace(item, at=NOW - age), NOW)
 
     limit = MAX_PATTERN_AGE if isinstance(item, Pattern) else MAX_DECISION_AGE
     assert limit == timedelta(days=max_days)
     assert find_outdated_age(item, NOW) is None, "an item of a soul has no date"
-    assert outdated(limit) is None
-    assert outdated(limit + timedelta(microseconds=1)) == (max_days, max_days)
+    assert outdated_age(limit) is None
+    assert outdated_age(limit + timedelta(microseconds=1)) == (max_days, max_days)
 
 
 # -- in the ledger

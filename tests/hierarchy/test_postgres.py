@@ -1,4 +1,4 @@
-"""Two engines on two homes share a real PostgreSQL whose connection is cut at random (SPEC 1.9, 4.5)."""
+"""Two engines that share a real PostgreSQL lose nothing, though its connection is cut at random (SPEC 1.9, 4.5)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ from tests.hierarchy.guidance_world import edit_profile, learning
 psycopg = pytest.importorskip("psycopg")
 
 
-def program(name: str) -> str | None:
+def find_program(name: str) -> str | None:
+    """The newest installed program of PostgreSQL with this name, None if there is none."""
     installed = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
     return str(installed[-1]) if installed else shutil.which(name)
 
@@ -47,7 +48,7 @@ def program(name: str) -> str | None:
 @pytest.fixture(scope="module")
 def server() -> Iterator[Path]:
     """The folder with the socket of a server that runs for these tests; never as root, which it refuses."""
-    initdb, pg_ctl = program("initdb"), program("pg_ctl")
+    initdb, pg_ctl = find_program("initdb"), find_program("pg_ctl")
     if initdb is None or pg_ctl is None:
         pytest.skip("no PostgreSQL server is installed")
     folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
@@ -60,18 +61,9 @@ def server() -> Iterator[Path]:
     def run(*words: str) -> None:
         subprocess.run(words, user=user, check=True, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
+    options = f"-k {folder} -c listen_addresses= -c fsync=off"
     run(initdb, "-D", data, "-A", "trust", "-U", "clawpy", "--no-sync", "-E", "UTF8")
-    run(
-        pg_ctl,
-        "-D",
-        data,
-        "-w",
-        "-l",
-        str(folder / "log"),
-        "-o",
-        f"-k {folder} -c listen_addresses= -c fsync=off",
-        "start",
-    )
+    run(pg_ctl, "-D", data, "-w", "-l", str(folder / "log"), "-o", options, "start")
     yield folder
     run(pg_ctl, "-D", data, "-m", "immediate", "stop")
     shutil.rmtree(folder)
@@ -104,20 +96,22 @@ class CuttingProxy:
                 upstream = socket.socket(socket.AF_UNIX)
                 try:
                     upstream.connect(self._target)
-                except OSError:  # the server takes no more just now: cut like any other
+                except OSError:  # the server accepts no more connections now
                     client.close()
                     continue
                 limit = self._chance.randrange(1500) if self.is_cutting and self._chance.random() < 0.4 else None
-                for source, sink, most in ((client, upstream, None), (upstream, client, limit)):
-                    threading.Thread(target=self._pump, args=(source, sink, most), daemon=True).start()
+                for source, sink, max_bytes in ((client, upstream, None), (upstream, client, limit)):
+                    threading.Thread(target=self._pump, args=(source, sink, max_bytes), daemon=True).start()
 
-    def _pump(self, source: socket.socket, sink: socket.socket, most: int | None) -> None:
+    def _pump(self, source: socket.socket, sink: socket.socket, max_bytes: int | None) -> None:
+        """Pass bytes on until the source ends, or until more than `max_bytes` came."""
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
-                if most is not None and len(data) > most:
-                    self.cuts += 1
-                    break
-                most = None if most is None else most - len(data)
+                if max_bytes is not None:
+                    if len(data) > max_bytes:
+                        self.cuts += 1
+                        break
+                    max_bytes -= len(data)
                 sink.sendall(data)
         for end in (source, sink):
             with contextlib.suppress(OSError):
@@ -143,13 +137,13 @@ class Machine:
         return {entry.text for entry in self.engine.memory.entries(Layer.CONTEXT) if not entry.forgotten}
 
     def offer(self, number: int) -> str:
-        """Offer a finding; its text when it is queued."""
+        """Offer a finding; returns its text if it is queued, else ""."""
         finding = learning(f"{self.name}x{number}", agent="backend_builder", category="backend tests")
         bubble = self.engine.bubbles.offer(finding)
         return bubble.learning.text if bubble.state is BubbleState.QUEUED else ""
 
     def summarise(self, number: int) -> str:
-        """Remember the summary of a session; its text."""
+        """Remember the summary of a session; returns its text."""
         text, session = f"Task: basket {number} was fixed on {self.name}.", f"sess_{self.name}_{number}"
         summary = NewMemory(
             text, layer=Layer.CONTEXT, kind="summary", speaker="backend_builder", agent="backend_builder",
@@ -159,7 +153,7 @@ class Machine:
         return text
 
     def call(self, number: int, part: PartSource) -> None:
-        """A call of the builder's model whose prompt has this part."""
+        """Record a call of the builder's model whose prompt has this part."""
         now, id = self.engine.clock.now(), f"sess_call_{number}"
         request = PromptRequest("backend_builder", "koji-core", self.workspace, "fix the basket", session_id=id)
         contribution = part.part(request)
@@ -176,21 +170,21 @@ class Machine:
 
 
 @contextlib.contextmanager
-def machines(place: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Machine, Machine]]:
+def open_machines(folder: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Machine, Machine]]:
     """Two engines on two homes, each with its own clone of one project, that share the database of `url`."""
     monkeypatch.setenv("CLAWPY_SHARED_DATABASE_URL", url)
-    Repository(place / "first").commit("begin", {"basket.py": "x = 1\n"})
+    Repository(folder / "first").commit("begin", {"basket.py": "x = 1\n"})
     clock, opened = FakeClock(MONDAY_MORNING), []
     try:
         for seed, name in enumerate(("one", "two"), 1):
-            workspace = place / name / "shop"
-            subprocess.run(["git", "clone", "-q", str(place / "first"), str(workspace)], check=True)
-            home = Home.locate(place / name / "home")
+            workspace = folder / name / "shop"
+            subprocess.run(["git", "clone", "-q", str(folder / "first"), str(workspace)], check=True)
+            home = Home.locate(folder / name / "home")
             engine = open_engine(
                 home, workspaces=[str(workspace)], clock=clock, randomness=Randomness(seed), start_schedule=False,
                 overrides=Overrides(runners=[], unreachable=True),
             )  # fmt: skip
-            engine.memory.close()  # words alone find here: nobody waits for vectors
+            engine.memory.close()  # no vectors are made, so that words alone find
             opened.append(Machine(name, engine, engine.workspaces[0]))
         yield opened[0], opened[1]
     finally:
@@ -209,7 +203,7 @@ def test_two_engines_converge_and_nothing_is_lost(
     url = f"postgresql://clawpy@127.0.0.1:{proxy.port}/bar{operations}?sslmode=disable&gssencmode=disable"
     make_database(server, f"bar{operations}")
     findings, edits, summaries = set(), set(), set()
-    with contextlib.closing(proxy), machines(tmp_path, url, monkeypatch) as both:
+    with contextlib.closing(proxy), open_machines(tmp_path, url, monkeypatch) as both:
         for number in range(operations):
             machine = chance.choice(both)
             match chance.choice(("offer", "offer", "flush", "edit", "call", "teach", "summarise", "share")):
@@ -252,28 +246,28 @@ def test_a_call_that_recalls_a_summary_of_another_machine_is_recorded(
 ) -> None:
     make_database(server, "served")
     url = f"postgresql://clawpy@/served?host={server}"
-    with machines(tmp_path, url, monkeypatch) as (first, second):
+    with open_machines(tmp_path, url, monkeypatch) as (first, second):
         text = first.summarise(1)
         first.engine.summary_sharing.exchange()
         second.call(1, second.engine.recall_part)
-        assert second.events("CloudMemoryRecalled") == []  # nothing of the others' yet
+        assert second.events("CloudMemoryRecalled") == []  # it has no summary of the first machine yet
         assert second.engine.summary_sharing.exchange() == ""
         second.call(2, second.engine.recall_part)
-        [hit] = second.events("CloudMemoryRecalled")
+        [event] = second.events("CloudMemoryRecalled")
         [entry] = second.engine.memory.entries(Layer.CONTEXT)
         assert (entry.text, entry.source) == (text, f"shared:{first.engine.profiles.origin}")
-        assert hit["memories"] == [entry.id]
-        assert (hit["subject"], hit["origins"]) == ("backend_builder", [first.engine.profiles.origin])
+        assert event["memories"] == [entry.id]
+        assert (event["subject"], event["origins"]) == ("backend_builder", [first.engine.profiles.origin])
         first.call(3, first.engine.recall_part)
-        assert first.events("CloudMemoryRecalled") == []  # its own memory is no hit
+        assert first.events("CloudMemoryRecalled") == []  # the summary is its own
 
 
 def test_an_unreachable_server_blocks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with machines(tmp_path, "postgresql://clawpy@127.0.0.1:1/postgres", monkeypatch) as (first, _):
+    with open_machines(tmp_path, "postgresql://clawpy@127.0.0.1:1/postgres", monkeypatch) as (first, _):
         assert first.offer(1)
         report = first.engine.bubbles.flush()
         assert len(report.flushed["backend_lead"]) == 1
         assert report.failed
         assert first.engine.bubbles.flush().failed
         assert first.engine.summary_sharing.exchange()
-        assert sorted(str(fact["subject"]) for fact in first.events("CloudSyncFailed")) == ["leadership", "summaries"]
+        assert sorted(str(event["subject"]) for event in first.events("CloudSyncFailed")) == ["leadership", "summaries"]

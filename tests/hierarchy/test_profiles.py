@@ -1,4 +1,5 @@
-"""Profiles: seeded, edited, with a history; stores that exchange rows in any order become equal (SPEC 1.9)."""
+"""Profiles of leaders (SPEC 1.9): the soul seeds them, edits win and stay in the history, and rows may come in any
+order."""
 
 from __future__ import annotations
 
@@ -65,9 +66,9 @@ def test_edits_win_over_the_soul_and_an_empty_one_brings_it_back(world: World) -
     assert edit_profile(world.profiles, "cto", "guardrails", value=[]).guardrails == ("cto never deploys on a Friday.",)
     for section, value, code in (("nonsense", "x", "bad_section"), ("principles", "x", "bad_profile"),
                                  ("patterns", "", "bad_profile"), ("domain", ["x"], "bad_profile")):  # fmt: skip
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(Refusal) as caught:
             edit_profile(world.profiles, "cto", section, value=value)
-        assert refused.value.code == code
+        assert caught.value.code == code
     assert "ProfileEdited" in world.kinds()
 
 

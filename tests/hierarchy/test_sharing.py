@@ -73,7 +73,7 @@ def test_only_leaders_are_shared(
 
 
 ACTIONS = st.tuples(st.sampled_from([0, 1]), st.sampled_from(["offer", "flush", "edit", "use"]), st.integers(0, 6))
-"""In which home, what, and on which finding or pattern."""
+"""(home, what is done there, the number of a finding or pattern)."""
 
 
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -111,6 +111,7 @@ def test_two_homes_converge_whatever_is_cut(
 
 
 def uses(world: World) -> int:
+    """How often prompts of all homes had the pattern of the lead's soul, as this home knows."""
     return next(pattern.uses for pattern in world.profiles.get("lead").patterns if pattern.key == "lead_first")
 
 

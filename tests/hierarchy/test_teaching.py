@@ -26,7 +26,7 @@ def test_workers_are_taught_and_leaders_are_not(world: World) -> None:
     assert all((world.folder / name / "soul.md").read_bytes() == before for name, before in souls.items())
     taught = (world.folder / "worker" / "soul.md").read_text()
     assert "- lead_first: Write the test before the code of lead." in taught
-    assert "lead chose SQLite." not in taught  # what ages is left to the prompt
+    assert "lead chose SQLite." not in taught  # decisions are in the prompt alone
     written_at = (world.folder / "worker" / "soul.md").stat().st_mtime_ns
     assert outcomes(world) == {"worker": "unchanged", "junior": "unchanged"}
     assert written_at == (world.folder / "worker" / "soul.md").stat().st_mtime_ns
@@ -91,7 +91,7 @@ def test_a_pipe_in_place_of_a_soul_is_not_waited_for(world: World) -> None:
         os.mkfifo(world.folder / name / "soul.md")
     reasons = {result.agent: result.reason for result in world.teaching.round()}
     assert reasons["worker"].endswith("soul.md is not a regular file")
-    assert "cto keeps it simple." in world.cascade.guidance("worker").block  # who cannot be read says nothing
+    assert "cto keeps it simple." in world.cascade.guidance("worker").block  # other leaders still guide
 
 
 def test_no_text_of_a_leader_can_close_the_section(world: World) -> None:

@@ -1,4 +1,4 @@
-"""A memory service over a real database, with the real helper process or with vectors of words."""
+"""A memory service over a real database, whose embedder is the real helper process or counts words."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ class WordVectors:
 
 
 MakeMemory = Callable[..., MemoryService]
+"""Makes a memory service; see the fixture `make_memory`."""
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def make_memory(tmp_path: Path, database: Database, clock: FakeClock) -> Iterato
 
 @pytest.fixture
 def memory(make_memory: MakeMemory) -> MemoryService:
-    """A service whose vectors are quickly made."""
+    """A started service, which makes vectors quickly."""
     return make_memory(embedder=WordVectors())
 
 

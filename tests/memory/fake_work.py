@@ -1,4 +1,4 @@
-"""Made-up sessions for the tests of memory."""
+"""Made-up sessions, transcripts and change sets, which memory reads and summarises."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from engine.storage.database import Database
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 
 
-def view(name: str = "session_1", **more: Any) -> SessionView:
-    """A session that succeeded, with `more` fields."""
+def view(name: str = "session_1", **fields: Any) -> SessionView:
+    """A session that succeeded; `fields` replace some of its fields."""
     session = SessionView(
         id=name,
         prediction_id="pred_1",
@@ -46,7 +46,7 @@ def view(name: str = "session_1", **more: Any) -> SessionView:
         cost=0,
         summary="The parser reads dates again.",
     )
-    return replace(session, **more)
+    return replace(session, **fields)
 
 
 @dataclass
@@ -61,6 +61,7 @@ class FakeWork:
     continued: dict[str, str] = field(default_factory=dict)
     remembered: dict[str, NewMemory] = field(default_factory=dict)
     times: int = 0
+    """How often something was remembered."""
 
     def add(self, session_view: SessionView, *lines: tuple[str, str]) -> SessionView:
         self.views[session_view.id] = session_view
@@ -107,8 +108,8 @@ class FakeWork:
         return [session for session in self.views.values() if not session.state.over]
 
 
-def ended(database: Database, session_view: SessionView) -> None:
-    """Have the ledger say that a session ended."""
+def record_end(database: Database, session_view: SessionView) -> None:
+    """Record in the ledger that a session ended."""
     event = SessionEnded(
         subject=session_view.id,
         workspace=session_view.workspace,

@@ -1,4 +1,4 @@
-"""Layer A: files of agents are read, edited without a tear or a lost edit, and watched."""
+"""Layer A (SPEC 4.1): the files of agents are read and watched, and no file is half-written, no edit lost."""
 
 from __future__ import annotations
 
@@ -44,29 +44,25 @@ def edit(files: AgentFiles, name: str, change: Callable[[str], str]) -> AgentFil
 
 
 def recorded_changes(database: Database) -> list[tuple[str, str, str]]:
+    """(agent, file, how) of each change in the ledger, oldest first."""
     entries = reversed(Ledger(database).latest(kinds=("AgentFileChanged",)))
     return [(entry.subject, entry.payload["file"], entry.payload["how"]) for entry in entries]
 
 
-def test_an_edit_replaces_the_file_whole_and_keeps_its_mode(files: AgentFiles, database: Database) -> None:
-    path = files.folder / "gardener" / "soul.md"
-    path.chmod(0o640)
-    edited = edit(files, "soul.md", lambda text: text + "Waters by night.")
-    assert path.read_text() == edited.text
-    assert edited.text.endswith("Waters by night.\n")
-    assert path.stat().st_mode & 0o777 == 0o640
-    assert recorded_changes(database) == [("gardener", "soul.md", "in the console")]
-
-
-def test_an_edit_keeps_links_and_line_ends(files: AgentFiles, tmp_path: Path) -> None:
+def test_an_edit_keeps_links_mode_and_line_ends_and_is_recorded(
+    files: AgentFiles, database: Database, tmp_path: Path
+) -> None:
     target = tmp_path / "dotfiles.md"
     target.write_bytes(b"one\r\ntwo\r\n")
+    target.chmod(0o640)
     path = files.folder / "gardener" / "memory.md"
     path.unlink()
     path.symlink_to(target)
     edit(files, "memory.md", lambda text: text.replace("\r\n", "\n") + "three")
     assert path.is_symlink()
     assert target.read_bytes() == b"one\r\ntwo\r\nthree\r\n"
+    assert target.stat().st_mode & 0o777 == 0o640
+    assert recorded_changes(database) == [("gardener", "memory.md", "in the console")]
 
 
 def test_an_edit_of_a_file_that_changed_meanwhile_is_refused_and_loses_nothing(files: AgentFiles) -> None:

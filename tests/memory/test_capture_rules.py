@@ -126,12 +126,6 @@ def test_any_text_is_read_without_harm(text: str) -> None:
         assert len(sentence.text) <= MAX_LENGTH
 
 
-@given(st.lists(st.sampled_from(["```", "text", "", "> quote", "- item", "# head", "    code", "Decision: a b c d."])))
-def test_lines_of_sentences_are_lines_of_the_text(lines: list[str]) -> None:
-    for sentence in capture(list(enumerate(lines, 1))):
-        assert lines[sentence.line - 1].endswith("Decision: a b c d.")
-
-
 def test_a_correction_finds_the_statement_that_it_corrects() -> None:
     earlier = [("a", "The service listens on port 8000"), ("b", "Always run the linter")]
     assert corrected_by("Actually, the service listens on port 8001", earlier) == "a"

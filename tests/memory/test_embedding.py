@@ -1,4 +1,4 @@
-"""Embedders: the local model in its process, and an endpoint; the token vectors that they make."""
+"""Embedders: the local model and an endpoint make unit vectors, or say why not; words are compared by their tokens."""
 
 from __future__ import annotations
 
@@ -53,9 +53,10 @@ def test_the_helper_imports_numpy_before_its_threads_can() -> None:
 
 
 class EmbeddingHandler(BaseHTTPRequestHandler):
-    """Answers in reverse order, with the length of each text; knows one model."""
+    """An endpoint with one model, "small". The vector of a text has its length; vectors come in reverse order."""
 
     requests: list[dict[str, Any]] = []
+    """The requests of all tests, with their paths and keys."""
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -83,9 +84,10 @@ def endpoint() -> Iterator[Endpoint]:
 @pytest.mark.long
 def test_a_named_endpoint_gives_unit_vectors(endpoint: Endpoint) -> None:
     embeddings = EndpointEmbedder("mine", "small", lambda name: endpoint).embed(["abc", "abcdef"])
-    short, long = (embedding.array for embedding in embeddings)
-    assert [float(short @ short), float(long @ long)] == pytest.approx([1, 1])
-    assert float(short[0] / short[1]) == pytest.approx(3)
+    of_3_letters, of_6_letters = (embedding.array for embedding in embeddings)
+    assert float(of_3_letters @ of_3_letters) == pytest.approx(1)
+    assert float(of_3_letters[0] / of_3_letters[1]) == pytest.approx(3)
+    assert float(of_6_letters[0] / of_6_letters[1]) == pytest.approx(6)
     request = EmbeddingHandler.requests[-1]
     assert (request["path"], request["key"], request["model"]) == ("/v1/embeddings", "Bearer k1", "small")
 

@@ -1,4 +1,4 @@
-"""Forgotten words are in no file of the home any more, even if the power fails in between (SPEC 4.10)."""
+"""Forgotten words are in no file of the home afterwards, even if the power fails in between (SPEC 4.10)."""
 
 from __future__ import annotations
 
@@ -82,6 +82,7 @@ def write_everywhere(engine: Engine) -> None:
 
 
 def files_with(root: Path, words: str = "vandersloot") -> list[Path]:
+    """The files below `root` that contain the words."""
     return [path for path in root.rglob("*") if path.is_file() and words.encode() in path.read_bytes().lower()]
 
 
@@ -196,10 +197,10 @@ def test_a_transcript_that_is_being_written_is_not_touched(engine: Engine, monke
 
 
 def test_stores_of_the_second_pass_are_erased_again_at_the_end(database: Database) -> None:
-    """A session that ends between two stores is written down from what the later one still held."""
+    """A session that ends meanwhile copies into an earlier store what a later one still has."""
     order: list[str] = []
 
-    class FakeStore:
+    class RecordingStore:
         def __init__(self, name: str) -> None:
             self.name = name
 
@@ -210,6 +211,6 @@ def test_stores_of_the_second_pass_are_erased_again_at_the_end(database: Databas
             order.append(self.name)
             return 0
 
-    learnings, files = FakeStore("learnings"), FakeStore("files")
+    learnings, files = RecordingStore("learnings"), RecordingStore("files")
     Forgetting(database, [learnings, files], text_of=lambda id: None, second_pass=[learnings]).forget("Jan Jansen")
     assert order == ["learnings", "files", "learnings"]

@@ -1,4 +1,4 @@
-"""The task graph (SPEC 4.6): what it keeps, refuses and recovers."""
+"""The task graph (SPEC 4.6): it has no circles, and loses nothing in a restart, a crash or a damaged file."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def tasks_in(document: Path) -> list[Any]:
     return list(json.loads(document.read_text())["tasks"])
 
 
-def test_tasks_and_arrows_are_there_after_a_restart(graph: TaskGraph, tmp_path: Path) -> None:
+def test_tasks_and_edges_are_there_after_a_restart(graph: TaskGraph, tmp_path: Path) -> None:
     graph.relate("b", Relation.DERIVED_FROM, "a")
     graph.put(GraphNode("b", "Task b", NOW, success=False))
     before = contents(graph)
@@ -71,33 +71,33 @@ def test_tasks_and_arrows_are_there_after_a_restart(graph: TaskGraph, tmp_path: 
         st.tuples(st.integers(0, 7), st.sampled_from(sorted(ACYCLIC)), st.integers(0, 7), st.booleans()), max_size=60
     )
 )
-def test_an_arrow_is_refused_exactly_if_it_closes_a_circle(
+def test_an_edge_is_refused_exactly_if_it_closes_a_circle(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, Relation, int, bool]]
 ) -> None:
     graph = open_graph(tmp_path_factory.mktemp("graph"), *"01234567")
-    arrows: dict[Relation, set[tuple[str, str]]] = {relation: set() for relation in ACYCLIC}
+    edges: dict[Relation, set[tuple[str, str]]] = {relation: set() for relation in ACYCLIC}
     for source, relation, target, is_cut in steps:
-        arrow = (str(source), str(target))
-        if is_cut and arrow in arrows[relation]:
-            graph.cut(GraphEdge(arrow[0], relation, arrow[1]))
-            arrows[relation].discard(arrow)
+        edge = (str(source), str(target))
+        if is_cut and edge in edges[relation]:
+            graph.cut(GraphEdge(edge[0], relation, edge[1]))
+            edges[relation].discard(edge)
             continue
-        is_circle = has_circle(arrows[relation] | {arrow})
+        closes_circle = has_circle(edges[relation] | {edge})
         try:
-            graph.relate(arrow[0], relation, arrow[1])
+            graph.relate(edge[0], relation, edge[1])
         except Refusal:
-            assert is_circle
+            assert closes_circle
         else:
-            assert not is_circle
-            arrows[relation].add(arrow)
+            assert not closes_circle
+            edges[relation].add(edge)
     graph.close()
 
 
-def has_circle(arrows: set[tuple[str, str]]) -> bool:
-    """Found by removing, again and again, what no arrow leads to."""
-    remaining = {name for arrow in arrows for name in arrow}
+def has_circle(edges: set[tuple[str, str]]) -> bool:
+    """Whether edges form a circle: something is left after removing, again and again, all to which no edge leads."""
+    remaining = {name for edge in edges for name in edge}
     while remaining:
-        targets = {target for source, target in arrows if source in remaining}
+        targets = {target for source, target in edges if source in remaining}
         if remaining <= targets:
             return True
         remaining &= targets
@@ -149,7 +149,7 @@ def test_a_crash_at_any_step_of_compacting_loses_nothing(
     graph.relate("a", Relation.BLOCKS, "b")
     with monkeypatch.context() as patch:
         if step == "truncate":
-            patch.setattr(graph._files, "_file", CannotTruncate())
+            patch.setattr(graph._files, "_file", UntruncatableFile())
         else:
             patch.setattr(graph_module, step, crash)
         with pytest.raises(InterruptedError):
@@ -159,7 +159,9 @@ def test_a_crash_at_any_step_of_compacting_loses_nothing(
     assert contents(reopen(graph, tmp_path)) == before
 
 
-class CannotTruncate:
+class UntruncatableFile:
+    """A journal whose truncation crashes."""
+
     def truncate(self, size: int) -> None:
         crash()
 

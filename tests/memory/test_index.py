@@ -1,5 +1,5 @@
-"""Vectors and the index over them (SPEC 4.3, 4.5, 4.10), with the real helper process and a real Chroma server: lost,
-stale, damaged, mended."""
+"""The vectors of memories, and the index over them (SPEC 4.3, 4.5, 4.10): an index that is lost, damaged or out of date
+is repaired while words find. The helper process and the Chroma server are real."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def nearest(memory: MemoryService, text: str) -> str:
 
 
 def assert_searches_again(memory: MemoryService) -> None:
-    """Dense search comes back by itself; meanwhile words find."""
+    """The search by vectors comes back without help; meanwhile words find."""
     assert [entry.text for entry in memory.entries(Layer.VECTORS, words="word17")] == ["word17 thing3"]
     nearest(memory, "word17 thing3")
     until(lambda: nearest(memory, "word17 thing3") == "word17 thing3")
@@ -142,14 +142,14 @@ def test_a_helper_ends_with_its_engine() -> None:
     engine.wait()
     engine.stdout.close()
 
-    def gone() -> bool:
+    def has_ended() -> bool:
         try:
             return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
         except FileNotFoundError:
             return True
 
     if Path("/proc/self").exists():
-        until(gone)
+        until(has_ended)
 
 
 def test_another_embedder_makes_all_vectors_anew(make_memory: MakeMemory) -> None:
@@ -171,24 +171,22 @@ def test_another_embedder_makes_all_vectors_anew(make_memory: MakeMemory) -> Non
 
 @given(st.lists(st.integers(1, 9), max_size=1200))
 def test_chunks_cover_the_text_fit_the_embedder_and_overlap(lengths: list[int]) -> None:
-    offsets, at = [], 0
-    for length in lengths:
-        offsets.append((at, at + length))
-        at += length
-    chunks = cut_into_chunks(offsets, at)
+    ends = [0, *itertools.accumulate(lengths)]
+    offsets = list(itertools.pairwise(ends))
+    chunks = cut_into_chunks(offsets, ends[-1])
     assert chunks[0][0] == 0
-    assert chunks[-1][1] == at
+    assert chunks[-1][1] == ends[-1]
     for (_, stop), (start, _) in itertools.pairwise(chunks):
         assert start < stop
     for start, stop in chunks:
-        assert sum(1 for offset in offsets if start <= offset[0] and offset[1] <= stop) <= MAX_TOKENS
+        assert sum(start <= first and last <= stop for first, last in offsets) <= MAX_TOKENS
 
 
 # -- on a server
 
 
 class RunningChroma:
-    """`chroma run` in a folder, on a port of its own."""
+    """A Chroma server over `folder`, on a free port. It can be killed and started again."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -243,6 +241,7 @@ def memory_on_server(
 
 
 def count_on_server(memory: MemoryService) -> int:
+    """How many vectors of layer C the server has."""
     return len(memory.index._helper.call("ids", "C", 0, 100, timeout=LONG))
 
 
@@ -271,13 +270,13 @@ def test_a_server_holds_the_index_and_may_be_lost(
     assert memory.vectoriser.settle(LONG)
     assert [layer.state for layer in memory.layers() if layer.layer is Layer.VECTORS] == ["degraded"]
 
-    server.start()  # as it was
+    server.start()  # with all its data
     until(lambda: nearest(memory, "word99 thing1") == "word99 thing1")
     assert count_on_server(memory) == 31
 
     server.kill()
     shutil.rmtree(server.folder)
-    server.start()  # and with nothing in it
+    server.start()  # with no data
     until(lambda: nearest(memory, "word17 thing3") == "word17 thing3")
     assert count_on_server(memory) == 31
 

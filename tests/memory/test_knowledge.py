@@ -1,4 +1,5 @@
-"""Who puts tasks into the graph (SPEC 4.6): sessions with their outcomes, retries, continuations, similar ones."""
+"""Sessions in the task graph (SPEC 4.6): each is a task with its outcome, linked to what it retries, continues or
+resembles."""
 
 from __future__ import annotations
 
@@ -85,10 +86,10 @@ def test_similar_sessions_are_linked_once(graph: TaskGraph, work: FakeWork) -> N
     for name in ("a", "b"):
         graph.put(GraphNode(name, f"Task {name}", NOW))
     similar = {"a": {"a": 1.0, "gone": 1.0, "b": 0.8}, "b": {"b": 1.0, "a": 0.8}}
-    minima = []
+    asked_similarities = []
 
     def sessions_like(session: str, k: int, min_similarity: float) -> dict[str, float]:
-        minima.append(min_similarity)
+        asked_similarities.append(min_similarity)
         return similar[session]
 
     producer = GraphProducer(graph, work, sessions_like)  # type: ignore[arg-type]
@@ -96,4 +97,4 @@ def test_similar_sessions_are_linked_once(graph: TaskGraph, work: FakeWork) -> N
         producer.link_similar(session_ended(session))
     (edge,) = graph.neighbourhood("a").edges
     assert (edge.target, edge.relation, edge.weight) == ("b", Relation.SIMILAR_TO, 0.8)
-    assert minima == [0.8] * 2
+    assert asked_similarities == [0.8] * 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,11 @@ from engine.memory.captures import Captures
 from engine.memory.drafts import MAX_FACTS, Day, Drafts
 from engine.memory.nightly import COST_CAP, Nightly, day_bounds, latest_day, missed_days, parse_evaluation
 from engine.memory.para import NewFact, Para
-from engine.model import Answer, Bucket, Capture, NoAnswer, Question, Trust
+from engine.model import Answer, Bucket, Capture, NoAnswer, Question, SessionView, Trust
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from engine.storage.validation_runs import ValidationRuns
-from tests.memory.fake_work import NOW, FakeWork, ended, view
+from tests.memory.fake_work import NOW, FakeWork, record_end, view
 from tests.support.helpers import NobodyAsks, refused
 
 TODAY = date(2026, 1, 5)
@@ -35,6 +36,7 @@ CLAIM = QUOTED | {"fact": "The service listens on port 8000", "source": "session
 """What a model concludes from the day."""
 
 INVALID = QUOTED | {"bucket": "nowhere"}
+"""A fact in a bucket that does not exist."""
 
 
 class ScriptedModel:
@@ -74,12 +76,13 @@ class World:
             model=model or NobodyAsks(),
         )
         session = self.add_session("session_1", ("say", "We decided to keep the old parser."), ("reply", DECISION))
-        ended(database, session)
+        record_end(database, session)
         landed = ChangeSetLanded(subject="change_1", workspace=session.workspace, session_id=session.id, files=2)
         database.write(lambda tx: tx.record(landed))
 
-    def add_session(self, name: str, *lines: tuple[str, str]) -> Any:
-        session = self.work.add(view(name), *lines)
+    def add_session(self, name: str, *lines: tuple[str, str]) -> SessionView:
+        """A session with these lines of (kind, text) in its transcript, whose captures are taken."""
+        session: SessionView = self.work.add(view(name), *lines)
         self.captures.capture_session(name)
         return session
 
@@ -89,8 +92,18 @@ class World:
         return (self.folder / "agents/backend_builder/memory.md").read_text()
 
     def contents(self) -> object:
+        """All files of facts and agents, the drafts, and the ledger, to be compared."""
         files = {file: file.read_bytes() for file in self.folder.rglob("*.*") if file.suffix in (".md", ".json")}
         return files, self.drafts.waiting(), Ledger(self.database).latest(1_000)
+
+
+def crash(*_: object, **__: object) -> None:
+    raise InterruptedError("the power went")
+
+
+def faults_of(facts: list[dict[str, str]]) -> str:
+    """The faults of a model's answer about a day with the source `session_1:2`."""
+    return "\n".join(parse_evaluation(json.dumps({"facts": facts}), "[session_1:2] something")[1])
 
 
 @pytest.fixture
@@ -172,17 +185,13 @@ def test_a_crash_in_the_middle_is_finished_without_a_second_evaluation(
     assert world.diary.count("## 2026-01-05") == 1
 
 
-def crash(*_: object, **__: object) -> None:
-    raise InterruptedError("the power went")
-
-
 def test_a_correction_supersedes_the_fact_that_it_corrects(world: World) -> None:
     old = world.para.add([NewFact("The service listens on port 8000", workspace="/home/me/shop")])[0]
     world.add_session("session_2", ("say", "Actually, the service listens on port 8001."))
     world.nightly.run(TODAY)
-    waiting = next(draft for draft in world.drafts.waiting() if draft.category == "correction")
-    assert waiting.supersedes == old.id
-    new = world.drafts.promote(waiting.id)
+    draft = next(draft for draft in world.drafts.waiting() if draft.category == "correction")
+    assert draft.supersedes == old.id
+    new = world.drafts.promote(draft.id)
     assert [correction.id for correction in world.para.corrections(old.id)] == [old.id, new.id]
 
 
@@ -229,10 +238,6 @@ def test_a_fact_of_an_answer_is_valid_and_from_the_day(change: dict[str, str], f
     assert fault in faults_of([QUOTED | change])
 
 
-def faults_of(facts: list[dict[str, str]]) -> str:
-    return "\n".join(parse_evaluation(json.dumps({"facts": facts}), "[session_1:2] something")[1])
-
-
 def test_an_answer_has_at_most_8_facts_as_json() -> None:
     assert faults_of([QUOTED] * 8) == ""
     assert "at most 8 items" in faults_of([QUOTED] * 9)
@@ -258,15 +263,11 @@ def test_a_day_on_which_clocks_change_has_23_or_25_hours(day: date, hours: int) 
 
 
 def test_rules_draft_at_most_8_facts_and_a_diary_has_at_most_12_lines() -> None:
-    captures = [
-        Capture(
-            f"cap_{n}", "fact", f"The part number {n} lives in the shop", (), NOW, "session_1", n, "a", "/home/me/shop"
-        )
-        for n in range(20)
-    ]
-    day = Day("2026-01-05", captures=tuple(captures))
+    part = Capture("cap_1", "fact", "", (), NOW, "session_1", 1, "backend_builder", "/home/me/shop")
+    captures = tuple(replace(part, text=f"The part number {number} lives in the shop") for number in range(20))
+    day = Day("2026-01-05", captures=captures)
     assert len(day.draft([])) == MAX_FACTS == 8
-    lines = day.lines_for("a")
+    lines = day.lines_for("backend_builder")
     assert (len(lines), lines[-1]) == (12, "and 9 more")
 
 

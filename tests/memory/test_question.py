@@ -1,4 +1,4 @@
-"""What a question asks for: topic, speakers, dates. Pure."""
+"""How a question is read (SPEC 4.4): its topic, the speakers that it is about, and the dates that it names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Features of candidates, their ranking, and which are relevant. Pure (SPEC 4.4)."""
+"""The ranking of a recall (SPEC 4.4): what puts a candidate before others, and which candidates are relevant."""
 
 from __future__ import annotations
 
@@ -29,16 +29,18 @@ LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 def ask(text: str, turns: list[tuple[str, str]], *, session: str = "s", meaning: list[float] | None = None,
         words: list[float] | None = None, times: list[datetime] | None = None,
         tokens: list[float] | None = None) -> list[tuple[int, RankedCandidate]]:  # fmt: skip
-    """Rank turns of (speaker, text) for a question: the place of each among them, and its rank."""
+    """Rank turns of (speaker, text) for a question. Returns those that are found, the best first, each with its place
+    among the turns. `meaning`, `words` and `tokens` are the scores of the turns; a NaN is a turn without vectors."""
     size = len(turns)
-    moments = times or [LONG_AGO] * size
+    speakers = [speaker for speaker, _ in turns]
     rows = [
-        MemoryRow(n, who, session, at.isoformat()) for n, ((who, _), at) in enumerate(zip(turns, moments, strict=True))
+        MemoryRow(place, speaker, session, at.isoformat())
+        for place, (speaker, at) in enumerate(zip(speakers, times or [LONG_AGO] * size, strict=True))
     ]
-    previous = {n: n - 1 for n in range(1, size) if session}
-    near = sorted(((value, n, n) for n, value in enumerate(meaning or [0.5] * size)), reverse=True)
-    question = read_question(text, {who for who, _ in turns}, now=NOW)
-    near = [chunk for chunk in near if not math.isnan(chunk[0])]
+    previous = {place: place - 1 for place in range(1, size) if session}
+    similarities = enumerate(meaning or [0.5] * size)
+    near = sorted(((value, place, place) for place, value in similarities if not math.isnan(value)), reverse=True)
+    question = read_question(text, set(speakers), now=NOW)
     selection = select_candidates(question, rows, previous, dict(enumerate(words or [0.0] * size)), near, NOW)
     places = [row.seq for row in selection.rows]
     token_scores = [tokens[place] if tokens else 0.0 for place in places]

@@ -27,6 +27,7 @@ NOW = datetime(2025, 6, 15, tzinfo=UTC)
 
 
 def match(id: str, layer: Layer = Layer.VECTORS, score: float = 0.5, text: str = "", about: str = "") -> RecallMatch:
+    """A match of a layer; `about` is the session that it describes."""
     parts = (ScorePart("words", score, 1.0),)
     text = text or f"text of {id}"
     return RecallMatch(id, layer, text, score, parts, "says so", f"source of {id}", "", NOW, about=about)
@@ -62,20 +63,23 @@ def recalled_ids(*matches: RecallMatch, **query: Any) -> list[str]:
     return [item.id for item in recaller(*sources).recall(RecallQuery("what", **query), 5.0).items]
 
 
-FACTS = [match(f"fact_{n}", Layer.PARA, 0.1) for n in range(MAX_LEADING_FACTS + 1)]
+FACTS = [match(f"fact_{number}", Layer.PARA, 0.1) for number in range(MAX_LEADING_FACTS + 1)]
+"""One fact more than come before everything else."""
+
 ONE_SESSION = [
     match("a"),
     match("b", Layer.LEDGER, 0.9, about="session_1"),
     match("e", Layer.CONTEXT, 0.4, about="session_1"),
     match("f", Layer.GRAPH, 0.8, about="session_1"),
 ]
+"""Matches of three layers about one session, and another match."""
 
 
 @pytest.mark.parametrize(
     ("matches", "query", "ids"),
     [
         ([match("a", score=0.8), match("b", score=0.9), *FACTS], {"k": 20},
-         [*(f"fact_{n}" for n in range(MAX_LEADING_FACTS)), "b", "a", f"fact_{MAX_LEADING_FACTS}"]),
+         [*(f"fact_{number}" for number in range(MAX_LEADING_FACTS)), "b", "a", f"fact_{MAX_LEADING_FACTS}"]),
         ([match("a", score=0.9, text="Rounds  HALF up"), match("f", Layer.PARA, 0.2, "rounds half UP")], {}, ["f"]),
         ([match("a", score=0.9, text="yes"), match("b", text="Yes")], {}, ["a"]),
         ([match("a", score=0.9), match("f", Layer.PARA)], {"layers": frozenset({Layer.PARA})}, ["f"]),
@@ -160,13 +164,15 @@ def test_a_tasks_memory_counts_less_with_age(days: int, recency: float) -> None:
 # -- layers C and E, in the real store
 
 
-class NoVectors(WordVectors):
+class MissingEmbedder(WordVectors):
+    """An embedder that cannot be used."""
+
     def embed(self, texts: Sequence[str], **_: object) -> list:  # type: ignore[override, type-arg]
         raise NoEmbedder("the wheel is not installed")
 
 
 def test_without_an_embedder_words_find_and_the_reason_is_given(make_memory: MakeMemory) -> None:
-    memory = make_memory(embedder=NoVectors())
+    memory = make_memory(embedder=MissingEmbedder())
     memory.remember(turns("We sow beans in April", "The roof leaks"))
     recall = memory.recall(RecallQuery("beans"))
     assert recall.items[0].text == "We sow beans in April"
@@ -175,8 +181,8 @@ def test_without_an_embedder_words_find_and_the_reason_is_given(make_memory: Mak
 
 def test_a_long_message_is_found_by_what_is_deep_in_it(memory: MemoryService) -> None:
     filler, answer = "The weather was mild and nothing happened at all. " * 60, "My passport number ends in 4417. "
-    long = NewMemory(filler + answer + filler, ref="long", session="s")
-    memory.remember([long, *(NewMemory(f"{word} {filler}", ref=word, session="s") for word in ("one", "two"))])
+    long_memory = NewMemory(filler + answer + filler, ref="long", session="s")
+    memory.remember([long_memory, *(NewMemory(f"{word} {filler}", ref=word, session="s") for word in ("one", "two"))])
     assert memory.settle(60)
     query = RecallQuery("what does my passport number end in?", k=3)
     assert memory.recall(query).items[0].ref == "long"
@@ -184,8 +190,8 @@ def test_a_long_message_is_found_by_what_is_deep_in_it(memory: MemoryService) ->
     assert answer.strip() in passage.text
     assert len(passage.text) < 1_200
     start, stop, size = map(int, re.findall(r"\d+", passage.place))
-    assert size == len(long.text)
-    assert passage.text in long.text[start - 1 : stop]
+    assert size == len(long_memory.text)
+    assert passage.text in long_memory.text[start - 1 : stop]
 
 
 @pytest.mark.parametrize(

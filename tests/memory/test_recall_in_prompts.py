@@ -17,6 +17,7 @@ from engine.model import Layer, PromptRequest, Recall, RecallMatch, RecallQuery,
 
 
 def match(number: int, text: str, **fields: Any) -> RecallMatch:
+    """A match with this text; the higher its number, the lower its score."""
     defaults = {
         "layer": Layer.VECTORS,
         "score": 1 / number,
@@ -31,7 +32,7 @@ def match(number: int, text: str, **fields: Any) -> RecallMatch:
 
 
 class FakeMemory:
-    """A memory service that recalls the same whatever it is asked."""
+    """A memory service that recalls the same for every question."""
 
     def __init__(self, matches: tuple[RecallMatch, ...]) -> None:
         self.matches = matches
@@ -102,7 +103,7 @@ PIECES = (
 )  # fmt: skip
 
 
-def assert_holds(lines: list[str], item: RecallMatch) -> None:
+def assert_contains_only(lines: list[str], item: RecallMatch) -> None:
     """The block is one element with one child, whose text is that of the memory."""
     root = ElementTree.fromstring("\n".join(lines))
     assert root.tag == BLOCK
@@ -116,7 +117,7 @@ def assert_holds(lines: list[str], item: RecallMatch) -> None:
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=6), max_size=12).map("".join), st.text(max_size=40))
 def test_no_text_and_no_source_breaks_its_element(text: str, source: str) -> None:
     item = match(1, text, source=source, speaker=text[:20])
-    assert_holds([f"<{BLOCK}>", *(line.text for line in memory_lines(item)), f"</{BLOCK}>"], item)
+    assert_contains_only([f"<{BLOCK}>", *(line.text for line in memory_lines(item)), f"</{BLOCK}>"], item)
 
 
 def test_a_memory_of_a_megabyte_is_left_out_without_being_rendered() -> None:
@@ -124,4 +125,4 @@ def test_a_memory_of_a_megabyte_is_left_out_without_being_rendered() -> None:
     part, _ = make_part(match(1, "<" * 1_000_000), short)
     contribution = part.part(request())
     assert contribution.part is not None
-    assert_holds([line.text for line in contribution.part.lines], short)
+    assert_contains_only([line.text for line in contribution.part.lines], short)

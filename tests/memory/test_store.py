@@ -20,11 +20,12 @@ from tests.support.helpers import refused
 
 
 def texts(memory: MemoryService, words: str = "") -> list[str]:
+    """The texts in layer C with all these words."""
     return [entry.text for entry in memory.entries(Layer.VECTORS, words=words)]
 
 
 def test_a_secret_is_cut_out_before_it_is_stored(memory: MemoryService) -> None:
-    [_] = memory.remember(turns("deploy with sk-abcdefghijklmnopqrstuvwxyz to the box")).ids
+    memory.remember(turns("deploy with sk-abcdefghijklmnopqrstuvwxyz to the box"))
     assert texts(memory, "deploy box") == ["deploy with [secret cut] to the box"]
 
 
@@ -57,15 +58,16 @@ def test_memories_expire_after_a_month_or_a_day_after_their_session(make_memory:
     )
     memory.settle(10)
 
-    def after(span: timedelta) -> set[str]:
+    def remaining_after(span: timedelta) -> set[str]:
         clock.advance(span)
         memory.housekeeping()
         return set(texts(memory))
 
-    assert after(timedelta(days=1) - timedelta(seconds=1)) == {"month", "for ever", "over", "still running"}
-    assert after(timedelta(seconds=1)) == {"month", "for ever", "still running"}
-    assert after(timedelta(days=29) - timedelta(seconds=1)) == {"month", "for ever", "still running"}
-    assert after(timedelta(seconds=1)) == {"for ever", "still running"}
+    second = timedelta(seconds=1)
+    assert remaining_after(timedelta(days=1) - second) == {"month", "for ever", "over", "still running"}
+    assert remaining_after(second) == {"month", "for ever", "still running"}
+    assert remaining_after(timedelta(days=29) - second) == {"month", "for ever", "still running"}
+    assert remaining_after(second) == {"for ever", "still running"}
     assert texts(memory, "month") == []
     assert [memory.store.has_more_chunks_than(number) for number in (1, 2)] == [True, False]
 
@@ -99,7 +101,7 @@ def test_every_word_is_quoted_so_that_none_is_an_operator(text: str) -> None:
 def test_words_that_are_everywhere_do_not_make_a_large_store_slow(
     memory: MemoryService, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The rarest words choose whom to compare; of a word that is everywhere the newest lines are compared."""
+    """The rarest words choose the memories that are compared; of a word that is everywhere the newest are compared."""
     monkeypatch.setattr(search, "MAX_SCORED", 10)
     memory.remember(turns(*(f"common line {number}" + " rare" * (number < 3) for number in range(40))))
     newest = memory.entries(Layer.VECTORS, limit=1)[0].seq

@@ -1,4 +1,5 @@
-"""Summaries of sessions (SPEC 4.5): made, and shared between machines, whatever is cut."""
+"""Summaries of sessions (SPEC 4.5): a session is summarised once for each outcome, and machines that share summaries
+lose and double none, whichever connection is cut."""
 
 from __future__ import annotations
 
@@ -20,10 +21,10 @@ from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from engine.storage.shared import SharedRow
 from tests.conftest import MONDAY_MORNING
-from tests.memory.fake_work import NOW, FakeWork, ended, view
+from tests.memory.fake_work import NOW, FakeWork, record_end, view
 from tests.support.shared_database import LocalSharedDatabase
 
-# -- of one session
+# -- the summary of one session
 
 
 class WordyModel:
@@ -77,17 +78,19 @@ def test_a_summary_is_remembered_once_for_each_outcome(
 ) -> None:
     session = work.add(view("session_2", check=CheckResult("pytest", 3, 1)))
     work.files["session_2"] = ("parser.py",)
-    ended(database, session)
-    (fact,) = Ledger(database).latest(1)
-    summariser.handle(fact)
-    summariser.handle(fact)
+    record_end(database, session)
+    (entry,) = Ledger(database).latest(1)
+    summariser.handle(entry)
+    summariser.handle(entry)
     store = MemoryStore(database)
     (failed,) = store.entries(Layer.CONTEXT)
     assert (failed.session, failed.kind, failed.tags) == ("session_2", "summary", ("summary", "problem found"))
     assert "parser.py" in failed.text
     assert "Outcome: problem found. 3 tests passed, 1 failed." in failed.text
     work.add(replace(session, discarded_at=NOW))
-    summariser.handle(replace(fact, kind="ChangeSetDiscarded", subject="change_1", payload={"session_id": "session_2"}))
+    summariser.handle(
+        replace(entry, kind="ChangeSetDiscarded", subject="change_1", payload={"session_id": "session_2"})
+    )
     latest, earlier = store.entries(Layer.CONTEXT)
     assert (latest.tags[1], earlier.superseded_by) == ("discarded", latest.id)
 
@@ -108,7 +111,7 @@ class Machine:
     projects: dict[str, str]
 
     def summarise(self, number: int, *, workspace: str = "") -> str:
-        """Remember the summary of a session; its id."""
+        """Remember the summary of a session; returns the id of the memory."""
         session = f"sess_{self.name}_{number}"
         summary = NewMemory(
             f"Task: cart {number} was rounded on {self.name}.", layer=Layer.CONTEXT, kind="summary",
@@ -237,7 +240,7 @@ def test_cuts_lose_and_double_nothing_and_each_outage_is_reported_once(
     [("", "something else"), ("mem_b", " "), ("mem_c", "x" * (1024 * 1024 + 1))],
     ids=["another text", "no text", "too long"],
 )
-def test_a_row_that_is_not_what_it_says_it_is_is_left_out(
+def test_a_shared_summary_is_left_out_if_its_id_is_not_its_own_or_its_text_is_refused(
     machines: tuple[Machine, Machine], shared: LocalSharedDatabase, key: str, text: str
 ) -> None:
     first, second = machines

@@ -1,4 +1,4 @@
-"""Transcripts of other agents: read once, line by line, and only those that are not ours."""
+"""Transcripts of other agents (SPEC 4.5): each turn is imported once, and none of this engine's own sessions."""
 
 from __future__ import annotations
 

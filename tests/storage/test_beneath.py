@@ -1,4 +1,4 @@
-"""Files beneath a folder, by relative paths; `tests/attacks` tries to get out."""
+"""Errors of files beneath a folder name the path that was asked for. `tests/attacks` tries to leave the folder."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 from engine.storage.beneath import Beneath
 
 
-@pytest.mark.parametrize("name", ["replace", "link"])
-def test_a_rename_that_fails_names_the_file_and_not_the_temporary_one(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("method", ["replace", "link"])
+def test_a_rename_that_fails_names_the_file_and_not_the_temporary_one(tmp_path: Path, method: str) -> None:
     (tmp_path / "temporary").write_text("new")
     (tmp_path / "sub/cart.py").mkdir(parents=True)
     with Beneath.open(tmp_path) as root, pytest.raises(OSError) as caught:
-        getattr(root, name)("temporary", "sub/cart.py")
+        getattr(root, method)("temporary", "sub/cart.py")
     assert caught.value.filename == "sub/cart.py"

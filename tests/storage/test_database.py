@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -19,13 +21,11 @@ from tests.support.helpers import refused
 
 
 def test_an_event_is_in_the_ledger_before_it_is_published(database: Database, bus: EventBus) -> None:
-    heard: list[int] = []
+    entries_at_wake: list[int] = []
     ledger = Ledger(database)
-    subscription = bus.subscribe(lambda: heard.append(len(ledger.latest())))
-
+    subscription = bus.subscribe(lambda: entries_at_wake.append(len(ledger.latest())))
     database.write(lambda tx: tx.record(TaskAdded(subject="task_1", title="tidy up")))
-
-    assert heard == [1]
+    assert entries_at_wake == [1]
     assert [event.subject for event in subscription.drain()] == ["task_1"]
     assert ledger.latest()[0].payload == {"title": "tidy up"}
 
@@ -65,21 +65,18 @@ def test_after_a_caught_error_of_the_database_nothing_of_the_write_is_committed(
 
 
 def test_an_exit_in_a_write_is_raised_to_the_caller_and_the_writer_goes_on(database: Database) -> None:
-    def work(tx: Transaction) -> None:
-        raise SystemExit("no ordinary fault")
-
     with pytest.raises(SystemExit):
-        database.write(work)
+        database.write(lambda tx: sys.exit("no ordinary fault"))
     assert database.write(lambda tx: 7) == 7
 
 
 def test_readers_cannot_write(database: Database, clock: FakeClock) -> None:
-    def forge() -> None:
+    def write_in_reader() -> None:
         with database.read() as session:
             session.add(Intent(kind="", subject="", payload={}, begun_at=clock.now()))
             session.commit()
 
-    refused("unwritable_home", forge)
+    refused("unwritable_home", write_in_reader)
 
 
 def test_volatile_events_are_published_but_not_stored(database: Database, bus: EventBus) -> None:
@@ -96,30 +93,23 @@ def test_a_write_after_closing_is_refused(database: Database) -> None:
 
 
 def test_a_naive_instant_is_refused(database: Database) -> None:
-    from datetime import datetime
-
-    def naive(tx: Transaction) -> None:
+    def write_naive(tx: Transaction) -> None:
         tx.session.add(Intent(kind="", subject="", payload={}, begun_at=datetime(2026, 1, 1)))  # noqa: DTZ001
         tx.session.flush()
 
     with pytest.raises(Exception, match="time zone"):
-        database.write(naive)
-
-
-def open_at(path: Path, clock: FakeClock, bus: EventBus) -> Database:
-
-    return Database(path, clock=clock, bus=bus)
+        database.write(write_naive)
 
 
 def test_a_file_that_is_no_database_is_a_damaged_home(tmp_path: Path, clock: FakeClock, bus: EventBus) -> None:
     path = tmp_path / "clawpy.db"
     path.write_bytes(b"this is certainly not a database, whatever its name says" * 40)
-    refusal = refused("damaged_home", lambda: open_at(path, clock, bus))
+    refusal = refused("damaged_home", lambda: Database(path, clock=clock, bus=bus))
     assert str(path) in refusal.message
 
 
 def test_commits_are_durable_and_foreign_keys_are_on(database: Database) -> None:
-    """Durable on commit, foreign keys on, write-ahead log: the promises of SPEC 11.3 rest on these."""
+    """SPEC 11.3 depends on these settings of SQLite."""
     with database.read() as session:
         connection = session.connection()
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
@@ -138,7 +128,7 @@ def test_a_cached_result_is_read_again_only_after_a_commit_that_changed_its_tabl
     reads = []
     current = database.cached("intents", lambda: reads.append(database.commits) or len(reads))
 
-    def fails(tx: Transaction) -> None:
+    def write_and_fail(tx: Transaction) -> None:
         begin_intent(tx, "kind", "subject", {})
         raise ValueError("changed my mind")
 
@@ -147,7 +137,7 @@ def test_a_cached_result_is_read_again_only_after_a_commit_that_changed_its_tabl
     assert (current(), current()) == (2, 2)
     database.write(lambda tx: state.put(tx, "a key", 1))
     with pytest.raises(ValueError, match="changed my mind"):
-        database.write(fails)
+        database.write(write_and_fail)
     assert current() == 2
     database.write(lambda tx: tx.driver.execute("UPDATE intents SET kind = 'other'"))
     assert current() == 3

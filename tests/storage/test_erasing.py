@@ -1,4 +1,4 @@
-"""Search terms of what is to be forgotten, and how they are taken out of the database (SPEC 4.10)."""
+"""Search terms find whole words and long quotes, and are removed from every text of a database (SPEC 4.10)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SENTENCE = "The operator of this shop lives in Utrecht and never answers before 
         (SENTENCE, f"wants “{SENTENCE[:40]}…” instead", None),
         (SENTENCE, "The operator of this shop lives in Utrecht, as one does", None),
     ],
-    ids=["any case and space", "signs stay", "part of a word", "cut quote", "seven words may be anybody's", "no quote"],
+    ids=["any case and space", "signs stay", "part of a word", "long quote", "quote of seven words", "no quote"],
 )
 def test_whole_words_and_long_quotes_are_found_and_removed(term: str, text: str, rest: str | None) -> None:
     terms = SearchTerms([term])

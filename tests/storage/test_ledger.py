@@ -20,7 +20,7 @@ from engine.storage.ledger import (
     LedgerEntry,
     NotReady,
 )
-from tests.memory.fake_work import ended, view
+from tests.memory.fake_work import record_end, view
 
 KEY = "test.cursor"
 
@@ -31,15 +31,18 @@ def cursor(database: Database) -> LedgerCursor:
 
 
 def new_cursor(database: Database) -> LedgerCursor:
-    return LedgerCursor(Ledger(database), KEY, lambda fact: fact.kind == "ChangeSetDiscarded")
+    return LedgerCursor(Ledger(database), KEY, lambda entry: entry.kind == "ChangeSetDiscarded")
 
 
-def discard(database: Database, name: str) -> None:
+def record_relevant(database: Database, name: str) -> None:
+    """Record an event that the cursor of these tests handles."""
     database.write(lambda tx: tx.record(ChangeSetDiscarded(subject=name, session_id=name)))
 
 
-def land(database: Database, times: int = 1) -> None:
-    database.write(lambda tx: [tx.record(ChangeSetLanded(subject="x", session_id="x", files=1)) for _ in range(times)])
+def record_irrelevant(database: Database, times: int = 1) -> None:
+    """Record events that the cursor of these tests skips."""
+    landed = ChangeSetLanded(subject="x", session_id="x", files=1)
+    database.write(lambda tx: [tx.record(landed) for _ in range(times)])
 
 
 def position_after_next_write(database: Database) -> int:
@@ -50,33 +53,27 @@ def position_after_next_write(database: Database) -> int:
 
 
 def subjects_read(cursor: LedgerCursor) -> list[str]:
+    """The subjects of the entries that the cursor handles now."""
     subjects: list[str] = []
-    cursor.each(lambda entries: subjects.extend(fact.subject for fact in entries))
+    cursor.each(lambda entries: subjects.extend(entry.subject for entry in entries))
     return subjects
 
 
-def test_each_relevant_entry_is_handled_once(database: Database, cursor: LedgerCursor) -> None:
-    discard(database, "a")
-    land(database)
-    discard(database, "b")
+def test_each_relevant_entry_is_handled_once_also_by_the_next_engine(database: Database, cursor: LedgerCursor) -> None:
+    record_relevant(database, "a")
+    record_irrelevant(database)
+    record_relevant(database, "b")
     assert subjects_read(cursor) == ["a", "b"]
     assert subjects_read(cursor) == []
-
-
-def test_the_next_engine_begins_where_the_last_write_left_the_position(
-    database: Database, cursor: LedgerCursor
-) -> None:
-    discard(database, "a")
-    assert subjects_read(cursor) == ["a"]
-    assert subjects_read(new_cursor(database)) == ["a"], "after a crash before the next write it comes again"
-    assert position_after_next_write(database) == 1
+    assert subjects_read(new_cursor(database)) == ["a", "b"], "after a crash before the next write they come again"
+    assert position_after_next_write(database) == 3
     assert subjects_read(new_cursor(database)) == []
 
 
 def test_the_position_is_stored_after_a_whole_batch_of_irrelevant_entries(
     database: Database, cursor: LedgerCursor
 ) -> None:
-    land(database, BATCH + 1)
+    record_irrelevant(database, BATCH + 1)
     assert subjects_read(cursor) == []
     assert position_after_next_write(database) == BATCH
 
@@ -86,14 +83,14 @@ def test_an_unhandled_entry_and_all_after_it_come_the_next_time(database: Databa
 
     def handle_at_most(limit: int) -> Callable[[Sequence[LedgerEntry]], int]:
         def handle(entries: Sequence[LedgerEntry]) -> int:
-            subjects.extend(fact.subject for fact in entries[:limit])
+            subjects.extend(entry.subject for entry in entries[:limit])
             return limit
 
         return handle
 
     for name in ("a", "b", "c"):
-        discard(database, name)
-    land(database)
+        record_relevant(database, name)
+    record_irrelevant(database)
     commits = database.commits
     cursor.each(handle_at_most(2))
     assert database.commits == commits, "what is stored waits for the next write"
@@ -107,7 +104,7 @@ def test_a_batch_that_fails_comes_again(database: Database, cursor: LedgerCursor
     def fails(entries: Sequence[LedgerEntry]) -> None:
         raise OSError("no")
 
-    discard(database, "a")
+    record_relevant(database, "a")
     with pytest.raises(OSError, match="no"):
         cursor.each(fails)
     assert subjects_read(cursor) == ["a"]
@@ -116,18 +113,18 @@ def test_a_batch_that_fails_comes_again(database: Database, cursor: LedgerCursor
 def test_a_consumer_that_was_stopped_or_died_continues_there_or_before(database: Database) -> None:
     handled: list[str] = []
 
-    def handle(fact: LedgerEntry) -> None:
-        if fact.subject == "session_3" and handled.count("session_2") < 2:
-            raise SystemExit  # as good as a crash: nobody handles it
-        handled.append(fact.subject)
+    def handle(entry: LedgerEntry) -> None:
+        if entry.subject == "session_3" and handled.count("session_2") < 2:
+            raise SystemExit  # like a crash: nothing catches it
+        handled.append(entry.subject)
 
     def consumer() -> LedgerConsumer:
         return LedgerConsumer("test", Ledger(database), ENDED, handle)
 
     for number in (1, 2, 3):
-        ended(database, view(f"session_{number}"))
+        record_end(database, view(f"session_{number}"))
     consumer().catch_up(lambda: not handled)
-    database.write(lambda tx: None)  # how far it came rides along with what is written next
+    database.write(lambda tx: None)  # the position is stored with the next write
     with pytest.raises(SystemExit):
         consumer().catch_up()
     consumer().catch_up()
@@ -138,13 +135,13 @@ def test_an_entry_that_is_not_ready_delays_those_after_it(database: Database) ->
     ready = False
     handled: list[str] = []
 
-    def handle(fact: object) -> None:
+    def handle(entry: LedgerEntry) -> None:
         if not ready:
             raise NotReady
-        handled.append(fact.subject)  # type: ignore[attr-defined]
+        handled.append(entry.subject)
 
     consumer = LedgerConsumer("test", Ledger(database), ENDED, handle)
-    ended(database, view("session_1"))
+    record_end(database, view("session_1"))
     for _ in range(MAX_ATTEMPTS + 2):
         assert consumer.catch_up() == []
     ready = True
@@ -155,17 +152,17 @@ def test_an_entry_that_is_not_ready_delays_those_after_it(database: Database) ->
 def test_an_entry_that_always_fails_is_reported_and_skipped(database: Database) -> None:
     handled: list[str] = []
 
-    def handle(fact: object) -> None:
-        if fact.subject == "session_1":  # type: ignore[attr-defined]
+    def handle(entry: LedgerEntry) -> None:
+        if entry.subject == "session_1":
             raise ValueError("broken")
-        handled.append(fact.subject)  # type: ignore[attr-defined]
+        handled.append(entry.subject)
 
     reports: list[str] = []
     thread = ConsumerThread(
         [LedgerConsumer("test", Ledger(database), ENDED, handle)], lambda where, words: reports.append(words)
     )
     for number in (1, 2):
-        ended(database, view(f"session_{number}"))
+        record_end(database, view(f"session_{number}"))
     for _ in range(MAX_ATTEMPTS - 1):
         thread.catch_up()
     assert (handled, reports) == ([], [])

@@ -52,11 +52,11 @@ ENUM_COLUMNS: dict[tuple[str, str], Iterable[str]] = {
 
 def test_the_schema_has_the_columns_of_the_tables(tmp_path: Path) -> None:
     make_or_check(tmp_path / "made.db")
-    fresh = sqlalchemy.create_engine(f"sqlite:///{tmp_path / 'fresh.db'}")
-    SQLModel.metadata.create_all(fresh)
-    fresh.dispose()
-    made, wanted = columns(tmp_path / "made.db"), columns(tmp_path / "fresh.db")
-    assert {name: made.get(name) for name in wanted} == wanted
+    by_classes = sqlalchemy.create_engine(f"sqlite:///{tmp_path / 'by_classes.db'}")
+    SQLModel.metadata.create_all(by_classes)
+    by_classes.dispose()
+    made, expected = columns(tmp_path / "made.db"), columns(tmp_path / "by_classes.db")
+    assert {table: made.get(table) for table in expected} == expected
 
 
 def columns(path: Path) -> dict[str, list[tuple[object, ...]]]:

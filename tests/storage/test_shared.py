@@ -1,4 +1,4 @@
-"""The table that machines share (SPEC 1.9, 4.5): versions, pages, and a URL that is refused."""
+"""The table that machines share (SPEC 1.9, 4.5): the highest version stays, nothing is missed, no password is shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State that survives a restart, and intents of changes that were begun."""
+"""Named values and intents: no update is lost, and an intent stays until it is finished."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ from engine.storage.database import Database, Transaction
 from engine.storage.state import begin_intent, finish_intent, unfinished_intents
 
 
+def stored(database: Database, key: str) -> object:
+    with database.read() as session:
+        return state.get(session, key)
+
+
 def test_an_intent_is_unfinished_until_it_is_finished(database: Database) -> None:
-    number = database.write(lambda tx: begin_intent(tx, "land", "chg_1", {"files": ["a"]}))
-    assert [(item.subject, item.payload) for item in unfinished_intents(database, "land")] == [
-        ("chg_1", {"files": ["a"]})
-    ]
-    database.write(lambda tx: finish_intent(tx, number))
-    database.write(lambda tx: finish_intent(tx, number))
+    intent_id = database.write(lambda tx: begin_intent(tx, "land", "chg_1", {"files": ["a"]}))
+    (intent,) = unfinished_intents(database, "land")
+    assert (intent.subject, intent.payload) == ("chg_1", {"files": ["a"]})
+    for _ in range(2):
+        database.write(lambda tx: finish_intent(tx, intent_id))
     assert unfinished_intents(database, "land") == []
 
 
@@ -33,22 +37,16 @@ def test_read_then_write_loses_no_update(database: Database) -> None:
         thread.start()
     for thread in threads:
         thread.join(30)
-    with database.read() as session:
-        assert state.get(session, "count") == 200
-
-
-def stored_cursor(database: Database) -> object:
-    with database.read() as session:
-        return state.get(session, "cursor")
+    assert stored(database, "count") == 200
 
 
 def test_a_deferred_value_is_stored_with_the_next_write_that_succeeds(database: Database) -> None:
     commits = database.commits
     state.put_with_next_write(database, "cursor", 1)
     state.put_with_next_write(database, "cursor", 2)
-    assert (database.commits, stored_cursor(database)) == (commits, None)
+    assert (database.commits, stored(database, "cursor")) == (commits, None)
     with pytest.raises(ZeroDivisionError):
         database.write(lambda tx: 1 / 0)
-    assert stored_cursor(database) is None
+    assert stored(database, "cursor") is None
     database.write(lambda tx: tx.record(TaskAdded(title="anything")))
-    assert (database.commits, stored_cursor(database)) == (commits + 1, 2)
+    assert (database.commits, stored(database, "cursor")) == (commits + 1, 2)

@@ -1,4 +1,4 @@
-"""The history of one test, from the stored runs of the tests."""
+"""What stored runs say of one test: whether it passed, and whether it passed and failed on the same files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from engine.storage.validation_runs import flipped_tests, verdict_on
 from tests.prediction.sensing import PastRun
 
 
-def test_what_a_run_says_of_a_test() -> None:
+def test_a_test_passed_if_it_was_measured_or_the_whole_suite_ran() -> None:
     assert verdict_on(PastRun("h", failing=("t",)), "t") is False
     assert verdict_on(PastRun("h"), "t") is True
     assert verdict_on(PastRun("h", full=False), "t") is None
