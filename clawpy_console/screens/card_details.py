@@ -53,7 +53,7 @@ def read_evidence(engine: Engine, card_id: str) -> Evidence:
 def evidence_fields(card: Card, evidence: Evidence, state: AppState, now: datetime) -> Iterator[Field]:
     """The evidence for and against `card`."""
     if card.reasoning:
-        yield text_line(one_line(card.reasoning), "grey")
+        yield from (text_line(line, "grey") for line in card.reasoning.splitlines())
     yield heading("place in the stack")
     yield from _place_fields(card)
     yield from present_fields(_history_facts(card, evidence.similar, state, now), "grey")

@@ -467,7 +467,7 @@ def _card_parts(card: Card, width: int, way_out: str, with_signals: bool) -> dic
     signals.sort(key=lambda signal: -signal.share)
     return {
         "prompt": _wrap(card.assignment.prompt, "bold $ink", width, 5),
-        "reason": _wrap(card.reasoning, "$grey", width, 5),
+        "reason": _wrap(card.reasoning.partition("\n")[0], "$grey", width, 5),  # the details show the rest
         "signals": [signal_line(signal).truncate(width, ellipsis=True) for signal in signals],
         "caution": _wrap(*caution_and_style(card, way_out), width, 6),
         "facts": _wrap(describe_work(card), "$faint", width, 5),

@@ -24,7 +24,7 @@ from clawpy_console.state import AppState
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.transcript import Transcript
-from engine.model import Card, Refusal, Waiting
+from engine.model import ALREADY_REVIEWED, Card, Refusal, Waiting
 
 if TYPE_CHECKING:
     from textual.timer import Timer
@@ -335,6 +335,11 @@ class MissionScreen(ConsoleScreen):
         self.app.cards.explain(message.card_id, message.reason, self.show_message, self._undo_hint)
 
     def _on_refusal(self, card: Card, refusal: Refusal) -> None:
+        if refusal.code == ALREADY_REVIEWED:
+            self._stack.restore(card, "")
+            self.show_message("You reviewed this already: the details say what to do.", "$grey")
+            self.action_details()
+            return
         # A stop concerns no single card, and its message is removed when the stop ends.
         is_stop = bool(self.app.holds) and refusal.message.startswith("kill: ")
         self._stack.restore(card, "" if is_stop else refusal.message)

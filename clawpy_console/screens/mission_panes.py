@@ -215,12 +215,11 @@ def _last_bad_run(state: AppState, workspace: str) -> SessionView | None:
 
 
 def _is_solved(review: SessionView, autonomy: Autonomy) -> bool:
-    """Whether a run found nothing but secrets in unpushed commits, and a later check found no problem there."""
-    findings = review.facts.get("findings", ()) if review.facts.get("next") == "secret" else ()
-    only_commits = bool(findings) and all(finding["commit"] and finding["line"] for finding in findings)
+    """Whether a run found what a card warns of until it is gone, and a later check gives no warning and no problem."""
+    has_warning = review.facts.get("next") in ("secret", "large_file")
     checked_at = dict(autonomy.checked).get(review.workspace)
     is_checked = checked_at is not None and review.ended_at is not None and checked_at > review.ended_at
-    return only_commits and is_checked and not autonomy.remark
+    return has_warning and is_checked and not autonomy.remark
 
 
 # What waits (SPEC 9.3). The dialogs are imported when they are opened: not before the first frame.

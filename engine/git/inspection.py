@@ -43,6 +43,7 @@ from engine.git.unpushed import (
     NOTHING_UNPUSHED,
     Unpushed,
     UnpushedProblem,
+    mark_edited_out,
     read_uncommitted,
     read_unpushed,
 )
@@ -132,6 +133,8 @@ def inspect(subject: InspectionSubject, answers: Answers) -> Inspection:
                 results[name] = answers.latest((git.folder, name), key, partial(check, subject))
             except Exception as error:
                 unknown[name] = sanitise(error.message if isinstance(error, Refusal) else repr(error))
+    if "unpushed" in results:
+        results["unpushed"] = mark_edited_out(git, results["unpushed"], state.files)
     return Inspection(**results, unknown=unknown)
 
 

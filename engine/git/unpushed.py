@@ -14,6 +14,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.history import read_file_at
@@ -80,11 +81,18 @@ class UnpushedProblem:
     """Whether a later commit removes it. It is then still in the history."""
     size: int = 0
     """The number of bytes of a large file."""
+    is_edited_out: bool = False
+    """Whether the file has no such secret any more although the last commit has it."""
 
     @property
     def is_secret(self) -> bool:
         """Whether it is a likely secret."""
         return self.kind.startswith(SECRET)
+
+    @property
+    def is_in_history_only(self) -> bool:
+        """Whether only commits contain it, and not the file."""
+        return self.is_removed_later or self.is_edited_out
 
     @property
     def is_folder(self) -> bool:
@@ -184,6 +192,32 @@ def read_commits(git: Git, span: Span, *, leftovers: bool = False) -> Unpushed:
     else:
         problems += _scan_patch(git, span.head, patch.stdout, leftovers=leftovers)
     return Unpushed(len(shas), len(shas) - len(read), span.shared, _sort_problems(problems))
+
+
+def mark_edited_out(git: Git, unpushed: Unpushed, files: Iterable[FileState]) -> Unpushed:
+    """The problems of commits, with a mark on the secrets that the uncommitted state of their files no longer has.
+    `files` are the uncommitted files."""
+    changed = {file.path for file in files}
+    problems = [
+        replace(problem, is_edited_out=True)
+        if problem.is_secret and problem.line and problem.path in changed and not _has_secret(git, problem)
+        else problem
+        for problem in unpushed.committed
+    ]
+    return replace(unpushed, committed=tuple(problems))
+
+
+def _has_secret(git: Git, problem: UnpushedProblem) -> bool:
+    """Whether the file of a problem in the working tree has a secret of that kind, as far as it can be read."""
+    try:
+        text = read_plain(git.folder / problem.path, MAX_READ_BYTES, follow=False).decode(errors="surrogateescape")
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError):
+        return True  # a link, or too large
+    lines = text.split("\n")
+    pairs = itertools.zip_longest(lines, lines[1:], fillvalue="")
+    return any(found.kind == problem.kind for line, after in pairs for found in scan_line(problem.path, line, after))
 
 
 def read_uncommitted(git: Git, head: str, files: Sequence[FileState]) -> tuple[UnpushedProblem, ...]:

@@ -217,6 +217,10 @@ class Proposal:
         return self.workspace, self.kind, self.subject
 
 
+ALREADY_REVIEWED = "already_reviewed"
+"""The code of the refusal of a review that would find exactly what the last one found."""
+
+
 def is_expired(expires_at: datetime, snoozed_until: datetime | None, now: datetime) -> bool:
     """Whether a card's time is over; a snoozed card does not expire."""
     return expires_at <= now and not (snoozed_until is not None and snoozed_until > now)

@@ -18,6 +18,7 @@ from engine.execution.runners.flow_runner import named_flow
 from engine.execution.sessions import Sessions
 from engine.frozen import frozen
 from engine.model import (
+    ALREADY_REVIEWED,
     SANDBOX_FIX,
     Assignment,
     Card,
@@ -38,7 +39,7 @@ from engine.model.secrets import refuse_secret
 from engine.prediction.card_rows import CardRow, card_of, load_card
 from engine.prediction.card_rules import Move
 from engine.prediction.card_store import CardStore, status_after
-from engine.prediction.kinds import ALWAYS_ASK, RUN_FACT, is_heartbeat
+from engine.prediction.kinds import ALWAYS_ASK, REVIEWED_IN, RUN_FACT, is_heartbeat
 from engine.prediction.tasks import HEARTBEAT_ORDER, TaskRow
 from engine.prediction.templates.history import default_parameters
 from engine.prediction.twin import EmbeddedTwin
@@ -174,6 +175,9 @@ class Approvals:
                 row = load_card(session, card_id)
                 status_after(row, Move.APPROVE, self._store.clock.now())
             assignment, other_runner = self.launcher.choose(self._edited(row.assignment, edit, parameters))
+            if (review := row.facts.get(REVIEWED_IN)) and assignment == row.assignment:
+                fix = f"its details say what to do, and so does `clawpy work {review}`"
+                raise Refusal(ALREADY_REVIEWED, "the same was reviewed already, and nothing has changed since", fix)
             info = self.launcher.check(assignment)
             if not info.available:
                 raise Refusal("no_runner", info.reason, self._how_to_run(assignment, card_id))

@@ -16,6 +16,9 @@ HEARTBEAT_PREFIX: Final = "heartbeat"
 RUN_FACT: Final = "run"
 """Key of a heartbeat card's facts: whether the operator ordered it to run by itself when it is due."""
 
+REVIEWED_IN: Final = "reviewed_in"
+"""Key of a warning's facts: the session that reviewed the same state already. Another one would find the same."""
+
 SUGGESTED: Final = "suggested"
 """The kind of cards that agents or programs suggest."""
 

@@ -214,9 +214,7 @@ def _secrets(context: WorkspaceContext) -> Iterator[_Problem]:
     problem = next((problem for problem in context.inspection.unpushed.committed if problem.is_secret), None)
     if problem is not None:
         commit = next((commit for commit in context.repository.recent if commit.id == problem.sha), None)
-        history = "; a later commit removed it, but the history still has it" if problem.is_removed_later else ""
-        sentence = f"do not push yet: {describe_problem(problem)}{history}"
-        yield _Problem(commit.at if commit else context.now, sentence)
+        yield _Problem(commit.at if commit else context.now, f"do not push yet: {describe_problem(problem)}")
 
 
 def _unfinished(context: WorkspaceContext) -> Iterator[_Problem]:

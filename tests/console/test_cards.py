@@ -13,7 +13,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.card_stack import FLOWS_BY_WORK, describe_work, work_word
 from clawpy_console.widgets.rows import Rows
 from engine.execution.runners.flows import FLOWS
-from engine.model import Card, CycleReport, Phase, RailVerdict, Refusal, Source, Status, Verdict
+from engine.model import ALREADY_REVIEWED, Card, CycleReport, Phase, RailVerdict, Refusal, Source, Status, Verdict
 from tests.console import stand_in_data
 from tests.console.conftest import running, screen_text, until
 from tests.console.stand_in import StandIn
@@ -121,6 +121,11 @@ STORIES: dict[str, tuple[Step, ...]] = {
     "a refusal brings the card back with its reason": (
         refused("approve", "cost: the hour's cap is reached", "wait until 15:00"), press("right"), in_front(FIRST),
         sees("the hour's cap is reached", "wait until 15:00"),
+    ),
+    "a review that would find the same again opens the details": (
+        with_first_card(reasoning="It came in with “Upload”.\n  git commit --amend"), hides("git commit --amend"),
+        refused("approve", "the same was reviewed already", code=ALREADY_REVIEWED), press("right"),
+        sees("Card details", "  git commit --amend"),
     ),
     "undo takes back the last decision, then the one before": (
         press("left left"), called("dismiss", SECOND), sees("CARDS  1 of 3"), press("u u"), undone(SECOND, FIRST),

@@ -86,9 +86,9 @@ def nothing_waits(engine: StandIn) -> None:
     engine.changes.all = []
 
 
-def find_secret(engine: StandIn, checked_at: datetime) -> None:
-    """The last run found a secret in a commit, and the newest check was at this time."""
-    facts = {"has_problem": True, "next": "secret", "findings": [{"commit": "abc", "line": 3}]}
+def find_secret(engine: StandIn, checked_at: datetime, kind: str = "secret") -> None:
+    """The last run found a secret that is not committed, and the newest check was at this time."""
+    facts = {"has_problem": True, "next": kind, "findings": [{"commit": "", "line": 3}]}
     found = {"state": SessionState.SUCCEEDED, "error": "", "summary": "Do not push: 1 likely secret", "facts": facts}
     with_session(1, **found).change(engine)
     engine.card_cycle.last_checked = lambda: {SHOP: checked_at}
@@ -120,6 +120,16 @@ STORIES: dict[str, tuple[Step, ...]] = {
         Given(nothing_waits),
         Given(lambda engine: find_secret(engine, checked_at=engine.now)),
         sees("✓ Nothing needs you"), hides("Do not push"),
+    ),
+    "an empty stack is silent about a large file that is out of the history again": (
+        Given(nothing_waits),
+        Given(lambda engine: find_secret(engine, checked_at=engine.now, kind="large_file")),
+        sees("✓ Nothing needs you"), hides("Do not push"),
+    ),
+    "an empty stack names the problem of another flow also after a later check": (
+        Given(nothing_waits),
+        Given(lambda engine: find_secret(engine, checked_at=engine.now, kind="bisect")),
+        sees("the last run found a problem: press 2", "Do not push"),
     ),
     "an empty stack names a secret until a later check": (
         Given(nothing_waits),

@@ -11,8 +11,18 @@ from typing import Any
 import pytest
 
 from engine.clock import FakeClock
-from engine.model import Card, DecidedBy, Outcome, Randomness, Refusal, SessionState, Status, TriggerType
-from engine.prediction.kinds import RUN_FACT
+from engine.model import (
+    ALREADY_REVIEWED,
+    Card,
+    DecidedBy,
+    Outcome,
+    Randomness,
+    Refusal,
+    SessionState,
+    Status,
+    TriggerType,
+)
+from engine.prediction.kinds import REVIEWED_IN, RUN_FACT
 from engine.prediction.tasks import TaskBoard
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
@@ -39,6 +49,15 @@ def test_a_blocked_card_stays_pending_with_the_reason(world: World) -> None:
     assert stuck.note == "content: it is forbidden"
     assert world.sessions.started == []
     assert world.signals() == []
+
+
+def test_a_review_of_the_same_state_is_not_run_again_unless_it_is_edited(world: World) -> None:
+    card = world.card("a", facts={REVIEWED_IN: "sess_1"})
+    with pytest.raises(Refusal, match="clawpy work sess_1") as refused:
+        world.cards.approve(card.id)
+    assert refused.value.code == ALREADY_REVIEWED
+    assert (world.sessions.started, world.signals()) == ([], [])
+    assert world.cards.approve(card.id, edit="paths=other").status is Status.APPROVED
 
 
 def test_a_stop_is_not_noted_on_a_card(world: World) -> None:

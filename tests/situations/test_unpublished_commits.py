@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from engine.model import PROBLEM_FOUND, DismissReason, Tier
+from engine.model import ALREADY_REVIEWED, PROBLEM_FOUND, DismissReason, Refusal, Tier
 from tests.situations.conftest import Situation
 
 # A secret is in a commit that nobody else has yet, or about to be committed.
@@ -31,15 +31,26 @@ def test_a_key_in_an_unpushed_commit(monday: Situation) -> None:
     done = monday.approve(first)
     assert done.summary.startswith("Do not push: 1 likely secret in shop/Zugänge prod.py:2")
     transcript = monday.transcript(done)
-    assert f"edit {culprit[:10]}" in transcript
-    assert "git rebase -i origin/main" in transcript
+    commands = f"  git rebase -i --autostash --empty=drop {culprit[:10]}~1"
+    assert commands in transcript
+    assert "  git commit --amend --no-edit -- 'shop/Zugänge prod.py'\n" in transcript
     assert KEY not in transcript + done.summary + repr(first)
     assert done.outcome == PROBLEM_FOUND
 
     again, *_ = monday.engine.cards.pending()
     assert again.kind == "secret"
     assert again.id != first.id, "it is back at once, and warns until the key is gone"
-    assert "says how to take it out." in again.reasoning
+    assert "You reviewed it at 09:30; the details say how to take it out." in again.reasoning
+    assert commands in again.reasoning.splitlines()
+    with pytest.raises(Refusal, match="nothing has changed since") as refused:
+        monday.engine.cards.approve(again.id)
+    assert refused.value.code == ALREADY_REVIEWED
+    assert monday.engine.cards.pending()[0] == again, "no run, and no decision"
+
+    monday.write("shop/Zugänge prod.py", "KEY = None\n")
+    edited = monday.first("secret")
+    assert edited.assignment.prompt == "Do not push yet: the history of shop/Zugänge prod.py holds an AWS access key"
+    assert f"  git commit --fixup={culprit[:10]} -- 'shop/Zugänge prod.py'" in monday.transcript(monday.approve(edited))
     monday.commit("No key", {"shop/Zugänge prod.py": "KEY = None\n"}, days_ago=0)
     monday.git("reset", "-q", "--soft", "origin/main")
     monday.commit("Upload without a key", days_ago=0)
@@ -55,7 +66,7 @@ def test_a_key_that_a_later_commit_removed_is_still_in_the_history(monday: Situa
     monday.commit("No key", {"upload.rb": 'KEY = ENV["KEY"]\n'}, days_ago=0.1)
 
     first = monday.first("secret", Tier.BROKEN)
-    assert "a later commit removed it, but the history still has it" in first.reasoning
+    assert first.assignment.prompt == "Do not push yet: the history of upload.rb holds an AWS access key"
     monday.git("push", "-q", "origin", "upload")
     assert "secret" not in monday.kinds()  # too late: nothing is about to be pushed
 
@@ -109,7 +120,7 @@ def test_a_key_staged_for_the_first_commit(monday: Situation) -> None:
     assert card.assignment.prompt == "Do not commit yet: config.yml:2 holds an AWS access key"
     done = monday.approve(card)
     assert (done.outcome, done.summary) == (PROBLEM_FOUND, "Do not commit: 1 likely secret in config.yml:2")
-    assert "move the secret out of the file" in monday.transcript(done)
+    assert "Remove the secret from config.yml" in monday.transcript(done)
 
 
 @pytest.mark.long
@@ -120,7 +131,7 @@ def test_a_file_of_keys_in_a_repository_without_a_remote(monday: Situation) -> N
     card = monday.card("secret")
     assert card.tier is Tier.BLOCKS
     assert card.assignment.prompt == "Do not push yet: .env is a file that holds keys"
-    assert "git rm -r --cached .env" in monday.transcript(monday.approve(card))
+    assert "git rm -r --cached -- .env" in monday.transcript(monday.approve(card))
 
 
 # Commits that no branch holds, and those that only seem so.
@@ -334,7 +345,7 @@ def test_a_large_file_in_an_unpushed_commit(monday: Situation) -> None:
     done = monday.approve(first)
     assert done.summary == "Do not push: data/dump.bin is a large file, 60 MB (in 1 unpushed commit)"
     transcript = monday.transcript(done)
-    assert "git rm -r --cached data/dump.bin" in transcript
+    assert "git rm -r --cached -- data/dump.bin" in transcript
     assert "git commit --amend" in transcript
 
 
@@ -347,8 +358,8 @@ def test_a_dump_that_was_removed_again_and_one_that_is_staged(monday: Situation)
     (monday.path / "db backup.sql").unlink()
     monday.commit("Without the numbers", days_ago=0.2)
     first = monday.first("large_file", Tier.BROKEN)
-    assert first.assignment.prompt == "Do not push yet: db backup.sql is 2.1 MB (database dump)"
-    assert f"edit {culprit[:10]}" in monday.transcript(monday.approve(first))
+    assert first.assignment.prompt == "Do not push yet: db backup.sql in the history is 2.1 MB (database dump)"
+    assert f"in place of pick before {culprit[:7]};" in monday.transcript(monday.approve(first))
 
     monday.git("reset", "-q", "--hard", "main")
     monday.write("all.zip", "0" * 3_000_000)

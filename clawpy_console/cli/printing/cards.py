@@ -49,7 +49,7 @@ def _card(card: Document) -> Lines:
         yield "    " + wants(f"no sandbox on this machine; {how}")
     yield from indented(card["prompt"])
     if card["reasoning"]:
-        yield "    " + dim(card["reasoning"])
+        yield from (f"    {dim(line)}" for line in card["reasoning"].splitlines())
     if pending:
         yield "    " + _run_preview(card)
         yield from _verdicts(card)

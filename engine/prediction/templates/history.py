@@ -14,9 +14,10 @@ from engine.git.history import Commit, ReleaseRhythm, is_group
 from engine.git.leftovers import SECRET
 from engine.git.state import GitState, is_byproduct
 from engine.git.unpushed import UnpushedProblem, span_of
-from engine.model import PartOfDay, Tier
+from engine.model import PartOfDay, SessionView, Tier
 from engine.model.text import article, because, count, join_shortened, moment, plain, tail, text_hash
 from engine.prediction.context import WorkspaceContext, result_words
+from engine.prediction.kinds import REVIEWED_IN
 from engine.prediction.signals import nearest
 from engine.prediction.templates.failures import find_culprit
 from engine.prediction.templates.offers import (
@@ -189,11 +190,17 @@ def _warning(context: WorkspaceContext, problems: Sequence[UnpushedProblem], tie
     if first.sha:
         reasoning = _describe_origin(context, first, commit)
     subjects = sorted({_problem_subject(problem) for problem in problems})
+    facts = {"found": sorted([problem.kind, problem.path] for problem in problems), "committed": bool(first.sha)}
+    if review := _find_review(context, problems):
+        at = moment(review.ended_at or review.created_at, context.local)
+        reasoning += f" You reviewed it at {at}; the details say how to take it out."
+        reasoning = "\n".join([reasoning, *review.facts.get("steps", ())])
+        facts[REVIEWED_IN] = review.id
     return Offer(
         f"Do not {step} yet: {describe_problem(first)}{and_others(problems, ', and ', 'other finding')}",
-        reasoning + _mention_review(context, evidence_at),
+        reasoning,
         subject=", ".join(subjects[:MAX_NAMED]),
-        facts={"found": sorted([problem.kind, problem.path] for problem in problems), "committed": bool(first.sha)},
+        facts=facts,
         parameters=review_range(git, context.now),
         evidence_at=evidence_at,
         tier=tier,
@@ -201,21 +208,20 @@ def _warning(context: WorkspaceContext, problems: Sequence[UnpushedProblem], tie
 
 
 def _describe_origin(context: WorkspaceContext, problem: UnpushedProblem, commit: Commit | None) -> str:
-    """Say with which commit a problem came in, and whether a later one removed it."""
+    """Say with which commit a problem came in."""
     subject = f"“{plain(commit.subject, 50)}”" if commit else problem.sha[:10]
     whom = "no remote has yet" if context.inspection.unpushed.shared else "you can still change"
-    removed = "; a later commit removed it, but the history still has it" if problem.is_removed_later else ""
-    return f"It came in with {subject}, which {whom}{removed}."
+    return f"It came in with {subject}, which {whom}."
 
 
-def _mention_review(context: WorkspaceContext, evidence_at: datetime | None) -> str:
-    """A sentence about the review that says what to do; "" if there is none, or if anything was committed since."""
-    reviews = (session.ended_at for session in ended_sessions(context, "", "review_unpushed") if session.has_problem)
-    reviewed_at = next(reviews, None)
-    changes = [at for at in (evidence_at, newest_commit(context.repository)) if at is not None]
-    if reviewed_at is None or not changes or reviewed_at <= max(changes):
-        return ""
-    return f" The review at {moment(reviewed_at, context.local)}, on the work screen, says how to take it out."
+def _find_review(context: WorkspaceContext, problems: Sequence[UnpushedProblem]) -> SessionView | None:
+    """The last review, if it read the present HEAD and found each of these problems as it is now."""
+    review = next(iter(ended_sessions(context, "", "review_unpushed")), None)
+    if review is None or review.facts.get("head") != context.repository.head:
+        return None
+    found = {(fact["kind"], fact["path"], fact["commit"], fact["gone"]) for fact in review.facts.get("findings", ())}
+    present = {(problem.kind, problem.path, problem.sha, problem.is_in_history_only) for problem in problems}
+    return review if present <= found else None
 
 
 def _problem_subject(problem: UnpushedProblem) -> str:
@@ -225,8 +231,13 @@ def _problem_subject(problem: UnpushedProblem) -> str:
 
 
 def describe_problem(problem: UnpushedProblem) -> str:
-    """The problem in words: `config.py:12 holds an AWS access key`, `data/dump.bin is 60 MB`."""
-    where = f"{tail(problem.path, 60)}:{problem.line}" if problem.line else tail(problem.path, 60)
+    """The problem in words: `config.py:12 holds an AWS access key`, `data/dump.bin is 60 MB`, and if only commits
+    contain it, `the history of config.py holds an AWS access key`."""
+    where = tail(problem.path, 60)
+    if problem.is_in_history_only:
+        where = f"{where} in the history" if not problem.line and not problem.is_folder else f"the history of {where}"
+    elif problem.line:
+        where = f"{where}:{problem.line}"
     if problem.is_secret:
         secret_kind = problem.kind.removeprefix(f"{SECRET}: ")
         if not problem.line:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
+import subprocess
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -124,7 +128,7 @@ def test_leftovers_are_reported_with_their_present_line(repository: Repository, 
         ("a.txt", 3, "conflict marker", False),
         ("big.bin", 0, "large file", False),
     }
-    assert f"git rebase -i {base}" in run.transcript  # a red result says what is next
+    assert "git rebase -i --autostash --empty=drop" in run.transcript  # a red result says what is next
     assert TOKEN not in run.transcript + str(run.result)
     assert "app.py:3  debug print" in run.transcript
 
@@ -154,6 +158,167 @@ def test_without_unpushed_problems_it_says_so(repository: Repository, run_flow: 
     assert run_flow("review_unpushed", upstream=head).summary == (
         "1 unpushed commit, nothing that should not be pushed"
     )
+
+
+# The advice against what must not be pushed, carried out to the letter
+
+
+NAME = "einstellungen ü.py"
+HELD = f"REGION = 'eu'\nKEY = '{TOKEN}'\nZONE = 1\n"
+SAFE = "REGION = 'eu'\nKEY = os.environ['KEY']\nZONE = 1\n"
+
+
+class ObedientOperator:
+    """Does what the steps of a review say, word for word. They differ only by what comes after a conflict."""
+
+    def __init__(self, repository: Repository, steps: list[str]) -> None:
+        self.repository = repository
+        start = next((at for at, step in enumerate(steps) if "conflict" in step), len(steps))
+        self.steps, self.conflict_steps = steps[:start] + steps[start + 3 :], steps[start : start + 3]
+        edits = [f"s/^pick {sha}/edit {sha}/" for step in steps if "in place of pick" in step for sha in _ids(step)]
+        edits += [f"/^merge -C {sha}/a break" for step in steps if "add a line break" in step for sha in _ids(step)]
+        self.environment = os.environ | {
+            "GIT_SEQUENCE_EDITOR": shlex.join(["sed", "-i", *(f"-e{edit}" for edit in edits)]) if edits else "false",
+            "GIT_EDITOR": "true",
+        }
+
+    def obey(self) -> None:
+        for step in self.steps:
+            self._do(step)
+            for _ in range(5):
+                if not self.repository.git("ls-files", "--unmerged"):
+                    break
+                for conflict_step in self.conflict_steps:
+                    self._do(conflict_step)
+        assert not (self.repository.path / ".git/rebase-merge").exists(), self.steps
+
+    def _do(self, step: str) -> None:
+        if step.startswith("  "):
+            done = subprocess.run(
+                step, shell=True, cwd=self.repository.path, env=self.environment, capture_output=True, text=True,
+                check=False,
+            )  # fmt: skip
+            is_conflict = bool(self.repository.git("ls-files", "--unmerged"))
+            assert done.returncode == 0 or is_conflict, (step, done.stdout, done.stderr)
+        elif "emove the secret" in step or "remove it there" in step:
+            for file in self.repository.path.glob("*.py"):
+                if TOKEN in file.read_text() or "<<<<<<<" in file.read_text():
+                    file.write_text(SAFE)
+        elif step.startswith("When git stops"):
+            assert (self.repository.path / ".git/rebase-merge").exists()
+
+
+def _ids(step: str) -> list[str]:
+    return re.findall(r"\b[0-9a-f]{7}\b", step)
+
+
+def in_last_commit(repository: Repository) -> None:
+    repository.commit("settings", {NAME: HELD})
+
+
+def edited_out_of_last_commit(repository: Repository) -> None:
+    in_last_commit(repository)
+    repository.write(NAME, SAFE)
+
+
+def in_older_commit(repository: Repository) -> None:
+    repository.commit("settings", {NAME: HELD})
+    repository.commit("more", {"more.py": "x = 1\n"})
+
+
+def edited_out_of_older_commit(repository: Repository) -> None:
+    in_older_commit(repository)
+    repository.write(NAME, SAFE)
+
+
+def removed_by_later_commit(repository: Repository) -> None:
+    in_older_commit(repository)
+    repository.commit("no key", {NAME: "REGION = 'us'\n"})
+    repository.commit("same key", {NAME: SAFE})
+
+
+def below_merge(repository: Repository) -> None:
+    repository.git("switch", "-q", "-c", "side")
+    repository.commit("side", {"side.py": "x = 1\n"})
+    repository.git("switch", "-q", "main")
+    repository.commit("settings", {NAME: HELD})
+    repository.git("merge", "-q", "--no-ff", "side")
+    repository.commit("more", {"more.py": "x = 1\n"})
+
+
+def in_merge(repository: Repository) -> None:
+    repository.git("switch", "-q", "-c", "side")
+    repository.commit("side", {"side.py": "x = 1\n"})
+    repository.git("switch", "-q", "main")
+    repository.commit("main", {"main.py": "x = 1\n"})
+    repository.git("merge", "-q", "--no-ff", "--no-commit", "side")
+    repository.commit("Merge side", {NAME: HELD})
+
+
+def in_merge_below_commit(repository: Repository) -> None:
+    in_merge(repository)
+    repository.commit("more", {"more.py": "x = 1\n"})
+
+
+def in_two_commits(repository: Repository) -> None:
+    in_older_commit(repository)
+    repository.commit("other settings", {"other.py": HELD, "plain.txt": "x\n"})
+    repository.commit("most", {"most.py": "x = 1\n"})
+
+
+def whole_file_in_last_commit(repository: Repository) -> None:
+    repository.commit("env", {".env": "DATABASE=shop\n"})
+
+
+def whole_file_in_older_commit(repository: Repository) -> None:
+    repository.commit("env", {".env": "DATABASE=shop\n", "env.txt": "x\n"})
+    repository.commit("more", {"more.py": "x = 1\n"})
+
+
+def whole_file_kept_but_removed_from_git(repository: Repository) -> None:
+    whole_file_in_older_commit(repository)
+    repository.git("rm", "-q", "--cached", ".env")
+    repository.git("commit", "-q", "-m", "no env")
+
+
+SECRET_PLACES = [
+    in_last_commit, edited_out_of_last_commit, in_older_commit, edited_out_of_older_commit, removed_by_later_commit,
+    below_merge, in_merge, in_merge_below_commit, in_two_commits, whole_file_in_last_commit,
+    whole_file_in_older_commit, whole_file_kept_but_removed_from_git,
+]  # fmt: skip
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("is_first", [False, True])
+@pytest.mark.parametrize("make", SECRET_PLACES)
+def test_the_advice_against_a_secret_works_to_the_letter(
+    repository: Repository, run_flow: RunFlow, make: Callable[[Repository], None], is_first: bool
+) -> None:
+    if is_first and "merge" in make.__name__:
+        repository.commit("begin", {NAME: HELD})
+    elif not is_first:
+        repository.commit("begin", {"app.py": "x = 1\n"})
+    make(repository)
+    if "last_commit" not in make.__name__ or not is_first:
+        (repository.path / ".git/info/exclude").write_text(".env\n")
+        tracked = repository.git("ls-files").splitlines()
+        other = next((name for name in tracked if name.endswith(".py") and "einst" not in name), "")
+        if other:
+            repository.write(other, repository.path.joinpath(other).read_text() + "y = 2  # not committed\n")
+    repository.write("untracked.txt", "mine\n")
+    run = run_flow("review_unpushed")
+    assert run.result.facts["findings"]
+
+    ObedientOperator(repository, run.result.facts["steps"]).obey()
+    history = repository.git("log", "-p", "--cc", "--format=%s")
+    assert TOKEN not in history, (run.result.facts["steps"], history)
+    assert "DATABASE" not in history
+    assert repository.git("stash", "list") == ""
+    assert (repository.path / "untracked.txt").exists()
+    if ".env" in run.transcript:
+        assert (repository.path / ".env").read_text() == "DATABASE=shop\n"
+    again = run_flow("review_unpushed")
+    assert not [fact for fact in again.result.facts.get("findings", ()) if fact["commit"]], again.summary
 
 
 # Repositories without commits, and with file names that are no text

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import PurePosixPath
 
@@ -17,13 +19,14 @@ from engine.execution.runners.toolchains.tool_table import TEST_FILE
 from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git.leftovers import SECRET, count_kinds
-from engine.git.state import FileState, is_byproduct, read_status
+from engine.git.state import FileState, Status, is_byproduct, read_status
 from engine.git.unpushed import (
     MAX_COMMITS,
     NOTHING_UNPUSHED,
     Span,
     Unpushed,
     UnpushedProblem,
+    mark_edited_out,
     read_commits,
     read_uncommitted,
 )
@@ -55,7 +58,7 @@ class ReviewUnpushed(Flow):
         span, unpushed = None, NOTHING_UNPUSHED
         if status.head:
             span = Span(status.head, resolve_commit(job, self.upstream) if self.upstream else "", self.newest)
-            unpushed = read_commits(job.git, span, leftovers=True)
+            unpushed = mark_edited_out(job.git, read_commits(job.git, span, leftovers=True), status.files)
         uncommitted = read_uncommitted(job.git, status.head, status.files)
         if span is None and not uncommitted:
             return FlowResult("Nothing to review: there is no commit yet, and nothing is staged")
@@ -67,16 +70,17 @@ class ReviewUnpushed(Flow):
             job.say(f"The lines of {count(unpushed.unread, 'commit')} were not checked for secrets: too many at once")
         findings = [*unpushed.committed, *uncommitted]
         job.say_list([_describe_finding(finding) for finding in findings], MAX_FINDINGS)
-        rebase_start = _rebase_start(job, span, findings, self.upstream) if span else ""
-        for line in [*self.broken, *_cleanup_steps(findings, status.head, rebase_start)]:
+        steps = _cleanup_steps(job, findings, status)
+        for line in [*self.broken, *steps]:
             job.say(line)
-        return _make_result(unpushed, findings, self.broken)
+        result = _make_result(unpushed, findings, self.broken)
+        return replace(result, facts={**result.facts, "head": status.head, "steps": steps})
 
 
 def _describe_finding(finding: UnpushedProblem) -> str:
     """A finding in one line, with its position."""
     where = f"in {finding.sha[:10]}" if finding.sha else "not committed yet"
-    note = "  (removed again by a later commit, but still in the history)" if finding.is_removed_later else ""
+    note = "  (the file has it no more, but the history does)" if finding.is_in_history_only else ""
     return f"{_finding_place(finding)}  {finding.kind}{_size_note(finding)}  {where}{note}"
 
 
@@ -91,51 +95,123 @@ def _size_note(finding: UnpushedProblem) -> str:
     return f", {finding.size / 1_000_000:.{decimals}f} MB" if finding.size and not finding.is_folder else ""
 
 
-def _cleanup_steps(findings: list[UnpushedProblem], head: str, rebase_start: str) -> list[str]:
-    """The next steps for findings. `rebase_start` is the argument of `git rebase -i`.
+def _cleanup_steps(job: Job, findings: Sequence[UnpushedProblem], status: Status) -> list[str]:
+    """What removes the secrets and the unwanted files, a line each; the commands are indented.
 
     A commit must be changed, because a later commit removes nothing from the history. A secret must be replaced,
     because somebody may have copied it.
     """
     serious = [finding for finding in findings if finding.is_secret or not finding.line]
-    return [*_file_steps(serious), *_history_steps(serious, head, rebase_start)]
-
-
-def _file_steps(serious: list[UnpushedProblem]) -> list[str]:
-    """The steps that remove the findings from the present files."""
-    present = [finding for finding in serious if not finding.is_removed_later]
-    steps = [
-        f"Next: remove it from git but keep the file: git rm -r --cached {shlex.quote(path)}"
-        for path in dict.fromkeys(finding.path for finding in present if not finding.line)
-    ]
-    if any(finding.line for finding in present):
-        steps.append("Next: move the secret out of the file, for example into an environment variable")
-    return steps
-
-
-def _history_steps(serious: list[UnpushedProblem], head: str, rebase_start: str) -> list[str]:
-    """The steps that remove the findings from the history."""
     committed = [finding for finding in serious if finding.sha]
-    commits = list(dict.fromkeys(finding.sha for finding in committed))
-    steps = []
-    if commits == [head]:
-        steps.append("Then, before you push: git commit --amend")
-    elif commits:
-        names = ", ".join(sha[:10] for sha in commits[:5])
-        steps.append(f"Then, before you push, edit {names} to remove it from the history: git rebase -i {rebase_start}")
+    steps = [*_uncommitted_steps([finding for finding in serious if not finding.sha])]
+    if committed:
+        is_last = {finding.sha for finding in committed} == {status.head}
+        steps += _amend_steps(committed, status) if is_last else _rebase_steps(job, committed, status.head)
     if any(finding.is_secret for finding in committed):
         steps.append("If anybody else may have seen a key, revoke it and create a new one.")
     return steps
 
 
-def _rebase_start(job: Job, span: Span, findings: list[UnpushedProblem], upstream: str | None) -> str:
-    """The argument of a rebase that includes all commits with findings."""
-    if upstream:
-        return shlex.quote(upstream)
-    affected = {finding.sha for finding in findings}
-    lines = job.git.text("rev-list", "--topo-order", "--parents", *span.arguments).splitlines()
-    oldest = next((line.split() for line in reversed(lines) if line.split()[0] in affected), [])
-    return f"{oldest[0][:10]}^" if len(oldest) > 1 else "--root"
+def _uncommitted_steps(findings: Sequence[UnpushedProblem]) -> Iterator[str]:
+    lines, files = _paths_of(findings)
+    if lines:
+        yield f"Remove the secret from {join_names(lines, 3)}, for example into an environment variable."
+        yield "If the file is staged, stage it again:"
+        yield f"  git add -- {_quote(lines)}"
+    if files:
+        yield "Remove it from git, but keep the file:"
+        yield f"  git rm -r --cached -- {_quote(files)}"
+
+
+def _amend_steps(findings: Sequence[UnpushedProblem], status: Status) -> Iterator[str]:
+    """The steps if only the last commit has findings."""
+    lines, files = _paths_of(findings)
+    if any(not finding.is_edited_out for finding in findings if finding.line):
+        yield f"Remove the secret from {join_names(lines, 3)}, for example into an environment variable."
+    yield "Then change the last commit, before you push:"
+    if lines:
+        yield f"  git commit --amend --no-edit -- {_quote(lines)}"
+    if files:
+        yield f"  git rm -r --cached -- {_quote(files)}"
+        yield "  git commit --amend --no-edit --allow-empty"
+        if staged := [file.path for file in status.files if file.staged]:
+            yield f"That commits what else is staged, too: {join_names(staged, 3)}."
+
+
+def _rebase_steps(job: Job, findings: Sequence[UnpushedProblem], head: str) -> Iterator[str]:
+    """The steps if an earlier commit has findings: a rebase that stops at each of these commits, or if you took all of
+    them out of your files already, one that puts this where it belongs."""
+    start, commits, merges = _plan_rebase(job, {finding.sha for finding in findings}, head)
+    rebase = f"--autostash --empty=drop{' --rebase-merges' if merges else ''} {start}"
+    if merges.isdisjoint(commits) and all(finding.is_edited_out for finding in findings):
+        yield "Put your removal of the secret into the history, before you push:"
+        for sha in commits:
+            lines, _ = _paths_of([finding for finding in findings if finding.sha == sha])
+            yield f"  git commit --fixup={sha[:10]} -- {_quote(lines)}"
+        yield f"  GIT_SEQUENCE_EDITOR=true git rebase -i --autosquash {rebase}"
+        yield from _conflict_steps(findings)
+        return
+    kept = [path for path in dict.fromkeys(finding.path for finding in findings) if _is_kept_untracked(job, head, path)]
+    if kept:
+        yield "Move what git no longer has out of the way:"
+        yield from (f"  mv -- {shlex.quote(path)} {shlex.quote(path + '.kept')}" for path in kept)
+    yield "Change the history, before you push:"
+    yield f"  git rebase -i {rebase}"
+    if edited := [sha[:7] for sha in commits if sha not in merges]:
+        yield f"In the list that opens, write edit in place of pick before {join_names(edited, 5)}; save and close it."
+    for sha in commits:
+        if sha in merges:
+            yield f"In the list that opens, add a line break below “merge -C {sha[:7]}”; save and close it."
+    for sha in commits:
+        lines, files = _paths_of([finding for finding in findings if finding.sha == sha])
+        yield f"When git stops at {sha[:7]}:"
+        if lines:
+            yield f"remove the secret from {join_names(lines, 3)}, then:"
+            yield f"  git commit --amend --no-edit -- {_quote(lines)}"
+        if files:
+            yield f"  git rm -r --cached -- {_quote(files)}"
+            yield "  git commit --amend --no-edit --allow-empty"
+        yield "  git rebase --continue"
+    yield from _conflict_steps(findings)
+    if kept:
+        yield "At the end, move back what you moved:"
+        yield from (f"  mv -n -- {shlex.quote(path + '.kept')} {shlex.quote(path)}" for path in kept)
+
+
+def _conflict_steps(findings: Iterable[UnpushedProblem]) -> Iterator[str]:
+    yield "If git reports a conflict, remove it there as well, then:"
+    yield f"  git add -- {_quote(dict.fromkeys(finding.path for finding in findings))}"
+    yield "  git rebase --continue"
+
+
+def _paths_of(findings: Iterable[UnpushedProblem]) -> tuple[list[str], list[str]]:
+    """Returns (lines, files): the files with findings on some lines, and those that are findings as a whole."""
+    paths: tuple[dict[str, None], dict[str, None]] = {}, {}
+    for finding in findings:
+        paths[not finding.line][finding.path] = None
+    return list(paths[0]), list(paths[1])
+
+
+def _quote(paths: Iterable[str]) -> str:
+    """Paths as arguments of a command for a shell."""
+    return " ".join(map(shlex.quote, paths))
+
+
+def _is_kept_untracked(job: Job, head: str, path: str) -> bool:
+    """Whether a file exists that the last commit does not have. It would be in the way of a rebase."""
+    return os.path.lexists(job.folder / path) and not job.git.output("ls-tree", "-z", head, "--", path)
+
+
+def _plan_rebase(job: Job, affected: Container[str], head: str) -> tuple[str, list[str], set[str]]:
+    """Returns (start, commits, merges): the argument of a rebase that includes all affected commits, these commits with
+    the oldest first, and the merges among all commits that it changes."""
+    listing = job.git.text("rev-list", "--topo-order", "--parents", f"--max-count={MAX_COMMITS}", head).splitlines()
+    commits = [line.split() for line in listing]
+    last = max((index for index, (sha, *_) in enumerate(commits) if sha in affected), default=0)
+    merges = {sha for sha, *parents in commits[: last + 1] if len(parents) > 1}
+    sha, *parents = commits[last]
+    ordered = [sha for sha, *_ in reversed(commits) if sha in affected]
+    return (f"{sha[:10]}~1" if parents else "--root"), ordered, merges
 
 
 def _make_result(unpushed: Unpushed, findings: list[UnpushedProblem], branch_problems: list[str]) -> FlowResult:
@@ -160,7 +236,7 @@ def _finding_facts(finding: UnpushedProblem) -> Facts:
         "path": finding.path,
         "line": finding.line,
         "commit": finding.sha,
-        "gone": finding.is_removed_later,
+        "gone": finding.is_in_history_only,
     }
     return facts | {"size": finding.size} if finding.size else facts
 
