@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -26,15 +26,42 @@ from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows, ScrollPane, grouped
 from clawpy_console.widgets.session import session_row
 from engine import dispatch
+from engine.frozen import frozen
 from engine.model import PromptPart, SourceKind
 
 if TYPE_CHECKING:
     from engine import Engine
+    from engine.model import Guidance, SessionView
 
 TABS = ("who", "guidance", "findings", "teaching", "work")
 
 DEBOUNCE_S = 0.06
 """Seconds that the cursor stays on a row before it is read."""
+
+MAX_ITEMS = 200
+"""Maximum number of findings, and of sessions, of an agent that are listed."""
+
+
+@frozen
+class AgentDetail:
+    """What the tabs of an agent show, or those of the owner. There is no tab for what is None. `dict` is a document of
+    the operation of the same name."""
+
+    id: str
+    who: Sequence[Field]
+    guidance: dict[str, Any] | None = None
+    guidance_block: Guidance | None = None
+    """The guidance as it stands in the agent's prompts."""
+    findings: Sequence[dict[str, Any]] | None = None
+    """Its own findings and those that were sent up to it."""
+    sessions: Sequence[SessionView] | None = None
+    """Its sessions, newest first, in the tab "work"."""
+
+    @property
+    def tabs(self) -> list[str]:
+        """The names of its tabs, from left to right."""
+        contents = (self.who, self.guidance, self.findings, self.guidance, self.sessions)
+        return [name for name, content in zip(TABS, contents, strict=True) if content is not None]
 
 
 class HierarchyScreen(AgentActions):
@@ -54,8 +81,8 @@ class HierarchyScreen(AgentActions):
     def __init__(self) -> None:
         super().__init__()
         self._folds = Folds()
-        self._tab = TABS[0]  # the tab that was chosen last, which not every agent has
-        self._detail: dict[str, Any] = {}  # what is shown, see `read_agent`; {} for a row that is no agent
+        self._chosen_tab = TABS[0]  # the tab that was chosen last, which not every agent has
+        self._detail: AgentDetail | None = None  # None for a row that is no agent
         self._agent_to_select = ""  # as soon as it is in the tree
 
     def body(self) -> ComposeResult:
@@ -98,19 +125,23 @@ class HierarchyScreen(AgentActions):
             rows.select(matches[0])
 
     def _draw_tree(self) -> None:
-        state, tree, agent_id = self.state, self._tree, self._agent_to_select
+        state, agent_id = self.state, self._agent_to_select
         agent = next((agent for agent in state.agents if agent.id == agent_id), None)
         if agent is not None:
             self._folds = self._folds.showing(agent, [OWNER, *leaders(state.agents, [agent_id])])
         nodes = tree_nodes(state.agents, state.retired, folds=self._folds, words=self.filter_words)
-        tree.show_nodes(nodes, empty="No match." if self.filter_words else "No agents yet.")
+        self._tree.show_nodes(nodes, empty="No match." if self.filter_words else "No agents yet.")
         if agent is not None:
-            tree.select(agent_id)
+            self._tree.select(agent_id)
             self._agent_to_select = ""
+        self._draw_tree_title(sum(node.agent is not None and node.matches for node in nodes))
+
+    def _draw_tree_title(self, match_count: int) -> None:
+        """Draw how many agents there are, how many match the filter, and how many are running, waiting and broken."""
+        state, badges = self.state, []
         total = f"{len(state.agents):,}"
         if self.filter_words:
-            total = f"{sum(node.agent is not None and node.matches for node in nodes):,} of {total}"
-        badges = []
+            total = f"{match_count:,} of {total}"
         for status in ("running", "waiting", "broken"):
             _, color, label = STATES[status]
             if count := sum(agent.activity.state == status for agent in state.agents):
@@ -120,80 +151,93 @@ class HierarchyScreen(AgentActions):
     @property
     def tab(self) -> str:
         """The tab that is shown."""
-        return self._tab if self._tab in self._detail else TABS[0]
+        return self._chosen_tab if self._chosen_tab in self._tabs else TABS[0]
+
+    @property
+    def _tabs(self) -> Sequence[str]:
+        return self._detail.tabs if self._detail else ()
 
     def _draw_detail(self) -> None:
         """Draw the tab that is chosen."""
-        detail, tab = self._detail, self.tab
-        counts = {
-            "findings": len(detail.get("findings", ())),
-            "work": self.agent.activity.sessions if self.agent else 0,
-        }
-        tabs = [(name, f"{name} {counts.get(name) or ''}".rstrip()) for name in TABS if name in detail]
-        self.query_one(TabLine).show(tabs or [(tab, tab)], tab)
+        self._draw_tab_line()
         self._draw_items()
-        block, guidance = self.query_one("#block", PromptLines), detail["block"] if tab == "guidance" else None
-        block.display = guidance is not None and bool(guidance.lines)
-        self.set_class(block.display, "-block")
-        if guidance and block.display and block.prompt_text != guidance.block:
-            block.show([PromptPart("leadership-guidance", guidance.lines, tokens=guidance.tokens)])
-            block.seek(SourceKind.LEADER)
+        self._draw_guidance_block()
         self._draw_story()
-        self.set_class(tab == "work", "-tab-work")
+        self.set_class(self.tab == "work", "-tab-work")
         if self.focused is not None and not self.focused.display:
             self._go_to_detail()
         self.draw_columns()
         self.refresh_bindings()
 
+    def _draw_tab_line(self) -> None:
+        counts = {
+            "findings": len(self._detail.findings or ()) if self._detail else 0,
+            "work": self.agent.activity.sessions if self.agent else 0,
+        }
+        names = self._tabs or (self.tab,)
+        labels = [(name, f"{name} {counts.get(name) or ''}".rstrip()) for name in names]
+        self.query_one(TabLine).show(labels, self.tab)
+
+    def _draw_guidance_block(self) -> None:
+        """Show the agent's guidance as it stands in its prompts, on the tab "guidance" only."""
+        block = self.query_one("#block", PromptLines)
+        guidance = self._detail.guidance_block if self._detail and self.tab == "guidance" else None
+        block.display = guidance is not None and bool(guidance.lines)
+        self.set_class(block.display, "-block")
+        if guidance and block.display and block.prompt_text != guidance.block:
+            block.show([PromptPart("leadership-guidance", guidance.lines, tokens=guidance.tokens)])
+            block.seek(SourceKind.LEADER)
+
     def _draw_items(self) -> None:
         groups: dict[str, list[Row]] = {}
-        if self.tab == "findings":
-            groups = self._finding_groups()
-        elif self.tab == "work" and self.agent is not None:
-            total = self.agent.activity
-            sessions, cost = formats.count(total.sessions, "session"), formats.money(total.total_cost)
-            title = f"{sessions}  {total.total_tokens:,} tokens  {cost}"
-            groups = {title: [session_row(session, self.now) for session in self._detail["work"]]}
+        if self._detail and self.tab == "findings":
+            groups = self._finding_groups(self._detail)
+        elif self._detail and self.tab == "work" and self.agent is not None:
+            activity = self.agent.activity
+            session_count, cost = formats.count(activity.sessions, "session"), formats.money(activity.total_cost)
+            title = f"{session_count}  {activity.total_tokens:,} tokens  {cost}"
+            groups = {title: [session_row(session, self.now) for session in self._detail.sessions or ()]}
         rows = grouped(groups)
         self._items.show(rows)
         self._items.display = bool(rows)
 
-    def _finding_groups(self) -> dict[str, list[Row]]:
+    def _finding_groups(self, detail: AgentDetail) -> dict[str, list[Row]]:
         """The findings of an agent itself, and those that others sent up to it, by their headings."""
-        detail = self._detail
-        own = [finding for finding in detail["findings"] if finding["targetAgent"] == detail["id"]]
-        others = [finding for finding in detail["findings"] if finding not in own]
+        findings = detail.findings or ()
+        own = [finding for finding in findings if finding["targetAgent"] == detail.id]
+        others = [finding for finding in findings if finding not in own]
         titles = {"FOUND BY IT": own, "SENT UP TO IT" if self.agent else "ON THEIR WAY UP": others}
         return {
-            f"{title}  {_state_counts(findings)}": [_finding_row(finding, self.now) for finding in findings]
-            for title, findings in titles.items()
+            f"{title}  {_state_counts(group)}": [_finding_row(finding, self.now) for finding in group]
+            for title, group in titles.items()
         }
 
     def _draw_story(self) -> None:
         self.show_fields("#detail", self._fields())
-        self._story.display = self.tab != "work" or not self._detail["work"]
+        self._story.display = self.tab != "work" or not (self._detail and self._detail.sessions)
 
     def _fields(self) -> Iterable[Field]:
-        now, content = self.now, self._detail.get(self.tab)
-        if content is None:  # folded agents, or the heading of a group
+        """The fields of the tab that is shown."""
+        detail = self._detail
+        if detail is None:  # folded agents, or the heading of a group
             text = self.node.text if self.node is not None and self.node.agent is None else ""
             return [
                 text_line(text),
                 text_line(f"{self.key_of('tree.unfold')} shows these agents", "grey"),
             ]
         match self.tab:
-            case "guidance":
-                return agent_fields.guidance_fields(content)
-            case "teaching":
-                return agent_fields.teaching_fields(content, now)
+            case "guidance" if detail.guidance is not None:
+                return agent_fields.guidance_fields(detail.guidance)
+            case "teaching" if detail.guidance is not None:
+                return agent_fields.teaching_fields(detail.guidance["teaching"], self.now)
             case "findings":
-                current = self._items.current
-                finding = next((finding for finding in content if finding["id"] == current), None)
-                return agent_fields.finding_fields(finding, now)
+                selected_id = self._items.current
+                finding = next((finding for finding in detail.findings or () if finding["id"] == selected_id), None)
+                return agent_fields.finding_fields(finding, self.now)
             case "work":
                 return [text_line("No sessions yet.", "grey")]
             case _:
-                return list(content)
+                return detail.who
 
     def columns(self) -> Mapping[str, str]:
         return {"left": "organisation", "right": crop(self.agent.id if self.agent else OWNER, 40)}
@@ -206,22 +250,23 @@ class HierarchyScreen(AgentActions):
         if node is None or self.app.engine is None:
             return
         if node.agent is None and node.id != OWNER:
-            self._show_detail({})
+            self._show_detail(None)
         else:
             self.read(lambda engine: read_agent(engine, node.id), self._show_detail, group="detail", wait=wait)
 
-    def _show_detail(self, detail: dict[str, Any]) -> None:
-        is_same = self._detail.get("id") == detail.get("id")
+    def _show_detail(self, detail: AgentDetail | None) -> None:
+        is_other_agent = (self._detail and self._detail.id) != (detail and detail.id)
         self._detail = detail
         self._draw_detail()
-        if not is_same:
+        if is_other_agent:
             self._story.scroll_home(animate=False)
 
     # Moving about
 
     @property
     def shows_profile(self) -> bool:
-        return self.tab == "guidance" and "profile" in self._detail["guidance"]
+        guidance = self._detail.guidance if self._detail else None
+        return self.tab == "guidance" and guidance is not None and "profile" in guidance
 
     def show(self, agent_id: str) -> None:
         self._agent_to_select = agent_id
@@ -263,7 +308,7 @@ class HierarchyScreen(AgentActions):
 
     def action_show_tab(self, name: str) -> None:
         """Show the tab `name`."""
-        self._tab = name
+        self._chosen_tab = name
         had_focus = self.pane not in ("tree", "")
         self._draw_detail()
         self._story.scroll_home(animate=False)
@@ -272,7 +317,7 @@ class HierarchyScreen(AgentActions):
 
     def action_tab(self, by: int) -> None:
         """Show the next tab, or with -1 the previous one."""
-        names = [name for name in TABS if name in self._detail] or [self.tab]
+        names = self._tabs or (self.tab,)
         self.action_show_tab(names[(names.index(self.tab) + by) % len(names)])
 
     @on(Rows.Moved, "#items")
@@ -322,24 +367,20 @@ def _finding_row(finding: Any, now: datetime) -> Row:
     return Row(finding["id"], one_line(finding["text"]), sign, right, "ink", style, state_style)
 
 
-MAX_ITEMS = 200
-"""Maximum number of findings, and of sessions, of an agent that are listed."""
-
-
-def read_agent(engine: Engine, id: str) -> dict[str, Any]:
-    """The content of each tab of an agent or of the owner. Blocking. Raises `Refusal` `unknown_agent`."""
+def read_agent(engine: Engine, id: str) -> AgentDetail:
+    """The detail of an agent or of the owner. Blocking. Raises `Refusal` `unknown_agent`."""
     if id == OWNER:
         queued = dispatch(engine, "bubbles", {"state": "queued", "limit": MAX_ITEMS})["bubbles"]
-        return {"id": id, "who": organisation_fields(engine), "findings": queued}
+        return AgentDetail(id, organisation_fields(engine), findings=queued)
     agent = dispatch(engine, "agents", {"action": "show", "id": id})
-    detail: dict[str, Any] = {"id": id, "who": [*agent_fields.agent_fields(agent)]}
+    detail = AgentDetail(id, [*agent_fields.agent_fields(agent)])
     if agent.get("retired"):
         return detail
     if not agent["agent"]["broken"]:
         guidance = dispatch(engine, "guidance", {"id": id})
-        detail |= {"guidance": guidance, "teaching": guidance["teaching"], "block": engine.cascade.guidance(id)}
+        detail = replace(detail, guidance=guidance, guidance_block=engine.cascade.guidance(id))
     findings = dispatch(engine, "bubbles", {"agent": id, "limit": MAX_ITEMS})["bubbles"]
-    return detail | {"findings": findings, "work": engine.sessions.list(agent=id, limit=MAX_ITEMS)}
+    return replace(detail, findings=findings, sessions=engine.sessions.list(agent=id, limit=MAX_ITEMS))
 
 
 def organisation_fields(engine: Engine) -> list[Field]:

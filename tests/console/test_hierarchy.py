@@ -63,7 +63,8 @@ def shows(agent: str) -> Until:
     """The right side shows this agent."""
 
     def holds(app: ConsoleApp) -> bool:
-        return isinstance(app.screen, HierarchyScreen) and app.screen._detail.get("id", "") == agent
+        detail = app.screen._detail if isinstance(app.screen, HierarchyScreen) else None
+        return detail is not None and detail.id == agent
 
     return Until(agent, holds)
 
