@@ -72,12 +72,14 @@ def working_rungs() -> dict[str, Sandbox]:
 
 
 def working_rung(name: str, rungs: dict[str, Sandbox]) -> Sandbox:
+    """The rung of this name. Skips the test where it does not work."""
     if name not in rungs:
         pytest.skip(f"{name} does not work on this machine")
     return rungs[name]
 
 
-LANDLOCK, NONE = (pytest.param(name, marks=pytest.mark.attack(slow=True)) for name in ("landlock", "none"))
+LANDLOCK = pytest.param("landlock", marks=pytest.mark.attack(slow=True))
+NONE = pytest.param("none", marks=pytest.mark.attack(slow=True))
 
 
 @pytest.fixture(params=["bubblewrap", LANDLOCK])

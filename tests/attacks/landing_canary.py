@@ -73,6 +73,7 @@ def attempt(work: Callable[[], object]) -> None:
 
 
 def make_plan() -> tuple[Plan, Contents]:
+    """A plan with each sort of change to the tree of `make_tree`, and the contents of its files."""
     texts = {compute_blob_id(text.encode()): text.encode() for text in ("one", "two", "change", "go", "x")}
     first, second = Image(Kind.FILE, compute_blob_id(b"one"), 0o644), Image(Kind.FILE, compute_blob_id(b"two"), 0o755)
     entries = (
@@ -89,6 +90,7 @@ def make_plan() -> tuple[Plan, Contents]:
 
 
 def make_tree(top: Path) -> Path:
+    """Make the tree that the plan changes; returns `top`."""
     (top / "d/old/empty").mkdir(parents=True)
     for name in ("change", "go", "old/empty/y"):
         (top / "d" / name).write_text("one")

@@ -109,7 +109,7 @@ def read_tree(folder: Path, scratch: Path) -> list[str]:
         lambda: run_flow("report_branches", folder, scratch),
         lambda: run_flow("draft_changelog", folder, scratch, since="upstream"),
         lambda: trees.take_snapshot(Git(folder).pin()),
-        lambda: _diff(folder),
+        lambda: diff_commits(folder),
     ]
     for step in steps:
         try:
@@ -119,7 +119,7 @@ def read_tree(folder: Path, scratch: Path) -> list[str]:
     return refused
 
 
-def _diff(folder: Path) -> None:
+def diff_commits(folder: Path) -> None:
     git = Git(folder).pin()
     base, result = (git.text("rev-parse", f"{name}^{{tree}}") for name in ("upstream", "HEAD"))
     list_file_changes(git, base, result)
@@ -146,12 +146,12 @@ def use_worktree(world: LandingWorld, folder: Path, git: Git) -> None:
     scratch.mkdir(exist_ok=True)
     job = Job(world.root, folder, git, ProcessSession(scratch))
     with contextlib.suppress(Refusal, FlowError):
-        now = store_tree(job)
+        before = store_tree(job)
         reset_worktree(job, "other")
         git.run("merge", "--no-commit", "--no-ff", "--no-verify", "main", allowed=range(256))
         unmerged_files(git)
         reset_worktree(job, "main")
-        restore_tree(job, now)
+        restore_tree(job, before)
 
 
 def run_clawpy(fork_server: ForkServer, verb: str, home: Path, folder: Path) -> tuple[str, str]:

@@ -25,6 +25,8 @@ print("POISONED" if os.path.exists(os.path.join(os.environ["XDG_CACHE_HOME"], "p
 
 
 def descends_from(victim: Victim, head: str) -> Callable[[str], bool]:
+    """Whether `head` is built on a commit, as a function of the commit."""
+
     def is_ancestor(commit: str) -> bool:
         argv = ["git", "merge-base", "--is-ancestor", commit, head]
         return subprocess.run(argv, cwd=victim.project, capture_output=True, check=False).returncode == 0
@@ -32,22 +34,23 @@ def descends_from(victim: Victim, head: str) -> Callable[[str], bool]:
     return is_ancestor
 
 
-def check(victim: Victim, caches: Caches, head: str, code: str, workspace: str = "") -> str:
-    """A session that checks at `head`."""
+def run_check(victim: Victim, caches: Caches, head: str, code: str, workspace: str = "") -> str:
+    """Run code in a session that checks at `head`; what it printed."""
     with caches.use_cache(workspace or str(victim.project), head, descends_from(victim, head)) as folder:
         return victim.python(code, confinement=replace(victim.confinement, caches=folder))
 
 
 def branch(victim: Victim, name: str, onto: str) -> str:
+    """Make a branch with one commit; the commit's id."""
     subprocess.run(["git", "checkout", "-q", "-B", name, onto], cwd=victim.project, check=True)
     return victim.commit(name)
 
 
 def test_a_check_of_the_same_or_a_later_commit_finds_its_cache(victim: Victim, caches: Caches) -> None:
     first = victim.commit("one")
-    check(victim, caches, first, POISON)
-    assert "POISONED" in check(victim, caches, first, LOOK_FOR_POISON)
-    assert "POISONED" in check(victim, caches, victim.commit("two"), LOOK_FOR_POISON)
+    run_check(victim, caches, first, POISON)
+    assert "POISONED" in run_check(victim, caches, first, LOOK_FOR_POISON)
+    assert "POISONED" in run_check(victim, caches, victim.commit("two"), LOOK_FOR_POISON)
 
 
 @pytest.mark.attack("caches")
@@ -57,24 +60,24 @@ def test_the_cache_of_a_hostile_commit_is_seen_by_no_unrelated_commit(
 ) -> None:
     """What the tests of a branch left in the cache is seen by no commit that is not built on it."""
     start = victim.commit("start")
-    check(victim, caches, start, LOOK_FOR_POISON)
+    run_check(victim, caches, start, LOOK_FOR_POISON)
     hostile = branch(victim, "hostile", start)
-    check(victim, caches, hostile, POISON)
+    run_check(victim, caches, hostile, POISON)
     if later == "another root":
         subprocess.run(["git", "checkout", "-q", "--orphan", "fresh"], cwd=victim.project, check=True)
         head = victim.commit("fresh")
     else:
         head = start if later == "the commit before" else branch(victim, "sibling", start)
-    assert "clean" in check(victim, caches, head, LOOK_FOR_POISON)
+    assert "clean" in run_check(victim, caches, head, LOOK_FOR_POISON)
 
 
 @pytest.mark.attack("caches")
 def test_a_session_that_writes_has_a_cache_of_its_own(victim: Victim, caches: Caches) -> None:
     """An agent, a model and a fix have a cache of their own."""
     head = victim.commit("one")
-    check(victim, caches, head, LOOK_FOR_POISON)
+    run_check(victim, caches, head, LOOK_FOR_POISON)
     victim.python(POISON, confinement=victim.check("sess_9"))
-    assert "clean" in check(victim, caches, head, LOOK_FOR_POISON)
+    assert "clean" in run_check(victim, caches, head, LOOK_FOR_POISON)
     assert "clean" in victim.python(LOOK_FOR_POISON, confinement=victim.check("sess_10"))
 
 
@@ -85,15 +88,15 @@ def test_a_cache_in_use_is_not_given_to_another_commit(victim: Victim, caches: C
     workspace = str(victim.project)
     with caches.use_cache(workspace, start, descends_from(victim, start)) as first:
         hostile = branch(victim, "hostile", start)
-        check(victim, caches, hostile, POISON)
+        run_check(victim, caches, hostile, POISON)
         assert "clean" in victim.python(LOOK_FOR_POISON, confinement=replace(victim.confinement, caches=first))
 
 
 @pytest.mark.attack("caches")
 def test_a_cache_is_not_seen_by_another_workspace(victim: Victim, caches: Caches) -> None:
     head = victim.commit("one")
-    check(victim, caches, head, POISON)
-    assert "clean" in check(victim, caches, head, LOOK_FOR_POISON, workspace="/srv/other")
+    run_check(victim, caches, head, POISON)
+    assert "clean" in run_check(victim, caches, head, LOOK_FOR_POISON, workspace="/srv/other")
 
 
 @pytest.mark.attack("caches")
@@ -107,7 +110,7 @@ def test_nothing_beside_a_cache_can_be_forged_or_linked(victim: Victim, caches: 
         "            lambda: open(at, 'w').write('0'), lambda: os.symlink('/', at)):\n"
         "    try: act()\n    except OSError as error: print(error)"
     )
-    check(victim, caches, head, code)
+    run_check(victim, caches, head, code)
     slot = next((victim.home.cache / "build").glob("*/0"))
     assert sorted(path.name for path in slot.iterdir()) == ["files", "head", "tree"]
     assert (slot / "head").read_text() == head
@@ -128,8 +131,8 @@ def test_a_cache_in_the_tree_cannot_become_a_link(victim: Victim, caches: Caches
         f"  lambda: os.symlink({str(victim.user / '.ssh')!r}, '.pytest_cache')):\n"
         "    try: act()\n    except OSError as error: print(error)"
     )
-    check(victim, caches, head, code)
+    run_check(victim, caches, head, code)
     read_and_write = "import os; print(os.popen('cat .pytest_cache/id; echo x > .pytest_cache/id').read())"
-    output = check(victim, caches, head, read_and_write)
+    output = run_check(victim, caches, head, read_and_write)
     assert word not in output
     assert victim.state() == before

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.attack("content filter")
 
 
 class ClaimsToConfine(NoSandbox):
-    """So that nothing but the filter decides whether a person is asked."""
+    """Confines nothing and claims to, so that the filter alone decides whether a person is asked."""
 
     confines = True
 

@@ -24,7 +24,8 @@ __all__ = ["serve"]
 
 pytestmark = pytest.mark.attack("doors")
 
-IDLE = 200
+IDLE_CLIENTS = 200
+WITHOUT_BODY = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n"
 
 
 @pytest.fixture(scope="module")
@@ -32,16 +33,13 @@ def served(serve: Serve) -> Served:
     return serve(limits=replace(Limits(), connections=100))
 
 
-WITHOUT_BODY = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n"
-
-
-@pytest.mark.parametrize("opening", [b"", b"GET / HT", WITHOUT_BODY])
-def test_idle_clients_do_not_keep_an_honest_one_waiting(served: Served, opening: bytes) -> None:
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", WITHOUT_BODY])
+def test_idle_clients_do_not_keep_an_honest_one_waiting(served: Served, sent: bytes) -> None:
     with contextlib.ExitStack() as idle:
-        for _ in range(IDLE):
-            line = idle.enter_context(socket.create_connection(("127.0.0.1", served.port)))
+        for _ in range(IDLE_CLIENTS):
+            connection = idle.enter_context(socket.create_connection(("127.0.0.1", served.port)))
             with contextlib.suppress(OSError):
-                line.sendall(opening)
+                connection.sendall(sent)
         began = time.monotonic()
         assert served.ask("GET", "/api/v1/health").status_code == 200
         assert time.monotonic() - began < 5, "a second, and what a loaded machine takes"
@@ -57,15 +55,15 @@ def control(tmp_path: Path) -> Iterator[ControlServer]:
     server.close()
 
 
-@pytest.mark.parametrize("opening", [b"", b'{"verb": ', b'{"verb": "status"}\n'])
-def test_idle_clients_do_not_keep_a_verb_waiting(control: ControlServer, opening: bytes) -> None:
+@pytest.mark.parametrize("sent", [b"", b'{"verb": ', b'{"verb": "status"}\n'])
+def test_idle_clients_do_not_keep_a_verb_waiting(control: ControlServer, sent: bytes) -> None:
     with contextlib.ExitStack() as idle:
-        for _ in range(IDLE):
-            line = idle.enter_context(socket.socket(socket.AF_UNIX))
-            line.settimeout(5)
-            line.connect(control.address)
+        for _ in range(IDLE_CLIENTS):
+            connection = idle.enter_context(socket.socket(socket.AF_UNIX))
+            connection.settimeout(5)
+            connection.connect(control.address)
             with contextlib.suppress(OSError):
-                line.sendall(opening)
+                connection.sendall(sent)
         assert ask(control.address, "status", {}, timeout=5) == {"verb": "status"}
 
 

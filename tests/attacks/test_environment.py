@@ -22,15 +22,15 @@ VARIABLES = [
     "VAULT_TOKEN", "NPM_TOKEN", "CC", "PKG_CONFIG_PATH", "DJANGO_SETTINGS_MODULE", "PROMPT_COMMAND", "GPG_AGENT_INFO",
 ]  # fmt: skip
 
-WORDS = {name: canary() for name in VARIABLES}
+CANARIES = {name: canary() for name in VARIABLES}
 
 
 @functools.cache
 def session_output(rung: Sandbox) -> str:
-    """The environment of a session, while the engine's has the `WORDS`."""
+    """The environment of a session while each variable of the engine's contains its canary."""
     with folder_outside_tmp() as root:
         victim = Victim(root, rung)
-        return victim.run(["env"], inherited=victim.environment | WORDS)
+        return victim.run(["env"], inherited=victim.environment | CANARIES)
 
 
 @pytest.mark.attack("environment")
@@ -38,7 +38,7 @@ def session_output(rung: Sandbox) -> str:
 def test_a_variable_of_the_engine_does_not_reach_a_session(rung: Sandbox, name: str) -> None:
     output = session_output(rung)
     assert "PATH=" in output
-    assert WORDS[name] not in output
+    assert CANARIES[name] not in output
 
 
 def test_a_session_gets_the_variables_that_the_operator_names(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from engine.execution import sandbox
-from engine.execution.sandbox import SUPERVISOR_FOLDER, host_paths
+from engine.execution.sandbox import SUPERVISOR_FOLDER, Confinement, host_paths
 from tests.attacks.victim import Victim
 from tests.support.helpers import read_table
 
@@ -70,7 +70,7 @@ def test_a_hidden_folder_in_the_workspace_is_not_moved_out_of_its_place(checker:
     inner = checker.project / "deep" / "er"
     inner.mkdir(parents=True)
     (inner / "key").write_text("PRIVATE")
-    checker.confinement = type(checker.confinement)(
+    checker.confinement = Confinement(
         checker.project,
         checker.confinement.scratch,
         checker.confinement.caches,
@@ -229,7 +229,7 @@ def test_a_fork_bomb_is_stopped_by_the_limit_on_processes(worker: Victim, monkey
     maximum = 1000 + len(psutil.pids())
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
         root = Path(name)
-        confinement = type(worker.confinement)(root / "folder", root / "scratch", root / "caches")
+        confinement = Confinement(root / "folder", root / "scratch", root / "caches")
         confinement.folder.mkdir()
         confinement.make()
         with pytest.MonkeyPatch.context() as patched:
@@ -237,28 +237,29 @@ def test_a_fork_bomb_is_stopped_by_the_limit_on_processes(worker: Victim, monkey
             for tool in host_paths.TOOLS:
                 patched.delenv(tool.variable, raising=False)
             patched.setenv("PATH", "/usr/bin:/bin")  # our own environment may lie where nobody else may look
-            argv = worker.rung.wrap(
-                ["/usr/bin/python3", "-c", BOMB.format(maximum=maximum)],
-                confinement,
-                cwd=root / "folder",
-            )
-        environment = {"PATH": "/usr/bin:/bin"}
+            bomb = ["/usr/bin/python3", "-c", BOMB.format(maximum=maximum)]
+            argv = worker.rung.wrap(bomb, confinement, cwd=confinement.folder)
         if os.geteuid() == 0:
-            nobody = pwd.getpwnam("nobody")
-            if shutil.which("setpriv") is None or not Path("/usr/bin/python3").exists():
-                pytest.skip("no way to run it as someone else")
-            for path in (root, *root.rglob("*")):
-                os.chown(path, nobody.pw_uid, nobody.pw_gid)
-            argv = _for_another_user(argv, root)
-            user = [f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups"]
-            argv = ["setpriv", *user, *argv]
+            argv = run_as_nobody(argv, root)
+        environment = {"PATH": "/usr/bin:/bin"}
         completed = subprocess.run(argv, capture_output=True, text=True, timeout=60, env=environment, cwd="/")
     assert "held" in completed.stdout, completed.stdout + completed.stderr
     assert "ESCAPED" not in completed.stdout
 
 
-def _for_another_user(argv: list[str], root: Path) -> list[str]:
-    """The same command line for somebody who can read neither our filter, nor our interpreter and our programs."""
+def run_as_nobody(argv: list[str], root: Path) -> list[str]:
+    """The command line by which the user "nobody" runs a command of `root`, which becomes the user's own folder."""
+    if shutil.which("setpriv") is None or not Path("/usr/bin/python3").exists():
+        pytest.skip("no way to run it as someone else")
+    nobody = pwd.getpwnam("nobody")
+    for path in (root, *root.rglob("*")):
+        os.chown(path, nobody.pw_uid, nobody.pw_gid)
+    user = [f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups"]
+    return ["setpriv", *user, *make_readable(argv, root)]
+
+
+def make_readable(argv: list[str], root: Path) -> list[str]:
+    """A command line without what another user cannot read: the filter, our interpreter and our programs."""
     supervising = root / "supervising"
     shutil.copytree(SUPERVISOR_FOLDER / "supervisor", supervising / "supervisor")
     for path in (supervising, *supervising.rglob("*")):

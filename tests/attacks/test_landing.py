@@ -197,7 +197,7 @@ def test_no_file_lands_behind_a_link_that_leads_out(world: LandingWorld, canary:
 
 
 def test_links_that_lead_out_only_together_are_not_landed(world: LandingWorld, canary: Canary) -> None:
-    """Neither has more `..` than folders above it; one behind the other they lead out."""
+    """Each link alone stays within the project; one behind the other they lead out."""
 
     def edit(folder: Path) -> None:
         (folder / "d/e").mkdir()
@@ -290,20 +290,18 @@ def test_nothing_lands_while_a_session_runs_without_a_sandbox(world: LandingWorl
         refused("session_writes", lambda: world.changes.land(change_set.id))
 
 
-# Landing, undoing and rolling back while a folder is exchanged for a link: nothing outside changes.
+# Landing, undoing and rolling back while a folder is exchanged for a link, just before each call to the system
 
 
 CALLS = ("open", "replace", "link", "unlink", "symlink", "mkdir", "rmdir", "readlink", "stat")
+"""Functions of `os` by which files are changed."""
 MOVES = (carry_out, reverse, roll_back)
 Move = Callable[[Beneath], None]
 
 
-# A link in place of the folder, just before each single call to the system
-
-
 @pytest.mark.parametrize("move", MOVES)
 @pytest.mark.parametrize("call", [*CALLS, pytest.param("resolve", marks=pytest.mark.attack(slow=True))])
-def test_plant_folder_that_becomes_a_link_before_a_call_leads_nowhere(
+def test_a_folder_that_becomes_a_link_before_a_call_leads_nowhere(
     tmp_path: Path, canary: Canary, monkeypatch: pytest.MonkeyPatch, call: str, move: Move
 ) -> None:
     place: Any = beneath if call == "resolve" else os
@@ -351,7 +349,7 @@ def test_parents_that_are_links_lead_nowhere(
     canary.check()
 
 
-# A real second process
+# The same by a second process, at any instant
 
 EXCHANGER = """
 import ctypes, os, sys
@@ -380,7 +378,7 @@ def exchange_all_the_time(path: Path, link: Path) -> Iterator[None]:
 @pytest.mark.attack(slow=True)
 @pytest.mark.parametrize("kernel", ["openat2", "step by step"])
 @pytest.mark.parametrize("move", MOVES)
-def test_plant_folder_that_a_process_exchanges_for_a_link_leads_nowhere(
+def test_a_folder_that_a_process_exchanges_for_a_link_leads_nowhere(
     tmp_path: Path, canary: Canary, monkeypatch: pytest.MonkeyPatch, move: Move, kernel: str
 ) -> None:
     if kernel == "step by step":
@@ -399,7 +397,7 @@ def test_plant_folder_that_a_process_exchanges_for_a_link_leads_nowhere(
 
 @pytest.mark.attack(slow=True)
 @pytest.mark.parametrize("decision", ["land", "undo"])
-def test_plant_folder_that_is_exchanged_during_a_landing_leads_nowhere(
+def test_a_folder_that_is_exchanged_during_a_landing_leads_nowhere(
     world: LandingWorld, canary: Canary, decision: str
 ) -> None:
     change_set = world.make_change_set(edit)
@@ -420,7 +418,7 @@ STEPS = ("planned", "intent", "prepare", "remove d", "remove folder", "make fold
 @pytest.mark.long
 @pytest.mark.parametrize("decision", ["land", "undo"])
 @pytest.mark.parametrize("when", STEPS)
-def test_plant_folder_that_becomes_a_link_at_a_step_leads_nowhere(
+def test_a_folder_that_becomes_a_link_at_a_step_leads_nowhere(
     world: LandingWorld, canary: Canary, when: str, decision: str
 ) -> None:
     change_set = world.make_change_set(edit)

@@ -46,10 +46,14 @@ def card(engine: Engine, repository: Repository) -> Card:
 
 
 def allow_without_sandbox(engine: Engine, repository: Repository) -> None:
-    place = f'workspaces."{repository.path}"'
+    """Let the workspace work by itself and without a sandbox, as far as settings can."""
+    section = f'workspaces."{repository.path}"'
     for key, value in (("autonomy", "act"), ("withoutSandbox", "true")):
-        dispatch(engine, "config", {"action": "set", "key": f"{place}.{key}", "value": value})
+        dispatch(engine, "config", {"action": "set", "key": f"{section}.{key}", "value": value})
     assert engine.settings.current.workspace(str(repository.path)).without_sandbox
+
+
+# Ways to start the card
 
 
 def approve(engine: Engine, card: Card) -> None:
@@ -158,8 +162,8 @@ def test_every_screen_names_the_missing_sandbox_and_a_confirmed_card_runs(
     assert approved["session"]["sandbox"] == "no sandbox"
     assert mark.exists(), "the attack was real"
     second_card = engine.cards.propose("run_tests", workspace=str(repository.path))
-    with pytest.raises(Refusal):
-        engine.cards.approve(second_card.id)  # each time anew
+    with pytest.raises(Refusal, match="no sandbox"):
+        engine.cards.approve(second_card.id)  # which was not confirmed
 
 
 def test_a_setting_is_enough_for_an_approval(engine: Engine, repository: Repository, mark: Path) -> None:

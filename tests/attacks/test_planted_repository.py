@@ -63,67 +63,75 @@ def project_with_submodule(world: LandingWorld, *, list_key: str = "path") -> Re
     return shop
 
 
-def make_repository(place: Path) -> None:
-    Repository(place).commit("one", {"lib.txt": "1\n"})
-    (place / "lib.txt").write_text("2\n")
+def make_repository(folder: Path, **git_settings: object) -> None:
+    """Make a repository with a changed file. `__` in the name of a setting stands for a dot."""
+    Repository(folder).commit("one", {"lib.txt": "1\n"})
+    (folder / "lib.txt").write_text("2\n")
+    configure(folder, **git_settings)
 
 
-def configure(place: Path, **values: object) -> None:
-    for name, value in values.items():
-        subprocess.run(["git", "config", name.replace("__", "."), str(value)], cwd=place, check=True)
+def configure(folder: Path, **git_settings: object) -> None:
+    for name, value in git_settings.items():
+        subprocess.run(["git", "config", name.replace("__", "."), str(value)], cwd=folder, check=True)
 
 
-def monitor(tree: Path, trap: Trap) -> None:
-    make_repository(tree / "sub")
-    configure(tree / "sub", core__fsmonitor=trap)
+# Repositories that a session plants in `sub`, the folder of the submodule. Git would start the trap in each.
 
 
-def clean_filter(tree: Path, trap: Trap) -> None:
-    make_repository(tree / "sub")
+def plant_monitor(tree: Path, trap: Trap) -> None:
+    """The program that watches the files, which git asks at each status."""
+    make_repository(tree / "sub", core__fsmonitor=trap)
+
+
+def plant_filter(tree: Path, trap: Trap) -> None:
+    """A filter, which git gives each file that changed."""
+    make_repository(tree / "sub", filter__evil__clean=trap)
     (tree / "sub/.gitattributes").write_text("* filter=evil\n")
-    configure(tree / "sub", filter__evil__clean=trap)
 
 
-def filter_in_info(tree: Path, trap: Trap) -> None:
-    make_repository(tree / "sub")
+def plant_filter_in_info(tree: Path, trap: Trap) -> None:
+    """A filter that no file of the tree names."""
+    make_repository(tree / "sub", filter__evil__process=trap)
     (tree / "sub/.git/info/attributes").write_text("* filter=evil\n")
-    configure(tree / "sub", filter__evil__process=trap)
 
 
-def git_file(tree: Path, trap: Trap) -> None:
-    monitor(tree, trap)
+def plant_git_file(tree: Path, trap: Trap) -> None:
+    """A .git file that leads to the repository."""
+    plant_monitor(tree, trap)
     (tree / "sub/.git").rename(tree / "hidden")
     (tree / "sub/.git").write_text("gitdir: ../hidden\n")
 
 
-def git_link(tree: Path, trap: Trap) -> None:
-    monitor(tree, trap)
+def plant_git_link(tree: Path, trap: Trap) -> None:
+    """A link that leads to the repository."""
+    plant_monitor(tree, trap)
     (tree / "sub/.git").rename(tree / "hidden")
     (tree / "sub/.git").symlink_to("../hidden")
 
 
-def include(tree: Path, trap: Trap) -> None:
-    make_repository(tree / "sub")
+def plant_include(tree: Path, trap: Trap) -> None:
+    """A configuration that is read from the tree."""
+    make_repository(tree / "sub", include__path="../../evil.inc")
     (tree / "evil.inc").write_text(f"[core]\n\tfsmonitor = {trap}\n")
-    configure(tree / "sub", include__path="../../evil.inc")
 
 
-def deeper_submodule(tree: Path, trap: Trap) -> None:
+def plant_deeper_submodule(tree: Path, trap: Trap) -> None:
+    """A submodule of the submodule."""
     make_repository(tree / "sub")
-    make_repository(tree / "sub/deep")
-    configure(tree / "sub/deep", core__fsmonitor=trap)
+    make_repository(tree / "sub/deep", core__fsmonitor=trap)
     Repository(tree / "sub").git("add", "deep")
 
 
 SUBMODULE_PLANTS = {
-    "a monitor": (monitor, STATUS),
-    "a filter": (clean_filter, STATUS),
-    "a filter in info/attributes": (filter_in_info, STATUS),
-    "a .git file": (git_file, STATUS),
-    "a .git link": (git_link, STATUS),
-    "an include": (include, STATUS),
-    "a submodule of it": (deeper_submodule, "git -C sub status"),
+    "a monitor": (plant_monitor, STATUS),
+    "a filter": (plant_filter, STATUS),
+    "a filter in info/attributes": (plant_filter_in_info, STATUS),
+    "a .git file": (plant_git_file, STATUS),
+    "a .git link": (plant_git_link, STATUS),
+    "an include": (plant_include, STATUS),
+    "a submodule of it": (plant_deeper_submodule, "git -C sub status"),
 }
+"""What is planted, and the command by which plain git starts the trap."""
 
 
 @pytest.mark.attack(slow=True)
@@ -158,7 +166,7 @@ def test_an_uninitialised_submodule_runs_no_planted_program_in_a_worktree(
         assert not trap.pop_mark()
         use_worktree(world, folder, git)
         if not (folder / "sub/.git").exists():
-            plant(folder, trap)
+            plant(folder, trap)  # again, since flows reset the worktree
         trap.pop_mark()
         (folder / "a.txt").write_text("worked\n")
 
@@ -168,27 +176,27 @@ def test_an_uninitialised_submodule_runs_no_planted_program_in_a_worktree(
     assert shop.git("ls-files", "--stage", "sub").startswith("160000")
 
 
-def another_repository(folder: Path, trap: Trap) -> None:
+# What a session puts where the .git file of its worktree was
+
+
+def put_another_repository(folder: Path, trap: Trap) -> None:
     (folder / ".git").unlink()
-    make_repository(folder)
-    configure(folder, core__fsmonitor=trap)
+    make_repository(folder, core__fsmonitor=trap)
 
 
-def a_file_to_another(folder: Path, trap: Trap) -> None:
-    make_repository(folder / "evil")
-    configure(folder / "evil", core__fsmonitor=trap, core__worktree="../..")
+def put_file_to_another(folder: Path, trap: Trap) -> None:
+    make_repository(folder / "evil", core__fsmonitor=trap, core__worktree="../..")
     (folder / ".git").write_text("gitdir: evil/.git\n")
 
 
-def a_link_to_another(folder: Path, trap: Trap) -> None:
-    make_repository(folder / "evil")
-    configure(folder / "evil", core__fsmonitor=trap)
+def put_link_to_another(folder: Path, trap: Trap) -> None:
+    make_repository(folder / "evil", core__fsmonitor=trap)
     (folder / ".git").unlink()
     (folder / ".git").symlink_to("evil/.git")
 
 
 @pytest.mark.attack(slow=True)
-@pytest.mark.parametrize("exchange", [another_repository, a_file_to_another, a_link_to_another])
+@pytest.mark.parametrize("exchange", [put_another_repository, put_file_to_another, put_link_to_another])
 def test_an_exchanged_git_folder_of_a_worktree_runs_no_program(
     world: LandingWorld, outside: Path, exchange: Plant
 ) -> None:
@@ -216,8 +224,7 @@ def test_a_nested_repository_runs_no_program(world: LandingWorld, outside: Path,
         subprocess.run(["git", "init", "-q", "--bare", str(nested)], check=True)
         configure(nested, core__fsmonitor=trap, core__worktree="..", core__bare="false")
     else:
-        make_repository(nested)
-        configure(nested, core__fsmonitor=trap)
+        make_repository(nested, core__fsmonitor=trap)
     trap.assert_works(nested, STATUS)
     assert not read_tree(shop.path, world.folder / "scratch")
     with contextlib.suppress(Refusal):
@@ -299,7 +306,7 @@ def test_clawpy_reads_no_planted_repository(
     world: LandingWorld, outside: Path, fork_server: ForkServer, verb: str
 ) -> None:
     shop, trap = project_with_submodule(world), Trap.set(outside)
-    monitor(shop.path, trap)
+    plant_monitor(shop.path, trap)
     trap.assert_works(shop.path, STATUS)
     run_clawpy(fork_server, verb, world.folder / "fresh", shop.path)
     assert not trap.pop_mark()

@@ -39,15 +39,18 @@ for process in os.listdir("/proc"):
 
 @dataclass
 class Reading:
-    """What one command could read: its output, the secret_words in the files, and the secret of another process."""
+    """What one command could read."""
 
     secret_words: dict[str, str]
+    """The word that is in each of the operator's files, by its name."""
     output: str
     token: str
+    """The word in the environment of another process."""
 
 
 @functools.cache
 def read_everything(rung: Sandbox) -> Reading:
+    """Try to read every place with one command on a rung."""
     token = canary()
     with folder_outside_tmp() as root, subprocess.Popen(["sleep", "60"], env={"TOKEN": token}) as process:
         victim = Victim(root, rung)

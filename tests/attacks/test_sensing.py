@@ -28,11 +28,12 @@ MANIFESTS = read_table(__file__)["manifests"]
 
 pytestmark = pytest.mark.attack("sensing")
 
-STAND_INS = (
+TOOLS = (
     "poetry", "pipenv", "hatch", "pdm", "rye", "uv", "conda", "tox", "npm", "npx", "node", "yarn", "pnpm", "cargo",
     "rustc", "cargo-clippy", "go", "gofmt", "gradle", "mvn", "make", "direnv", "mise", "ruff", "flake8", "black",
     "pytest", "bash", "gh",
 )  # fmt: skip
+"""Programs that look at a project may want to start; a trap stands in for each."""
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def inspect_project(folder: Path) -> None:
     assert reader.inspect(folder, reader.read(folder), now, now).unknown == {}
 
 
-@pytest.mark.parametrize("name", STAND_INS)
+@pytest.mark.parametrize("name", TOOLS)
 def test_sensing_starts_no_tool(
     trapped: tuple[Repository, Trap], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -76,13 +77,14 @@ def test_sensing_starts_no_tool(
 def test_sensing_starts_no_program_of_the_repository(
     trapped: tuple[Repository, Trap], clock: FakeClock, monkeypatch: pytest.MonkeyPatch, name: str, entry: str
 ) -> None:
+    """`entry` is first on the PATH, and leads into the repository."""
     repository, trap = trapped
-    place = entry.replace("REPOSITORY", str(repository.path))
-    folder = repository.path / (place or ".")
+    entry = entry.replace("REPOSITORY", str(repository.path))
+    folder = repository.path / (entry or ".")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / name).symlink_to(trap.program)
     monkeypatch.chdir(repository.path)
-    monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{entry}{os.pathsep}{os.environ['PATH']}")
     subprocess.run([name], stdin=subprocess.DEVNULL, capture_output=True, check=False)
     assert trap.pop_mark(), "the program is not found: it proves nothing"
     inspect_project(repository.path)
@@ -107,12 +109,14 @@ def test_code_of_the_repository_is_not_imported_by_the_operators_interpreter(
     assert not trap.pop_mark()
 
 
-def _poetry(workspace: Path, home: Path) -> Path:
+def poetry_environment(workspace: Path, home: Path) -> Path:
+    """Where Poetry keeps the environment of a project."""
     digest = hashlib.sha256(os.path.realpath(workspace).encode()).digest()
     return home / ".cache/pypoetry/virtualenvs" / f"shop-{base64.urlsafe_b64encode(digest).decode()[:8]}-py3.11"
 
 
-def _pipenv(workspace: Path, home: Path) -> Path:
+def pipenv_environment(workspace: Path, home: Path) -> Path:
+    """Where Pipenv keeps the environment of a project."""
     digest = hashlib.sha256(str(workspace / "Pipfile").encode()).digest()[:6]
     return home / ".local/share/virtualenvs" / f"shop-{base64.urlsafe_b64encode(digest).decode()[:8]}"
 
@@ -126,21 +130,21 @@ def make_environment(folder: Path, trap: Trap) -> None:
     (folder / "bin/python").symlink_to(trap.program)
 
 
-@pytest.mark.parametrize("place", [_poetry, _pipenv])
+@pytest.mark.parametrize("locate", [poetry_environment, pipenv_environment])
 def test_an_environment_kept_elsewhere_is_found_and_not_run(
     trapped: tuple[Repository, Trap],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    place: Callable[[Path, Path], Path],
+    locate: Callable[[Path, Path], Path],
 ) -> None:
     repository, trap = trapped
     for variable in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "WORKON_HOME"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "me"))
-    environment = place(repository.path, tmp_path / "me")
+    environment = locate(repository.path, tmp_path / "me")
     make_environment(environment, trap)
-    found = find_projects(repository.path)[0].tool
-    assert (found.name, found.interpreter) == ("pytest", str(environment / "bin/python"))
+    tool = find_projects(repository.path)[0].tool
+    assert (tool.name, tool.interpreter) == ("pytest", str(environment / "bin/python"))
     assert not trap.pop_mark()
 
 
@@ -149,12 +153,11 @@ def test_the_repository_cannot_say_where_its_environment_is(
 ) -> None:
     repository, trap = trapped
     monkeypatch.setenv("HOME", str(tmp_path / "me"))
-    evil = repository.path / "envs"
-    repository.write("poetry.toml", f'[virtualenvs]\npath = "{evil}"\n')
-    place = evil / _poetry(repository.path, evil).name
-    make_environment(place, trap)
-    everywhere = [tool.interpreter for project in find_projects(repository.path) for tool in project.tools]
-    assert not any(where.startswith(str(evil)) for where in everywhere)
+    planted = repository.path / "envs"
+    repository.write("poetry.toml", f'[virtualenvs]\npath = "{planted}"\n')
+    make_environment(planted / poetry_environment(repository.path, planted).name, trap)
+    interpreters = [tool.interpreter for project in find_projects(repository.path) for tool in project.tools]
+    assert not any(interpreter.startswith(str(planted)) for interpreter in interpreters)
     assert not trap.pop_mark()
 
 
@@ -170,12 +173,12 @@ def test_clawpy_starts_no_program_of_the_repository(
     repository, trap = trapped
     tools = tmp_path / "tools"
     tools.mkdir()
-    for name in STAND_INS:
+    for name in TOOLS:
         (tools / name).symlink_to(trap.program)
     (repository.path / "git").symlink_to(trap.program)
     monkeypatch.setenv("PATH", f".{os.pathsep}{tools}{os.pathsep}{os.environ['PATH']}")
     run_clawpy(fork_server, verb, tmp_path / "home", repository.path)
     started = trap.pop_mark().splitlines()
-    # gh is asked who you are and what is open, but outside of the repository; the operator's own `gh` it is.
+    # The operator's own `gh` is asked who you are and which pull requests are open, outside of the repository.
     questions = (f"{tools}/gh api user --hostname github.com", f"{tools}/gh pr list --repo github.com/shop/cart ")
     assert [line for line in started if not line.startswith(questions)] == []

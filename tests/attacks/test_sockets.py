@@ -55,6 +55,7 @@ def listening(path: str, kind: int = socket.SOCK_STREAM) -> Iterator[socket.sock
 
 
 def has_heard(server: socket.socket) -> bool:
+    """Whether a client connected, or sent a datagram."""
     return bool(select.select([server], [], [], 0)[0])
 
 
@@ -136,15 +137,14 @@ def test_an_allowed_network_does_not_reach_this_machine(victim: Victim, way: str
         code = f"""
 import os, socket
 def proxy():
-    one = socket.create_connection(("127.0.0.1", int(os.environ["HTTP_PROXY"].rpartition(":")[2])), timeout=5)
-    one.sendall(b"CONNECT {target} HTTP/1.1\\r\\n\\r\\n")
-    print(one.recv(1000))
-    one.sendall(b"hello")
+    client = socket.create_connection(("127.0.0.1", int(os.environ["HTTP_PROXY"].rpartition(":")[2])), timeout=5)
+    client.sendall(b"CONNECT {target} HTTP/1.1\\r\\n\\r\\n")
+    print(client.recv(1000))
+    client.sendall(b"hello")
 def direct(host):
     socket.create_connection((host, {port}), timeout=5).sendall(b"hello")
 def abstract():
-    one = socket.socket(socket.AF_UNIX)
-    one.connect("\\0" + {name[1:]!r})
+    socket.socket(socket.AF_UNIX).connect("\\0" + {name[1:]!r})
 print({{"direct": lambda: direct("127.0.0.1"), "any address": lambda: direct("0.0.0.0"),
   "abstract": abstract}}.get({way!r}, proxy)())
 """

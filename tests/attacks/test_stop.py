@@ -42,12 +42,13 @@ def clawpy_stop(home: Path) -> dict[str, Any]:
 
 @dataclass
 class Attack:
-    """An engine that runs one hostile command, and was then stopped by SIGSTOP."""
+    """An engine that runs one hostile command and is then stopped by SIGSTOP."""
 
     root: Path
     rung: Sandbox
     session: str = field(default_factory=lambda: f"sess_{uuid.uuid4().hex[:12]}")
     seconds: str = field(default_factory=unique_seconds)
+    """The argument of `sleep` by which the command's children are found."""
     engine: subprocess.Popen[bytes] | None = None
 
     @property
@@ -72,7 +73,7 @@ class Attack:
         return self.engine.pid
 
     def living(self) -> list[psutil.Process]:
-        """What the engine's session runs."""
+        """The processes of the engine's session that have not ended."""
         family = psutil.Process(self.pid).children(recursive=True)
         return [process for process in family if process.status() != psutil.STATUS_ZOMBIE]
 
@@ -93,7 +94,7 @@ def attack(every_rung: Sandbox, outside: Path) -> Iterator[Attack]:
     running.end()
 
 
-START = {
+CHILDREN = {
     "ignored signals": "for _ in range(20): subprocess.Popen(['sleep', T])",
     "setsid": "for _ in range(20): subprocess.Popen(['sleep', T], start_new_session=True)",
     "an empty environment": "for _ in range(20): subprocess.Popen(['/bin/sleep', T], env={})",
@@ -113,15 +114,16 @@ START = {
         "        os._exit(0)\n"
         "    os.wait()"
     ),
-    "stopped children": ("for _ in range(20): os.kill(subprocess.Popen(['sleep', T]).pid, signal.SIGSTOP)"),
+    "stopped children": "for _ in range(20): os.kill(subprocess.Popen(['sleep', T]).pid, signal.SIGSTOP)",
 }
+"""Code that starts twenty children, by what makes them hard to end."""
 IGNORE_SIGNALS = "for n in range(1, 65):\n    if n not in (9, 17, 19, 32, 33): signal.signal(n, signal.SIG_IGN)\n"
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("way", START)
+@pytest.mark.parametrize("way", CHILDREN)
 def test_stop_kills_every_child_of_a_stopped_engine(attack: Attack, way: str) -> None:
-    attack.start(IGNORE_SIGNALS + START[way], 20)
+    attack.start(IGNORE_SIGNALS + CHILDREN[way], 20)
     before = len(attack.living())
     assert before >= 21
     document = clawpy_stop(attack.home)
@@ -138,9 +140,9 @@ def test_stop_kills_every_child_of_a_stopped_engine(attack: Attack, way: str) ->
 def test_stop_kills_processes_that_fork_all_the_time(
     attack: Attack, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """None of them lives long enough to be killed by its number in a list of processes."""
+    """None of them lives long enough to be killed by a process id that was listed."""
     hydra = (
-        "end = time.monotonic() + 60\n"  # whatever becomes of the test, the machine is not left to it
+        "end = time.monotonic() + 60\n"  # so that it ends even if the test is killed
         "for _ in range(15):\n"
         "    if os.fork() == 0:\n"
         "        os.setsid()\n"
@@ -156,7 +158,7 @@ def test_stop_kills_processes_that_fork_all_the_time(
     document = clawpy_stop(attack.home)
     assert not attack.living()
     assert not sleepers(attack.seconds)
-    assert document["killed"]  # as many as were seen: they do not hold still
+    assert document["killed"]  # how many is chance
 
 
 @pytest.mark.long
@@ -169,7 +171,7 @@ def test_stop_ends_two_sessions(every_rung: Sandbox, outside: Path) -> None:
     attacks[1].root.joinpath("home").symlink_to(home)
     try:
         for session in attacks:
-            session.start(START["setsid"], 20)
+            session.start(CHILDREN["setsid"], 20)
         document = clawpy_stop(home)
         assert document["stopped"] == sorted(session.session for session in attacks)
         assert not any(session.living() for session in attacks)
@@ -180,8 +182,8 @@ def test_stop_ends_two_sessions(every_rung: Sandbox, outside: Path) -> None:
 
 @pytest.mark.long
 def test_stop_finds_nothing_of_a_killed_engine(attack: Attack) -> None:
-    """Killed outright, it takes its sessions with it; a stop afterwards finds nothing and forgets them."""
-    attack.start(START["all of it"], 20)
+    """An engine that is killed takes its sessions with it. A later stop finds nothing and forgets them."""
+    attack.start(CHILDREN["all of it"], 20)
     attack.engine.kill()
     attack.engine.communicate()
     attack.engine = None
@@ -191,7 +193,7 @@ def test_stop_finds_nothing_of_a_killed_engine(attack: Attack) -> None:
     assert not list(pid_folder(Home.locate(attack.home)).glob("*.command"))
 
 
-# Files that want an unrelated process killed
+# Forged files that name a process which is not the engine's
 
 
 def _stat(pid: int) -> str:
@@ -205,6 +207,7 @@ def _stat_of_an_earlier_start(pid: int) -> str:
     return f"{head}) {' '.join(fields)}"
 
 
+# By what is forged: the file's name, and its content for the id of a process.
 FORGED_FILES: dict[str, tuple[str, Callable[[int], str | bytes]]] = {
     "its number and its beginning": ("sess_x.1.command", _stat),
     "its number alone": ("sess_x.1.command", str),
@@ -218,7 +221,7 @@ FORGED_FILES: dict[str, tuple[str, Callable[[int], str | bytes]]] = {
     "the root of groups": ("sess_x.group", lambda pid: "/sys/fs/cgroup"),
     "no group": ("sess_x.group", lambda pid: "../../../clawpy-sess_x"),
 }
-NO_FILES: dict[str, Callable[[Path, int], object]] = {
+NOT_REGULAR: dict[str, Callable[[Path, int], object]] = {
     "a link": lambda path, pid: path.symlink_to(f"/proc/{pid}/stat"),
     "a pipe": lambda path, pid: os.mkfifo(path),
     "a folder": lambda path, pid: path.mkdir(),
@@ -234,12 +237,12 @@ def pids(outside: Path) -> Path:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("way", [*FORGED_FILES, *NO_FILES])
+@pytest.mark.parametrize("way", [*FORGED_FILES, *NOT_REGULAR])
 def test_a_forged_pid_file_kills_no_other_process(
     outside: Path, pids: Path, other_process: subprocess.Popen[bytes], way: str
 ) -> None:
-    if way in NO_FILES:
-        NO_FILES[way](pids / "sess_x.1.command", other_process.pid)
+    if way in NOT_REGULAR:
+        NOT_REGULAR[way](pids / "sess_x.1.command", other_process.pid)
     else:
         name, content = FORGED_FILES[way]
         text = content(other_process.pid)
@@ -251,7 +254,7 @@ def test_a_forged_pid_file_kills_no_other_process(
 
 @pytest.mark.long
 def test_a_reused_process_id_is_not_killed(outside: Path, pids: Path) -> None:
-    """Even to one that carries the mark of that very session, which is not this home's to end twice."""
+    """The process that the file names is gone. The one that has its id now carries the mark of a session."""
     with subprocess.Popen(["sleep", "60"], env={SESSION_MARK: "sess_other"}) as process:
         (pids / "sess_x.1.command").write_text(_stat_of_an_earlier_start(process.pid))
         clawpy_stop(outside / "home")

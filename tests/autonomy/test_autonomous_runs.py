@@ -15,7 +15,6 @@ from engine.autonomy.autonomous_runs import ApprovalRecord, AutonomyRequirements
 from engine.autonomy.autonomy import ACT, STATE
 from engine.autonomy.state import AutonomyState
 from engine.clock import FakeClock
-from engine.engine import Engine
 from engine.model import ChangeState, DecidedBy, Outcome, RailVerdict, Refusal, SessionState, Status, Verdict
 from engine.safety.kill_switch import PAUSE
 from engine.statistics import wilson_lower_bound
@@ -38,19 +37,19 @@ def world(closed_world: World) -> Iterator[World]:
 
 @pytest.mark.parametrize(("approvals", "acts"), [(10, False), (11, True)])
 def test_a_kind_runs_by_itself_after_eleven_approvals_until_the_operator_returns(
-    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, approvals: int, acts: bool
+    closed_world: World, approvals: int, acts: bool
 ) -> None:
-    world = World(tmp_path, clock, monkeypatch)
+    world = closed_world
     with world.opened() as engine:
         world.earn(approvals, others=30)
-        world.away()
-        cycle = world.cycle()
+        world.go_away()
+        cycle = world.run_cycle()
         assert bool(cycle.acted) is acts
         earned = engine.autonomy.requirements([world.workspace]).earned
         assert ("“Change log” on chronicle-hub" in earned) is acts
         assert engine.autonomy.requirements(["/srv/other"]).earned == ()
         if acts:
-            world.ended(cycle.acted)
+            world.wait_for_session(cycle.acted)
             assert engine.safety.log(1)[0].from_channel == "owner"
         else:
             assert "lower bound of your approval rate" in " ".join(cycle.kept)
@@ -62,11 +61,11 @@ def test_a_kind_runs_by_itself_after_eleven_approvals_until_the_operator_returns
 @pytest.mark.long
 def test_a_card_that_runs_by_itself_lands_nothing(world: World) -> None:
     before = (world.repository.path / "part0.py").read_bytes(), world.repository.git("status", "--porcelain")
-    world.away()
+    world.go_away()
     assert world.engine.autonomy.state().state is AutonomyState.PRIMING
-    cycle = world.cycle()
+    cycle = world.run_cycle()
     card = world.engine.cards.get(cycle.acted)
-    view = world.ended(card.id)
+    view = world.wait_for_session(card.id)
     assert (card.assignment.flow, card.decided_by) == ("draft_changelog", DecidedBy.AUTONOMY)
     assert view.id.startswith("auto_")
     assert (view.mode, view.state, view.prediction_id) == ("autonomous", SessionState.SUCCEEDED, card.id)
@@ -85,45 +84,45 @@ def test_a_card_that_runs_by_itself_lands_nothing(world: World) -> None:
 @pytest.mark.long
 def test_a_card_that_the_gate_refused_is_not_tried_again_for_the_same_reason(world: World) -> None:
     world.engine.settings.set("crossPollCostCapPerDay", "0")  # more than 80 % of nothing is spent
-    world.away()
-    first = world.cycle()
+    world.go_away()
+    first = world.run_cycle()
     assert first.acted == ""
     assert all("gate: more than 80 %" in line for line in first.blocked)
     assert first.blocked
     tried = len(world.engine.safety.log(100))
-    again = world.cycle()
+    again = world.run_cycle()
     assert again.blocked == ()
     assert {line.split(":")[0] for line in first.blocked} <= {line.split(":")[0] for line in again.kept}
     assert len(world.engine.safety.log(100)) == tried
     world.engine.settings.set("crossPollCostCapPerDay", "20")
-    assert world.cycle().acted
+    assert world.run_cycle().acted
 
 
 def test_an_operator_who_works_in_an_editor_is_not_inactive(world: World) -> None:
     world.clock.advance(timedelta(minutes=29))
     world.somebody_writes()
-    world.away(timedelta(minutes=1))
+    world.go_away(timedelta(minutes=1))
     assert world.engine.autonomy.state().state is AutonomyState.WATCHING
     assert not world.engine.autonomy.schedule.run(ACT)
-    world.away(timedelta(minutes=28, seconds=59))
+    world.go_away(timedelta(minutes=28, seconds=59))
     assert world.engine.autonomy.state().state is AutonomyState.WATCHING
-    world.away(timedelta(seconds=1))
+    world.go_away(timedelta(seconds=1))
     assert world.engine.autonomy.state().state is AutonomyState.PRIMING
 
 
 @pytest.mark.long
 def test_a_change_of_files_while_it_predicts_ends_the_cycle(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.engine.autonomy.schedule.run(STATE)  # tasks that are new have their cards
-    cycle = world.engine.card_cycle.run_cycle
+    run_cycle = world.engine.card_cycle.run_cycle
 
-    def slow(**options: object) -> object:
-        report = cycle()
+    def run_cycle_and_write(**options: object) -> object:
+        report = run_cycle()
         world.somebody_writes()
         return report
 
-    monkeypatch.setattr(world.engine.card_cycle, "run_cycle", slow)
-    world.away()
-    assert world.cycle().reason.startswith("somebody came")
+    monkeypatch.setattr(world.engine.card_cycle, "run_cycle", run_cycle_and_write)
+    world.go_away()
+    assert world.run_cycle().reason.startswith("somebody came")
 
 
 @pytest.mark.long
@@ -132,10 +131,10 @@ def test_work_that_writes_does_not_start_within_ten_minutes_of_a_change_of_files
     world: World, ago: timedelta, starts: bool
 ) -> None:
     world.engine.settings.set("silenceThresholdMs", "60000")  # so that ten minutes of calm are not implied
-    world.away()
+    world.go_away()
     world.somebody_writes(ago=ago)
     world.engine.card_cycle.run_cycle()
-    cycle = world.cycle()
+    cycle = world.run_cycle()
     assert bool(cycle.acted) is starts
     if not starts:
         assert any("somebody wrote to shop 9 min ago" in line for line in cycle.kept)
@@ -143,7 +142,7 @@ def test_work_that_writes_does_not_start_within_ten_minutes_of_a_change_of_files
         with pytest.raises(Refusal, match="somebody wrote to"):
             world.engine.cards.approve(card.id, by=DecidedBy.AUTONOMY)
         assert world.engine.cards.get(card.id).status is Status.PENDING
-        world.ended(world.engine.cards.approve(card.id).id)  # an operator's approval needs no calm
+        world.wait_for_session(world.engine.cards.approve(card.id).id)  # an operator's approval needs no calm
 
 
 @pytest.mark.parametrize(
@@ -164,76 +163,76 @@ def test_a_card_waits_for_the_operator_by_these_rules_and_is_tried_by_others(
     assert bool(reason_to_wait(kind, [verdict])) is waits
 
 
-def quiet(world: World, engine: Engine) -> None:
-    engine.autonomy.dnd(timedelta(hours=1))
+def forbid_disturbing(world: World) -> None:
+    world.engine.autonomy.dnd(timedelta(hours=1))
 
 
-def paused(world: World, engine: Engine) -> None:
-    engine.database.write(lambda tx: engine.safety.kill_switch.place(tx, PAUSE, "test"))
+def pause(world: World) -> None:
+    world.engine.database.write(lambda tx: world.engine.safety.kill_switch.place(tx, PAUSE, "test"))
 
 
-def switched_off(world: World, engine: Engine) -> None:
-    engine.settings.set("autonomousModeEnabled", False)
+def switch_off(world: World) -> None:
+    world.engine.settings.set("autonomousModeEnabled", False)
 
 
-def cards_only(world: World, engine: Engine) -> None:
+def allow_cards_only(world: World) -> None:
     world.configure("cards")
 
 
-def nothing(world: World, engine: Engine) -> None:
-    pass
-
-
-HINDRANCES = pytest.mark.parametrize(
-    ("hinder", "word"),
-    [(quiet, "quiet hours"), (paused, "pause"), (switched_off, "autonomousModeEnabled"), (cards_only, "`act`"),
-     (nothing, "")],
-)  # fmt: skip
-
-
 @pytest.mark.long
-@HINDRANCES
+@pytest.mark.parametrize(
+    ("hinder", "word"),
+    [
+        (forbid_disturbing, "quiet hours"),
+        (pause, "pause"),
+        (switch_off, "autonomousModeEnabled"),
+        (allow_cards_only, "`act`"),
+        (None, ""),
+    ],
+)
 def test_a_queued_run_starts_after_a_restart_only_if_it_still_may(
-    closed_world: World, hinder: Callable[[World, Engine], None], word: str
+    closed_world: World, hinder: Callable[[World], None] | None, word: str
 ) -> None:
     with closed_world.opened() as engine:
         closed_world.earn()
-        closed_world.away()
+        closed_world.go_away()
         engine.sessions.hold_queue()
         engine.autonomy.schedule.run(ACT)
         [queued] = [session for session in engine.sessions.list() if session.state is SessionState.QUEUED]
-        hinder(closed_world, engine)
+        if hinder is not None:
+            hinder(closed_world)
     with closed_world.opened() as engine:
         ended = engine.sessions.wait(queued.id, 20)
-        if not word:
-            assert ended.state is SessionState.SUCCEEDED
-            return
-        assert ended.state is SessionState.CANCELLED
+        assert ended.state is (SessionState.SUCCEEDED if hinder is None else SessionState.CANCELLED)
         assert word in ended.error
 
 
+# SPEC 7.2: what is missing until something runs by itself, in words
+
+
 def requirements(
-    *records: ApprovalRecord, autonomous: bool = True, phase: int = 1, act: str = "act"
+    *records: ApprovalRecord, autonomous: bool = True, phase: int = 1, autonomy: str = "act"
 ) -> AutonomyRequirements:
-    return autonomy_requirements(autonomous=autonomous, autonomies=[act], quiet=False, phase=phase,
-                   records=records, threshold=0.8)  # fmt: skip
+    return autonomy_requirements(
+        autonomous=autonomous, autonomies=[autonomy], quiet=False, phase=phase, records=records, threshold=0.8
+    )
 
 
 def test_no_requirement_is_missing_where_a_kind_has_earned_it() -> None:
-    found = requirements(ApprovalRecord("run_tests", "koji-core", 11, 11), ApprovalRecord("status", "koji-core", 1, 4))
-    assert (found.missing, found.earned) == ((), ("“Tests of what changed” on koji-core",))
-    assert found.words.endswith("on cards with a confidence of 0.80 or more: “Tests of what changed” on koji-core")
+    earned = requirements(ApprovalRecord("run_tests", "koji-core", 11, 11), ApprovalRecord("status", "koji-core", 1, 4))
+    assert (earned.missing, earned.earned) == ((), ("“Tests of what changed” on koji-core",))
+    assert earned.words.endswith("on cards with a confidence of 0.80 or more: “Tests of what changed” on koji-core")
 
 
 def test_missing_requirements_are_one_line() -> None:
-    found = requirements(
+    learning = requirements(
         ApprovalRecord("status", "docs", 1, 4), ApprovalRecord("run_tests", "koji-core", 8, 8), phase=0
     )
-    assert found.words == (
+    assert learning.words == (
         "does not act by itself yet: the Twin is still learning, no kind of card has earned it yet "
         "(best: “Tests of what changed” on koji-core 8 of 8, needs 11 of 11)"
     )
-    off = requirements(autonomous=False, act="cards")
+    off = requirements(autonomous=False, autonomy="cards")
     assert off.missing == (
         "autonomous mode is off (clawpy config set autonomousModeEnabled true)",
         "no workspace is set to `act`", "no kind of card has earned it yet",

@@ -41,11 +41,6 @@ class StandInKillSwitch:
         return "" if verdict.verdict is Verdict.ALLOW else verdict.rule
 
 
-class MutableSettings:
-    def __init__(self, current: Settings) -> None:
-        self.current = current
-
-
 @pytest.fixture
 def kill_switch() -> StandInKillSwitch:
     return StandInKillSwitch()
@@ -54,13 +49,13 @@ def kill_switch() -> StandInKillSwitch:
 @pytest.fixture
 def make_autonomy(database: Database, clock: FakeClock, kill_switch: StandInKillSwitch) -> Callable[..., Autonomy]:
     def build(card_cycle: Callable[[], object] = lambda: None, **settings: Any) -> Autonomy:
-        chosen = MutableSettings(Settings(autonomous_mode_enabled=True, **settings))
-        return Autonomy(database, chosen, clock, kill_switch=kill_switch, runs=SimpleNamespace(predict=card_cycle))
+        current = SimpleNamespace(current=Settings(autonomous_mode_enabled=True, **settings))
+        return Autonomy(database, current, clock, kill_switch=kill_switch, runs=SimpleNamespace(predict=card_cycle))
 
     return build
 
 
-def test_holds_pause_or_disable_and_the_state_survives_a_restart(
+def test_a_pause_is_the_state_with_its_cause_and_end_also_after_a_restart(
     make_autonomy: Callable[..., Autonomy], kill_switch: StandInKillSwitch, clock: FakeClock
 ) -> None:
     autonomy = make_autonomy()
@@ -69,18 +64,27 @@ def test_holds_pause_or_disable_and_the_state_survives_a_restart(
     kill_switch.present = [Hold("pause", "3 rejections in a row", clock.now(), until)]
     paused = autonomy.state()
     assert (paused.state, paused.cause, paused.next_change) == (AutonomyState.PAUSED, "3 rejections in a row", until)
-    again = make_autonomy()
-    assert again.state() == paused
+    assert make_autonomy().state() == paused
+
+
+def test_the_cause_says_why_a_pause_began_and_how_it_ended(
+    make_autonomy: Callable[..., Autonomy], kill_switch: StandInKillSwitch, clock: FakeClock
+) -> None:
+    autonomy = make_autonomy()
+    autonomy.state()
+    until = clock.now() + timedelta(hours=2)
+    kill_switch.present = [Hold("pause", "3 rejections in a row", clock.now(), until)]
+    autonomy.state()
     kill_switch.present, kill_switch.resumed_by_operator = [], True
-    assert again.state().cause == "resumed by you"
+    assert autonomy.state().cause == "resumed by you"
     kill_switch.present = [Hold("pause", "cost: the day's cap", clock.now(), until)]
-    assert again.state().cause == "cost cap reached"
+    assert autonomy.state().cause == "cost cap reached"
     clock.advance(timedelta(hours=2))
     kill_switch.present, kill_switch.resumed_by_operator = [], False
-    again.note_activity("key")
-    assert again.state().cause == "2 h passed"
+    autonomy.note_activity("key")
+    assert autonomy.state().cause == "2 h passed"
     kill_switch.enabled = False
-    assert again.state().state is AutonomyState.DISABLED
+    assert autonomy.state().state is AutonomyState.DISABLED
 
 
 def test_do_not_disturb_is_quiet_until_its_time(make_autonomy: Callable[..., Autonomy], clock: FakeClock) -> None:

@@ -13,16 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.autonomy.autonomy import STATE
-from engine.autonomy.schedule import (
-    PULSE,
-    Daily,
-    Every,
-    Heartbeat,
-    Item,
-    Once,
-    last_occurrence,
-    parse_items,
-)
+from engine.autonomy.schedule import PULSE, Daily, Every, Heartbeat, Item, Once, last_occurrence, parse_items
 from engine.clock import FakeClock
 from engine.hierarchy.agents import HeartbeatPage
 from engine.model import Card, Randomness, Refusal, TriggerType
@@ -34,6 +25,7 @@ from tests.autonomy.world import World
 BERLIN = ZoneInfo("Europe/Berlin")
 WEEK = frozenset(range(7))
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)  # a Monday
+ITEM = "which branches are stale"
 
 
 def test_every_documented_form_is_read() -> None:
@@ -81,36 +73,34 @@ def test_any_text_is_parsed_without_an_error(text: str) -> None:
 
 
 def test_a_daily_item_comes_at_its_time_and_not_before_it_was_written() -> None:
-    nine = Daily(WEEK, time(9))
-    written = datetime(2026, 1, 5, 8, 58, tzinfo=UTC)
-    assert last_occurrence(nine, written, datetime(2026, 1, 5, 8, 59, 59, tzinfo=UTC), UTC) is None
-    assert last_occurrence(nine, written, NOW, UTC) == datetime(2026, 1, 5, 9, tzinfo=UTC)
-    assert last_occurrence(nine, datetime(2026, 1, 5, 9, tzinfo=UTC), NOW, UTC) is None
-    assert last_occurrence(Daily(frozenset({5}), time(9)), NOW - timedelta(days=30), NOW, UTC) == datetime(
-        2026, 1, 3, 9, tzinfo=UTC
-    )
+    item, nine = Daily(WEEK, time(9)), datetime(2026, 1, 5, 9, tzinfo=UTC)
+    written = nine - timedelta(minutes=2)
+    assert last_occurrence(item, written, nine - timedelta(seconds=1), UTC) is None
+    assert last_occurrence(item, written, NOW, UTC) == nine
+    assert last_occurrence(item, nine, NOW, UTC) is None
+    saturdays = Daily(frozenset({5}), time(9))
+    assert last_occurrence(saturdays, NOW - timedelta(days=30), NOW, UTC) == nine - timedelta(days=2)
 
 
 def test_an_item_is_due_once_when_the_clock_skips_or_repeats_its_time() -> None:
-    skipped = Daily(WEEK, time(2, 30))
-    before = datetime(2026, 3, 29, 0, tzinfo=UTC)
-    assert last_occurrence(skipped, before, datetime(2026, 3, 29, 1, 29, tzinfo=UTC), BERLIN) is None
-    assert last_occurrence(skipped, before, datetime(2026, 3, 29, 3, tzinfo=UTC), BERLIN) == datetime(
-        2026, 3, 29, 1, 30, tzinfo=UTC
-    )
-    autumn = datetime(2026, 10, 24, 23, tzinfo=UTC)
-    found = {
-        last_occurrence(skipped, autumn, autumn + timedelta(minutes=minutes), BERLIN)
+    half_past_two = Daily(WEEK, time(2, 30))
+    spring = datetime(2026, 3, 29, tzinfo=UTC)  # the clock skips this time
+    due = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
+    assert last_occurrence(half_past_two, spring, due - timedelta(minutes=1), BERLIN) is None
+    assert last_occurrence(half_past_two, spring, datetime(2026, 3, 29, 3, tzinfo=UTC), BERLIN) == due
+    autumn = datetime(2026, 10, 24, 23, tzinfo=UTC)  # the clock repeats it
+    occurrences = {
+        last_occurrence(half_past_two, autumn, autumn + timedelta(minutes=minutes), BERLIN)
         for minutes in range(0, 20 * 60, 5)
     }
-    assert found == {None, datetime(2026, 10, 25, 0, 30, tzinfo=UTC)}
+    assert occurrences == {None, datetime(2026, 10, 25, 0, 30, tzinfo=UTC)}
 
 
 @given(st.integers(5, 5000), st.integers(0, 100_000))
 def test_an_interval_is_due_at_its_multiples(span: int, passed: int) -> None:
-    found = last_occurrence(Every(timedelta(minutes=span)), NOW, NOW + timedelta(minutes=passed), UTC)
+    occurrence = last_occurrence(Every(timedelta(minutes=span)), NOW, NOW + timedelta(minutes=passed), UTC)
     times = passed // span
-    assert found == (NOW + timedelta(minutes=span * times) if times else None)
+    assert occurrence == (NOW + timedelta(minutes=span * times) if times else None)
 
 
 @pytest.fixture
@@ -119,7 +109,7 @@ def board(database: Database) -> TaskBoard:
 
 
 @pytest.fixture
-def make(database: Database, clock: FakeClock, board: TaskBoard) -> Callable[[str], Heartbeat]:
+def make_heartbeat(database: Database, clock: FakeClock, board: TaskBoard) -> Callable[[str], Heartbeat]:
     def build(text: str) -> Heartbeat:
         page = HeartbeatPage("cto", text, clock.now(), "koji-core")
         return Heartbeat(database, clock, board=board, pages=lambda: ([page], []))
@@ -128,57 +118,58 @@ def make(database: Database, clock: FakeClock, board: TaskBoard) -> Callable[[st
 
 
 def test_missed_occurrences_make_one_task_and_a_restart_none(
-    make: Callable[[str], Heartbeat], clock: FakeClock, board: TaskBoard
+    make_heartbeat: Callable[[str], Heartbeat], clock: FakeClock, board: TaskBoard
 ) -> None:
     text = "- [ ] every 2h: look at CI\n- [ ] every day 10:00: sum up\n"
-    heart = make(text)
-    assert heart.pulse() == []
+    heartbeat = make_heartbeat(text)
+    assert heartbeat.pulse() == []
     clock.advance(timedelta(days=3))
-    assert len(heart.pulse()) == 2
-    assert make(text).pulse() == []
+    assert len(heartbeat.pulse()) == 2
+    assert make_heartbeat(text).pulse() == []
     assert {(task.title, task.channel, task.source, task.state) for task in board.list()} == {
         ("look at CI", "koji-core", "heartbeat", "open"),
         ("sum up", "koji-core", "heartbeat", "open"),
     }
     clock.advance(timedelta(hours=2))
-    assert heart.pulse() == [], "the last one still waits"
+    assert heartbeat.pulse() == [], "the last one still waits"
     for task in board.list():
         board.done(task.id)
     clock.advance(timedelta(hours=2))
-    assert len(heart.pulse()) == 1
+    assert len(heartbeat.pulse()) == 1
 
 
 def test_a_task_follows_the_changes_of_its_item(database: Database, clock: FakeClock, board: TaskBoard) -> None:
-    """Ticked or gone it is done, back it is open, and it is an order just as long as `run` stands there."""
+    """The task is done when its item is ticked or gone, and open when it is back. It is an order while the item says
+    `run`."""
     run, plain = "- [ ] 2026-01-05 09:00 run: lint\n", "- [ ] 2026-01-05 09:00: lint\n"
-    pages = [HeartbeatPage("cto", run, clock.now())]
-    unread: list[str] = []
-    heart = Heartbeat(database, clock, board=board, pages=lambda: (pages, unread))
+    pages: list[HeartbeatPage] = []
+    faults: list[str] = []
+    heartbeat = Heartbeat(database, clock, board=board, pages=lambda: (pages, faults))
 
-    def after(text: str | None, *faults: str) -> tuple[str, str]:
+    def pulse_with(text: str | None, *page_faults: str) -> tuple[str, str]:
+        """Source and state of the task after a pulse with this page; None for no page."""
         pages[:] = [] if text is None else [HeartbeatPage("cto", text, clock.now())]
-        unread[:] = faults
-        heart.pulse()
+        faults[:] = page_faults
+        heartbeat.pulse()
         [task] = board.list()
         return task.source, task.state
 
-    assert after(run) == ("order", "open")
-    assert after(plain) == ("heartbeat", "open")
-    assert after(run) == ("order", "open")
-    assert after(run.replace("[ ]", "[x]")) == ("heartbeat", "done")
-    assert after(run) == ("order", "open")
-    assert after(None, "cto: heartbeat.md cannot be read") == ("heartbeat", "open"), "what was not read is not gone"
-    assert after(run) == ("order", "open")
-    assert after(None) == ("heartbeat", "done")
-    assert after(run + plain) == ("heartbeat", "open"), "one of the two does not say `run`"
+    assert pulse_with(run) == ("order", "open")
+    assert pulse_with(plain) == ("heartbeat", "open")
+    assert pulse_with(run) == ("order", "open")
+    assert pulse_with(run.replace("[ ]", "[x]")) == ("heartbeat", "done")
+    assert pulse_with(run) == ("order", "open")
+    unreadable = pulse_with(None, "cto: heartbeat.md cannot be read")
+    assert unreadable == ("heartbeat", "open"), "what was not read is not gone"
+    assert pulse_with(run) == ("order", "open")
+    assert pulse_with(None) == ("heartbeat", "done")
+    assert pulse_with(run + plain) == ("heartbeat", "open"), "one of the two does not say `run`"
     board.done(board.list()[0].id)
-    assert after(run) == ("heartbeat", "done"), "what the operator did is not to be done again"
+    assert pulse_with(run) == ("heartbeat", "done"), "what the operator did is not to be done again"
 
 
-# SPEC 4.1: what a heartbeat makes due goes the ordinary way: task, card, rails; by itself only what has earned it.
-
-
-ITEM = "which branches are stale"
+# SPEC 4.1: a task of a heartbeat becomes a card and passes the rails like any other; only what has earned it runs by
+# itself.
 
 
 @pytest.fixture
@@ -186,14 +177,14 @@ def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> 
     return World(tmp_path, clock, monkeypatch)
 
 
-def heartbeats(world: World) -> list[Card]:
+def heartbeat_cards(world: World) -> list[Card]:
     return [card for card in world.engine.cards.pending() if is_heartbeat(card.kind)]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["open_task", "stale_task"])
 def test_a_task_never_runs_by_itself_however_many_were_approved(world: World, tmp_path: Path, kind: str) -> None:
-    """Whoever can write into `tasksDir` writes tasks: approving some of them says nothing of the next."""
+    """Anyone who can write into `tasksDir` can make tasks, so approvals of some say nothing about the next."""
     folder = tmp_path / "todo"
     folder.mkdir()
     world.configure(tasksDir=f"'{folder}'")
@@ -206,21 +197,19 @@ def test_a_task_never_runs_by_itself_however_many_were_approved(world: World, tm
             engine.card_cycle.run_cycle()
         [card] = [card for card in engine.cards.pending() if card.kind == kind]
         assert card.assignment.flow == "report_branches"
-        world.away()
-        cycle = world.cycle()
+        world.go_away()
+        cycle = world.run_cycle()
         assert cycle.acted != card.id
         assert "somebody else may have written" in dict(line.split(": ", 1) for line in cycle.kept)[card.id]
         with pytest.raises(Refusal, match="somebody else may have written"):
             engine.cards.trigger(card.id, by="a program")
-        earning = engine.autonomy.requirements([world.workspace])
-        assert earning is not None
-        assert "task”" not in earning.words
+        assert "task”" not in engine.autonomy.requirements([world.workspace]).words
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("decisions", [9, 10])
 def test_an_item_marked_run_needs_ten_decisions_but_no_record_of_its_kind(world: World, decisions: int) -> None:
-    """It needs no decisions of like cards, but ten in all, and everything else that lets things run alone."""
+    """It needs no decisions about cards like it, but ten decisions in all."""
     with world.opened() as engine:
         world.earn(kind="lint", approvals=decisions - 1, others=0)  # and approves one card more
         assert engine.card_cycle.phase().number == 0
@@ -231,15 +220,15 @@ def test_an_item_marked_run_needs_ten_decisions_but_no_record_of_its_kind(world:
         world.clock.advance(timedelta(minutes=20))
         engine.autonomy.schedule.run(PULSE)
         engine.card_cycle.run_cycle()
-        [card] = heartbeats(world)
+        [card] = heartbeat_cards(world)
         assert "you marked it to run" in card.reasoning
-        world.away()
-        cycle = world.cycle()
+        world.go_away()
+        cycle = world.run_cycle()
         if decisions < 10:
             assert (cycle.acted, "9 of 10 decisions" in " ".join(cycle.blocked)) == ("", True)
             return
         assert cycle.acted == card.id
-        world.ended(card.id)
+        world.wait_for_session(card.id)
         entry = engine.safety.log(1)[0]
         assert (entry.decided_by, entry.trigger_type) == ("autonomy", TriggerType.HEARTBEAT)
 

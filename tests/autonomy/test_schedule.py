@@ -5,8 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from pathlib import Path
 
 import pytest
 
@@ -16,40 +17,50 @@ from engine.events import EventBus
 from engine.storage.database import Database
 
 
-@pytest.mark.parametrize(
-    ("last", "expected"), [(None, 0), (-3, 7), (-10, 0), (-1000, 0), (5, 10)]
-)  # fmt: skip
+@pytest.fixture
+def system_database(tmp_path: Path) -> Iterator[Database]:
+    """A database under the system's clock, by which the thread of a schedule waits."""
+    database = Database(tmp_path / "d.db", clock=SystemClock(UTC), bus=EventBus())
+    yield database
+    database.close()
+
+
+def make_schedule(database: Database, action: Callable[[], None]) -> Schedule:
+    """A schedule with the job `cards`, every ten minutes."""
+    return Schedule(database, SystemClock(UTC), [Job("cards", lambda: timedelta(minutes=10), action)])
+
+
+@pytest.mark.parametrize(("last", "expected"), [(None, 0), (-3, 7), (-10, 0), (-1000, 0), (5, 10)])
 def test_a_job_is_due_an_interval_after_it_ran_and_never_in_the_past(last: int | None, expected: int) -> None:
+    """`last` and `expected` are minutes from now."""
     now = datetime(2026, 1, 5, tzinfo=UTC)
-    ran = None if last is None else now + timedelta(minutes=last)
-    assert next_run(now, ran, timedelta(minutes=10)) == now + timedelta(minutes=expected)
+    last_run = None if last is None else now + timedelta(minutes=last)
+    assert next_run(now, last_run, timedelta(minutes=10)) == now + timedelta(minutes=expected)
 
 
-def test_a_missed_job_runs_once_when_the_engine_starts(tmp_path: Any) -> None:
-    clock = SystemClock(UTC)
-    database = Database(tmp_path / "d.db", clock=clock, bus=EventBus())
-    ran: list[int] = []
-    done = threading.Event()
+def test_a_job_runs_at_the_start_and_when_it_is_requested_and_not_again_after_a_restart(
+    system_database: Database,
+) -> None:
+    runs: list[int] = []
+    has_run = threading.Event()
 
     def action() -> None:
-        ran.append(1)
-        done.set()
+        runs.append(1)
+        has_run.set()
 
-    schedule = Schedule(database, clock, [Job("cards", lambda: timedelta(minutes=10), action)])
+    schedule = make_schedule(system_database, action)
     try:
         schedule.start()
-        assert done.wait(10)
-        done.clear()
+        assert has_run.wait(10)
+        has_run.clear()
         schedule.soon("cards")
-        assert done.wait(10)
+        assert has_run.wait(10)
     finally:
         schedule.close()
-    assert len(ran) == 2
-    database.close()
-    database = Database(tmp_path / "d.db", clock=clock, bus=EventBus())
-    again = Schedule(database, clock, [Job("cards", lambda: timedelta(minutes=10), action)])
-    assert again.due("cards") > clock.now() + timedelta(minutes=9)
-    database.close()
+    assert len(runs) == 2
+    system_database.write(lambda tx: None)  # the next write takes the time of the last run along
+    restarted = make_schedule(system_database, action)
+    assert restarted.due("cards") > SystemClock(UTC).now() + timedelta(minutes=9)
 
 
 def test_the_last_run_of_a_job_is_stored_only_where_it_is_wanted(database: Database, clock: FakeClock) -> None:
@@ -60,10 +71,10 @@ def test_the_last_run_of_a_job_is_stored_only_where_it_is_wanted(database: Datab
     for name in ("kept", "often"):
         assert schedule.run(name)
         assert schedule.due(name) == clock.now() + timedelta(seconds=30)
-    database.write(lambda tx: None)  # whoever writes next has it along
-    again = Schedule(database, clock, jobs)
-    assert again.last_run("kept") == clock.now()
-    assert again.last_run("often") is None
+    database.write(lambda tx: None)  # the next write takes it along
+    restarted = Schedule(database, clock, jobs)
+    assert restarted.last_run("kept") == clock.now()
+    assert restarted.last_run("often") is None
 
 
 @pytest.mark.long
@@ -72,24 +83,21 @@ def test_apscheduler_is_imported_only_at_start() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_a_job_that_is_requested_while_it_runs_runs_once_more(tmp_path: Any) -> None:
-    clock = SystemClock(UTC)
-    database = Database(tmp_path / "d.db", clock=clock, bus=EventBus())
+def test_a_job_that_is_requested_while_it_runs_runs_once_more(system_database: Database) -> None:
     runs: list[int] = []
-    again = threading.Event()
+    has_run_again = threading.Event()
 
     def action() -> None:
         runs.append(1)
         if len(runs) == 1:
             schedule.soon("cards")
         else:
-            again.set()
+            has_run_again.set()
 
-    schedule = Schedule(database, clock, [Job("cards", lambda: timedelta(minutes=10), action)])
+    schedule = make_schedule(system_database, action)
     try:
         schedule.start()
-        assert again.wait(10)
+        assert has_run_again.wait(10)
     finally:
         schedule.close()
     assert len(runs) == 2
-    database.close()

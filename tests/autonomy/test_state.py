@@ -45,7 +45,7 @@ SPECIFIED = {
     ("AUTONOMOUS", "KILLED"): "DISABLED",
     ("PAUSED", "KILLED"): "DISABLED",
 }
-"""SPEC 7.1, row by row, and what follows from it for a switch that is turned off. Nothing else is a move."""
+"""The transitions of SPEC 7.1, and those that follow from them when a switch is turned off. There are no others."""
 
 
 def test_exactly_the_specified_transitions_exist() -> None:
@@ -92,7 +92,7 @@ def test_presence_knows_the_last_sign_and_the_last_absence(database: Database, c
     presence, second = Presence(database, clock), timedelta(seconds=1)
     presence.note_now("key")
     began = clock.now()
-    clock.advance(30 * timedelta(minutes=1) - second)
+    clock.advance(HALF_HOUR - second)
     presence.note(began - second, "files of a workspace")
     assert (presence.last(), presence.away_since()) == ((began, "key"), None)
     clock.advance(second)

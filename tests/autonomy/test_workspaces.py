@@ -40,8 +40,9 @@ def test_a_workspace_that_is_added_later_is_checked_at_once_and_only_once(
         assert engine.workspaces == [world.workspace, str(second_repository.path)]
         engine.autonomy.schedule.run(STATE)
         assert set(engine.card_cycle.last_checked()) == {world.workspace, str(second_repository.path)}
-        added, cycles = (engine.ledger.latest(9, kinds=(item,)) for item in ("WorkspaceAdded", "CycleFinished"))
-        assert ([item.subject for item in added], len(cycles)) == ([str(second_repository.path)], 2)
+        [added] = engine.ledger.latest(9, kinds=("WorkspaceAdded",))
+        assert added.subject == str(second_repository.path)
+        assert len(engine.ledger.latest(9, kinds=("CycleFinished",))) == 2
         engine.autonomy.schedule.run(STATE)
         assert len(engine.ledger.latest(9, kinds=("CycleFinished",))) == 2
 
@@ -54,7 +55,7 @@ def test_a_workspace_that_the_settings_switch_off_cannot_be_added(world: World, 
         assert engine.workspaces == [world.workspace]
 
 
-def switch(world: World, autonomy: str, job: str) -> None:
+def set_autonomy(world: World, autonomy: str, job: str) -> None:
     """Set the autonomy of the workspace, and run the job that applies it."""
     world.engine.settings.set(f"workspaces.{json.dumps(world.workspace)}.autonomy", autonomy)
     world.engine.autonomy.schedule.run(job)
@@ -67,7 +68,7 @@ def test_the_cards_of_a_workspace_that_is_switched_off_are_withdrawn(world: Worl
         cards = engine.cards.pending()
         engine.cards.snooze(cards[0].id)
         engine.cards.mark_shown([card.id for card in cards])
-        switch(world, "off", job)
+        set_autonomy(world, "off", job)
         assert cards
         for card in (engine.cards.get(card.id) for card in cards):
             assert (card.status, card.outcome) == (Status.EXPIRED, Outcome.WITHDRAWN)
@@ -78,7 +79,7 @@ def test_the_cards_of_a_workspace_that_is_switched_off_are_withdrawn(world: Worl
 def test_your_own_card_stays_in_a_workspace_that_is_switched_off(world: World) -> None:
     with world.opened() as engine:
         own = engine.cards.propose(FLOW, workspace=world.workspace)
-        switch(world, "off", STATE)
+        set_autonomy(world, "off", STATE)
         assert [card.id for card in engine.cards.pending()] == [own.id]
 
 
@@ -86,8 +87,8 @@ def test_a_workspace_that_is_switched_on_again_gets_its_cards_back(world: World)
     with world.opened() as engine:
         engine.card_cycle.run_cycle()
         kinds = {card.kind for card in engine.cards.pending()}
-        switch(world, "off", STATE)
-        switch(world, "cards", STATE)
+        set_autonomy(world, "off", STATE)
+        set_autonomy(world, "cards", STATE)
         engine.card_cycle.run_cycle()
         assert {card.kind for card in engine.cards.pending()} == kinds
 
@@ -114,8 +115,8 @@ def test_a_workspace_whose_files_change_is_checked_within_seconds(
         assert [path for path in before if after[path] != before[path]] == [str(second_repository.path)]
 
 
-def change_files(world: World) -> None:
-    """A file of the workspace changes, and no other one for long enough."""
+def report_changed_files(world: World) -> None:
+    """Report a change in the workspace, and let so much time pass without another that a check is due."""
     world.engine.workspace_watch.changed.add(world.workspace, world.clock.now())
     world.clock.advance(SETTLE_TIME)
     assert world.engine.workspace_watch.check_due() == [world.workspace]
@@ -124,8 +125,8 @@ def change_files(world: World) -> None:
 def test_while_everything_is_stopped_changed_files_lead_to_no_check(world: World) -> None:
     with world.opened() as engine:
         engine.safety.kill_switch.stop("enough", by="operator")
-        change_files(world)
+        report_changed_files(world)
         assert engine.card_cycle.last_checked() == {}
         engine.safety.kill_switch.resume("stop")
-        change_files(world)
+        report_changed_files(world)
         assert [*engine.card_cycle.last_checked()] == [world.workspace]

@@ -17,36 +17,28 @@ from engine.engine import Engine, open_engine
 from engine.events import AutonomousCycleFinished
 from engine.execution.sandbox.ladder import NoSandbox
 from engine.home import Home
-from engine.model import (
-    CalibrationCheck,
-    Card,
-    DecidedBy,
-    DecidedCard,
-    DecisionSignal,
-    Randomness,
-    SessionView,
-)
+from engine.model import CalibrationCheck, Card, DecidedBy, DecidedCard, DecisionSignal, Randomness, SessionView
 from engine.services import Overrides
-from engine.storage.ledger import LedgerEntry
+from engine.storage.database import Transaction
 from tests.conftest import Repository
 
 FLOW, CHANNEL = "draft_changelog", "chronicle-hub"
 
 
-class Confines(NoSandbox):
+class StandInSandbox(NoSandbox):
     """Claims to confine, so that autonomous work starts on any machine."""
 
     confines = True
 
 
-class Holds:
-    """A calibrator whose calibration holds, and that is as sure as a test wants it."""
+class StandInCalibrator:
+    """A calibrator that gives every card the same confidence, and whose check passes."""
 
-    sure = 0.95
+    confidence = 0.95
     holds = True
 
     def calibrate(self, kind: str, score: float) -> float:
-        return self.sure
+        return self.confidence
 
     def check(self) -> CalibrationCheck:
         return CalibrationCheck(held_out=100, holds=self.holds, reason="it holds")
@@ -69,7 +61,7 @@ class World:
         self.repository.commit("Bump version to 1.1", {"version.py": "VERSION = '1.1'\n"})  # its change log is due
         self.workspace = str(self.repository.path)
         self._opened = 0
-        self.calibrator = Holds()
+        self.calibrator = StandInCalibrator()
         self.configure()
         self.nobody_wrote_for(timedelta(days=2))
         self.engine: Engine
@@ -107,59 +99,52 @@ class World:
             start_schedule=False,
             overrides=Overrides(calibrator=self.calibrator),
         )
-        self.engine.sessions._sandbox = Confines()
+        self.engine.sessions._sandbox = StandInSandbox()
         try:
             yield self.engine
         finally:
             self.engine.close()
 
     def earn(self, approvals: int = 20, *, kind: str = FLOW, channel: str = CHANNEL, others: int = 15) -> None:
-        """The operator approved so many like cards in the past, and one of the channel ran."""
+        """Record past approvals of so many cards of a kind and of `others`, and approve and run one of the channel."""
 
-        def work(tx: Any) -> None:
-            for number in range(approvals + others):
-                like = number < approvals
+        def record(tx: Transaction) -> None:
+            for number, past_kind in enumerate([kind] * approvals + ["lint"] * others):
                 card = DecidedCard(
-                    f"pred_past_{kind}_{number}", kind if like else "lint", channel, self.workspace, kind, "past", 0.9,
+                    f"pred_past_{kind}_{number}", past_kind, channel, self.workspace, kind, "past", 0.9,
                     DecidedBy.OPERATOR,
                 )  # fmt: skip
                 self.engine.decisions.record(tx, DecisionSignal.APPROVED, card)
 
-        self.engine.database.write(work)
-        known = self.engine.cards.propose("summarise_day since=2026-01-01T00:00:00Z", workspace=self.workspace,
-                                          channel=channel)  # fmt: skip
-        approved = self.engine.cards.approve(known.id)
-        assert approved.session_id is not None
-        self.engine.sessions.wait(approved.session_id, 20)
+        self.engine.database.write(record)
+        prompt = "summarise_day since=2026-01-01T00:00:00Z"
+        card = self.engine.cards.propose(prompt, workspace=self.workspace, channel=channel)
+        self.engine.cards.approve(card.id)
+        self.wait_for_session(card.id)
 
-    def away(self, span: timedelta = timedelta(minutes=30)) -> None:
+    def go_away(self, span: timedelta = timedelta(minutes=30)) -> None:
         """The operator does nothing for so long; the schedule notices."""
         self.clock.advance(span)
         self.engine.autonomy.schedule.run(STATE)
 
-    def cycle(self) -> AutonomousCycleFinished:
-        """One autonomous cycle as the schedule runs it."""
+    def run_cycle(self) -> AutonomousCycleFinished:
+        """One autonomous cycle as the schedule runs it; what it did."""
         assert self.engine.autonomy.schedule.run(ACT), "the cycle is not wanted"
-        return self.last_cycle()
-
-    def last_cycle(self) -> AutonomousCycleFinished:
         (entry,) = self.engine.ledger.latest(1, kinds=("AutonomousCycleFinished",))
         return AutonomousCycleFinished(
             **{key: tuple(value) if isinstance(value, list) else value for key, value in entry.payload.items()}
         )
 
-    def facts(self, *kinds: str) -> list[LedgerEntry]:
-        """The facts of these kinds, oldest first."""
-        return list(reversed(self.engine.ledger.latest(500, kinds=kinds)))
-
     def causes(self) -> list[str]:
-        return [entry.payload["cause"] for entry in self.facts("StateChanged")]
+        """The causes of all changes of the state, oldest first."""
+        return [entry.payload["cause"] for entry in reversed(self.engine.ledger.latest(500, kinds=("StateChanged",)))]
 
-    def ended(self, card_id: str) -> SessionView:
-        """The session of a card, waited for."""
+    def wait_for_session(self, card_id: str) -> SessionView:
+        """Wait until the session of a card has ended."""
         view = self.engine.sessions.of_card(card_id)
         assert view is not None
         return self.engine.sessions.wait(view.id, 20)
 
-    def card(self, flow: str = FLOW) -> Card:
-        return next(card for card in self.engine.cards.pending() if card.assignment.flow == flow)
+    def card(self) -> Card:
+        """The pending card of `FLOW`."""
+        return next(card for card in self.engine.cards.pending() if card.assignment.flow == FLOW)

@@ -22,7 +22,7 @@ from engine.api.doctor import examine
 from engine.execution.sandbox import Sandbox, ladder
 from engine.execution.sandbox.ladder import find_rungs
 from engine.home import Home
-from tests.attacks.test_stop import IGNORE_SIGNALS, START, Attack
+from tests.attacks.test_stop import CHILDREN, IGNORE_SIGNALS, Attack
 from tests.benchmarks.measuring import time_call
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there are no sessions to be found without an engine")
@@ -36,7 +36,7 @@ def stop_from_outside(root: Path, rung: Sandbox) -> tuple[int, float, float]:
     """How many processes were killed, seconds until all were gone, seconds until the program had ended."""
     attack = Attack(root, rung)
     try:
-        attack.start(IGNORE_SIGNALS + START["setsid"], 20)
+        attack.start(IGNORE_SIGNALS + CHILDREN["setsid"], 20)
         living = attack.living()
         began = time.perf_counter()
         with subprocess.Popen(

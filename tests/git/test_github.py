@@ -28,30 +28,32 @@ ANSWER = [
 ]
 
 
-def fake_gh(folder: Path, script: str) -> str:
+def make_gh(folder: Path, script: str) -> str:
+    """Make a program that stands in for `gh`: it notes each call, then runs the script. Returns its path."""
     program = folder / "gh"
     program.write_text(f"#!/bin/sh\necho $1 >> {folder}/calls\n{script}\n")
     program.chmod(0o755)
     return str(program)
 
 
-def answering(folder: Path) -> str:
+def make_answering_gh(folder: Path) -> str:
     (folder / "answer.json").write_text(json.dumps(ANSWER))
-    return fake_gh(folder, f"cat {folder}/answer.json")
+    return make_gh(folder, f"cat {folder}/answer.json")
 
 
-def calls(folder: Path) -> int:
+def count_calls(folder: Path) -> int:
     return (folder / "calls").read_text().splitlines().count("pr")
 
 
 def test_pull_requests_and_failing_checks(tmp_path: Path) -> None:
-    state = ask_github("github.com/shop/cart", answering(tmp_path))
+    state = ask_github("github.com/shop/cart", make_answering_gh(tmp_path))
     assert [request.number for request in state.pull_requests] == [7, 8]
     assert state.pull_requests[0].title == "Carts"
     assert state.failing == (("feature/x", "tests"), ("feature/x", "old/status"))
 
 
-def waiting(**entry: object) -> str:
+def describe_wait(**entry: object) -> str:
+    """For what a pull request of ada's, changed by `entry`, waits for her; "" for nothing."""
     document = [{"number": 9, "title": "t", "headRefName": "b", "author": {"login": "ada"}, **entry}]
     wait = parse_answer(json.dumps(document).encode(), "ada").pull_requests[0].wait
     return "" if wait is None else f"{wait.what.value} by {wait.by} since {wait.since}"
@@ -60,16 +62,16 @@ def waiting(**entry: object) -> str:
 def test_which_pull_requests_wait_for_you() -> None:
     me, bob = {"login": "ada"}, {"login": "bob"}
     comment = {"author": bob, "createdAt": "2026-01-04T08:00:00Z"}
-    assert waiting(author=bob, reviewRequests=[{"login": "ada"}]) == "review by bob since None"
-    assert waiting(author=bob, reviewRequests=[{"login": "ada"}], isDraft=True) == ""
-    assert waiting(author=bob, reviewRequests=[{"slug": "team"}]) == ""
+    assert describe_wait(author=bob, reviewRequests=[{"login": "ada"}]) == "review by bob since None"
+    assert describe_wait(author=bob, reviewRequests=[{"login": "ada"}], isDraft=True) == ""
+    assert describe_wait(author=bob, reviewRequests=[{"slug": "team"}]) == ""
     changes = [{"author": bob, "state": "CHANGES_REQUESTED", "submittedAt": "2026-01-03T08:00:00Z"}]
-    waiting_for = waiting(reviewDecision="CHANGES_REQUESTED", latestReviews=changes)
-    assert waiting_for == "changes by bob since 2026-01-03 08:00:00+00:00"
-    assert waiting(comments=[comment]) == "answer by bob since 2026-01-04 08:00:00+00:00"
-    assert waiting(comments=[comment, {"author": me, "createdAt": "2026-01-04T09:00:00Z"}]) == ""
-    assert waiting(comments=[{**comment, "author": {"login": "ci[bot]"}}]) == ""
-    assert waiting(latestReviews=None, comments=None) == ""
+    requested = describe_wait(reviewDecision="CHANGES_REQUESTED", latestReviews=changes)
+    assert requested == "changes by bob since 2026-01-03 08:00:00+00:00"
+    assert describe_wait(comments=[comment]) == "answer by bob since 2026-01-04 08:00:00+00:00"
+    assert describe_wait(comments=[comment, {"author": me, "createdAt": "2026-01-04T09:00:00Z"}]) == ""
+    assert describe_wait(comments=[{**comment, "author": {"login": "ci[bot]"}}]) == ""
+    assert describe_wait(latestReviews=None, comments=None) == ""
 
 
 def test_gh_is_asked_in_the_background_at_most_every_five_minutes(
@@ -77,18 +79,18 @@ def test_gh_is_asked_in_the_background_at_most_every_five_minutes(
 ) -> None:
     repository.git("remote", "add", "origin", "git@github.com:shop/cart.git")
     shop = str(repository.path)
-    github = GitHub(clock, answering(tmp_path))
+    github = GitHub(clock, make_answering_gh(tmp_path))
     assert github.latest(shop) is None
     github.settle(10)
     assert github.latest(shop) is not None
     clock.advance(timedelta(seconds=299))
     github.latest(shop)
     github.settle(10)
-    assert calls(tmp_path) == 1
+    assert count_calls(tmp_path) == 1
     clock.advance(timedelta(seconds=1))
     github.latest(shop)
     github.settle(10)
-    assert calls(tmp_path) == 2
+    assert count_calls(tmp_path) == 2
 
 
 @pytest.mark.parametrize(
@@ -102,7 +104,7 @@ def test_gh_is_asked_in_the_background_at_most_every_five_minutes(
     ],
 )
 def test_a_failure_of_gh_becomes_an_error(tmp_path: Path, script: str, error: str) -> None:
-    state = ask_github("github.com/shop/cart", fake_gh(tmp_path, script))
+    state = ask_github("github.com/shop/cart", make_gh(tmp_path, script))
     assert error in state.error
     assert state.pull_requests == ()
 

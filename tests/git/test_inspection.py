@@ -1,4 +1,4 @@
-"""The inspection of a repository: a check that fails, and merges that are tried."""
+"""A check of the inspection that fails costs no other check, and a merge is tried without a trace."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ def test_a_check_that_fails_is_named_and_costs_no_other(repository: Repository) 
     repository.git("stash", "push", "-q", "-u")
     repository.write("a.py", "breakpoint()\n")
     blob = repository.git("rev-parse", "HEAD:a.py")
-    lost = repository.path / ".git/objects" / blob[:2] / blob[2:]
-    content = lost.read_bytes()
-    lost.unlink()
+    object_file = repository.path / ".git/objects" / blob[:2] / blob[2:]
+    content = object_file.read_bytes()
+    object_file.unlink()
     reader = GitReader()
     state = reader.read(repository.path)
     inspection = reader.inspect(repository.path, state, NOW, NOW)
     assert "own" in inspection.unknown
     assert (inspection.own.leftovers, len(inspection.stashes)) == ((), 1)
-    lost.write_bytes(content)
-    again = reader.inspect(repository.path, state, NOW, NOW)
-    assert again.unknown == inspection.unknown, "it is not tried again at once"
+    object_file.write_bytes(content)
+    repeated = reader.inspect(repository.path, state, NOW, NOW)
+    assert repeated.unknown == inspection.unknown, "it is not tried again at once"
     repository.write("a.py", "x = 1\nbreakpoint()\n")
     inspection = reader.inspect(repository.path, reader.read(repository.path), NOW, NOW)
     assert inspection.unknown == {}

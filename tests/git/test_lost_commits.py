@@ -1,8 +1,10 @@
-"""Reflogs, and commits that no branch holds."""
+"""Reflogs are read whatever they hold, and commits that no ref reaches any more are found for a month."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+
+import pytest
 
 from engine.git import Git
 from engine.git.lost_commits import is_reachable, read_lost_commits, read_reflog
@@ -27,7 +29,9 @@ def test_a_reflog_is_read_whatever_it_holds(repository: Repository) -> None:
     assert entries[1].action == "commit: second: ünï"
 
 
-def test_lost_commits_of_two_lines(repository: Repository) -> None:
+@pytest.fixture
+def lost_tips(repository: Repository) -> tuple[str, str]:
+    """The last commits of two detached lines of work of two commits each, which no ref reaches."""
     repository.commit("begin", {"a.txt": "1\n"}, at=ago(9))
     tips = []
     for name in ("left", "right"):
@@ -35,12 +39,30 @@ def test_lost_commits_of_two_lines(repository: Repository) -> None:
         repository.commit(f"{name} one", {f"{name}.txt": f"{name} has words\n"}, at=ago(4))
         tips.append(repository.commit(f"{name} two", {f"{name}.txt": f"{name} has others\n"}, at=ago(3)))
     repository.git("checkout", "-q", "main", at=ago(2))
-    git, state = Git(repository.path), GitReader().read(repository.path)
-    result = read_lost_commits(git, state, NOW)
-    assert {line.tip for line in result} == {*tips}
-    assert {line.number for line in result} == {2}
-    assert not is_reachable(git, tips[0])
-    repository.git("tag", "kept", tips[0])
-    assert is_reachable(git, tips[0])
-    assert [line.tip for line in read_lost_commits(git, state, NOW)] == [tips[1]]
-    assert read_lost_commits(git, state, NOW + timedelta(days=31)) == ()
+    return tips[0], tips[1]
+
+
+def read_lost_tips(repository: Repository, now: datetime = NOW) -> set[str]:
+    state = GitReader().read(repository.path)
+    return {line.tip for line in read_lost_commits(Git(repository.path), state, now)}
+
+
+def test_lines_of_commits_that_no_ref_reaches_are_found_with_their_length(
+    repository: Repository, lost_tips: tuple[str, str]
+) -> None:
+    state = GitReader().read(repository.path)
+    lost = read_lost_commits(Git(repository.path), state, NOW)
+    assert {(line.tip, line.number) for line in lost} == {(tip, 2) for tip in lost_tips}
+
+
+def test_a_commit_with_a_tag_is_not_lost(repository: Repository, lost_tips: tuple[str, str]) -> None:
+    git, (left, right) = Git(repository.path), lost_tips
+    assert not is_reachable(git, left)
+    repository.git("tag", "kept", left)
+    assert is_reachable(git, left)
+    assert read_lost_tips(repository) == {right}
+
+
+def test_commits_lost_more_than_a_month_ago_are_not_listed(repository: Repository, lost_tips: tuple[str, str]) -> None:
+    assert read_lost_tips(repository) == {*lost_tips}
+    assert read_lost_tips(repository, NOW + timedelta(days=31)) == set()

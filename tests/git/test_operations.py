@@ -11,9 +11,10 @@ from engine.git.operations import Operation, conflicted_files, operation_stamp, 
 from tests.conftest import Repository
 
 
-def git_that_stops(repository: Repository, *arguments: str) -> None:
-    done = subprocess.run(["git", *arguments], cwd=repository.path, capture_output=True, text=True, check=False)
-    assert done.returncode, done.stdout
+def begin_operation(repository: Repository, *arguments: str) -> None:
+    """Run a command of git that stops at a conflict."""
+    completed = subprocess.run(["git", *arguments], cwd=repository.path, capture_output=True, text=True, check=False)
+    assert completed.returncode, completed.stdout
 
 
 def operation_of(repository: Repository) -> Operation:
@@ -37,8 +38,8 @@ def apart(repository: Repository) -> Repository:
     return repository
 
 
-def test_a_merge_and_what_is_resolved_of_it(apart: Repository) -> None:
-    git_that_stops(apart, "merge", "side")
+def test_a_merge_names_what_is_resolved_and_what_is_not(apart: Repository) -> None:
+    begin_operation(apart, "merge", "side")
     git = Git(apart.path)
     stamp = operation_stamp(git.repository.git_dir)
     merge = operation_of(apart)
@@ -56,18 +57,18 @@ def test_a_merge_and_what_is_resolved_of_it(apart: Repository) -> None:
 
 def test_the_commits_that_a_rebase_has_left(apart: Repository) -> None:
     apart.git("checkout", "-q", "side")
-    rest = [apart.commit(f"more {number}", {f"{number}.txt": "x"}) for number in range(2)]
-    git_that_stops(apart, "rebase", "main")
+    following = [apart.commit(f"more {number}", {f"{number}.txt": "x"}) for number in range(2)]
+    begin_operation(apart, "rebase", "main")
     rebase = operation_of(apart)
     assert (rebase.name, rebase.rebased, rebase.ours.name, their_subject(rebase)) == ("rebase", "side", "main", "side")
-    assert [commit[:7] for commit in rebase.remaining] == [commit[:7] for commit in rest]
+    assert [commit[:7] for commit in rebase.remaining] == [commit[:7] for commit in following]
 
 
 def test_several_picks_one_of_them_committed_by_hand(apart: Repository) -> None:
     apart.git("checkout", "-q", "side")
     last = apart.commit("more", {"more.txt": "x"})
     apart.git("checkout", "-q", "main")
-    git_that_stops(apart, "cherry-pick", "side~1", "side")
+    begin_operation(apart, "cherry-pick", "side~1", "side")
     apart.git("checkout", "--theirs", "--", "./:a.txt", "b c.txt")
     apart.git("commit", "-qam", "by hand")
     pick = operation_of(apart)
@@ -91,6 +92,6 @@ def test_a_worktree_has_an_operation_of_its_own(apart: Repository) -> None:
     folder = apart.path.parent / "other"
     apart.git("worktree", "add", "-q", "-b", "third", str(folder), "main")
     worktree = Repository(folder)
-    git_that_stops(worktree, "merge", "side")
+    begin_operation(worktree, "merge", "side")
     assert read_operation(Git(apart.path)) is None
     assert (operation_of(worktree).name, operation_of(worktree).ours.name) == ("merge", "third")

@@ -13,7 +13,8 @@ LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 
 
-def mentions(repository: Repository) -> list[tuple[str, int, str, str]]:
+def read_mentions(repository: Repository) -> list[tuple[str, int, str, str]]:
+    """File, line, old and new name of each mention of something removed."""
     state = GitReader().read(repository.path)
     changes = own_changes(Git(repository.path), state, LONG_AGO)
     return [(mention.path, mention.line, mention.old, mention.new) for mention in changes.mentions]
@@ -36,17 +37,17 @@ def test_documentation_that_names_removed_code(repository: Repository) -> None:
     repository.write("src/cli.py", 'add("--new-flag", help="x")\n')
     repository.write("conf.toml", "kept = 2\n")
     repository.git("add", "-A")
-    assert mentions(repository) == [
+    assert read_mentions(repository) == [
         ("README.md", 1, "old_total", "new_total"),
         ("README.md", 2, "src/cart.py", "src/basket.py"),
         ("README.md", 3, "old_key", ""),
         ("README.md", 5, "--old-flag", "--new-flag"),
     ]
     repository.write("other.py", "old_total = 1\n")
-    assert ("README.md", 1, "old_total", "new_total") not in mentions(repository)
+    assert ("README.md", 1, "old_total", "new_total") not in read_mentions(repository)
 
 
-LEFT_IN = {
+LEFTOVERS = {
     "a.py": ('x = 1\nbreakpoint()\n# breakpoint()\ntext = """\nbreakpoint()\n"""\nprint(x)\n', ["a.py:2"]),
     "b.js": ("debugger\n", ["b.js:1"]),
     "conflict.txt": ("<<<<<<< ours\na\n=======\nb\n>>>>>>> theirs\n", ["conflict.txt:1"]),
@@ -58,6 +59,7 @@ LEFT_IN = {
     "later.py": ("# XXX\n", []),
     "fresh.py": ("# TODO today\n", ["fresh.py:1"]),
 }
+"""The text of each file, and the places of the leftovers in it."""
 
 
 def test_debugging_that_was_left_in_and_lines_that_look_like_it(repository: Repository) -> None:
@@ -65,10 +67,10 @@ def test_debugging_that_was_left_in_and_lines_that_look_like_it(repository: Repo
     repository.commit("one", {"z.py": "z = 1\n"}, at=(NOW - 9 * day).isoformat())
     repository.git("switch", "-q", "-c", "work")
     repository.commit("older", {"older.py": "# TODO last week\n"}, at=(NOW - 7 * day).isoformat())
-    repository.commit("all", {path: text for path, (text, _) in LEFT_IN.items()}, at=NOW.isoformat())
+    repository.commit("all", {path: text for path, (text, _) in LEFTOVERS.items()}, at=NOW.isoformat())
     state = GitReader().read(repository.path)
-    expected = [place for _, places in LEFT_IN.values() for place in places]
+    expected = [place for _, places in LEFTOVERS.values() for place in places]
     expected.sort(key=lambda place: (not place.startswith("conflict"), place.startswith("fresh"), place))
-    for since, older in ((NOW - day, []), (NOW - 8 * day, ["older.py:1"])):
+    for since, older in ((NOW - day, []), (NOW - 8 * day, ["older.py:1"])):  # TODOs count from `since` on
         leftovers = own_changes(Git(repository.path), state, since).leftovers
         assert [leftover.place for leftover in leftovers] == expected + older

@@ -1,4 +1,4 @@
-"""Your own work as one patch."""
+"""Your own work is read as one patch: within a budget, with the added lines at their places, committed or not."""
 
 from __future__ import annotations
 

@@ -20,8 +20,6 @@ from tests.prediction.sensing import dated_commit, touch
 from tests.support.helpers import refused
 
 T0 = datetime(2025, 6, 1, 12, tzinfo=UTC)
-
-
 Read = Callable[[], GitState]
 
 
@@ -184,13 +182,13 @@ def test_nothing_is_walked_again_until_a_ref_moves(
     repository: Repository, read: Read, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commands: list[str] = []
-    real = Git.run
+    run = Git.run
 
-    def run(self: Git, *arguments: str, **details: object) -> object:
+    def run_recorded(self: Git, *arguments: str, **details: object) -> object:
         commands.append(arguments[0])
-        return real(self, *arguments, **details)  # type: ignore[arg-type]
+        return run(self, *arguments, **details)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Git, "run", run)
+    monkeypatch.setattr(Git, "run", run_recorded)
     repository.commit("one", {"a.py": "1"})
     read()
     commands.clear()
@@ -206,11 +204,11 @@ def test_an_environment_is_no_difference_between_trees(repository: Repository) -
     repository.write("b.py", "1")
     repository.write(".venv/lib/site-packages/six.py", "1")
     repository.git("add", "--all")
-    seen = repository.git("write-tree")
-    assert files_between(repository.path, seen, head) == ("b.py",)
+    tree = repository.git("write-tree")
+    assert files_between(repository.path, tree, head) == ("b.py",)
 
 
-def test_the_base_and_how_far_a_branch_is_from_it(repository: Repository, read: Read) -> None:
+def test_the_base_is_known_and_how_far_a_branch_is_from_it(repository: Repository, read: Read) -> None:
     first = repository.commit("one", {"a.py": "1"})
     repository.git("checkout", "-q", "-b", "feature/x")
     repository.commit("x", {"x.py": "1"})
@@ -241,17 +239,10 @@ def test_an_untracked_folder_names_at_most_300_files(repository: Repository, rea
     assert len(read().files) == 300
 
 
-NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
-
-
-def ago(days: float) -> str:
-    return (NOW - timedelta(days=days)).isoformat()
-
-
 def test_the_base_is_found_behind_three_hundred_branches(repository: Repository, read: Read) -> None:
-    repository.commit("begin", {"a.txt": "1\n"}, at=ago(9))
+    dated_commit(repository, "begin", {"a.txt": "1\n"}, T0)
     repository.git("checkout", "-q", "-b", "work")
-    repository.commit("work", at=ago(1))
+    dated_commit(repository, "work", {"a.txt": "2\n"}, T0 + timedelta(days=8))
     orders = "".join(f"create refs/heads/x{number} HEAD\n" for number in range(301))
     subprocess.run(["git", "update-ref", "--stdin"], cwd=repository.path, input=orders, text=True, check=True)
     state = read()
@@ -259,7 +250,7 @@ def test_the_base_is_found_behind_three_hundred_branches(repository: Repository,
 
 
 def test_a_clone_without_its_history_has_no_habits(repository: Repository, tmp_path: Path) -> None:
-    """What is only there to offer more must not take away everything."""
+    """The state is read all the same: without habits, and with everything else."""
     for number in range(3):
         repository.commit(f"commit {number}", {"a.py": f"{number}\n", "b.py": f"{number}\n"})
     repository.git("config", "uploadpack.allowFilter", "true")

@@ -20,7 +20,7 @@ def test_the_root_is_found_from_any_folder_inside(tmp_path: Path) -> None:
     assert repository_root(repository.path / "src" / "deep") == repository.path
 
 
-def test_folders_that_will_not_do_are_named_with_the_mend(tmp_path: Path) -> None:
+def test_folders_without_a_working_tree_are_refused(tmp_path: Path) -> None:
     bare = tmp_path / "bare.git"
     subprocess.run(["git", "init", "-q", "--bare", str(bare)], check=True)
     plain = tmp_path / "plain"
@@ -56,7 +56,7 @@ def test_a_folder_with_a_name_that_is_not_utf8_is_refused_each_time(tmp_path: Pa
         refused("unfit_path", lambda: repository_root(folder))
 
 
-def test_a_failing_command_tells_what_git_said(repository: Repository) -> None:
+def test_a_failing_command_tells_what_git_said_unless_its_exit_code_is_allowed(repository: Repository) -> None:
     with pytest.raises(GitError, match="unknown-ref"):
         Git(repository.path).text("rev-parse", "--verify", "unknown-ref")
     assert Git(repository.path).run("rev-parse", "--verify", "-q", "unknown-ref", allowed=(0, 1)).returncode == 1

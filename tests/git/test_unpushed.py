@@ -184,7 +184,7 @@ def test_commits_beyond_the_limit_are_counted_and_not_read(
     assert (result.unread, places(result)) == (1, [("config.py", 1)])
 
 
-def test_fixups_up_to_the_first_commit(repository: Repository) -> None:
+def test_fixups_are_counted_up_to_the_first_commit(repository: Repository) -> None:
     repository.commit("begin: words", {"a.txt": "1\n"})
     repository.commit("other", {"b.txt": "1\n"})
     repository.commit("fixup! begin: words", {"a.txt": "2\n"})

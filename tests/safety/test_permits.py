@@ -68,10 +68,10 @@ def test_every_session_has_a_permit_of_the_pipeline_whatever_started_it(world: W
     assert holder is not None
     ask(holder.address, "approve", {"id": over_socket.id, "wait": True})
     assert count_sessions_with_permits(engine) == 3
-    world.away()
-    world.ended(world.cycle().acted)
+    world.go_away()
+    world.wait_for_session(world.run_cycle().acted)
     assert count_sessions_with_permits(engine) == 4
-    world.away()
+    world.go_away()
     engine.autonomy.schedule.run(ACT)
     assert count_sessions_with_permits(engine) <= 5
 

@@ -13,7 +13,7 @@ from engine.git.github import GitHub
 from engine.model import Proposal
 from engine.prediction.templates.runs import failing_ci, run_tests, slower_tests
 from tests.conftest import Repository
-from tests.git.test_github import answering
+from tests.git.test_github import make_answering_gh
 from tests.prediction.sensing import NOW, PastRun, World, dated_commit
 
 HOUR = timedelta(hours=1)
@@ -53,7 +53,7 @@ def test_failing_ci_offers_a_run_here(
 ) -> None:
     repository.git("remote", "add", "origin", "git@github.com:shop/cart.git")
     repository.git("checkout", "-q", "-b", "feature/x")
-    world.github = GitHub(clock, answering(tmp_path))
+    world.github = GitHub(clock, make_answering_gh(tmp_path))
     world.runs = [PastRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"), full=False)]
     world.sense()
     world.github.settle(10)
