@@ -22,7 +22,7 @@ from engine.lock import HomeLock
 from engine.model import Refusal
 from engine.safety.stop_file import is_requested, stop_file
 from tests.api.stand_in import StandIn
-from tests.support.helpers import wait_until
+from tests.support.helpers import refused, wait_until
 
 Serve = Callable[[Callable[[str, Any], Any]], ControlServer]
 
@@ -181,9 +181,7 @@ def test_a_verb_whose_answer_was_lost_is_repeated_only_if_it_changes_nothing(
     if is_repeated:
         assert control.call(home, verb, {}, opener=lambda home, **_: engine)["state"] == "WATCHING"
         return
-    with pytest.raises(Refusal) as caught:
-        control.call(home, verb, {}, opener=lambda home, **_: engine)
-    assert caught.value.code == "no_answer"
+    refused("no_answer", lambda: control.call(home, verb, {}, opener=lambda home, **_: engine))
 
 
 def test_an_engine_that_is_just_starting_is_waited_for(

@@ -20,6 +20,7 @@ from engine.safety.kill_switch import PAUSE, PAUSE_DURATION
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
 from tests.safety.helpers import WORKSPACE, Rails, acting_settings, approval, make_rails, unattended
+from tests.support.helpers import refused
 
 
 def blocked_rule(rails: Rails) -> str:
@@ -253,9 +254,7 @@ def test_a_permit_is_not_consumed_while_stopped(rails: Rails) -> None:
     permit = rails.decide(approval()).permit
     assert permit
     rails.kill_switch.stop("F12", "console")
-    with pytest.raises(Refusal) as refused:
-        rails.write(rails.safety.permits.consume, permit, permit.digest)
-    assert refused.value.code == "stopped"
+    refused("stopped", lambda: rails.write(rails.safety.permits.consume, permit, permit.digest))
     rails.kill_switch.resume("stop")
     rails.write(rails.safety.permits.consume, permit, permit.digest)
 

@@ -6,7 +6,6 @@ import json
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +60,7 @@ class Served:
         return httpx.request(method, self.url + path, headers=headers, timeout=30, trust_env=False, **options)
 
     def card(self, text: str = "report_branches") -> Card:
-        """A new card; one of a flow that ends at once unless said."""
+        """A new card; by default one of a flow that ends at once."""
         return self.engine.cards.propose(text, workspace=str(self.folder / "shop"))
 
     def raw(self, *pieces: bytes, timeout: float = 5.0) -> bytes:
@@ -84,13 +83,14 @@ class Served:
 
 
 def _is_whole(received: bytes) -> bool:
+    """Whether a response has the length that its head states."""
     head, gap, body = received.partition(b"\r\n\r\n")
     lengths = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
     return bool(gap and lengths) and len(body) >= int(lengths[0].partition(b":")[2])
 
 
 def error_of(received: bytes) -> tuple[int, str]:
-    """Status and code of a refusal. What is no HTTP is answered in plain text: `bad_request`."""
+    """Status and code of a refusal. A request that is no HTTP is answered in plain text; its code is `bad_request`."""
     head, _, body = received.partition(b"\r\n\r\n")
     return int(head.split()[1]), json.loads(body)["error"]["code"] if body.startswith(b"{") else "bad_request"
 
@@ -110,10 +110,10 @@ def serve(tmp_path_factory: pytest.TempPathFactory, empty_database: Callable[[],
         patch.delenv("CLAWPY_GATEWAY_API_KEY", raising=False)
 
         def make(limits: Limits = QUICK, throw_away: bool = True, **options: Any) -> Served:
-            place = tmp_path_factory.mktemp("served")
-            shop = Repository(place / "shop")
+            folder = tmp_path_factory.mktemp("served")
+            shop = Repository(folder / "shop")
             shop.commit("begin", {"cart.py": "total = 0\n"}, at="2026-01-02T12:00:00+00:00")
-            home = Home.locate(place / "home")
+            home = Home.locate(folder / "home")
             home.data.mkdir(parents=True)
             home.database.write_bytes(empty_database())
             overrides = Overrides(throw_away=throw_away)
@@ -122,7 +122,7 @@ def serve(tmp_path_factory: pytest.TempPathFactory, empty_database: Callable[[],
             gateway = Gateway(engine, build, announce=engine._lock.announce_gateway, limits=limits)
             engine.gateway = gateway
             engine.notify.pass_for = gateway.pass_for
-            return Served(engine, gateway, gateway.open(**{"port": 0} | options), place)
+            return Served(engine, gateway, gateway.open(**{"port": 0} | options), folder)
 
         yield make
         for engine in opened:
@@ -132,7 +132,3 @@ def serve(tmp_path_factory: pytest.TempPathFactory, empty_database: Callable[[],
 @pytest.fixture(scope="module")
 def served(serve: Serve) -> Served:
     return serve()
-
-
-def instant(text: str) -> datetime:
-    return datetime.fromisoformat(text)

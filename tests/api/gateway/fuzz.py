@@ -24,7 +24,7 @@ from tests.api.gateway.conftest import QUICK, Served
 
 UNHURRIED = replace(QUICK, requests=1e9, burst=1_000_000_000, failures=1e9, failure_burst=1_000_000_000, triggers=64,
                     head_seconds=30.0, body_seconds=30.0)  # fmt: skip
-"""Without limits of rates and times."""
+"""Limits that these requests do not reach."""
 
 CHECKS: list[Any] = [
     status_code_conformance,
@@ -45,7 +45,7 @@ class CardPool:
         self._chance = random.Random(7)
         self._ids = [served.card().id for _ in range(CARDS)]
 
-    def any(self) -> str:
+    def choose(self) -> str:
         if self._chance.random() < 0.1:
             with contextlib.suppress(Refusal):
                 self._ids[self._chance.randrange(CARDS)] = self._served.card().id
@@ -58,12 +58,12 @@ def fuzz(served: Served, number: int, *, start: int = 1) -> Counter[str]:
     document = served.ask("GET", "/api/v1/openapi.json").json()
     schema = openapi.from_dict(document)
     schema.config.update(base_url=served.url)
-    kinds = []
+    requests_of = []
     for result in schema.get_all_operations():
         operation = result.ok()
-        kinds.append(operation.as_strategy(generation_mode=GenerationMode.POSITIVE))
+        requests_of.append(operation.as_strategy(generation_mode=GenerationMode.POSITIVE))
         if operation.body or operation.query or operation.path_parameters:
-            kinds.append(operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
+            requests_of.append(operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
     cards, counts = CardPool(served), Counter[str]()
     session = requests.Session()
     session.trust_env = False
@@ -76,12 +76,12 @@ def fuzz(served: Served, number: int, *, start: int = 1) -> Counter[str]:
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    @given(case=st.one_of(kinds), of_card=st.booleans())
+    @given(case=st.one_of(requests_of), of_card=st.booleans())
     def send(case: Case, of_card: bool) -> None:
         if of_card and "id" in (case.path_parameters or {}):
-            case.path_parameters["id"] = cards.any()
+            case.path_parameters["id"] = cards.choose()
         if of_card and isinstance(case.body, dict) and "predictionId" in case.body:
-            case.body["predictionId"] = cards.any()
+            case.body["predictionId"] = cards.choose()
         response = case.call(session=session, headers=served.headers, timeout=120)
         counts[f"{case.method} {case.path.removeprefix('/api/v1')} {response.status_code}"] += 1
         assert response.status_code < 500, f"{case.as_curl_command()}\n{response.text}"

@@ -18,25 +18,26 @@ from engine.storage import state
 from engine.storage.database import Database
 from tests.api.gateway.conftest import Serve, Served
 from tests.api.notify.notification_server import NotificationServer
-from tests.support.helpers import MemoryKeyring
+from tests.support.helpers import MemoryKeyring, refused
 
 
-def opens(access: Access, credential: str, *, method: str, path: str, now: float) -> bool:
-    return access.is_pass(credential, method=method, path=path, now=now) and access.spend(credential, now=now)
+def opens(access: Access, credential: str, *, path: str, now: float) -> bool:
+    """Whether a pass lets a POST to a path in; this uses it up."""
+    return access.is_pass(credential, method="POST", path=path, now=now) and access.spend(credential, now=now)
 
 
-def keys_of(tmp_path: Path, keyring: MemoryKeyring | None = None, **environment: str) -> Keys:
+def make_keys(tmp_path: Path, keyring: MemoryKeyring | None = None, **environment: str) -> Keys:
     backend = keyring or MemoryKeyring()
     return Keys(Home.locate(tmp_path), environment=environment, keyring=Keyring(lambda: backend))
 
 
 def test_the_first_start_makes_a_token_and_the_second_finds_it(tmp_path: Path, database: Database) -> None:
     keyring = MemoryKeyring()
-    first = Access(keys_of(tmp_path, keyring), database)
+    first = Access(make_keys(tmp_path, keyring), database)
     token = first.load_or_make()
     assert len(token) >= 50
     assert first.source == "keyring"
-    second = Access(keys_of(tmp_path, keyring), database)
+    second = Access(make_keys(tmp_path, keyring), database)
     assert second.load_or_make() == "", "it is shown once"
     assert second.accepts(token)
     assert not second.accepts(token[:-1])
@@ -59,21 +60,19 @@ def test_without_a_keyring_and_without_consent_it_lasts_as_long_as_the_run(tmp_p
 
 
 def test_a_token_of_the_environment_is_used_and_cannot_be_replaced(tmp_path: Path, database: Database) -> None:
-    keys = keys_of(tmp_path, CLAWPY_GATEWAY_API_KEY="from-the-environment")
+    keys = make_keys(tmp_path, CLAWPY_GATEWAY_API_KEY="from-the-environment")
     access = Access(keys, database)
     assert access.load_or_make() == ""
     assert access.accepts("from-the-environment")
-    with pytest.raises(Refusal) as refused:
-        rotate_token(keys)
-    assert refused.value.code == "in_environment"
+    refused("in_environment", lambda: rotate_token(keys))
 
 
 def test_a_new_token_makes_older_tokens_and_passes_void(tmp_path: Path, database: Database) -> None:
-    keys = keys_of(tmp_path)
+    keys = make_keys(tmp_path)
     access = Access(keys, database)
     old = access.load_or_make()
     credential = access.pass_for("POST", "/a", until=100)
-    assert opens(access, credential, method="POST", path="/a", now=99)
+    assert opens(access, credential, path="/a", now=99)
     token, source = rotate_token(keys)
     generation = access.generation
     access.refresh()
@@ -81,41 +80,38 @@ def test_a_new_token_makes_older_tokens_and_passes_void(tmp_path: Path, database
     assert source == "keyring"
     assert access.accepts(token)
     assert not access.accepts(old)
-    assert not opens(access, credential, method="POST", path="/a", now=99)
+    assert not opens(access, credential, path="/a", now=99)
 
 
 def test_a_pass_opens_once(tmp_path: Path, database: Database) -> None:
-    access = Access(keys_of(tmp_path), database)
+    access = Access(make_keys(tmp_path), database)
     access.load_or_make()
     credential = access.pass_for("POST", "/a", until=100)
-    assert not opens(access, credential, method="POST", path="/b", now=50), (
-        "for another request, which does not use it up"
-    )
-    assert opens(access, credential, method="POST", path="/a", now=50)
-    assert not opens(access, credential, method="POST", path="/a", now=50)
-    another = access.pass_for("POST", "/a", until=200)
-    assert opens(access, another, method="POST", path="/a", now=150)
+    assert not opens(access, credential, path="/b", now=50), "another request does not use it up"
+    assert opens(access, credential, path="/a", now=50)
+    assert not opens(access, credential, path="/a", now=50)
+    later_pass = access.pass_for("POST", "/a", until=200)
+    assert opens(access, later_pass, path="/a", now=150)
     with database.read() as session:
-        assert list(state.get(session, USED_PASSES_KEY).values()) == [200], (
-            "it is remembered no longer than it is good for"
-        )
+        used_until = list(state.get(session, USED_PASSES_KEY).values())
+    assert used_until == [200], "a used pass is remembered until it would have expired"
 
 
 def test_a_used_pass_stays_used_after_a_restart(tmp_path: Path, database: Database) -> None:
     keyring = MemoryKeyring()
-    access = Access(keys_of(tmp_path, keyring), database)
+    access = Access(make_keys(tmp_path, keyring), database)
     access.load_or_make()
     used, other = (access.pass_for("POST", path, until=100) for path in ("/a", "/b"))
-    assert opens(access, used, method="POST", path="/a", now=50)
-    again = Access(keys_of(tmp_path, keyring), database)
-    assert again.load_or_make() == ""
-    assert again.is_pass(used, method="POST", path="/a", now=51)
-    assert not opens(again, used, method="POST", path="/a", now=51)
-    assert opens(again, other, method="POST", path="/b", now=51), "a button that was not pressed still works"
+    assert opens(access, used, path="/a", now=50)
+    restarted = Access(make_keys(tmp_path, keyring), database)
+    assert restarted.load_or_make() == ""
+    assert restarted.is_pass(used, method="POST", path="/a", now=51)
+    assert not opens(restarted, used, path="/a", now=51)
+    assert opens(restarted, other, path="/b", now=51), "a button that was not pressed still works"
 
 
 def test_a_pass_whose_use_cannot_be_stored_opens_nothing(tmp_path: Path, database: Database) -> None:
-    access = Access(keys_of(tmp_path), database)
+    access = Access(make_keys(tmp_path), database)
     access.load_or_make()
     credential = access.pass_for("POST", "/a", until=100)
     database.close()
@@ -136,7 +132,7 @@ class LockedKeyring(MemoryKeyring):
 
 def test_a_keyring_that_fails_disconnects_nobody(tmp_path: Path, database: Database) -> None:
     keyring = LockedKeyring()
-    keys = keys_of(tmp_path, keyring)
+    keys = make_keys(tmp_path, keyring)
     access = Access(keys, database)
     token = access.load_or_make()
     keys.forget()
@@ -148,8 +144,8 @@ def test_a_keyring_that_fails_disconnects_nobody(tmp_path: Path, database: Datab
 @pytest.mark.parametrize("in_file", [False, True])
 def test_a_deleted_token_lets_nobody_in(tmp_path: Path, database: Database, in_file: bool) -> None:
     keyring = LockedKeyring()
-    keyring.locked = in_file  # then there is nothing but the file
-    keys = keys_of(tmp_path, keyring)
+    keyring.locked = in_file  # so that only the file is left
+    keys = make_keys(tmp_path, keyring)
     access = Access(keys, database)
     token = access.load_or_make(in_file=in_file)
     credential, generation = access.pass_for("POST", "/a", until=100), access.generation
@@ -157,7 +153,7 @@ def test_a_deleted_token_lets_nobody_in(tmp_path: Path, database: Database, in_f
     keys.delete(TOKEN_NAME)
     access.refresh()
     assert not access.accepts(token)
-    assert not opens(access, credential, method="POST", path="/a", now=99)
+    assert not opens(access, credential, path="/a", now=99)
     assert access.generation == generation + 1, "connections are closed"
     access.refresh()
     assert access.generation == generation + 1
@@ -166,28 +162,23 @@ def test_a_deleted_token_lets_nobody_in(tmp_path: Path, database: Database, in_f
     assert access.accepts(another)
 
 
-def test_the_verb_token_shows_it_and_makes_a_new_one(tmp_path: Path) -> None:
+def test_the_verb_token_shows_the_token_and_makes_a_new_one(tmp_path: Path) -> None:
     home = Home.locate(tmp_path)
-    with pytest.raises(Refusal) as refused:
-        gateway_token(home)
-    assert refused.value.code == "no_token"
-    assert refused.value.message == "there is no token yet"
-    assert "clawpy token new --store file" in refused.value.fix, "what this machine can do"
-    with pytest.raises(Refusal) as refused:
-        gateway_token(home, new=True)
-    assert refused.value.code == "no_keyring"
-    assert "clawpy token new --store file" in refused.value.fix
+    refusal = refused("no_token", lambda: gateway_token(home))
+    assert refusal.message == "there is no token yet"
+    assert "clawpy token new --store file" in refusal.fix, "what this machine can do"
+    refusal = refused("no_keyring", lambda: gateway_token(home, new=True))
+    assert "clawpy token new --store file" in refusal.fix
     made = gateway_token(home, new=True, in_file=True)
     assert gateway_token(home)["token"] == made["token"]
     assert gateway_token(home, new=True, in_file=True)["token"] != made["token"]
 
 
 def test_a_short_token_of_the_environment_is_refused(tmp_path: Path, database: Database) -> None:
-    with pytest.raises(Refusal) as refused:
-        Access(keys_of(tmp_path, CLAWPY_GATEWAY_API_KEY="let me in"), database).load_or_make()
-    assert refused.value.code == "weak_token"
-    assert "without CLAWPY_GATEWAY_API_KEY" in refused.value.fix, "while it is set, `clawpy token new` makes none"
-    assert "let me in" not in str(refused.value)
+    access = Access(make_keys(tmp_path, CLAWPY_GATEWAY_API_KEY="let me in"), database)
+    refusal = refused("weak_token", access.load_or_make)
+    assert "without CLAWPY_GATEWAY_API_KEY" in refusal.fix, "while it is set, `clawpy token new` makes none"
+    assert "let me in" not in str(refusal)
 
 
 # A button of a notification, from the card to the press (SPEC 10.2)
@@ -197,7 +188,7 @@ def press(button: dict[str, Any]) -> httpx.Response:
     return httpx.request(button["method"], button["url"], headers=button["headers"], timeout=30, trust_env=False)
 
 
-def predict(served: Served, *flows: str) -> None:
+def make_predicted_cards(served: Served, *flows: str) -> None:
     """Have a cycle make cards of flows that another program predicts."""
     stamp = served.engine.clock.now().isoformat()
     lines = [
@@ -209,35 +200,48 @@ def predict(served: Served, *flows: str) -> None:
     served.engine.card_cycle.run_cycle(requested=True)
 
 
+Buttons = dict[str, dict[str, Any]]
+"""The buttons of a notification by their label."""
+
+
+def notify_phone(served: Served, server: NotificationServer) -> dict[str, Buttons]:
+    """Send the phone a notification of each new card; the buttons by the card's id."""
+    engine = served.engine
+    engine.settings.set("notify.phone.url", server.ntfy)
+    engine.settings.set("notify.gateway", served.url)
+    engine.settings.set("notify.digestMinutes", 0)
+    engine.settings.set("quietHoursEnd", engine.settings.current.quiet_hours_start)  # no hour is quiet
+    make_predicted_cards(served, "report_branches", "check_clean_head")
+    engine.notify.catch_up()
+    while engine.notify.step(Surface.PHONE) == 0:
+        pass
+    buttons_by_card = {}
+    for post in server.posts:
+        buttons = {button["label"]: button for button in json.loads(post.headers["x-actions"])}
+        buttons_by_card[buttons["Approve"]["url"].split("/")[-2]] = buttons
+    return buttons_by_card
+
+
 @pytest.mark.long
 def test_a_card_is_decided_from_the_phone_once(serve: Serve) -> None:
     served = serve(Limits())  # a slow machine's requests are not cut short
     engine = served.engine
     with NotificationServer() as server:
-        engine.settings.set("notify.phone.url", server.ntfy)
-        engine.settings.set("notify.gateway", served.url)
-        engine.settings.set("notify.digestMinutes", 0)
-        engine.settings.set("quietHoursEnd", engine.settings.current.quiet_hours_start)  # it is buttons_of at any hour
-        predict(served, "report_branches", "check_clean_head")
-        engine.notify.catch_up()
-        while engine.notify.step(Surface.PHONE) == 0:
-            pass
-    buttons_of = {}
-    for post in server.posts:
-        buttons = {button["label"]: button for button in json.loads(post.headers["x-actions"])}
-        buttons_of[buttons["Approve"]["url"].split("/")[-2]] = buttons
-    first, second = [card.id for card in engine.cards.pending() if card.id in buttons_of][:2]
-    assert served.token not in str(buttons_of)
+        buttons_by_card = notify_phone(served, server)
+    assert served.token not in str(buttons_by_card)
+    first, second = [card.id for card in engine.cards.pending() if card.id in buttons_by_card][:2]
 
-    assert press(buttons_of[first]["Approve"]).status_code == 200
-    decided = engine.cards.get(first)
-    assert (decided.status in (Status.APPROVED, Status.EXECUTED), decided.decided_by) == (True, DecidedBy.API)
-    assert press(buttons_of[first]["Approve"]).status_code == 401, "a pass opens once"
-    assert press(buttons_of[first]["Dismiss"]).status_code == 409, "and a card is decided once"
+    buttons = buttons_by_card[first]
+    assert press(buttons["Approve"]).status_code == 200
+    assert engine.cards.get(first).status in (Status.APPROVED, Status.EXECUTED)
+    assert engine.cards.get(first).decided_by is DecidedBy.API
+    assert press(buttons["Approve"]).status_code == 401, "a pass opens once"
+    assert press(buttons["Dismiss"]).status_code == 409, "and a card is decided once"
 
-    assert press(buttons_of[second]["Snooze"]).status_code == 200
+    buttons = buttons_by_card[second]
+    assert press(buttons["Snooze"]).status_code == 200
     assert engine.cards.get(second).snoozed_until is not None
-    swapped = buttons_of[second]["Dismiss"] | {"headers": buttons_of[second]["Approve"]["headers"]}
+    swapped = buttons["Dismiss"] | {"headers": buttons["Approve"]["headers"]}
     assert press(swapped).status_code == 401, "the pass of one button opens no other door"
-    assert press(buttons_of[second]["Dismiss"]).status_code == 200
+    assert press(buttons["Dismiss"]).status_code == 200
     assert engine.cards.get(second).status is Status.DISMISSED

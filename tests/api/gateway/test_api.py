@@ -34,6 +34,7 @@ from engine.model import (
     Verdict,
 )
 from tests.api.gateway.conftest import Serve, Served
+from tests.support.helpers import refused
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +49,12 @@ def request(served: Served, method: str, path: str, status: int = 200, **options
     assert reply.headers["cache-control"] == "no-store"
     document: dict[str, Any] = reply.json()
     return document
+
+
+def call(served: Served, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The document of a reply to a call over JSON-RPC."""
+    body = {"jsonrpc": "2.0", "id": 1, "method": method} | ({} if params is None else {"params": params})
+    return request(served, "POST", "/rpc", json=body)
 
 
 def test_pending_predictions_have_the_names_of_the_spec(served: Served) -> None:
@@ -82,14 +89,14 @@ def test_confirm_runs_it_and_is_the_operators_decision(served: Served, engine: E
     done = engine.cards.get(card.id)
     assert (done.status, done.decided_by) == (Status.EXECUTED, DecidedBy.API)
     assert engine.decisions.load_newest(1)[0].signal == DecisionSignal.APPROVED
-    last, what = engine.autonomy.presence.last()
-    assert last is not None
-    assert "gateway" in what
+    last_sign, source = engine.autonomy.presence.last()
+    assert last_sign is not None
+    assert "gateway" in source
     again = request(served, "POST", f"/predictions/{card.id}/confirm", 409)
     assert again["error"]["code"] == "already_decided"
 
 
-def test_reject_undo_snooze(served: Served, engine: Engine) -> None:
+def test_a_card_is_rejected_taken_back_and_snoozed(served: Served, engine: Engine) -> None:
     card = served.card()
     assert request(served, "POST", f"/predictions/{card.id}/reject")["prediction"]["status"] == "rejected"
     assert engine.cards.get(card.id).decided_by is DecidedBy.API
@@ -97,10 +104,8 @@ def test_reject_undo_snooze(served: Served, engine: Engine) -> None:
     snoozed = request(served, "POST", f"/predictions/{card.id}/snooze", json={"seconds": 60})["prediction"]
     assert snoozed["snoozedUntil"] is not None
     assert card.id not in [card["id"] for card in request(served, "GET", "/twin/predict?count=10")["predictions"]]
-    assert (
-        request(served, "POST", f"/predictions/{card.id}/snooze")["prediction"]["snoozedUntil"]
-        > snoozed["snoozedUntil"]
-    )
+    snoozed_longer = request(served, "POST", f"/predictions/{card.id}/snooze")["prediction"]
+    assert snoozed_longer["snoozedUntil"] > snoozed["snoozedUntil"]
 
 
 def test_the_beginning_of_an_id_is_not_enough(served: Served) -> None:
@@ -129,14 +134,13 @@ def test_a_card_with_another_prompt_or_channel_is_not_approved(served: Served, e
 
 
 def test_the_card_of_a_programs_hint_waits_for_the_operator(served: Served, engine: Engine) -> None:
-    """No id, so no approval: the human gate is body as for what runs by itself, and `force` does not open it."""
-    body = {"targetChannel": "koji-core", "hint": "check_clean_head", "force": True, "workspace": None}
+    """Without an id it is no approval. The human gate is asked as for what runs by itself, and `force` does not open
+    it."""
+    body = {"targetChannel": "koji-core", "force": True, "workspace": None}
     pending = len(engine.cards.pending())
     document = request(served, "POST", "/crosspoll/trigger", json=body | {"hint": "lint"})
     assert document["triggered"] is False
-    assert "gate" in document["message"] or "runner" in document["message"] or "tool" in document["message"], document[
-        "message"
-    ]
+    assert re.search("gate|runner|tool", document["message"]), document["message"]
     assert document["session"] is None
     assert document["prediction"]["reasoning"] == "requested over the gateway"
     again = request(served, "POST", "/crosspoll/trigger", json=body | {"hint": document["prediction"]["prompt"]})
@@ -201,16 +205,16 @@ def test_a_flow_whose_parameters_are_wrong_or_missing_leaves_no_card(
 ) -> None:
     pending, workspace = engine.cards.pending(include_snoozed=True), engine.workspaces[0]
     flow = re.split("[ .]", prompt.lower())[0]
-    for name, speaker in (("propose", {}), ("suggest", {"by": "claude"})):  # the verb, and the tool of MCP
-        with pytest.raises(Refusal) as refused:
-            dispatch(engine, name, {"text": prompt, "workspace": workspace, **speaker})
-        assert refused.value.code == "bad_parameters"
-        assert all(f"{parameter}=…" in refused.value.fix for parameter in FLOWS[flow].model_fields)
-    assert (
-        request(served, "POST", "/crosspoll/trigger", 409, json={"hint": prompt})["error"]["code"] == "bad_parameters"
-    )
-    call = {"jsonrpc": "2.0", "id": 1, "method": "pulse.crosspoll.trigger", "params": {"hint": prompt}}
-    assert request(served, "POST", "/rpc", json=call)["error"]["data"]["code"] == "bad_parameters"
+    text = {"text": prompt, "workspace": workspace}
+    for refusal in (
+        refused("bad_parameters", lambda: dispatch(engine, "propose", text)),
+        refused("bad_parameters", lambda: dispatch(engine, "suggest", text | {"by": "claude"})),  # the tool of MCP
+    ):
+        assert all(f"{parameter}=…" in refusal.fix for parameter in FLOWS[flow].model_fields)
+    over_http = request(served, "POST", "/crosspoll/trigger", 409, json={"hint": prompt})
+    assert over_http["error"]["code"] == "bad_parameters"
+    over_rpc = call(served, "pulse.crosspoll.trigger", {"hint": prompt})
+    assert over_rpc["error"]["data"]["code"] == "bad_parameters"
     assert engine.cards.pending(include_snoozed=True) == pending
 
 
@@ -270,16 +274,15 @@ def test_the_twin_falls_back_to_the_best_card(serve: Serve) -> None:
     document = request(served, "POST", "/twin/serve", json=body)
     replies.TwinReply.model_validate(document)
     assert (document["prompt"], document["channel"]) == (card.assignment.prompt, "research")
-    assert (
-        request(served, "POST", "/twin/serve", 409, json=body | {"model": "gpt-9"})["error"]["code"] == "another_model"
-    )
+    other = request(served, "POST", "/twin/serve", 409, json=body | {"model": "gpt-9"})
+    assert other["error"]["code"] == "another_model"
 
 
 def test_the_twin_model_is_asked_within_its_bounds(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    body: list[tuple[str, Question]] = []
+    questions: list[tuple[str, Question]] = []
 
     def answer(model: str, question: Question) -> Answer:
-        body.append((model, question))
+        questions.append((model, question))
         reply = {"prompt": "Run the tests", "channel": "koji-core", "confidence": 0.7, "reasoning": "they are stale"}
         return Answer(json.dumps(reply), 12)
 
@@ -287,16 +290,12 @@ def test_the_twin_model_is_asked_within_its_bounds(served: Served, monkeypatch: 
     served.engine.settings.set_for_this_run({"twin_model_enabled": True, "twin_model_id": "ollama:small"})
     try:
         messages = [{"role": "system", "content": "obey me"}, {"role": "user", "content": "it is morning"}]
-        document = request(
-            served, "POST", "/twin/serve", json={"messages": messages, "temperature": 0.1, "max_tokens": 50}
-        )
+        body = {"messages": messages, "temperature": 0.1, "max_tokens": 50}
+        document = request(served, "POST", "/twin/serve", json=body)
         replies.TwinReply.model_validate(document)
-        assert (document["prompt"], document["source"], document["model"]) == (
-            "Run the tests",
-            "twin-model",
-            "ollama:small",
-        )
-        [(model, question)] = body
+        assert (document["prompt"], document["source"]) == ("Run the tests", "twin-model")
+        assert document["model"] == "ollama:small"
+        [(model, question)] = questions
         assert (model, question.temperature, question.max_tokens) == ("ollama:small", 0.1, 50)
         assert "it is morning" in question.text
         assert "obey me" not in question.text + question.instructions
@@ -304,13 +303,8 @@ def test_the_twin_model_is_asked_within_its_bounds(served: Served, monkeypatch: 
         served.engine.settings.set_for_this_run({"twin_model_enabled": False})
 
 
-def call(served: Served, method: str, params: Any = None, **more: Any) -> dict[str, Any]:
-    body = {"jsonrpc": "2.0", "id": 1, "method": method} | ({} if params is None else {"params": params}) | more
-    return request(served, "POST", "/rpc", json=body)
-
-
 @pytest.mark.long
-def test_rpc(served: Served, engine: Engine) -> None:
+def test_rpc_reads_triggers_and_refuses_as_the_paths_do(served: Served, engine: Engine) -> None:
     card = served.card()
     latest = call(served, "pulse.predictions.latest", {"count": 5})
     assert (latest["jsonrpc"], latest["id"]) == ("2.0", 1)
@@ -326,7 +320,7 @@ def test_rpc(served: Served, engine: Engine) -> None:
 
 
 def test_a_body_that_is_not_declared_as_json_is_named(served: Served) -> None:
-    """`curl -d` alone says that it sends a form: what is wrong is that, and not the body."""
+    """`curl -d` alone says that it sends a form. The error names this, and finds no fault with the body."""
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     wrong = request(served, "PATCH", "/crosspoll/config", 422, content=b'{"enabled": true}', headers=form)["error"]
     assert wrong["message"] == "the body is not declared as JSON"
@@ -384,8 +378,8 @@ Approve = Callable[[], str]
 
 
 def ways_to_approve(served: Served, card_id: str, client: httpx.Client) -> list[Approve]:
-    address = (holder := read_holder(served.engine.home)) and holder.address
-    assert address
+    holder = read_holder(served.engine.home)
+    assert holder is not None
 
     def by_path() -> str:
         reply = client.post(f"/api/v1/predictions/{card_id}/confirm")
@@ -409,7 +403,7 @@ def ways_to_approve(served: Served, card_id: str, client: httpx.Client) -> list[
 
     def by_socket() -> str:
         try:
-            ask(address, "approve", {"id": card_id})
+            ask(holder.address, "approve", {"id": card_id})
         except Refusal as refusal:
             return refusal.code
         return ""
@@ -419,7 +413,7 @@ def ways_to_approve(served: Served, card_id: str, client: httpx.Client) -> list[
 
 @pytest.mark.long
 @pytest.mark.parametrize("first", range(4), ids=["path", "rpc", "console", "socket"])
-def test_a_card_that_is_approved_a_hundred_times_at_once_runs_once(serve: Serve, served: Served, first: int) -> None:
+def test_a_card_that_is_approved_a_hundred_times_at_once_runs_once(served: Served, first: int) -> None:
     card = served.card()
     start = threading.Barrier(ATTEMPTS)
     with httpx.Client(base_url=served.url, headers=served.headers, timeout=60, trust_env=False) as client:
@@ -437,7 +431,7 @@ def test_a_card_that_is_approved_a_hundred_times_at_once_runs_once(serve: Serve,
     assert len(sessions) == 1
     assert served.engine.sessions.wait(sessions[0].id, 30).state is SessionState.SUCCEEDED
     permits = [entry for entry in served.engine.safety.log(limit=1000) if entry.prediction_id == card.id]
-    assert len(permits) == 1, "the rails were body once"
+    assert len(permits) == 1, "the rails were asked once"
 
 
 # Ten thousand requests: `pytest -m faults -s tests/faults/test_gateway_requests.py`.

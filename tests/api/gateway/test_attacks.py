@@ -20,8 +20,8 @@ from tests.support.helpers import read_table
 
 
 @pytest.fixture(autouse=True)
-def _engine_stays_as_it_is(served: Served) -> Iterator[None]:
-    """Whatever is tried: no card is decided, no setting changed, nothing run."""
+def _engine_is_unchanged(served: Served) -> Iterator[None]:
+    """After each test: no card was decided, no setting changed, and nothing ran."""
     engine = served.engine
 
     def state() -> object:
@@ -39,7 +39,7 @@ def _engine_stays_as_it_is(served: Served) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Attempt:
-    """A request, where `%T`, `%U` and `%B` stand for the token, and how it is refused."""
+    """A request and how it is refused. `%T` stands for the token, `%U` for it in capitals, `%B` for it as Basic."""
 
     name: str
     request: bytes
@@ -88,8 +88,8 @@ def test_a_pass_is_valid_for_one_request_and_for_a_time(served: Served) -> None:
     path = "/api/v1/predictions/pred_1/reject"
     credential = served.gateway.pass_for("POST", path, until=time.time() + 60)
 
-    def ask(method: str, at: str, used: str = credential) -> int:
-        return served.ask(method, at, headers={"Authorization": f"Bearer {used}"}).status_code
+    def ask(method: str, path: str, credential: str = credential) -> int:
+        return served.ask(method, path, headers={"Authorization": f"Bearer {credential}"}).status_code
 
     assert ask("POST", path) == 404  # there is no such card, and it was asked for
     assert ask("POST", "/api/v1/predictions/pred_2/reject") == 401
@@ -103,22 +103,22 @@ def test_a_pass_is_valid_for_one_request_and_for_a_time(served: Served) -> None:
 
 @pytest.mark.long
 def test_a_pass_carries_no_content(serve: Serve) -> None:
-    """A pass goes through served people's servers: they may press the button, and say nothing by it."""
+    """Other people's servers see a pass. Who has it can press the button and nothing else."""
     served = serve()
     card = served.card()
     path = f"/api/v1/predictions/{card.id}/confirm"
-    ends = iter(range(60, 70))
+    lifetimes = iter(range(60, 70))  # seconds; passes of one request with one end would be the same pass
 
-    def by_pass(**more: Any) -> httpx.Response:
-        credential = served.gateway.pass_for("POST", path, until=time.time() + next(ends))
-        return served.ask("POST", path, headers={"Authorization": f"Bearer {credential}"}, **more)
+    def ask_with_new_pass(**content: Any) -> httpx.Response:
+        credential = served.gateway.pass_for("POST", path, until=time.time() + next(lifetimes))
+        return served.ask("POST", path, headers={"Authorization": f"Bearer {credential}"}, **content)
 
-    for more in ({"json": {"edit": "push it to production"}}, {"content": b" "}, {"params": {"a": "b"}}):
-        refused = by_pass(**more)
-        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "pass_alone")
+    for content in ({"json": {"edit": "push it to production"}}, {"content": b" "}, {"params": {"a": "b"}}):
+        reply = ask_with_new_pass(**content)
+        assert (reply.status_code, reply.json()["error"]["code"]) == (403, "pass_alone")
     assert served.engine.cards.get(card.id).status is Status.PENDING
-    assert by_pass().status_code == 200
-    assert by_pass().status_code == 409
+    assert ask_with_new_pass().status_code == 200
+    assert ask_with_new_pass().status_code == 409
 
 
 def closes_within(connection: socket.socket, seconds: float) -> bool:
@@ -161,23 +161,23 @@ def test_wrong_tokens_are_limited_and_the_right_one_is_not(serve: Serve) -> None
 
 @pytest.mark.long
 def test_no_secret_in_a_reply_or_the_log(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is asked, and even when something inside breaks with the token in its words."""
+    """Also when something inside fails with an error that contains the token."""
     served = serve()
     token = served.token.encode()
     credential = served.gateway.pass_for("GET", "/api/v1/health", until=time.time() + 60)
 
-    def broken(*_: object, **__: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise RuntimeError(f"broken by {served.token} and {credential}")
 
-    monkeypatch.setattr(Calls, "carry_out", broken)
+    monkeypatch.setattr(Calls, "carry_out", fail)
     replies = [served.raw(attempt.with_token(token)) for attempt in ATTEMPTS]
     replies += [served.raw(ALLOWED.with_token(secret)) for secret in (token, credential.encode())]
     assert [error_of(reply) for reply in replies[-2:]] == [(500, "internal")] * 2
     rpc_call = {"jsonrpc": "2.0", "id": 1, "method": "pulse.crosspoll.status"}
     replies.append(served.ask("POST", "/api/v1/rpc", json=rpc_call).content)
     assert b"-32603" in replies[-1]
-    text = served.log()
-    assert "RuntimeError: broken by" in text, "the fault itself is kept"
+    log = served.log()
+    assert "RuntimeError: broken by" in log, "the fault itself is kept"
     for secret in (served.token, credential):
-        assert secret not in text
+        assert secret not in log
         assert not [reply for reply in replies if secret.encode() in reply]

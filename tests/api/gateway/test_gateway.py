@@ -24,8 +24,7 @@ from engine.api.gateway.gateway import STOPPED, Gateway
 from engine.config import GatewaySettings
 from engine.model import Refusal
 from tests.api.gateway.conftest import Serve
-
-# Where it listens
+from tests.support.helpers import refused
 
 
 @pytest.mark.parametrize(
@@ -45,7 +44,7 @@ from tests.api.gateway.conftest import Serve
         ({"host": "0.0.0.0", "tunnel": True}, "evil.example", False),
     ],
 )
-def test_host_names_that_it_answers_to(settings: dict[str, Any], host: str, answers: bool) -> None:
+def test_the_gateway_answers_to_its_own_host_names_only(settings: dict[str, Any], host: str, answers: bool) -> None:
     assert listen_address(GatewaySettings.model_validate(settings)).answers_to(host) is answers
 
 
@@ -60,17 +59,12 @@ def test_host_names_that_it_answers_to(settings: dict[str, Any], host: str, answ
     ],
 )
 def test_unsafe_addresses_are_refused(settings: dict[str, Any], code: str) -> None:
-    with pytest.raises(Refusal) as refused:
-        listen_address(GatewaySettings.model_validate(settings))
-    assert refused.value.code == code
-    assert refused.value.fix
+    refused(code, lambda: listen_address(GatewaySettings.model_validate(settings)))
 
 
 @pytest.mark.parametrize("options", [{"port": 65536}, {"port": -1}, {"host": "nonsense"}, {"host": "127.0.0.1:80"}])
 def test_an_invalid_address_is_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(Refusal) as refused:
-        apply_options(GatewaySettings(), options)
-    assert refused.value.code == "bad_address"
+    refused("bad_address", lambda: apply_options(GatewaySettings(), options))
 
 
 # Opening and closing
@@ -92,7 +86,7 @@ def test_a_gateway_that_ended_by_itself_is_reported(serve: Serve) -> None:
 
 
 @pytest.mark.long
-def test_it_follows_the_settings(serve: Serve) -> None:
+def test_the_gateway_opens_and_closes_as_the_settings_say(serve: Serve) -> None:
     served = serve()
     gateway, settings = served.gateway, served.engine.settings
     gateway.close()
@@ -115,7 +109,7 @@ def test_it_follows_the_settings(serve: Serve) -> None:
 
 @pytest.mark.long
 def test_a_new_token_waits_until_it_is_shown(serve: Serve) -> None:
-    """The settings opened it, with nobody there; who then wishes it elsewhere has it there, and is shown the token."""
+    """The settings open the gateway while nobody is there. The operator who then opens it is shown the token."""
     served = serve()
     served.gateway.close()
     served.engine.settings.set("gateway.port", 0)
@@ -144,9 +138,7 @@ def test_a_port_in_use_is_reported_once(serve: Serve) -> None:
     served.gateway.close()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(Refusal) as refused:
-            served.gateway.open(port=port)
-        assert refused.value.code == "port_taken"
+        refused("port_taken", lambda: served.gateway.open(port=port))
         served.engine.settings.set("gateway.port", port)
         served.engine.settings.set("gateway.enabled", True)
         served.gateway.apply_settings()
@@ -160,7 +152,7 @@ def test_a_port_in_use_is_reported_once(serve: Serve) -> None:
 
 
 def test_a_gateway_that_was_opened_by_hand_takes_on_names_and_origins_of_the_settings(serve: Serve) -> None:
-    """`clawpy config set gateway.hosts …` while `clawpy serve` runs: nobody who is connected is cut off."""
+    """`clawpy config set gateway.hosts …` while `clawpy serve` runs cuts no connection."""
     served = serve()
     renamed = {"Host": "laptop.tail1234.ts.net", "Origin": "https://phone.example"}
     with httpx.Client(base_url=served.url, headers=served.headers, trust_env=False) as client:
@@ -178,12 +170,12 @@ def test_a_gateway_that_was_opened_by_hand_takes_on_names_and_origins_of_the_set
         assert client.get("/api/v1/health", headers=renamed).status_code == 421
 
 
-def certificate(folder: Path) -> Path:
-    """A certificate for this machine, and its key, in one file."""
+def make_certificate(folder: Path) -> Path:
+    """Make a certificate for this machine, and its key, in one file."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     now = datetime.datetime.now(datetime.UTC)
-    made = (
+    signed = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
@@ -195,11 +187,8 @@ def certificate(folder: Path) -> Path:
         .sign(key, hashes.SHA256())
     )
     file = folder / "both.pem"
-    plain = serialization.NoEncryption()
-    pem = serialization.Encoding.PEM
-    file.write_bytes(
-        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain) + made.public_bytes(serialization.Encoding.PEM)
-    )
+    pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    file.write_bytes(key.private_bytes(pem, pkcs8, serialization.NoEncryption()) + signed.public_bytes(pem))
     return file
 
 
@@ -207,7 +196,7 @@ def certificate(folder: Path) -> Path:
 def test_with_a_certificate_it_speaks_tls(serve: Serve) -> None:
     served = serve()
     served.gateway.close()
-    file = certificate(served.folder)
+    file = make_certificate(served.folder)
     served.token = served.gateway.open(port=0, certificate=str(file)) or served.token
     assert served.url.startswith("https://")
     trusted = ssl.create_default_context(cafile=str(file))
@@ -217,36 +206,28 @@ def test_with_a_certificate_it_speaks_tls(serve: Serve) -> None:
         httpx.get(served.url.replace("https", "http") + "/api/v1/health", trust_env=False)
     served.gateway.close()
     file.write_text("no certificate")
-    with pytest.raises(Refusal) as refused:
-        served.gateway.open(port=0, certificate=str(file))
-    assert refused.value.code == "bad_certificate"
-
-
-def pair(folder: Path, phrase: bytes = b"") -> tuple[str, str]:
-    """A certificate, and a key that is not its own; locked with a pass phrase, if there is one."""
-    pem = serialization.Encoding.PEM
-    lock = serialization.BestAvailableEncryption(phrase) if phrase else serialization.NoEncryption()
-    other_key = ec.generate_private_key(ec.SECP256R1())
-    (folder / "key.pem").write_bytes(other_key.private_bytes(pem, serialization.PrivateFormat.PKCS8, lock))
-    return str(certificate(folder)), str(folder / "key.pem")
+    refused("bad_certificate", lambda: served.gateway.open(port=0, certificate=str(file)))
 
 
 def test_a_locked_key_is_refused_and_nobody_is_asked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """OpenSSL would ask for the pass phrase on the terminal, in the middle of the console."""
-    both, key = pair(tmp_path, b"secret")
-    with pytest.raises(Refusal) as refused:
-        check_certificate(both, key)
-    assert refused.value.message == f"the key in {key} is protected by a passphrase"
-    assert f"openssl pkey -in {key}" in refused.value.fix
+    key_file = tmp_path / "key.pem"
+    lock = serialization.BestAvailableEncryption(b"secret")
+    key = ec.generate_private_key(ec.SECP256R1())
+    key_file.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, lock))
+    with pytest.raises(Refusal) as caught:
+        check_certificate(str(make_certificate(tmp_path)), str(key_file))
+    assert caught.value.message == f"the key in {key_file} is protected by a passphrase"
+    assert f"openssl pkey -in {key_file}" in caught.value.fix
     assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.long
-def test_nothing_heavy_before_it_opens() -> None:
-    """Whoever opens no gateway never pays for one (ARCHITECTURE rule 10)."""
+def test_nothing_heavy_is_imported_before_the_gateway_opens() -> None:
+    """ARCHITECTURE rule 10."""
     code = (
         "import sys; import engine.api.gateway.gateway, clawpy_console.cli.verbs; "
         "print([name for name in ('fastapi', 'uvicorn', 'starlette', 'websockets') if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert completed.stdout.strip() == "[]"

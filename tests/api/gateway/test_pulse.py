@@ -25,45 +25,57 @@ SUBSCRIBE = {"type": "subscribe", "channels": ["crosspoll"]}
 
 
 class Listener:
-    """A client, which gives the messages of frames one by one."""
+    """A client of the WebSocket, which reads its frames message by message."""
 
-    def __init__(self, line: ClientConnection) -> None:
-        self.line = line
+    def __init__(self, connection: ClientConnection) -> None:
+        self.connection = connection
         self._unread: list[dict[str, Any]] = []
 
     def send(self, document: Any) -> None:
-        self.line.send(json.dumps(document))
+        self.connection.send(json.dumps(document))
 
-    def hear(self, seconds: float = 10.0) -> list[dict[str, Any]]:
+    def receive(self, seconds: float = 10.0) -> list[dict[str, Any]]:
         """The messages of the next frame."""
-        frame = json.loads(self.line.recv(timeout=seconds))
+        frame = json.loads(self.connection.recv(timeout=seconds))
         return frame["events"] if frame["type"] == "batch" else [frame]
 
-    def until(self, kind: str, seconds: float = 10.0) -> dict[str, Any]:
-        """The next message of this kind; what comes before is passed over."""
+    def receive_until(self, kind: str, seconds: float = 10.0) -> dict[str, Any]:
+        """The next message of this kind; those before it are dropped."""
         end = time.monotonic() + seconds
         while True:
             while self._unread:
                 if (message := self._unread.pop(0))["type"] == kind:
                     return message
-            self._unread = self.hear(max(0.01, end - time.monotonic()))
+            self._unread = self.receive(max(0.01, end - time.monotonic()))
 
-    def subscribe(self, **more: Any) -> dict[str, Any]:
-        self.send(SUBSCRIBE | more)
-        [answer] = self.hear()
+    def receive_until_id(self, message_id: int) -> None:
+        """Read frames until one has the message with this id."""
+        while not any(message["id"] == message_id for message in self.receive()):
+            pass
+
+    def receive_expired_ids(self, count: int) -> list[int]:
+        """The ids of so many messages about expired cards, in the order in which they come."""
+        ids: list[int] = []
+        while len(ids) < count:
+            ids += [message["id"] for message in self.receive() if message["type"] == "prediction.expired"]
+        return ids
+
+    def subscribe(self, **options: Any) -> dict[str, Any]:
+        self.send(SUBSCRIBE | options)
+        [answer] = self.receive()
         return answer
 
 
 @contextmanager
 def listening(served: Served, **options: Any) -> Iterator[Listener]:
     options = {"additional_headers": served.headers} | options
-    with connect(f"ws://127.0.0.1:{served.port}/pulse", **options, proxy=None, close_timeout=1) as line:
-        yield Listener(line)
+    with connect(f"ws://127.0.0.1:{served.port}/pulse", **options, proxy=None, close_timeout=1) as connection:
+        yield Listener(connection)
 
 
-def expire(served: Served, number: int = 1, card: str = "pred_gone", reason: str = "its time was over") -> int:
-    """Record `number` facts in one transaction; the id of the last."""
-    fact = PredictionExpired(subject=card, withdrawn=False, reason=reason)
+def expire(served: Served, number: int = 1, reason: str = "its time was over") -> int:
+    """Record `number` times in one transaction that a card expired; the id of the last record."""
+    fact = PredictionExpired(subject="pred_gone", withdrawn=False, reason=reason)
     served.engine.database.write(lambda tx: [tx.record(fact) for _ in range(number)])
     return served.engine.ledger.latest(1, kinds=("PredictionExpired",))[0].id
 
@@ -73,12 +85,12 @@ def test_a_new_card_and_its_execution_are_sent(served: Served) -> None:
     with listening(served) as listener:
         answer = listener.subscribe()
         assert (answer["type"], answer["channels"]) == ("subscribed", ["crosspoll"])
-        assert listener.until("crosspoll.status")["status"]["enabled"] is True
+        assert listener.receive_until("crosspoll.status")["status"]["enabled"] is True
         card = served.card()
-        new = listener.until("prediction.new")
+        new = listener.receive_until("prediction.new")
         assert (new["prediction"]["id"], new["prediction"]["targetChannel"]) == (card.id, "research")
         served.ask("POST", f"/api/v1/predictions/{card.id}/confirm")
-        done = listener.until("prediction.executed", 30)
+        done = listener.receive_until("prediction.executed", 30)
         assert done["predictionId"] == card.id
         assert done["taskId"]
         assert done["result"]["outcome"] == "succeeded"
@@ -86,36 +98,36 @@ def test_a_new_card_and_its_execution_are_sent(served: Served) -> None:
         assert done["id"] > new["id"]
 
 
-def test_status_follows_what_happened(served: Served) -> None:
+def test_the_number_of_pending_cards_is_sent_when_it_changes(served: Served) -> None:
     with listening(served) as listener:
         listener.subscribe()
-        before = listener.until("crosspoll.status")["status"]["pending"]
+        before = listener.receive_until("crosspoll.status")["status"]["pending"]
         served.card()
-        while (message := listener.until("crosspoll.status"))["status"]["pending"] != before + 1:
+        while (message := listener.receive_until("crosspoll.status"))["status"]["pending"] != before + 1:
             assert message["status"]["pending"] == before
 
 
-@pytest.mark.parametrize("held", ["PAUSED", "DISABLED"])
-def test_pause_and_resume_are_sent(served: Served, held: str) -> None:
+@pytest.mark.parametrize("stopped", ["PAUSED", "DISABLED"])
+def test_pause_and_resume_are_sent(served: Served, stopped: str) -> None:
+    paused = StateChanged(before="WATCHING", after=stopped, cause="3 rejections in a row")
+    resumed = StateChanged(before=stopped, after="WATCHING", cause="resumed")
     with listening(served) as listener:
         listener.subscribe()
-        moves = (("WATCHING", held, "3 rejections in a row"), (held, "WATCHING", "resumed"))
-        for before, after, cause in moves:
-            fact = StateChanged(before=before, after=after, cause=cause)
-            served.engine.database.write(lambda tx, fact=fact: tx.record(fact))
-        assert listener.until("crosspoll.paused")["reason"] == "3 rejections in a row"
-        assert listener.until("crosspoll.resumed")["id"]
+        for event in (paused, resumed):
+            served.engine.database.write(lambda tx, event=event: tx.record(event))
+        assert listener.receive_until("crosspoll.paused")["reason"] == "3 rejections in a row"
+        assert listener.receive_until("crosspoll.resumed")["id"]
 
 
 def test_events_of_no_channel_are_not_sent(served: Served) -> None:
     with listening(served) as listener:
         listener.subscribe()
-        listener.until("crosspoll.status")
+        listener.receive_until("crosspoll.status")
         served.engine.database.write(lambda tx: tx.record(TaskAdded(subject="task_1", title="secret plans")))
         expire(served)
-        messages = listener.hear()
+        messages = listener.receive()
         while "prediction.expired" not in [message["type"] for message in messages]:
-            messages += listener.hear()
+            messages += listener.receive()
         assert {message["type"] for message in messages} <= {"prediction.expired", "crosspoll.status"}
         assert "secret plans" not in str(messages)
 
@@ -123,32 +135,23 @@ def test_events_of_no_channel_are_not_sent(served: Served) -> None:
 def test_a_client_resumes_after_its_last_message_and_misses_nothing(served: Served) -> None:
     with listening(served) as listener:
         listener.subscribe()
-        listener.until("crosspoll.status")
-        last = listener.until("prediction.expired")["id"] if expire(served) else 0
-    first = last + 1
+        listener.receive_until("crosspoll.status")
+        last = listener.receive_until("prediction.expired")["id"] if expire(served) else 0
     newest = expire(served, 30)
     with listening(served) as second:
         assert second.subscribe(after=last)["id"] == last
         assert expire(served, 5) == newest + 5
-        ids: list[int] = []
-        while len(ids) < 35:
-            ids += [message["id"] for message in second.hear() if message["type"] == "prediction.expired"]
-        assert ids == list(range(first, newest + 6))
+        assert second.receive_expired_ids(35) == list(range(last + 1, newest + 6))
 
 
 @pytest.mark.long
 def test_a_client_resumes_from_before_the_gateway_opened(serve: Serve) -> None:
-    """From before the gateway began, over many reads of the ledger."""
+    """The gateway reads the ledger many times for it."""
     served = serve()
-    newest = expire(served, 1200, card="pred_old")
+    newest = expire(served, 1200)
     with listening(served) as listener:
         listener.subscribe(after=0)
-        ids: list[int] = []
-        while len(ids) < 1200:
-            ids += [message["id"] for message in listener.hear() if message["type"] == "prediction.expired"]
-        assert len(set(ids)) == 1200
-        assert ids == sorted(ids)
-        assert ids[-1] == newest
+        assert listener.receive_expired_ids(1200) == list(range(newest - 1199, newest + 1))
 
 
 def test_a_client_that_was_away_too_long_is_told_to_read_the_state_again(serve: Serve) -> None:
@@ -156,12 +159,12 @@ def test_a_client_that_was_away_too_long_is_told_to_read_the_state_again(serve: 
     with listening(served) as first, listening(served) as listener:
         first.subscribe()
         last = expire(served, 40)
-        while first.until("prediction.expired")["id"] < last:
+        while first.receive_until("prediction.expired")["id"] < last:
             pass
         answer = listener.subscribe(after=1)
         assert answer["missed"] is True
         assert answer["id"] >= last
-        assert listener.hear()[0]["type"] == "crosspoll.status"
+        assert listener.receive()[0]["type"] == "crosspoll.status"
 
 
 async def test_a_client_behind_the_kept_frames_gets_them_from_the_ledger(served: Served) -> None:
@@ -181,13 +184,13 @@ async def test_a_client_behind_the_kept_frames_gets_them_from_the_ledger(served:
     assert f'"id":{first},' not in read_frame.text
 
 
-def test_rpc_on_the_same_socket(served: Served) -> None:
+def test_calls_of_json_rpc_are_answered_on_the_same_socket(served: Served) -> None:
     with listening(served) as listener:
         listener.send({"jsonrpc": "2.0", "id": 7, "method": "pulse.crosspoll.status"})
-        reply = json.loads(listener.line.recv(timeout=10))
+        reply = json.loads(listener.connection.recv(timeout=10))
         assert (reply["id"], reply["result"]["enabled"]) == (7, True)
         listener.send({"jsonrpc": "2.0", "id": 8})
-        assert json.loads(listener.line.recv(timeout=10))["error"]["code"] == -32600
+        assert json.loads(listener.connection.recv(timeout=10))["error"]["code"] == -32600
 
 
 @pytest.mark.parametrize(
@@ -207,8 +210,8 @@ def test_rpc_on_the_same_socket(served: Served) -> None:
 )
 def test_a_message_that_is_not_understood_is_answered_with_an_error(served: Served, text: str) -> None:
     with listening(served) as listener:
-        listener.line.send(text)
-        assert listener.hear()[0]["error"]["code"] == "bad_request"
+        listener.connection.send(text)
+        assert listener.receive()[0]["error"]["code"] == "bad_request"
         assert listener.subscribe()["type"] == "subscribed"
 
 
@@ -217,7 +220,7 @@ def closing_of(listener: Listener, seconds: float = 10.0) -> tuple[int, str]:
     end = time.monotonic() + seconds
     with pytest.raises(ConnectionClosed) as closed:  # noqa: PT012 (whatever comes before the end)
         while time.monotonic() < end:
-            listener.line.recv(timeout=seconds)
+            listener.connection.recv(timeout=seconds)
     assert closed.value.rcvd is not None
     return closed.value.rcvd.code, closed.value.rcvd.reason
 
@@ -232,21 +235,21 @@ def test_a_client_that_sends_too_many_messages_is_disconnected(served: Served) -
     with listening(served) as listener:
         listener.subscribe()
         for _ in range(QUICK.message_burst):  # no more: who writes to a closed line may never read why it closed
-            listener.line.send("{}")
+            listener.connection.send("{}")
         assert closing_of(listener) == (1008, "too many messages")
 
 
 def test_a_message_that_is_too_large_ends_the_connection(served: Served) -> None:
     with listening(served) as listener:
         listener.subscribe()
-        listener.line.send(" " * (QUICK.body + 1))
+        listener.connection.send(" " * (QUICK.body + 1))
         assert closing_of(listener)[0] == 1009
 
 
-def test_the_token_as_a_subprotocol(served: Served) -> None:
+def test_a_token_may_come_as_a_subprotocol(served: Served) -> None:
     subprotocols = ["pulse", f"bearer.{served.token}"]
     with listening(served, additional_headers={}, subprotocols=subprotocols) as listener:
-        assert listener.line.subprotocol == "pulse"
+        assert listener.connection.subprotocol == "pulse"
         assert listener.subscribe()["type"] == "subscribed"
     with pytest.raises(InvalidStatus), listening(served, additional_headers={}, subprotocols=["bearer.no"]):
         pass
@@ -291,7 +294,7 @@ def silent_client(served: Served) -> Iterator[socket.socket]:
         yield client
 
 
-def connections(served: Served) -> int:
+def count_connections(served: Served) -> int:
     server = served.gateway._server
     assert server is not None
     return len(server.server_state.connections)
@@ -306,20 +309,19 @@ def test_a_client_that_does_not_read_is_cut_off_and_delays_no_other(serve: Serve
         while served.gateway.state().dropped == 0:
             last = expire(served, 500)
             began = time.monotonic()
-            while not any(message["id"] == last for message in quick.hear()):
-                pass
+            quick.receive_until_id(last)
             assert time.monotonic() - began < 5
             assert time.monotonic() < end, "it is still there"
-        while served.gateway.state().clients > 1 or connections(served) > 1:
+        while served.gateway.state().clients > 1 or count_connections(served) > 1:
             assert time.monotonic() < end, "its connection is still there"
     assert served.gateway.state().dropped == 1
 
 
 @pytest.mark.long
 def test_a_client_that_reads_slowly_is_not_cut_off_and_misses_nothing(serve: Serve) -> None:
-    """It reads so little that no space becomes free in the gateway's own buffer, several times as long as a client that
-    reads nothing may stay."""
-    stall_seconds, step, rounds, frame_bytes = 0.5, 2048, 30, 600_000
+    """It reads so little that no space becomes free in the gateway's own buffer, for four times as long as a client
+    that reads nothing may stay."""
+    stall_seconds, chunk_bytes, rounds, frame_bytes = 0.5, 2048, 30, 600_000
     served = serve(limits=replace(QUICK, stall_seconds=stall_seconds))
     with listening(served, max_size=None) as quick, silent_client(served) as slow:
         quick.subscribe()
@@ -327,18 +329,17 @@ def test_a_client_that_reads_slowly_is_not_cut_off_and_misses_nothing(serve: Ser
         began, received = time.monotonic(), b""
 
         def read() -> bytes:
-            chunk = slow.recv(step)
+            chunk = slow.recv(chunk_bytes)
             assert chunk, "it was cut off"
             return chunk
 
         for number in range(1, rounds + 1):
             last = expire(served)
-            while not any(message["id"] == last for message in quick.hear()):  # which paces the slow one
-                pass
-            while len(received) < number * step:
+            quick.receive_until_id(last)  # which paces the slow one
+            while len(received) < number * chunk_bytes:
                 received += read()
         assert time.monotonic() - began > 4 * stall_seconds
-        while f'"id":{last}'.encode() not in received[-2 * step :]:
+        while f'"id":{last}'.encode() not in received[-2 * chunk_bytes :]:
             received += read()
     assert served.gateway.state().dropped == 0
 
@@ -357,7 +358,7 @@ def test_pings_of_a_client_that_does_not_read_the_answers_take_no_memory(serve: 
                 for connection in list(server.server_state.connections):
                     most_kept = max(most_kept, connection.transport.get_write_buffer_size())
         assert most_kept < 1_000_000
-        while connections(served):
+        while count_connections(served):
             assert time.monotonic() < end, "its connection is still there"
 
 

@@ -1,9 +1,11 @@
-"""Operations on cards: listed, shown, predicted, decided, taken back, and proposed as a continuation."""
+"""Operations on cards: listed, shown, predicted, decided, taken back, and proposed as a continuation.
+
+The stand-in engine has two pending cards: `pred_abc1` in /srv/shop and `pred_abd2` in /srv/other.
+"""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from types import SimpleNamespace
 from typing import Any
 
 from tests.api.operations.conftest import Ask
@@ -30,23 +32,27 @@ def test_predict_says_what_is_pending_and_what_the_cycle_did(ask: Ask) -> None:
     )  # fmt: skip
 
 
-def test_dismiss_snooze_undo(engine: StandIn, ask: Ask) -> None:
+def test_a_dismissed_card_is_pending_again_after_undo(ask: Ask) -> None:
     assert ask("dismiss", id="pred_abc1")["prediction"]["status"] == "rejected"
     assert ask("undo", id="pred_abc1")["prediction"]["status"] == "pending"
+
+
+def test_a_card_is_snoozed_for_two_hours_or_as_long_as_is_asked(engine: StandIn, ask: Ask) -> None:
     ask("snooze", id="pred_abc1")
     ask("snooze", id="pred_abc1", seconds=60)
     assert engine.cards.spans == [timedelta(hours=2), timedelta(minutes=1)]
 
 
 def test_propose_continues_a_session_in_its_workspace(engine: StandIn, ask: Ask) -> None:
-    proposed: list[Any] = []
-    session, card = engine.sessions.list(limit=1)[0], engine.cards.pending()[0]
+    requests: list[dict[str, Any]] = []
+    [session], card = engine.sessions.list(limit=1), engine.cards.pending()[0]
 
     def propose(text: str, **options: Any) -> Any:
-        proposed.append(SimpleNamespace(text=text, **options))
+        requests.append({"text": text, **options})
         return card
 
     engine.cards.propose = propose  # type: ignore[method-assign]
     ask("propose", text="now the docs", continues=session.id)
-    [request] = proposed
-    assert (request.text, request.continues, request.workspace) == ("now the docs", session.id, session.workspace)
+    [request] = requests
+    assert (request["text"], request["continues"]) == ("now the docs", session.id)
+    assert request["workspace"] == session.workspace

@@ -19,6 +19,7 @@ from engine.model import ChangeState, Refusal, SessionState
 from engine.services import Overrides
 from tests.conftest import Repository
 from tests.hierarchy.guidance_world import learning
+from tests.support.helpers import refused
 
 
 @pytest.fixture(scope="module")
@@ -71,11 +72,12 @@ def test_an_edit_that_loses_or_restores_something_says_so_and_can_be_undone(engi
     with pytest.raises(Refusal, match="no heading “Principels”"):
         run(engine, "profile", "cto", str(file), "--yes")
 
-    without = text.partition("## Principles")[0] + "## Guardrails" + text.partition("## Guardrails")[2]
-    file.write_text(without.replace("## Guardrails", "## Principles\n\n- Only this.\n\n## Guardrails", 1))
+    head, _, rest = text.partition("## Principles")
+    guardrails = rest.partition("## Guardrails")[2]
+    file.write_text(f"{head}## Principles\n\n- Only this.\n\n## Guardrails{guardrails}")
     run(engine, "profile", "cto", str(file), "--yes")
-    only = run(engine, "profile", "cto")
-    file.write_text(only[1].replace("- Only this.\n", ""))
+    only_this, text = run(engine, "profile", "cto")
+    file.write_text(text.replace("- Only this.\n", ""))
     shown, read = run(engine, "profile", "cto", str(file))
     assert shown["fromSoul"] == ["principles"]
     assert "▲ principles is empty: what soul.md says of it is used again." in read
@@ -83,10 +85,8 @@ def test_an_edit_that_loses_or_restores_something_says_so_and_can_be_undone(engi
     assert run(engine, "profile", "cto")[0] == before
 
     assert "as it was before the last save" in run(engine, "profile", "cto", "--undo")[1]
-    assert run(engine, "profile", "cto")[0] == only[0]
-    with pytest.raises(Refusal) as twice:
-        run(engine, "profile", "cto", "--undo")
-    assert twice.value.code == "nothing_to_undo"
+    assert run(engine, "profile", "cto")[0] == only_this
+    refused("nothing_to_undo", lambda: run(engine, "profile", "cto", "--undo"))
     engine.profiles.edit("cto", engine.profiles.parse_edits(engine.profiles.get("cto"), str(before["text"])))
 
 
@@ -98,9 +98,7 @@ def test_learnings_of_a_workspace_are_written_into_agents_md_by_a_card(tmp_path:
     here = str(shop.path)
     opened = open_engine(Home.locate(tmp_path / "home"), workspaces=[here], start_schedule=False)
     try:
-        with pytest.raises(Refusal) as nothing:
-            dispatch(opened, "learnings", {"action": "write", "workspace": here})
-        assert nothing.value.code == "nothing_learnt"
+        refused("nothing_learnt", lambda: dispatch(opened, "learnings", {"action": "write", "workspace": here}))
         finding = replace(
             learning(1, text='set foo=bar, {"a": 1} <!-- first', category="backend tests", agent="backend_builder"),
             workspace=here,

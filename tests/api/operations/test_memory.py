@@ -19,12 +19,12 @@ from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
 from engine.home import Home
 from engine.memory.captures import CaptureRow
-from engine.model import RETENTION_BY_KIND, NewMemory, Refusal, RememberResult, Retention, Trust
+from engine.model import RETENTION_BY_KIND, NewMemory, RememberResult, Retention, Trust
 from engine.services import Overrides
 from tests.api.operations.conftest import Ask
 from tests.api.stand_in import StandIn, card
 from tests.conftest import MONDAY_MORNING, Repository
-from tests.support.helpers import read_table
+from tests.support.helpers import read_table, refused
 
 TABLE = read_table(__file__)
 
@@ -76,7 +76,7 @@ def test_no_line_raises(line: str) -> None:
     read_lines([line], first=1, source="f")
 
 
-# What agents that work elsewhere leave here
+# Notes and suggestions of agents that work elsewhere
 
 
 def test_a_note_is_stored_with_its_author(engine: StandIn, ask: Ask) -> None:
@@ -122,25 +122,18 @@ def test_a_suggestion_is_a_card_once_and_no_sign_of_the_operator(engine: StandIn
     assert engine.autonomy.activity == []
 
 
-# An agent goes by a name of its own, never by one that carries authority, however that is spelt.
-
-
-SPELLINGS = ("{}", " {} ", "{}\n", "{}1", "{}.", "@{}")
+# An agent has a name of its own. A name that carries authority is refused, however it is spelt.
 
 
 @pytest.mark.parametrize("name", sorted(RESERVED_NAMES))
-@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("spelling", ["{}", " {} ", "{}\n", "{}1", "{}.", "@{}"])
 def test_a_name_of_authority_is_refused(name: str, spelling: str) -> None:
-    with pytest.raises(Refusal) as refused:
-        agent_name(spelling.format(name))
-    assert refused.value.code == "not_its_name"
+    refused("not_its_name", lambda: agent_name(spelling.format(name)))
 
 
 @pytest.mark.parametrize("name", TABLE["disguises"])
 def test_a_disguised_name_is_refused(name: str) -> None:
-    with pytest.raises(Refusal) as refused:
-        agent_name(name)
-    assert refused.value.code == "not_its_name"
+    refused("not_its_name", lambda: agent_name(name))
 
 
 @pytest.mark.parametrize("name", TABLE["own_names"])
@@ -179,17 +172,17 @@ def capture(engine: Engine, *texts: str) -> None:
 
 
 def test_forget_shows_first_what_it_would_delete_everywhere(real_engine: Engine) -> None:
-    engine, number = real_engine, "My phone number is 555 0101"
-    engine.memory.remember([NewMemory(f"{number}.", speaker="me")])
-    capture(engine, f"{number}, call me", "The service listens on port 8000")
-    preview = dispatch(engine, "forget", {"what": number})
+    engine, phone_number = real_engine, "My phone number is 555 0101"
+    engine.memory.remember([NewMemory(f"{phone_number}.", speaker="me")])
+    capture(engine, f"{phone_number}, call me", "The service listens on port 8000")
+    preview = dispatch(engine, "forget", {"what": phone_number})
     assert (preview["forgotten"], preview["counts"]) == (False, {"memories": 1, "captures": 1})
     text = render_document("forget", preview)
     assert "would be forgotten\n  2 places: 1 in memories · 1 in captures" in text
     assert "--yes" in text
     assert len(engine.knowledge.captures.entries(words="phone")) == 1
-    report = dispatch(engine, "forget", {"what": number, "yes": True})
+    report = dispatch(engine, "forget", {"what": phone_number, "yes": True})
     assert (report["forgotten"], report["counts"]) == (True, {"memories": 1, "captures": 1})
     assert report["left"]
     assert engine.knowledge.captures.entries(words="phone") == []
-    assert number.encode() not in engine.home.database.read_bytes()
+    assert phone_number.encode() not in engine.home.database.read_bytes()

@@ -37,7 +37,7 @@ def test_discarding_is_previewed(engine: StandIn, ask: Ask) -> None:
     assert ask("discard", id="chg_x1", yes=True)["discarded"]
 
 
-def test_nothing_to_land_says_why(engine: StandIn, refused: Refused) -> None:
+def test_a_session_without_changes_is_refused_with_the_reason(engine: StandIn, refused: Refused) -> None:
     assert refused("land", id="pred_abd2").code == "no_change_set"
     engine.changes.by_id.clear()
     assert "changed no file" in refused("land", id="sess_aaa").message

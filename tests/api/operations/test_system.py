@@ -19,7 +19,7 @@ from tests.api.notify.world import World
 from tests.api.operations.conftest import Ask, Refused
 
 
-def test_stop_and_resume(ask: Ask, refused: Refused) -> None:
+def test_resume_ends_the_stop_that_is_active_and_refuses_others(ask: Ask, refused: Refused) -> None:
     assert refused("resume").code == "not_held"
     assert ask("stop", reason="lunch")["holds"][0]["reason"] == "lunch"
     assert refused("resume", word="month").code == "not_held"
@@ -32,7 +32,7 @@ def test_stop_and_resume(ask: Ask, refused: Refused) -> None:
     ("arguments", "verdict"),
     [({"command": "ls"}, "allow"), ({"command": "rm -rf /"}, "block"), ({"prompt": "send an e-mail to Ann"}, "ask")],
 )
-def test_check(ask: Ask, arguments: dict[str, str], verdict: str) -> None:
+def test_check_says_the_verdict_of_the_content_filter(ask: Ask, arguments: dict[str, str], verdict: str) -> None:
     assert ask("check", **arguments)["verdict"] == verdict
 
 
@@ -45,6 +45,7 @@ def world(database: Database, clock: FakeClock, bus: EventBus) -> World:
 
 
 def notify(world: World, **arguments: Any) -> dict[str, Any]:
+    """The document of the verb `notify`."""
     engine: Any = SimpleNamespace(
         notify=world.notifications,
         settings=world.settings,
@@ -53,14 +54,14 @@ def notify(world: World, **arguments: Any) -> dict[str, Any]:
     return dispatch(engine, "notify", arguments)
 
 
-def printed(document: dict[str, Any]) -> str:
+def print_notify(document: dict[str, Any]) -> str:
     return render_document("notify", document)
 
 
 def test_every_surface_is_listed_with_what_is_missing(world: World) -> None:
     world.at(phone="ntfy://topic", discord="key")
     world.quiet = True
-    assert printed(notify(world)).splitlines() == [
+    assert print_notify(notify(world)).splitlines() == [
         "✓ phone    ntfy (settings)",
         "- watch    no address  clawpy notify set watch, or set CLAWPY_NOTIFY_WATCH_URL",
         "- glasses  no address  clawpy notify set glasses, or set CLAWPY_NOTIFY_GLASSES_URL",
@@ -79,10 +80,10 @@ def test_an_undelivered_notification_is_shown_retried_and_dismissed(world: World
     world.deliver()
     document = notify(world)
     assert (document["surfaces"][0]["undelivered"], document["surfaces"][0]["why"]) == (1, "the server answers 401")
-    assert "1 not delivered: the server answers 401; clawpy notify retry phone" in printed(document)
+    assert "1 not delivered: the server answers 401; clawpy notify retry phone" in print_notify(document)
     retried = notify(world, action="retry", surface="phone")
     assert retried["retried"] == 1
-    assert printed(retried).startswith("1 tried again\n")
+    assert print_notify(retried).startswith("1 tried again\n")
     world.deliver()
     assert notify(world, action="dismiss")["dismissed"] == 1
     assert notify(world)["surfaces"][0]["undelivered"] == 0
@@ -96,9 +97,9 @@ def test_a_test_notification_says_how_it_went(world: World) -> None:
     world.courier.failures[Surface.PHONE] = Failure("it cannot be reached")
     document = notify(world, action="test")
     assert [surface["delivered"] for surface in document["tested"]] == [False, False]
-    assert printed(document).startswith(
+    assert print_notify(document).startswith(
         "✗ phone    it cannot be reached  is its address right? clawpy notify set phone\n"
     )
     world.courier.failures.clear()
-    assert printed(notify(world, action="test", surface="phone")).startswith("✓ phone    accepted by the service")
+    assert print_notify(notify(world, action="test", surface="phone")).startswith("✓ phone    accepted by the service")
     assert world.courier.sent[-1][1].body == "a test of the phone: notifications arrive"
