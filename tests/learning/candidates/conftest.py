@@ -1,4 +1,4 @@
-"""Fixtures of these tests: a new `world.World` for each test."""
+"""The fixture `world`: adaptation on a new database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Overlays, trials and the part of prompts over a real database."""
+"""Overlays, their trials and the learned guidance of prompts on a real database, without adaptation."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
 
 FLOW_NAMES = ("run_tests", "lint")
+"""The built-in flows."""
 
 
 @dataclass
 class OverlayWorld:
-    """The services. `settings` may be replaced."""
+    """The services. They read `settings`, which `adapt` replaces."""
 
     database: Database
     clock: FakeClock
@@ -39,18 +40,18 @@ class OverlayWorld:
         return self.settings.current
 
     def adapt(self, **settings: object) -> None:
+        """Replace the settings of adaptation."""
         self.settings = FixedSettings(Settings(adaptation=AdaptationSettings.model_validate(settings)))
 
-    def candidate(
-        self, effect: Effect, *, agent: str = "", run_kind: str = "", workspace: str = "", id: str = ""
-    ) -> Candidate:
-        id = id or f"cand_{next(self.numbers)}"
-        return Candidate(
-            id=id,
+    def activate_effect(self, effect: Effect, *, agent: str = "", run_kind: str = "", workspace: str = "") -> Overlay:
+        """Activate an effect in a scope; the next one is a second newer."""
+        number = next(self.numbers)
+        candidate = Candidate(
+            id=f"cand_{number}",
             type=effect.kind,
             scope_type="agent",
             scope_id=agent,
-            source_label=f"failed_tdd/{id}",
+            source_label=f"failed_tdd/{number}",
             title="a title",
             status=CandidateStatus.ACTIVE,
             score=80.0,
@@ -62,37 +63,32 @@ class OverlayWorld:
             workspace=workspace,
         )
 
-    def promote(self, candidate: Candidate) -> Overlay:
-        """Activate a candidate, also one that was rolled back."""
-
         def activate(tx: Transaction) -> Overlay:
             row = add_candidate(tx, candidate, "drafted")
-            if row.status == CandidateStatus.DRAFTED:
-                row.status = CandidateStatus.REVIEW.value
+            row.status = CandidateStatus.REVIEW
             decide_candidate(tx, row, CandidateMove.APPROVE, "operator", "", FLOW_NAMES)
             return row.overlays[0]
 
-        return self.database.write(activate)
-
-    def activate_effect(self, effect: Effect, **scope: str) -> Overlay:
-        """Activate an effect; the next one is a second newer."""
-        overlay = self.promote(self.candidate(effect, **scope))
+        overlay = self.database.write(activate)
         self.clock.advance(timedelta(seconds=1))
         return overlay
 
     def guide(self, *lines: str, **scope: str) -> Overlay:
+        """Activate a fragment with these lines in a scope."""
         return self.activate_effect(PromptFragment(lines or ("Keep it small.",)), **scope)
 
     def roll_back(self, candidate_id: str) -> None:
-        self.database.write(
-            lambda tx: decide_candidate(
-                tx, find_candidate(tx.session, candidate_id), CandidateMove.ROLL_BACK, "operator", ""
-            )
-        )
+        """Deactivate a candidate."""
+
+        def deactivate(tx: Transaction) -> None:
+            decide_candidate(tx, find_candidate(tx.session, candidate_id), CandidateMove.ROLL_BACK, "operator", "")
+
+        self.database.write(deactivate)
 
     def part(
         self, session: str = "", *, agent: str = "cto", run_kind: str = "task", workspace: str = ""
     ) -> Contribution:
+        """The learned guidance in a prompt of an agent."""
         return self.fragments.part(PromptRequest(agent, "koji-core", workspace, "do it", run_kind, session_id=session))
 
     def run(self, session: str, *, good: bool = True, landed: bool | None = None) -> None:
@@ -104,6 +100,7 @@ class OverlayWorld:
         self.end(session, good=good, landed=landed)
 
     def end(self, session: str, *, good: bool = True, landed: bool | None = None) -> None:
+        """A session ends, and its changes are landed or discarded, or neither."""
         state = "succeeded" if good else "failed"
         events = [
             ToolsUsed(subject=session, workspace="", agent="cto", calls=("read",)),
@@ -115,4 +112,5 @@ class OverlayWorld:
         self.database.write(lambda tx: [tx.record(event) for event in events])
 
     def event_kinds(self) -> list[str]:
+        """The kinds of all ledger entries, oldest first."""
         return [entry.kind for entry in reversed(self.ledger.latest(500))]

@@ -1,4 +1,5 @@
-"""The life of a candidate, from events to a change of behaviour and back (SPEC 5.3 to 5.7)."""
+"""The life of a candidate, from events to a change of behaviour and back: review, decisions and their undo, and only
+legal transitions in any order of steps (SPEC 5.3 to 5.7)."""
 
 from __future__ import annotations
 
@@ -15,9 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from engine.clock import FakeClock
 from engine.config import AdaptationMode, FixedSettings
-from engine.events import ChangeSetLanded, EventBus
+from engine.events import EventBus
 from engine.learning.candidates.candidates import CandidateTexts, load_candidates
-from engine.learning.candidates.records import HealedTests
 from engine.model import Refusal
 from engine.model.adaptation import (
     CANDIDATE_MOVES,
@@ -32,7 +32,6 @@ from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
 from tests.conftest import MONDAY_MORNING
 from tests.learning.candidates.world import (
-    AGENT,
     HEALED_BY,
     SHOP,
     TOTAL,
@@ -48,23 +47,22 @@ def test_a_second_session_brings_a_candidate_to_review_and_the_operator_decides(
     world.heal("sess_1")
     world.adaptation.run_round()
     world.heal("sess_2")
-    assert world.adaptation.run_round() == []  # of the same nothing is drafted twice
+    assert world.adaptation.run_round() == []  # the same is not drafted twice
     (candidate,) = world.adaptation.candidates()
     assert candidate.status is CandidateStatus.REVIEW
     assert len(candidate.drafted_from) == len(candidate.corroborated_by) == 1
     assert [wait.kind for wait in world.adaptation.waiting()] == ["candidate"]
-    promoted = world.adaptation.approve(candidate.id[:8])
-    assert promoted.status is CandidateStatus.ACTIVE
-    assert promoted.decided_by == "operator"
-    assert world.overlays.candidate_ids == [candidate.id]
+    approved = world.adaptation.approve(candidate.id[:8])
+    assert (approved.status, approved.decided_by) == (CandidateStatus.ACTIVE, "operator")
+    assert world.active_ids() == [candidate.id]
     assert world.adaptation.waiting() == []
     with pytest.raises(Refusal) as refused:
         world.adaptation.approve(candidate.id)
     assert refused.value.code == "already_decided"
     world.adaptation.roll_back(candidate.id, "it did not help")
-    assert world.overlays.candidate_ids == []
+    assert world.active_ids() == []
     world.adaptation.approve(candidate.id)
-    assert world.overlays.candidate_ids == [candidate.id]
+    assert world.active_ids() == [candidate.id]
     assert world.candidate_events() == [
         "CandidateDrafted", "CandidateWeighed", "CandidatePromoted", "CandidateRolledBack", "CandidatePromoted",
     ]  # fmt: skip
@@ -88,7 +86,7 @@ def test_failing_tests_get_the_repair_of_another_session_and_one_review(world: W
     world.adaptation.run_round()
     by_status = {candidate.status: candidate.source_label for candidate in world.adaptation.candidates()}
     assert by_status[CandidateStatus.REVIEW] == f"failed_tdd/{TOTAL}"
-    world.heal("sess_4")  # the same repair for the other reason is not asked about a second time
+    world.heal("sess_4")  # the operator is not asked twice about the same repair
     world.adaptation.run_round()
     assert len(world.adaptation.candidates(CandidateStatus.REVIEW)) == 1
     world.adaptation.reject(world.adaptation.candidates(CandidateStatus.REVIEW)[0].id)
@@ -107,12 +105,12 @@ def test_old_records_are_deleted_unless_a_candidate_names_them(world: World) -> 
     world.clock.advance(timedelta(days=179))
     world.record(validation_failed("sess_3", failing=("t.py::other",)))
     world.adaptation.run_round()
-    rounds = Retention(world.database, world.clock, FixedSettings(), frozenset())
-    assert rounds.round() == {}
+    retention = Retention(world.database, world.clock, FixedSettings(), frozenset())
+    assert retention.round() == {}
     world.clock.advance(timedelta(days=1, minutes=1))
     world.record(validation_failed("sess_4", failing=("t.py::other",)))
     world.adaptation.run_round()
-    assert rounds.round() == {"learning_records": 1}
+    assert retention.round() == {"learning_records": 1}
     assert sessions() == ["sess_4", "sess_3", "sess_1"]
 
 
@@ -138,12 +136,10 @@ def test_fixes_are_offered_of_landed_changes_that_were_not_rejected(world: World
     world.heal("sess_1")
     world.sources.patches["sess_1"] = "diff --git a/cart.py b/cart.py"
     world.adaptation.run_round()
-    assert world.adaptation.fixes(SHOP) == [], "what an agent fixed of its own was never in the operator's files"
+    assert world.adaptation.fixes(SHOP) == [], "what an agent broke and fixed was never in the operator's files"
     for session in ("sess_2", "sess_3"):
-        world.sources.healed_by_session[session] = HealedTests({f"t.py::{session}": ""}, "", AGENT, 0)
         world.sources.patches[session] = "diff --git a/price.py b/price.py"
-        world.sources.summaries[session] = "Rounded once."
-        world.record(ChangeSetLanded(subject=f"chg_{session}", workspace=SHOP, session_id=session, files=1))
+        world.land_repair(session, f"t.py::{session}")
     world.adaptation.run_round()
     assert [fix.title for fix in world.adaptation.fixes(SHOP)] == ["the task of sess_3", "the task of sess_2"]
     assert world.adaptation.fixes("/other") == []
@@ -156,9 +152,7 @@ def test_fixes_are_offered_of_landed_changes_that_were_not_rejected(world: World
 def test_an_undone_landing_is_no_evidence(world: World) -> None:
     world.sources.undone_sessions.add("sess_2")
     for session in ("sess_1", "sess_2"):
-        world.sources.healed_by_session[session] = HealedTests({TOTAL: ""}, "", AGENT, 0)
-        world.sources.summaries[session] = "Rounded once."
-        world.record(ChangeSetLanded(subject=f"chg_{session}", workspace=SHOP, session_id=session, files=1))
+        world.land_repair(session)
         world.adaptation.run_round()
     (candidate,) = world.adaptation.candidates()
     assert candidate.status is CandidateStatus.DRAFTED
@@ -171,7 +165,6 @@ def test_an_undone_landing_is_no_evidence(world: World) -> None:
 def candidate(world: World) -> Candidate:
     """A candidate that waits for the operator."""
     world.heal("sess_1")
-    world.adaptation.run_round()
     world.heal("sess_2")
     world.adaptation.run_round()
     (candidate,) = world.adaptation.candidates(CandidateStatus.REVIEW)
@@ -181,12 +174,9 @@ def candidate(world: World) -> Candidate:
 def test_an_undone_approval_is_in_review_again_and_inactive(world: World, candidate: Candidate) -> None:
     world.adaptation.approve(candidate.id)
     undone = world.adaptation.undo(candidate.id)
-    assert (undone.status, undone.decided_by, undone.reason) == (
-        candidate.status,
-        candidate.decided_by,
-        candidate.reason,
-    )
-    assert world.overlays.candidate_ids == []
+    assert undone.status is CandidateStatus.REVIEW
+    assert (undone.decided_by, undone.reason) == ("", candidate.reason)
+    assert world.active_ids() == []
     assert [wait.id for wait in world.adaptation.waiting()] == [candidate.id]
     states = [(station.name, station.state) for station in world.adaptation.view(candidate.id).stations]
     assert states[-2:] == [("review", "now"), ("promote", "ahead")]
@@ -199,13 +189,13 @@ def test_only_the_operators_own_last_step_can_be_undone(world: World, candidate:
             world.adaptation.undo(candidate.id)
         return refusal.value.code == "nothing_to_undo"
 
-    assert is_refused()  # nobody decided
+    assert is_refused(), "nobody decided"
     world.adaptation.approve(candidate.id)
     world.adaptation.undo(candidate.id)
-    assert is_refused()  # it was taken back already
+    assert is_refused(), "it is undone already"
     world.adaptation.approve(candidate.id, by="autonomy")
-    assert is_refused()
-    assert world.overlays.candidate_ids == [candidate.id]
+    assert is_refused(), "the operator did not decide"
+    assert world.active_ids() == [candidate.id]
 
 
 def test_an_undone_rejection_is_in_review_and_an_undone_roll_back_active_again(
@@ -218,7 +208,7 @@ def test_an_undone_rejection_is_in_review_and_an_undone_roll_back_active_again(
     world.adaptation.approve(candidate.id)
     world.adaptation.roll_back(candidate.id, "it did not help")
     assert world.adaptation.undo(candidate.id).status is CandidateStatus.ACTIVE
-    assert world.overlays.candidate_ids == [candidate.id]
+    assert world.active_ids() == [candidate.id]
     assert world.adaptation.roll_back(candidate.id).status is CandidateStatus.ROLLED_BACK
 
 
@@ -226,6 +216,7 @@ def test_an_undone_rejection_is_in_review_and_an_undone_roll_back_active_again(
 
 
 LEGAL = {(before.value, after.value) for (before, _), after in CANDIDATE_MOVES.items()}
+"""The legal transitions: (status before, status after)."""
 
 
 class RandomSteps(RuleBasedStateMachine):
@@ -266,13 +257,12 @@ class RandomSteps(RuleBasedStateMachine):
     def run_a_round(self) -> None:
         self.world.adaptation.run_round()
 
-    @precondition(lambda self: self.number)
-    @rule(decision=st.sampled_from(["approve", "reject", "roll_back", "undo"]), which=st.integers(0, 3))
-    def decide(self, decision: str, which: int) -> None:
+    @precondition(lambda self: self.world.adaptation.candidates())
+    @rule(decision=st.sampled_from(["approve", "reject", "roll_back", "undo"]), index=st.integers(0, 3))
+    def decide(self, decision: str, index: int) -> None:
         candidates = sorted(self.world.adaptation.candidates(), key=lambda candidate: candidate.id)
-        if candidates:
-            with suppress(Refusal):
-                getattr(self.world.adaptation, decision)(candidates[which % len(candidates)].id)
+        with suppress(Refusal):
+            getattr(self.world.adaptation, decision)(candidates[index % len(candidates)].id)
 
     @rule(mode=st.sampled_from(list(AdaptationMode)))
     def change_the_mode(self, mode: AdaptationMode) -> None:
@@ -287,8 +277,8 @@ class RandomSteps(RuleBasedStateMachine):
     @invariant()
     def status_and_active_effects_agree(self) -> None:
         rows = load_candidates(self.world.database)
-        promoted = {row.id for row in rows if row.status == CandidateStatus.ACTIVE}
-        assert promoted == set(self.world.overlays.candidate_ids)
+        active = {row.id for row in rows if row.status == CandidateStatus.ACTIVE}
+        assert active == set(self.world.active_ids())
         assert len({row.dedupe_key for row in rows}) == len(rows)
         for row in rows:
             steps = [step["status"] for step in row.history]
@@ -306,8 +296,6 @@ class RandomSteps(RuleBasedStateMachine):
 
 
 TestRandomSteps = RandomSteps.TestCase
-
-
 TestRandomSteps.settings = settings(
     max_examples=8, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -1,19 +1,24 @@
-"""Effects of candidates: they are read as they were written, refused if they are invalid, and previewed in words."""
+"""Effects of candidates: they are read as they were written, refused if they are invalid, previewed in words, and lose
+the texts that are forgotten (SPEC 5.4)."""
 
 from __future__ import annotations
 
 import json
-from datetime import timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.learning.candidates.evaluation import MAX_LINE_LENGTH, MAX_LINES, format_preview, validate_effect
+from engine.learning.candidates.evaluation import (
+    MAX_LINE_LENGTH,
+    MAX_LINES,
+    format_preview,
+    map_texts,
+    validate_effect,
+)
 from engine.model import Refusal
 from engine.model.adaptation import (
-    CandidateType,
     Effect,
     FixTemplate,
     FlowOffload,
@@ -28,12 +33,7 @@ from tests.learning.candidates.overlay_world import FLOW_NAMES, OverlayWorld
 
 @pytest.fixture
 def world(database: Database, clock: FakeClock) -> OverlayWorld:
-    world = OverlayWorld(database, clock)
-    world.adapt(withheld=0.0)
-    return world
-
-
-# Effects survive storage, and a candidate takes only legal steps (SPEC 5.3, 5.4).
+    return OverlayWorld(database, clock)
 
 
 TEXTS = st.lists(st.text(max_size=20), max_size=4).map(tuple)
@@ -52,32 +52,16 @@ def test_an_effect_is_read_from_json_as_it_was_written(effect: Effect) -> None:
     assert effect_from_json(json.loads(json.dumps(effect.to_json()))) == effect
 
 
-FRAGMENT = PromptFragment(("Prefer concrete patterns.",))
-
-
-EXAMPLES: tuple[Effect, ...] = (
-    FRAGMENT,
-    FixTemplate(("tests/test_cart.py::test_total",), ("Round once, at the end.",)),
-    RoutingHint("openai:gpt-6-luna", "koji-core", 400, "short questions cost less there"),
-    PolicyTweak(tries=1),
-    FlowOffload("check_release", "Check the release", ("git status", "pytest tests")),
-)
-
-
 def test_a_flow_whose_name_is_taken_gets_a_number_and_the_same_commands_are_refused(world: OverlayWorld) -> None:
-    long = "a" * 40
-    wanted_names = ("check_release", "check_release", "run_tests", long, long)
-    for number, name in enumerate(wanted_names):
-        candidate = world.candidate(FlowOffload(name, "Some", ("git status", f"echo {number}")))
-        present = [flow.effect for flow in world.overlays.find_flows()]
-        previewed = [
-            line.split()[1] for line in preview(candidate.type, *present, candidate.effect) if line.startswith("flow: ")
-        ]
-        world.promote(candidate)
-        world.clock.advance(timedelta(seconds=1))
+    longest_name = "a" * 40
+    for number, name in enumerate(("check_release", "check_release", "run_tests", longest_name, longest_name)):
+        flow = FlowOffload(name, "Some", ("git status", f"echo {number}"))
+        active = [overlay.effect for overlay in world.overlays.find_flows()]
+        previewed_names = [line.split()[1] for line in preview(*active, flow) if line.startswith("flow: ")]
+        world.activate_effect(flow)
         names = [flow.effect.name for flow in world.overlays.find_flows() if isinstance(flow.effect, FlowOffload)]
-        assert previewed == names
-    assert names == ["check_release", "check_release_2", "run_tests_2", long, f"{'a' * 36}_2"]
+        assert previewed_names == names
+    assert names == ["check_release", "check_release_2", "run_tests_2", longest_name, f"{'a' * 36}_2"]
     world.activate_effect(FlowOffload("here", "Here", ("make",)), workspace="/a")
     world.activate_effect(FlowOffload("there", "There", ("make",)), workspace="/b")
     for workspace in ("/a", ""):
@@ -111,21 +95,47 @@ def test_an_invalid_effect_is_refused_with_the_reason(effect: Effect, reason: st
     assert refused.value.code == "bad_effect"
 
 
-def preview(type: CandidateType, *effects: Effect) -> list[str]:
+def preview(*effects: Effect) -> list[str]:
+    """The preview of effects of the same type."""
+    type = effects[0].kind
     return format_preview(type, effects, model="openai:gpt-5", tries=3, cost=500_000, flows=FLOW_NAMES)
 
 
-def test_previews_in_words() -> None:
-    def changes(effect: Effect) -> tuple[set[str], set[str]]:
-        before, after = set(preview(effect.kind)), set(preview(effect.kind, effect))
-        return before - after, after - before
+@pytest.mark.parametrize(
+    ("effect", "lines"),
+    [
+        (PromptFragment(("Prefer concrete patterns.",)), ["- Prefer concrete patterns."]),
+        (
+            FixTemplate(("t::a",), ("Round once.",), "diff --git a/a b/a\nindex 1..2\n+    return 1\n"),
+            ["failing: t::a", "advice: Round once.", "diff --git a/a b/a", "+    return 1"],
+        ),
+        (
+            RoutingHint("openai:gpt-6-luna", "koji-core", 400, "it costs less"),
+            [
+                "model: openai:gpt-5",
+                "prompts of at most 400 characters on koji-core: openai:gpt-6-luna (it costs less)",
+            ],
+        ),
+        (PolicyTweak(tries=1), ["tries to heal: 1", "cost of healing: $0.50 at most"]),
+        (PolicyTweak(tries=9, cost=9_000_000), ["tries to heal: 3", "cost of healing: $0.50 at most"]),  # never widens
+        (FlowOffload("lint_all", "Lint", ("ruff check",)), ["flow: lint_all (Lint)", "  $ ruff check"]),
+    ],
+)
+def test_previews_in_words(effect: Effect, lines: list[str]) -> None:
+    assert preview(effect) == lines
 
-    assert changes(EXAMPLES[0])[1] == {"- Prefer concrete patterns."}
-    assert changes(EXAMPLES[1])[1] == {"failing: tests/test_cart.py::test_total", "advice: Round once, at the end."}
-    assert changes(EXAMPLES[2])[1] == {
-        "prompts of at most 400 characters on koji-core: openai:gpt-6-luna (short questions cost less there)"
-    }
-    assert changes(EXAMPLES[3]) == ({"tries to heal: 3"}, {"tries to heal: 1"})
-    assert changes(PolicyTweak(tries=9, cost=9_000_000)) == (set(), set()), "a tweak never widens"
-    assert changes(EXAMPLES[4])[1] == {"flow: check_release (Check the release)", "  $ git status", "  $ pytest tests"}
-    assert "+    return 1" in changes(FixTemplate(("t",), ("fix",), "diff --git a/a b/a\n+    return 1\n"))[1]
+
+@pytest.mark.parametrize(
+    ("effect", "remaining"),
+    [
+        (PromptFragment(("Ask Ann.", "Test first.")), PromptFragment(("Test first.",))),
+        (RoutingHint("openai:gpt-6-luna", why="Ann said so"), RoutingHint("openai:gpt-6-luna")),
+        (
+            FixTemplate(("t::a",), ("Ask Ann.", "Round once."), "+# Ann\n-# Bo\n"),
+            FixTemplate(("t::a",), ("Round once.",)),
+        ),
+        (FlowOffload("clean_up", "Clean up", ("rm Ann", "git status")), FlowOffload("clean_up", "Clean up", ())),
+    ],
+)
+def test_forgotten_lines_leave_an_effect_and_a_diff_or_commands_go_whole(effect: Effect, remaining: Effect) -> None:
+    assert map_texts(effect, lambda text: "" if "Ann" in text else text) == remaining

@@ -3,6 +3,7 @@ in prompts and are forgotten."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -16,7 +17,6 @@ from engine.config import Settings
 from engine.execution.prompts import PromptAssembly, RulesPart
 from engine.learning.candidates.candidates import CandidateTexts
 from engine.learning.candidates.overlays import (
-    BLOCK,
     ERROR_RATE,
     MAX_REPAIRS,
     OverlayRun,
@@ -28,7 +28,6 @@ from engine.model import PromptRequest, SourceKind
 from engine.model.adaptation import (
     CandidateType,
     FixTemplate,
-    FlowOffload,
     ModelRun,
     Overlay,
     PromptFragment,
@@ -48,13 +47,6 @@ def world(database: Database, clock: FakeClock) -> OverlayWorld:
     return world
 
 
-def active_ids(
-    world: OverlayWorld, type: CandidateType, agent: str = "cto", kind: str = "task", workspace: str = "/w"
-) -> list[str]:
-    run_kind = kind if type in (CandidateType.PROMPT_FRAGMENT, CandidateType.ROUTING_HINT) else None
-    return [overlay.id for overlay in world.overlays.find(type, agent, run_kind, workspace)]
-
-
 def test_fragments_apply_by_agent_kind_of_run_and_workspace(world: OverlayWorld) -> None:
     everywhere = world.guide()
     of_agent = world.guide(agent="introspection_loop", run_kind="introspection_evaluation")
@@ -70,31 +62,21 @@ def test_fragments_apply_by_agent_kind_of_run_and_workspace(world: OverlayWorld)
     assert fragments(agent_id="cto", run_kind="task") == {everywhere.id}, "no workspace is none of them"
 
 
-def test_forgotten_words_leave_prompts_at_once_and_commands_go_whole(world: OverlayWorld) -> None:
+def test_forgotten_words_leave_prompts_at_once_and_an_empty_candidate_is_rolled_back(world: OverlayWorld) -> None:
+    world.guide("Ask Ann before you deploy.", "Test first.")
+    world.guide("Ann knows.")
     texts = CandidateTexts(world.database)
-    fragment = world.guide("Ask Ann before you deploy.", "Test first.")
-    alone = world.guide("Ann knows.")
-    world.activate_effect(FlowOffload("clean_up", "Clean up", ("rm -r build/ Ann", "git status")))
-    world.activate_effect(RoutingHint("openai:gpt-6-luna", why="Ann said so"))
-    repair = world.activate_effect(FixTemplate(("t::a",), ("Ask Ann.", "Round once.")))
-    assert len(active_ids(world, CandidateType.PROMPT_FRAGMENT)) == 2
-    assert (fragment.candidate_id, "Ask Ann before you deploy.") in list(texts.find(SearchTerms(["Ann"])))
-    assert texts.erase(SearchTerms(["Ann"])) == 5
-    assert texts.erase(SearchTerms(["Ann"])) == 0
-    (left,) = world.overlays.find_fragments(agent_id="cto", run_kind="task")
-    assert left.effect == PromptFragment(("Test first.",))
-    assert alone.id not in active_ids(world, CandidateType.PROMPT_FRAGMENT)
-    assert not world.overlays.find_flows()
-    assert [overlay.effect for overlay in world.overlays.find(CandidateType.FIX_TEMPLATE, "cto", None, "")] == [
-        FixTemplate(("t::a",), ("Round once.",))
-    ]
-    world.roll_back(repair.candidate_id)
+    assert texts.erase(SearchTerms(["Ann"])) == 2
+    (remaining,) = world.overlays.load_active()
+    assert remaining.effect == PromptFragment(("Test first.",))
+    assert "Ann" not in text(world)
 
 
 # Repairs, routing hints and limits.
 
 
 def repairs(world: OverlayWorld, *failing: str, agent: str = "cto", workspace: str = "/w") -> tuple[str, ...]:
+    """The repairs that an agent gets while these tests fail."""
     return tuple(world.trials.find_repairs(agent=agent, workspace=workspace, broken=failing, session_id="ses_1"))
 
 
@@ -111,10 +93,8 @@ def test_a_repair_is_given_when_one_of_its_tests_fails(world: OverlayWorld) -> N
 def test_the_newest_repairs_come_first_each_once_and_at_most_eight(world: OverlayWorld) -> None:
     for number in range(MAX_REPAIRS + 2):
         world.activate_effect(FixTemplate(("t::a",), (f"Repair {number}.", "Read the test first.")))
-    given = repairs(world, "t::a")
-    assert given[:3] == (f"Repair {MAX_REPAIRS + 1}.", "Read the test first.", f"Repair {MAX_REPAIRS}.")
-    assert len(given) == MAX_REPAIRS
-    assert len(set(given)) == MAX_REPAIRS
+    newest_first = [f"Repair {number}." for number in range(MAX_REPAIRS + 1, 2, -1)]
+    assert repairs(world, "t::a") == (newest_first[0], "Read the test first.", *newest_first[1:])
 
 
 def test_the_newest_routing_hint_that_applies_is_followed(world: OverlayWorld) -> None:
@@ -127,15 +107,18 @@ def test_the_newest_routing_hint_that_applies_is_followed(world: OverlayWorld) -
         "openai:narrow",
         f"short ones (candidate {narrow.candidate_id})",
     )
-    for channel, kind, prompt in (("koji-core", "task", "longer"), ("garden", "task", "x"), ("koji-core", "heal", "x")):
-        hint = world.overlays.choose_model(ModelRun("cto", channel, kind, prompt))
+    for run in (
+        ModelRun("cto", "koji-core", "task", "longer"),
+        ModelRun("cto", "garden", "task", "x"),
+        ModelRun("cto", "koji-core", "heal", "x"),
+    ):
+        hint = world.overlays.choose_model(run)
         assert hint is not None
         assert hint[0] == "openai:wide"
     assert world.overlays.choose_model(ModelRun("cfo", "koji-core", "task", "short")) is None
 
 
 # Lift: how much better sessions go with an effect (SPEC 5.7).
-
 
 COUNTS = st.tuples(st.integers(0, 120), st.integers(0, 120)).map(lambda pair: (max(pair), min(pair)))
 """Runs, and how many of them were good."""
@@ -152,7 +135,6 @@ def test_the_interval_is_symmetric_and_more_good_runs_never_lower_the_difference
     mirrored = measure_lift("over_1", [Arms(*without_counts, *with_counts)])
     assert mirrored.difference == pytest.approx(-lift.difference)
     assert (mirrored.low, mirrored.high) == pytest.approx((-lift.high, -lift.low))
-    assert (lift.verdict == "harms") is (difference_interval([arms], ERROR_RATE)[2] < 0)
     assert difference_interval([arms], ERROR_RATE / 2)[2] >= lift.high, "more certainty is a wider interval"
     if with_counts[1] < with_counts[0]:
         better = measure_lift("over_1", [replace(arms, with_good=with_counts[1] + 1)])
@@ -170,7 +152,7 @@ def test_the_interval_is_symmetric_and_more_good_runs_never_lower_the_difference
         (Arms(10, 10, 10, 0), "helps"),
         (Arms(40, 28, 10, 7), "not enough evidence"),  # no difference was seen, but one of any size could be there
         (Arms(2000, 1000, 500, 250), "makes no difference"),
-        (Arms(40, 20, 10, 7), "not enough evidence"),  # what chance does at one of many looks
+        (Arms(40, 20, 10, 7), "not enough evidence"),  # chance does this at one of many checks
     ],
 )
 def test_verdicts(arms: Arms, verdict: str) -> None:
@@ -208,12 +190,14 @@ def test_a_run_always_draws_the_same(share: float, run: int) -> None:
 
 @pytest.fixture
 def trial_world(database: Database, clock: FakeClock) -> OverlayWorld:
+    """Each overlay is withheld from half of the sessions."""
     trial_world = OverlayWorld(database, clock)
     trial_world.adapt(withheld=0.5)
     return trial_world
 
 
 def runs_by_session(trial_world: OverlayWorld) -> dict[str, OverlayRun]:
+    """The sessions in trials, by id."""
     with trial_world.database.read() as session:
         return {row.session_id: row for row in session.exec(select(OverlayRun)).all()}
 
@@ -243,28 +227,25 @@ def test_a_harmful_overlay_is_reported_once(trial_world: OverlayWorld) -> None:
 
 
 def test_repairs_are_withheld_by_chance_too(trial_world: OverlayWorld) -> None:
-    overlay = trial_world.activate_effect(FixTemplate(("test_total",), ("Round once.",)))
-    repairs = {}
-    for number in range(40):
-        session = f"ses_{number}"
-        arguments = {"agent": "cto", "workspace": "", "broken": ["test_total", "test_other"], "session_id": session}
-        repairs[session] = trial_world.trials.find_repairs(**arguments)
-        assert trial_world.trials.find_repairs(**arguments) == repairs[session], (
-            "each attempt of a session gets the same"
-        )
+    trial_world.activate_effect(FixTemplate(("test_total",), ("Round once.",)))
+
+    def find_repairs(session: str, test: str = "test_total") -> Sequence[str]:
+        return trial_world.trials.find_repairs(agent="cto", workspace="", broken=[test], session_id=session)
+
+    repairs_by_session = {session: find_repairs(session) for session in map("ses_{}".format, range(40))}
+    assert all(find_repairs(session) == repairs for session, repairs in repairs_by_session.items())
+    assert find_repairs("ses_other", "test_other") == ()
     runs = runs_by_session(trial_world)
-    assert set(runs) == set(repairs)
-    assert {row.overlay_id for row in runs.values()} == {overlay.id}
-    assert all((repairs[session] == ()) is row.withheld for session, row in runs.items())
+    assert runs.keys() == repairs_by_session.keys(), "a session with other failing tests is in no trial"
+    assert all((repairs_by_session[session] == ()) is row.withheld for session, row in runs.items())
     assert 8 < sum(row.withheld for row in runs.values()) < 32
-    assert trial_world.trials.find_repairs(agent="cto", workspace="", broken=["test_green"], session_id="ses_x") == ()
-    assert "ses_x" not in runs_by_session(trial_world), "tests that pass are in no trial"
 
 
 # Active fragments in prompts.
 
 
 def text(world: OverlayWorld, session: str = "") -> str:
+    """The learned guidance in a prompt of a session."""
     part = world.part(session).part
     return part.text if part else ""
 
@@ -283,8 +264,7 @@ def test_a_fragment_is_in_the_prompt_until_it_is_rolled_back(world: OverlayWorld
     (line,) = [line for part in with_it.parts for line in part.lines if line.source.kind is SourceKind.OVERLAY]
     assert line.source.ref == overlay.candidate_id
     world.roll_back(overlay.candidate_id)
-    after = prompts.assemble(request)
-    assert after == before
+    assert prompts.assemble(request) == before
 
 
 @given(st.lists(st.text(min_size=1, max_size=60), min_size=1, max_size=4))
@@ -300,34 +280,27 @@ def test_no_text_can_close_the_block(lines: list[str]) -> None:
 def test_the_oldest_fragments_are_left_out_over_budget_with_a_note(world: OverlayWorld) -> None:
     for number in range(4):
         world.guide(f"Fragment {number}: " + "keep every function short and every name telling. " * 6)
-    empty = tokenizer.count(f"<{BLOCK}>") + tokenizer.count(f"</{BLOCK}>")
-    everything = world.part()
-    assert everything.part is not None
-    fragment_tokens = (tokenizer.count(everything.part.text) - empty) // 4
-    world.adapt(withheld=0.0, fragmentTokens=2 * fragment_tokens + 60)
+    budget = tokenizer.count(text(world)) * 2 // 3
+    world.adapt(withheld=0.0, fragmentTokens=budget)
     contribution = world.part()
     assert contribution.part is not None
-    assert tokenizer.count(contribution.part.text) <= 2 * fragment_tokens + 60
+    assert tokenizer.count(contribution.part.text) <= budget
     assert [line.text[:12] for line in contribution.part.lines[2:-1]] == ["- Fragment 2", "- Fragment 3"]
     assert contribution.notes == ("learned guidance: 2 of 4 fragments had no room",)
     world.adapt(withheld=0.0, fragmentTokens=0)
     assert world.part().part is None
-    assert world.part().provenance == {}, "what no prompt had room for is on no trial"
+    assert world.part().provenance == {}, "an overlay that is in no prompt is in no trial"
 
 
 def test_a_fragment_is_withheld_from_all_prompts_of_a_share_of_the_sessions(world: OverlayWorld) -> None:
     world.adapt(withheld=0.2)
-    first, second = world.guide("First."), world.guide("Second.")
+    first = world.guide("First.")
+    world.guide("Second.")
     texts = {f"ses_{number}": text(world, f"ses_{number}") for number in range(400)}
-    without = [session for session, words in texts.items() if "First." not in words]
-    assert 50 <= len(without) <= 110
-    assert any("Second." in texts[session] for session in without), "each is drawn apart"
-    for session in list(texts)[:20]:
-        assert text(world, session) == texts[session]
-        lacks = [word for word in ("First.", "Second.") if word not in texts[session]]
-        words = f"learned guidance: {len(lacks)} of 2 left out by chance, to measure what it does"
-        assert world.part(session).notes == ((words,) if lacks else ())
-        draws = {draw["id"]: draw for draw in world.part(session).provenance["overlays"]}
-        assert draws[first.id]["withheld"] is ("First." not in texts[session])
-        assert draws[second.id]["propensity"] == 0.2
-    assert "First." in text(world), "what belongs to no run has everything"
+    without_first = [session for session, prompt in texts.items() if "First." not in prompt]
+    assert 50 <= len(without_first) <= 110
+    part = world.part(next(session for session in without_first if "Second." in texts[session]))
+    assert part.notes == ("learned guidance: 1 of 2 left out by chance, to measure what it does",)
+    draws = {draw["id"]: draw for draw in part.provenance["overlays"]}
+    assert (draws[first.id]["withheld"], draws[first.id]["propensity"]) == (True, 0.2)
+    assert "First." in text(world), "a prompt without a session has everything"

@@ -1,5 +1,5 @@
-"""Adaptation on a real database and a real ledger. Events are those that the real producers record. The test supplies
-the data of sessions and other packages."""
+"""Adaptation with the real ledger, overlays and trials on a real database. A test records the events that sessions
+cause, and gives `FakeSources` what adaptation reads from other packages."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from engine.config import AdaptationMode, AdaptationSettings, Settings
 from engine.events import (
     AgentErred,
     BudgetExceeded,
+    ChangeSetLanded,
     Event,
     RetryRepeated,
     ToolsUsed,
@@ -19,19 +20,26 @@ from engine.events import (
     ValidationHealed,
 )
 from engine.learning.candidates.adaptation import Adaptation
-from engine.learning.candidates.overlays import Overlays
+from engine.learning.candidates.overlays import OverlayRun, Overlays, Trials
 from engine.learning.candidates.records import HealedTests, ModelsUsed
 from engine.model import Bucket, ParaFact, Randomness, TranscriptLine, Trust
-from engine.model.adaptation import Candidate, Lift, Overlay
+from engine.model.adaptation import Candidate
 from engine.model.learnings import Correction
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.conftest import MONDAY_MORNING
 
 AGENT = "backend_builder"
+"""The agent of all sessions."""
+
 SHOP = "/shop"
+"""The workspace of all sessions."""
+
 TOTAL = "tests/test_cart.py::test_total"
+"""The test that fails in sessions."""
+
 HEALED_BY = "total() left the discount out; it is subtracted now."
+"""How an agent says that it fixed the test."""
 
 
 def correction(original: str, edited: str, *, session: str = "") -> Correction:
@@ -61,7 +69,6 @@ class FakeSources:
     undone_sessions: set[str] = field(default_factory=set)
     max_attempts: int = 3
     running: set[str] = field(default_factory=set)
-
     flow_names: tuple[str, ...] = ("run_tests",)
     phase_number: int = 1
     hold_reason: str = ""
@@ -125,39 +132,14 @@ class FakeSources:
         return self.max_attempts
 
 
-class ActiveOverlays(Overlays):
-    """The real overlays."""
-
-    @property
-    def candidate_ids(self) -> list[str]:
-        """The ids of the active candidates."""
-        return [overlay.candidate_id for overlay in self.load_active()]
-
-
-@dataclass
-class FakeTrials:
-    """Trials with the lifts that a test puts in, by candidate."""
-
-    overlays: ActiveOverlays
-    lifts_by_candidate: dict[str, Lift] = field(default_factory=dict)
-
-    def measure_lifts(self) -> dict[str, Lift]:
-        return {lift.overlay_id: lift for lift in self.lifts_by_candidate.values()}
-
-    def find_harmful(self) -> list[tuple[Overlay, Lift]]:
-        harmful = {lift.overlay_id: lift for lift in self.lifts_by_candidate.values() if lift.verdict == "harms"}
-        return [(overlay, harmful[overlay.id]) for overlay in self.overlays.load_active() if overlay.id in harmful]
-
-
 class World:
-    """Adaptation without an engine."""
+    """Adaptation without an engine. It is its own source of settings, which are in `current`."""
 
     def __init__(self, database: Database, clock: FakeClock, *, mode: AdaptationMode = AdaptationMode.MANUAL) -> None:
         self.database = database
         self.clock = clock
         self.sources = FakeSources()
-        self.overlays = ActiveOverlays(database)
-        self.trials = FakeTrials(self.overlays)
+        self.overlays = Overlays(database)
         self.current = Settings(adaptation=AdaptationSettings(mode=mode))
         self.adaptation = self.reopen()
 
@@ -170,8 +152,26 @@ class World:
             randomness=Randomness(),
             ledger=Ledger(self.database),
             sources=self.sources,
-            trials=self.trials,  # type: ignore[arg-type]
+            trials=Trials(self.database, self.overlays, self, ledger=Ledger(self.database)),
         )
+
+    def active_ids(self) -> list[str]:
+        """The ids of the active candidates."""
+        return [overlay.candidate_id for overlay in self.overlays.load_active()]
+
+    def run_trial(self, candidate_id: str, *, with_good: int, without_good: int, runs: int = 12) -> None:
+        """End `runs` sessions with the effect of an active candidate, and as many without it. So many of them are
+        good."""
+        (overlay,) = [overlay for overlay in self.overlays.load_active() if overlay.candidate_id == candidate_id]
+        rows = [
+            OverlayRun(
+                overlay_id=overlay.id, session_id=f"trial_{withheld}_{number}", agent=AGENT, workspace=SHOP,
+                withheld=withheld, propensity=0.5, state="good" if number < good else "bad", at=self.clock.now(),
+            )
+            for withheld, good in ((False, with_good), (True, without_good))
+            for number in range(runs)
+        ]  # fmt: skip
+        self.database.write(lambda tx: tx.session.add_all(rows))
 
     def candidate_events(self) -> list[str]:
         """The kinds of all ledger entries about candidates, oldest first."""
@@ -182,6 +182,12 @@ class World:
         for event in events:
             self.clock.advance(timedelta(minutes=1))
             self.database.write(lambda tx, event=event: tx.record(event))
+
+    def land_repair(self, session: str, test: str = TOTAL) -> None:
+        """A session whose changes fixed a test that failed before, and were landed."""
+        self.sources.healed_by_session[session] = HealedTests({test: ""}, "", AGENT, 0)
+        self.sources.summaries[session] = "Rounded once."
+        self.record(ChangeSetLanded(subject=f"chg_{session}", workspace=SHOP, session_id=session, files=1))
 
     def heal(
         self, session: str, *, attempts: int = 2, cost: int = 100_000, failing: tuple[str, ...] = (TOTAL,)
@@ -200,7 +206,7 @@ class World:
 
 
 def transcript_of(*kinds_and_texts: tuple[str, str]) -> list[TranscriptLine]:
-    """A transcript."""
+    """A transcript of lines with these kinds and texts."""
     return [
         TranscriptLine(number, MONDAY_MORNING, kind, text) for number, (kind, text) in enumerate(kinds_and_texts, 1)
     ]
