@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from engine.clock import FakeClock
 from engine.config import AdaptationSettings, FixedSettings, Settings
-from engine.events import ChangeSetDiscarded, ChangeSetLanded, SessionEnded, ToolsUsed
+from engine.events import SessionEnded, ToolsUsed
 from engine.learning.candidates.candidates import add_candidate, decide_candidate, find_candidate
 from engine.learning.candidates.overlays import LearnedGuidance, Overlays, Trials
 from engine.model import Contribution, PromptRequest
@@ -91,25 +91,17 @@ class OverlayWorld:
         """The learned guidance in a prompt of an agent."""
         return self.fragments.part(PromptRequest(agent, "koji-core", workspace, "do it", run_kind, session_id=session))
 
-    def run(self, session: str, *, good: bool = True, landed: bool | None = None) -> None:
-        """A session whose prompt is sent, and which ends."""
+    def run(self, session: str, *, good: bool) -> None:
+        """A session whose prompt is sent, and which ends well or badly."""
         provenance = self.part(session).provenance
-        self.database.write(
-            lambda tx: self.trials.record_applied(tx, provenance, session_id=session, agent="cto", workspace="")
-        )
-        self.end(session, good=good, landed=landed)
-
-    def end(self, session: str, *, good: bool = True, landed: bool | None = None) -> None:
-        """A session ends, and its changes are landed or discarded, or neither."""
         state = "succeeded" if good else "failed"
-        events = [
-            ToolsUsed(subject=session, workspace="", agent="cto", calls=("read",)),
-            SessionEnded(subject=session, workspace="", prediction_id="", state=state, summary="", cost=0),
-        ]
-        if landed is not None:
-            kind = ChangeSetLanded if landed else ChangeSetDiscarded
-            events.append(kind(subject="chg", workspace="", session_id=session, **({"files": 1} if landed else {})))
-        self.database.write(lambda tx: [tx.record(event) for event in events])
+
+        def record_session(tx: Transaction) -> None:
+            self.trials.record_applied(tx, provenance, session_id=session, agent="cto", workspace="")
+            tx.record(ToolsUsed(subject=session, workspace="", agent="cto", calls=("read",)))
+            tx.record(SessionEnded(subject=session, workspace="", prediction_id="", state=state, summary="", cost=0))
+
+        self.database.write(record_session)
 
     def event_kinds(self) -> list[str]:
         """The kinds of all ledger entries, oldest first."""

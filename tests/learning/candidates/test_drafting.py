@@ -1,4 +1,5 @@
-"""Drafts of candidates: each effect comes from the evidence, and from nothing else (SPEC 5.2, 5.4)."""
+"""Drafts of candidates: what effect each kind of evidence leads to, and that without evidence nothing is drafted (SPEC
+5.2, 5.4)."""
 
 from __future__ import annotations
 
@@ -23,8 +24,11 @@ from engine.model.adaptation import (
 from tests.conftest import MONDAY_MORNING
 from tests.learning.candidates.world import AGENT, HEALED_BY, SHOP, TOTAL, FakeSources, transcript_of
 
+SECRET = "sk-a1b2c3d4a1b2c3d4a1b2c3d4a1b2c3d4"
+
 
 def record(kind: RecordKind, session: str = "sess_1", label: str = "", /, **details: Any) -> LearningRecord:
+    """A record of a session with these details."""
     return LearningRecord(
         f"rec_{session}", MONDAY_MORNING, kind, label or kind.value, "agent", AGENT, 80.0, "", SHOP, AGENT, session, 1,
         details,
@@ -33,41 +37,44 @@ def record(kind: RecordKind, session: str = "sess_1", label: str = "", /, **deta
 
 def heal_record(
     session: str = "sess_1", attempts: int = 2, cost: int = 100_000, failing: tuple[str, ...] = (TOTAL,)
-) -> Any:
+) -> LearningRecord:
+    """A session fixed the tests that it broke."""
     return record(
         RecordKind.SUCCESSFUL_HEAL, session, f"successful_heal/{failing[0]}", test=failing[0], failing=list(failing),
         attempts=attempts, cost=cost,
     )  # fmt: skip
 
 
-def failed_retry(session: str = "sess_1", attempts: int = 4, cost: int = 300_000) -> Any:
+def failed_retry(session: str = "sess_1", attempts: int = 4, cost: int = 300_000) -> LearningRecord:
+    """The attempts of a session left the same test failing."""
     return record(RecordKind.REPEATED_RETRY, session, attempts=attempts, cost=cost, failing=[TOTAL])
 
 
 def draft_of(
     learning_record: LearningRecord, *related: LearningRecord, sources: FakeSources, type: CandidateType | None = None
 ) -> Draft:
+    """The draft from a record, by default of the first type that can be drafted from it."""
     return draft_candidate(
         Opportunity(type or types_of(learning_record.kind)[0], learning_record), [learning_record, *related], sources
     )
 
 
-# -- repairs
+# Repairs.
 
 HANDED_BACK = ("note", "1 test failed; back to the agent, try 1")
 
 
-def diff(name: str, *lines: str, new: bool = False) -> str:
-    """One file of a diff of git."""
-    head = f"diff --git a/{name} b/{name}\nindex 1..2 100644\n--- {'/dev/null' if new else f'a/{name}'}\n+++ b/{name}\n"
-    return head + "@@ -1,3 +1,3 @@ def total():\n" + "".join(f"{line}\n" for line in lines)
+def diff(name: str, *lines: str, before: str = "") -> str:
+    """The diff of git for one file; `before` is its former name, by default the same."""
+    head = [f"diff --git a/{name} b/{name}", "index 1..2 100644", f"--- {before or f'a/{name}'}", f"+++ b/{name}"]
+    return "".join(f"{line}\n" for line in [*head, "@@ -1,3 +1,3 @@ def total():", *lines])
 
 
 FIX_DIFF = diff("cart.py", " def total():", "-    return net", "+    return net - discount")
 
 
 def test_a_fix_template_is_the_agents_last_message_and_the_changes() -> None:
-    sources = FakeSources(patches={"sess_1": FIX_DIFF + diff("new.py", "+x", new=True)})
+    sources = FakeSources(patches={"sess_1": FIX_DIFF + diff("new.py", "+x", before="/dev/null")})
     sources.transcripts["sess_1"] = transcript_of(
         ("say", "I add the discount."), ("tool", "edit readme.md:1"), HANDED_BACK,
         ("say", "total() left the discount out;"), ("say", "it is subtracted now."),
@@ -80,34 +87,41 @@ def test_a_fix_template_is_the_agents_last_message_and_the_changes() -> None:
     )
 
 
-def landed_heal() -> LearningRecord:
-    return record(
-        RecordKind.SUCCESSFUL_HEAL, "sess_1", f"successful_heal/{TOTAL}", test=TOTAL, failing=[TOTAL], landed="chg_1",
-        causes=["TypeError: no discount in cart.py"], project="shop", cost=0,
-    )  # fmt: skip
+LANDED_HEAL = record(
+    RecordKind.SUCCESSFUL_HEAL, "sess_1", f"successful_heal/{TOTAL}", test=TOTAL, failing=[TOTAL], landed="chg_1",
+    causes=["TypeError: no discount in cart.py"], project="shop", cost=0,
+)  # fmt: skip
 
 
 def test_a_landed_fix_has_its_diff_and_the_cause() -> None:
     sources = FakeSources(patches={"sess_1": FIX_DIFF}, summaries={"sess_1": "Subtract the discount."})
-    assert draft_of(landed_heal(), sources=sources).effect == FixTemplate(
+    assert draft_of(LANDED_HEAL, sources=sources).effect == FixTemplate(
         (TOTAL,),
         ("Subtract the discount.", "in cart.py it replaced `return net` by `return net - discount`"),
         FIX_DIFF,
         ("TypeError: no discount in cart.py",),
         "shop",
     )
-    long = f"{FIX_DIFF} {'x' * (MAX_PATCH - len(FIX_DIFF) - 1)}"
-    for patch, expected in ((long, long), (f"{long}x", ""), (f"{FIX_DIFF}+token = '{SECRET}'\n", "")):
-        sources.patches["sess_1"] = patch
-        effect = draft_of(landed_heal(), sources=sources).effect
-        assert isinstance(effect, FixTemplate)
-        assert effect.patch == expected
 
 
-SECRET = "sk-a1b2c3d4a1b2c3d4a1b2c3d4a1b2c3d4"
+@pytest.mark.parametrize(
+    ("ending", "is_kept"),
+    [
+        (" " * (MAX_PATCH - len(FIX_DIFF)), True),
+        (" " * (MAX_PATCH - len(FIX_DIFF) + 1), False),
+        (f"+token = '{SECRET}'\n", False),
+    ],
+    ids=["of the maximum length", "too long", "with a secret"],
+)
+def test_a_diff_that_is_too_long_or_has_a_secret_is_left_out(ending: str, is_kept: bool) -> None:
+    patch = f"{FIX_DIFF}{ending}"
+    sources = FakeSources(patches={"sess_1": patch}, summaries={"sess_1": "Subtract the discount."})
+    effect = draft_of(LANDED_HEAL, sources=sources).effect
+    assert isinstance(effect, FixTemplate)
+    assert effect.patch == (patch if is_kept else "")
 
 
-# -- models
+# Models.
 
 USED = ModelsUsed(
     ModelPrice("openai:gpt-5", 3_000_000), "koji-core",
@@ -138,7 +152,7 @@ def test_a_model_is_cheaper_at_four_fifths_of_the_price(price: int) -> None:
         draft_of(OVER_BUDGET, sources=sources)
 
 
-# -- bounds
+# Limits.
 
 
 @pytest.mark.parametrize(
@@ -146,11 +160,11 @@ def test_a_model_is_cheaper_at_four_fifths_of_the_price(price: int) -> None:
     [
         ([failed_retry()], 3, PolicyTweak(1)),
         ([failed_retry(attempts=3)], 3, PolicyTweak(1)),
-        ([failed_retry(attempts=2)], 3, None),  # one try is what it takes to see
-        ([failed_retry()], 1, None),  # the settings allow no more
+        ([failed_retry(attempts=2)], 3, None),  # one attempt is always allowed
+        ([failed_retry()], 1, None),  # the settings allow only one attempt
         ([failed_retry(), heal_record("sess_2")], 3, PolicyTweak(1, 150_000)),
         ([failed_retry(), heal_record("sess_2", attempts=3)], 3, PolicyTweak(2, 150_000)),
-        ([failed_retry(), heal_record("sess_2", attempts=4)], 3, None),  # a heal took as many
+        ([failed_retry(), heal_record("sess_2", attempts=4)], 3, None),  # a repair took as many
         ([failed_retry(cost=140_000), heal_record("sess_2")], 3, PolicyTweak(1)),  # the cap would save nothing
         ([failed_retry(), heal_record("sess_2", cost=0)], 3, PolicyTweak(1, 50_000)),
     ],
@@ -166,10 +180,11 @@ def test_a_limit_lies_between_the_attempts_of_heals_and_those_of_failures(
     assert draft_of(*records, sources=sources).effect == tweak
 
 
-# -- fragments
+# Fragments.
 
 
 def guidance_of(learning_record: LearningRecord, sources: FakeSources, *related: LearningRecord) -> tuple[str, ...]:
+    """The lines of the fragment from a record."""
     effect = draft_of(learning_record, *related, sources=sources, type=CandidateType.PROMPT_FRAGMENT).effect
     assert isinstance(effect, PromptFragment)
     return effect.guidance
@@ -182,13 +197,12 @@ def test_a_fragment_from_an_edit_has_the_operators_words() -> None:
     )  # fmt: skip
     with pytest.raises(NothingToDraft, match="about a single case"):
         guidance_of(edit, FakeSources())
-    assert (
-        guidance_of(edit, FakeSources(), edit, edit)
-        == guidance_of(edit, FakeSources(), edit, edit, edit)
-        == ("run the tests",)
-    )
-    every = replace(edit, details={**edit.details, "added": "Docs end with a full stop."})
-    assert guidance_of(every, FakeSources()) == ("Docs end with a full stop",)
+    assert guidance_of(edit, FakeSources(), edit, edit) == ("run the tests",), "three tasks had the same instruction"
+    general_edit = replace(edit, details={**edit.details, "added": "Docs end with a full stop."})
+    assert guidance_of(general_edit, FakeSources()) == ("Docs end with a full stop",)
+
+
+def test_a_fragment_from_a_kept_fact_is_the_fact() -> None:
     kept = record(
         RecordKind.HUMAN_APPROVAL, "sess_1", "human_approval/fact:preference", text="Prices are whole cents.",
         trust="quoted",
@@ -227,13 +241,12 @@ def test_a_fragment_from_noisy_or_stale_guidance_has_its_figures() -> None:
         guidance_of(stale, FakeSources())
 
 
-# -- flows
-
-CALLS = ["exec:git status", "exec:pytest", "exec:git diff"]
+# Flows and secrets.
 
 
 def test_a_flow_has_the_commands_of_most_sessions_word_for_word() -> None:
-    steps = record(RecordKind.TOOL_SEQUENCE, calls=CALLS, sessions=["sess_1", "sess_2", "sess_3"])
+    calls = ["exec:git status", "exec:pytest", "exec:git diff"]
+    steps = record(RecordKind.TOOL_SEQUENCE, calls=calls, sessions=["sess_1", "sess_2", "sess_3"])
     sources = FakeSources()
     for session, command in (("sess_1", "pytest -q"), ("sess_2", "pytest -q"), ("sess_3", "pytest -x tests")):
         sources.transcripts[session] = transcript_of(
@@ -247,26 +260,21 @@ def test_a_flow_has_the_commands_of_most_sessions_word_for_word() -> None:
         draft_of(steps, sources=FakeSources())
 
 
-KEY = "sk-" + "a1b2c3d4" * 4
-
-
-@pytest.mark.parametrize("secret", [KEY, "hunter2hunter2"])
+@pytest.mark.parametrize("secret", [SECRET, "hunter2hunter2"])
 def test_no_secret_is_drafted(secret: str) -> None:
-    """A coding agent's transcript is its own: what stands there may be anything."""
+    """The transcript of a coding agent may contain anything."""
     sources = FakeSources(
         patches={"sess_1": diff("cart.py", "-token = read()", f"+token = '{secret}'")},
         secret_values=("hunter2hunter2",),
     )
     sources.transcripts["sess_1"] = transcript_of(HANDED_BACK, ("say", f"It wanted {secret}."))
-    opportunity = Opportunity(CandidateType.FIX_TEMPLATE, heal_record())
-    effect = draft_candidate(opportunity, [opportunity.record], sources).effect
+    effect = draft_of(heal_record(), sources=sources, type=CandidateType.FIX_TEMPLATE).effect
     assert isinstance(effect, FixTemplate)
     assert effect.repairs[0] == "It wanted [secret cut]."
     assert secret not in " ".join(effect.repairs)
-    steps = record(RecordKind.TOOL_SEQUENCE, calls=["exec:curl", "exec:git status"], sessions=["sess_1", "sess_2"])
-    for session in ("sess_1", "sess_2"):
-        sources.transcripts[session] = transcript_of(
-            ("tool", f"exec curl -u ann:{secret} host"), ("tool", "exec git status")
-        )
+    steps = record(RecordKind.TOOL_SEQUENCE, calls=["exec:curl", "exec:git status"], sessions=["sess_1"])
+    sources.transcripts["sess_1"] = transcript_of(
+        ("tool", f"exec curl -u ann:{secret} host"), ("tool", "exec git status")
+    )
     with pytest.raises(NothingToDraft, match="a key or a password"):
-        draft_candidate(Opportunity(CandidateType.FLOW_OFFLOAD, steps), [steps], sources)
+        draft_of(steps, sources=sources)

@@ -1,4 +1,4 @@
-"""The formulas of scores at their boundaries (SPEC 5.1)."""
+"""The scores of records by kind of ledger entry, at the boundaries of their formulas (SPEC 5.1)."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ def read(kind: str, payload: dict[str, Any], before: int = 0, sources: FakeSourc
     """The record of an entry, where `before` records had the same cause."""
     entry = LedgerEntry(1, MONDAY_MORNING, kind, "it", SHOP, {"agent": AGENT, **payload})
     return next(iter(READERS[kind](Reading(entry, sources or FakeSources(), lambda label, scope: before))))
+
+
+# Payloads of ledger entries.
 
 
 def validation(attempts: int, cost: int, tests: int) -> dict[str, Any]:
@@ -49,7 +52,7 @@ RECALLED = {"memories": ["m"], "origins": ["o"], "session_id": "s"}
 @pytest.mark.parametrize(
     ("kind", "payload", "before", "score"),
     [
-        ("ValidationFailed", validation(2, 0, 2), 0, 59.0),  # one try in vain is no opportunity yet
+        ("ValidationFailed", validation(2, 0, 2), 0, 59.0),  # one attempt that failed is no opportunity yet
         ("ValidationFailed", validation(2, 0, 3), 0, 61.0),
         ("ValidationFailed", validation(9, 10 * FULL_COST, 50), 0, 100.0),
         ("RetryRepeated", validation(2, FULL_COST // 5, 1), 0, 60.0),
@@ -59,7 +62,7 @@ RECALLED = {"memories": ["m"], "origins": ["o"], "session_id": "s"}
         ("AgentErred", error("edit", "no_match: it is not there"), 0, 60.0),
         ("AgentErred", error("edit", "it is not there"), 2, 60.0),
         ("AgentErred", error("exec", "ruff broke off"), 3, 60.0),
-        ("AgentErred", error("model", "overloaded"), 99, 50.0),  # which guidance cannot change
+        ("AgentErred", error("model", "overloaded"), 99, 50.0),  # guidance cannot prevent it
         ("GuidanceFoundNoisy", {"harm": 0.0}, 0, 60.0),
         ("GuidanceFoundStale", stale(360, 180, 0), 0, 60.0),
         ("GuidanceFoundStale", stale(359, 180, 0), 0, 59.9),
@@ -69,7 +72,7 @@ RECALLED = {"memories": ["m"], "origins": ["o"], "session_id": "s"}
         ("CloudSyncFailed", {"unsent": 0}, 4, 60.0),
         ("CloudSyncFailed", {"unsent": 99}, 99, 100.0),
         ("CloudMemoryRecalled", RECALLED, 3, 60.0),
-        # what went its way is no opportunity, however much of it there is
+        # Plain success is no opportunity, however large its numbers are.
         ("GuidanceApplied", {"items": [1] * 99, "sources": [1] * 99, "session_id": "s", "call": "c"}, 0, 55.0),
         ("TeachingRefreshed", {"taught": 99, "unchanged": 0}, 0, 50.0),
         ("ChangeSetLanded", {"files": 99, "session_id": "s"}, 0, 35.0),

@@ -1,16 +1,17 @@
-"""Detect, score, corroborate (SPEC 5.3): the pure rules and their numbers."""
+"""The rules by which candidates are judged (SPEC 5.3): opportunities, supporting records, scores, records against a
+candidate, and when a rejected one is reopened."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.learning.candidates.evaluation import (
-    MIN_NEW_EVIDENCE,
     compute_score,
     evaluate,
     has_new_evidence,
@@ -34,31 +35,31 @@ from engine.model.adaptation import (
 )
 from tests.conftest import MONDAY_MORNING
 
-# In any order of steps, statuses and active effects agree, and every transition is legal (SPEC 5.3, 5.4).
-
-
 AGENT = "backend_builder"
 TEST = "tests/test_cart.py::test_total"
 
 
-def record(number: int, *, label: str = "repeated_retry", score: float = 80.0, **changes: object) -> LearningRecord:
+def record(number: int, *, label: str = "repeated_retry", score: float = 80.0, **changes: Any) -> LearningRecord:
+    """A record of the session with this number, which is also its hour."""
     kind = RecordKind(label.partition("/")[0])
-    made = LearningRecord(
+    original = LearningRecord(
         f"rec_{number}", MONDAY_MORNING + timedelta(hours=number), kind, label, "agent", AGENT, score, "",
         agent=AGENT, session_id=f"sess_{number}", fact=number,
     )  # fmt: skip
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return replace(original, **changes)
 
 
-def candidate(of: LearningRecord, effect: Effect | None = None, **changes: object) -> Candidate:
-    made = Candidate(
-        "cand_1", CandidateType.POLICY_TWEAK, of.scope_type, of.scope_id, of.source_label, "t", CandidateStatus.DRAFTED,
-        of.score, effect or PolicyTweak(1), of.at, of.at, agent_id=AGENT, drafted_from=(of.id,),
+def candidate(drafted_from: LearningRecord, effect: Effect | None = None, **changes: Any) -> Candidate:
+    """A candidate that was drafted from a record."""
+    original = Candidate(
+        "cand_1", CandidateType.POLICY_TWEAK, drafted_from.scope_type, drafted_from.scope_id, drafted_from.source_label,
+        "t", CandidateStatus.DRAFTED, drafted_from.score, effect or PolicyTweak(1), drafted_from.at, drafted_from.at,
+        agent_id=AGENT, drafted_from=(drafted_from.id,),
     )  # fmt: skip
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return replace(original, **changes)
 
 
-# -- detect
+# Opportunities.
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ def candidate(of: LearningRecord, effect: Effect | None = None, **changes: objec
     ],
 )
 def test_each_type_is_drafted_from_the_kinds_of_the_specification(type: CandidateType, kinds: set[RecordKind]) -> None:
-    """SPEC 5.2. What nothing else is drafted from may become a prompt fragment."""
+    """SPEC 5.2. The other kinds can become a prompt fragment."""
     assert {kind for kind in RecordKind if type in types_of(kind)} == kinds
     assert all(types_of(kind) for kind in RecordKind)
 
@@ -93,17 +94,17 @@ def test_a_record_is_an_opportunity_from_60_points_on(score: float, opportunitie
 
 
 def test_opportunities_are_the_best_and_newest_of_each_key() -> None:
-    same = [record(1, score=70), record(2, score=90), record(3, score=90), record(4, score=61)]
-    (opportunity,) = select_opportunities(same)
+    with_same_key = [record(1, score=70), record(2, score=90), record(3, score=90), record(4, score=61)]
+    (opportunity,) = select_opportunities(with_same_key)
     assert opportunity.record.id == "rec_3"
     assert opportunity.key == f"validator_policy_tweak:agent:{AGENT}:repeated_retry"
-    assert select_opportunities(same, {opportunity.key}) == []
-    others = [record(number, scope_id=f"agent_{number}", score=60 + number) for number in range(30)]
-    scores = [opportunity.record.score for opportunity in select_opportunities(others)]
+    assert select_opportunities(with_same_key, {opportunity.key}) == []
+    with_own_keys = [record(number, scope_id=f"agent_{number}", score=60 + number) for number in range(30)]
+    scores = [opportunity.record.score for opportunity in select_opportunities(with_own_keys)]
     assert scores == list(range(89, 64, -1))
 
 
-# -- corroborate
+# Scores and supporting records.
 
 
 @pytest.mark.parametrize(
@@ -113,15 +114,15 @@ def test_opportunities_are_the_best_and_newest_of_each_key() -> None:
         (30.0, [], 30.0),
         (80.0, [80.0], 73.0),
         (80.0, [64.8], 60.08),
-        (80.0, [64.7], 59.995),  # below 60 is below
+        (80.0, [64.7], 59.995),  # just below the minimum for review
         (80.0, [50.0, 50.0, 50.0], 57.5),
         (80.0, [53.0, 53.0, 53.0], 60.05),
         (80.0, [80.0] * 3, 83.0),
         (80.0, [80.0] * 4, 83.0),  # the bonus ends at 15
         (80.0, [100.0] * 3, 100.0),
         (0.0, [0.0] * 9, 15.0),
-        (80.0, [0.0] * 9, 45.0),  # not less than without support
-        (80.0, [90.0, 30.0], 81.5),  # nor less than with the strongest alone
+        (80.0, [0.0] * 9, 45.0),  # at least the score without support
+        (80.0, [90.0, 30.0], 81.5),  # at least the score with the strongest record alone
     ],
 )
 def test_the_score_is_that_of_the_specification(drafted: float, scores: list[float], expected: float) -> None:
@@ -141,12 +142,11 @@ def test_another_supporting_record_never_lowers_a_score(drafted: float, scores: 
         ("prices are stored as whole cents", "prices are not stored as whole cents", False),
         ("prices are stored as whole cents", "prices in shop/tax.py are stored as whole cents", False),
         ("use uv", "use uv for installs", False),  # 2 of 4 words are equal
-        ("use uv everywhere", "use uv everywhere in scripts", True),  # 3 of 5: the least that is similar
-        ("we install with uv", "we always install with uv", True),  # 4 of 5: a word more, none replaced
+        ("use uv everywhere", "use uv everywhere in scripts", True),  # 3 of 5 words, which is the minimum
+        ("we install with uv", "we always install with uv", True),  # a word was added, none was replaced
         ("we install with uv", "with uv we install", True),
-        ("we install with uv", "we install with pip", False),  # 3 of 5, but another word in one place
+        ("we install with uv", "we install with pip", False),  # 3 of 5 words, but one was replaced
         ("in CI we install all with the uv", "in CI we install all with a uv", True),  # "a" has no meaning
-        ("in CI we install all with uv", "in CI we install all with pip", False),
         ("in CI we install all of it with uv", "in CI we install all of it with a plain pip", False),
     ],
 )
@@ -169,16 +169,13 @@ def test_supporting_records_have_the_same_label_and_scope_and_another_session() 
         record(3, label="failed_tdd/a"),
         record(4, scope_id="other"),
         record(5, scope_type="workspace"),
-        record(6, session_id="sess_1"),  # the session it was drafted from
-        record(7, session_id="sess_2", score=90),  # of a session the weightier
+        record(6, session_id="sess_1"),  # the session that the candidate was drafted from
+        record(7, session_id="sess_2", score=90),  # a higher score in the same session
         record(8, session_id=""),
-        record(9, session_id=""),  # without a session each is one of its own
+        record(9, session_id=""),  # records without a session count alone
     ]
-    assert {support.id for support in select_supporting(candidate(first), [first], others)} == {
-        "rec_7",
-        "rec_8",
-        "rec_9",
-    }
+    supporting = select_supporting(candidate(first), [first], others)
+    assert [record.id for record in supporting] == ["rec_7", "rec_8", "rec_9"]
 
 
 def test_a_candidate_passes_only_with_a_supporting_record() -> None:
@@ -190,52 +187,50 @@ def test_a_candidate_passes_only_with_a_supporting_record() -> None:
     assert not evaluate(candidate(first), [first], [first, record(2, score=64)]).has_passed
 
 
-# -- against
+# Records against a candidate.
+
+HEAL = record(
+    2, label=f"successful_heal/{TEST}", details={"attempts": 3, "cost": 200_000, "test": TEST, "failing": [TEST]}
+)
+FLOW = FlowOffload("f", "f", ("git status --short", "pytest"))
 
 
-HEAL = {"attempts": 3, "cost": 200_000, "test": TEST, "failing": [TEST]}
+def command_error(message: str) -> LearningRecord:
+    """The record of a command that could not run."""
+    return record(2, label="agent_error/exec/x", details={"tool": "exec", "message": message})
 
 
 @pytest.mark.parametrize(
     ("effect", "against", "speaks"),
     [
-        (PolicyTweak(1), record(2, label=f"successful_heal/{TEST}", details=HEAL), True),
-        (PolicyTweak(2), record(2, label=f"successful_heal/{TEST}", details=HEAL), False),
-        (PolicyTweak(None, 199_999), record(2, label=f"successful_heal/{TEST}", details=HEAL), True),
-        (PolicyTweak(None, 200_000), record(2, label=f"successful_heal/{TEST}", details=HEAL), False),
-        (PolicyTweak(1), record(2, label=f"successful_heal/{TEST}", details=HEAL, agent="other"), False),
+        (PolicyTweak(1), HEAL, True),
+        (PolicyTweak(2), HEAL, False),
+        (PolicyTweak(None, 199_999), HEAL, True),
+        (PolicyTweak(None, 200_000), HEAL, False),
+        (PolicyTweak(1), replace(HEAL, agent="other"), False),
         (RoutingHint("openai:small"), record(2, label=f"failed_tdd/{TEST}"), True),
-        (RoutingHint("openai:small"), record(0, label=f"failed_tdd/{TEST}"), False),  # before the evidence began
+        (RoutingHint("openai:small"), record(0, label=f"failed_tdd/{TEST}"), False),  # before the record of the draft
         (PromptFragment(("x",)), record(2, label="guidance_noisy"), True),
         (PromptFragment(("x",)), record(2, label="stale_guidance"), False),
-        (
-            FlowOffload("f", "f", ("git status --short", "pytest")),
-            record(2, label="agent_error/exec/x", details={"tool": "exec", "message": "exec:git status: code 127"}),
-            True,
-        ),
-        (
-            FlowOffload("f", "f", ("git status --short", "pytest")),
-            record(2, label="agent_error/exec/x", details={"tool": "exec", "message": "exec:ruff: code 127"}),
-            False,
-        ),
+        (FLOW, command_error("exec:git status: code 127"), True),
+        (FLOW, command_error("exec:ruff: code 127"), False),
     ],
-)  # fmt: skip
+)
 def test_records_against_an_effect_are_listed_and_do_not_change_the_score(
     effect: Effect, against: LearningRecord, speaks: bool
 ) -> None:
     first = record(1)
     evaluation = evaluate(candidate(first, effect), [first], [first, against])
     assert (evaluation.against == (against.id,)) is speaks
-    assert evaluation.score == 45.0  # it is named, and moves no score
+    assert evaluation.score == 45.0
 
 
 def test_records_against_a_fix_template_are_those_since_it_became_active() -> None:
-    heal = record(1, label=f"successful_heal/{TEST}", details=HEAL)
-    red = record(5, label=f"failed_tdd/{TEST}", details={"test": TEST})
-    template = candidate(heal, FixTemplate((TEST,), ("fix it",)), type=CandidateType.FIX_TEMPLATE)
-    assert not speaks_against(template, red, heal.at)
-    assert speaks_against(template, red, heal.at, active_since=heal.at)
-    assert not speaks_against(template, red, heal.at, active_since=red.at)
+    failure = record(5, label=f"failed_tdd/{TEST}", details={"test": TEST})
+    template = candidate(HEAL, FixTemplate((TEST,), ("fix it",)), type=CandidateType.FIX_TEMPLATE)
+    assert not speaks_against(template, failure, HEAL.at)
+    assert speaks_against(template, failure, HEAL.at, active_since=HEAL.at)
+    assert not speaks_against(template, failure, HEAL.at, active_since=failure.at)
 
 
 @pytest.mark.parametrize(
@@ -256,20 +251,17 @@ def test_effects_that_make_the_same_change(effect: Effect, other: Effect, same: 
     assert same_change(effect, other) is same_change(other, effect) is same
 
 
-# -- again
+# Rejected candidates.
 
 
-@pytest.mark.parametrize(
-    ("before", "new", "is_reopened"), [(1, 2, False), (1, 3, True), (4, 3, False), (4, 4, False), (4, 5, True)]
-)
+@pytest.mark.parametrize(("old", "new", "is_reopened"), [(1, 2, False), (1, 3, True), (4, 4, False), (4, 5, True)])
 def test_a_rejected_candidate_is_reopened_by_as_many_new_records_as_before_and_at_least_three(
-    before: int, new: int, is_reopened: bool
+    old: int, new: int, is_reopened: bool
 ) -> None:
-    """`before` records supported it when it was rejected, besides the one it was drafted from."""
+    """`old` records supported it when it was rejected, besides the one it was drafted from."""
     first = record(0)
-    old = [record(n) for n in range(1, before + 1)]
-    rejected = record(50).at
-    later = [record(50 + n) for n in range(1, new + 1)]
-    rejected_candidate = candidate(first, corroborated_by=tuple(each.id for each in old))
-    assert has_new_evidence(rejected_candidate, [first], [first, *old, *later], rejected) is is_reopened
-    assert MIN_NEW_EVIDENCE == 3
+    old_records = [record(number) for number in range(1, old + 1)]
+    new_records = [record(50 + number) for number in range(1, new + 1)]
+    rejected_candidate = candidate(first, corroborated_by=tuple(record.id for record in old_records))
+    records = [first, *old_records, *new_records]
+    assert has_new_evidence(rejected_candidate, [first], records, record(50).at) is is_reopened

@@ -1,4 +1,5 @@
-"""Every kind of record from the event of its real producer, once (SPEC 5.1), and sequences among random calls."""
+"""Ledger entries become records once, each kind with its label, scope and score; and which repeated commands are
+sequences (SPEC 5.1)."""
 
 from __future__ import annotations
 
@@ -32,8 +33,7 @@ from engine.events import (
     WorkOverlapped,
 )
 from engine.learning.candidates.records import OPPORTUNITY, HealedTests
-from engine.learning.candidates.reflection import ENTRY_CURSOR, EXEC, MIN_RUNS, CallSequence
-from engine.learning.candidates.reflection import find_sequences as detect_commands
+from engine.learning.candidates.reflection import ENTRY_CURSOR, EXEC, MIN_RUNS, find_sequences
 from engine.storage import state
 from tests.learning.candidates.world import (
     AGENT,
@@ -50,6 +50,8 @@ from tests.learning.candidates.world import (
 )
 
 HERE = {"workspace": SHOP}
+
+# Events as their producers record them.
 
 
 def overlap(session: str = "sess_1", conflicting: tuple[str, ...] = ("a.py",)) -> Event:
@@ -82,8 +84,6 @@ HARMFUL = OverlayFoundHarmful(
 RECALLED = CloudMemoryRecalled(
     subject=AGENT, **HERE, session_id="sess_1", call="call_1", memories=("mem_1", "mem_2"), origins=("h1", "h1")
 )
-
-
 LANDED = ChangeSetLanded(subject="chg_1", **HERE, session_id="sess_1", files=2)
 APPROVED = PredictionConfirmed(subject="pred_1", **HERE, decided_by="operator")
 EDITED = PredictionConfirmed(subject="pred_edited", **HERE, decided_by="operator", edited=True)
@@ -112,7 +112,7 @@ def permission_answered(answer: str, by: str = "") -> Event:
         (permission_answered("allow-once"), [("human_approval/permission:exec", "workspace", SHOP, 25.0)]),
         (permission_answered("allow-session"), [("human_approval/permission:exec", "workspace", SHOP, 30.0)]),
         (permission_answered("deny-once"), []),
-        (permission_answered("allow-once", by="perm_0"), []),  # no new word of the operator's
+        (permission_answered("allow-once", by="perm_0"), []),  # an earlier answer was used again
         (LANDED, [("human_approval/change_set", "workspace", SHOP, 29.0)]),
         (fact_promoted("fact_1"), [("human_approval/fact:prices-are-whole-cents", "workspace", SHOP, 65.0)]),
         (fact_promoted("fact_1", by="nightly"), []),
@@ -140,7 +140,7 @@ def test_each_event_becomes_its_records_once(
     records = world.adaptation.records()[::-1]
     assert [(record.source_label, record.scope_type, record.scope_id, record.score) for record in records] == expected
     assert all(record.reason and record.id.startswith("rec_") and record.fact for record in records)
-    # Read again, as after a crash before the cursor was stored.
+    # The entries are read again, as after a crash before the cursor was stored.
     world.database.write(lambda tx: state.put(tx, ENTRY_CURSOR, 0))
     assert world.reopen().read_ledger() == len(expected)
     assert world.adaptation.records()[::-1] == records
@@ -167,7 +167,7 @@ def test_a_landing_that_fixed_tests_is_a_heal_of_each(world: World) -> None:
 def test_changes_that_landed_in_parts_are_approved_and_healed_once(world: World, end: Event) -> None:
     world.sources.healed_by_session["sess_1"] = HealedTests({TOTAL: ""}, "shop", AGENT, 20_000)
     world.record(replace(LANDED, files=1, left=1))
-    assert world.adaptation.read_ledger() == 0, "what becomes of the rest is not known yet"
+    assert world.adaptation.read_ledger() == 0, "the operator has not decided on the rest yet"
     world.record(end, replace(LANDED, files=1, left=1), LANDED)
     world.adaptation.read_ledger()
     heal, approval = world.adaptation.records()
@@ -196,7 +196,7 @@ def test_earlier_errors_raise_the_score_also_within_one_reading(world: World) ->
     assert [record.score for record in world.adaptation.records()[::-1]] == [50.0, 55.0, 60.0, 65.0]
 
 
-# -- sequences
+# Sequences of sessions.
 
 STEPS = ("exec:git status", "exec:git diff", "exec:pytest")
 
@@ -223,7 +223,7 @@ def test_repeated_steps_are_a_record_of_each_session_that_has_them(world: World)
     assert len(world.adaptation.records("tool_sequence")) == 7
 
 
-# -- signatures
+# Signatures of errors.
 
 
 @pytest.mark.parametrize(
@@ -244,28 +244,27 @@ def test_the_signature_of_an_error_has_no_names_and_numbers(
     assert record.source_label == f"agent_error/{tool}/{signature}"
 
 
-def find_sequences(runs: Sequence[Sequence[str]]) -> Sequence[CallSequence]:
-    """The sequences in runs of letters, each of which stands for a command."""
-    if any(call.startswith(EXEC) for run in runs for call in run):
-        return detect_commands(runs)
-    sequences = detect_commands([[EXEC + call for call in run] for run in runs])
-    return [
-        replace(sequence, calls=tuple(call.removeprefix(EXEC) for call in sequence.calls)) for sequence in sequences
-    ]
+# Sequences in runs: which are more frequent than by chance.
 
 
-WORDS = [f"exec:tool{number}" for number in range(12)]
+def run_commands(*names: str) -> list[str]:
+    """The calls of a run that consist of these commands."""
+    return [EXEC + name for name in names]
+
+
+COMMANDS = run_commands(*(f"tool{number}" for number in range(12)))
 
 
 def random_runs(seed: int, *, planted: Sequence[str] = (), share: float = 0.4, sticky: float = 0.0) -> list[list[str]]:
-    """30 sessions of 20 calls, some frequent and some rare; `planted` somewhere in a `share` of them."""
+    """30 sessions of 20 calls, some frequent and some rare; `planted` is somewhere in a `share` of them. A call follows
+    itself with the probability `sticky`."""
     chance = random.Random(seed)
     runs = []
     for _ in range(30):
         run: list[str] = []
         while len(run) < 20:
             repeats = run and chance.random() < sticky
-            run.append(run[-1] if repeats else WORDS[min(int(chance.expovariate(0.25)), 11)])
+            run.append(run[-1] if repeats else COMMANDS[min(int(chance.expovariate(0.25)), 11)])
         if planted and chance.random() < share:
             at = chance.randrange(len(run) + 1)
             run[at:at] = planted
@@ -274,40 +273,44 @@ def random_runs(seed: int, *, planted: Sequence[str] = (), share: float = 0.4, s
 
 
 def test_planted_sequences_are_found_and_random_calls_have_none() -> None:
-    """20 random histories for each planted length, and 20 with nothing planted."""
-    found = {0: 0, 3: 0, 4: 0, 5: 0}
-    others = dict.fromkeys(found, 0)
-    for length in found:
+    """20 random histories for each length of the planted sequence, and 20 with nothing planted."""
+    found_planted = {0: 0, 3: 0, 4: 0, 5: 0}
+    found_others = dict.fromkeys(found_planted, 0)
+    for length in found_planted:
         for seed in range(20):
-            planted = tuple(random.Random(seed).sample(WORDS, length))
+            planted = tuple(random.Random(seed).sample(COMMANDS, length))
             calls = [sequence.calls for sequence in find_sequences(random_runs(seed, planted=planted))]
-            found[length] += planted in calls
-            others[length] += len(calls) - (planted in calls)
-    assert all(found[length] >= least for length, least in ((3, 16), (4, 18), (5, 20))), found
-    assert others[0] <= 1, others
-    assert max(others.values()) <= 4, others
+            found_planted[length] += planted in calls
+            found_others[length] += len(calls) - (planted in calls)
+    assert found_planted[3] >= 16
+    assert found_planted[4] >= 18
+    assert found_planted[5] == 20
+    assert found_others[0] <= 1
+    assert max(found_others.values()) <= 4
 
 
 def test_the_longest_sequence_wins_over_its_parts() -> None:
-    whole = [["p", "a", "b", "c", "d", "e", "q"]] * 8
-    assert [sequence.calls for sequence in find_sequences(whole)] == [("p", "a", "b", "c", "d")], "of equals the first"
-    noise = []
+    long_runs = [run_commands("p", "a", "b", "c", "d", "e", "q")] * 8
+    (sequence,) = find_sequences(long_runs)
+    assert sequence.calls == tuple(run_commands("p", "a", "b", "c", "d")), "the first of equally long ones"
+    short_runs = []
     for number in range(12):
-        around = random.Random(number).sample(["n1", "n2", "n3", "n4", "n5", "n6"], 6)
-        noise.append([*around[:3], "b", "c", "d", *around[3:]])
-    runs_by_calls = {sequence.calls: sequence.runs for sequence in find_sequences([*whole, *noise])}
-    assert runs_by_calls[("b", "c", "d")] == tuple(range(8, 20)), "only where the longer one does not occur"
+        others = random.Random(number).sample(["n1", "n2", "n3", "n4", "n5", "n6"], 6)
+        short_runs.append(run_commands(*others[:3], "b", "c", "d", *others[3:]))
+    runs_by_calls = {sequence.calls: sequence.runs for sequence in find_sequences([*long_runs, *short_runs])}
+    part = tuple(run_commands("b", "c", "d"))
+    assert runs_by_calls[part] == tuple(range(8, 20)), "only where the longer one does not occur"
 
 
 def test_a_sequence_must_occur_in_three_sessions() -> None:
-    surroundings = [[f"{number}{place}" for place in "abcdefgh"] for number in range(4)]
-    runs = [[*around[:4], "x", "y", "z", *around[4:]] for around in surroundings]
-    assert find_sequences(runs[:MIN_RUNS])
-    assert not find_sequences(runs[: MIN_RUNS - 1])
-    assert not find_sequences([runs[0] * 20, *runs[1:2]]), "one session that loops proves nothing"
+    own_commands = [[f"{number}{letter}" for letter in "abcdefgh"] for number in range(MIN_RUNS)]
+    runs = [run_commands(*own[:4], "x", "y", "z", *own[4:]) for own in own_commands]
+    assert find_sequences(runs)
+    assert not find_sequences(runs[:-1])
+    assert not find_sequences([runs[0] * 20, runs[1]]), "one session that loops proves nothing"
 
 
-@given(st.lists(st.lists(st.sampled_from("abcde"), max_size=14), max_size=14))
+@given(st.lists(st.lists(st.sampled_from(run_commands(*"abcde")), max_size=14), max_size=14))
 @settings(max_examples=80, deadline=None)
 def test_sequences_occur_in_their_runs_more_often_than_by_chance(runs: list[list[str]]) -> None:
     for sequence in find_sequences(runs):
@@ -317,13 +320,7 @@ def test_sequences_occur_in_their_runs_more_often_than_by_chance(runs: list[list
         assert sequence.expected < len(sequence.runs)
         assert sequence.z >= 3
         for number in sequence.runs:
-            starts = [
-                at
-                for at in range(len(runs[number]))
-                if tuple(runs[number][at : at + len(sequence.calls)]) == sequence.calls
-            ]
-            assert starts
-    assert find_sequences(runs) == find_sequences([tuple(run) for run in runs])
+            assert " ".join(sequence.calls) in " ".join(runs[number])
 
 
 def test_sequences_consist_of_commands_only() -> None:
@@ -331,5 +328,5 @@ def test_sequences_consist_of_commands_only() -> None:
     assert [sequence.calls for sequence in find_sequences([steps] * 8)] == [
         ("exec:git status", "exec:git diff", "exec:pytest")
     ]
-    assert detect_commands([["read", "edit", "write", "grep"]] * 8) == [], "a flow cannot run them"
+    assert find_sequences([["read", "edit", "write", "grep"]] * 8) == [], "a flow cannot run them"
     assert find_sequences([]) == []

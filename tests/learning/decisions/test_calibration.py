@@ -1,4 +1,5 @@
-"""Calibration of scores by their outcomes (SPEC 2.6, 8.6)."""
+"""Calibration of scores by their outcomes: that of the Twin (SPEC 2.6), that of kinds of card (8.6), and how its error
+is measured."""
 
 from __future__ import annotations
 
@@ -17,9 +18,8 @@ from engine.learning.decisions.calibration import (
 )
 
 SCORE = st.floats(0, 1)
-
-
 CASES = st.lists(st.tuples(st.sampled_from(["tests", "lint", "docs"]), SCORE, st.booleans()), max_size=60)
+"""(kind, score, whether it was approved) of decisions."""
 
 
 @pytest.mark.parametrize(("outcomes", "is_credible"), [(11, False), (12, True)])
@@ -30,7 +30,8 @@ def test_a_high_score_is_credible_after_twelve_that_came_true(outcomes: int, is_
     assert (calibration.calibrate(0.9) >= 0.8) is is_credible
 
 
-def by_kind(cases: list[tuple[str, float, bool]]) -> KindCalibration:
+def learn_kinds(cases: list[tuple[str, float, bool]]) -> KindCalibration:
+    """The calibration of kinds after these decisions."""
     calibration = KindCalibration()
     for kind, score, approved in cases:
         calibration.learn(kind, score, approved)
@@ -42,7 +43,7 @@ def by_kind(cases: list[tuple[str, float, bool]]) -> KindCalibration:
 def test_a_kind_with_sixty_approvals_is_above_one_with_sixty_dismissals_whatever_the_scores(
     scores: list[tuple[float, float]], score: float
 ) -> None:
-    calibration = by_kind([case for up, down in scores for case in (("lint", up, True), ("docs", down, False))])
+    calibration = learn_kinds([case for up, down in scores for case in (("lint", up, True), ("docs", down, False))])
     assert calibration.calibrate("lint", score) > 0.9
     assert calibration.calibrate("docs", score) < 0.1
     assert calibration.base_rate == pytest.approx(0.5)
@@ -53,7 +54,7 @@ def test_a_kind_with_sixty_approvals_is_above_one_with_sixty_dismissals_whatever
 def test_calibration_keeps_the_order_of_scores_within_a_kind(
     cases: list[tuple[str, float, bool]], kind: str, first: float, second: float
 ) -> None:
-    calibration = by_kind(cases)
+    calibration = learn_kinds(cases)
     low, high = (calibration.calibrate(kind, score) for score in sorted((first, second)))
     assert 0 < low <= high + 1e-9 < 1
 
@@ -62,23 +63,23 @@ def test_calibration_keeps_the_order_of_scores_within_a_kind(
 def test_a_low_score_never_lowers_a_kind_that_was_always_approved(
     scores: list[float], others: list[tuple[str, float, bool]], score: float
 ) -> None:
-    calibration = by_kind([*others, *(("bisect", each, True) for each in scores)])
-    weight = sum(0.9592**number for number in range(len(scores)))  # each newer decision counts the others 4 % less
+    calibration = learn_kinds([*others, *(("bisect", earlier_score, True) for earlier_score in scores)])
+    weight = sum(0.9592**number for number in range(len(scores)))  # with each decision the others count 4 % less
     share = (weight + 3 * calibration.base_rate) / (weight + 3)
     assert calibration.calibrate("bisect", score) >= share - 0.001
 
 
 @pytest.mark.parametrize(("dismissed", "raised"), [(MIN_UNANIMOUS - 1, True), (MIN_UNANIMOUS, False)])
 def test_a_high_score_raises_a_dismissed_kind_only_until_twelve_dismissals(dismissed: int, raised: bool) -> None:
-    calibration = by_kind([("lint", 0.3, False)] * dismissed)
+    calibration = learn_kinds([("lint", 0.3, False)] * dismissed)
     assert (calibration.calibrate("lint", 0.9) > calibration.calibrate("lint", 0.3)) is raised
 
 
 def test_the_base_rate_of_new_kinds_is_that_of_first_decisions() -> None:
     cases = [(f"kind {number}", 0.5, number % 4 > 0) for number in range(40)]
-    assert by_kind(cases).base_rate == pytest.approx(0.75, abs=0.03)
-    known = [("kind 1", 0.5, False)] * 30  # only the first three decisions on a kind say something of new ones
-    assert by_kind([*cases, *known]).base_rate == by_kind([*cases, *known[:2]]).base_rate
+    assert learn_kinds(cases).base_rate == pytest.approx(0.75, abs=0.03)
+    on_known_kind = [("kind 1", 0.5, False)] * 30  # only the first three decisions on a kind count
+    assert learn_kinds([*cases, *on_known_kind]).base_rate == learn_kinds([*cases, *on_known_kind[:2]]).base_rate
 
 
 def test_the_calibration_error_is_the_weighted_distance_of_the_bins() -> None:

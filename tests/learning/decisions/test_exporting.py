@@ -38,6 +38,7 @@ def exporter(database: Database, tmp_path: Path) -> Exporter:
 
 
 def add_pairs(database: Database, count: int, name: str = "one") -> None:
+    """Add pairs of which `name` is a part."""
     sides = [(f"situation {name} {n}", f"run {n} → koji-core", f"sum up {n} → garden") for n in range(count)]
     assert database.write(lambda tx: import_pairs(tx, sides)) == count
 
@@ -47,14 +48,12 @@ def lines(file: Path) -> list[str]:
 
 
 def situations(file: Path) -> list[str]:
+    """The contexts of the pairs in a file."""
     return [json.loads(line)["prompt"] for line in lines(file)]
 
 
 def test_a_batch_has_fifty_pairs_or_more(database: Database, exporter: Exporter, clock: FakeClock) -> None:
-    add_pairs(database, 1, "the first")
-    with pytest.raises(Refusal, match="1 new pair;"):
-        exporter.export_batch()
-    add_pairs(database, MIN_BATCH - 2)
+    add_pairs(database, MIN_BATCH - 1)
     assert not exporter.is_due(clock.now())
     with pytest.raises(Refusal, match="49 new pairs") as refused:
         exporter.export_batch()
@@ -111,41 +110,35 @@ class _Crash(BaseException):
     """The process dies here."""
 
 
-STEPS = ("before the file", "before the weights", "before export")
+@pytest.mark.parametrize(
+    "crashes",
+    [("dpo-pairs.jsonl", "before"), ("dpo-pairs.weights.jsonl", "before"), ("dpo-pairs.weights.jsonl", "after")],
+    ids=["before the pairs", "before the weights", "before the intent is finished"],
+)
+def test_after_a_crash_at_any_step_each_pair_is_in_the_file_once(
+    database: Database, exporter: Exporter, monkeypatch: pytest.MonkeyPatch, crashes: tuple[str, str]
+) -> None:
+    append = exporting._append_once
 
-
-@pytest.fixture(params=STEPS)
-def crash(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first batch crashes at a step."""
-    append, calls = exporting._append_once, 0
-
-    def append_or_crash(file: Path, data: bytes) -> None:
-        nonlocal calls
-        calls += 1
-        if calls - 1 == STEPS.index(request.param):
+    def append_and_crash(file: Path, data: bytes) -> None:
+        if (file.name, "before") == crashes:
             raise _Crash
         append(file, data)
-        if calls == len(STEPS) - 1 and request.param == STEPS[-1]:
+        if (file.name, "after") == crashes:
             raise _Crash
 
-    monkeypatch.setattr(exporting, "_append_once", append_or_crash)
-
-
-@pytest.mark.usefixtures("crash")
-def test_after_a_crash_at_any_step_each_pair_is_in_the_file_once(
-    database: Database, exporter: Exporter, monkeypatch: pytest.MonkeyPatch
-) -> None:
     add_pairs(database, 50)
-    with pytest.raises(_Crash):
-        exporter.export_batch()
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(exporting, "_append_once", append_and_crash)
+        with pytest.raises(_Crash):
+            exporter.export_batch()
     add_pairs(database, 3, "later")
     assert exporter.recover() == 1
     assert exporter.recover() == 0
     assert situations(exporter.file) == [f"situation one {n}" for n in range(50)]
     assert len(lines(exporter.file.with_suffix(".weights.jsonl"))) == 50
     with database.read() as session:
-        assert len(list(session.exec(select(DpoPair).where(DpoPair.exported_at == None)))) == 3  # noqa: E711
+        assert len(load_pairs(session, exported=False)) == 3
 
 
 def test_one_batch_is_written_at_a_time(
@@ -160,7 +153,7 @@ def test_one_batch_is_written_at_a_time(
     monkeypatch.setattr(exporting, "_append_once", append)
     add_pairs(database, MIN_BATCH)
     exporter.export_batch()
-    assert could_begin_another == [False, False]
+    assert could_begin_another == [False, False], "while the pairs and the weights are written"
 
 
 @pytest.mark.parametrize("shape", list(Shape))
@@ -169,11 +162,11 @@ def test_every_format_has_the_same_pairs(database: Database, exporter: Exporter,
         exporter.export_preferences(shape)
     add_pairs(database, 50)
     first = exporter.export_preferences(shape)
-    again = exporter.export_preferences(shape)
-    assert (first.new, again.new, again.records) == (50, 0, 50)
-    assert check_preferences(lines(again.file)) == []
-    assert again.weights is not None
-    assert len(lines(again.weights)) == len(lines(again.file)) == 50
+    second = exporter.export_preferences(shape)
+    assert (first.new, second.new, second.records) == (50, 0, 50)
+    assert check_preferences(lines(second.file)) == []
+    assert second.weights is not None
+    assert len(lines(second.weights)) == len(lines(second.file)) == 50
 
 
 def test_conversations_of_the_operator_are_exported(exporter: Exporter) -> None:
@@ -181,7 +174,8 @@ def test_conversations_of_the_operator_are_exported(exporter: Exporter) -> None:
     assert (export.records, export.new) == (1, 1)
     assert exporter.export_conversations().new == 0
     [line] = lines(export.file)
-    assert [load["content"] for load in json.loads(line)["messages"][1:]] == ["shall I merge?", "no, rebase it"]
+    messages = json.loads(line)["messages"]
+    assert [message["content"] for message in messages[1:]] == ["shall I merge?", "no, rebase it"]
 
 
 def test_pairs_are_imported_once_and_all_or_none(database: Database, exporter: Exporter) -> None:
@@ -229,7 +223,7 @@ def test_trl_has_messages_at_the_top_level() -> None:
     assert line["chosen"] == [{"role": "assistant", "content": PAIR.chosen}]
 
 
-@given(context=TEXTS, chosen=TEXTS, rejected=TEXTS, shape=st.sampled_from(list(Shape)))
+@given(context=TEXTS, chosen=TEXTS, rejected=TEXTS, shape=st.sampled_from(Shape))
 def test_every_format_is_read_as_it_was_written(context: str, chosen: str, rejected: str, shape: Shape) -> None:
     line = format_preference(Preference(1, context, chosen, rejected, PAIR.at), shape)
     assert "\n" not in line
@@ -259,7 +253,7 @@ def test_every_format_is_read_as_it_was_written(context: str, chosen: str, rejec
     ],
 )  # fmt: skip
 def test_a_bad_line_is_reported(line: str, reason: str) -> None:
-    [error] = check_preferences([format_preference(PAIR, Shape.PLAIN), line])[:1]
+    error = check_preferences([format_preference(PAIR, Shape.PLAIN), line])[0]
     assert error.startswith("line 2: ")
     assert reason in error
 

@@ -1,4 +1,5 @@
-"""The figures of a home: of which time, workspace and decisions (SPEC 8.5)."""
+"""The figures of a home: which cards they include, and how rates, costs, slices of time and drift are computed (SPEC
+8.5)."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from engine.learning.decisions.insights import (
     MIN_TREND_HALF,
     NEWEST,
     CardFigures,
+    CountedAs,
     Figures,
     compute_metrics,
     count_per_slice,
@@ -77,6 +79,7 @@ def figures(database: Database, clock: FakeClock) -> Figures:
 
 
 def approvals(insights: Insights) -> tuple[int, int]:
+    """The number of approvals in the metrics, and in all slices of time."""
     return insights.metrics.approved, sum(part.approved for part in insights.over_time)
 
 
@@ -110,15 +113,15 @@ def test_cards_at_the_threshold_are_counted_from_it_on(decide: Decide, figures: 
 def test_cold_start_confidences_are_counted_as_unstated(decide: Decide, figures: Figures) -> None:
     decide(confidence=COLD_START)
     decide(confidence=0.41)
-    [bucket] = [each for each in figures.read(7).metrics.calibration if each.predictions]
+    [bucket] = [bucket for bucket in figures.read(7).metrics.calibration if bucket.predictions]
     assert (bucket.predictions, bucket.unstated) == (2, 1)
 
 
 def test_withdrawn_cards_are_neither_expired_nor_undecided(decide: Decide, figures: Figures) -> None:
-    none = {"decided_at": None, "decided_by": None}
-    decide(status=Status.EXPIRED, outcome=Outcome.WITHDRAWN, **none)
-    decide(2, status=Status.EXPIRED, **none)
-    decide(3, status=Status.PENDING, **none)
+    undecided = {"decided_at": None, "decided_by": None}
+    decide(status=Status.EXPIRED, outcome=Outcome.WITHDRAWN, **undecided)
+    decide(2, status=Status.EXPIRED, **undecided)
+    decide(3, status=Status.PENDING, **undecided)
     result = figures.read(7).metrics
     assert (result.total, result.expired, result.undecided, result.approval_rate) == (6, 2, 3, None)
 
@@ -140,17 +143,18 @@ NOW = datetime(2026, 1, 5, tzinfo=UTC)
 
 
 def card(
-    word: str, confidence: float = 0.5, *, autonomous: bool = False, undone: bool = False, source: str = "template",
-    channel: str = "koji-core", cost: int = 0,
+    counted_as: str, confidence: float = 0.5, *, autonomous: bool = False, undone: bool = False,
+    source: str = "template", cost: int = 0,
 ) -> CardFigures:  # fmt: skip
-    return CardFigures(source, channel, confidence, word, autonomous, undone, NOW, cost)
+    """The figures of a card that is counted as approved, rejected, expired or, with "", as pending."""
+    return CardFigures(source, "koji-core", confidence, CountedAs(counted_as), autonomous, undone, NOW, cost)
 
 
 def test_rates_are_of_decisions_of_a_person() -> None:
-    result = compute_metrics(
-        [card("approved", 0.7), card("approved", 0.5), card("rejected", 0.4), card("expired", 0.3), card("", 0.6),
-         card("approved", 0.9, autonomous=True), card("approved", 0.9, autonomous=True, undone=True)]
-    )  # fmt: skip
+    by_person = [card("approved", 0.7), card("approved", 0.5), card("rejected", 0.4)]
+    undecided = [card("expired", 0.3), card("", 0.6)]
+    by_itself = [card("approved", 0.9, autonomous=True), card("approved", 0.9, autonomous=True, undone=True)]
+    result = compute_metrics([*by_person, *undecided, *by_itself])
     assert (result.total, result.approved, result.rejected, result.expired) == (7, 2, 1, 1)
     assert result.approval_rate == pytest.approx(2 / 3)
     assert (result.auto_executed, result.auto_undone, result.auto_success_rate) == (2, 1, 0.5)
@@ -164,7 +168,8 @@ def test_rates_are_of_decisions_of_a_person() -> None:
 )
 def test_buckets_at_their_bounds(confidence: float, bucket: str) -> None:
     result = compute_metrics([card("approved", confidence), card("rejected", confidence)])
-    assert [(each.name, each.approval_rate) for each in result.calibration if each.predictions] == [(bucket, 0.5)]
+    filled = [(found.name, found.approval_rate) for found in result.calibration if found.predictions]
+    assert filled == [(bucket, 0.5)]
 
 
 @pytest.mark.parametrize(
@@ -173,22 +178,19 @@ def test_buckets_at_their_bounds(confidence: float, bucket: str) -> None:
 )
 def test_the_trend_compares_the_newer_half_with_the_older(older: int, newer: int, trend: str) -> None:
     halves = [["approved"] * good + ["rejected"] * (MIN_TREND_HALF - good) for good in (older, newer)]
-    cards = [card(word) for half in halves for word in half]
+    cards = [card(counted_as) for half in halves for counted_as in half]
     assert compute_metrics(cards).trend == trend
     assert compute_metrics(cards[1:]).trend == "unknown"
 
 
 def test_the_cost_is_per_card_that_was_approved_and_not_undone() -> None:
-    result = compute_metrics(
-        [card("approved", cost=300), card("rejected", cost=100), card("approved", cost=200, undone=True),
-         card("approved", source="twin-model", channel="garden")]
-    )  # fmt: skip
+    of_templates = [card("approved", cost=300), card("rejected", cost=100), card("approved", cost=200, undone=True)]
+    result = compute_metrics([*of_templates, card("approved", source="twin-model")])
     assert result.cost_per_accepted == 300
-    assert [
-        (source.name, source.predictions, source.approval_rate, source.cost_per_accepted) for source in result.sources
-    ] == [
-        ("template", 3, pytest.approx(2 / 3), 600.0), ("twin-model", 1, 1.0, 0.0),
-    ]  # fmt: skip
+    template, twin_model = result.sources
+    assert (template.name, template.predictions, template.cost_per_accepted) == ("template", 3, 600.0)
+    assert template.approval_rate == pytest.approx(2 / 3)
+    assert (twin_model.name, twin_model.approval_rate, twin_model.cost_per_accepted) == ("twin-model", 1.0, 0.0)
 
 
 def test_hours_and_parts_of_the_day_are_in_local_time(decide: Decide, figures: Figures, clock: FakeClock) -> None:
@@ -198,37 +200,41 @@ def test_hours_and_parts_of_the_day_are_in_local_time(decide: Decide, figures: F
     assert [part.name for part in result.parts] == ["morning"]
 
 
-@pytest.mark.parametrize(("days", "slices", "each"), [(1, 1, 1), (7, 7, 1), (31, 31, 1), (32, 5, 7), (90, 13, 7),
-                                                      (400, 29, 14), (3650, 11, 364)])  # fmt: skip
-def test_slices_of_time_are_equal_and_end_today(days: int, slices: int, each: int) -> None:
-    berlin = ZoneInfo("Europe/Berlin")
-    until = datetime(2026, 11, 22, 15, tzinfo=berlin)
-    slices_found = count_per_slice([], until - timedelta(days=days - 1), until, berlin)
-    assert len(slices_found) == slices
-    assert slices_found[-1].end == datetime(2026, 11, 23, tzinfo=berlin)
-    assert {(part.end.date() - part.start.date()).days for part in slices_found} == {each}
-    assert all(first.end == second.start for first, second in itertools.pairwise(slices_found))
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    ("days", "number", "length"),
+    [(1, 1, 1), (7, 7, 1), (31, 31, 1), (32, 5, 7), (90, 13, 7), (400, 29, 14), (3650, 11, 364)],
+)
+def test_slices_of_time_are_equal_and_end_today(days: int, number: int, length: int) -> None:
+    until = datetime(2026, 11, 22, 15, tzinfo=BERLIN)
+    slices = count_per_slice([], until - timedelta(days=days - 1), until, BERLIN)
+    assert len(slices) == number
+    assert slices[-1].end == datetime(2026, 11, 23, tzinfo=BERLIN)
+    assert {(part.end.date() - part.start.date()).days for part in slices} == {length}
+    assert all(part.end == following.start for part, following in itertools.pairwise(slices))
 
 
 def test_a_decision_belongs_to_its_local_day_when_clocks_change() -> None:
-    berlin = ZoneInfo("Europe/Berlin")
-    late = replace(card("approved"), at=datetime(2026, 10, 25, 23, 30, tzinfo=berlin))  # a day of 25 hours
-    early = replace(card("rejected"), at=datetime(2026, 10, 26, 0, 30, tzinfo=berlin))
-    result = count_per_slice([late, early], late.at, early.at, berlin)
-    assert [(each.start.day, each.approved, each.rejected) for each in result] == [(25, 1, 0), (26, 0, 1)]
-    assert (result[0].end.timestamp() - result[0].start.timestamp()) / 3600 == 25
+    late = replace(card("approved"), at=datetime(2026, 10, 25, 23, 30, tzinfo=BERLIN))  # a day of 25 hours
+    early = replace(card("rejected"), at=datetime(2026, 10, 26, 0, 30, tzinfo=BERLIN))
+    first, second = count_per_slice([late, early], late.at, early.at, BERLIN)
+    assert (first.start.day, first.approved, first.rejected) == (25, 1, 0)
+    assert (second.start.day, second.approved, second.rejected) == (26, 0, 1)
+    assert first.end.astimezone(UTC) - first.start.astimezone(UTC) == timedelta(hours=25)
 
 
 def test_a_changed_taste_is_reported_with_the_share_before() -> None:
-    before = [("garden", number % 5 > 0) for number in range(60)]
-    now = [("garden", number == 7) for number in range(30)] + [("lint", True)] * 20
-    result = find_drift([*before, *now])
+    earlier = [("garden", number % 5 > 0) for number in range(60)]
+    newest = [("garden", number == 7) for number in range(30)] + [("lint", True)] * 20
+    result = find_drift([*earlier, *newest])
     assert result.shifts == (Shift("garden", 1, 30, 0.8),)
     assert "taste changed" in result.words
 
 
 @pytest.mark.parametrize(("recent", "shifts"), [(MIN_DRIFT_KIND - 1, 0), (MIN_DRIFT_KIND, 1)])
 def test_a_kind_with_too_few_decisions_is_not_compared(recent: int, shifts: int) -> None:
-    before = [("garden", True)] * 60
-    now = [("garden", False)] * recent + [("lint", True)] * (NEWEST - recent)
-    assert len(find_drift([*before, *now]).shifts) == shifts
+    earlier = [("garden", True)] * 60
+    newest = [("garden", False)] * recent + [("lint", True)] * (NEWEST - recent)
+    assert len(find_drift([*earlier, *newest]).shifts) == shifts

@@ -1,4 +1,4 @@
-"""A home in which sessions learn."""
+"""Fixtures of a home in which sessions learn, without a model and with one."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.learning.learnings.world import MakeWorld, World
 
 @pytest.fixture
 def world(tmp_path: Path, database: Database, clock: FakeClock) -> World:
-    """Without a model: what is said is compared by its words."""
+    """A home without a model. Statements are compared by their words."""
     return World(tmp_path / "data", database, clock)
 
 
 @pytest.fixture
 def make_world(tmp_path: Path, database: Database, clock: FakeClock) -> MakeWorld:
-    """Makes the home with a model."""
+    """Makes a home with a model."""
     return lambda model: World(tmp_path / "data", database, clock, model=model)

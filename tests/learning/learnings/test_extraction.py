@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from engine.events import ChangeSetLanded, LandingUndone, PermissionAsked, SessionStarted
+from engine.events import ChangeSetLanded, Event, LandingUndone, PermissionAsked, SessionStarted
 from engine.learning.learnings.extraction import find_risks
 from engine.learning.learnings.findings import SessionRecord
 from engine.learning.learnings.learnings import LearningTexts
-from engine.model import Answer, LearningScope, Question, TranscriptLine
+from engine.model import Answer, LearningEntry, LearningScope, Question, TranscriptLine
 from engine.storage.erasing import SearchTerms
 from tests.conftest import MONDAY_MORNING
 from tests.learning.learnings.world import SHOP, MakeWorld, ScriptedModel, World, ledger_entry, session_view
@@ -39,13 +39,12 @@ def test_a_confirmed_finding_is_promoted_from_the_team_to_the_session_and_a_clai
 
 def test_risks_are_written_when_a_session_starts(world: World) -> None:
     world.end_session("s1", entries=(HEALED,))
-    record = SessionRecord(session_view("s2"), "backend_lead")
-    world.sessions.records["s2"] = record
+    world.sessions.records["s2"] = SessionRecord(session_view("s2"), "backend_lead")
     world.record(SessionStarted(subject="s2", workspace=SHOP, prediction_id="p", sandbox="none"))
     world.learnings.catch_up()
     (risk,) = world.learnings.entries(session="s2")
     assert (risk.phase, risk.scope, risk.about) == ("prospective", LearningScope.SESSION, f"risk/healed/{TEST}")
-    assert risk.created_at == record.view.started_at
+    assert risk.created_at == session_view("s2").started_at
 
 
 @pytest.mark.parametrize("prompt", ["round cart totals", "round the totals of each cart " * 10], ids=["short", "long"])
@@ -72,21 +71,19 @@ def test_the_last_landing_or_undo_decides_whether_work_was_wanted(world: World) 
     world.end_session("s1")
     landed = ChangeSetLanded(subject="change_1", workspace=SHOP, session_id="s1", files=2)
     undone = LandingUndone(subject="change_1", workspace=SHOP, session_id="s1")
-    world.record(landed)
-    world.learnings.catch_up()
-    assert world.learnings.entries() == []
-    world.record(undone)
-    world.learnings.catch_up()
-    (entry,) = world.learnings.entries()
+
+    def entries_after(event: Event) -> list[LearningEntry]:
+        world.record(event)
+        world.learnings.catch_up()
+        return world.learnings.entries()
+
+    assert entries_after(landed) == []
+    (entry,) = entries_after(undone)
     assert entry.text == "What was made of “round cart totals” was landed and undone: agree on the result first."
     assert (entry.confidence, entry.reasons[0], entry.scope) == (0.5, "it was observed once", LearningScope.TEAM)
-    world.record(landed)
-    world.learnings.catch_up()
-    (retired,) = world.learnings.entries()
+    (retired,) = entries_after(landed)
     assert (retired.active, retired.retired_because) == (False, "its changes were landed after all")
-    world.record(undone)
-    world.learnings.catch_up()
-    assert world.learnings.entries() == [entry]
+    assert entries_after(undone) == [entry]
 
 
 class ForgettingModel(ScriptedModel):
@@ -104,9 +101,7 @@ class ForgettingModel(ScriptedModel):
         return super().ask(question)
 
 
-def test_words_that_are_forgotten_while_a_model_answers_are_not_written(
-    make_world: MakeWorld,
-) -> None:
+def test_words_that_are_forgotten_while_a_model_answers_are_not_written(make_world: MakeWorld) -> None:
     claim = {"text": f"{UV}, says Ann", "scope": "observations", "about": "team", "type": "declarative"}
     model = ForgettingModel(UV, json.dumps({"learnings": [claim, claim | {"text": "Prices are net"}]}))
     world = make_world(model)

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from engine.learning.learnings.page import Page, Value, clean_text, format_value, front_matter, parse_value
 from engine.learning.learnings.store import Scope, read_entry
 from engine.model import EntrySource, LearningKind, LearningStatus, LearningType
+from tests.conftest import MONDAY_MORNING
 from tests.learning.learnings.world import make_entry
 
 PLACE = ("learnings/x/institutional.md", Scope("shop", "s1"), LearningKind.INSTITUTIONAL)
+"""The path of the page of the entries, its scope and its kind."""
 
 PIECES = [
     "---", "id: x", "\\---", "-", "\\", "\n", "\r", "\r\n", " ", "\t", ":", "#", "'", '"', "[", "{", "|", "é", "\u2028",
@@ -32,14 +34,14 @@ def test_texts_and_values_are_read_as_they_were_written(texts_and_titles: list[t
     page = Page(before)
     for number, (text, title) in enumerate(texts_and_titles):
         page.append(f"lrn_{number}", {"title": title, "reasons": [title, "b"]}, text)
-    again = Page(page.data)
-    assert [part.id for part in again.entries] == [f"lrn_{number}" for number in range(len(texts_and_titles))]
-    for part, (text, title) in zip(again.entries, texts_and_titles, strict=True):
+    read_page = Page(page.data)
+    assert [part.id for part in read_page.entries] == [f"lrn_{number}" for number in range(len(texts_and_titles))]
+    for part, (text, title) in zip(read_page.entries, texts_and_titles, strict=True):
         assert not part.error
         assert part.text == clean_text(text)
         assert part.value("title") == re.sub("[\ud800-\udfff]", "\ufffd", title)
-    assert again.data == page.data
-    assert again.data.startswith(before)
+    assert read_page.data == page.data
+    assert read_page.data.startswith(before)
 
 
 @given(st.binary(max_size=400))
@@ -104,7 +106,7 @@ def test_a_second_entry_with_the_same_id_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("front", "words"),
+    ("line", "error"),
     [
         ("type: poem", "line 3: type is 'poem': Input should be 'declarative', "),
         ("importance: 1.5", "line 3: importance is '1.5': Input should be less than or equal to 1"),
@@ -116,9 +118,9 @@ def test_a_second_entry_with_the_same_id_is_an_error() -> None:
         ("title: 'a' b", "cannot be read"),
     ],
 )
-def test_a_bad_value_is_reported(front: str, words: str) -> None:
-    page = Page(f"---\nid: lrn_a\n{front}\n---\ntext\n".encode())
-    with pytest.raises(ValueError, match=words.replace("[", r"\[").replace(".", r"\.")):
+def test_a_bad_value_is_reported(line: str, error: str) -> None:
+    page = Page(f"---\nid: lrn_a\n{line}\n---\ntext\n".encode())
+    with pytest.raises(ValueError, match=re.escape(error)):
         read_entry(page.entries[0], *PLACE)
 
 
@@ -136,14 +138,14 @@ def test_every_field_of_an_entry_is_read_as_it_was_written() -> None:
         "text",
         about="healed/x",
         promoted_from=(EntrySource("lrn_x", "sess_1"), EntrySource("lrn_y")),
-        promoted_at=make_entry("x").created_at,
+        promoted_at=MONDAY_MORNING,
         reinforced_by=("sess_2",),
         reinforcement_count=1,
-        last_reinforced=make_entry("x").created_at,
+        last_reinforced=MONDAY_MORNING,
         status=LearningStatus.RETIRED,
         retired_because='no: "longer"',
         review="yes",
-        review_since=make_entry("x").created_at,
+        review_since=MONDAY_MORNING,
         workspace="/a b/c",
         agent="ada",
         merged_into="lrn_z",

@@ -1,11 +1,11 @@
-"""Promotion and retraction (SPEC 6.2, 6.5): over random homes the order does not matter, nothing is promoted twice, and
-kinds are not mixed; what was promoted from a retracted learning waits for review."""
+"""Promotion and retraction (SPEC 6.2, 6.5). With random entries, the order does not matter, nothing is promoted twice,
+and kinds are not mixed. Entries that were promoted from a retracted one wait for review."""
 
 from __future__ import annotations
 
 import random
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -27,11 +27,11 @@ from tests.learning.learnings.world import World, angle_vectors, make_entry
 
 PROJECT = Scope("shop")
 
-
 T = TypeVar("T")
 
 
 def mostly(usual: T, *others: T) -> st.SearchStrategy[T]:
+    """The usual value in at least half of the examples."""
     return st.sampled_from([*[usual] * 5, *others])
 
 
@@ -47,8 +47,9 @@ ENTRIES = st.builds(
 )
 
 
-def with_ids(entries: list[LearningEntry], prefix: str, **changes: object) -> list[LearningEntry]:
-    return [replace(entry, id=f"lrn_{prefix}{number}", **changes) for number, entry in enumerate(entries)]  # type: ignore[arg-type]
+def with_ids(entries: list[LearningEntry], prefix: str, **changes: Any) -> list[LearningEntry]:
+    """The entries with distinct ids and these changes."""
+    return [replace(entry, id=f"lrn_{prefix}{number}", **changes) for number, entry in enumerate(entries)]
 
 
 def carry_out(project: list[LearningEntry], plan: PromotionPlan) -> list[LearningEntry]:
@@ -196,8 +197,8 @@ def test_forgetting_leaves_empty_entries_with_their_provenance(promoted: World) 
     before = promoted.learnings.view(entry.id)
     texts, terms = promoted.learnings.texts, SearchTerms([UV])
     assert texts.text_of(entry.id) == UV
-    assert {text for _, text in texts.find(terms)} == {UV}
-    assert texts.erase(terms) == 5, "those of three teams, the project's, and all projects'"
+    assert {found_text for _, found_text in texts.find(terms)} == {UV}
+    assert texts.erase(terms) == 5, "three entries of teams, one of the project, one of all projects"
     assert texts.erase(terms) == 0
     assert list(texts.find(terms)) == []
     assert all(UV.encode() not in data for data in promoted.pages().values())

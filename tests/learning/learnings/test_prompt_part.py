@@ -1,4 +1,4 @@
-"""Learnings in prompts (SPEC 6, 9.6): within their budget, the most fitting first, and nothing breaks out."""
+"""Learnings in prompts (SPEC 6, 9.6): which are included, in what order, within their budget, and escaped."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ class World:
         return LearningsPart(self.files, settings).part(PromptRequest("ada", "koji-core", str(self.workspace), task))
 
     def lines(self, task: str = "do it", budget: int = 300) -> list[str]:
+        """The lines of the part, none without learnings."""
         part = self.contribution(task, budget).part
         return [] if part is None else [line.text for line in part.lines]
 

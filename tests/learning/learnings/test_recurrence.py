@@ -13,6 +13,7 @@ from tests.learning.learnings.world import angle_vectors, make_entry, no_vectors
 
 RUN_TESTS = "please run the tests of the whole shopping cart before you hand it over"
 PARSER = "decision for the whole of this project and all who work on it we {} the old parser of the shop"
+"""Texts so long that one more word, or another one, leaves them near."""
 
 
 def clusters_of(*texts: str, vectors: Vectors = word_vectors) -> list[Cluster]:
@@ -35,9 +36,11 @@ def test_the_threshold_is_a_cosine_of_four_fifths(angle: str, clusters: int) -> 
 
 def test_findings_of_rules_are_the_same_if_they_are_about_the_same() -> None:
     text = "a test breaks here unnoticed, run it before handing over"
-    same = [make_entry(f"{text} {number}", f"s{number}", about="healed/tests/a.py") for number in range(3)]
-    others = [make_entry(f"{text} {number}", f"s{number}", about=f"healed/tests/{number}.py") for number in range(3)]
-    (cluster,) = find_clusters([*same, *others], word_vectors)
+    about_one = [make_entry(f"{text} {number}", f"s{number}", about="healed/tests/a.py") for number in range(3)]
+    about_many = [
+        make_entry(f"{text} {number}", f"s{number}", about=f"healed/tests/{number}.py") for number in range(3)
+    ]
+    (cluster,) = find_clusters([*about_one, *about_many], word_vectors)
     assert {member.about for member in cluster.members} == {"healed/tests/a.py"}
 
 
@@ -73,8 +76,8 @@ def test_names_are_files_tests_options_and_numbers() -> None:
 def test_the_order_changes_nothing_and_a_second_run_finds_nothing_new(
     angles_and_sessions: list[tuple[int, int]], chance: random.Random
 ) -> None:
-    made = (make_entry(f"a{5 * angle} w{angle}", f"s{session}") for angle, session in angles_and_sessions)
-    entries = list({entry.id: entry for entry in made}.values())
+    all_entries = (make_entry(f"a{5 * angle} w{angle}", f"s{session}") for angle, session in angles_and_sessions)
+    entries = list({entry.id: entry for entry in all_entries}.values())
     clusters = find_clusters(entries, angle_vectors)
     assert find_clusters(chance.sample(entries, len(entries)), angle_vectors) == clusters
     for cluster in clusters:

@@ -40,6 +40,7 @@ def findings_of(**fields: Any) -> list[Finding]:
 
 
 def permission_request(answer: PermissionAnswer | None, by: str = "operator") -> PermissionRequest:
+    """A request for `git push` with its answer."""
     title = "git push origin main"
     return PermissionRequest(
         "perm_1", "s1", "ada", "/shop", "exec", title, title, "it pushes", MONDAY_MORNING, MONDAY_MORNING, answer, by=by
@@ -52,7 +53,7 @@ def test_a_healed_test_is_confirmed_by_tests_and_its_importance_is_what_it_cost(
     assert (finding.about, finding.phase, finding.kind) == (f"healed/{TEST}", "corrective", LearningKind.TASK)
     assert finding.type is LearningType.PROCEDURAL
     assert (finding.confidence.value, finding.confidence.reasons) == (0.9, ("tests confirmed it",))
-    # a failure 0.4, 10 of 30 minutes of 0.2, a quarter of half a dollar of 0.15, 1 of 5 things of 0.25
+    # 0.4 for a failure, 0.2 for 30 minutes (it took 10), 0.15 for $0.50 (it cost $0.25), 0.25 for 5 things (it was 1)
     assert finding.importance.value == pytest.approx(0.4 + 0.2 / 3 + 0.075 + 0.05, abs=0.006)
     assert finding.importance.reasons[0] == "a failure was avoided: +0.40"
 
@@ -97,16 +98,16 @@ def test_only_permission_answers_of_the_operator_are_findings() -> None:
     (allowed,) = findings_of(permissions=(permission_request(PermissionAnswer.ALLOW_SESSION),))
     assert allowed.about.startswith("allowed/")
     assert findings_of(permissions=(permission_request(PermissionAnswer.DENY_ONCE, by="nobody"),)) == []
-    again = permission_request(PermissionAnswer.ALLOW_SESSION, by="operator (perm_0, for this session)")
-    assert findings_of(permissions=(again, permission_request(None))) == []
-    refused = ledger_entry(
-        "ToolRefused", "s1", tool="exec", what="git push origin main", rule="denied", reason="by operator"
-    )
-    findings = findings_of(entries=(refused,), permissions=(permission_request(PermissionAnswer.DENY_ONCE),))
-    assert [finding.about for finding in findings] == ["denied/exec/git push origin main"], "the answer is the finding"
-    assert [finding.about for finding in findings_of(entries=(refused,))] == ["refused/denied/git push origin main"], (
-        "a policy gave no answer"
-    )
+    reused = permission_request(PermissionAnswer.ALLOW_SESSION, by="operator (perm_0, for this session)")
+    assert findings_of(permissions=(reused, permission_request(None))) == []
+
+
+def test_a_refusal_is_a_finding_unless_a_person_denied_it() -> None:
+    refused = ledger_entry("ToolRefused", "s1", tool="exec", what="git push origin main", rule="denied")
+    (by_rail,) = findings_of(entries=(refused,))
+    assert by_rail.about == "refused/denied/git push origin main"
+    (by_person,) = findings_of(entries=(refused,), permissions=(permission_request(PermissionAnswer.DENY_ONCE),))
+    assert by_person.about == "denied/exec/git push origin main"
 
 
 def test_an_edit_is_a_finding_about_the_added_sentences_or_else_the_removed_ones() -> None:

@@ -1,14 +1,15 @@
-"""A home with the promotion chain in it: real files and a real database. The test says what sessions did."""
+"""A home with the promotion chain, on real files and a real database; a test says what sessions did. Also entries, and
+embeddings with known angles, for tests of single functions."""
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy
 
@@ -38,6 +39,7 @@ from tests.conftest import MONDAY_MORNING
 from tests.support.helpers import NobodyAsks
 
 SHOP = "/srv/shop"
+"""The workspace of sessions."""
 
 NO_ANSWER = NoAnswer("the model did not answer within 30 s")
 
@@ -146,9 +148,11 @@ class World:
             self.end_session(f"s{number}", *decisions, speaker=speaker)
 
     def record(self, event: Event) -> None:
+        """Write an event into the ledger."""
         self.database.write(lambda tx: tx.record(event))
 
     def events(self, kind: str) -> list[LedgerEntry]:
+        """The ledger entries of a kind."""
         return [entry for entry in Ledger(self.database).since(0, 5_000) if entry.kind == kind]
 
     def pages(self) -> dict[str, bytes]:
@@ -203,22 +207,21 @@ def make_entry(text: str, session: str = "s1", **changes: Any) -> LearningEntry:
 
 
 def no_vectors(texts: Sequence[str]) -> list[bytes | None]:
-    """Where there is no model."""
+    """No text has a vector, as without a model."""
     return [None] * len(texts)
 
 
 def word_vectors(texts: Sequence[str]) -> list[bytes | None]:
-    """Texts with the same words are near: the cosine of two texts is that of their word counts, nearly."""
+    """Texts with common words are near: the cosine of two texts is about that of their word counts."""
     return [_sum_of_words(text) for text in texts]
 
 
-def _sum_of_words(text: str, dimensions: int = 384) -> bytes:
-    total = numpy.zeros(dimensions)
+def _sum_of_words(text: str) -> bytes:
+    """The unit vector of the sum of a random vector for each word."""
+    total = numpy.zeros(384)
     for word in text.lower().split():
-        seed = int.from_bytes(hashlib.sha256(word.encode(errors="replace")).digest()[:8], "big")
-        total += numpy.random.default_rng(seed).standard_normal(dimensions)
-    length = float(numpy.linalg.norm(total)) or 1.0
-    return (total / length).astype("<f4").tobytes()
+        total += numpy.random.default_rng(crc32(word.encode())).standard_normal(384)
+    return (total / numpy.linalg.norm(total)).astype("<f4").tobytes()
 
 
 def angle_vectors(texts: Sequence[str]) -> list[bytes | None]:
@@ -227,6 +230,7 @@ def angle_vectors(texts: Sequence[str]) -> list[bytes | None]:
 
 
 def _direction(word: str) -> bytes | None:
+    """The unit vector of the angle that a word names, None for another word."""
     if not word.startswith("a"):
         return None
     angle = math.radians(float(word[1:].replace("x", ".")))
