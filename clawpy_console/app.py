@@ -219,9 +219,10 @@ class ConsoleApp(CardConsole):
         return top if isinstance(top, ConsoleScreen) and top.ready else None
 
     def _draw_state(self, changed: frozenset[str]) -> None:
-        self.draw_frames()
         if (screen := self._visible_screen()) is not None:
             screen.refresh_state(changed)
+        else:
+            self.draw_frames()
 
     @on(EngineChanged)
     def _engine_changed(self, message: EngineChanged) -> None:

@@ -124,11 +124,14 @@ class ConsoleScreen(BaseScreen[None]):
         """Bring the parts of the body that depend on the time up to date."""
 
     def update_static(self, selector: str, content: Content) -> None:
-        """Put `content` into the Static at `selector`, unless it is there already."""
+        """Put `content` into the Static at `selector`, unless it is there already. The screen is laid out again only
+        if the height of the Static changes."""
         static = self.query_one(selector, Static)
         before = static.content
         if not (isinstance(before, Content) and before.is_same(content)):
-            static.update(content, layout=static.styles.auto_dimensions)
+            width, height = static.content_size
+            is_as_high = width > 0 and content.get_height(static.styles.get_rules(), width) == height
+            static.update(content, layout=static.styles.auto_dimensions and not is_as_high)
 
     def show_fields(self, selector: str, fields: Iterable[Field]) -> None:
         """Show `fields` in the `ReflowingText` at `selector`."""

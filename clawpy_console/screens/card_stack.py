@@ -1,6 +1,6 @@
 """The stack of cards: one card is drawn, a key decides it, and the next card is drawn in the same frame.
 
-The stack calls no engine. It posts `Decided` with the card that was on screen when the key was pressed; the screen
+The stack calls no engine. It hands the decision to the screen, with the card that was in sight at the key. The screen
 calls the engine, and `restore`s the card if the engine refuses.
 """
 
@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from textual import events
 from textual.app import ComposeResult
 from textual.content import Content
 from textual.geometry import Offset
-from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
 from textual.widgets import Static
@@ -84,29 +82,25 @@ class CardStack(Widget, can_focus=True):
     }
     """
 
-    @dataclass
-    class Decided(Message):
-        """The operator decided `card`."""
-
-        card: Card
-        decision: str
-        """"approve", "dismiss" or "snooze"."""
-
-    @dataclass
-    class Explained(Message):
-        """The operator gave a reason for a dismissal."""
-
-        card_id: str
-        reason: DismissReason
-
-    class Changed(Message):
-        """Another card is in front, the number of cards changed, or the stack asks something else."""
-
     app: Console
     clock = staticmethod(time.monotonic)
 
-    def __init__(self, *, id: str | None = None) -> None:
+    def __init__(
+        self,
+        on_change: Callable[[], object],
+        on_decision: Callable[[Card, str], object],
+        on_reason: Callable[[str, DismissReason], object],
+        *,
+        id: str | None = None,
+    ) -> None:
+        """The functions are called at once, so that what they draw is in the same frame as the card.
+
+        `on_change` is called when the operator put another card in front, or the stack asks something else;
+        `on_decision` with a card and "approve", "dismiss" or "snooze"; `on_reason` with the id of a dismissed
+        card and the reason.
+        """
         super().__init__(id=id)
+        self._on_change, self._on_decision, self._on_reason = on_change, on_decision, on_reason
         self.cards: tuple[Card, ...] = ()
         """The pending cards, as the engine ranks them."""
         self.has_chosen = False
@@ -142,7 +136,9 @@ class CardStack(Widget, can_focus=True):
         """Show `cards`, or the text `empty`. The card in front stays in front while it is among them, unless it was not
         chosen and another one comes before it."""
         self._replace(tuple(cards), self._index_in_front(cards), by_key=False)
-        self.query_one("#empty", Static).update(empty, layout=False)
+        text = self.query_one("#empty", Static)
+        if text.content != empty:
+            text.update(empty, layout=False)
 
     def _index_in_front(self, cards: Sequence[Card]) -> int:
         """The index of the one of `cards` that the engine's news leave or bring in front."""
@@ -182,7 +178,8 @@ class CardStack(Widget, can_focus=True):
         if (before is None) != (after is None):
             self.refresh_bindings()
         self._draw()
-        self.post_message(self.Changed())
+        if by_key:
+            self._on_change()
 
     def _draw(self) -> None:
         front = self.query_one("#front", CardView)
@@ -215,7 +212,7 @@ class CardStack(Widget, can_focus=True):
         self._dismissed_id = card.id if decision == "dismiss" else ""
         self._dismissed_at = self.clock()
         self._replace(tuple(other for other in self.cards if other.id != card.id), self._front_index, by_key=True)
-        self.post_message(self.Decided(card, decision))
+        self._on_decision(card, decision)
         if decision == "dismiss":
             self.set_timer(REASON_S, self._on_reason_timeout)
         self.refresh_bindings()
@@ -227,7 +224,7 @@ class CardStack(Widget, can_focus=True):
     def _end_reason_question(self) -> None:
         self._dismissed_id = ""
         self.refresh_bindings()
-        self.post_message(self.Changed())
+        self._on_change()
 
     def _fly_out(self, card: Card, direction: Offset) -> None:
         """Let a picture of `card` leave in `direction`, above the next card."""
@@ -253,7 +250,7 @@ class CardStack(Widget, can_focus=True):
         if states.approval_risk(card):
             self._armed_id, self.has_chosen = card.id, True
             self._draw()
-            self.post_message(self.Changed())
+            self._on_change()
         else:
             self.action_decide("approve")
 
@@ -290,19 +287,19 @@ class CardStack(Widget, can_focus=True):
 
     def action_why(self, reason: str) -> None:
         if card_id := self.reason_card_id:
-            self.post_message(self.Explained(card_id, DismissReason(reason)))
+            self._on_reason(card_id, DismissReason(reason))
             self._end_reason_question()
 
     def on_key(self, event: events.Key) -> None:
         """Keep the card in front from now on; end the question for a reason at any key that gives none."""
         self._has_pressed_key = True
-        active = self.screen.active_bindings.get(event.key)
-        is_reason = active and active.node is self and active.binding.action.startswith("why(")
-        if self.reason_card_id and not is_reason:
-            self._end_reason_question()
+        if self.reason_card_id:
+            active = self.screen.active_bindings.get(event.key)
+            if active is None or active.node is not self or not active.binding.action.startswith("why("):
+                self._end_reason_question()
 
     def on_focus(self) -> None:
-        self.post_message(self.Changed())
+        self._on_change()
 
     def on_blur(self) -> None:
         self._armed_id = ""

@@ -24,7 +24,7 @@ from clawpy_console.state import AppState
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.transcript import Transcript
-from engine.model import ALREADY_REVIEWED, Card, Refusal, Waiting
+from engine.model import ALREADY_REVIEWED, Card, DismissReason, Refusal, Waiting
 
 if TYPE_CHECKING:
     from textual.timer import Timer
@@ -97,7 +97,7 @@ class MissionScreen(ConsoleScreen):
         with Vertical(id="panes"):
             with Vertical(id="pane-stack", classes="pane"):
                 yield Static(id="stack-title", markup=False)
-                yield CardStack(id="stack")
+                yield CardStack(self._draw_stack, self._on_decision, self._on_reason, id="stack")
                 yield Static(id="message", markup=False)
                 yield Static(id="question", markup=False)
                 yield CardRows(id="cards", classes="-lit")
@@ -126,6 +126,10 @@ class MissionScreen(ConsoleScreen):
         if not changed or changed & {"cards", "recent", "autonomy", "workspaces", "waiting", "sessions"}:
             stack = self._stack
             stack.show(self._filter(self.app.cards.pending(state.cards)), empty=self._empty_text(state))
+            if not changed or changed & {"cards", "workspaces"}:
+                self._draw_stack()
+            else:
+                self._renew_evidence()
         if self._is_stop_message and not self.app.holds:
             self.show_message("", "$grey")
         if not changed or changed & {"sessions"}:
@@ -225,8 +229,6 @@ class MissionScreen(ConsoleScreen):
 
     def _draw_evidence(self, card: Card | None) -> None:
         """On a wide terminal, draw the evidence for `card` beside it."""
-        # The next frame shows what the key did; new sizes of panes take long and wait for the frame after it.
-        self.call_after_refresh(self._mark_empty_stack)
         if card is None or not self.has_class("-wide"):
             return
         from clawpy_console.fields import heading, text_line
@@ -241,6 +243,13 @@ class MissionScreen(ConsoleScreen):
         if card.assignment.flow and (parameters := parameter_lines(card.assignment.parameters)):
             fields += [heading("parameters"), *(text_line(item, "grey") for item in parameters.split("\n"))]
         self.show_fields("#why", fields)
+
+    def _renew_evidence(self) -> None:
+        """Read the evidence again: the cards or the work changed, so the rails may count others."""
+        card = self._stack.front
+        if card is not None and card.id == self._evidence_card_id:
+            self._read_evidence(card)
+        self._draw_evidence(card)
 
     def _read_evidence(self, card: Card) -> None:
         from clawpy_console.screens.card_details import read_evidence
@@ -280,8 +289,10 @@ class MissionScreen(ConsoleScreen):
 
     # The stack
 
-    @on(CardStack.Changed)
-    def _stack_changed(self) -> None:
+    def _draw_stack(self) -> None:
+        """Draw what depends on the cards and on the one in front."""
+        if not self.ready:
+            return
         stack = self._stack
         front, rows = stack.front, self.query_one("#cards", Rows)
         if self._error_front_id not in (None, self._front_id):
@@ -290,9 +301,10 @@ class MissionScreen(ConsoleScreen):
         self.update_static("#question", self._question(stack))
         rows.show(panes.card_rows(stack.cards, len(self._workspaces()) > 1))
         rows.select(front.id if front else "")
-        if front is not None and front.id == self._evidence_card_id:
-            self._read_evidence(front)  # the cards changed, so the rails may count others
-        self._draw_evidence(front)
+        self._renew_evidence()
+        if self.has_class("-empty") != (front is None):
+            # The next frame shows what the key did; new sizes of panes take long and wait for the frame after it.
+            self.call_after_refresh(self._mark_empty_stack)
         if front is not None and front.id not in self._reported_ids and self.app.engine is not None:
             self._reported_ids.add(front.id)
             self.app.call_engine(lambda engine: engine.cards.mark_shown([front.id]))
@@ -314,13 +326,11 @@ class MissionScreen(ConsoleScreen):
     def _undo_hint(self) -> str:
         return f"  ·  Undo: {self.key_of('stack.undo')}"
 
-    @on(CardStack.Decided)
-    def _on_decision(self, message: CardStack.Decided) -> None:
-        card = message.card
+    def _on_decision(self, card: Card, decision: str) -> None:
         until = clock_time(self.now + SNOOZE)
         labels = {"approve": "✓ Started:", "dismiss": "← Dismissed:", "snooze": f"↑ Snoozed until {until}:"}
-        label = labels[message.decision]
-        undo_hint = "" if message.decision == "approve" and card.check_only else self._undo_hint
+        label = labels[decision]
+        undo_hint = "" if decision == "approve" and card.check_only else self._undo_hint
         prompt_width = self._message.size.width - len(label) - len(undo_hint) - 1
         prompt = crop(one_line(card.assignment.prompt), max(12, prompt_width))
         self.show_message(f"{label} {prompt}{undo_hint}", "$grey")
@@ -328,11 +338,10 @@ class MissionScreen(ConsoleScreen):
         def show_note(note: str) -> None:
             self.show_message(note, "$wants")
 
-        self.app.cards.decide(card, message.decision, self._on_refusal, show_note, self._undo_hint)
+        self.app.cards.decide(card, decision, self._on_refusal, show_note, self._undo_hint)
 
-    @on(CardStack.Explained)
-    def _on_reason(self, message: CardStack.Explained) -> None:
-        self.app.cards.explain(message.card_id, message.reason, self.show_message, self._undo_hint)
+    def _on_reason(self, card_id: str, reason: DismissReason) -> None:
+        self.app.cards.explain(card_id, reason, self.show_message, self._undo_hint)
 
     def _on_refusal(self, card: Card, refusal: Refusal) -> None:
         if refusal.code == ALREADY_REVIEWED:
@@ -392,7 +401,7 @@ class MissionScreen(ConsoleScreen):
 
         def start(card: Card) -> None:
             self._stack.has_chosen = False  # its next step may come in front
-            self.post_message(CardStack.Decided(card, "approve"))
+            self._on_decision(card, "approve")
 
         self.app.cards.write_own_prompt(self.app.workspace_filter, self.show, start)
 

@@ -31,6 +31,8 @@ class BaseScreen(Screen[Answer]):
 
     Textual draws the whole of a screen that comes up. It forgets to do so if a layout falls into the same frame: then
     it draws only what the layout moved, and a dialog that is gone stays in sight. Here the whole screen is drawn.
+    Textual also draws a dialog again for each change behind it. Here a screen behind a dialog of ours draws nothing:
+    the dialog shows a picture of it.
 
     Textual also matches every widget of a screen that comes up with every style rule, as if the theme had changed
     meanwhile. Here that happens only if the theme did change. A new screen gets its classes for the size of the
@@ -47,8 +49,6 @@ class BaseScreen(Screen[Answer]):
     typed_ahead = ""
     """The text that was typed before anything had the focus here: it goes into the text that gets it first."""
 
-    _needs_redraw = False
-
     def __init__(self, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(name=name, id=id, classes=classes)
         # Textual's own count too, else it reads every style sheet twice more for a screen it has not seen.
@@ -56,9 +56,6 @@ class BaseScreen(Screen[Answer]):
         width, height = self.app.size
         for size, breakpoints in ((width, self.HORIZONTAL_BREAKPOINTS), (height, self.VERTICAL_BREAKPOINTS)):
             self.add_class(*[word for least, word in sorted(breakpoints or ()) if least <= size][-1:], update=False)
-
-    def on_mount(self) -> None:
-        self.screen_layout_refresh_signal.subscribe(self, self._redraw_if_needed, immediate=True)
 
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.ScreenResume):
@@ -74,15 +71,15 @@ class BaseScreen(Screen[Answer]):
             type_into(self.focused, text)
 
     def on_screen_resume(self) -> None:
-        self._needs_redraw = True
-        self.call_after_refresh(self._on_drawn)
+        self.refresh()
+        self._dirty_widgets.add(self)
 
-    def _redraw_if_needed(self, _: object) -> None:
-        if self._needs_redraw:
-            self.refresh()
-
-    def _on_drawn(self) -> None:
-        self._needs_redraw = False
+    def _compositor_refresh(self) -> None:
+        if self.app.screen is self or not isinstance(self.app.screen, BaseScreen):
+            super()._compositor_refresh()
+        else:
+            self._dirty_widgets.clear()
+            self._compositor._dirty_regions.clear()
 
     def can_show_results(self) -> bool:
         """Whether what was read can still be drawn: while the app ends the widgets are gone."""
@@ -156,7 +153,7 @@ class BaseScreen(Screen[Answer]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "zoom":
-            return self._zoomable_pane() is not None
+            return self.focused is not None and not isinstance(self.focused, Input)
         if action == "zoom_back":
             return self.maximized is not None and not isinstance(self.focused, Input)
         return super().check_action(action, parameters)

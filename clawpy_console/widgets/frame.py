@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
@@ -96,7 +97,8 @@ class Frame(Widget):
             banner.show(lambda width: [Content(banner_text(hold, hint, width))])
 
 
-def screen_tabs(current: str, shown: Collection[str], width: int) -> Content:
+@lru_cache(maxsize=16)
+def screen_tabs(current: str, shown: frozenset[str], width: int) -> Content:
     """The tabs of the screens `shown` in the longest form that fits `width`: after the program's name, without it,
     closer together, or with the last ones by key alone."""
     wide = _tabs(current, shown, "  ", labelled=len(SCREENS))

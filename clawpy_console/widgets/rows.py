@@ -103,8 +103,15 @@ class RowView(ScrollView, ScrollKeys):
         raise NotImplementedError
 
     def update_row_count(self) -> None:
-        """Adapt the scrollbar to `row_count`, and draw all rows again."""
-        self.virtual_size = Size(0, max(1, self.row_count))
+        """Adapt the scrollbar to `row_count`, and draw all rows again. The screen is laid out again only if the view
+        is as high as its rows, or if the scrollbar comes or goes."""
+        size = Size(0, max(1, self.row_count))
+        has_scrollbar = size.height > self.container_size.height
+        if self.styles.is_auto_height or has_scrollbar != self.show_vertical_scrollbar:
+            self.virtual_size = size
+        elif size != self.virtual_size:
+            self.set_reactive(RowView.virtual_size, size)
+            self._scroll_update(size)
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
@@ -317,8 +324,6 @@ class Rows(CursorView, can_focus=True):
         nearest = min(numbers, key=lambda number: (rows[number].id != current, abs(number - cursor)), default=0)
         self.set_reactive(Rows.cursor, nearest)
         self.update_row_count()
-        if self.has_class("-fit"):
-            self.refresh(layout=True)
         if self.current != current:
             self.post_message(self.Moved(self))
 

@@ -41,7 +41,7 @@ def test_both_lines_fit_and_name_the_screen_and_the_state(width: int) -> None:
     assert line.endswith(STOP_TEXT)
     assert cell_len(line) <= width
     for mode, key, label in SCREENS:
-        tabs = screen_tabs(mode, [mode for mode, _, _ in SCREENS], width - 2).plain
+        tabs = screen_tabs(mode, frozenset(name for name, _, _ in SCREENS), width - 2).plain
         assert f"{key} {label}" in tabs or width < 30
         assert all(other in tabs for _, other, _ in SCREENS) or width < 30
         assert cell_len(tabs) <= width - 2
