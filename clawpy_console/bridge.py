@@ -146,7 +146,8 @@ def toasts_of(events: Sequence[Event]) -> Iterator[Toast]:
 def _session_toast(event: SessionEnded, changed_files: int) -> Toast:
     """The toast about the end of a session that changed so many files."""
     outcome, severity = SESSION_OUTCOMES.get(outcome_in_words(event.state, event.result), (event.state, "error"))
-    text = f"{outcome}: {event.summary}"
+    is_in_summary = event.summary.lower().startswith(f"{outcome.lower()} ")  # "stopped by you"
+    text = f"{outcome}{event.summary[len(outcome) :]}" if is_in_summary else f"{outcome}: {event.summary}"
     if not changed_files:
         return Toast(text, severity)
     return Toast(f"{text} · {_to_land(changed_files)}", "error" if severity == "error" else "warning")

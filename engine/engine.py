@@ -65,7 +65,7 @@ def set_up_logging(home: Home) -> None:
         handler = _LogHandler(file, maxBytes=LOG_BYTES, backupCount=LOG_FILES, delay=True, encoding="utf-8")
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         logger.addHandler(handler)
-        logger.setLevel(logging.INFO)
+        logger.setLevel(logging.WARNING if name == "apscheduler" else logging.INFO)  # or two lines for each check
         logger.propagate = False
 
 

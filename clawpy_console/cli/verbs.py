@@ -262,8 +262,11 @@ def make_request(options: argparse.Namespace, common: CommonOptions) -> Document
             if options.undo:
                 raise WrongUse("--undo takes no file")
             return {"id": options.id, "text": _read_text(options.file), "yes": options.yes}
-        case "dnd" if options.off and options.seconds:
-            raise WrongUse("give --for SPAN or --off, not both")
+        case "dnd":
+            is_off = options.off or options.switch == "off"
+            if is_off and (options.seconds or options.switch == "on"):
+                raise WrongUse("give --for SPAN or --off, not both")
+            return arguments | ({"off": True} if is_off else {})
     return arguments
 
 

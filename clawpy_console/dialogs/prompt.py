@@ -267,7 +267,9 @@ class OwnPrompt(Dialog[Card | None]):
     def _propose(self, engine: Engine, text: str, place: str) -> Card:
         if text != self._confirmed_text and not engine.flows.find_named(text) and not engine.channel_setup.served_by():
             self._confirmed_text = text
-            raise NO_MODEL
+            similar = engine.flows.find_similar(text)
+            meant = f"Did you mean the flow {similar}? " if similar else ""
+            raise Refusal(NO_MODEL.code, f"{meant}{NO_MODEL.message}", NO_MODEL.fix)
         return engine.cards.propose(text, workspace=place)
 
     def _on_card(self, card: Card) -> None:

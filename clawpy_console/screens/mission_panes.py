@@ -120,17 +120,23 @@ def _detail_rows(text: str, width: int) -> list[Row]:
     return [Row("", f"   {line}") for line in lines[:MAX_DETAIL_ROWS]]
 
 
+LAST_OUTPUT = "last output  "
+"""The words before the last line of output of a session that is over."""
+
+
 def glance(last_line: str, session: SessionView | None, width: int) -> str:
-    """The last line of output of `session` in one line of `width` cells. Of an error that is too long the fix, which
-    stands in brackets at its end, comes first."""
+    """The last line of output of `session` in one line of `width` cells. An error that is too long is cut, and its fix,
+    which stands in brackets at its end, too: both are in sight."""
     if session is None or not session.state.over:
         return crop(f"live  {one_line(last_line)}", width) if last_line else ""
     error = one_line(session.error)
-    is_too_long = cell_len(f"last output  {error}") > width
+    is_too_long = cell_len(f"{LAST_OUTPUT}{error}") > width
     if is_too_long and (parts := re.fullmatch(r"(?P<problem>.+) \((?P<fix>.+)\)", error)):
-        error = f"→ {parts['fix']}: {parts['problem']}"
+        room = width - len(LAST_OUTPUT) - 3
+        fix = crop(parts["fix"], room // 2)
+        error = f"{crop(parts['problem'], room - cell_len(fix))} → {fix}"
     text = error or one_line(last_line)
-    return crop(f"last output  {text}", width) if text else ""
+    return crop(f"{LAST_OUTPUT}{text}", width) if text else ""
 
 
 def task_rows(state: AppState, now: datetime, width: int) -> list[Row]:

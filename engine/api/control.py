@@ -268,6 +268,8 @@ def call(
         from engine.api.operations import dispatch
         from engine.api.operations.operation import OfflineServices
 
+        if verb == "doctor" and not workspaces:
+            workspaces = _watched_workspaces(home)
         return dispatch(cast("ApiServices", OfflineServices(home, workspaces)), verb, arguments)
     deadline = time.monotonic() + CONNECT_TIMEOUT_S
     while True:
@@ -284,6 +286,18 @@ def call(
         if time.monotonic() > deadline:
             raise held_refusal(home)
         time.sleep(0.05)
+
+
+def _watched_workspaces(home: Home) -> list[str]:
+    """The workspaces of the engine that holds the home; [] if none runs, or if it does not answer in time."""
+    holder = read_holder(home)
+    if holder is None or not holder.address:
+        return []
+    try:
+        return list(ask(holder.address, "status", {}, timeout=CONNECT_TIMEOUT_S)["workspaces"])
+    except (Refusal, Unreachable) as error:
+        log.warning("the engine did not name its workspaces: %s", error)
+        return []
 
 
 def _ask_holder(address: str, verb: str, arguments: Mapping[str, Any]) -> Document | None:

@@ -50,6 +50,7 @@ MAX_LEFTOVERS: Final = 100
 _REPORTED_KINDS: Final = TODOS | {
     CONFLICT_MARKER,
     "breakpoint",
+    "debugger import",
     "debugger statement",
     "console.log",
     ".only",
@@ -120,14 +121,14 @@ class _Surroundings:
     quoted: frozenset[int]
     """The lines in strings, or between the fences of a document."""
     breakpoints: frozenset[int] | None
-    """The lines of Python that stop at a breakpoint; None if that is unknown."""
+    """The lines of Python that start or import a debugger; None if that is unknown."""
     has_conflict: bool
 
     def is_leftover(self, line: PatchLine, kind: str) -> bool:
         """Whether a line that looks like a leftover of this kind is one, and not part of a comment or a string."""
         if line.line in self.quoted:
             return False
-        if kind == "breakpoint":
+        if kind in ("breakpoint", "debugger import"):
             return self.breakpoints is None or line.line in self.breakpoints
         return kind != CONFLICT_MARKER or (self.has_conflict and line.text.startswith("<<<<<<<"))
 

@@ -16,7 +16,7 @@ from typing import Any
 from sqlmodel import col, desc, select
 
 from engine.events import MuteLifted
-from engine.execution.runners.flow_runner import named_flow
+from engine.execution.runners.flow_runner import named_flow, similar_flow
 from engine.model import (
     ENGINE_CLOSED,
     UNDONE,
@@ -381,7 +381,10 @@ class PromptCards:
             context=self._card_cycle.situation(assignment.workspace),
             estimate=self._card_cycle.estimate(proposal, assignment) if is_suggestion else None,
         )
-        if not info.available:
+        similar = similar_flow(assignment.prompt, self._approvals.flows) if assignment.flow is None else ""
+        if similar:
+            row.note = f"Did you mean the flow `{similar}`? {info.reason or 'It needs no model'}"
+        elif not info.available:
             row.note = f"{info.reason}. Or name a flow, such as `run the tests`: `clawpy help flows` lists them"
         with self._database.read() as session:
             row.set_verdicts(self._approvals.preview_work(session, row, assignment, info))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 import threading
@@ -13,7 +14,9 @@ import pytest
 
 from engine.autonomy.schedule import Job, Schedule, next_run
 from engine.clock import FakeClock, SystemClock
+from engine.engine import set_up_logging
 from engine.events import EventBus
+from engine.home import Home
 from engine.storage.database import Database
 
 
@@ -81,6 +84,12 @@ def test_the_last_run_of_a_job_is_stored_only_where_it_is_wanted(database: Datab
 def test_apscheduler_is_imported_only_at_start() -> None:
     code = "import sys, engine.autonomy.autonomy; sys.exit('apscheduler' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_log_has_only_warnings_of_apscheduler(tmp_path: Path) -> None:
+    set_up_logging(Home.locate(tmp_path))
+    logger = logging.getLogger("apscheduler.executors.default")
+    assert (logger.isEnabledFor(logging.INFO), logger.isEnabledFor(logging.WARNING)) == (False, True)
 
 
 def test_a_job_that_is_requested_while_it_runs_runs_once_more(system_database: Database) -> None:

@@ -107,7 +107,7 @@ def test_a_held_home_is_refused_with_its_process(start: Start, clawpy: Clawpy) -
 
 @pytest.mark.long
 def test_serve_accepts_its_token_and_writes_it_to_no_file(
-    home: Home, shop: Repository, clawpy: Clawpy, fork_server: ForkServer
+    home: Home, shop: Repository, clawpy: Clawpy, fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = ["--home", str(home.root), "serve", "--port", "0", "--store", "file"]
     with fork_server.clawpy(*command, folder=shop.path) as process:
@@ -124,6 +124,9 @@ def test_serve_accepts_its_token_and_writes_it_to_no_file(
         assert holder.gateway in clawpy("status").out
         assert clawpy("status", "--json").document["gateway"]["url"] == holder.gateway
         assert holder.gateway in clawpy("doctor").out
+        monkeypatch.chdir(home.root)
+        assert f"workspace    {shop.path}" in clawpy("doctor").out
+        monkeypatch.chdir(shop.path)
         second = clawpy("serve", "--port", "0")
         assert second.code == 1
         assert f"at {holder.gateway}; to change that, stop it first: kill {process.pid}" in second.err
@@ -131,7 +134,8 @@ def test_serve_accepts_its_token_and_writes_it_to_no_file(
         lines = "".join(process.communicate())
         assert process.returncode == 0
     assert f"listening at {holder.gateway} (this machine only; token in the file)" in lines
-    for text in (lines, (home.logs / "clawpy.log").read_text(), home.database.read_bytes().decode("latin-1")):
+    logs = "".join(file.read_text() for file in home.logs.iterdir())
+    for text in (lines, logs, home.database.read_bytes().decode("latin-1")):
         assert token not in text
 
 

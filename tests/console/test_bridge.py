@@ -84,6 +84,11 @@ def test_a_session_that_ends_with_changes_has_one_toast(state: str, toast: tuple
     assert late == [toast[0]], "also if the changes of a session that was ended come after its end"
 
 
+def test_the_toast_about_a_stopped_session_says_it_once() -> None:
+    ended = SessionEnded(subject="s", prediction_id="", state="cancelled", summary="stopped by you", cost=0)
+    assert [toast.text for toast in toasts_of([ended])] == ["Stopped by you"]
+
+
 @pytest.mark.long
 async def test_an_event_updates_the_screen_and_rings_without_the_focus(
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch

@@ -242,11 +242,16 @@ async def test_a_pane_that_a_narrow_terminal_shows_uses_its_width(console: Conso
     ("error", "line"),
     [
         ("ruff is not found (pip install ruff)", "last output  ruff is not found (pip install ruff)"),
-        (f"ruff is not {'found, ' * 9} (pip install ruff)", "last output  → pip install ruff: ruff is not found, fo"),
+        (
+            f"ruff is not {'found, ' * 9} (pip install ruff)",
+            "last output  ruff is not found, fou… → pip install ruff",
+        ),
         ("", "last output  the last line"),
     ],
 )
-def test_one_line_about_an_error_begins_with_its_fix_where_it_is_too_long(error: str, line: str) -> None:
+def test_one_line_about_an_error_that_is_too_long_has_the_beginning_of_the_problem_and_its_fix(
+    error: str, line: str
+) -> None:
     session = dataclasses.replace(sessions()[1], state=SessionState.CANNOT_RUN, error=error)
     text = glance("the last line", session, 55)
     assert text.removesuffix("…") == line

@@ -124,6 +124,9 @@ STORIES: dict[str, tuple[Step, ...]] = {
         sees("Which agent or model"), served_by("claude"), press("1"), sees("koji-core is served by Claude Code"),
         press("escape enter"), called("propose", "explain", SHOP),
     ),
+    "without a model the name of a flow that is nearly right is named": (
+        Given(no_model), *box(), type_text("bisct test=a"), press("enter"), sees("Did you mean the flow bisect?"),
+    ),
     "without a model a second Enter keeps the text as a card": (
         Given(no_model), *box(), type_text("explain"), press("enter"), sees("to keep it as a card"), press("enter"),
         called("propose", "explain", SHOP),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from engine.execution.runners.flow import Flow, Place
-from engine.execution.runners.flow_runner import PROSE, edit_parameters, validate_parameters
+from engine.execution.runners.flow_runner import PROSE, edit_parameters, similar_flow, validate_parameters
 from engine.execution.runners.flows import FLOWS
 from engine.model import Refusal
 from tests.support.helpers import refused
@@ -35,6 +35,17 @@ def test_missing_parameters_are_named_with_their_meaning() -> None:
     refusal = refused("bad_parameters", lambda: validate_parameters(FLOWS["bisect"], {}))
     assert refusal.message == "bisect needs test and good"
     assert "test: text (id of the test that fails, as its tool names it); good: text (a commit at" in refusal.fix
+
+
+@pytest.mark.parametrize(
+    ("prompt", "flow"),
+    [
+        ("bisct test=a", "bisect"), ("bisct test=a good=HEAD~3", "bisect"), ("Run the tets", "run_tests"),
+        ("sumarise-day", "summarise_day"), ("explain the cart", ""), ("why is the bisect slow", ""), ("", ""),
+    ],
+)  # fmt: skip
+def test_a_prompt_that_is_nearly_the_name_of_a_flow_is_similar_to_it(prompt: str, flow: str) -> None:
+    assert similar_flow(prompt, FLOWS) == flow
 
 
 PRESENT = {"tests": ["a"], "times": 20}

@@ -36,6 +36,8 @@ from tests.git.test_unpushed import TOKEN
         ("tests/test_a.py", "print(x)", []),
         ("tests/test_a.py", "    breakpoint()", ["breakpoint"]),
         ("a.py", "import pdb; pdb.set_trace()", ["breakpoint"]),
+        ("a.py", "import pdb", ["debugger import"]),
+        ("a.py", "    import ipdb as debugger", ["debugger import"]),
         ("a.ts", "  console.log(x)", ["console.log"]),
         ("a.ts", "  console.error(x)", []),
         ("a.js", "  debugger;", ["debugger statement"]),

@@ -81,6 +81,10 @@ def test_at_most_three_of_the_five_places_are_for_suggestions(world: World) -> N
     assert len(world.cards.pending()) == 6, "an own prompt takes no place"
 
 
+def test_a_prompt_that_is_nearly_a_flow_asks_whether_that_was_meant(world: World) -> None:
+    assert world.propose("run_tets paths=src").note.startswith("Did you mean the flow `run_tests`?")
+
+
 def test_an_own_prompt_may_name_a_flow_and_lies_on_top(world: World) -> None:
     card = world.propose("  Run tests\x1b[31m  ")
     assert (card.assignment.prompt, card.assignment.flow, card.kind) == ("Run tests", "run_tests", "own")

@@ -72,8 +72,9 @@ class FlowError(Exception):
 
 
 class CannotRun(FlowError):
-    """A program, package, permission or network that the work needs is missing (SPEC 2.12). The message names it, and
-    the fix says how to get it. The session ends as `cannot_run`, which is neither a failure nor a success."""
+    """A program, package, permission or network that the work needs is missing (SPEC 2.12), or a commit that its
+    parameters name. The message names it, and the fix says how to get it. The session ends as `cannot_run`, which is
+    neither a failure nor a success."""
 
 
 class RetryLater(CannotRun):

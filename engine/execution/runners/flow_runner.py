@@ -8,6 +8,7 @@ cannot be started.
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 import shlex
@@ -175,11 +176,20 @@ def named_flow(prompt: str, flows: Collection[str]) -> tuple[str, str] | None:
         if normalised in (_normalise_words(name) for name in (flow, *ALIASES.get(flow, ()))):
             return flow, ""
     first, _, rest = prompt.partition(" ")
-    rest = rest.strip()
-    are_pairs = "=" in rest and all(map(_PAIR.match, rest.split("\n")[1:]))
-    if first in flows and (rest.startswith("{") or are_pairs or _are_values(rest)):
-        return first, rest
-    return None
+    return (first, rest.strip()) if first in flows and _are_parameters(rest.strip()) else None
+
+
+def similar_flow(prompt: str, flows: Collection[str]) -> str:
+    """The flow whose name is nearly that in a prompt, as in `bisct test=a`; "" for none."""
+    first, _, rest = prompt.strip().partition(" ")
+    name = _normalise_words(first if _are_parameters(rest.strip()) else prompt)
+    flow_by_name = {_normalise_words(flow): flow for flow in flows}
+    return next((flow_by_name[close] for close in difflib.get_close_matches(name, flow_by_name, 1, cutoff=0.8)), "")
+
+
+def _are_parameters(text: str) -> bool:
+    are_pairs = "=" in text and all(map(_PAIR.match, text.split("\n")[1:]))
+    return text.startswith("{") or are_pairs or _are_values(text)
 
 
 def _are_values(text: str) -> bool:
@@ -349,6 +359,10 @@ class FlowRegistry(Mapping[str, type[Flow]]):
         """The name of the flow that `prompt` names; "" if it names none."""
         named = named_flow(prompt, tuple(self))
         return named[0] if named else ""
+
+    def find_similar(self, prompt: str) -> str:
+        """See `similar_flow`."""
+        return similar_flow(prompt, tuple(self))
 
     def forms(self) -> list[FlowForm]:
         """The form of each flow, with required parameters first. Blocks, because it reads learned flows from the

@@ -35,6 +35,7 @@ MAX_NAMED = 5
 _LEFTOVER_WORDS = {
     CONFLICT_MARKER: "conflict markers",
     "breakpoint": "a breakpoint",
+    "debugger import": "a debugger import",
     "debugger statement": "a debugger statement",
     "debug print": "a debug print",
     ".only": "a test that keeps all others from running (.only)",

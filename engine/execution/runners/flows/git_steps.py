@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
-from engine.execution.runners.flow import FlowError, Job
+from engine.execution.runners.flow import CannotRun, FlowError, Job
 from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git import Git
@@ -41,14 +41,14 @@ def operator_git(job: Job) -> Git:
 def resolve_commit(job: Job, revision: str) -> str:
     """The full id of the commit that `revision` names in the operator's repository.
 
-    If a branch and a tag have the same name, the branch is taken. Raises `FlowError` if there is no such commit.
+    If a branch and a tag have the same name, the branch is taken. Raises `CannotRun` if there is no such commit.
     """
     git = operator_git(job)
     for name in (f"refs/heads/{revision}", f"refs/remotes/{revision}", revision):
         options = ("--verify", "--quiet", "--end-of-options")
         if commit := git.text("rev-parse", *options, f"{name}^{{commit}}", allowed=(0, 1, 128)):
             return commit
-    raise FlowError(f"`{revision}` names no commit in this repository", "git branch --all; git log --oneline")
+    raise CannotRun(f"`{revision}` names no commit in this repository", "git branch --all; git log --oneline")
 
 
 def read_commit(git: Git, sha: str) -> Commit:
