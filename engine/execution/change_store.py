@@ -32,6 +32,23 @@ NEXT_STATES: dict[ChangeState, set[ChangeState]] = {
 """The states that a decision may lead to, by the present state. In a change set that waits, a landed part can be undone
 too."""
 
+_REVERSALS = {
+    ChangeState.LANDED: "`clawpy undo {}` undoes it",
+    ChangeState.UNDONE: "`clawpy land {}` lands it again",
+}
+"""How to reverse a decision, by the state that it led to."""
+
+MAX_RECENT_LANDINGS = 20
+"""Number of recent landings and undos whose files `written_by_us` knows."""
+
+MAX_COMMENT = 4_000
+"""Maximum number of characters of one comment."""
+
+MAX_QUOTE = 200
+"""Maximum number of characters of the quoted line."""
+
+Comments = tuple[DiffComment, ...]
+
 
 class ChangeSetRow(Row, table=True):
     """One change set."""
@@ -114,13 +131,6 @@ class ChangeSetRow(Row, table=True):
         )
 
 
-_REVERSALS = {
-    ChangeState.LANDED: "`clawpy undo {}` undoes it",
-    ChangeState.UNDONE: "`clawpy land {}` lands it again",
-}
-"""How to reverse a decision, by the state that it led to."""
-
-
 def load_checked_row(session: Session, change_set_id: str, becoming: ChangeState | None) -> ChangeSetRow:
     """Load a row that may get the state `becoming`; None stands for any row. Raises `Refusal`: `unknown_change_set`,
     `already_decided`."""
@@ -158,9 +168,6 @@ def store_decision(
     tx.session.flush()
     return row.view()
 
-
-MAX_RECENT_LANDINGS = 20
-"""Number of recent landings and undos whose files `written_by_us` knows."""
 
 _WRITTEN = (
     sqlalchemy.select(col(ChangeSetRow.written))
@@ -251,19 +258,11 @@ class ChangeReader:
 
 
 def _is_as_written(workspace: str, path: str, time: int) -> bool:
+    """Whether a file still has the `mtime_ns` at which we wrote it."""
     try:
         return os.lstat(os.path.join(workspace, path)).st_mtime_ns == time  # noqa: PTH118 (names of any bytes)
     except OSError:
         return False
-
-
-MAX_COMMENT = 4_000
-"""Maximum number of characters of one comment."""
-
-MAX_QUOTE = 200
-"""Maximum number of characters of the quoted line."""
-
-Comments = tuple[DiffComment, ...]
 
 
 class ChangeComments:
@@ -320,6 +319,8 @@ class ChangeComments:
         return self._change(change_set_id, mark)
 
     def _change(self, change_set_id: str, change: Callable[[Comments, str], Comments]) -> ChangeSet:
+        """Store other comments, which `change` makes from the present ones and the time."""
+
         def work(tx: Transaction) -> ChangeSet:
             row = load_checked_row(tx.session, change_set_id, None)
             row.comments = change(row.comments, tx.now.isoformat())

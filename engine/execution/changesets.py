@@ -53,10 +53,9 @@ from engine.frozen import frozen
 from engine.git import Git
 from engine.home import Home
 from engine.model import ChangeSet, ChangeState, CheckResult, FileChange, Randomness, Refusal, sanitise
-from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import load
-from engine.storage.state import begin_intent, drop_intent, unfinished_intents
+from engine.storage.state import Intent, begin_intent, drop_intent, unfinished_intents
 
 log = logging.getLogger(__name__)
 
@@ -105,11 +104,14 @@ class ChangeSets(Landings):
             return None
         git = Git(worktree.workspace).pin()
         files = list_file_changes(git, worktree.base, result.tree, result.nested)
-        return CapturedChanges(worktree, result.tree, files, tuple(self._overlaps(git, worktree, result.tree, files)))
+        return CapturedChanges(
+            worktree, result.tree, files, tuple(self._find_overlaps(git, worktree, result.tree, files))
+        )
 
-    def _overlaps(
+    def _find_overlaps(
         self, git: Git, worktree: Worktree, result: str, files: Collection[FileChange]
     ) -> list[WorkOverlapped]:
+        """The waiting change sets with common files, and whether `result` could still land after each of them."""
         overlaps = []
         paths = {path for file in files for path in (file.path, file.old_path) if path}
         waiting = self.rows(state=ChangeState.WAITING, workspace=os.fsdecode(worktree.workspace))
@@ -218,8 +220,9 @@ class ChangeSets(Landings):
         with self._locks.hold(workspace):
             row = self.row(change_set_id, becoming=ChangeState.BRANCHED)
             git = row.open_git()
-            at, trees = self._clock.local(), {"base": row.landed_tree, "result": row.result_tree}
-            commit = commit_diff(git, **trees, message=row.commit_message, at=at)
+            commit = commit_diff(
+                git, base=row.landed_tree, result=row.result_tree, message=row.commit_message, at=self._clock.local()
+            )
             name = find_free_branch_name(git, row.title, row.session_id)
             payload = {"change_set": row.id, "workspace": workspace, "branch": name, "commit": commit}
             intent = self._database.write(lambda tx: begin_intent(tx, BRANCHING, row.id, payload))
@@ -262,6 +265,7 @@ class ChangeSets(Landings):
         return messages
 
     def _record_branch(self, payload: dict[str, Any], intent: int) -> ChangeSet:
+        """Record that the branch of an intent was made, and remove the intent."""
         name = payload["branch"]
 
         def decide(row: ChangeSetRow) -> Event:
@@ -275,6 +279,8 @@ class ChangeSets(Landings):
         return self._database.write(store)
 
     def _discard_rest(self, tx: Transaction, change_set_id: str, *, continued_in: str = "") -> ChangeSet:
+        """Record that the rest is discarded. `continued_in` is the session that contains it, "" for none."""
+
         def decide(row: ChangeSetRow) -> Event:
             note = f"continued in {continued_in}" if continued_in else ""
             if row.keep_landed_part(note or "the rest was discarded") and not continued_in:
@@ -288,7 +294,8 @@ class ChangeSets(Landings):
             session.discarded_at = tx.now
         return changed
 
-    def _recover_branch(self, intent: state.Intent) -> str:
+    def _recover_branch(self, intent: Intent) -> str:
+        """Finish or drop a branch that a crash interrupted. Returns a message on what was done."""
         payload = intent.payload
         name = payload["branch"]
         try:

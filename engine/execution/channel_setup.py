@@ -27,6 +27,17 @@ from engine.settings_store import SettingsStore
 DEFAULT_CHANNEL = "koji-core"
 """The channel for which agents and models are offered: code, builds, tests."""
 
+TIMEOUT_S = 0.5
+"""Seconds in which a server must answer completely."""
+
+MAX_ANSWER_BYTES = 256 * 1024
+"""Maximum size of an answer."""
+
+MAX_MODELS = 9
+"""Maximum number of models of a provider."""
+
+_LATE = f"did not list its models within {TIMEOUT_S:g} s"
+
 
 class ChannelSetup:
     """Reads and changes the agent or model that serves a channel."""
@@ -65,9 +76,8 @@ class ChannelSetup:
 
     def next_step(self) -> SetupStep:
         """The next step towards a model for `DEFAULT_CHANNEL`, which nothing serves. May read the keyring."""
-        for step in self._missing_steps():
-            return step
-        return SetupStep(f"no model serves {DEFAULT_CHANNEL}", "clawpy doctor")
+        steps = self._missing_steps()
+        return steps[0] if steps else SetupStep(f"no model serves {DEFAULT_CHANNEL}", "clawpy doctor")
 
     def local_models(self) -> LocalModels:
         """The models of local providers, and the problems of those that list none. Blocks for at most a second."""
@@ -129,18 +139,6 @@ class ChannelSetup:
         return agent
 
 
-TIMEOUT_S = 0.5
-"""Seconds in which a server must answer completely."""
-
-MAX_ANSWER_BYTES = 256 * 1024
-"""Maximum size of an answer."""
-
-MAX_MODELS = 9
-"""Maximum number of models of a provider."""
-
-_LATE = f"did not list its models within {TIMEOUT_S:g} s"
-
-
 def query_local_models(providers: Mapping[str, ProviderSettings]) -> LocalModels:
     """Ask the providers on this machine for their models, all at the same time. Blocks for at most a second."""
     addresses = {
@@ -168,10 +166,11 @@ def _local_address(provider: ProviderSettings) -> SplitResult | None:
     if not provider.keyless or provider.kind is not ProviderKind.OPENAI:
         return None
     try:
-        parts = urlsplit(provider.base_url)
-        return parts if parts.scheme == "http" and _is_loopback(parts.hostname or "") and parts.port != 0 else None
+        address = urlsplit(provider.base_url)
+        is_local = address.scheme == "http" and _is_loopback(address.hostname or "") and address.port != 0
     except ValueError:
         return None
+    return address if is_local else None
 
 
 def _query_server(address: SplitResult, until: float) -> tuple[list[str], str]:

@@ -40,6 +40,19 @@ from engine.model import FileChange, FileDiff, FilePart, Refusal, sanitise
 MAX_TARGET_CHARACTERS = 200
 """Maximum number of characters of a link's target."""
 
+MAX_HUNK_CHARACTERS = 100_000
+"""Maximum number of characters of one file's hunks."""
+
+MAX_LINE_CHARACTERS = 1_000
+"""Maximum number of characters of one line of a diff."""
+
+_HEADER = re.compile(rb"(?m)^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_INVISIBLE = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
+)
+_TOO_LONG = re.compile(rf"(?m)^(.{{{MAX_LINE_CHARACTERS}}})(.+)$")
+_UNIX_LINE = re.compile(r"(?m)^[ +-].*(?<!\r)$")
+
 
 @cache
 def load_auto_executed_files() -> dict[str, str]:
@@ -115,20 +128,6 @@ def _find_bare_repositories(git: Git, tree: str, files: Sequence[TreeChange]) ->
         return set()
     names = set(split_nul(git.output("ls-tree", "-r", "--name-only", "-z", tree)))
     return {path for path, folder in folder_of.items() if {folder + b"HEAD", folder + b"config"} <= names}
-
-
-MAX_HUNK_CHARACTERS = 100_000
-"""Maximum number of characters of one file's hunks."""
-
-MAX_LINE_CHARACTERS = 1_000
-"""Maximum number of characters of one line of a diff."""
-
-_HEADER = re.compile(rb"(?m)^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
-_INVISIBLE = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
-)
-_TOO_LONG = re.compile(rf"(?m)^(.{{{MAX_LINE_CHARACTERS}}})(.+)$")
-_UNIX_LINE = re.compile(r"(?m)^[ +-].*(?<!\r)$")
 
 
 class Span(NamedTuple):

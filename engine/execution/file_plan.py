@@ -28,6 +28,12 @@ from engine.files import TEMPORARY_PREFIX
 from engine.frozen import frozen
 from engine.storage.beneath import REPLACED, Beneath, parents
 
+Step = Callable[[str], None]
+"""Called with the name of each step before it. Tests kill the process there."""
+
+Contents = Callable[[Iterable[str]], dict[str, bytes]]
+"""Returns the bytes of blobs by their ids."""
+
 
 class Kind(StrEnum):
     """The kind of entry at a path."""
@@ -186,14 +192,6 @@ def find_changed(root: Beneath, *plans: Plan) -> list[str]:
                 changed.append(obstacle)
         images |= {entry.path: entry.after for entry in plan.entries}
     return list(dict.fromkeys(changed))
-
-
-Step = Callable[[str], None]
-"""Called with the name of each step before it. Tests kill the process there."""
-
-
-Contents = Callable[[Iterable[str]], dict[str, bytes]]
-"""Returns the bytes of blobs by their ids."""
 
 
 class FilesChanged(Exception):

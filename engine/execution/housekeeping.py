@@ -36,6 +36,12 @@ URGENT_BYTES, NOT_URGENT_BYTES = 1_000_000_000, 2_000_000_000
 MEASURE_INTERVAL_S = 600.0
 """Seconds until the size is measured again."""
 
+MAX_SLOTS = 3
+"""Maximum number of caches of one workspace. Each is for one line of commits."""
+
+MAX_UNUSED_SECONDS = 30 * 86_400
+"""Seconds after which a cache that no session used is removed."""
+
 
 @frozen
 class FullDisk:
@@ -86,6 +92,7 @@ class Housekeeping:
         self._home = home
         self._clock = clock
         self._measured: tuple[float, int] | None = None
+        """When it was last measured (monotonic seconds), and the bytes that clawpy could free."""
         self._full: FullDisk | None = None
         self._changes = changes
         self._worktrees = changes.worktrees
@@ -111,7 +118,8 @@ class Housekeeping:
             return None
         now = self._clock.monotonic()
         if self._measured is None or now - self._measured[0] >= MEASURE_INTERVAL_S:
-            self._measured = now, measure_folders([*self._unneeded_worktrees().values(), *self._caches.idle_slots()])
+            folders = [*self._unneeded_worktrees().values(), *self._caches.idle_slots()]
+            self._measured = now, measure_folders(folders)
         before = self._full
         urgent = is_urgent(free, before is not None and before.urgent)
         self._full = FullDisk(free, total, self._measured[1], urgent, before.since if before else self._clock.now())
@@ -157,13 +165,6 @@ def measure_folders(folders: Collection[Path]) -> int:
         with suppress(OSError):  # gone meanwhile
             total += os.lstat(file).st_blocks * 512
     return total
-
-
-MAX_SLOTS = 3
-"""Maximum number of caches of one workspace. Each is for one line of commits."""
-
-MAX_UNUSED_SECONDS = 30 * 86_400
-"""Seconds after which a cache that no session used is removed."""
 
 
 class Caches:

@@ -39,10 +39,9 @@ from engine.execution.worktrees import Worktrees
 from engine.git import Git
 from engine.home import Home
 from engine.model import ChangeSet, ChangeState, FilePart, LandPreview, Randomness, Refusal
-from engine.storage import state
 from engine.storage.beneath import Beneath
 from engine.storage.database import Database, Transaction
-from engine.storage.state import begin_intent, drop_intent, unfinished_intents
+from engine.storage.state import Intent, begin_intent, drop_intent, unfinished_intents
 
 LANDING = "landing"
 """The kind of the intent rows of landings and undos."""
@@ -231,7 +230,7 @@ class Landings(ChangeReader):
 
         return self._database.write(store)
 
-    def _recover_landing(self, intent: state.Intent) -> str:
+    def _recover_landing(self, intent: Intent) -> str:
         """Finish or roll back a landing that a crash interrupted. Returns a message on what was done."""
         with self._database.read() as session:
             row = load_checked_row(session, intent.payload["change_set"], None)
@@ -242,7 +241,7 @@ class Landings(ChangeReader):
         except (Refusal, OSError, FilesChanged) as error:
             return f"{action} and cannot be undone yet: {error}; it is tried again at the next start"
 
-    def _finish_interrupted(self, intent: state.Intent) -> str:
+    def _finish_interrupted(self, intent: Intent) -> str:
         """Record an interrupted landing if its files are complete, else roll it back. Returns what was done, as the end
         of a sentence. The intent stays when this raises `Refusal`, OSError or `FilesChanged`."""
         workspace, plan = intent.payload["workspace"], Plan.from_json(intent.payload["plan"])

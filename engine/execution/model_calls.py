@@ -26,6 +26,18 @@ from engine.model.secrets import redact
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, enum_field, json_field, load_all, select_all, utc_field, value_of
 
+MAX_SEARCHED_CALLS = 2_000
+"""Maximum number of calls that are searched for a memory."""
+
+MAX_CALLS_WITH_MEMORY = 20
+"""Maximum number of calls that are returned for a memory."""
+
+CONTINUES_CALL = "carried_from"
+"""The key in the provenance of a call that names the earlier call of its conversation."""
+
+MAX_REPLY = 100_000
+"""Maximum number of characters of a stored answer. The messages of the next call have all of it."""
+
 
 class CallState(StrEnum):
     """The state of a call."""
@@ -51,18 +63,6 @@ class CallUsage:
 
 
 NOTHING_USED = CallUsage()
-
-MAX_SEARCHED_CALLS = 2_000
-"""Maximum number of calls that are searched for a memory."""
-
-MAX_CALLS_WITH_MEMORY = 20
-"""Maximum number of calls that are returned for a memory."""
-
-CONTINUES_CALL = "carried_from"
-"""The key in the provenance of a call that names the earlier call of its conversation."""
-
-MAX_REPLY = 100_000
-"""Maximum number of characters of a stored answer. The messages of the next call have all of it."""
 
 
 class ModelCallRow(Row, table=True):

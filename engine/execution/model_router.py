@@ -28,6 +28,12 @@ DEFAULT = "default"
 Hints = Callable[[ModelRun], tuple[str, str] | None]
 """Returns the id of a learned model for a run and the reason for it, or None (SPEC 5.4)."""
 
+FIRST_KEY = SetupStep("no model configured", "clawpy key set openai")
+
+READ_KEYS = SetupStep(
+    "the keys cannot be read", "repair the file of keys; `clawpy key list` shows it", "clawpy key list"
+)
+
 
 @frozen
 class ModelChoice:
@@ -115,6 +121,7 @@ class ModelRouter:
         return configured if configured.keyless else hinted
 
     def _hinted_model(self, hint: tuple[str, str] | None) -> ModelChoice | None:
+        """The model of a hint; None without one, and if the hint cannot be followed."""
         if hint is None:
             return None
         try:
@@ -198,13 +205,6 @@ class ModelRouter:
         return _make_choice(state, model, reason)
 
 
-FIRST_KEY = SetupStep("no model configured", "clawpy key set openai")
-
-READ_KEYS = SetupStep(
-    "the keys cannot be read", "repair the file of keys; `clawpy key list` shows it", "clawpy key list"
-)
-
-
 def missing_steps(states: Sequence[ProviderState]) -> list[SetupStep]:
     """The steps that are missing before a model of one of these providers can answer, the next one first; none if a
     model can."""
@@ -239,9 +239,9 @@ def _fix_of(state: ProviderState) -> str:
     """How to make a provider usable."""
     if state.problem_kind is ProviderProblem.UNREADABLE_KEYS:
         return READ_KEYS.command
-    return (
-        without_keyring(state.name) if state.problem_kind is ProviderProblem.NO_KEY else _set_model_command(state.name)
-    )
+    if state.problem_kind is ProviderProblem.NO_KEY:
+        return without_keyring(state.name)
+    return _set_model_command(state.name)
 
 
 def _why_no_model(states: list[ProviderState]) -> str:

@@ -26,15 +26,14 @@ from engine.storage.rows import Row, enum_field, load_all, select_all, utc_field
 
 log = logging.getLogger(__name__)
 
-MAX_TITLE = 300
-MAX_DETAIL = 50_000
-"""Maximum number of characters. Tools refuse what is longer than a person can be shown."""
+MAX_TITLE, MAX_DETAIL = 300, 50_000
+"""Maximum numbers of characters. Tools refuse what is longer than a person can be shown."""
 
-OPERATOR = "operator"
-NOBODY = "nobody"
-"""The person who answered, for a session that runs by itself."""
+OPERATOR, NOBODY = "operator", "nobody"
+"""Who answered a request: nobody, if the session runs by itself."""
 
 WAITING, ANSWERED, WITHDRAWN = "waiting", "answered", "withdrawn"
+"""The states of a request, as they are stored."""
 
 
 class PermissionRow(Row, table=True):
@@ -89,7 +88,8 @@ class Permissions:
         self._secrets = secrets
         self._randomness = randomness
         self._lock = threading.Lock()
-        self._waits: dict[str, _PendingAnswer] = {}
+        self._pending: dict[str, _PendingAnswer] = {}
+        """The answers for which threads wait, by the id of the request."""
 
     def ask(
         self, live: LiveSession, view: SessionView, *, tool: str, title: str, detail: str, reason: str, key: str
@@ -102,9 +102,34 @@ class Permissions:
         be stored.
         """
         live.check_running()
-        wait = _PendingAnswer()
+        row = self._make_row(view, tool=tool, title=title, detail=detail, reason=reason, key=key)
+        request_id, summary = row.id, f"{row.title}: {row.reason}"
+        pending = _PendingAnswer()
+        with self._lock:
+            self._pending[request_id] = pending
+        try:
+            request = self._database.write(lambda tx: self._store_request(tx, row, alone=view.mode == AUTONOMOUS))
+            live.write("ask", f"{summary} ({request_id})")
+            if request.answer is None:
+                live.on_stop(pending.ended.set)
+                with live.pause_clock():
+                    pending.ended.wait()
+                if pending.answer is None:
+                    live.check_running()  # the session ends, and its last transaction withdraws the request
+                request = self.get(request_id)
+            live.write("ask", _describe(request))
+        finally:
+            with self._lock:
+                self._pending.pop(request_id, None)
+        live.check_running()
+        return request.answer is not None and request.answer.allows
+
+    def _make_row(
+        self, view: SessionView, *, tool: str, title: str, detail: str, reason: str, key: str
+    ) -> PermissionRow:
+        """The row of a new request, without secrets."""
         secrets = tuple(self._secrets())
-        row = PermissionRow(
+        return PermissionRow(
             id=self._randomness.new_id("perm"),
             session_id=view.id,
             agent=view.agent,
@@ -117,25 +142,6 @@ class Permissions:
             state=WAITING,
             asked_at=view.created_at,  # set in the transaction
         )
-        request_id, summary = row.id, f"{row.title}: {row.reason}"
-        with self._lock:
-            self._waits[request_id] = wait
-        try:
-            request = self._database.write(lambda tx: self._store_request(tx, row, alone=view.mode == AUTONOMOUS))
-            live.write("ask", f"{summary} ({request_id})")
-            if request.answer is None:
-                live.on_stop(wait.ended.set)
-                with live.pause_clock():
-                    wait.ended.wait()
-                if wait.answer is None:
-                    live.check_running()  # the session ends, and its last transaction withdraws the request
-                request = self.get(request_id)
-            live.write("ask", _describe(request))
-        finally:
-            with self._lock:
-                self._waits.pop(request_id, None)
-        live.check_running()
-        return request.answer is not None and request.answer.allows
 
     def _store_request(self, tx: Transaction, row: PermissionRow, *, alone: bool) -> PermissionRequest:
         """Store a new request. It is answered already if the session runs by itself (`alone`), or if there is an answer
@@ -174,10 +180,10 @@ class Permissions:
     def _wake_session(self, request: PermissionRequest) -> None:
         """Let the session's thread go on, if it waits for this request, which was answered."""
         with self._lock:
-            wait = self._waits.get(request.id)
-        if wait is not None:
-            wait.answer = request.answer
-            wait.ended.set()
+            pending = self._pending.get(request.id)
+        if pending is not None:
+            pending.answer = request.answer
+            pending.ended.set()
 
     def waiting(self) -> list[PermissionRequest]:
         """The requests that wait for an answer, the oldest first."""
@@ -212,8 +218,6 @@ class Permissions:
             for request in withdrawn
         ]
 
-    # Observer of sessions
-
     def session_ended(self, tx: Transaction, view: SessionView) -> None:
         """Withdraw the waiting requests of a session that is over."""
         _withdraw(tx, _waiting_rows(tx.session, view.id), "its session ended")
@@ -228,6 +232,7 @@ _WAITING_IN = _WAITING.where(col(PermissionRow.session_id) == bindparam("session
 
 
 def _waiting_rows(session: Session, session_id: str | None = None) -> list[PermissionRow]:
+    """The requests that wait, of one session or of all, the oldest first."""
     if session_id is None:
         return load_all(session, PermissionRow, _WAITING)
     return load_all(session, PermissionRow, _WAITING_IN, {"session": session_id})
@@ -287,6 +292,7 @@ def _describe_answer(request: PermissionRequest) -> str:
 
 
 def _describe(request: PermissionRequest) -> str:
+    """The answer to a request, and who gave it."""
     return f"{_describe_answer(request)} by {request.by}" if request.by else _describe_answer(request)
 
 

@@ -37,8 +37,11 @@ CHUNK_BYTES = 65_536
 """Maximum size of a piece of output."""
 
 _POLL_S = 0.1
+"""Seconds between two checks whether a command is cancelled."""
+
 _DRAIN_S = 0.2
 """Seconds without output after the leader's end, in which its children may still write."""
+
 _BATCH_S = 0.005
 """Seconds between two reads, so that a program that flushes every line is read in at most 200 batches a second."""
 
@@ -125,15 +128,7 @@ class Processes:
         with self._lock:
             if self._closed:
                 raise GroupClosed(self.session_id)
-            command, pid_file = list(argv), None
-            if self._pid_files is not None:
-                if not self._is_set_up:
-                    self._is_set_up = True
-                    self._group = make_group(
-                        self.session_id, memory=self._memory, processes=sandbox.MAX_PROCESSES, contained=self._contained
-                    )
-                    self._pid_files.create(self._group)
-                command, pid_file = self._pid_files.wrap(argv, self._group)
+            command, pid_file = self._wrap_in_group(argv)
             process = subprocess.Popen(
                 command,
                 cwd=cwd,
@@ -150,6 +145,19 @@ class Processes:
                 self._pid_file_of[process.pid] = pid_file
         _lower_priority(process.pid)
         return process
+
+    def _wrap_in_group(self, argv: Sequence[str]) -> tuple[list[str], Path | None]:
+        """The command line that enters the session's group and becomes `argv`, and its PID file. The first call makes
+        the group. Without PID files it is `argv` itself."""
+        if self._pid_files is None:
+            return list(argv), None
+        if not self._is_set_up:
+            self._is_set_up = True
+            self._group = make_group(
+                self.session_id, memory=self._memory, processes=sandbox.MAX_PROCESSES, contained=self._contained
+            )
+            self._pid_files.create(self._group)
+        return self._pid_files.wrap(argv, self._group)
 
     def finish(self, process: subprocess.Popen[bytes]) -> None:
         """End a child and the rest of its group at once, and close its pipes."""

@@ -43,6 +43,18 @@ SUPERVISOR = supervisor.NAME.decode()
 """The name of a command's supervisor in lists of processes."""
 
 _KEEPERS = ("bwrap", SUPERVISOR)
+"""The names of the programs that keep the processes of a command together."""
+
+TERMINATE_TIMEOUT_S = 5.0
+"""Seconds after which processes that did not end are reported."""
+
+_COMMAND, _GROUP = ".command", ".group"
+"""The suffixes of the file of a command, and of the file that names a session's control group."""
+
+_SHELL = ["/bin/sh", "-c"]
+
+GROUP_PREFIX = "clawpy-"
+"""The beginning of the name of a session's control group. Its id follows."""
 
 
 @frozen
@@ -112,12 +124,12 @@ class SessionProcesses:
 def read_pid_files(folder: Path) -> list[SessionProcesses]:
     """The processes of each session that has files in `folder`."""
     sessions: dict[str, SessionProcesses] = {}
-    for session_id, _, process in _read_entries(folder):
+    for session_id, _, found in _read_entries(folder):
         session = sessions.get(session_id, SessionProcesses(session_id))
-        if isinstance(process, Path):
-            session = replace(session, group=process)
-        elif process is not None:
-            session = replace(session, leaders=(*session.leaders, process))
+        if isinstance(found, Path):
+            session = replace(session, group=found)
+        elif found is not None:
+            session = replace(session, leaders=(*session.leaders, found))
         sessions[session_id] = session
     return [*sessions.values()]
 
@@ -182,10 +194,6 @@ def kill_group(leader: int) -> None:
         os.killpg(leader, signal.SIGKILL)
 
 
-TERMINATE_TIMEOUT_S = 5.0
-"""Seconds after which processes that did not end are reported."""
-
-
 @frozen
 class Termination:
     """The result of `terminate_sessions`."""
@@ -236,8 +244,8 @@ def _remove_stale_files(pid_folder: Path) -> None:
     for session in read_pid_files(pid_folder):
         if session.group is not None:
             remove_group(session.group)
-    for _, file, process in _read_entries(pid_folder):
-        if process is None:
+    for _, file, found in _read_entries(pid_folder):
+        if found is None:
             with contextlib.suppress(OSError):
                 file.unlink()
 
@@ -248,11 +256,6 @@ def is_stopped(pid: int) -> bool:
         return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
     except psutil.Error:
         return False
-
-
-_COMMAND, _GROUP = ".command", ".group"
-
-_SHELL = ["/bin/sh", "-c"]
 
 
 def pid_folder(home: Home) -> Path:
@@ -325,9 +328,6 @@ def _read_start(file: Path) -> str:
             return stream.read(4096).strip()
     except OSError:
         return ""
-
-
-GROUP_PREFIX = "clawpy-"
 
 
 @functools.cache

@@ -51,10 +51,28 @@ QUIET_PERIOD = timedelta(minutes=10)
 """The time without other writes in a workspace before a session that can write may start there by itself (SPEC 3.8)."""
 
 NOTHING_BY_ITSELF = "nothing runs by itself without a sandbox, and no sandbox works here"
+"""Why a session does not start by itself."""
+
 NOT_CONFIRMED = "it was approved to run in a sandbox, but no sandbox works on this machine any more"
+"""Why a session that was approved does not start."""
 
 MAX_SUMMARY = 4_000
 """Maximum number of characters of a stored summary. The transcript has all of it."""
+
+TICK_S = 0.1
+"""Seconds between two rounds. So a session has at most ten flushes and ten events a second."""
+
+LIMIT_CHECK_TICKS = 2
+"""Rounds between two checks of limits and kill switch."""
+
+USAGE_CHECK_TICKS = 6
+"""Rounds between two checks of memory and processes, for which all processes of the machine are read."""
+
+MIN_FREE_BYTES = 256 * 1024**2
+"""A session ends when less than this is left on its disk, because the engine's own records need room."""
+
+MIN_FREE_FILES = 10_000
+"""A session ends when fewer files than this can be made on its disk."""
 
 
 class Admission(SessionStore):
@@ -107,7 +125,8 @@ class Admission(SessionStore):
         if info.available:
             return chosen, ""
         channel = self._settings.current.channels.get(chosen.channel)
-        for name in channel.fallback if channel is not None and chosen.flow is None else ():
+        names = channel.fallback if channel is not None and chosen.flow is None else ()
+        for name in names:
             fallback = replace(chosen, runner=name)
             instead = self._check_runner(fallback)
             if instead.available:
@@ -120,8 +139,9 @@ class Admission(SessionStore):
         A free runner costs 0. For others the estimate is the usual cost of the runner's sessions on the channel; before
         the first of them it is `costPerTrigger`.
         """
-        chosen, _ = self.choose(assignment) if assignment.runner == AUTO else (assignment, "")
-        chosen = self._with_runner(chosen)
+        if assignment.runner == AUTO:
+            assignment, _ = self.choose(assignment)
+        chosen = self._with_runner(assignment)
         info = self._check_runner(chosen)
         if not info.available:
             return info
@@ -160,6 +180,7 @@ class Admission(SessionStore):
         return replace(assignment, runner=MODEL if channel is None or channel.runner == AUTO else channel.runner)
 
     def _check_runner(self, assignment: Assignment) -> RunnerInfo:
+        """What its runner says of an assignment. If that refuses, the runner is not available for this reason."""
         try:
             return self.runner_of(assignment).check(assignment)
         except Refusal as refusal:
@@ -274,8 +295,9 @@ def make_result(
     text = outcome.summary if isinstance(outcome, RunnerResult) else outcome.reason
     summary = redact(sanitise(text), known_secrets).strip()[:MAX_SUMMARY]
     if isinstance(outcome, RunnerResult):
-        facts = redact_json({**outcome.facts, **({} if outcome.sound else {HAS_PROBLEM: True})}, known_secrets)
-        result = SessionResult(SessionState.SUCCEEDED, summary, check=outcome.check, facts=facts)
+        facts = outcome.facts if outcome.sound else {**outcome.facts, HAS_PROBLEM: True}
+        cleaned_facts = redact_json(facts, known_secrets)
+        result = SessionResult(SessionState.SUCCEEDED, summary, check=outcome.check, facts=cleaned_facts)
     else:
         facts = {NOT_BEGUN: True} if outcome.not_begun else {}
         result = SessionResult(outcome.state, summary, error=summary, facts=facts)
@@ -297,22 +319,6 @@ def with_worktree_fate(view: SessionView) -> SessionView:
     else:
         fate = "it made no changes"
     return replace(view, gone=f"its worktree is gone; {fate}")
-
-
-TICK_S = 0.1
-"""Seconds between two rounds. So a session has at most ten flushes and ten events a second."""
-
-LIMIT_CHECK_TICKS = 2
-"""Rounds between two checks of limits and kill switch."""
-
-USAGE_CHECK_TICKS = 6
-"""Rounds between two checks of memory and processes, for which all processes of the machine are read."""
-
-MIN_FREE_BYTES = 256 * 1024**2
-"""A session ends when less than this is left on its disk, because the engine's own records need room."""
-
-MIN_FREE_FILES = 10_000
-"""A session ends when fewer files than this can be made on its disk."""
 
 
 class SessionWatch:
@@ -350,6 +356,7 @@ class SessionWatch:
             self._bus.publish(SessionOutput(subject=live.id, workspace=workspace, last_line=last_line, text=text))
 
     def _run(self) -> None:
+        """Watch until no session is left."""
         for tick in itertools.count(1):
             with self._lock:
                 sessions = [*self._sessions.values()]
@@ -367,6 +374,7 @@ class SessionWatch:
             time.sleep(TICK_S)
 
     def _write_transcript(self, live: LiveSession) -> None:
+        """Write the session's output. A session whose output cannot be written is stopped."""
         try:
             self.publish_output(live)
         except OSError as error:
@@ -376,6 +384,8 @@ class SessionWatch:
                 self._stop(live, StopRequest(SessionState.FAILED, reason))
 
     def _enforce_limits(self, sessions: Sequence[LiveSession], *, usage: bool) -> None:
+        """Stop all sessions if the kill switch says so, else those that exceed a limit. Without `usage`, memory and
+        processes are not checked."""
         reason = self._stop_reason()
         for live in sessions:
             if live.stop_requested is not None:

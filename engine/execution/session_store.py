@@ -40,6 +40,31 @@ log = logging.getLogger(__name__)
 COST_HISTORY_SESSIONS = 20
 """Number of the latest sessions of a runner on a channel whose mean cost is the estimate."""
 
+NOT_BEGUN = "not_begun"
+"""The key, among the facts of a result, of a session that did nothing. Its card is offered again."""
+
+CONTINUES = "continues"
+"""The parameter of a text assignment that names the session to continue."""
+
+SessionObserver = Callable[[Transaction, SessionView], object]
+"""Joins the transaction in which a session starts or ends, on the writer thread. It must be quick, and must not call
+`Sessions`. If it raises, the session's own change is rolled back too."""
+
+WriteChanges = Callable[[Transaction], str]
+"""Stores the changes of a session in its last transaction. Returns the id of the change set, "" for none."""
+
+ConsumePermit = Callable[[Transaction, Permit, str], None]
+"""Uses up a permit for this digest, or raises `Refusal` (SPEC 3.1)."""
+
+MoreEvents = Callable[[SessionView], Sequence[Event]]
+"""Returns events to record in the last transaction of a session."""
+
+CHANGES_WAIT = "its changes until then are waiting"
+"""The end of the summary of a session that was stopped after it had changed files."""
+
+FIRST_RETRY_S, MAX_RETRY_S = 0.2, 30.0
+"""Seconds until the end of a session that could not be stored is tried again, at first and at most."""
+
 
 def is_legal_transition(before: SessionState, after: SessionState) -> bool:
     """Whether a session may go from one state to another. A queued session may run or end early. A running session may
@@ -47,10 +72,6 @@ def is_legal_transition(before: SessionState, after: SessionState) -> bool:
     if before is SessionState.QUEUED:
         return after in (SessionState.RUNNING, SessionState.CANCELLED, SessionState.FAILED, SessionState.CANNOT_RUN)
     return before is SessionState.RUNNING and after.over
-
-
-NOT_BEGUN = "not_begun"
-"""The key, among the facts of a result, of a session that did nothing. Its card is offered again."""
 
 
 @frozen
@@ -143,35 +164,19 @@ def read_check(stored: dict[str, Any] | None) -> CheckResult | None:
     """The check result that a column stores as JSON."""
     if stored is None:
         return None
-    durations = tuple((str(name), float(seconds)) for name, seconds in stored["durations"])
     failed_before = stored.get("failed_before")  # rows of the first homes lack it
-    lists = {"failing": tuple(stored["failing"]), "durations": durations}
-    return CheckResult(**{**stored, **lists, "failed_before": None if failed_before is None else tuple(failed_before)})
-
-
-CONTINUES = "continues"
-"""The parameter of a text assignment that names the session to continue."""
+    tuples = {
+        "failing": tuple(stored["failing"]),
+        "durations": tuple((str(name), float(seconds)) for name, seconds in stored["durations"]),
+        "failed_before": None if failed_before is None else tuple(failed_before),
+    }
+    return CheckResult(**stored | tuples)
 
 
 def continued_session(assignment: Assignment) -> str:
     """The session that an assignment continues, "" for none."""
     return "" if assignment.flow else str(assignment.parameters.get(CONTINUES) or "")
 
-
-SessionObserver = Callable[[Transaction, SessionView], object]
-"""Joins the transaction in which a session starts or ends, on the writer thread. It must be quick, and must not call
-`Sessions`. If it raises, the session's own change is rolled back too."""
-
-WriteChanges = Callable[[Transaction], str]
-"""Stores the changes of a session in its last transaction. Returns the id of the change set, "" for none."""
-
-ConsumePermit = Callable[[Transaction, Permit, str], None]
-"""Uses up a permit for this digest, or raises `Refusal` (SPEC 3.1)."""
-
-MoreEvents = Callable[[SessionView], Sequence[Event]]
-"""Returns events to record in the last transaction of a session."""
-
-CHANGES_WAIT = "its changes until then are waiting"
 
 _TOTALS = sqlalchemy.select(
     col(SessionRow.agent), func.count(), func.sum(SessionRow.tokens), func.sum(SessionRow.cost_microusd)
@@ -373,10 +378,6 @@ def _move_to(tx: Transaction, session_id: str, after: SessionState) -> SessionRo
     return row
 
 
-FIRST_RETRY_S, MAX_RETRY_S = 0.2, 30.0
-"""Seconds until the end of a session that could not be stored is tried again, at first and at most."""
-
-
 class LateEnds:
     """The ends of sessions that are not stored yet. Each is tried again in a thread until the engine closes. Then it is
     left to the next start, which reports the session as interrupted."""
@@ -409,6 +410,7 @@ class LateEnds:
         self._report(session_id, f"the end of session {session_id} could not be stored; {next_try}: {failed}")
 
     def _store_late(self, session_id: str, store: Callable[[], None]) -> None:
+        """Try `store` until it succeeds or the engine closes."""
         wait = FIRST_RETRY_S
         while not self._closing.wait(wait):
             try:

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from engine.config import Settings, SettingsSource
@@ -66,21 +65,21 @@ class SessionWorkspace:
     def take_snapshot(self) -> Snapshot:
         """A snapshot of the present files. It is `UNKNOWN_FILES` when git fails, so that tests can still run."""
         try:
-            now = take_snapshot(self.git)
+            present = take_snapshot(self.git)
         except Refusal as refusal:
             log.warning("the state of %s is unknown: %s", self.folder, refusal)
             return UNKNOWN_FILES
-        if self.worktree is not None and now.head == self.worktree.start != self.worktree.head:
-            return Snapshot(self.worktree.head, now.tree, False)  # its commit is our own, on top of the operator's
-        return now
+        if self.worktree is not None and present.head == self.worktree.start != self.worktree.head:
+            return Snapshot(self.worktree.head, present.tree, False)  # its commit is our own, on top of the operator's
+        return present
 
     def tested_files(self) -> Snapshot:
         """The files that were tested, which are the present ones. Without a tree if the operator's files changed while
         the tests ran."""
-        now = self.take_snapshot()
-        if self.worktree is None and now != self.before:
-            return Snapshot(now.head, "", False)
-        return now
+        present = self.take_snapshot()
+        if self.worktree is None and present != self.before:
+            return Snapshot(present.head, "", False)
+        return present
 
 
 class SessionWorkspaces:
@@ -102,7 +101,8 @@ class SessionWorkspaces:
         the worktree or the change set is there.
         """
         self._caches.sweep()
-        messages, unsaved = [], set()
+        messages: list[str] = []
+        unsaved: set[str] = set()
         for worktree in self._worktrees.list_unsaved():
             with self._database.read() as session:
                 row = session.get(SessionRow, worktree.session_id)
@@ -118,15 +118,18 @@ class SessionWorkspaces:
                 )
                 unsaved.add(row.id)
                 continue
-            if captured is not None and self._database.write(partial(self._attach, row, captured)):
+            if captured is not None and self._attach(row, captured):
                 messages.append(f"{CHANGES_WAIT}: {count(len(captured.files), 'file')} ({row.id})")
         return messages + self._changes.recover(spare=unsaved)
 
-    def _attach(self, row: SessionRow, captured: CapturedChanges, tx: Transaction) -> bool:
+    def _attach(self, row: SessionRow, captured: CapturedChanges) -> bool:
+        """Store the changes of a session that was interrupted, as `attach_changes` does."""
+
         def write(tx: Transaction) -> str:
             return self._store_changes(tx, captured, row, continued_session(row.assignment))
 
-        return attach_changes(tx, row.id, write, cwd=str(captured.worktree.folder))
+        cwd = str(captured.worktree.folder)
+        return self._database.write(lambda tx: attach_changes(tx, row.id, write, cwd=cwd))
 
     def _store_changes(
         self,
@@ -139,8 +142,15 @@ class SessionWorkspaces:
         """Store a change set. Returns its id, "" when nothing was captured."""
         if captured is None:
             return ""
-        about = {"prediction_id": session.prediction_id, "title": session.prompt, "agent": session.agent}
-        return self._changes.store(tx, captured, continues=continues, check=check, **about).id
+        return self._changes.store(
+            tx,
+            captured,
+            prediction_id=session.prediction_id,
+            title=session.prompt,
+            agent=session.agent,
+            continues=continues,
+            check=check,
+        ).id
 
     def describe_carried(self, continues: str) -> str:
         """A sentence for a model that continues a session: whether the changes of that session are in the files."""
@@ -203,6 +213,7 @@ class SessionWorkspaces:
     def _open_worktree(
         self, live: LiveSession, view: SessionView, project: Path, *, for_agent: bool
     ) -> Iterator[SessionWorkspace]:
+        """Make a worktree and prepare it. If the block raises, its changes are stored or it is discarded."""
         workspace = None
         try:
             continues = continued_session(live.assignment)
@@ -287,6 +298,7 @@ class SessionWorkspaces:
 
     @contextmanager
     def _shared_caches(self, live: LiveSession, workspace: SessionWorkspace) -> Iterator[None]:
+        """Give the session the caches that earlier checks of this line of commits left."""
         head = workspace.before.head
 
         def descends(earlier_commit: str) -> bool:

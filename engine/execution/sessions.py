@@ -202,7 +202,9 @@ class Sessions(Admission):
                 self._queue.remove(queued)
         if live is not None:
             self._request_stop(live, StopRequest(SessionState.CANCELLED, reason))
-        elif queued is not None or self.get(session_id).state is SessionState.QUEUED:  # or it waits for the next engine
+            return
+        waits_for_next_engine = queued is None and self.get(session_id).state is SessionState.QUEUED
+        if queued is not None or waits_for_next_engine:
             self._finish(session_id, StopRequest(SessionState.CANCELLED, reason))
 
     def stop_all(self, reason: str) -> int:
@@ -265,6 +267,7 @@ class Sessions(Admission):
     # Running
 
     def _enqueue_rows(self, waiting: Sequence[SessionRow]) -> None:
+        """Put sessions that are stored as queued into the queue, and start those that may run."""
         with self._lock:
             if self._closing.is_set():
                 return  # they stay queued for the next start
@@ -360,6 +363,7 @@ class Sessions(Admission):
             work()
 
     def _stop_processes(self, live: LiveSession, stop: StopRequest) -> None:
+        """End the processes of a session, and the session itself if its thread does not return in time."""
         began = time.monotonic()
         live.processes.end()
         if not live.ended.wait(max(0, STOP_TIMEOUT_S - (time.monotonic() - began))):

@@ -32,7 +32,28 @@ MAX_LINES = MAX_OUTPUT_LINES + 5_000
 
 CUT_NOTE = f"{CUT} replaces what is, or looks like, a key or a password; it is not stored anywhere"
 
-_MAX_REMEMBERED = 64  # files whose last page is remembered
+_MAX_REMEMBERED = 64
+"""Maximum number of files of which the end of the last page is remembered."""
+
+MAX_LINE = 8_000
+"""Maximum number of characters of a stored line, and of bytes of an unfinished line in memory."""
+
+MAX_PENDING = 4_000
+"""Maximum number of characters of an incomplete line that wait. A longer one is written as it is."""
+
+_SENTENCE_ENDS = re.compile(r"(?<=[^\W\d_]{2})[.!?]\s+")
+"""The end of a sentence. The word before it must end with two letters, so that "1." and "e.g." do not match."""
+
+MAX_CALLS = 500
+"""Maximum number of recorded tool calls of one session."""
+
+MAX_ERRORS = 50
+"""Maximum number of recorded errors of one session. The same error is recorded once."""
+
+MAX_MESSAGE = 500
+"""Maximum number of characters of an error."""
+
+_PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,30}")
 
 
 class TranscriptWriter:
@@ -50,7 +71,7 @@ class TranscriptWriter:
         self._recent: deque[str] = deque(maxlen=20)
         self._secrets = secrets
         self._redactors: dict[str, Redactor] = {}
-        self._cut_said = False
+        self._has_cut_note = False
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._lines = _cut_partial_line(self._file)
 
@@ -71,8 +92,8 @@ class TranscriptWriter:
                     text = f"{text[:MAX_LINE]} … [{len(text) - MAX_LINE:,} more characters cut]"
                 before = self._lines
                 self._append_line(at, kind, text)
-                if CUT in text and not self._cut_said:
-                    self._cut_said = True
+                if CUT in text and not self._has_cut_note:
+                    self._has_cut_note = True
                     self._append_line(at, "note", CUT_NOTE)
                 if before < MAX_OUTPUT_LINES <= self._lines:
                     self._append_line(
@@ -138,10 +159,11 @@ class TranscriptReader:
 
     def __init__(self) -> None:
         self._ends: dict[Path, tuple[int, int]] = {}
+        """(number of the last line, offset of the next byte) where the last page of each file ended."""
 
     def page(self, path: Path, *, after: int = 0, limit: int = 2_000) -> list[TranscriptLine]:
-        """At most `limit` lines after the line number `after`, counted from 1. None if the file does not exist. An
-        incomplete last line is left out."""
+        """At most `limit` lines after the line number `after`, counted from 1; none if the file does not exist.
+        An incomplete last line is left out."""
         if limit <= 0 or not path.is_file():
             return []
         number, offset = self._ends.get(path, (0, 0))
@@ -162,10 +184,6 @@ class TranscriptReader:
             self._ends.clear()
         self._ends[path] = number, offset
         return page_lines
-
-
-MAX_LINE = 8_000
-"""Maximum number of characters of a stored line, and of bytes of an unfinished line in memory."""
 
 
 class LineSplitter:
@@ -205,34 +223,29 @@ class LineSplitter:
         return lines
 
     def _mark_cut(self, line: str) -> str:
+        """A line that was cut, with a note that says so."""
         cut, self._cut = self._cut, 0
         # A key that the cut divides is not recognised. So the last word is removed as well.
         end = max(line.rfind(" ") + 1, len(line) - MAX_KEY_LENGTH)
         return f"{line[:end]}… [{cut:,} more bytes cut]"
 
     def _clean(self, data: bytes) -> list[str]:
-        return self._redactor.lines(self._plain(data))
+        """The lines of `data` as a terminal shows them, without secrets."""
+        return self._redactor.lines(_visible_lines(data))
 
-    @staticmethod
-    def _plain(data: bytes) -> list[str]:
-        text = data.decode(errors="replace")
-        if "\r" in text:
-            text = "\n".join(_visible_text(line) for line in text.split("\n"))
-        if "\x1b" in text:  # line by line, so that an escape without an end does not reach into the next line
-            return [sanitise(line) for line in text.split("\n")]
-        return sanitise(text).split("\n")
+
+def _visible_lines(data: bytes) -> list[str]:
+    text = data.decode(errors="replace")
+    if "\r" in text:
+        text = "\n".join(_visible_text(line) for line in text.split("\n"))
+    if "\x1b" in text:  # line by line, so that an escape without an end does not reach into the next line
+        return [sanitise(line) for line in text.split("\n")]
+    return sanitise(text).split("\n")
 
 
 def _visible_text(line: str) -> str:
     """The visible text of a line with carriage returns: its last piece that is not empty."""
     return next((piece for piece in reversed(line.split("\r")) if piece), "")
-
-
-MAX_PENDING = 4_000
-"""Maximum number of characters of an incomplete line that wait. A longer one is written as it is."""
-
-_SENTENCE_ENDS = re.compile(r"(?<=[^\W\d_]{2})[.!?]\s+")
-"""The end of a sentence. The word before it must end with two letters, so that "1." and "e.g." do not match."""
 
 
 class StreamedText:
@@ -265,14 +278,15 @@ class StreamedText:
 
     def write_sentences(self) -> None:
         """Write the whole sentences so far, because no text came for a while."""
-        for end in reversed(list(_SENTENCE_ENDS.finditer(self._rest))):
-            if parting(self._rest, self._clean, limit=end.end()) == end.end():
-                self._write_until(end.end())
+        for sentence_end in reversed(list(_SENTENCE_ENDS.finditer(self._rest))):
+            end = sentence_end.end()
+            if parting(self._rest, self._clean, limit=end) == end:
+                self._write_until(end)
                 return
 
-    def _write_until(self, place: int) -> None:
-        """Write the text before `place`."""
-        head, self._rest = self._rest[:place], self._rest[place:]
+    def _write_until(self, end: int) -> None:
+        """Write the text before the index `end`."""
+        head, self._rest = self._rest[:end], self._rest[end:]
         if head.strip():
             self._write(self._kind, head)
 
@@ -301,16 +315,6 @@ class Tail:
     def text(self) -> str:
         """The lines that are kept."""
         return "".join(f"{line}\n" for line in self._lines)
-
-
-MAX_CALLS = 500
-MAX_ERRORS = 50
-"""Maximum number of recorded errors of one session. The same error is recorded once."""
-
-MAX_MESSAGE = 500
-"""Maximum number of characters of an error."""
-
-_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,30}")
 
 
 class ToolJournal:
@@ -356,7 +360,7 @@ def describe_command(programs: Sequence[str]) -> str:
     if not parts:
         return "exec"
     program = parts[0].rsplit("/", 1)[-1]
-    if not _PLAIN.fullmatch(program.replace(".", "")):
+    if not _PLAIN_NAME.fullmatch(program.replace(".", "")):
         return "exec"
-    second = parts[1] if len(parts) > 1 and _PLAIN.fullmatch(parts[1]) else ""
+    second = parts[1] if len(parts) > 1 and _PLAIN_NAME.fullmatch(parts[1]) else ""
     return f"exec:{program} {second}".rstrip()

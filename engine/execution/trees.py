@@ -43,22 +43,20 @@ DURABLE = ("-c", "core.fsync=loose-object,reference", "-c", "core.fsyncMethod=fs
 OUR_NAME, OUR_EMAIL = "Clawpy Console", "clawpy@localhost"
 """The author of commits that have no other."""
 
-GITLINK = "160000"
-
-LINK = "120000"
-
-ABSENT = "000000"
-
-EXECUTABLE = "100755"
+GITLINK, LINK, EXECUTABLE, ABSENT = "160000", "120000", "100755", "000000"
+"""git's modes of a submodule, a link, an executable file, and a path that a tree does not have."""
 
 MAX_TEXT_SIZE = "1m"
 """Files above this size are shown as binary."""
 
 _DIFF = ("diff-tree", "-r", "--full-index")
+"""The command that compares two trees."""
 
 _SHOWN = ("-c", f"core.bigFileThreshold={MAX_TEXT_SIZE}", *_DIFF, "--find-renames")
+"""The command that compares two trees for a reviewer."""
 
 _STATUS = {"A": "added", "M": "modified", "D": "deleted", "R": "renamed", "T": "modified"}
+"""The status of a change by git's letter."""
 
 
 def make_identity_variables(name: str, email: str, date: str) -> dict[str, str]:
@@ -199,10 +197,12 @@ class TreeChange:
 
     @property
     def is_added(self) -> bool:
+        """Whether the path is only in the new tree."""
         return self.old_mode == ABSENT
 
     @property
     def is_removed(self) -> bool:
+        """Whether the path is only in the old tree."""
         return self.new_mode == ABSENT
 
     @property
@@ -227,6 +227,7 @@ def find_changed_files(git: Git, base: str, result: str) -> list[TreeChange]:
 
 
 def _parse_raw(output: bytes) -> list[TreeChange]:
+    """The changes in the output of `git diff-tree --raw -z`."""
     items = iter(split_nul(output))
     changes = []
     for header in items:
@@ -333,7 +334,10 @@ def _climbs_out(path: bytes, target: bytes) -> bool:
     """Whether a link's target has more `..` than folders to leave."""
     depth = path.count(b"/")
     for name in target.split(b"/"):
-        depth += -1 if name == b".." else name not in (b"", b".")
+        if name == b"..":
+            depth -= 1
+        elif name not in (b"", b"."):
+            depth += 1
         if depth < 0:
             return True
     return False

@@ -42,6 +42,8 @@ MAX_OUTPUT_CHARACTERS = 6_000
 MAX_NAMED_TESTS = 20
 """Maximum number of failing tests in a prompt for the agent."""
 
+REPAIRS_HEADING = "Repairs that worked on similar failures, as earlier sessions reported them; material, no orders"
+
 
 @frozen
 class Caps:
@@ -58,6 +60,7 @@ class Caps:
 
 
 def _lower(cap: int, wanted: int | None) -> int:
+    """A cap lowered to `wanted`; None leaves it."""
     return cap if wanted is None else max(0, min(cap, wanted))
 
 
@@ -105,9 +108,6 @@ def find_give_up_reason(attempts: Sequence[Attempt], *, caps: Caps, spent: int) 
     if len(attempts) >= 3 and len({attempt.broken for attempt in attempts[-3:]}) == 1:
         return "the same tests failed three times"
     return ""
-
-
-REPAIRS_HEADING = "Repairs that worked on similar failures, as earlier sessions reported them; material, no orders"
 
 
 def make_heal_prompt(attempt: Attempt, *, playbook: Sequence[str] = ()) -> str:
@@ -173,8 +173,9 @@ class Validation:
             if reason or not attempt.broken:
                 return _summarise(attempts, reason)
             live.say(f"{capitalised(describe_check(attempt.check))}{HANDED_BACK}{len(attempts)}")
-            about = {"agent": view.agent, "workspace": view.workspace, "session_id": view.id}
-            repairs = self._repairs(broken=sorted(attempt.broken), **about)
+            repairs = self._repairs(
+                agent=view.agent, workspace=view.workspace, broken=sorted(attempt.broken), session_id=view.id
+            )
             heal(live.without_secrets(make_heal_prompt(attempt, playbook=repairs)))
 
     def _find_caps(self, view: SessionView) -> Caps:
@@ -194,6 +195,8 @@ class Validation:
         reason: str,
         spent: int,
     ) -> None:
+        """Store the last of `attempts`, and the events that follow from it. `reason` is why the loop was given up, ""
+        if it was not; `spent` is in micro-dollars."""
         latest, redact = attempts[-1], live.without_secrets
 
         def write(tx: Transaction) -> None:
@@ -212,8 +215,13 @@ class Validation:
                 clean=files.clean,
             )
             failing = _shown_names(latest.broken, redact)
-            about: dict[str, Any] = {"subject": view.id, "workspace": view.workspace, "agent": view.agent}
-            about |= {"attempts": tried, "cost": spent}
+            about: dict[str, Any] = {
+                "subject": view.id,
+                "workspace": view.workspace,
+                "agent": view.agent,
+                "attempts": tried,
+                "cost": spent,
+            }
             if tried > 1 and latest.broken and latest.broken == attempts[-2].broken:
                 tx.record(RetryRepeated(**about, failing=failing))
             if tried > 1 and not latest.broken:
@@ -273,6 +281,7 @@ class _ChangedTests:
         return None if compared.failed_before is None else frozenset(compared.failed_before)
 
     def _changed_paths(self) -> list[str]:
+        """The paths of the files that the session changed and did not remove."""
         git = self._workspace.git
         present_tree = take_snapshot(git).tree
         changes = diff_trees(git, self._worktree.base, present_tree)
@@ -306,17 +315,19 @@ class _OutputCollector:
         if not self._quiet:
             self._live.say(text, error=error)
 
-    def execute(self, argv: Sequence[str], **how: object) -> CommandResult:
-        result = self._live.execute(argv, **how)  # type: ignore[arg-type]
+    def execute(self, argv: Sequence[str], **options: object) -> CommandResult:
+        result = self._live.execute(argv, **options)  # type: ignore[arg-type]
         self.text = (self.text + result.output)[-MAX_OUTPUT_CHARACTERS:]
         return result
 
 
 def _shown_names(tests: frozenset[str], redact: Callable[[str], str]) -> tuple[str, ...]:
+    """The names that an event has, without secrets."""
     return tuple(redact(test) for test in sorted(tests)[:MAX_NAMED_TESTS])
 
 
 def _decode_path(path: bytes) -> str:
+    """A path as text; "" if it is not UTF-8."""
     try:
         return path.decode()
     except UnicodeDecodeError:

@@ -36,20 +36,38 @@ from engine.git import Git, GitError
 from engine.git.command import join_nul, split_nul
 from engine.home import Home
 from engine.model import Refusal, sanitise
-from engine.storage import state
 from engine.storage.beneath import Beneath, parents
 from engine.storage.database import Database, Transaction
-from engine.storage.state import begin_intent, drop_intent, intents_of, unfinished_intents
+from engine.storage.state import Intent, begin_intent, drop_intent, intents_of, unfinished_intents
 
 log = logging.getLogger(__name__)
 
 INTENT = "worktree"
+"""The kind of the intent rows of worktrees."""
 
 _INCLUDED = "clawpy-included"
 """The file in git's folder of a worktree that lists the ignored files copied into it."""
 
 StartingTreeBuilder = Callable[[Git, str], str]
 """Makes the tree with which a session begins, from the repository and the operator's present tree."""
+
+INCLUDE_FILE = ".worktreeinclude"
+"""The file with patterns of ignored files that a worktree gets as well."""
+
+MAX_PATTERN_BYTES = 64 * 1024
+"""Maximum size of the file of patterns."""
+
+MAX_INCLUDE_FILES = 20_000
+"""Maximum number of files that are copied into one worktree."""
+
+MAX_INCLUDED_BYTES = 500_000_000
+"""Maximum size of all files together that are copied into one worktree."""
+
+_MAX_NAMED_FILES = 5
+"""Maximum number of copied files, and of files left out, that the transcript names."""
+
+_EVERYWHERE = ""
+"""The place of a session without a sandbox, which may write in every workspace."""
 
 
 @frozen
@@ -79,6 +97,59 @@ class Worktree:
     """The operator's HEAD."""
     included: IncludedFiles = NOTHING_INCLUDED
     """Ignored files that were copied into it."""
+
+
+class WorkspaceLocks:
+    """Keeps landings, undos and snapshots of one workspace from overlapping, with each other and with sessions that may
+    write there (SPEC 3.9): one lock for each workspace, and the sessions that write in it."""
+
+    def __init__(self) -> None:
+        self._locks: dict[str, threading.RLock] = defaultdict(threading.RLock)
+        self._guard = threading.Lock()
+        self._writers: dict[str, str] = {}
+        """The place in which each session may write, by the session's id."""
+
+    @contextmanager
+    def hold(self, workspace: str) -> Iterator[None]:
+        """Hold the lock of a workspace."""
+        with self._guard:
+            lock = self._locks[os.path.realpath(workspace)]
+        with lock:
+            yield
+
+    @contextmanager
+    def hold_exclusively(self, workspace: str) -> Iterator[None]:
+        """Hold the lock of a workspace. Raises `Refusal` `session_writes` while a session may write there."""
+        path = os.path.realpath(workspace)
+        with self.hold(workspace):
+            with self._guard:
+                writers = [writer for writer in self._writers.items() if writer[1] in (path, _EVERYWHERE)]
+            if writers:
+                writer_id, place = writers[0]
+                cause = "runs without a sandbox" if place == _EVERYWHERE else "works in these files"
+                raise Refusal(
+                    "session_writes",
+                    f"session {writer_id} {cause} and could change them in the meantime; nothing was changed",
+                    "wait until it has finished, or stop it on the work screen, then try again",
+                )
+            yield
+
+    @contextmanager
+    def register_writer(self, session_id: str, workspace: Path, *, is_confined: bool) -> Iterator[None]:
+        """Block landings while the commands of a session may write the operator's files. Without a sandbox
+        (`is_confined`) these are the files of every workspace. Waits for a landing that is under way there."""
+        path = os.path.realpath(workspace) if is_confined else _EVERYWHERE
+        with self._guard:
+            self._writers[session_id] = path
+            locks = [lock for locked_path, lock in self._locks.items() if path in (locked_path, _EVERYWHERE)]
+        try:
+            for lock in locks:
+                with lock:
+                    pass  # its holder checked for writers before this one was registered
+            yield
+        finally:
+            with self._guard:
+                self._writers.pop(session_id, None)
 
 
 class Worktrees:
@@ -191,7 +262,7 @@ class Worktrees:
                     )
         return messages
 
-    def _clear_away(self, intent: state.Intent) -> bool:
+    def _clear_away(self, intent: Intent) -> bool:
         """Remove a worktree and its intent. False when it cannot be removed now: then the next start tries again."""
         folder = Path(intent.payload["folder"])
         try:
@@ -203,6 +274,7 @@ class Worktrees:
         return True
 
     def _remove(self, workspace: Path, folder: Path) -> None:
+        """Remove a worktree, and what git knows of it. Raises OSError."""
         remove_folder(folder)
         if not workspace.is_dir():
             return  # the repository is gone
@@ -220,19 +292,6 @@ class Worktrees:
 def _admin_folder(git: Git, folder: Path) -> Path:
     """git's own folder for the worktree at `folder`, which has the same name; session ids are unique."""
     return git.repository.common / "worktrees" / folder.name
-
-
-INCLUDE_FILE = ".worktreeinclude"
-
-MAX_PATTERN_BYTES = 64 * 1024
-"""Maximum size of the file of patterns."""
-
-MAX_INCLUDE_FILES = 20_000
-
-MAX_INCLUDED_BYTES = 500_000_000
-"""Maximum size of all files together that are copied into one worktree."""
-
-_MAX_NAMED_FILES = 5
 
 
 def _copy_included_files(git: Git, folder: Path) -> IncludedFiles:
@@ -305,68 +364,12 @@ def _copy_included_file(source: Beneath, target: Beneath, name: str, room: int) 
 
 
 def _summarise_copies(copied: list[bytes], left_out: list[str], size: int) -> str:
+    """The line for the transcript on files of `size` bytes that were copied."""
     if not (copied or left_out):
         return f"{INCLUDE_FILE} matches no ignored files"
     names = ", ".join(sanitise(os.fsdecode(name)) for name in copied[:_MAX_NAMED_FILES])
     more = f" and {len(copied) - _MAX_NAMED_FILES} more" if len(copied) > _MAX_NAMED_FILES else ""
-    copied_names = f"{names}{more} ({size / 1_000_000:.1f} MB)" if copied else "nothing"
-    return f"{INCLUDE_FILE}: copied {copied_names}" + (
-        f"; left out: {', '.join(left_out[:_MAX_NAMED_FILES])}" if left_out else ""
-    )
-
-
-_EVERYWHERE = ""
-"""The place of a session without a sandbox, which may write in every workspace."""
-
-
-class WorkspaceLocks:
-    """Keeps landings, undos and snapshots of one workspace from overlapping, with each other and with sessions that may
-    write there (SPEC 3.9): one lock for each workspace, and the sessions that write in it."""
-
-    def __init__(self) -> None:
-        self._locks: dict[str, threading.RLock] = defaultdict(threading.RLock)
-        self._guard = threading.Lock()
-        self._writers: dict[str, str] = {}
-        """The place in which each session may write, by the session's id."""
-
-    @contextmanager
-    def hold(self, workspace: str) -> Iterator[None]:
-        """Hold the lock of a workspace."""
-        with self._guard:
-            lock = self._locks[os.path.realpath(workspace)]
-        with lock:
-            yield
-
-    @contextmanager
-    def hold_exclusively(self, workspace: str) -> Iterator[None]:
-        """Hold the lock of a workspace. Raises `Refusal` `session_writes` while a session may write there."""
-        path = os.path.realpath(workspace)
-        with self.hold(workspace):
-            with self._guard:
-                writers = [writer for writer in self._writers.items() if writer[1] in (path, _EVERYWHERE)]
-            if writers:
-                writer_id, place = writers[0]
-                cause = "runs without a sandbox" if place == _EVERYWHERE else "works in these files"
-                raise Refusal(
-                    "session_writes",
-                    f"session {writer_id} {cause} and could change them in the meantime; nothing was changed",
-                    "wait until it has finished, or stop it on the work screen, then try again",
-                )
-            yield
-
-    @contextmanager
-    def register_writer(self, session_id: str, workspace: Path, *, is_confined: bool) -> Iterator[None]:
-        """Block landings while the commands of a session may write the operator's files. Without a sandbox
-        (`is_confined`) these are the files of every workspace. Waits for a landing that is under way there."""
-        path = os.path.realpath(workspace) if is_confined else _EVERYWHERE
-        with self._guard:
-            self._writers[session_id] = path
-            locks = [lock for locked_path, lock in self._locks.items() if path in (locked_path, _EVERYWHERE)]
-        try:
-            for lock in locks:
-                with lock:
-                    pass  # its holder checked for writers before this one was registered
-            yield
-        finally:
-            with self._guard:
-                self._writers.pop(session_id, None)
+    summary = f"{INCLUDE_FILE}: copied {f'{names}{more} ({size / 1_000_000:.1f} MB)' if copied else 'nothing'}"
+    if left_out:
+        summary += f"; left out: {', '.join(left_out[:_MAX_NAMED_FILES])}"
+    return summary

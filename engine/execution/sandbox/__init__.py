@@ -59,6 +59,12 @@ SUPERVISOR_FOLDER = Path(__file__).resolve().parent
 # The folder comes after the standard library on the path, so that none of its modules hides one of the library.
 _START_SUPERVISOR = "import sys; sys.path.append(sys.argv[1]); import supervisor; supervisor.main(sys.argv[2:])"
 
+SESSION_MARK = "CLAWPY_SESSION"
+"""The environment variable with the id of the session. Every process of a session has it."""
+
+PRIVATE_FOLDERS = tuple(dict.fromkeys((Path("/tmp").resolve(), Path("/var/tmp").resolve())))
+"""The folders for temporary files. A session gets an empty one of its own instead of those of other programs."""
+
 
 def make_limit_script() -> str:
     """The beginning of a shell script that sets the limits, before the shell becomes the command.
@@ -88,13 +94,6 @@ def _count_tasks() -> int:
         return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
     except (OSError, ValueError, IndexError):
         return MAX_PROCESSES
-
-
-SESSION_MARK = "CLAWPY_SESSION"
-"""The environment variable with the id of the session. Every process of a session has it."""
-
-PRIVATE_FOLDERS = tuple(dict.fromkeys((Path("/tmp").resolve(), Path("/var/tmp").resolve())))
-"""The folders for temporary files. A session gets an empty one of its own instead of those of other programs."""
 
 
 @frozen

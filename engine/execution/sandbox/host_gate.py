@@ -52,10 +52,20 @@ RETRY_SECONDS = 0.2
 """Seconds until the next try to accept a connection after the machine had no descriptor left."""
 
 MAX_HEAD_BYTES = 65_536
+"""Maximum size of what a client sends before its request or its TLS greeting is complete."""
+
 _CHUNK = 65_536
-_MAX_REPORTED = 50  # different refusals put into the transcript
+"""Maximum number of bytes of one read."""
+
+_MAX_REPORTED = 50
+"""Maximum number of different refusals in the transcript."""
 
 Resolve = Callable[[str, int], list[str]]
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
 
 
 @frozen
@@ -156,12 +166,6 @@ def normalise_host(host: str) -> str:
     return bare
 
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-_GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
-
-
 def parse_address(host: str) -> Address | None:
     """The address, if `host` is written as an address; else None."""
     try:
@@ -241,9 +245,12 @@ class _RequestRefused(Exception):
 
 @frozen
 class _Request:
+    """A request to the proxy."""
+
     host: str
     port: int
     tunnel: bool
+    """Whether it asks for a connection (CONNECT), and not for one page."""
     forwarded: bytes = b""
     """The head as the host gets it, when it is no tunnel."""
 
@@ -292,6 +299,7 @@ class HostGate:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _accept_connections(self) -> None:
+        """Serve each connection in a thread, until the gate is closed."""
         while True:
             try:
                 client, _ = self._server.accept()
@@ -314,6 +322,7 @@ class HostGate:
             client.close()
 
     def _serve_connection(self, client: socket.socket) -> None:
+        """Connect a client to the host that it asks for, or refuse it."""
         with contextlib.ExitStack() as ending:
             ending.callback(self._slots.release)
             self._track_connection(client, ending)
@@ -389,6 +398,7 @@ class HostGate:
         )
 
     def _connect_to_host(self, rule: HostRule, request: _Request) -> socket.socket:
+        """Connect to an address of the host, if the rule admits all of them. Raises `_RequestRefused`, OSError."""
         where = join_address(request.host, request.port)
         problem = OSError("it has no address")
         try:
@@ -439,6 +449,7 @@ class HostGate:
                         other[source].shutdown(socket.SHUT_WR)
 
     def _report_once(self, refusal: str) -> None:
+        """Report a refusal, unless it was reported already."""
         with self._lock:
             if self._is_closed or refusal in self._reported_refusals or len(self._reported_refusals) >= _MAX_REPORTED:
                 return

@@ -31,6 +31,8 @@ SYSTEM = tuple(map(Path, TABLES["system"]))
 
 _SYSTEM_PLACES = frozenset(SYSTEM)
 
+_CREDENTIALS_IN_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s@]+@", re.IGNORECASE)
+
 
 @frozen
 class Tool:
@@ -231,9 +233,6 @@ def find_secret_places(home: Home, environment: Mapping[str, str] = os.environ) 
         if real != user and real != Path("/"):
             paths.add(real)
     return tuple(sorted(paths))
-
-
-_CREDENTIALS_IN_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s@]+@", re.IGNORECASE)
 
 
 def make_session_environment(

@@ -31,11 +31,51 @@ from engine.execution.sandbox.programs import Bubblewrap, Seatbelt
 from engine.frozen import frozen
 from engine.model import SANDBOX_FIX
 
+if TYPE_CHECKING:
+    import psutil
+
 _SYSTEMS = {"bubblewrap": "Linux", "landlock": "Linux", "seatbelt": "Darwin"}
 """The system of each rung, the best rung first."""
 
 UNCONFINED = "no sandbox"
 """The text in the row of a session that nothing confined."""
+
+HELD, NOT_HELD, UNKNOWN = "held", "not held", "n.a."
+"""The results of an escape that was tried."""
+
+_ESCAPE_PROGRAM = """
+import os, signal, socket, subprocess, sys
+home, port, victim, token, survivor = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:]
+def attempt(f):
+    try:
+        f()
+    except OSError:
+        pass
+def connect(family, address):
+    with socket.socket(family) as client:
+        client.settimeout(1)
+        client.connect(address)
+attempt(lambda: print(open(home + "/canary").read()))
+attempt(lambda: open(home + "/written", "w").close())
+attempt(lambda: os.chmod(home + "/mode", 0o777))
+attempt(lambda: connect(socket.AF_UNIX, home + "/socket"))
+attempt(lambda: connect(socket.AF_INET, ("127.0.0.1", port)))
+attempt(lambda: token.encode() in open(f"/proc/{victim}/cmdline", "rb").read() and print("listed"))
+attempt(lambda: os.kill(victim, signal.SIGUSR1))
+attempt(lambda: open("program", "w").close())
+attempt(lambda: os.chmod("program", 0o4755))
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        devnull = os.open(os.devnull, os.O_RDWR)
+        for number in (0, 1, 2):
+            os.dup2(devnull, number)
+        os.execv("/bin/sleep", ["sleep", survivor])
+    os._exit(0)
+os.wait()
+print("done")
+"""
+"""A program that tries each of `ESCAPES`, whether the others succeed or not, and then prints `done`."""
 
 
 class NoSandbox(Sandbox):
@@ -105,46 +145,6 @@ def report_rungs() -> list[RungReport]:
             reports.append(RungReport(name, works=True, in_force=name == in_force, limitations=limitations))
     nothing = "nothing confines a command; no session starts by itself"
     return [*reports, RungReport("none", works=True, in_force=in_force == "none", limitations=nothing)]
-
-
-if TYPE_CHECKING:
-    import psutil
-
-HELD, NOT_HELD, UNKNOWN = "held", "not held", "n.a."
-
-_ESCAPE_PROGRAM = """
-import os, signal, socket, subprocess, sys
-home, port, victim, token, survivor = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:]
-def attempt(f):
-    try:
-        f()
-    except OSError:
-        pass
-def connect(family, address):
-    with socket.socket(family) as client:
-        client.settimeout(1)
-        client.connect(address)
-attempt(lambda: print(open(home + "/canary").read()))
-attempt(lambda: open(home + "/written", "w").close())
-attempt(lambda: os.chmod(home + "/mode", 0o777))
-attempt(lambda: connect(socket.AF_UNIX, home + "/socket"))
-attempt(lambda: connect(socket.AF_INET, ("127.0.0.1", port)))
-attempt(lambda: token.encode() in open(f"/proc/{victim}/cmdline", "rb").read() and print("listed"))
-attempt(lambda: os.kill(victim, signal.SIGUSR1))
-attempt(lambda: open("program", "w").close())
-attempt(lambda: os.chmod("program", 0o4755))
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        devnull = os.open(os.devnull, os.O_RDWR)
-        for number in (0, 1, 2):
-            os.dup2(devnull, number)
-        os.execv("/bin/sleep", ["sleep", survivor])
-    os._exit(0)
-os.wait()
-print("done")
-"""
-"""A program that tries each of `ESCAPES`, whether the others succeed or not, and then prints `done`."""
 
 
 @frozen

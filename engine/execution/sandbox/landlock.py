@@ -37,13 +37,22 @@ _SCOPE_ABSTRACT_UNIX_SOCKET = 1 << 0
 _SCOPE_SIGNAL = 1 << 1
 
 READ = LANDLOCK_EXECUTE | LANDLOCK_READ_FILE | _READ_DIR
+"""The rights at a place that may only be read."""
+
 DEVICES = tuple(Path("/dev") / name for name in ("null", "zero", "full", "random", "urandom"))
+"""The devices that commands may use."""
+
 PROCESSES = Path("/proc")
+"""The list of processes, which commands may read."""
 
 SIGNALS_SINCE = 6
 """The first version of Landlock that confines signals."""
+
 TRUNCATION_SINCE = 3
+"""The first version of Landlock that confines truncation."""
+
 _NEWEST = 7
+"""The newest version of Landlock that is known here."""
 
 
 @functools.cache
@@ -128,6 +137,7 @@ class Landlock(Sandbox):
         return missing
 
     def _supervisor_options(self, planned: Sequence[Mount], *, network: bool = False) -> list[str]:
+        """The options by which the supervisor confines a command to the planned places."""
         everything = find_handled_rights(self._abi)
         write = everything & ~(_MAKE_CHAR | _MAKE_BLOCK | LANDLOCK_IOCTL_DEV)
         scope = _SCOPE_ABSTRACT_UNIX_SOCKET | _SCOPE_SIGNAL if self._abi >= SIGNALS_SINCE else 0
@@ -139,15 +149,15 @@ class Landlock(Sandbox):
             if mount.kind is not MountKind.HIDDEN:
                 rules += make_path_rules(mount.at, write if mount.kind is MountKind.WRITE else READ, hidden)
         machine = platform.machine()
-        alone = WithoutNamespaces(network, self._abi >= SIGNALS_SINCE, self._abi >= TRUNCATION_SINCE)
-        program = make_filter(machine, alone)
+        options = WithoutNamespaces(network, self._abi >= SIGNALS_SINCE, self._abi >= TRUNCATION_SINCE)
+        program = make_filter(machine, options)
         assert program is not None, "`problem` said that there is one"
         return [
             f"handled={everything}:{scope}",
             *(f"rule={right}:{place}" for place, right in rules),
             *(f"writable={mount.at}" for mount in planned if mount.kind is MountKind.WRITE),
             f"filter={program.hex()}",
-            *(f"call={number}:{name}" for name, number in passed_on_calls(machine, alone).items()),
+            *(f"call={number}:{name}" for name, number in passed_on_calls(machine, options).items()),
         ]
 
 

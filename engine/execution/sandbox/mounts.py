@@ -25,6 +25,30 @@ from engine.frozen import frozen
 from engine.git import submodule_paths
 from engine.model import Refusal
 
+_work_names = (f"work{number}" for number in itertools.count())
+"""Names for folders of the kernel, a new one for each mount."""
+
+UNSHARE = (
+    ("unshare", "--mount", "--") if os.geteuid() == 0 else ("unshare", "--user", "--map-root-user", "--mount", "--")
+)
+"""Starts a command in a mount namespace in which overlays may be mounted."""
+
+_problem_by_disks: dict[tuple[int, ...], str] = {}
+"""Why overlays cannot be mounted, by the devices of their folders; "" if they can."""
+
+_TREE_CACHES = (
+    (".pytest_cache", ""),
+    ("node_modules/.cache", "node_modules"),
+    ("target", "Cargo.toml"),
+    ("target", "pom.xml"),
+    (".gradle", "build.gradle"),
+    (".gradle", "build.gradle.kts"),
+    ("build", "build.gradle"),
+    ("build", "build.gradle.kts"),
+)
+"""Folders in a tree where tools keep caches, each with a file that shows that the tree uses the tool ("" for any
+tree)."""
+
 
 class MountKind(Enum):
     """Whether a place is hidden, and whether it may be written."""
@@ -53,8 +77,9 @@ def plan_mounts(
     """
     moved = dict(moved or {})
     mounts: dict[Path, Mount] = {}
-    for path, kind in sorted(_kinds_of_places(confinement, readable, moved).items(), key=_depth):
-        mount = Mount(kind, path, moved.get(path, path))
+    kinds = _kinds_of_places(confinement, readable, moved)
+    for path in sorted(kinds, key=lambda path: len(path.parts)):
+        mount = Mount(kinds[path], path, moved.get(path, path))
         enclosing = next((mounts[parent] for parent in path.parents if parent in mounts), None)
         if _is_needed(mount, enclosing, confinement.tmp):
             for pinned_mount in _pinned_mounts(mount, enclosing):
@@ -89,10 +114,6 @@ def _kinds_of_git_paths(confinement: Confinement) -> dict[Path, MountKind]:
         own_git = folder / ".git"
         return {} if own_git.is_symlink() or not own_git.exists() else {own_git: MountKind.READ}
     return dict.fromkeys(find_protected_git_paths(folder), MountKind.READ)
-
-
-def _depth(place: tuple[Path, MountKind]) -> int:
-    return len(place[0].parts)
 
 
 def _is_needed(mount: Mount, enclosing: Mount | None, tmp: Path) -> bool:
@@ -154,9 +175,6 @@ def make_pinned(mounts: Iterable[Mount], root: Path) -> None:
                 raise Refusal("sandbox_tampered", f"{step} is no longer a separate folder", "run it again")
 
 
-_work_names = (f"work{number}" for number in itertools.count())
-
-
 @frozen
 class Layers:
     """Overlays over places of the operator."""
@@ -200,12 +218,6 @@ class Layers:
                 link.symlink_to(place)
 
 
-UNSHARE = (
-    ("unshare", "--mount", "--") if os.geteuid() == 0 else ("unshare", "--user", "--map-root-user", "--mount", "--")
-)
-"""Starts a command in a mount namespace in which overlays may be mounted."""
-
-
 def find_layers(confinement: Confinement) -> Layers | None:
     """The overlays for a confinement; None if it shows no folder of the operator."""
     tree = confinement.tree
@@ -213,9 +225,6 @@ def find_layers(confinement: Confinement) -> Layers | None:
     if tree is not None:
         readable = [tree, *(place for place in readable if not place.is_relative_to(tree))]
     return Layers(confinement.layers, tuple(dict.fromkeys(readable)), confinement.is_ephemeral) if readable else None
-
-
-_problem_by_disks: dict[tuple[int, ...], str] = {}
 
 
 def find_mount_problem(layers: Layers) -> str:
@@ -250,20 +259,6 @@ def list_written_files(confinement: Confinement) -> Iterator[str]:
             path = Path(folder, name)
             is_removed = stat.S_ISCHR(path.lstat().st_mode)
             yield f"{path.relative_to(upper)}{' (removed)' if is_removed else ''}"
-
-
-_TREE_CACHES = (
-    (".pytest_cache", ""),
-    ("node_modules/.cache", "node_modules"),
-    ("target", "Cargo.toml"),
-    ("target", "pom.xml"),
-    (".gradle", "build.gradle"),
-    (".gradle", "build.gradle.kts"),
-    ("build", "build.gradle"),
-    ("build", "build.gradle.kts"),
-)
-"""Folders in a tree where tools keep caches, each with a file that shows that the tree uses the tool ("" for any
-tree)."""
 
 
 def make_tree_caches(confinement: Confinement) -> dict[Path, Path]:

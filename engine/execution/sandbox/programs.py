@@ -41,6 +41,7 @@ GATE_INSIDE = "/dev/clawpy-gate"
 """The path at which commands see the socket of their host gate. bubblewrap always makes a /dev."""
 
 _LAUNCH = 'exec 9<"$0"; exec "$@"'
+"""The end of the script that opens the filter on descriptor 9 and becomes bwrap."""
 
 _SYSTEM_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/var/run", "/var/lock")
 """System folders that are links on many machines. Commands see the same links."""
@@ -99,7 +100,7 @@ class Bubblewrap(Sandbox):
             ]
         layers = mounts.find_layers(confinement)
         if layers is not None and mounts.find_mount_problem(layers):
-            assert not confinement.is_ephemeral, "the ground takes a copy where nothing can be laid over the tree"
+            assert not confinement.is_ephemeral, "a session works in a copy where nothing can be laid over the tree"
             layers = None
         options = [*self._base_options(), *self._all_mount_options(confinement, readable, layers)]
         if gate is not None:
@@ -152,6 +153,7 @@ class Bubblewrap(Sandbox):
         return ["/bin/sh", "-c", make_limit_script() + _LAUNCH, program or "/dev/null", *command]
 
     def _base_options(self) -> list[str]:
+        """The options of every command: its namespaces, its rights, /proc and /dev."""
         # With die-with-parent and a process namespace, no process survives. With new-session, no command can type into
         # our terminal.
         options = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
@@ -170,6 +172,7 @@ class Bubblewrap(Sandbox):
     def _all_mount_options(
         self, confinement: Confinement, readable: Sequence[Path], layers: mounts.Layers | None
     ) -> list[str]:
+        """The options that show the places of a command. Missing folders of the session are made."""
         empty = str(confinement.layers / "empty")
         moved = {place: confinement.tmp for place in PRIVATE_FOLDERS if place.is_dir()}
         if layers is not None:

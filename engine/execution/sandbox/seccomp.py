@@ -25,6 +25,7 @@ _BPF_JGE = 0x35
 _BPF_JSET = 0x45
 _BPF_AND = 0x54
 _BPF_RET = 0x06
+"""Instructions of classic BPF."""
 
 _OFFSET_OF_NUMBER = 0
 _OFFSET_OF_ARCHITECTURE = 4
@@ -34,6 +35,7 @@ _OFFSET_OF_ARGUMENTS = 16
 _SECCOMP_RET_ALLOW = 0x7FFF0000
 _SECCOMP_RET_ERRNO = 0x00050000
 _SECCOMP_RET_USER_NOTIF = 0x7FC00000
+"""Actions of a filter: allow the call, refuse it with an error, pass it on."""
 
 _X32_SYSCALL_BIT = 0x40000000
 _CLONE_NEWUSER = 0x10000000
@@ -245,6 +247,7 @@ def _socketpair_program() -> _Program:
 
 
 def _socket_program(allowed: Iterable[int]) -> _Program:
+    """Allow sockets of these families, and those that list network interfaces."""
     body = _Program()
     body.load_word(_OFFSET_OF_ARGUMENTS)
     for family in allowed:

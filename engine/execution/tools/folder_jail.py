@@ -292,11 +292,13 @@ def _enter_folder(files: Beneath, place: _Place, *, create: bool) -> None:
 
 
 def _listed_name(folder: Beneath, name: str) -> str:
+    """A name of a folder as it is listed; that of a folder ends with a `/`."""
     status = folder.lstat(name)
     return f"{name}/" if status is not None and stat.S_ISDIR(status.st_mode) else name
 
 
 def _read_content(descriptor: int, path: str) -> Content:
+    """Read an open file. Raises `Refusal` `hard_link`, `too_large`."""
     status = os.fstat(descriptor)
     if status.st_nlink > 1:
         raise Refusal(
@@ -320,8 +322,8 @@ def _replace_file(folder: Beneath, resolved: ResolvedPath, data: bytes, only_if:
     try:
         folder.write(temporary, data, mode=None if resolved.status is None else resolved.status.st_mode)
         if only_if is not None:
-            now = folder.lstat(name)
-            if now is None or _file_stamp(now) != only_if.stamp:
+            present = folder.lstat(name)
+            if present is None or _file_stamp(present) != only_if.stamp:
                 raise _changed_refusal(resolved.path)
         folder.replace(temporary, name)
     except BaseException:
@@ -331,6 +333,7 @@ def _replace_file(folder: Beneath, resolved: ResolvedPath, data: bytes, only_if:
 
 
 def _check_regular_file(resolved: ResolvedPath) -> None:
+    """Raises `Refusal` `not_there` or `not_a_file` if the path is no regular file."""
     if resolved.status is None:
         raise _not_there_refusal(resolved.name)
     mode = resolved.status.st_mode

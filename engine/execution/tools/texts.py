@@ -27,6 +27,44 @@ MAX_COMPARED_LINES = 5_000
 
 _BINARY_PROBE_BYTES = 8_192
 
+_HIDDEN_ELEMENTS = frozenset(
+    {
+        "title", "script", "style", "noscript", "iframe", "textarea", "xmp", "noembed", "template", "svg", "math",
+        "object", "select", "canvas",
+    }
+)  # fmt: skip
+"""Elements whose content is not shown to a reader. The title is read separately."""
+
+_OPEN_ENDED = frozenset(
+    {
+        "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr", "p", "li",
+        "td", "th", "tr", "dt", "dd", "option", "body", "html",
+    }
+)  # fmt: skip
+"""Elements that need no end tag. They are never treated as hidden, because that could hide the whole rest of the
+page."""
+
+_BLOCKS = (
+    "p", "div", "section", "article", "main", "header", "footer", "nav", "aside", "ul", "ol", "dl", "dt", "dd", "hr",
+    "tr", "table", "figure", "form", "fieldset", "blockquote", "address", "details", "summary", "body",
+)  # fmt: skip
+_HEADINGS = {f"h{level}": "\n\n" + "#" * level + " " for level in range(1, 7)}
+_STARTS = {
+    **dict.fromkeys(_BLOCKS, "\n\n"), **_HEADINGS,
+    "li": "\n- ", "br": "\n", "td": " | ", "th": " | ", "pre": "\n```\n",
+}  # fmt: skip
+"""The text that stands for the beginning of an element."""
+
+_ENDS = dict.fromkeys([*_BLOCKS, *_HEADINGS], "\n\n") | {"pre": "\n```\n"}
+"""The text that stands for the end of an element."""
+
+_TAG = re.compile(r"<!--.*?(?:-->|\Z)|<(?P<end>/?)(?P<tag>[a-zA-Z][\w:-]{0,40})(?P<rest>[^<>]*)>?|<[!?/][^<>]*>?", re.S)
+_TITLE = re.compile(r"<title[^<>]*>([^<]*)", re.I)
+_HIDDEN = re.compile(r"\shidden(?=[\s=/]|$)|\saria-hidden\s{0,9}=\s{0,9}[\"']?true", re.I)
+_HREF, _ALT = (
+    re.compile(rf"\s{name}\s{{0,9}}=\s{{0,9}}(?:\"([^\"]*)|'([^']*)|([^\s>]*))", re.I) for name in ("href", "alt")
+)
+
 
 def is_binary(data: bytes) -> bool:
     """Whether data is not text, which is so if it has a NUL near its beginning."""
@@ -65,10 +103,9 @@ def number_lines(text: str, first: int, count: int | None) -> str:
     if not shown:
         return f"[the file has {total:,} lines; nothing from line {first}]"
     more = f"; go on with first_line {end + 1}" if end < total else ""
-    text = "".join(shown)
-    if not text.endswith("\n"):
-        text += "\n"
-    return f"{text}[lines {start + 1}-{end} of {total:,}{more}]"
+    part = "".join(shown)
+    line_break = "" if part.endswith("\n") else "\n"
+    return f"{part}{line_break}[lines {start + 1}-{end} of {total:,}{more}]"
 
 
 def keep_tail(text: str) -> str:
@@ -91,10 +128,10 @@ def replace_once(data: bytes, old: str, new: str) -> tuple[bytes, int]:
         raise Refusal("empty_text", "old_text is empty", "give the text to replace, or use write for a whole file")
     if old == new:
         raise Refusal("no_change", "old_text and new_text are the same", "nothing was changed")
-    windows = b"\r\n" in data
+    has_windows_lines = b"\r\n" in data
     before, after = old.encode(), new.encode()
     count = data.count(before)
-    if windows and "\r" not in old:
+    if has_windows_lines and "\r" not in old:
         # Models write \n, also for a file that has \r\n.
         if not count and "\n" in old:
             before = old.replace("\n", "\r\n").encode()
@@ -125,40 +162,6 @@ def unified_diff(before: str, after: str, path: str) -> str:
     if len(diff) <= MAX_DIFF:
         return diff
     return f"{diff[: diff.rfind(chr(10), 0, MAX_DIFF)]}\n… [the rest of the change is not shown]"
-
-
-_HIDDEN_ELEMENTS = frozenset(
-    {
-        "title", "script", "style", "noscript", "iframe", "textarea", "xmp", "noembed", "template", "svg", "math",
-        "object", "select", "canvas",
-    }
-)  # fmt: skip
-"""Elements whose content is not shown to a reader. The title is read separately."""
-
-_OPEN_ENDED = frozenset(
-    {
-        "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr", "p", "li",
-        "td", "th", "tr", "dt", "dd", "option", "body", "html",
-    }
-)  # fmt: skip
-"""Elements that need no end tag. They are never treated as hidden, because that could hide the whole rest of the
-page."""
-
-_BLOCKS = (
-    "p", "div", "section", "article", "main", "header", "footer", "nav", "aside", "ul", "ol", "dl", "dt", "dd", "hr",
-    "tr", "table", "figure", "form", "fieldset", "blockquote", "address", "details", "summary", "body",
-)  # fmt: skip
-_HEADINGS = {f"h{level}": "\n\n" + "#" * level + " " for level in range(1, 7)}
-_STARTS = dict.fromkeys(_BLOCKS, "\n\n") | _HEADINGS
-_STARTS |= {"li": "\n- ", "br": "\n", "td": " | ", "th": " | ", "pre": "\n```\n"}
-_ENDS = dict.fromkeys([*_BLOCKS, *_HEADINGS], "\n\n") | {"pre": "\n```\n"}
-
-_TAG = re.compile(r"<!--.*?(?:-->|\Z)|<(?P<end>/?)(?P<tag>[a-zA-Z][\w:-]{0,40})(?P<rest>[^<>]*)>?|<[!?/][^<>]*>?", re.S)
-_TITLE = re.compile(r"<title[^<>]*>([^<]*)", re.I)
-_HIDDEN = re.compile(r"\shidden(?=[\s=/]|$)|\saria-hidden\s{0,9}=\s{0,9}[\"']?true", re.I)
-_HREF, _ALT = (
-    re.compile(rf"\s{name}\s{{0,9}}=\s{{0,9}}(?:\"([^\"]*)|'([^']*)|([^\s>]*))", re.I) for name in ("href", "alt")
-)
 
 
 class _Tag(NamedTuple):
@@ -212,11 +215,11 @@ class _PageText:
             target = self._link_targets.pop() if self._link_targets else ""
             return f" ({target})" if target else ""
         if tag.name == "a":
-            target = _attribute(_HREF, tag.attributes)
+            target = _read_attribute(_HREF, tag.attributes)
             self._link_targets.append(target if target.startswith(("http://", "https://", "/")) else "")
             return ""
         if tag.name == "img":
-            alternative = _attribute(_ALT, tag.attributes)
+            alternative = _read_attribute(_ALT, tag.attributes)
             return f"[{alternative}]" if alternative else ""
         return (_ENDS if tag.is_end else _STARTS).get(tag.name, "")
 
@@ -226,8 +229,10 @@ def _visible_tags(html: str) -> Iterator[_Tag]:
     hidden_element, depth = "", 0
     for tag in _tags(html):
         if depth:
-            nests = tag.name == hidden_element and (tag.is_end or tag.name not in _HIDDEN_ELEMENTS)
-            depth += (-1 if tag.is_end else 1) if nests else 0
+            if tag.name == hidden_element and tag.is_end:
+                depth -= 1
+            elif tag.name == hidden_element and tag.name not in _HIDDEN_ELEMENTS:
+                depth += 1
         elif _begins_hidden_element(tag):
             hidden_element, depth = tag.name, 1
             yield _Tag(tag.text)
@@ -250,6 +255,7 @@ def _begins_hidden_element(tag: _Tag) -> bool:
     return is_marked or tag.name in _HIDDEN_ELEMENTS
 
 
-def _attribute(pattern: re.Pattern[str], rest: str) -> str:
-    match = pattern.search(rest)
+def _read_attribute(pattern: re.Pattern[str], attributes: str) -> str:
+    """The value of an attribute of a tag; "" without it."""
+    match = pattern.search(attributes)
     return unescape(match[match.lastindex or 0]).strip() if match else ""

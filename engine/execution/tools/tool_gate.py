@@ -52,6 +52,18 @@ _Text = Annotated[str, AfterValidator(lambda text: text.encode().decode())]
 RAIL_REFUSALS = frozenset({"denied", "blocked", "no_sandbox", "outside", "git_folder", "hard_link", "private_address"})
 """The codes of refusals by a rail. These are recorded. All other refusals are errors of the model or of the system."""
 
+_COMPOUND = re.compile(r"[;&|<>`\n\r(){}]|\$[({]")
+"""Characters by which a command may run another one, or write to a file."""
+
+_FILE_KINDS: Mapping[str, tuple[str, str]] = {
+    "read": ("read", "cat"),
+    "search": ("read", "cat"),
+    "edit": ("edit", "tee"),
+    "delete": ("edit", "rm"),
+    "move": ("edit", "mv"),
+}
+"""(tool, shell command) that do the same as an agent's own tool, for the kinds that use files."""
+
 
 def _make_form(name: str, row: Mapping[str, Any]) -> type[BaseModel]:
     """The class that validates the arguments of a tool. A model may send null for an optional one."""
@@ -107,9 +119,6 @@ def check_plain_text(text: str, name: str, max_length: int) -> str:
     if sanitise(text) != text.expandtabs(4):
         raise Refusal("bad_arguments", f"the {name} has control characters in it", "write it as plain text")
     return text
-
-
-_COMPOUND = re.compile(r"[;&|<>`\n\r(){}]|\$[({]")
 
 
 @frozen
@@ -186,6 +195,7 @@ class Policy:
 
 
 def _entry_matches(entry: str, tool: str, subjects: Sequence[str]) -> bool:
+    """Whether an entry names the tool, and its pattern, if it has one, fits one of the subjects."""
     name, colon, pattern = entry.strip().partition(":")
     if name.strip() != tool:
         return False
@@ -232,16 +242,6 @@ class AgentToolCall:
     """The URL, for the kind fetch."""
     paths: Sequence[str] = ()
     """The files, for the kinds in `_FILE_KINDS`."""
-
-
-_FILE_KINDS: Mapping[str, tuple[str, str]] = {
-    "read": ("read", "cat"),
-    "search": ("read", "cat"),
-    "edit": ("edit", "tee"),
-    "delete": ("edit", "rm"),
-    "move": ("edit", "mv"),
-}
-"""(tool, shell command) that do the same as an agent's own tool, for the kinds that use files."""
 
 
 @frozen
@@ -346,14 +346,14 @@ class Gate:
 
     def file_request(self, tool: str, relative: str, detail: Callable[[], str]) -> ToolRequest:
         """The request to read, write or edit a file. `relative` is its path relative to the folder."""
-        spelled = shlex.quote(relative if not relative.startswith("-") else f"./{relative}")
+        quoted = shlex.quote(f"./{relative}" if relative.startswith("-") else relative)
         return ToolRequest(
             tool,
-            f"{tool} {shorten_path(relative)}",
-            (relative,),
-            f"cat {spelled}" if tool == "read" else f"tee {spelled}",
-            f"{tool}:{relative}",
-            detail,
+            title=f"{tool} {shorten_path(relative)}",
+            subjects=(relative,),
+            command=f"{'cat' if tool == 'read' else 'tee'} {quoted}",
+            key=f"{tool}:{relative}",
+            detail=detail,
             wide_key=tool,
             production=() if tool == "read" else self._production(relative),
         )
@@ -362,11 +362,11 @@ class Gate:
         """The request for exec. `judged` is the command as it is really run, which the content filter checks."""
         return ToolRequest(
             "exec",
-            f"run {' '.join(command.split())}",
-            (command, *programs_of(command)),
-            judged,
-            f"exec:{command}",
-            lambda: command,
+            title=f"run {' '.join(command.split())}",
+            subjects=(command, *programs_of(command)),
+            command=judged,
+            key=f"exec:{command}",
+            detail=lambda: command,
             production=targets_of_command(command, self.services.settings.current.production),
             reasons=reasons,
         )
@@ -375,11 +375,11 @@ class Gate:
         """The request for web_search. It needs no `external` reason, because the operator configured its host."""
         return ToolRequest(
             "web_search",
-            f"search the web: {query}",
-            (query,),
-            f"curl {shlex.quote(self.services.settings.current.web.search_url)}",
-            f"web_search:{query}",
-            lambda: query,
+            title=f"search the web: {query}",
+            subjects=(query,),
+            command=f"curl {shlex.quote(self.services.settings.current.web.search_url)}",
+            key=f"web_search:{query}",
+            detail=lambda: query,
             wide_key="web_search",
         )
 
@@ -388,11 +388,11 @@ class Gate:
         is_listed = self.services.web.is_listed_host(target)
         return ToolRequest(
             "web_fetch",
-            f"fetch {target.url}",
-            (target.host, target.netloc, target.url),
-            f"curl -fsSL {shlex.quote(target.url)}",
-            f"web_fetch:{target.netloc}",
-            lambda: target.url,
+            title=f"fetch {target.url}",
+            subjects=(target.host, target.netloc, target.url),
+            command=f"curl -fsSL {shlex.quote(target.url)}",
+            key=f"web_fetch:{target.netloc}",
+            detail=lambda: target.url,
             production=target_of_host(target.host, self.services.settings.current.production),
             reasons=reasons,
             external="" if is_listed else f"talks to {target.netloc}, which has not been allowed yet",
@@ -414,15 +414,16 @@ class Gate:
         # The call is unknown. It is judged as a command, which is the most that an agent can do.
         return ToolRequest(
             "exec",
-            title or f"use a tool of kind {sanitise(call.kind)}",
-            (detail,),
-            "true",
-            f"{call.kind}:{call.title}:{call.detail}",
-            lambda: detail,
+            title=title or f"use a tool of kind {sanitise(call.kind)}",
+            subjects=(detail,),
+            command="true",
+            key=f"{call.kind}:{call.title}:{call.detail}",
+            detail=lambda: detail,
             reasons=[*reasons, "what it does is not clear from the agent's request"],
         )
 
     def _files_request(self, call: AgentToolCall, detail: str, reasons: list[str]) -> ToolRequest:
+        """The request for an agent's own tool that uses files."""
         tool, program = _FILE_KINDS[call.kind]
         resolved = []
         for path in call.paths:
@@ -436,15 +437,16 @@ class Gate:
                 resolved.append(path)
         return ToolRequest(
             tool,
-            sanitise(call.title) or f"{call.kind} {', '.join(map(shorten_path, resolved))}",
-            resolved,
-            shlex.join([program, *resolved]),
-            f"{call.kind}:{':'.join(resolved) or call.title}",
-            lambda: detail,
+            title=sanitise(call.title) or f"{call.kind} {', '.join(map(shorten_path, resolved))}",
+            subjects=resolved,
+            command=shlex.join([program, *resolved]),
+            key=f"{call.kind}:{':'.join(resolved) or call.title}",
+            detail=lambda: detail,
             wide_key=tool,
             production=() if tool == "read" else [target for path in resolved for target in self._production(path)],
             reasons=reasons,
         )
 
     def _production(self, relative: str) -> tuple[str, ...]:
+        """The production targets that a file is."""
         return target_of_file(relative, self.view.workspace, self.services.settings.current.production)

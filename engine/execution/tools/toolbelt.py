@@ -63,7 +63,10 @@ class Toolbelt:
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
-        self._live, self._view, self._services, self._jail = gate.live, gate.view, gate.services, gate.jail
+        self._live = gate.live
+        self._view = gate.view
+        self._services = gate.services
+        self._jail = gate.jail
         self._writing = threading.Lock()
         self._handlers: Mapping[str, Callable[[dict[str, Any]], str | ToolResult]] = {
             "read": self._read,
@@ -182,18 +185,19 @@ class Toolbelt:
         if CUT in new and CUT not in old:
             raise _cut_secret_refusal()
 
-        def change() -> tuple[Content, bytes, int]:
+        def make_change() -> tuple[Content, bytes, int]:
+            """(content before, bytes after, number of the changed line), from the present file."""
             before = self._jail.read(path)
             _decode_text(path, before.data)
             return before, *texts.replace_once(before.data, old, new)
 
-        def detail() -> str:
-            before, after, _ = change()
+        def show_change() -> str:
+            before, after, _ = make_change()
             return texts.unified_diff(before.data.decode(errors="replace"), after.decode(errors="replace"), path)
 
-        relative = self._pass_gate("edit", path, detail)
+        relative = self._pass_gate("edit", path, show_change)
         with self._writing:
-            before, after, line = change()
+            before, after, line = make_change()
             self._jail.write(path, after, only_if=before)
         self._live.write("tool", f"edit {shorten_path(relative)}:{line}")
         return f"edited {relative} at line {line}"
@@ -204,12 +208,12 @@ class Toolbelt:
         argv = [shutil.which("bash") or "sh", "-c", command]
         cleared = self._gate.let_through(self._gate.command_request(command, shlex.join(argv)))
         self._live.write("tool", f"exec {self._live.without_secrets(' '.join(command.split()))[:1_000]}")
-        done = self._live.execute(argv, cwd=self._gate.folder, timeout=seconds, cleared=cleared, announced=True)
-        ended = f"it was ended after {seconds} s" if done.timed_out else f"exit code {done.exit_code}"
-        if done.timed_out or done.exit_code in NOT_STARTED_CODES:
-            self._live.journal.note_error("exec", f"{describe_command(programs_of(command))}: {ended}")
-        output = texts.keep_tail(done.output)
-        return ToolResult(f"{output or '[no output]'}\n[{ended}, {done.seconds:.1f} s]", ok=done.ok)
+        result = self._live.execute(argv, cwd=self._gate.folder, timeout=seconds, cleared=cleared, announced=True)
+        ending = f"it was ended after {seconds} s" if result.timed_out else f"exit code {result.exit_code}"
+        if result.timed_out or result.exit_code in NOT_STARTED_CODES:
+            self._live.journal.note_error("exec", f"{describe_command(programs_of(command))}: {ending}")
+        output = texts.keep_tail(result.output)
+        return ToolResult(f"{output or '[no output]'}\n[{ending}, {result.seconds:.1f} s]", ok=result.ok)
 
     def _present_text(self, path: str) -> str:
         """The present text of a file, for a diff that is shown to a person; "" if there is no file."""
@@ -333,6 +337,7 @@ class Toolbelts:
 
 
 def _decode_text(path: str, data: bytes) -> str:
+    """The text of a file. Raises `Refusal` `binary`."""
     if texts.is_binary(data):
         raise Refusal("binary", f"{shorten_path(path)} is not text: {len(data):,} bytes", "look at it with exec")
     return data.decode(errors="replace")

@@ -37,71 +37,6 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 _OUTSIDE_ASCII = re.compile(r"[^!-~]")
 
-
-@frozen
-class Target:
-    """The parts of a URL."""
-
-    scheme: str
-    host: str
-    """In lower case and ASCII, without brackets."""
-    port: int
-    path: str
-    """The path with the query."""
-
-    @property
-    def netloc(self) -> str:
-        """The host, with its port if that is not the default of the scheme."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
-
-    @property
-    def url(self) -> str:
-        """The URL as it is requested."""
-        return f"{self.scheme}://{self.netloc}{self.path}"
-
-
-def parse_url(url: str) -> Target:
-    """Split a URL into its parts. Raises `Refusal` `bad_url` for another scheme than http or https, for credentials,
-    and for a port below 1024 other than 80 and 443."""
-    text = url.strip()
-    if not text or len(text) > MAX_URL or sanitise(text) != text:
-        raise _bad_url(url, f"must be plain text of at most {MAX_URL} characters")
-    try:
-        parts = urlsplit(text)
-        port = parts.port
-        host = parts.hostname or ""
-        host = host if ":" in host else host.encode("idna").decode().lower()
-        host = host.rstrip(".")  # after IDNA, which turns other full stops into dots
-    except (ValueError, UnicodeError):
-        raise _bad_url(url, "is not a URL") from None
-    if problem := _find_problem(parts, host, port):
-        raise _bad_url(url, problem)
-    port = DEFAULT_PORTS[parts.scheme] if port is None else port
-    path = urlunsplit(("", "", parts.path or "/", parts.query, ""))
-    path = path if path.startswith("/") and not path.startswith("//") else "/" + path.lstrip("/")
-    return Target(parts.scheme, host, port, _OUTSIDE_ASCII.sub(lambda match: quote(match[0]), path))
-
-
-def _find_problem(parts: SplitResult, host: str, port: int | None) -> str:
-    """Why a URL is refused, as the end of a sentence; "" if it is not."""
-    if parts.scheme not in DEFAULT_PORTS:
-        return "must begin with https:// or http://"
-    if not host or re.search(r"[^a-z0-9.:_-]", host):
-        return "names no host"
-    if parts.username is not None or parts.password is not None:
-        return "has a user name or password in it"
-    if port is not None and port < 1024 and port not in DEFAULT_PORTS.values():
-        return f"has port {port}, where no web server is"
-    return ""
-
-
-def _bad_url(url: str, problem: str) -> Refusal:
-    return Refusal(
-        "bad_url", f"{sanitise(url)[:200]!r} {problem}", "give a full URL, for example https://docs.python.org/3/"
-    )
-
-
 FETCH_SECONDS = 20.0
 """Maximum seconds for a fetch, with its redirects."""
 
@@ -131,6 +66,70 @@ Resolve = Callable[[str, int], Sequence[str]]
 """A function that returns the IP addresses of a host and port. Raises OSError."""
 
 
+@frozen
+class Target:
+    """The parts of a URL."""
+
+    scheme: str
+    host: str
+    """In lower case and ASCII, without brackets."""
+    port: int
+    path: str
+    """The path with the query."""
+
+    @property
+    def netloc(self) -> str:
+        """The host, with its port if that is not the default of the scheme."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """The URL as it is requested."""
+        return f"{self.scheme}://{self.netloc}{self.path}"
+
+
+def parse_url(url: str) -> Target:
+    """Split a URL into its parts. Raises `Refusal` `bad_url` for another scheme than http or https, for credentials,
+    and for a port below 1024 other than 80 and 443."""
+    text = url.strip()
+    if not text or len(text) > MAX_URL or sanitise(text) != text:
+        raise _bad_url_refusal(url, f"must be plain text of at most {MAX_URL} characters")
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+        host = parts.hostname or ""
+        host = host if ":" in host else host.encode("idna").decode().lower()
+        host = host.rstrip(".")  # after IDNA, which turns other full stops into dots
+    except (ValueError, UnicodeError):
+        raise _bad_url_refusal(url, "is not a URL") from None
+    if problem := _find_url_problem(parts, host, port):
+        raise _bad_url_refusal(url, problem)
+    port = DEFAULT_PORTS[parts.scheme] if port is None else port
+    path = urlunsplit(("", "", parts.path or "/", parts.query, ""))
+    path = path if path.startswith("/") and not path.startswith("//") else "/" + path.lstrip("/")
+    return Target(parts.scheme, host, port, _OUTSIDE_ASCII.sub(lambda match: quote(match[0]), path))
+
+
+def _find_url_problem(parts: SplitResult, host: str, port: int | None) -> str:
+    """Why a URL is refused, as the end of a sentence; "" if it is not."""
+    if parts.scheme not in DEFAULT_PORTS:
+        return "must begin with https:// or http://"
+    if not host or re.search(r"[^a-z0-9.:_-]", host):
+        return "names no host"
+    if parts.username is not None or parts.password is not None:
+        return "has a user name or password in it"
+    if port is not None and port < 1024 and port not in DEFAULT_PORTS.values():
+        return f"has port {port}, where no web server is"
+    return ""
+
+
+def _bad_url_refusal(url: str, problem: str) -> Refusal:
+    return Refusal(
+        "bad_url", f"{sanitise(url)[:200]!r} {problem}", "give a full URL, for example https://docs.python.org/3/"
+    )
+
+
 def is_listed(target: Target, allowed: Iterable[str]) -> bool:
     """Whether the host is in `allowed`, which has entries such as `docs.python.org`, `*.readthedocs.io` and
     `localhost:3000`. An entry without a port is for every port, unlike one of `sandbox.host_gate`."""
@@ -149,6 +148,26 @@ class Page:
     text: str
     moved_to: str = ""
     """The URL of another host to which the page redirects, and which was not fetched; "" for none."""
+
+
+@frozen
+class _Answer:
+    """The answer of a server."""
+
+    status: int
+    headers: dict[str, str]
+    """The values by name, in lower case."""
+    data: bytes
+
+    @property
+    def text(self) -> str:
+        """The data, decoded by the character set that the server names."""
+        match = re.search(r"charset\s*=\s*[\"']?([\w.:-]+)", self.headers.get("content-type", ""), re.I)
+        charset = match[1] if match else "utf-8"
+        try:
+            return self.data.decode(charset, errors="replace")
+        except (LookupError, ValueError):
+            return self.data.decode(errors="replace")
 
 
 @frozen
@@ -244,13 +263,13 @@ class Web:
         exact = [entry for entry in self._settings.current.web.allow if "*" not in entry]
         with RequestDeadline(self._seconds, on_stop) as deadline:
             for _ in range(MAX_REDIRECTS + 1):
-                status, headers, data = self._get(target, deadline, private=is_listed(target, exact))
-                location = headers.get("location", "")
-                if status not in (301, 302, 303, 307, 308) or not location:
-                    return _page_of(target, status, headers, data)
+                answer = self._get(target, deadline, private=is_listed(target, exact))
+                location = answer.headers.get("location", "")
+                if answer.status not in (301, 302, 303, 307, 308) or not location:
+                    return _make_page(target, answer)
                 following = parse_url(urljoin(target.url, location))
                 if following.host != target.host and not is_allowed(following):
-                    return Page(target.url, status, "", "", moved_to=following.url)
+                    return Page(target.url, answer.status, "", "", moved_to=following.url)
                 target = following
         raise Refusal("unreachable", f"{target.host} redirects without end", "use another address")
 
@@ -264,12 +283,14 @@ class Web:
         # The operator configured this address, so it may be one of this machine.
         target = parse_url(urlunsplit((parts.scheme, parts.netloc, parts.path, query, "")))
         with RequestDeadline(self._seconds, on_stop) as deadline:
-            status, headers, data = self._get(target, deadline, private=True)
-        if status != 200:
-            raise Refusal("unreachable", f"the search answered {status}", "try again later, or without searching")
-        return _parse_hits(_decode(headers, data))
+            answer = self._get(target, deadline, private=True)
+        if answer.status != 200:
+            message = f"the search answered {answer.status}"
+            raise Refusal("unreachable", message, "try again later, or without searching")
+        return _parse_hits(answer.text)
 
-    def _get(self, target: Target, deadline: RequestDeadline, *, private: bool) -> tuple[int, dict[str, str], bytes]:
+    def _get(self, target: Target, deadline: RequestDeadline, *, private: bool) -> _Answer:
+        """Request a page. Addresses of this machine and its network are refused unless they may be `private`."""
         connection = http.client.HTTPConnection(target.host, target.port)
         try:
             # Resolving runs in a thread, because it cannot be interrupted.
@@ -283,7 +304,7 @@ class Web:
             connection.request("GET", target.path, headers=_HEADERS)
             response = connection.getresponse()
             headers = {name.lower(): value for name, value in response.getheaders()}
-            return response.status, headers, _read_body(response, headers, deadline)
+            return _Answer(response.status, headers, _read_body(response, headers, deadline))
         except (OSError, UnicodeError, http.client.HTTPException, zlib.error) as error:
             reason = "it took too long" if deadline.is_over else sanitise(str(error) or type(error).__name__)[:200]
             problem = f"{target.netloc} cannot be read: {reason}"
@@ -342,25 +363,18 @@ def _read_body(response: http.client.HTTPResponse, headers: dict[str, str], dead
     return bytes(data[:MAX_PAGE_BYTES])
 
 
-def _page_of(target: Target, status: int, headers: dict[str, str], data: bytes) -> Page:
-    kind = headers.get("content-type", "").split(";")[0].strip().lower()
-    if (kind and not kind.startswith(_TEXT_KINDS)) or b"\0" in data[:2_000]:
+def _make_page(target: Target, answer: _Answer) -> Page:
+    """The page of an answer as text. Raises `Refusal` `no_text`."""
+    kind = answer.headers.get("content-type", "").split(";")[0].strip().lower()
+    size = len(answer.data)
+    if (kind and not kind.startswith(_TEXT_KINDS)) or b"\0" in answer.data[:2_000]:
         shown = sanitise(kind)[:60] or "binary"
-        raise Refusal("no_text", f"{target.url} is {shown}, {len(data):,} bytes, no text", "fetch a page of text")
-    text = _decode(headers, data)
+        raise Refusal("no_text", f"{target.url} is {shown}, {size:,} bytes, no text", "fetch a page of text")
+    text = answer.text
     if "html" in kind or (not kind and text.lstrip()[:100].lower().startswith(("<!doctype html", "<html"))):
         text = html_to_text(text)
-    cut = f"\n[only the first {MAX_PAGE_BYTES:,} bytes were read]" if len(data) >= MAX_PAGE_BYTES else ""
-    return Page(target.url, status, sanitise(kind), sanitise(text) + cut)
-
-
-def _decode(headers: dict[str, str], data: bytes) -> str:
-    match = re.search(r"charset\s*=\s*[\"']?([\w.:-]+)", headers.get("content-type", ""), re.I)
-    charset = match[1] if match else "utf-8"
-    try:
-        return data.decode(charset, errors="replace")
-    except (LookupError, ValueError):
-        return data.decode(errors="replace")
+    cut = f"\n[only the first {MAX_PAGE_BYTES:,} bytes were read]" if size >= MAX_PAGE_BYTES else ""
+    return Page(target.url, answer.status, sanitise(kind), sanitise(text) + cut)
 
 
 def _parse_hits(text: str) -> list[Hit]:
@@ -371,10 +385,10 @@ def _parse_hits(text: str) -> list[Hit]:
     results = answer.get("results") if isinstance(answer, dict) else answer
     if not isinstance(results, list):
         raise Refusal("unreachable", "the search answered no results", "the operator can look at web.searchUrl")
-    found = [[_text_field(result, name) for name in _HIT_FIELDS] for result in results if isinstance(result, dict)]
+    found = [[_read_text_field(result, name) for name in _HIT_FIELDS] for result in results if isinstance(result, dict)]
     return [Hit(title, url, content or snippet) for title, url, content, snippet in found[:MAX_HITS]]
 
 
-def _text_field(result: dict[Any, Any], name: str) -> str:
+def _read_text_field(result: dict[Any, Any], name: str) -> str:
     value = result.get(name)
     return " ".join(sanitise(value).split())[:1_000] if isinstance(value, str) else ""
