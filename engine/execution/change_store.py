@@ -21,7 +21,7 @@ from engine.execution.trees import find_changed_files, find_missing_objects, joi
 from engine.git import Git
 from engine.model import ChangeSet, ChangeState, DiffComment, FileChange, FileDiff, Refusal, sanitise
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, ask, enum_field, ids_with_prefix, json_field, utc_field, value_of
+from engine.storage.rows import Row, ask, enum_field, ids_with_prefix, json_field, newest_rows, utc_field, value_of
 from engine.storage.state import finish_intent
 
 NEXT_STATES: dict[ChangeState, set[ChangeState]] = {
@@ -242,12 +242,8 @@ class ChangeReader:
 
     def rows(self, limit: int | None = None, **equal: str | None) -> list[ChangeSetRow]:
         """Rows with these values in these columns, the newest first. A value of None matches any."""
-        query = select(ChangeSetRow).order_by(desc(col(ChangeSetRow.created_at)), desc(col(ChangeSetRow.id)))
-        for column, value in equal.items():
-            if value is not None:
-                query = query.where(getattr(ChangeSetRow, column) == value)
         with self._database.read() as session:
-            return [*session.exec(query if limit is None else query.limit(limit))]
+            return newest_rows(session, ChangeSetRow, limit, **equal)
 
     # Last in the class, because its name hides the type `list` from what follows.
     def list(

@@ -17,7 +17,7 @@ from typing import Any
 
 import sqlalchemy
 from sqlalchemy import JSON, Column, bindparam
-from sqlmodel import Field, col, desc, func, select
+from sqlmodel import Field, col, desc, func
 
 from engine.events import Event, EventBus, FaultReported, SessionEnded, SessionQueued, SessionStarted
 from engine.frozen import frozen
@@ -30,6 +30,7 @@ from engine.storage.rows import (
     ids_with_prefix,
     json_field,
     load,
+    newest_rows,
     shallow_dict,
     utc_field,
     value_of,
@@ -320,12 +321,8 @@ class SessionStore:
 
     def rows(self, limit: int | None = None, **equal: str | None) -> list[SessionRow]:
         """Rows with these values in these columns, newest first. A value of None matches any."""
-        query = select(SessionRow).order_by(desc(col(SessionRow.created_at)), desc(col(SessionRow.id)))
-        for column, value in equal.items():
-            if value is not None:
-                query = query.where(getattr(SessionRow, column) == value)
         with self._database.read() as session:
-            return list(session.exec(query if limit is None else query.limit(limit)))
+            return newest_rows(session, SessionRow, limit, **equal)
 
     def totals(self) -> dict[str, tuple[int, int, int]]:
         """The number of all sessions of each agent, their tokens, and their cost in micro-dollars."""

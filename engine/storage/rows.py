@@ -45,7 +45,7 @@ from sqlalchemy.dialects.sqlite import pysqlite
 from sqlalchemy.orm import ClassManager, class_mapper, make_transient_to_detached
 from sqlalchemy.orm.util import identity_key
 from sqlalchemy.types import TypeEngine
-from sqlmodel import Field, Session, SQLModel, select
+from sqlmodel import Field, Session, SQLModel, desc, select
 
 from engine.frozen import frozen
 
@@ -370,6 +370,17 @@ def _by_key(model: type[SQLModel]) -> Select[Any]:
 
 MAX_PREFIX_MATCHES = 20
 """Maximum number of matches of a prefix that are returned: one, or a few to show that it is too short."""
+
+
+def newest_rows(session: Session, model: type[AnyRow], limit: int | None, **equal: object) -> list[AnyRow]:
+    """Rows with these values in these columns, the newest by `created_at` first. A value of None matches any. Without a
+    `limit` it returns all."""
+    columns: Any = model
+    query = select(model).order_by(desc(columns.created_at), desc(columns.id)).limit(limit)
+    for name, value in equal.items():
+        if value is not None:
+            query = query.where(getattr(columns, name) == value)
+    return list(session.exec(query))
 
 
 def ids_with_prefix(session: Session, column: Any, prefix: str) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from engine.execution.change_store import NEXT_STATES
 from engine.model import ChangeSet, ChangeState, CheckResult, FileChange, Refusal
 from engine.storage.ledger import Ledger
 from tests.execution.landing_world import Change, LandingWorld, file_edit, file_edits, kill_at
-from tests.support.helpers import refused, wait_until
+from tests.support.helpers import refused, wait_for_threads
 
 
 @pytest.fixture
@@ -91,28 +90,27 @@ def test_the_worktree_is_kept_while_changes_wait_and_the_trees_while_undo_is_pos
     assert (world.root / "a.txt").read_text() == "1\n2\n3\n"
 
 
-@pytest.mark.parametrize("before", list(ChangeState))
-def test_an_illegal_decision_is_refused(world: LandingWorld, before: ChangeState) -> None:
-    change_set = world.make_change(edit_a)
-    decisions_before: dict[ChangeState, list[str]] = {
-        ChangeState.WAITING: [],
-        ChangeState.LANDED: ["land"],
-        ChangeState.UNDONE: ["land", "undo"],
-        ChangeState.BRANCHED: ["branch"],
-        ChangeState.DISCARDED: ["discard"],
-    }
-    states = {
-        "land": ChangeState.LANDED,
-        "branch": ChangeState.BRANCHED,
-        "discard": ChangeState.DISCARDED,
-        "undo": ChangeState.UNDONE,
-    }
-    for decision in decisions_before[before]:
-        getattr(change_set, decision)()
+DECISIONS = {
+    "land": ChangeState.LANDED,
+    "branch": ChangeState.BRANCHED,
+    "discard": ChangeState.DISCARDED,
+    "undo": ChangeState.UNDONE,
+}
+"""The state after each decision."""
 
-    for decision, after in states.items():
+
+@pytest.mark.parametrize(
+    "earlier", [[], ["land"], ["land", "undo"], ["branch"], ["discard"]], ids=lambda earlier: ", ".join(earlier)
+)
+def test_an_illegal_decision_is_refused(world: LandingWorld, earlier: list[str]) -> None:
+    change_set = world.make_change(edit_a)
+    for decision in earlier:
+        getattr(change_set, decision)()
+    before = change_set.current.state
+
+    for decision, after in DECISIONS.items():
         if after not in NEXT_STATES.get(before, set()):
-            refused("already_decided", lambda decision=decision: getattr(change_set, decision)())
+            refused("already_decided", getattr(change_set, decision))
             assert change_set.current.state is before
 
 
@@ -124,19 +122,19 @@ def test_an_unknown_change_set_is_refused(world: LandingWorld) -> None:
 def test_decisions_from_many_threads_decide_once(world: LandingWorld) -> None:
     change_set = world.make_change(edit_a)
     decided: list[ChangeSet] = []
-    refused: list[str] = []
+    refusals: list[str] = []
 
     def decide(decision: str) -> None:
         try:
             decided.append(getattr(change_set, decision)())
         except Refusal as refusal:
-            refused.append(refusal.code)
+            refusals.append(refusal.code)
 
     with ThreadPoolExecutor(9) as pool:
         list(pool.map(decide, ("land", "discard", "branch") * 3))
 
     assert len(decided) == 1
-    assert refused == ["already_decided"] * 8
+    assert refusals == ["already_decided"] * 8
 
 
 def test_a_branch_has_only_the_changes_of_the_session(world: LandingWorld) -> None:
@@ -224,37 +222,59 @@ def test_changes_of_a_repository_that_is_gone_can_be_discarded(world: LandingWor
     refused("no_folder", lambda: change_set.diff())
 
 
-def test_comments_on_lines_are_added_sent_and_removed(world: LandingWorld) -> None:
-    change_set = world.make_change(file_edits({"a.txt": "1\n2\n3\nfour\n", "b.txt": None}))
+@pytest.fixture
+def change(world: LandingWorld) -> Change:
+    """A change set that adds a line to a.txt and deletes b.txt."""
+    return world.make_change(file_edits({"a.txt": "1\n2\n3\nfour\n", "b.txt": None}))
+
+
+def test_comments_quote_a_line_of_the_new_or_the_old_file(world: LandingWorld, change: Change) -> None:
     events = world.bus.subscribe(lambda: None)
-    comment = world.changes.comments.add
-    comment(change_set.id, "a.txt", 4, "write 4\x1b[2J instead")
-    [first, second] = comment(change_set.id, "b.txt", 1, "keep it", old=True).comments
+    comments = world.changes.comments
+    comments.add(change.id, "a.txt", 4, "write 4\x1b[2J instead")
+    [first, second] = comments.add(change.id, "b.txt", 1, "keep it", old=True).comments
+
     assert (first.quote, first.text, second.quote, second.old) == ("four", "write 4 instead", "b", True)
-    text, numbers = world.changes.comments.unsent(change_set.id)
+    assert [event.kind for event in events.drain()] == ["ChangeSetCommented"] * 2
+    text, numbers = comments.unsent(change.id)
+    assert numbers == (1, 2)
     assert text.split("\n\n")[1:] == [
         "a.txt:4\n> four\nwrite 4 instead",
         "b.txt:1 (before your change)\n> b\nkeep it",
     ]
-    assert [event.kind for event in events.drain()] == ["ChangeSetCommented"] * 2
-    for path, line, code in (("a.txt", 5, "unknown_line"), ("b.txt", 1, "unknown_line"), ("c", 1, "unknown_file")):
-        refused(code, lambda path=path, line=line: comment(change_set.id, path, line, "no"))
-    refused("bad_comment", lambda: comment(change_set.id, "a.txt", 1, "  \n"))
 
-    comment(change_set.id, "a.txt", 1, "and this, while they are sent")
-    sent = world.clock.now().isoformat()
-    assert [entry.sent for entry in world.changes.comments.mark_sent(change_set.id, numbers).comments] == [
-        sent,
-        sent,
-        "",
-    ]
-    assert world.changes.comments.unsent(change_set.id)[1] == (3,)
-    world.changes.comments.remove(change_set.id, 3)
-    refused("no_comments", lambda: world.changes.comments.unsent(change_set.id))
-    assert [entry.number for entry in world.changes.comments.remove(change_set.id, 1).comments] == [2]
-    refused("unknown_comment", lambda: world.changes.comments.remove(change_set.id, 1))
-    change_set.discard()
-    assert [entry.text for entry in change_set.current.comments] == ["keep it"]
+
+@pytest.mark.parametrize(
+    ("path", "line", "text", "code"),
+    [
+        ("a.txt", 5, "no", "unknown_line"),
+        ("b.txt", 1, "no", "unknown_line"),
+        ("c", 1, "no", "unknown_file"),
+        ("a.txt", 1, "  \n", "bad_comment"),
+    ],
+)
+def test_a_comment_without_a_line_or_a_text_is_refused(
+    world: LandingWorld, change: Change, path: str, line: int, text: str, code: str
+) -> None:
+    refused(code, lambda: world.changes.comments.add(change.id, path, line, text))
+
+
+def test_comments_are_sent_once_and_can_be_removed(world: LandingWorld, change: Change) -> None:
+    comments = world.changes.comments
+    comments.add(change.id, "a.txt", 4, "write 4 instead")
+    comments.add(change.id, "b.txt", 1, "keep it", old=True)
+    _, numbers = comments.unsent(change.id)
+    comments.add(change.id, "a.txt", 1, "and this, while they are sent")
+
+    sent_at = world.clock.now().isoformat()
+    assert [comment.sent for comment in comments.mark_sent(change.id, numbers).comments] == [sent_at, sent_at, ""]
+    assert comments.unsent(change.id)[1] == (3,)
+    comments.remove(change.id, 3)
+    refused("no_comments", lambda: comments.unsent(change.id))
+    assert [comment.number for comment in comments.remove(change.id, 1).comments] == [2]
+    refused("unknown_comment", lambda: comments.remove(change.id, 1))
+    change.discard()
+    assert [comment.text for comment in change.current.comments] == ["keep it"]
 
 
 @pytest.mark.parametrize(
@@ -316,10 +336,6 @@ def run_session(world: LandingWorld, session_id: str, files: dict[str, str], *, 
     return world.make_change(file_edits(files), name=session_id, continues=continues)
 
 
-def wait_for_tidying() -> None:
-    wait_until(lambda: not any(thread.name.startswith("clawpy-tidy-") for thread in threading.enumerate()))
-
-
 def test_a_continuing_session_has_the_waiting_changes_in_its_change_set(world: LandingWorld) -> None:
     earlier = run_session(world, "sess_1", {"a.txt": "one\n2\n3\n", "new.txt": "n\n"})
     world.write("mine.txt", "meanwhile\n")
@@ -329,7 +345,7 @@ def test_a_continuing_session_has_the_waiting_changes_in_its_change_set(world: L
     assert {file.path for file in after.files} == {"a.txt", "new.txt", "c.txt"}
     superseded = earlier.current
     assert (superseded.state, superseded.note) == (ChangeState.DISCARDED, "continued in sess_2")
-    wait_for_tidying()
+    wait_for_threads("clawpy-tidy-")
     assert not world.worktrees.folder_of("sess_1").exists()
     assert not any("sess_1" in ref for ref in world.refs)
     after.land()

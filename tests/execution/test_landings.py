@@ -64,18 +64,6 @@ def test_an_ignored_file_or_folder_in_the_way_is_kept(world: LandingWorld, targe
     assert existing in assert_landing_is_refused(world, change_set).message
 
 
-def test_nothing_is_written_through_a_link(world: LandingWorld) -> None:
-    change_set = world.make_change(file_edit("sub/new.txt", "theirs\n"))
-    elsewhere = world.folder / "elsewhere"
-    elsewhere.mkdir()
-    (world.root / ".git/info/exclude").write_text("/sub\n")
-    (world.root / "sub").symlink_to(elsewhere)
-
-    assert_landing_is_refused(world, change_set)
-
-    assert list(elsewhere.iterdir()) == []
-
-
 def test_an_empty_folder_is_replaced_and_restored_by_the_undo(world: LandingWorld) -> None:
     change_set = world.make_change(file_edit("new", "theirs\n"))
     (world.root / "new/inner").mkdir(parents=True)

@@ -26,12 +26,12 @@ from engine.model import Refusal, SessionState
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.execution.session_world import SLEEP, MakeWorld, ScriptWorld, run_python
-from tests.support.helpers import is_alive, wait_until
+from tests.support.helpers import is_alive, wait_for_threads, wait_until
 
 
 @contextmanager
 def at_most(seconds: float) -> Iterator[None]:
-    """The block takes less time than this."""
+    """Check that the block takes less time than this."""
     began = time.monotonic()
     yield
     assert time.monotonic() - began < seconds
@@ -91,7 +91,7 @@ def test_a_session_whose_thread_does_not_return_is_ended_without_it(world: Scrip
         world.sessions.stop(view.id, "enough")
         assert world.wait(view).state is SessionState.CANCELLED
     release.set()
-    wait_until(lambda: not any(thread.name == f"clawpy-{view.id}" for thread in threading.enumerate()))
+    wait_for_threads(f"clawpy-{view.id}")
     assert world.sessions.get(view.id).summary == "enough"
     assert world.sessions.get(view.id).cost == 40_000, "a call without a price counts as reserved"
     assert len(world.ended) == 1

@@ -20,7 +20,7 @@ from engine.storage.database import Transaction
 from engine.storage.state import unfinished_intents
 from tests.conftest import Repository
 from tests.execution.session_world import MakeWorld, ProseRunner, SessionWorld
-from tests.support.helpers import wait_until
+from tests.support.helpers import wait_for_threads, wait_until
 
 AgentWork = Callable[[LiveSession, SessionWorkspace], None]
 
@@ -147,7 +147,7 @@ def test_a_thread_that_returns_after_the_end_stores_its_changes_once(
     after = world.sessions.get(view.id)
     assert (after.summary, after.gone) == ("kill switch; its changes until then are waiting", "")
     assert Path(after.cwd) == world.worktrees.folder_of(view.id)
-    wait_until(lambda: not world.sessions._threads)
+    wait_for_threads(f"clawpy-{view.id}")
     assert len(world.changes.list()) == 1
 
 

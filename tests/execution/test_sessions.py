@@ -20,7 +20,7 @@ from engine.model import Refusal, SessionState, SessionView, Verdict
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.execution.session_world import PYTHON, SLEEP, MakeWorld, ScriptWorld, run_python
-from tests.support.helpers import refused, wait_until
+from tests.support.helpers import refused, wait_for_threads, wait_until
 
 # A whole life
 
@@ -57,13 +57,9 @@ def test_a_permit_is_used_once_and_for_its_assignment_alone(world: ScriptWorld) 
 
 def test_a_session_that_cannot_start_uses_no_permit(world: ScriptWorld) -> None:
     good = world.assignment("gate")
-    for change, code in (
-        ({"channel": "nowhere"}, "unknown_channel"),
-        ({"runner": "acp"}, "no_runner"),
-        ({"flow": None}, "no_runner"),
-    ):
-        bad = replace(good, **change)  # type: ignore[arg-type]
-        refused(code, lambda bad=bad: world.begin(bad))
+    refused("unknown_channel", lambda: world.begin(replace(good, channel="nowhere")))
+    refused("no_runner", lambda: world.begin(replace(good, runner="acp")))
+    refused("no_runner", lambda: world.begin(replace(good, flow=None)))
     world.stop_reason = "F12 was pressed"
     with pytest.raises(Refusal, match="F12 was pressed"):
         world.start("gate")
@@ -159,11 +155,16 @@ def test_an_approved_session_ends_at_its_time_limits(
     make_world: MakeWorld, clock: FakeClock, channel: dict[str, object], span: timedelta, message: str
 ) -> None:
     world = make_world(channel=channel)
-    view = world.start(lambda live: run_python(live, SLEEP))
+    running: list[LiveSession] = []
+
+    def work(live: LiveSession) -> str:
+        running.append(live)
+        return run_python(live, SLEEP)
+
+    view = world.start(work)
     wait_until(lambda: world.texts(view))
     clock.advance(span - timedelta(microseconds=1))
-    live = world.sessions._live[view.id]
-    assert live.exceeded_limit() == ""
+    assert running[0].exceeded_limit() == ""
     clock.advance(timedelta(microseconds=1))
     ended = world.wait(view)
     assert ended.state is SessionState.FAILED
@@ -226,7 +227,7 @@ def test_output_is_published_while_the_session_runs(world: ScriptWorld, bus: Eve
 
 def test_the_watch_ends_with_the_last_session(world: ScriptWorld) -> None:
     world.run(lambda live: "done")
-    wait_until(lambda: not any(thread.name.startswith("clawpy-supervisor") for thread in threading.enumerate()))
+    wait_for_threads("clawpy-supervisor")
 
 
 # How many run, who waits, and what becomes of the queue

@@ -1,4 +1,7 @@
-"""Worktrees of sessions: made from the present files, captured, removed, recovered (SPEC 3.8, 3.9)."""
+"""Worktrees of sessions: made from the present files, captured, removed, recovered (SPEC 3.8, 3.9).
+
+That no hook and no `.git` file of a session runs a program is tested in `tests/attacks/`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,6 @@ from engine.git import GitError
 from engine.model import ChangeState
 from tests.conftest import Repository
 from tests.execution.landing_world import LandingWorld, file_states
-from tests.support.helpers import make_program
 
 GITIGNORE = "*.log\n.env*\ncache/\nlinks/\nother\n"
 
@@ -64,14 +66,6 @@ def test_a_worktree_is_made_without_a_commit_and_in_a_folder_with_an_unusual_nam
     world.close()
 
 
-def test_no_hook_runs_when_a_worktree_is_made(world: LandingWorld) -> None:
-    make_program(world.root / ".git/hooks/post-checkout", f"touch {world.folder}/trap")
-
-    world.open_worktree()
-
-    assert not (world.folder / "trap").exists()
-
-
 def test_removing_a_worktree_leaves_those_of_others(world: LandingWorld) -> None:
     stale = world.folder / "operators"
     world.git("worktree", "add", "-q", str(stale))
@@ -89,24 +83,6 @@ def test_removing_a_worktree_leaves_those_of_others(world: LandingWorld) -> None
     assert world.refs == []
     assert str(stale) in world.git("worktree", "list")
     assert "session_1" not in world.git("worktree", "list")
-
-
-def test_a_git_file_that_the_session_rewrote_is_not_read(world: LandingWorld) -> None:
-    worktree = world.open_worktree()
-    evil = Repository(world.folder / "evil")
-    evil.git("config", "core.fsmonitor", f"touch {world.folder}/trap")
-    evil.git("config", "filter.evil.clean", f"touch {world.folder}/trap; cat")
-    (worktree.folder / ".git").write_text(f"gitdir: {evil.path}/.git\n")
-    (worktree.folder / ".gitattributes").write_text("* filter=evil\n")
-    (worktree.folder / "a.txt").write_text("changed\n")
-
-    result = world.worktrees.capture(worktree).tree
-
-    assert world.git("show", f"{result}:a.txt") == "changed"
-    assert not (world.folder / "trap").exists()
-    world.worktrees.remove("session_1")
-    assert not worktree.folder.exists()
-    assert evil.path.exists()
 
 
 def test_the_captured_tree_is_that_of_the_files_whatever_the_session_did_with_git(world: LandingWorld) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 import socket
+import threading
 import time
 import tomllib
 from collections.abc import Callable
@@ -64,6 +65,11 @@ def wait_until(condition: Callable[[], object], seconds: float = 15.0, describe:
     while not condition():
         assert time.monotonic() < end, f"did not happen in {seconds} s: {describe()}"
         time.sleep(0.01)
+
+
+def wait_for_threads(beginning: str) -> None:
+    """Wait until no thread is alive whose name begins like this."""
+    wait_until(lambda: not any(thread.name.startswith(beginning) for thread in threading.enumerate()))
 
 
 def make_program(file: Path, body: str = "exit 1") -> Path:

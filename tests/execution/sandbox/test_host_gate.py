@@ -37,7 +37,7 @@ from engine.execution.sandbox.host_gate import (
 from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.model import Refusal, SessionState
 from tests.execution.session_world import MakeWorld, ScriptWorld
-from tests.support.helpers import read_table, wait_until
+from tests.support.helpers import read_table, wait_for_threads, wait_until
 
 ROWS = read_table(__file__)
 
@@ -399,7 +399,7 @@ def test_the_gate_ends_with_its_command_and_leaves_the_exit_code_alone(
     assert codes == [7, 137, 1]
     assert len(folders) == 3
     assert not any(folder.exists() for folder in folders)
-    wait_until(lambda: not [thread for thread in threading.enumerate() if thread.name == "clawpy-gate"], 5)
+    wait_for_threads("clawpy-gate")
 
 
 # Which hosts and addresses may be reached: the decisions alone

@@ -71,25 +71,8 @@ def test_a_relative_program_is_not_searched_in_the_folder_of_the_console(
 
 
 @pytest.mark.parametrize("rung", [NoSandbox, Bubblewrap])
-def test_the_environment_of_commands_has_no_secret(tmp_path: Path, rung: Callable[[], NoSandbox | Bubblewrap]) -> None:
-    inherited = {
-        "PATH": "/usr/bin",
-        "HOME": "/home/ann",
-        "LC_ALL": "C.UTF-8",
-        "GITHUB_TOKEN": "ghp_1",
-        "OPENAI_API_KEY": "sk-1",
-        "AWS_SECRET_ACCESS_KEY": "1",
-        "AWS_PROFILE": "prod",
-        "SSH_AUTH_SOCK": "/tmp/agent",
-        "CLAWPY_TOGETHER_API_KEY": "1",
-        "DATABASE_URL": "postgres://u:p@h/db",
-        "PIP_INDEX_URL": "https://user:pass@index/simple",
-        "GOFLAGS": "-x=https://user:pass@proxy/",
-        "DBUS_SESSION_BUS_ADDRESS": "unix:path=/run/user/1/bus",
-        "PYTEST_CURRENT_TEST": "x",
-        "GIT_DIR": "/elsewhere",
-        "FORCE_COLOR": "1",
-    }
+def test_commands_inherit_only_known_variables(tmp_path: Path, rung: Callable[[], NoSandbox | Bubblewrap]) -> None:
+    inherited = {"PATH": "/usr/bin", "HOME": "/home/ann", "LC_ALL": "C.UTF-8", "TOKEN": "1", "FORCE_COLOR": "1"}
     environment = make_session_environment(make_confinement(tmp_path), rung(), "sess_1", inherited)
     assert {name for name in inherited if name in environment} == {"PATH", "HOME", "LC_ALL"}
     assert environment["HOME"] == str(tmp_path / "scratch" / "home")

@@ -8,6 +8,7 @@ import stat
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,21 +51,31 @@ def test_the_parts_of_a_long_file_are_the_whole_file(world: BeltWorld) -> None:
     assert "".join(parts) == whole
 
 
-def test_mistakes_are_answered_with_a_fix(world: BeltWorld) -> None:
+@pytest.mark.parametrize(
+    ("tool", "arguments", "problem"),
+    [
+        ("read", {"path": "nope.py"}, "there is no nope.py (read the folder"),
+        ("read", {"path": "a.txt/b"}, "a.txt is not a folder"),
+        ("write", {"path": ".", "content": "x"}, "is a folder"),
+        ("read", {}, "path: Field required"),
+        ("read", {"path": 3}, "path: Input should be a valid string"),
+        ("read", {"path": "a.txt", "lines": True}, "lines: Input should be a valid integer"),
+        ("read", {"path": "a.txt", "first_line": 0}, "greater than or equal to 1"),
+        ("read", {"path": " "}, "the path is empty"),
+        (
+            "read",
+            {"path": "a.txt", "file": "a.txt"},
+            "file: Extra inputs are not permitted (read takes path,",
+        ),
+        ("read", ["a.txt"], "Input should be a valid dictionary"),
+        ("sing", {"song": "x"}, "there is no tool 'sing'"),
+    ],
+)
+def test_a_mistake_is_answered_with_a_fix(world: BeltWorld, tool: str, arguments: Any, problem: str) -> None:
     world.file("a.txt", "x")
-    assert "there is no nope.py (read the folder" in world.problem("read", path="nope.py")
-    assert "a.txt is not a folder" in world.problem("read", path="a.txt/b")
-    assert "is a folder" in world.problem("write", path=".", content="x")
-    assert "path: Field required" in world.problem("read")
-    assert "file: Extra inputs are not permitted (read takes path, first_line, lines)" in world.problem(
-        "read", file="a.txt", path="a.txt"
-    )
-    assert "path: Input should be a valid string" in world.problem("read", path=3)
-    assert "lines: Input should be a valid integer" in world.problem("read", path="a.txt", lines=True)
-    assert "greater than or equal to 1" in world.problem("read", path="a.txt", first_line=0)
-    assert "the path is empty" in world.problem("read", path=" ")
-    assert "there is no tool 'sing'" in world.problem("sing", song="x")
-    assert "Input should be a valid dictionary" in world.belt.call("read", ["a.txt"]).text  # type: ignore[arg-type]
+    result = world.belt.call(tool, arguments)
+    assert not result.ok
+    assert problem in result.text
     assert not world.refused, "a mistake is no breach"
 
 

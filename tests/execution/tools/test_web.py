@@ -69,17 +69,26 @@ y</pre></body></html>"""
     assert "Authorization" not in server.headers[0]
 
 
-def test_other_texts_are_returned_sanitised(web: BeltWorld, server: WebServer) -> None:
-    server.page("/j", '{"a": 1}', "application/json")
-    assert web.answer("web_fetch", url=url(server, "/j")).endswith('{"a": 1}')
-    server.page("/l", "gr\u00fc\u00dfe".encode("latin-1"), "text/plain; charset=ISO-8859-1")
-    assert web.answer("web_fetch", url=url(server, "/l")).endswith("gr\u00fc\u00dfe")
-    server.page("/x", "a\x1b[2Jb\x07", "text/plain; charset=nonsense")
-    assert web.answer("web_fetch", url=url(server, "/x")).endswith("\n\nab")
-    server.page("/z", gzip.compress(b"packed"), "text/plain", Content_Encoding="gzip")
-    assert web.answer("web_fetch", url=url(server, "/z")).endswith("packed")
-    server.page("/b", b"\x89PNG\0", "image/png")
-    assert "image/png, 5 bytes, no text" in web.problem("web_fetch", url=url(server, "/b"))
+@pytest.mark.parametrize(
+    ("body", "kind", "encoding", "text"),
+    [
+        (b'{"a": 1}', "application/json", "identity", '{"a": 1}'),
+        ("gr\u00fc\u00dfe".encode("latin-1"), "text/plain; charset=ISO-8859-1", "identity", "gr\u00fc\u00dfe"),
+        (b"a\x1b[2Jb\x07", "text/plain; charset=nonsense", "identity", "\n\nab"),
+        (gzip.compress(b"packed"), "text/plain", "gzip", "packed"),
+    ],
+    ids=["JSON", "Latin-1", "control characters", "compressed"],
+)
+def test_other_texts_are_returned_sanitised(
+    web: BeltWorld, server: WebServer, body: bytes, kind: str, encoding: str, text: str
+) -> None:
+    server.page("/text", body, kind, Content_Encoding=encoding)
+    assert web.answer("web_fetch", url=url(server, "/text")).endswith(text)
+
+
+def test_a_page_that_is_no_text_is_refused(web: BeltWorld, server: WebServer) -> None:
+    server.page("/picture", b"\x89PNG\0", "image/png")
+    assert "image/png, 5 bytes, no text" in web.problem("web_fetch", url=url(server, "/picture"))
 
 
 def test_a_long_page_comes_in_parts(web: BeltWorld, server: WebServer) -> None:
