@@ -21,7 +21,7 @@ from engine.safety.content.calls import unwrap
 from engine.safety.content.commands import judge_command
 from engine.safety.content.prompts import judge_prompt
 from engine.safety.content.rulebook import NO_RULES, OwnRules, own_rules
-from engine.safety.content.rules import STRICTNESS, Hit
+from engine.safety.content.rules import STRICTNESS, Objection
 from engine.safety.content.shell import MAX_LENGTH, fold
 
 __all__ = [
@@ -66,10 +66,10 @@ def check_command(text: str, *, own: OwnRules = NO_RULES) -> RailVerdict:
     """The verdict on a shell command; its `rule` names the rule that it breaks. `own` are the operator's rules. Never
     raises."""
     folded = fold(text[: MAX_LENGTH + 1])
-    hit = judge_command(folded, 0, own)
-    if hit is None and len(text) > MAX_LENGTH:
-        hit = (Verdict.ASK, "too-long", f"longer than {MAX_LENGTH} characters: it needs your decision")
-    return _verdict(hit)
+    worst = judge_command(folded, 0, own)
+    if worst is None and len(text) > MAX_LENGTH:
+        worst = Objection(Verdict.ASK, "too-long", f"longer than {MAX_LENGTH} characters: it needs your decision")
+    return _verdict_of(worst)
 
 
 def programs_of(text: str) -> list[str]:
@@ -79,14 +79,15 @@ def programs_of(text: str) -> list[str]:
 
 def check_prompt(text: str, *, own: OwnRules = NO_RULES) -> RailVerdict:
     """The verdict on a prompt: on its requests, and on the commands and encoded texts in it. Never raises."""
-    hit = judge_prompt(fold(text[: MAX_PROMPT_LENGTH + 1]), own)
-    if hit is None and len(text) > MAX_PROMPT_LENGTH:
-        hit = (Verdict.ASK, "too-long", f"longer than {MAX_PROMPT_LENGTH} characters: it needs your decision")
-    return _verdict(hit)
+    worst = judge_prompt(fold(text[: MAX_PROMPT_LENGTH + 1]), own)
+    if worst is None and len(text) > MAX_PROMPT_LENGTH:
+        reason = f"longer than {MAX_PROMPT_LENGTH} characters: it needs your decision"
+        worst = Objection(Verdict.ASK, "too-long", reason)
+    return _verdict_of(worst)
 
 
-_checked = lru_cache(256)(check_prompt)
-"""A card is judged each time that it is shown, with the same verdict."""
+_check_cached = lru_cache(256)(check_prompt)
+"""`check_prompt` for the texts of cards, which are judged each time that a card is shown."""
 
 
 def check_assignment(
@@ -94,20 +95,20 @@ def check_assignment(
 ) -> RailVerdict:
     """The verdict on a whole assignment: its channel, its prompt, and the texts in its parameters.
 
-    The parameters named in `data` are never run, such as names of files, so they are not judged. Where the prompt of
-    their flow repeats one that reads like a command, that part is left out, because the flow does not read its prompt.
+    The parameters named in `data`, such as names of files, are never run, so they are not judged. The prompt of a flow
+    may repeat one that reads like a command. That part is left out, because the flow does not read its prompt.
     """
     if assignment.channel not in channels:
         return RailVerdict(
             RAIL, Verdict.BLOCK, f"{assignment.channel!r} is not a registered channel", "unregistered-channel"
         )
-    worst = _checked(assignment.prompt, own=own)
+    worst = _check_cached(assignment.prompt, own=own)
     if data and worst.verdict is not Verdict.ALLOW:
         names = [text for name, text in _parameter_texts(assignment) if name in data]
-        worst = _checked(_leave_out(assignment.prompt, names, own), own=own)
+        worst = _check_cached(_leave_out(assignment.prompt, names, own), own=own)
     for name, text in _parameter_texts(assignment):
         if name not in data:
-            worst = max(worst, _checked(text, own=own), key=lambda verdict: STRICTNESS[verdict.verdict])
+            worst = max(worst, _check_cached(text, own=own), key=lambda verdict: STRICTNESS[verdict.verdict])
     return worst
 
 
@@ -122,13 +123,13 @@ def _parameter_texts(assignment: Assignment) -> Iterator[tuple[str, str]]:
 def _leave_out(prompt: str, names: Sequence[str], own: OwnRules) -> str:
     """The prompt with "it" in place of the names that would be stopped if they were commands."""
     for name in sorted(names, key=len, reverse=True):
-        if name in prompt and _checked(name, own=own).verdict is not Verdict.ALLOW:
+        if name in prompt and _check_cached(name, own=own).verdict is not Verdict.ALLOW:
             prompt = prompt.replace(name, "it")
     return prompt
 
 
-def _verdict(hit: Hit | None) -> RailVerdict:
-    return _CLEAN if hit is None else RailVerdict(RAIL, hit[0], hit[2], hit[1])
+def _verdict_of(worst: Objection | None) -> RailVerdict:
+    return _CLEAN if worst is None else RailVerdict(RAIL, worst.verdict, worst.reason, worst.rule)
 
 
 def objection(text: str, check: Callable[[str], RailVerdict]) -> str:

@@ -14,28 +14,19 @@ from engine.safety.content import leaks, rulebook, targets
 from engine.safety.content.calls import Call, Unwrapped, unwrap
 from engine.safety.content.outputs import decode_base64
 from engine.safety.content.rulebook import NO_RULES, OwnRules
-from engine.safety.content.rules import (
-    ASK,
-    BLOCK,
-    INTERPRETERS,
-    Hit,
-    Rule,
-    read_rules,
-    strictest,
-    word_list,
-)
+from engine.safety.content.rules import ASK, BLOCK, INTERPRETERS, Objection, Rule, read_rules, strictest, word_list
 
 MAX_NESTED_CODE = 3
 """Maximum number of texts around program text that is judged; if there are more, the verdict is `ask`."""
 
 _FORK_BOMB = re.compile(r"([\w:.]{1,40})\s*\(\)\s*\{[^}]{0,200}?\1\s*\|\s*\1\s*&")
-_TOO_DEEP: Hit = (ASK, "unreadable", "nested too deeply to be checked")
+_TOO_DEEP = Objection(ASK, "unreadable", "nested too deeply to be checked")
 
 
-def judge_command(text: str, depth: int, own: OwnRules = NO_RULES) -> Hit | None:
+def judge_command(text: str, depth: int, own: OwnRules = NO_RULES) -> Objection | None:
     """The objection to a command after `fold`, None for none. `depth` is the number of texts that it is nested in."""
     if _FORK_BOMB.search(text[:4000]):
-        return BLOCK, "fork-bomb", "starts processes endlessly"
+        return Objection(BLOCK, "fork-bomb", "starts processes endlessly")
     unwrapped = unwrap(text)
     return strictest(
         [
@@ -46,26 +37,27 @@ def judge_command(text: str, depth: int, own: OwnRules = NO_RULES) -> Hit | None
     )
 
 
-def _judge_whole(unwrapped: Unwrapped) -> Iterator[Hit]:
+def _judge_whole(unwrapped: Unwrapped) -> Iterator[Objection]:
     """The objections to the text as a whole."""
     if unwrapped.downloads_to_shell:
-        yield BLOCK, "download-run", "runs what it downloads, unseen"
+        yield Objection(BLOCK, "download-run", "runs what it downloads, unseen")
     if _pushes_to_new_remote(unwrapped.calls):
-        yield ASK, "push-elsewhere", "pushes to a remote that the command names itself"
+        yield Objection(ASK, "push-elsewhere", "pushes to a remote that the command names itself")
     if unwrapped.unresolved:
-        yield ASK, "unresolved", f"runs something that the text does not contain: {unwrapped.unresolved[:80]}"
+        yield Objection(
+            ASK, "unresolved", f"runs something that the text does not contain: {unwrapped.unresolved[:80]}"
+        )
     if unwrapped.unreadable:
-        yield ASK, "unreadable", unwrapped.unreadable
+        yield Objection(ASK, "unreadable", unwrapped.unreadable)
 
 
 def _pushes_to_new_remote(calls: list[Call]) -> bool:
-    git = [call.args for call in calls if call.base == "git"]
-    return any("remote" in args and {"add", "set-url"} & set(args) for args in git) and any(
-        "push" in args for args in git
-    )
+    git_calls = [call.args for call in calls if call.base == "git"]
+    names_remote = any("remote" in args and {"add", "set-url"} & set(args) for args in git_calls)
+    return names_remote and any("push" in args for args in git_calls)
 
 
-def _judge_call(call: Call, own: OwnRules) -> Hit | None:
+def _judge_call(call: Call, own: OwnRules) -> Objection | None:
     blocked = own.blocks(call)
     if blocked is not None:
         return blocked
@@ -87,7 +79,7 @@ def _only_shows_help(call: Call) -> bool:
     return "--help" in call.args or call.args in (["--version"], ["help"])
 
 
-def _judge_code(unwrapped: Unwrapped, depth: int, own: OwnRules) -> Iterator[Hit | None]:
+def _judge_code(unwrapped: Unwrapped, depth: int, own: OwnRules) -> Iterator[Objection | None]:
     for interpreter, source in unwrapped.code:
         if interpreter in INTERPRETERS:
             yield _judge_program_text(source)
@@ -128,9 +120,9 @@ class TextRule(Rule):
     ignores_case: bool
     patterns: Sequence[str]
 
-    def judge(self, text: str) -> Hit | None:
+    def judge(self, text: str) -> Objection | None:
         """The objection to a text, None for none."""
-        return self.hit if self._pattern.search(text) else None
+        return self.objection if self._pattern.search(text) else None
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
@@ -143,7 +135,7 @@ def text_rules() -> dict[str, TextRule]:
     return {name: TextRule.parse(table) for name, table in read_rules("program_text.toml").items()}
 
 
-def _judge_program_text(source: str) -> Hit | None:
+def _judge_program_text(source: str) -> Objection | None:
     """The objection to operations in program text that cannot be undone, None for none."""
     source = _JOIN.sub("", source[:MAX_PROGRAM_TEXT])
     asks_database = re.search(r"execute|query|sql|raw|connection", source, re.IGNORECASE)
@@ -172,7 +164,7 @@ def _find_decoded_texts(source: str) -> list[str]:
     return [text for text in texts if text and text.isprintable()]
 
 
-def _judge_statement(call: Call) -> Hit | None:
+def _judge_statement(call: Call) -> Objection | None:
     """The objection to the statements that a call passes to a database, in its words or by a pipe; None for none."""
     if call.base not in _DATABASE_CLIENTS:
         return None
@@ -181,6 +173,6 @@ def _judge_statement(call: Call) -> Hit | None:
     return _judge_sql(" ".join([*call.args, input_text]))
 
 
-def _judge_sql(text: str) -> Hit | None:
+def _judge_sql(text: str) -> Objection | None:
     """The objection to SQL that loses data, None for none. Comments are removed first."""
     return text_rules()["statement"].judge(_COMMENT.sub(" ", text[:12_000]))

@@ -11,7 +11,7 @@ import re
 from engine.safety.content.calls import Call
 from engine.safety.content.outputs import chain_of, program_of
 from engine.safety.content.rulebook import has_option
-from engine.safety.content.rules import ASK, BLOCK, Hit, option_lists, word_list
+from engine.safety.content.rules import ASK, BLOCK, Objection, option_lists, word_list
 from engine.safety.content.shell import Simple, parse
 
 SECRETS = re.compile(
@@ -32,7 +32,7 @@ _SERVICE_CLIENTS = word_list("service_clients")
 _UPLOADS = word_list("uploads")
 
 
-def judge_leak(call: Call) -> Hit | None:
+def judge_leak(call: Call) -> Objection | None:
     """The objection to a call that sends a secret to another machine, None for none."""
     to_network = any(">" in operator and target.startswith(("/dev/tcp/", "/dev/udp/")) for operator, target in
                      call.simple.redirects)  # fmt: skip
@@ -41,7 +41,7 @@ def judge_leak(call: Call) -> Hit | None:
     if call.base in _SERVICE_CLIENTS and _UPLOADS.isdisjoint(call.args[:4]):
         return None
     if any(map(SECRETS.search, _find_sent_files(call))) or any(map(_yields_secret, _find_feeders(call))):
-        return BLOCK, "secret-leak", "sends secrets to the outside"
+        return Objection(BLOCK, "secret-leak", "sends secrets to the outside")
     return None
 
 
@@ -94,27 +94,27 @@ _INDEX_VARIABLES = re.compile(
 _INDEX_KEYS = re.compile(r"(^|[.:@])(registry|index-url|extra-index-url|goproxy|sources?|mirror)\b", re.IGNORECASE)
 
 
-def judge_index(call: Call) -> Hit | None:
+def judge_index(call: Call) -> Objection | None:
     """The objection to packages from an index that is not one of the well-known public ones, None for none."""
     assigned = [f"{name}={value}" for name, value in call.simple.assigned.items()]
     assigned += [word for word in call.args if "=" in word] if call.base in ("export", "env", "declare", "go") else []
     for name, _, value in (assignment.partition("=") for assignment in assigned):
         if _INDEX_VARIABLES.fullmatch(name) and _is_foreign(value):
-            return ASK, "foreign-index", f"takes packages from {value[:80]}"
+            return Objection(ASK, "foreign-index", f"takes packages from {value[:80]}")
     if call.base in _INSTALLERS:
         return _judge_installer(call.args)
     return _judge_installer(call.args[2:]) if call.base == "python" and call.args[:2] == ["-m", "pip"] else None
 
 
-def _judge_installer(args: list[str]) -> Hit | None:
+def _judge_installer(args: list[str]) -> Objection | None:
     """The objection to an index in the arguments of pip, npm, cargo and the like, None for none."""
     for index, word in enumerate(args):
         option, equals, value = word.partition("=")
         following = args[index + 1] if index + 1 < len(args) else ""
         if option in _INDEX_OPTIONS and _is_foreign(value if equals else following, is_registry=option == "--registry"):
-            return ASK, "foreign-index", f"takes packages from {(value or following)[:80]}"
+            return Objection(ASK, "foreign-index", f"takes packages from {(value or following)[:80]}")
         if word in ("config", "sources") and any(map(_INDEX_KEYS.search, args)) and any(map(_is_foreign, args)):
-            return ASK, "foreign-index", "changes where packages come from"
+            return Objection(ASK, "foreign-index", "changes where packages come from")
     return None
 
 
@@ -134,17 +134,17 @@ _CLIENT_METHODS = frozenset({"DELETE", "POST", "PUT", "PATCH"})
 _LOCAL = re.compile(r"^(https?://)?(localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\])(:(3|4|5|8)\d{3})?(/|$)", re.IGNORECASE)
 
 
-def judge_http(call: Call) -> Hit | None:
+def judge_http(call: Call) -> Objection | None:
     """The objection to a DELETE request or a mail of curl, wget or httpie, None for none. Other requests are judged by
     `rules/targets.toml`."""
     args = call.args
     words = [word for word in args if word[:1] != "-"]
     if _find_method(call) == "DELETE" or has_option(args, "-Q", "--quote"):
         if any(_LOCAL.match(word) for word in words):
-            return ASK, "http-delete", "deletes something at a local service"
-        return BLOCK, "http-delete", "deletes something at a service"
+            return Objection(ASK, "http-delete", "deletes something at a local service")
+        return Objection(BLOCK, "http-delete", "deletes something at a service")
     if any(word.startswith("--mail-") for word in args):
-        return ASK, "message", "sends mail"
+        return Objection(ASK, "message", "sends mail")
     return None
 
 

@@ -17,7 +17,7 @@ from engine.frozen import frozen
 from engine.safety.content.commands import judge_command
 from engine.safety.content.outputs import decode_base64
 from engine.safety.content.rulebook import NO_RULES, OwnRules
-from engine.safety.content.rules import ASK, Hit, Rule, read_rules, strictest
+from engine.safety.content.rules import ASK, Objection, Rule, read_rules, strictest
 from engine.safety.content.shell import MAX_LENGTH
 
 MAX_COMMAND_TEXT = 12_000
@@ -74,13 +74,15 @@ class Clause:
         return self.asks and self.negated_from < 0
 
 
-def judge_prompt(text: str, own: OwnRules = NO_RULES, *, is_quoted: bool = False) -> Hit | None:
-    """The objection to a prompt after `fold`, None for none. `is_quoted` says that another prompt quotes the text."""
+def judge_prompt(text: str, own: OwnRules = NO_RULES, *, is_quoted: bool = False) -> Objection | None:
+    """The objection to a prompt after `fold`, None for none. `is_quoted` is true for a text within another prompt."""
     clauses, complete = _split_clauses(text)
     return strictest(
         [
             own.blocks_prompt(text),
-            None if complete else (ASK, "too-long", "more sentences than can be checked: it needs your decision"),
+            None
+            if complete
+            else Objection(ASK, "too-long", "more sentences than can be checked: it needs your decision"),
             *_judge_requests(clauses, own, words_allowed=own.allows_prompt(text), is_quoted=is_quoted),
             *_judge_commands(_find_commands(text, clauses), own),
         ]
@@ -89,7 +91,7 @@ def judge_prompt(text: str, own: OwnRules = NO_RULES, *, is_quoted: bool = False
 
 def _judge_requests(
     clauses: list[Clause], own: OwnRules, *, words_allowed: bool, is_quoted: bool
-) -> Iterator[Hit | None]:
+) -> Iterator[Objection | None]:
     """The objections to the words of each clause, and to the prompts that it quotes."""
     for clause in clauses:
         if not words_allowed:
@@ -100,12 +102,12 @@ def _judge_requests(
                     yield judge_prompt(quotation, own, is_quoted=True)
 
 
-def _judge_commands(commands: Iterable[str], own: OwnRules) -> Iterator[Hit | None]:
+def _judge_commands(commands: Iterable[str], own: OwnRules) -> Iterator[Objection | None]:
     remaining = MAX_COMMAND_TEXT
     for command in commands:
         remaining -= len(command) + 20
         if remaining < 0:
-            yield ASK, "too-long", "more commands than can be checked: it needs your decision"
+            yield Objection(ASK, "too-long", "more commands than can be checked: it needs your decision")
             return
         yield judge_command(command, 1, own)
 
@@ -421,7 +423,7 @@ def rules() -> tuple[ProseRule, ...]:
     return _vocabulary().rules
 
 
-def _judge_clause(clause: Clause) -> Hit | None:
+def _judge_clause(clause: Clause) -> Objection | None:
     """The objection by the first rule that a clause breaks, blocks before asks. None if it breaks none, only talks, or
     forbids."""
     if not clause.asks:
@@ -430,5 +432,5 @@ def _judge_clause(clause: Clause) -> Hit | None:
     for rule in rules():
         end = rule.end_in(text)
         if end >= 0 and not 0 <= clause.negated_from <= end:
-            return rule.hit
+            return rule.objection
     return None

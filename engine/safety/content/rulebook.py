@@ -19,7 +19,7 @@ from functools import cache, lru_cache
 
 from engine.frozen import frozen
 from engine.safety.content.calls import Call
-from engine.safety.content.rules import ASK, BLOCK, RUNNERS, Hit, Rule, option_lists, read_rules, word_list
+from engine.safety.content.rules import ASK, BLOCK, RUNNERS, Objection, Rule, option_lists, read_rules, word_list
 
 _VALUED_BEFORE_SUBCOMMAND = option_lists("values_first")
 _VALUED_ANYWHERE = option_lists("values_anywhere")
@@ -173,11 +173,11 @@ def _entries(program: str) -> tuple[tuple[Rule, Pattern], ...]:
     return tuple((rule, Pattern.parse(text)) for rule, text in matching)
 
 
-def judge(call: Call) -> Hit | None:
+def judge(call: Call) -> Objection | None:
     """The objection by the first rule that a call breaks, blocks before asks; for a program without rules, by its
     sub-command."""
     words = plain_words(call)
-    matching = (rule.hit for rule, pattern in _entries(call.base[:60]) if pattern.matches(call, words))
+    matching = (rule.objection for rule, pattern in _entries(call.base[:60]) if pattern.matches(call, words))
     return next(matching, None) or _judge_unlisted(call.base, words)
 
 
@@ -189,7 +189,7 @@ _TEXT_PROGRAMS = word_list("text_programs")
 _TARGET_RUNNERS = word_list("target_runners")
 
 
-def _judge_unlisted(base: str, words: Sequence[str]) -> Hit | None:
+def _judge_unlisted(base: str, words: Sequence[str]) -> Objection | None:
     """Ask about a destroying verb among the first words of a program that takes sub-commands."""
     if not base or base in _TEXT_PROGRAMS or base[0] in "$-":
         return None
@@ -205,7 +205,7 @@ def _judge_unlisted(base: str, words: Sequence[str]) -> Hit | None:
             and "." not in lower
             and _VERB_GLOBS.match(lower)
         ):
-            return ASK, "unlisted", f"{base} {lower[:40]}: its name says that it destroys something"
+            return Objection(ASK, "unlisted", f"{base} {lower[:40]}: its name says that it destroys something")
     return None
 
 
@@ -228,22 +228,22 @@ class OwnRules:
     allowed_prompts: tuple[str, ...] = ()
     blocked_prompts: tuple[str, ...] = ()
 
-    def blocks(self, call: Call) -> Hit | None:
+    def blocks(self, call: Call) -> Objection | None:
         """The objection by an operator's `block` that a call matches, None for none."""
         for text, pattern in self.block:
             if compile_globs(text.split()[0]).match(call.base) and pattern.matches(call, plain_words(call)):
-                return BLOCK, "own-block", f"your rule: {text[:120]}"
+                return Objection(BLOCK, "own-block", f"your rule: {text[:120]}")
         return None
 
     def allows(self, call: Call) -> bool:
         """Whether an operator's `allow` matches a call."""
         return any(_matches(words, [call.base, *call.args]) for words in self.allow)
 
-    def blocks_prompt(self, text: str) -> Hit | None:
+    def blocks_prompt(self, text: str) -> Objection | None:
         """The objection by an operator's `block` that a prompt matches, None for none."""
         for pattern in self.blocked_prompts:
             if fnmatchcase(_normalised(text), pattern):
-                return BLOCK, "own-block", f"your rule: {_PROMPT} {pattern[:120]}"
+                return Objection(BLOCK, "own-block", f"your rule: {_PROMPT} {pattern[:120]}")
         return None
 
     def allows_prompt(self, text: str) -> bool:

@@ -34,6 +34,10 @@ class Simple:
     globs: set[str] = field(default_factory=set)
     """Words that the shell replaces by the names of matching files."""
 
+    def remove_words(self, start: int, end: int | None = None) -> None:
+        """Remove the words from index `start` up to `end`, by default all that follow."""
+        del self.argv[start:end], self.quoted[start:end]
+
 
 MAX_COMMANDS = 300
 """Maximum number of simple commands of one text that are read."""
@@ -146,14 +150,12 @@ class _Parser:
     def _end_command(self) -> None:
         simple, self.current = self.current, Simple()
         if simple.argv[:1] == ["function"] and len(simple.argv) > 2:
-            del simple.argv[:2], simple.quoted[:2]
+            simple.remove_words(0, 2)
         while simple.argv and not simple.quoted[0] and simple.argv[0] in _KEYWORDS:
-            simple.argv.pop(0)
-            simple.quoted.pop(0)
+            simple.remove_words(0, 1)
         while simple.argv and (assignment := _ASSIGNMENT.fullmatch(simple.argv[0])):
             simple.assigned[assignment[1]] = assignment[2][:1000]
-            simple.argv.pop(0)
-            simple.quoted.pop(0)
+            simple.remove_words(0, 1)
         self.variables.update(simple.assigned)
         if simple.argv[:1] == ["for"] and "in" in simple.argv[:3] and len(simple.argv) > 3:
             self.variables[simple.argv[1]] = " ".join(simple.argv[simple.argv.index("in") + 1 :])[:200]
@@ -161,19 +163,15 @@ class _Parser:
             self.commands.append(simple)
 
     def _read_redirect(self) -> None:
-        text = self.text
-        match = _REDIRECTION.match(text, self.position)
-        operator = match[0] if match else text[self.position]
+        text, start = self.text, self.position
+        match = _REDIRECTION.match(text, start)
+        operator = match[0] if match else text[start]
         self.position += len(operator)
-        blank = _BLANK.match(text, self.position)
-        if blank:
+        if blank := _BLANK.match(text, self.position):
             self.position = blank.end()
-        if self.current.argv and self.current.argv[-1].isdigit() and not self.current.quoted[-1]:
-            # In `2>file`, without a space, the number is the descriptor.
-            start = self.position - len(operator) - (len(blank[0]) if blank else 0)
-            if start > 0 and text[start - 1].isdigit():
-                self.current.argv.pop()
-                self.current.quoted.pop()
+        follows_digit = start > 0 and text[start - 1].isdigit()
+        if follows_digit and self.current.argv and self.current.argv[-1].isdigit() and not self.current.quoted[-1]:
+            self.current.remove_words(-1)  # in `2>file` the number is the descriptor
         word, quoted = self._read_word()
         if operator in ("<<", "<<-"):
             self.heredocs.append(_Heredoc(self.current, word, operator == "<<-", expands=not quoted))
@@ -213,23 +211,21 @@ class _Parser:
         if self.position == start:
             self.position += 1
             return
-        separators = " " + self.variables.get("IFS", "")
-        if (
-            not quoted
-            and "$" in self.text[start : self.position]
-            and any(separator in word for separator in separators)
-        ):
-            pieces = re.split(f"[{re.escape(separators)}]+", word)
-        elif not quoted and (braces := _BRACES.match(word)):
-            pieces = [braces[1] + part + braces[3] for part in braces[2].split(",")][:64]
-            pieces = [piece for piece in pieces if piece]
-        else:
-            pieces = [word]
+        words = [word] if quoted else self._split_word(word, has_variable="$" in self.text[start : self.position])
         if self.has_glob:
-            self.current.globs.update(pieces)
-        for piece in pieces:
-            self.current.argv.append(piece)
-            self.current.quoted.append(quoted)
+            self.current.globs.update(words)
+        self.current.argv += words
+        self.current.quoted += [quoted] * len(words)
+
+    def _split_word(self, word: str, *, has_variable: bool) -> list[str]:
+        """The words that the shell makes of an unquoted one: the value of a variable is split, and braces expand."""
+        separators = " " + self.variables.get("IFS", "")
+        if has_variable and any(separator in word for separator in separators):
+            return re.split(f"[{re.escape(separators)}]+", word)
+        if braces := _BRACES.match(word):
+            expanded = [braces[1] + part + braces[3] for part in braces[2].split(",")][:64]
+            return [piece for piece in expanded if piece]
+        return [word]
 
     def _read_word(self) -> tuple[str, bool]:
         """Read a word at the current position: (the word without quotes, whether a part of it was quoted)."""

@@ -16,28 +16,18 @@ from engine.safety.content.calls import Call, after_options, executed_by_find
 from engine.safety.content.leaks import judge_http, sent_request
 from engine.safety.content.outputs import find_input, program_of
 from engine.safety.content.rulebook import has_option, plain_words
-from engine.safety.content.rules import (
-    ASK,
-    BLOCK,
-    SHELLS,
-    WRAPPERS,
-    Hit,
-    Rule,
-    read_rules,
-    strictest,
-    word_list,
-)
+from engine.safety.content.rules import ASK, BLOCK, SHELLS, WRAPPERS, Objection, Rule, read_rules, strictest, word_list
 from engine.safety.content.shell import Simple, parse
 
 
-def judge(call: Call) -> Hit | None:
+def judge(call: Call) -> Objection | None:
     """The objection to the targets of a call, None for none."""
     judge_program = _JUDGES.get(call.base)
-    hit = (judge_program(call) if judge_program else None) or _judge_rules(call)
-    return hit or _judge_later_start(call) or _judge_emptied(call)
+    objection = (judge_program(call) if judge_program else None) or _judge_rules(call)
+    return objection or _judge_later_start(call) or _judge_emptied(call)
 
 
-def judge_redirects(call: Call) -> Hit | None:
+def judge_redirects(call: Call) -> Objection | None:
     """The objection to redirections such as `> /dev/sda` or `> /etc/passwd`, None for none."""
     return _judge_rules(call, ("written",))
 
@@ -57,12 +47,12 @@ class TargetRule(Rule):
             return False
         return not self.options or has_option(call.args, *self.options.split())
 
-    def judge(self, texts: Iterable[str]) -> Hit | None:
+    def judge(self, texts: Iterable[str]) -> Objection | None:
         """The objection to the first text that breaks the rule, None for none."""
         for text in texts:
             if match := re.search(self.pattern, text):
                 shown = match.groupdict().get("shown") or text
-                return self.verdict, self.id, self.reason.format(shown[:80])
+                return Objection(self.verdict, self.id, self.reason.format(shown[:80]))
         return None
 
 
@@ -72,7 +62,7 @@ def rules() -> tuple[TargetRule, ...]:
     return tuple(map(TargetRule.parse, read_rules("targets.toml")["rule"]))
 
 
-def _judge_rules(call: Call, looks: Collection[str] = ()) -> Hit | None:
+def _judge_rules(call: Call, looks: Collection[str] = ()) -> Objection | None:
     """The objection by the first rule that a call breaks, of the rules that look at one of `looks`, by default of all
     rules."""
     texts = cache(lambda name: _TEXTS[name](call))
@@ -117,10 +107,10 @@ _TEXTS: dict[str, Callable[[Call], list[str]]] = {
 """The texts of a call that a rule may look at, by the names in `rules/targets.toml`."""
 
 
-_STARTS_LATER = (ASK, "starts-later", "changes what runs automatically later")
+_STARTS_LATER = Objection(ASK, "starts-later", "changes what runs automatically later")
 
 
-def _judge_later_start(call: Call) -> Hit | None:
+def _judge_later_start(call: Call) -> Objection | None:
     """The objection to crontab, systemctl, launchctl or git settings that start something later, None for none."""
     if call.base == "crontab" and (call.args == ["-"] or (call.args and call.args[0][0] != "-")):
         return _STARTS_LATER
@@ -138,7 +128,7 @@ _HARMLESS_SETTINGS = re.compile(
 )
 
 
-def _judge_git_settings(args: list[str]) -> Hit | None:
+def _judge_git_settings(args: list[str]) -> Objection | None:
     """The objection to `git config --global KEY VALUE`, which changes all repositories. Reading a setting passes, and
     so do settings that run nothing."""
     if "config" not in args[:4] or not {"--global", "--system"} & set(args):
@@ -162,13 +152,13 @@ def _edits_in_place(args: list[str]) -> bool:
 _EVERYTHING = re.compile(r"(\S*/)?(\*|\*\*|\*\*/\*|\*\.\*)")
 
 
-def _judge_edit(call: Call) -> Hit | None:
+def _judge_edit(call: Call) -> Objection | None:
     """The objection to sed or perl that overwrites every file, None for none."""
     if not _edits_in_place(call.args):
         return None
     if any(re.fullmatch(r"-[a-zA-Z]*i\.?\w{2,}|--in-place=.+", word) and "." in word for word in call.args):
         return None  # a copy of each file is kept
-    return (ASK, "edits-all", "overwrites every file that it finds") if _gets_every_file(call) else None
+    return Objection(ASK, "edits-all", "overwrites every file that it finds") if _gets_every_file(call) else None
 
 
 def _gets_every_file(call: Call) -> bool:
@@ -182,24 +172,27 @@ def _gets_every_file(call: Call) -> bool:
     return feeder is not None and feeder.source is None and _lists_every_file(feeder)
 
 
-def _judge_emptied(call: Call) -> Hit | None:
+def _judge_emptied(call: Call) -> Objection | None:
     """The objection to emptying files whose names the text does not show, as in `for f in …; do > "$f"; done` or
     `cp /dev/null "$f"`; None for none."""
-    nothing = call.base in ("", ":", "true") or (call.base == "cat" and call.args == ["/dev/null"])
-    targets = [target for operator, target in call.simple.redirects if operator in (">", ">|", "&>")] if nothing else []
-    if call.base == "cp" and call.args[:1] == ["/dev/null"]:
+    prints_nothing = call.base in ("", ":", "true") or (call.base == "cat" and call.args == ["/dev/null"])
+    if prints_nothing:
+        targets = [target for operator, target in call.simple.redirects if operator in (">", ">|", "&>")]
+    elif call.base == "cp" and call.args[:1] == ["/dev/null"]:
         targets = call.args[1:]
+    else:
+        return None
     if any("$" in target or "*" in target or target == "{}" for target in targets):
-        return ASK, "rm-unknown", "empties files whose names are not known"
+        return Objection(ASK, "rm-unknown", "empties files whose names are not known")
     return None
 
 
-def _judge_truncate(call: Call) -> Hit | None:
+def _judge_truncate(call: Call) -> Objection | None:
     """The objection to truncate or shred on system files or devices, and to any other shred, which cannot be undone;
     None for none."""
     if any(re.match(r"^/(dev/(?!null)|etc|boot|usr)", word) or _is_disastrous_loss(word) for word in plain_words(call)):
-        return BLOCK, "overwrite", "overwrites permanently"
-    return (ASK, "overwrite", "overwrites files permanently") if call.base == "shred" and call.args else None
+        return Objection(BLOCK, "overwrite", "overwrites permanently")
+    return Objection(ASK, "overwrite", "overwrites files permanently") if call.base == "shred" and call.args else None
 
 
 _THROWAWAY = re.compile(
@@ -253,63 +246,67 @@ def _is_disastrous_loss(path: str) -> bool:
     return bool(_SYSTEM.match(path)) and not _TEMPORARY.match(path)
 
 
-def _judge_rm(call: Call) -> Hit | None:
+def _judge_rm(call: Call) -> Objection | None:
     """The objection to `rm`, `unlink` or `rimraf`, None for none: they delete folders that are not throw-away, system
     files, or everything."""
     if "--no-preserve-root" in call.args:
-        return BLOCK, "rm-root", "deletes the root folder"
+        return Objection(BLOCK, "rm-root", "deletes the root folder")
     recursive = has_option(call.args, "-r", "-R", "--recursive") or call.base in ("rimraf", "del-cli")
     paths = [word for word in call.args if word[:1] != "-" or word == "-"]
     if not recursive:
         return next(filter(None, map(_judge_file, paths)), None)
     if not paths and not call.via:
-        return (BLOCK, "rm-recursive", "deletes whole folders") if has_option(call.args, "-f", "--force") else None
+        return (
+            Objection(BLOCK, "rm-recursive", "deletes whole folders")
+            if has_option(call.args, "-f", "--force")
+            else None
+        )
     is_fed = "find" in call.via or "xargs" in call.via
     return strictest(_judge_folder(path, is_fed=is_fed) for path in paths)
 
 
-def _judge_folder(path: str, *, is_fed: bool) -> Hit | None:
+def _judge_folder(path: str, *, is_fed: bool) -> Objection | None:
     """The objection to deleting a folder with its contents. `is_fed` says that find or xargs supply further names,
     which are judged separately."""
     if path.startswith("/") and not _TEMPORARY.match(path):
         deep = re.match(r"^/(home|Users|opt|srv|mnt|media|workspace|app|code|data)/[^/*]+/[^/*]+", path, re.IGNORECASE)
         if deep and ".." not in path:
-            return ASK, "rm-folder", f"deletes the folder {path[:80]}"
-        return BLOCK, "rm-recursive", f"deletes everything below {path[:80]}"
+            return Objection(ASK, "rm-folder", f"deletes the folder {path[:80]}")
+        return Objection(BLOCK, "rm-recursive", f"deletes everything below {path[:80]}")
     if _is_disastrous_loss(path) or (path.startswith(("~", "$HOME", "${HOME")) and not _THROWAWAY.search(path)):
-        return BLOCK, "rm-recursive", f"deletes everything below {path[:80]}"
+        return Objection(BLOCK, "rm-recursive", f"deletes everything below {path[:80]}")
     if is_fed or _is_minor_loss(path):
         return None
     variable = _VARIABLE.match(path)
     if variable is None:
-        return ASK, "rm-folder", f"deletes the folder {path[:80]}"
+        return Objection(ASK, "rm-folder", f"deletes the folder {path[:80]}")
     if _TEMPORARY_NAME.search(variable[2] or "") or _TEMPORARY.match(path) or _THROWAWAY.search(path):
         return None
-    return ASK, "rm-unknown", f"deletes a folder whose name is not known: {path[:80]}"
+    return Objection(ASK, "rm-unknown", f"deletes a folder whose name is not known: {path[:80]}")
 
 
-def _judge_file(path: str) -> Hit | None:
+def _judge_file(path: str) -> Objection | None:
     """The objection to deleting a file, or the files that a glob names."""
     if path in ("/", "/*", "~/*", "$HOME/*", "${HOME}/*"):
-        return BLOCK, "rm-all", f"deletes {path}"
+        return Objection(BLOCK, "rm-all", f"deletes {path}")
     if re.match(r"^/(etc|boot|bin|sbin|lib|lib64|usr|dev|sys|proc)/", path):
-        return BLOCK, "rm-system", f"deletes a part of the system: {path[:80]}"
+        return Objection(BLOCK, "rm-system", f"deletes a part of the system: {path[:80]}")
     if path in ("*", "./*", "*.*", ".*"):
-        return ASK, "rm-all", "deletes all files here"
+        return Objection(ASK, "rm-all", "deletes all files here")
     return None
 
 
-def _judge_windows(call: Call) -> Hit | None:
+def _judge_windows(call: Call) -> Objection | None:
     """The objection to `del /s`, `rd /s`, `Remove-Item -Recurse` or `format c:`, None for none."""
     options = {word.lower() for word in call.args if word[:1] in "-/"}
     recursive = "/s" in options or any(option.startswith("-r") and "-recurse".startswith(option) for option in options)
     everything = any(word.rstrip("\\/").endswith(("*", "*.*", ":")) for word in call.args)
     if recursive or (everything and call.base != "rmdir"):
-        return BLOCK, "rm-recursive", "deletes whole folders"
+        return Objection(BLOCK, "rm-recursive", "deletes whole folders")
     return None
 
 
-def _judge_find(call: Call) -> Hit | None:
+def _judge_find(call: Call) -> Objection | None:
     """The objection to `find … -delete` or `-exec rm` without conditions, or starting at the root or at home; None for
     none."""
     args = call.args
@@ -355,20 +352,20 @@ def _program_name(argv: list[str]) -> str:
 
 def _judge_found_files(
     args: list[str], *, recursive: bool, only_empty_folders: bool = False, filtered: bool = False
-) -> Hit | None:
+) -> Objection | None:
     """The objection to deleting all files that `find args` finds, None for none."""
     starts = _find_starts(args)
     selects = filtered or any(word in _FIND_CONDITIONS or word.startswith("-newer") for word in args)
     selects_by_name = filtered or (selects and not _FIND_NAMES.isdisjoint(args))
-    if hit := _judge_starts(starts, selects_by_name=selects_by_name, recursive=recursive):
-        return hit
+    if objection := _judge_starts(starts, selects_by_name=selects_by_name, recursive=recursive):
+        return objection
     text = " ".join(args)
     if "-maxdepth 1" in text and "-type f" in text:
         return None  # only the files of one folder, like `rm *`
     if only_empty_folders and "d" in args and "-type" in args:
         return None  # find deletes a folder only when it is empty
     if not selects and not any(_is_minor_loss(start) or start.rstrip("/") in ("/tmp", "/var/tmp") for start in starts):
-        return BLOCK, "find-delete", "deletes everything it finds"
+        return Objection(BLOCK, "find-delete", "deletes everything it finds")
     return None
 
 
@@ -384,16 +381,16 @@ def _find_starts(args: list[str]) -> list[str]:
     return starts
 
 
-def _judge_starts(starts: list[str], *, selects_by_name: bool, recursive: bool) -> Hit | None:
+def _judge_starts(starts: list[str], *, selects_by_name: bool, recursive: bool) -> Objection | None:
     """The objection to deleting what find finds below these paths, None for none."""
     bare_starts = {start.rstrip("/") for start in starts}
     if not bare_starts.isdisjoint(_WHOLE_TREES):
         if not selects_by_name:
-            return BLOCK, "find-delete", "deletes across a whole disk or home folder"
+            return Objection(BLOCK, "find-delete", "deletes across a whole disk or home folder")
         if recursive and "" in bare_starts:
-            return ASK, "find-delete", "deletes folders on the whole disk"
+            return Objection(ASK, "find-delete", "deletes folders on the whole disk")
     if any(re.match(r"^/(etc|boot|usr|lib|bin|sbin|root)", start) for start in starts):
-        return BLOCK, "find-delete", "deletes in a system folder"
+        return Objection(BLOCK, "find-delete", "deletes in a system folder")
     return None
 
 
@@ -401,7 +398,7 @@ MAX_FEEDERS = 20
 """Maximum number of commands of a pipe that are read to find out what xargs deletes."""
 
 
-def _judge_xargs(call: Call) -> Hit | None:
+def _judge_xargs(call: Call) -> Objection | None:
     """The objection to `… | xargs rm`, judged by the command that feeds it; None for none."""
     inner = after_options(call.args[:60], WRAPPERS[call.base][0])
     loss = _find_loss(inner)
@@ -409,7 +406,7 @@ def _judge_xargs(call: Call) -> Hit | None:
     return _judge_fed_deletion(call.simple.source, recursive=loss.folders) if loss.files and not asks_first else None
 
 
-def _judge_fed_deletion(feeder: Simple | None, *, recursive: bool) -> Hit | None:
+def _judge_fed_deletion(feeder: Simple | None, *, recursive: bool) -> Objection | None:
     """The objection to deleting the paths that `feeder` prints, None for none."""
     filtered = False
     for _ in range(MAX_FEEDERS):
@@ -429,9 +426,9 @@ def _judge_fed_deletion(feeder: Simple | None, *, recursive: bool) -> Hit | None
     if filtered:
         return None
     if recursive:
-        return ASK, "rm-unknown", "deletes folders whose names are not known"
+        return Objection(ASK, "rm-unknown", "deletes folders whose names are not known")
     if feeder is not None and program_of(feeder) == "git":
-        return ASK, "rm-unknown", "deletes files whose names are not known"
+        return Objection(ASK, "rm-unknown", "deletes files whose names are not known")
     return None
 
 
@@ -443,7 +440,7 @@ def _lists_every_file(simple: Simple) -> bool:
     return program == "find" and not any(word in _FIND_CONDITIONS for word in words)
 
 
-_BY_JUDGE: tuple[tuple[Callable[[Call], Hit | None], str], ...] = (
+_BY_JUDGE: tuple[tuple[Callable[[Call], Objection | None], str], ...] = (
     (_judge_rm, "rm rimraf unlink srm rmtrash"),
     (_judge_windows, "del erase rd rmdir remove-item ri"),
     (_judge_find, "find fd"),

@@ -7,20 +7,27 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from engine.model import Verdict
 
-Hit = tuple[Verdict, str, str]
-"""The objection to a text: verdict, id of the rule that it breaks, reason."""
+
+class Objection(NamedTuple):
+    """The objection to a text."""
+
+    verdict: Verdict
+    rule: str
+    """The id of the rule that the text breaks."""
+    reason: str
+
 
 BLOCK, ASK = Verdict.BLOCK, Verdict.ASK
 STRICTNESS = {Verdict.ALLOW: 0, Verdict.ASK: 1, Verdict.BLOCK: 2}
 
 
-def strictest(hits: Iterable[Hit | None]) -> Hit | None:
-    """The hit with the strictest verdict; of several, the first."""
-    return max(filter(None, hits), key=lambda hit: STRICTNESS[hit[0]], default=None)
+def strictest(objections: Iterable[Objection | None]) -> Objection | None:
+    """The objection with the strictest verdict; of several, the first."""
+    return max(filter(None, objections), key=lambda objection: STRICTNESS[objection.verdict], default=None)
 
 
 _WORD = re.compile(r"<(\w+)>")
@@ -42,9 +49,9 @@ class Rule:
         return cls(**{**entry, "verdict": Verdict(entry["verdict"])})
 
     @property
-    def hit(self) -> Hit:
+    def objection(self) -> Objection:
         """The objection to a text that breaks this rule."""
-        return self.verdict, self.id, self.reason
+        return Objection(self.verdict, self.id, self.reason)
 
 
 def read_rules(name: str) -> dict[str, Any]:
