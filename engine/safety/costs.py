@@ -48,7 +48,7 @@ _WARNED_DAY = "safety.day_cap_notified"
 
 @frozen
 class AgentBudget:
-    """The amount that an agent spent today, reservations included, and its budget for a day; None for no limit."""
+    """What an agent spent today, reservations included, and its budget for a day; None for no budget."""
 
     agent: str
     spent: int = 0
@@ -148,7 +148,7 @@ class Costs:
 
     def spent(self, session: Session) -> CostState:
         """`state` as this session sees it, so that a decision and its reservation agree."""
-        hour, day, month = self._sums(session)
+        hour, day, month = self._read_sums(session)
         settings = self._settings.current
         return CostState(
             hour=hour,
@@ -180,7 +180,8 @@ class Costs:
         budget = self._agent_budget(agent) if agent else None
         if budget is None:
             return AgentBudget(agent)
-        return AgentBudget(agent, self._sums(session, agent)[1], budget)
+        _, spent_today, _ = self._read_sums(session, agent)
+        return AgentBudget(agent, spent_today, budget)
 
     def reserve(self, transaction: Transaction, trigger: Trigger, permit_id: str, spent: CostState) -> None:
         """Reserve the trigger's estimate. The caller decided by `spent`, in the same transaction."""
@@ -220,7 +221,7 @@ class Costs:
         it is spent, and no cap is passed, even if an estimate was wrong.
         """
 
-        def work(transaction: Transaction) -> str:
+        def raise_entry(transaction: Transaction) -> str:
             session = transaction.session
             entry = next(iter(_reservations(session, CostEntry.session_id == session_id)), None)
             if entry is None:
@@ -237,7 +238,7 @@ class Costs:
             self._record_reserved(transaction, spent, increase, entry)
             return ""
 
-        return self._database.write(work)
+        return self._database.write(raise_entry)
 
     def settle(self, transaction: Transaction, entry_id: int, amount: int) -> None:
         """Replace the estimate by the real price (micro-dollars, at least 0). Does nothing for a settled entry."""
@@ -345,7 +346,8 @@ class Costs:
         self._warn(transaction, before, increase, entry)
 
     def _warn(self, transaction: Transaction, before: CostState, increase: int, entry: CostEntry) -> None:
-        """Record which windows passed 80 % when `entry` added `increase` micro-dollars to them."""
+        """Handle what follows when `entry` added `increase` micro-dollars: warnings at 80 % of a cap, the month stop
+        beyond its cap, and an exceeded budget of an agent."""
         for window in ("day", "month"):
             spent, cap = getattr(before, window), before.caps[window]
             if crosses_warning(spent, spent + increase, cap):
@@ -354,17 +356,21 @@ class Costs:
             reason = f"cost: the month's cap of {money(before.month_cap)} has been exceeded"
             self._cap_reached(transaction, "month", reason)
         if entry.state == SETTLED and entry.agent and entry.amount_microusd > entry.estimate_microusd:
-            try:
-                agent = self.budget(transaction.session, entry.agent)
-            except Exception:
-                # The price must be stored even if an agent's folder cannot be read.
-                log.exception("the budget of %s could not be read", entry.agent)
-                return
-            if agent.budget is not None and agent.spent > agent.budget:
-                transaction.record(BudgetExceeded(subject=entry.agent, spent=agent.spent, budget=agent.budget))
+            self._record_exceeded_budget(transaction, entry.agent)
 
-    def _sums(self, session: Session, agent: str | None = None) -> tuple[int, int, int]:
-        """The sums of the hour, the day and the month. Each includes all reservations, however old they are."""
+    def _record_exceeded_budget(self, transaction: Transaction, agent: str) -> None:
+        try:
+            own = self.budget(transaction.session, agent)
+        except Exception:
+            # The price must be stored even if an agent's folder cannot be read.
+            log.exception("the budget of %s could not be read", agent)
+            return
+        if own.budget is not None and own.spent > own.budget:
+            transaction.record(BudgetExceeded(subject=agent, spent=own.spent, budget=own.budget))
+
+    def _read_sums(self, session: Session, agent: str | None = None) -> tuple[int, int, int]:
+        """The sums of the hour, the day and the month, of one agent or all. Each includes all reservations, however old
+        they are."""
         windows = cost_windows(self._clock.local())
         values = {name: as_stored(getattr(windows, name)) for name in ("hour", "day", "month")}
         reserved, hour, day, month = ask(session, _SUMS, values | {"agent": agent}).one()
@@ -458,8 +464,9 @@ def burn(window: str, local: datetime, spent: Sequence[Spent], reserved: int, ca
     total, pace = sum(buckets), int(recent_spending / (span / HOUR))
     end = now + HOUR if window == "hour" else edges[-1]
     reached_at = _reached_at(now, cap - total - reserved, pace)
-    reached_at = reached_at if reached_at is not None and reached_at < end else None
-    elapsed = sum(mark <= now for mark in edges[:-1])
+    if reached_at is not None and reached_at >= end:
+        reached_at = None
+    elapsed = sum(edge <= now for edge in edges[:-1])
     return Burn(window, edges[0], edges[-1], total, reserved, cap, tuple(buckets), elapsed, pace, reached_at)
 
 

@@ -20,7 +20,7 @@ from fnmatch import translate
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from engine.config import ProductionSettings
 from engine.files import read_table
@@ -43,24 +43,35 @@ class GateFacts:
     """The conditions that the gate checks. Money in micro-dollars."""
 
     confidence: float
+    """From 0 to 1."""
     estimate: int
     targets: tuple[str, ...]
     """The production targets that it touches, in words."""
     novel_pair: str
     """In words, that no work between these channels has passed yet; "" if some has."""
     rejections: int
+    """The number of rejections in a row."""
     decisions: int
+    """The number of all decisions."""
     content: Verdict
+    """What the content filter says."""
     day_cost: int
     day_cap: int
     by_operator: bool
+    """Whether the operator approved it."""
     autonomous: bool = True
+    """Whether autonomous mode is on."""
     workspace_acts: bool = True
+    """Whether the autonomy of the workspace is `act`."""
     quiet: bool = False
+    """Whether quiet hours apply now."""
     phase: int = 1
     approval_bound: float = 1.0
+    """Wilson's lower bound of the approval rate of cards like it."""
     threshold: float = 0.8
+    """The minimum confidence that the settings ask for."""
     suggested: bool = False
+    """Whether somebody else may have written it."""
     ordered: bool = False
     """Whether the operator ordered the work to run by itself."""
     confined: bool = True
@@ -70,11 +81,12 @@ class GateFacts:
     confirmed: bool = False
     """Whether the operator confirmed the run without a sandbox for this decision."""
     always_asked: bool = False
+    """Whether it installs packages, which always needs an approval."""
 
 
 @frozen
 class GateRule:
-    """A rule of the gate that applies."""
+    """A rule of the gate that applies, with its verdict and its reason."""
 
     rule: GateRuleName
     verdict: Verdict
@@ -196,8 +208,9 @@ def targets_of_command(command: str, production: ProductionSettings) -> tuple[st
 
 def target_of_file(path: str, workspace: str, production: ProductionSettings) -> tuple[str, ...]:
     """The production target that matches a file, by its path in the workspace or its full path; () for none."""
-    spellings = (path, str(PurePosixPath(workspace) / path))
-    return (f"path {path}",) if any(_matches_any(spelling, production.paths) for spelling in spellings) else ()
+    full_path = str(PurePosixPath(workspace) / path)
+    is_target = _matches_any(path, production.paths) or _matches_any(full_path, production.paths)
+    return (f"path {path}",) if is_target else ()
 
 
 def target_of_host(host: str, production: ProductionSettings) -> tuple[str, ...]:
@@ -205,21 +218,28 @@ def target_of_host(host: str, production: ProductionSettings) -> tuple[str, ...]
     return (f"host {host}",) if _matches_any(host, production.hosts) else ()
 
 
-_Named = Iterator[tuple[str, str, Patterns]]
-"""Possible targets: (kind, name, production patterns of that kind)."""
+class _Named(NamedTuple):
+    """A possible target: its kind and name, and the production patterns of that kind."""
+
+    kind: str
+    name: str
+    patterns: Patterns
+
+    @property
+    def is_target(self) -> bool:
+        if _matches_any(self.name, self.patterns):
+            return True
+        is_path = self.kind == "path" and self.name != ""
+        return is_path and _matches_any(str(PurePosixPath(self.name)), self.patterns)  # `./deploy/x` is `deploy/x`
 
 
-def _matching(named: _Named) -> tuple[str, ...]:
-    """The targets in words, each once. `./deploy/x` is the path `deploy/x`."""
-    targets: dict[str, None] = {}
-    for kind, text, patterns in named:
-        spellings = (text, str(PurePosixPath(text))) if kind == "path" and text else (text,)
-        if any(_matches_any(spelling, patterns) for spelling in spellings):
-            targets[f"{kind} {text}"] = None
-    return tuple(targets)
+def _matching(named: Iterator[_Named]) -> tuple[str, ...]:
+    """The targets in words, each once."""
+    return tuple(dict.fromkeys(f"{possible.kind} {possible.name}" for possible in named if possible.is_target))
 
 
-def _named_by_trigger(trigger: Trigger, production: ProductionSettings) -> _Named:
+def _named_by_trigger(trigger: Trigger, production: ProductionSettings) -> Iterator[_Named]:
+    """The possible targets in a trigger's prompt and parameters, as `targets_of_trigger` says."""
     assignment = trigger.assignment
     words = [word.strip(".,:;!?()[]{}`'\"") for word in assignment.prompt.split()]
     is_prompt = assignment.flow is None
@@ -230,24 +250,24 @@ def _named_by_trigger(trigger: Trigger, production: ProductionSettings) -> _Name
         if writes_to_git:
             yield from _git_targets(text, production)
         for part in _addressed(text):
-            yield "host", part, production.hosts
-            yield "context", part, production.contexts
-        yield "path", text, production.paths
+            yield _Named("host", part, production.hosts)
+            yield _Named("context", part, production.contexts)
+        yield _Named("path", text, production.paths)
 
 
-def _named_by_parameters(parameters: Mapping[str, Any], production: ProductionSettings) -> _Named:
+def _named_by_parameters(parameters: Mapping[str, Any], production: ProductionSettings) -> Iterator[_Named]:
     """The branches and remotes in parameters that have such a name."""
     for key, value in parameters.items():
         if isinstance(value, str) and key.lower() in ("target", "branch", "base", "onto"):
-            yield "branch", value, production.branches
+            yield _Named("branch", value, production.branches)
         if isinstance(value, str) and key.lower() == "remote":
-            yield "remote", value, production.remotes
+            yield _Named("remote", value, production.remotes)
 
 
-def _git_targets(word: str, production: ProductionSettings) -> _Named:
+def _git_targets(word: str, production: ProductionSettings) -> Iterator[_Named]:
     """The branch and the remote that a word may name, as in `HEAD:refs/heads/main` or `origin/main`."""
-    yield "branch", word.rsplit(":", 1)[-1].removeprefix("refs/heads/"), production.branches
-    yield "remote", word.split("/")[0], production.remotes
+    yield _Named("branch", word.rsplit(":", 1)[-1].removeprefix("refs/heads/"), production.branches)
+    yield _Named("remote", word.split("/")[0], production.remotes)
 
 
 def _strings(value: Any) -> list[str]:
@@ -274,7 +294,7 @@ def _addressed(text: str) -> list[str]:
     return parts
 
 
-def _named_by_command(words: Sequence[str], production: ProductionSettings) -> _Named:
+def _named_by_command(words: Sequence[str], production: ProductionSettings) -> Iterator[_Named]:
     """The possible targets in a command: hosts if it addresses one, contexts if it selects one, branches and remotes if
     it writes to one, and paths anywhere."""
     programs = {word.rsplit("/", 1)[-1] for word in words}
@@ -287,14 +307,15 @@ def _named_by_command(words: Sequence[str], production: ProductionSettings) -> _
         if is_remote and not word.startswith("-"):
             hosts.append(word)
         for host in hosts:
-            yield "host", host, production.hosts  # with its port, which a pattern may have; IPv6 addresses have colons
-            yield "host", host.split(":")[0], production.hosts
+            # First with its port, which a pattern may have. IPv6 addresses have colons too.
+            yield _Named("host", host, production.hosts)
+            yield _Named("host", host.split(":")[0], production.hosts)
         for option, text in options:
             if option in _WORDS["context_options"]:
-                yield "context", text, production.contexts
+                yield _Named("context", text, production.contexts)
         if writes_git:
             yield from _git_targets(word, production)
-        yield "path", word, production.paths
+        yield _Named("path", word, production.paths)
 
 
 def _hosts_in(word: str, options: Sequence[tuple[str, str]]) -> list[str]:

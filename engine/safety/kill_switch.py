@@ -194,8 +194,10 @@ class KillSwitch:
 
     def kill_reason(self) -> str:
         """Why running sessions must end, "" if they may go on. A pause or a month stop does not end them (SPEC 3.7)."""
-        reasons = [hold.reason for hold in self.holds() if hold.word == STOP]
-        return next(iter([*reasons, *(level.words for level in self.levels() if level.thrown)]), "")
+        for hold in self.holds():
+            if hold.word == STOP:
+                return hold.reason
+        return next((level.words for level in self.levels() if level.thrown), "")
 
     def verdict(self, session: Session, *, by_operator: bool) -> RailVerdict:
         """The verdict for a decision inside a transaction: it reads the holds from the database."""
@@ -347,6 +349,7 @@ class KillSwitch:
         transaction.after_commit(self._refresh_after(transaction))
 
     def _refresh_after(self, transaction: Transaction) -> Callable[[], None]:
+        """A function that takes over the holds which this transaction leaves, to be called when it is committed."""
         holds = _read_holds(transaction.session)
         resumed_by_operator = bool(state.get(transaction.session, _RESUMED_BY_OPERATOR, False))
 

@@ -122,12 +122,12 @@ class Safety:
         """Release reservations that a crash left, but not the `lasting` ones; returns how many. Call it at start-up,
         after the sessions are recovered."""
 
-        def work(transaction: Transaction) -> int:
+        def clean_up(transaction: Transaction) -> int:
             trigger_history.delete_old_links(transaction)
             waiting = {permit.id for permit in self.permits.unconsumed() if transaction.now < permit.expires_at}
             return self.costs.recover(transaction, session_of, waiting, lasting)
 
-        return self._database.write(work)
+        return self._database.write(clean_up)
 
     def session_ended(self, transaction: Transaction, view: SessionView) -> None:
         """Observer of sessions: settle the cost, and write the result into the log."""
@@ -266,12 +266,12 @@ class RailStates:
         last = {verdict.rail: verdict for verdict in verdicts}
         return tuple(
             replace(
-                shown,
-                last=last.get(shown.rail),
-                last_at=at if shown.rail in last else None,
-                stopped=blocks.get(shown.rail, 0),
+                rail_state,
+                last=last.get(rail_state.rail),
+                last_at=at if rail_state.rail in last else None,
+                stopped=blocks.get(rail_state.rail, 0),
             )
-            for shown in states
+            for rail_state in states
         )
 
     def read_chain(self, limit: int) -> list[ChainStep]:
@@ -308,13 +308,12 @@ class RailStates:
         return _rail_state(verdict, brief)
 
     def _content_state(self, session: Session) -> RailState:
-        allowances = session.exec(select(func.count()).where(col(Allowance.used_at).is_(None))).one()
-        description = "checks every prompt, edit and command of a session"
-        if allowances:
-            description += f"; {allowances} allowed once and not used yet"
-        return _rail_state(
-            RailVerdict("content", Verdict.ALLOW, description), f"{allowances} allowed once" if allowances else "on"
-        )
+        unused = session.exec(select(func.count()).where(col(Allowance.used_at).is_(None))).one()
+        description, brief = "checks every prompt, edit and command of a session", "on"
+        if unused:
+            description += f"; {unused} allowed once and not used yet"
+            brief = f"{unused} allowed once"
+        return _rail_state(RailVerdict("content", Verdict.ALLOW, description), brief)
 
     def _gate_state(self, session: Session) -> RailState:
         workspaces = self._settings.current.workspaces.values()

@@ -28,6 +28,7 @@ PAIR_LIMIT = 2
 MAX_DEPTH = 3
 """Maximum number of channels in a chain: A→B→C passes, →D does not."""
 MAX_LINKS = 50
+"""Maximum number of links that ran of which a chain is made."""
 
 
 def is_by_operator(trigger: Trigger) -> bool:
@@ -162,14 +163,14 @@ def make_link(trigger: Trigger, now: datetime, *, ran: bool = True) -> Link:
 
 def recent_links(session: Session, now: datetime) -> list[Link]:
     """The last 50 links that ran, and all of the last ten minutes, oldest first."""
-    rows = ask(session, _NEWEST_LINKS)
-    links = [
+    newest_first = [
         Link(start, channel, card, workspace, datetime.fromisoformat(at), bool(ran))
-        for start, channel, card, workspace, at, ran in rows
+        for start, channel, card, workspace, at, ran in ask(session, _NEWEST_LINKS)
     ]
-    oldest = [link for link in links if link.ran][:MAX_LINKS][-1:]
-    counted = [link for link in links if now - link.at < PAIR_WINDOW or (link.ran and link.at >= oldest[0].at)]
-    return counted[::-1]
+    last_that_ran = [link for link in newest_first if link.ran][:MAX_LINKS]
+    oldest_at = last_that_ran[-1].at if last_that_ran else now
+    links = [link for link in newest_first if now - link.at < PAIR_WINDOW or (link.ran and link.at >= oldest_at)]
+    return links[::-1]
 
 
 _NEWEST_LINKS = """
