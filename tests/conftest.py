@@ -44,7 +44,6 @@ GIT_CONFIG = """\
     auto = false
 """
 
-
 SLOW_MARKERS = {"attacks", "benchmark", "faults", "long", "model"}
 SLOW_FIXTURES = {"fork_server", "repository", "warm"}
 SLOW_MODULES = {"test_documents.py", "test_imports.py"}
@@ -52,6 +51,7 @@ SLOW_FOLDERS = {
     "api", "attach", "attacks", "bad_input", "cli", "console", "execution", "seeds", "simulation", "situations",
     "truth",
 }  # fmt: skip
+"""The marks, fixtures, files and folders by which a test is slow."""
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -202,7 +202,7 @@ def _empty_repository() -> Path:
 
 
 class Repository:
-    """A real git repository in a folder, with a few words to write history."""
+    """A real git repository in a folder, with methods that write its history."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

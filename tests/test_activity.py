@@ -1,4 +1,4 @@
-"""The activity since an instant, and the queue (SPEC 9.3)."""
+"""When you come back (SPEC 9.3): what is counted of the time since, what waits for you, and in which order."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
-
-import pytest
 
 from engine.activity import (
     DECISION_KINDS,
@@ -30,7 +28,6 @@ from engine.model import (
     SessionState,
     SessionView,
     Verdict,
-    Waiting,
 )
 from engine.storage.database import Database
 from tests.memory.fake_work import view
@@ -38,10 +35,11 @@ from tests.memory.fake_work import view
 NIGHT = datetime(2026, 1, 5, 23, tzinfo=UTC)
 TICK = timedelta(microseconds=1)
 LATER = NIGHT + TICK
+"""The first instant after `NIGHT`, since which activity counts."""
 
 
-def session(name: str, at: datetime | None, **changes: Any) -> SessionView:
-    return replace(view(name), ended_at=at, **changes)
+def session(name: str, ended_at: datetime | None, **fields: Any) -> SessionView:
+    return replace(view(name), ended_at=ended_at, **fields)
 
 
 def log_entry(at: datetime, *verdicts: RailVerdict) -> Any:
@@ -56,9 +54,10 @@ ALLOW, ASK = RailVerdict("rate", Verdict.ALLOW, ""), RailVerdict("content", Verd
 BLOCK = RailVerdict("gate", Verdict.BLOCK, "later rail")
 
 
-def activity(**changes: Any) -> ActivitySince:
-    arguments: dict[str, Any] = {"sessions": (), "blocked_entries": (), "decision_entries": (), "spent": 0, "waits": ()}
-    return activity_since(NIGHT, **(arguments | changes))
+def activity(**read: Any) -> ActivitySince:
+    """The activity since `NIGHT`, of what was `read`; of everything else there was nothing."""
+    nothing: dict[str, Any] = {"sessions": (), "blocked_entries": (), "decision_entries": (), "spent": 0, "waits": ()}
+    return activity_since(NIGHT, **(nothing | read))
 
 
 def test_sessions_that_ended_later_count_sorted_by_their_end() -> None:
@@ -100,12 +99,6 @@ def test_a_reversed_decision_does_not_count_and_a_later_one_counts_once() -> Non
     assert set(DECISION_KINDS) == {confirmed, rejected, reopened}
 
 
-@pytest.mark.parametrize("waits", [(), (Waiting("change_set", "chg", "land 1 file?", NIGHT),)])
-def test_what_waits_is_independent_of_the_instant(waits: tuple[Waiting, ...]) -> None:
-    assert activity(waits=waits).waits == waits
-    assert activity(waits=waits) == replace(activity(), waits=waits)
-
-
 def test_learned_things_are_counted_by_sort() -> None:
     entries = [
         ledger_entry(LATER, "LearningPromoted"),
@@ -122,7 +115,7 @@ def test_learned_things_are_counted_by_sort() -> None:
     assert count_learned(entries, LATER) == LearnedCounts()
 
 
-# The queue
+# -- the queue
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 CHANGE = ChangeSet("change_1", "sess_0", "pred_0", "/shop", ChangeState.WAITING, (), "fix", NOW)
@@ -133,6 +126,7 @@ def interrupted(name: str, at: datetime = NOW) -> SessionView:
 
 
 def queued_ids(*newest_first: SessionView, now: datetime = NOW) -> list[str]:
+    """The ids in the queue of these sessions and of `CHANGE`."""
     return [entry.id for entry in sort_queue(waiting_entries([CHANGE], newest_first, [], now))]
 
 
@@ -169,7 +163,7 @@ def test_a_permission_comes_before_what_waits_longer() -> None:
 
 
 def test_acknowledged_sessions_are_stored_for_a_day(database: Database, clock: FakeClock) -> None:
-    """After a day an interruption waits no longer anyway."""
+    """After a day an interrupted session has left the queue anyway."""
     assert acknowledged_sessions(database) == frozenset()
     acknowledge_session(database, "sess_1")
     clock.advance(timedelta(hours=24))

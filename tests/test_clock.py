@@ -14,19 +14,19 @@ from engine.clock import FakeClock, Stopwatch, add_active_time, is_quiet
 
 BERLIN, NEW_YORK = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York")
 
-
 CLOCK_CHANGES = [
     (BERLIN, datetime(2026, 3, 29, tzinfo=UTC)), (BERLIN, datetime(2026, 10, 25, tzinfo=UTC)),
     (NEW_YORK, datetime(2026, 3, 8, tzinfo=UTC)), (NEW_YORK, datetime(2026, 11, 1, tzinfo=UTC)),
 ]  # fmt: skip
+"""Zones with a day on which their clocks change."""
 
 
 @pytest.mark.parametrize(
-    ("clock", "quiet"),
+    ("time_of_day", "quiet"),
     [("22:59", False), ("23:00", True), ("00:00", True), ("07:59", True), ("08:00", False), ("12:00", False)],
 )
-def test_the_night_is_quiet(clock: str, quiet: bool) -> None:
-    local = datetime.fromisoformat(f"2026-01-05T{clock}").replace(tzinfo=BERLIN)
+def test_the_night_is_quiet(time_of_day: str, quiet: bool) -> None:
+    local = datetime.fromisoformat(f"2026-01-05T{time_of_day}").replace(tzinfo=BERLIN)
     assert is_quiet(local, 23, 8) is quiet
 
 
@@ -51,7 +51,7 @@ def test_the_night_of_a_change_is_shorter_or_longer(day: str, hours: int) -> Non
     st.integers(0, 23),
     st.integers(0, 23),
 )
-def test_it_agrees_with_a_clock_that_steps_by_quarter_hours(
+def test_active_time_agrees_with_a_clock_that_steps_by_quarter_hours(
     change: tuple[ZoneInfo, datetime], offset: int, quarters: int, start: int, end: int
 ) -> None:
     zone, day = change
@@ -64,11 +64,11 @@ def test_it_agrees_with_a_clock_that_steps_by_quarter_hours(
     assert add_active_time(begin, timedelta(minutes=15 * quarters), zone, start, end) == now
 
 
-@pytest.mark.parametrize(("hour", "then"), [(22, 22), (23, 32)])
-def test_no_time_at_all_is_over_at_once_or_when_the_night_ends(hour: int, then: int) -> None:
+@pytest.mark.parametrize(("hour", "end_hour"), [(22, 22), (23, 32)])
+def test_an_empty_span_is_over_at_once_or_when_the_night_ends(hour: int, end_hour: int) -> None:
     midnight = datetime(2026, 1, 5, tzinfo=UTC)
-    passed = add_active_time(midnight + timedelta(hours=hour), timedelta(0), UTC, 23, 8)
-    assert passed == midnight + timedelta(hours=then)
+    end = add_active_time(midnight + timedelta(hours=hour), timedelta(0), UTC, 23, 8)
+    assert end == midnight + timedelta(hours=end_hour)
 
 
 class WatchedClock(FakeClock):

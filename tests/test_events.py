@@ -1,4 +1,4 @@
-"""Events, their sentences, and the bus that carries them."""
+"""Events: the bus loses none without a count, and every stored event is a sentence, which `clawpy run` prints."""
 
 from __future__ import annotations
 
@@ -62,35 +62,36 @@ def test_an_event_knows_its_kind_and_payload() -> None:
     assert (event.kind, event.payload()) == ("TaskAdded", {"title": "x"})
 
 
-# Every fact that the ledger keeps is a sentence: `clawpy run` and `clawpy serve` print it.
-
+# -- sentences
 
 KINDS = [
     var
     for var in vars(events).values()
     if isinstance(var, type) and issubclass(var, Event) and var is not Event and not var.volatile
 ]
-
-
-def sentence_from_ledger(fact: Event) -> str:
-    """The sentence of a fact that was written as JSON and read again."""
-    return Event.kinds[fact.kind](subject=fact.subject, **json.loads(json.dumps(fact.payload()))).sentence()
-
+"""Every kind of event that is stored."""
 
 WITHOUT_SENTENCE = {"PermitIssued", "CostReserved", "CostSettled", "SessionQueued", "EngineStopped"}
+"""Kinds whose sentence is that of another event."""
+
+
+def sentence_from_ledger(event: Event) -> str:
+    """The sentence of an event that was written as JSON and read again."""
+    return Event.kinds[event.kind](subject=event.subject, **json.loads(json.dumps(event.payload()))).sentence()
 
 
 def example(kind: type[Event], *, empty: bool) -> Event:
-    """A fact of `kind`, each of its fields with a value of its type; `empty` lists name nothing."""
+    """An event of `kind` whose fields have values of their types; with `empty` its lists and tables are empty."""
     hints = get_type_hints(kind)
-    return kind(**{field.name: value(hints[field.name], field.name, empty) for field in fields(kind)})
+    return kind(**{field.name: example_value(hints[field.name], field.name, empty) for field in fields(kind)})
 
 
-def value(hint: Any, name: str, empty: bool) -> Any:
+def example_value(hint: Any, name: str, empty: bool) -> Any:
+    """A value for the field `name` of the type `hint`."""
     if isinstance(hint, UnionType):
-        return None if empty else value(get_args(hint)[0], name, empty)
+        return None if empty else example_value(get_args(hint)[0], name, empty)
     if get_origin(hint) is tuple:
-        return () if empty else (value(get_args(hint)[0], name, empty),) * 5
+        return () if empty else (example_value(get_args(hint)[0], name, empty),) * 5
     if get_origin(hint) is not None:
         return {} if empty else {f"{name}-key": 3}
     if name == "tier":
@@ -110,9 +111,9 @@ def test_each_kind_is_a_sentence(kind: type[Event], empty: bool) -> None:
     assert line == " ".join(line.split())
 
 
-@pytest.mark.parametrize("fact", read_table(__file__)["facts"], ids=itemgetter("sentence"))
-def test_the_sentence_of_an_event(fact: dict[str, Any]) -> None:
-    assert Event.kinds[fact["kind"]](**fact["fields"]).sentence() == fact["sentence"]
+@pytest.mark.parametrize("row", read_table(__file__)["events"], ids=itemgetter("sentence"))
+def test_the_sentence_of_an_event(row: dict[str, Any]) -> None:
+    assert Event.kinds[row["kind"]](**row["fields"]).sentence() == row["sentence"]
 
 
 def test_the_sentence_of_a_tier_that_rules_decide() -> None:

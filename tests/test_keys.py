@@ -1,4 +1,4 @@
-"""Keys (SPEC 11.1): their sources, the refusals, and that no text ever contains a key."""
+"""Keys (SPEC 11.1): where they are found and stored, what is refused, and that no text ever contains a key."""
 
 from __future__ import annotations
 
@@ -54,6 +54,8 @@ class FailingKeyring(MemoryKeyring):
 
 
 def keys_of(home: Home, backend: KeyringBackend | None = None, **environment: str) -> Keys:
+    """The keys of a home with this keyring (None: the machine has none) and this environment."""
+
     def find() -> KeyringBackend:
         if backend is None:
             raise NoKeyring("this machine has no usable keyring")
@@ -62,10 +64,10 @@ def keys_of(home: Home, backend: KeyringBackend | None = None, **environment: st
     return Keys(home, environment=environment, keyring=Keyring(find, seconds=0.1), clock=FakeClock(START))
 
 
-# -- where a key comes from
+# -- the sources of a key
 
 
-def test_the_environment_comes_first_then_the_keyring_then_the_file(home: Home):
+def test_the_environment_comes_first_then_the_keyring_then_the_file(home: Home) -> None:
     backend = MemoryKeyring()
     KeyFile(home.config / "keys.json").set("openai", "sk-file")
     keys = keys_of(home, backend)
@@ -78,16 +80,16 @@ def test_the_environment_comes_first_then_the_keyring_then_the_file(home: Home):
     assert (found.source, found.value) == ("environment", "sk-environment")
 
 
-def test_names_are_those_of_the_environment_and_the_file(home: Home):
+def test_names_are_those_of_the_environment_and_the_file(home: Home) -> None:
     keys = keys_of(home, CLAWPY_TOGETHER_API_KEY="x", CLAWPY_HOME="/x")
     keys.set("openai", SECRET, consent_file=True)
     assert keys.names() == ("together", "openai")
 
 
-# -- keeping and forgetting one
+# -- storing and deleting a key
 
 
-def test_a_key_is_stored_in_the_keyring_and_in_no_file(home: Home):
+def test_a_key_is_stored_in_the_keyring_and_in_no_file(home: Home) -> None:
     backend = MemoryKeyring()
     keys = keys_of(home, backend)
     assert keys.set("openai", f"  {SECRET}\n") == "keyring"
@@ -96,14 +98,14 @@ def test_a_key_is_stored_in_the_keyring_and_in_no_file(home: Home):
     assert keys.badge() == ""
 
 
-def test_without_a_keyring_the_alternatives_are_named_and_nothing_is_written(home: Home):
+def test_without_a_keyring_the_alternatives_are_named_and_nothing_is_written(home: Home) -> None:
     refusal = refused("no_keyring", lambda: keys_of(home).set("openai", SECRET))
     assert "CLAWPY_OPENAI_API_KEY" in refusal.fix
     assert "clawpy key set openai --store file" in refusal.fix
     assert not home.config.exists()
 
 
-def test_with_consent_a_key_is_in_a_private_file_and_a_badge_says_so(home: Home):
+def test_with_consent_a_key_is_in_a_private_file_and_a_badge_says_so(home: Home) -> None:
     keys = keys_of(home)
     assert keys.set("openai", SECRET, consent_file=True) == "file"
     file = home.config / "keys.json"
@@ -116,7 +118,7 @@ def test_with_consent_a_key_is_in_a_private_file_and_a_badge_says_so(home: Home)
     assert keys.badge() == ""
 
 
-def test_a_key_is_stored_in_one_place_only(home: Home):
+def test_a_key_is_stored_in_one_place_only(home: Home) -> None:
     backend = MemoryKeyring()
     keys = keys_of(home, backend)
     keys.set("openai", "sk-1", consent_file=True)
@@ -127,7 +129,7 @@ def test_a_key_is_stored_in_one_place_only(home: Home):
     assert keys.where("openai") == "file"
 
 
-def test_a_key_is_deleted_where_it_is_stored(home: Home):
+def test_a_key_is_deleted_where_it_is_stored(home: Home) -> None:
     keys = keys_of(home, MemoryKeyring(), CLAWPY_TOGETHER_API_KEY=SECRET)
     keys.set("openai", SECRET)
     assert keys.delete("openai") == ("keyring",)
@@ -138,7 +140,7 @@ def test_a_key_is_deleted_where_it_is_stored(home: Home):
 
 
 @pytest.mark.parametrize("value", ["", "  ", "sk hush", "sk-hush\nsk-hush", "sk-h\u00fcsh", "s" * 4001, "sk-\x1b[2J"])
-def test_a_malformed_key_is_not_stored(home: Home, value: str):
+def test_a_malformed_key_is_not_stored(home: Home, value: str) -> None:
     refusal = refused("bad_key", lambda: keys_of(home, MemoryKeyring()).set("openai", value))
     assert "hush" not in str(refusal)
 
@@ -146,14 +148,14 @@ def test_a_malformed_key_is_not_stored(home: Home, value: str):
 # -- keyrings that do not work
 
 
-def test_a_keyring_that_hangs_blocks_nothing(home: Home):
+def test_a_keyring_that_hangs_blocks_nothing(home: Home) -> None:
     backend = HangingKeyring()
     keys = keys_of(home, backend)
     before = threading.active_count()
     try:
         assert keys.get("openai") is None
         assert keys.get("together") is None
-        assert backend.asked == 1, "and is not asked for every name anew"
+        assert backend.asked == 1, "it is not asked again for another name"
         with pytest.raises(Refusal, match="CLAWPY_OPENAI_API_KEY"):
             keys.set("openai", SECRET)
         assert threading.active_count() < before + 5
@@ -161,12 +163,12 @@ def test_a_keyring_that_hangs_blocks_nothing(home: Home):
         backend.answered.set()
 
 
-def test_a_keyring_that_drops_values_is_noticed(home: Home):
+def test_a_keyring_that_drops_values_is_noticed(home: Home) -> None:
     with pytest.raises(Refusal, match="did not store it"):
         keys_of(home, keyring.backends.null.Keyring()).set("openai", SECRET)
 
 
-def test_the_error_of_a_keyring_contains_no_secret(home: Home):
+def test_the_error_of_a_keyring_contains_no_secret(home: Home) -> None:
     keys = keys_of(home, FailingKeyring())
     assert keys.get("openai") is None
     with pytest.raises(Refusal) as caught:
@@ -175,17 +177,17 @@ def test_the_error_of_a_keyring_contains_no_secret(home: Home):
     assert "hush" not in "".join(traceback.format_exception(caught.value))
 
 
-def test_only_a_real_keyring_of_the_machine_is_used(monkeypatch: pytest.MonkeyPatch):
+def test_only_a_real_keyring_of_the_machine_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     good = MemoryKeyring()
-    alt = type("PlaintextKeyring", (MemoryKeyring,), {"__module__": "keyrings.alt.file"})()
+    plain_file = type("PlaintextKeyring", (MemoryKeyring,), {"__module__": "keyrings.alt.file"})()
 
     class Chain:
-        backends = (alt, keyring.backends.null.Keyring(), good)
+        backends = (plain_file, keyring.backends.null.Keyring(), good)
 
     for chosen, found in ((good, good), (Chain(), good)):
         monkeypatch.setattr(keyring, "get_keyring", lambda chosen=chosen: chosen)
         assert system_keyring() is found
-    for chosen in (alt, keyring.backends.null.Keyring(), keyring.backends.fail.Keyring()):
+    for chosen in (plain_file, keyring.backends.null.Keyring(), keyring.backends.fail.Keyring()):
         monkeypatch.setattr(keyring, "get_keyring", lambda chosen=chosen: chosen)
         with pytest.raises(NoKeyring, match="no usable keyring"):
             system_keyring()
@@ -195,7 +197,7 @@ def test_only_a_real_keyring_of_the_machine_is_used(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o606, 0o660, 0o610])
-def test_a_file_that_others_may_read_is_refused_with_the_command_to_run(home: Home, mode: int):
+def test_a_file_that_others_may_read_is_refused_with_the_command_to_run(home: Home, mode: int) -> None:
     keys = keys_of(home)
     keys.set("openai", SECRET, consent_file=True)
     file = home.config / "keys.json"
@@ -207,7 +209,7 @@ def test_a_file_that_others_may_read_is_refused_with_the_command_to_run(home: Ho
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"a": 1}', '{"a": null}', SECRET, "[" * 100_000, '"' + "x" * 70_000])
-def test_a_damaged_key_file_is_refused_without_repeating_its_text(home: Home, text: str):
+def test_a_damaged_key_file_is_refused_without_repeating_its_text(home: Home, text: str) -> None:
     home.config.mkdir(parents=True)
     file = home.config / "keys.json"
     file.write_text(text)
@@ -217,10 +219,10 @@ def test_a_damaged_key_file_is_refused_without_repeating_its_text(home: Home, te
     assert file.read_text() == text
 
 
-# -- no text holds one
+# -- no text contains a key
 
 
-def test_no_text_of_a_key_contains_its_value(home: Home):
+def test_no_text_of_a_key_contains_its_value(home: Home) -> None:
     keys = keys_of(home, MemoryKeyring())
     keys.set("openai", SECRET)
     key = keys.get("openai")
@@ -232,11 +234,11 @@ def test_no_text_of_a_key_contains_its_value(home: Home):
             store()
         assert "hush" not in str(caught.value)
     assert not hasattr(key, "__dict__")
-    assert keys.secrets() == (SECRET,), "known, so that it can be cut out of what is kept"
+    assert keys.secrets() == (SECRET,), "it is known, so that it can be removed from texts"
 
 
-def test_secrets_are_known_before_they_are_used(home: Home):
-    """A command that prints a `.env` may print what nobody asked for yet."""
+def test_secrets_are_known_before_they_are_used(home: Home) -> None:
+    """A command that prints a `.env` may print a key that was not read yet."""
     KeyFile(home.config / "keys.json").set("openai", "file-value-1")
     others = {"GITHUB_TOKEN": "abc123abc123abc123", "SIGNING_TOKEN": "disabled", "MY_PASSWORD": "/run/secrets/db-1"}
     keys = keys_of(home, MemoryKeyring(), CLAWPY_TWIN_API_KEY="from-the-environment", PATH="/usr/bin:/bin1", **others)
@@ -244,12 +246,12 @@ def test_secrets_are_known_before_they_are_used(home: Home):
     KeyFile(home.config / "keys.json").set("openai", "file-value-2")
     assert "file-value-2" in keys.secrets(), "another process may have set it"
     (home.config / "keys.json").chmod(0o644)
-    assert "file-value-2" in keys.secrets(), "of a file that others may read no key is used, but each is cut out"
+    assert "file-value-2" in keys.secrets(), "a key that others may read is not used, but removed from texts"
     (home.config / "keys.json").chmod(0o600)
     assert "file-value-2" in keys.secrets(), "the operator fixed that"
 
 
-def test_the_keyring_library_is_imported_only_when_it_is_used(home: Home):
+def test_the_keyring_library_is_imported_only_when_it_is_used(home: Home) -> None:
     code = "import sys, engine.keys; sys.exit('keyring' in sys.modules or 'filelock' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     assert KEYRING_TIMEOUT_S == 3.0

@@ -1,4 +1,4 @@
-"""Values that everything shares: money, ids, digests, fingerprints, and text from strangers."""
+"""Values that all services share: money, ids, digests and fingerprints are exact, and hostile text is made harmless."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def test_ids_repeat_with_a_seed_and_never_without() -> None:
 
 
 def test_any_edit_changes_the_digest() -> None:
-    asked = Assignment("run tests", "koji-core", "/shop", "flow", "run_tests", {"paths": ["a.py"]})
+    assignment = Assignment("run tests", "koji-core", "/shop", "flow", "run_tests", {"paths": ["a.py"]})
     edits = [
-        dataclasses.replace(asked, prompt="run Tests"),
-        dataclasses.replace(asked, channel="research"),
-        dataclasses.replace(asked, workspace="/other"),
-        dataclasses.replace(asked, runner="acp"),
-        dataclasses.replace(asked, flow=None),
-        dataclasses.replace(asked, parameters={"paths": ["b.py"]}),
+        dataclasses.replace(assignment, prompt="run Tests"),
+        dataclasses.replace(assignment, channel="research"),
+        dataclasses.replace(assignment, workspace="/other"),
+        dataclasses.replace(assignment, runner="acp"),
+        dataclasses.replace(assignment, flow=None),
+        dataclasses.replace(assignment, parameters={"paths": ["b.py"]}),
     ]
-    assert len({asked.digest, *(edit.digest for edit in edits)}) == 7
-    assert dataclasses.replace(asked, parameters={"paths": ["a.py"]}).digest == asked.digest
+    assert len({assignment.digest, *(edit.digest for edit in edits)}) == 7
+    assert dataclasses.replace(assignment, parameters={"paths": ["a.py"]}).digest == assignment.digest
 
 
 def test_the_same_facts_give_the_same_fingerprint_in_any_order() -> None:

@@ -1,4 +1,5 @@
-"""Which modules start other programs: few, each for a reason, and one alone runs git. A fork is no other program."""
+"""Only the modules that are listed here, each with a reason, start other programs, and only one of them runs git. A
+fork is no other program."""
 
 from __future__ import annotations
 
@@ -53,9 +54,9 @@ def test_only_the_listed_modules_start_processes() -> None:
     assert starting - {_EXECS} == set(STARTERS), "start git by engine.git, commands by a session"
 
 
-@pytest.mark.parametrize("place", sorted(STARTERS))
-def test_only_one_module_runs_git(place: str) -> None:
-    assert place == "engine/git/environment.py" or not re.search(r"""\[\s*["']git["']""", (ROOT / place).read_text())
+@pytest.mark.parametrize("module", sorted(STARTERS))
+def test_only_one_module_runs_git(module: str) -> None:
+    assert module == "engine/git/environment.py" or not re.search(r"""\[\s*["']git["']""", (ROOT / module).read_text())
 
 
 def test_no_command_of_git_enters_nested_repositories() -> None:

@@ -10,6 +10,40 @@ from hypothesis import strategies as st
 
 from engine.model.secrets import CUT, PRIVATE_KEY_LINES, Redactor, parting, redact, redact_json, redact_lines
 
+KNOWN, SHAPED, NAMED = "correct-horse-battery", "sk-ant-0123456789abcdefghij", "hunter2hunter2"
+"""A secret that is known, one that is recognised by its shape, and one that is recognised by a name before it."""
+
+PRIVATE = [
+    "-----BEGIN OPENSSH PRIVATE KEY-----",
+    "b3BlbnNzaC1rZXk",
+    "AAAAB3NzaC1yc2E",
+    "-----END OPENSSH PRIVATE KEY-----",
+]
+"""A private key."""
+
+WORDS = ["the", "key", "password:", "=", "is", "done.", "Authorization: Bearer", KNOWN, SHAPED, NAMED]
+NAMED_SECRETS = [f"API_KEY={NAMED}", f"password = {NAMED}", f"https://me:{NAMED}@box/repo", f'"token": "{KNOWN}",']
+TEXTS = st.lists(st.sampled_from([*WORDS, *NAMED_SECRETS]), max_size=30).map(" ".join)
+
+BASE64 = "AQEA7bq9Zk/x" * 6
+"""As wide as a line of a private key."""
+
+FIRST_BYTES = {
+    "RSA": "308204a40201000282010100",
+    "a small RSA one": "308202 5c020100028181",
+    "PKCS 8": "308204be020100300d06092a864886f70d010101",
+    "PKCS 8 on a curve": "308187020100301306072a8648ce3d0201",
+    "Ed25519": "302e020100300506032b657004220420",
+    "SEC 1": "30770201010420",
+    "encrypted": "308205 1c304e06092a864886f70d01050d",
+    "OpenSSH": b"openssh-key-v1\0".hex(),
+}
+"""The first bytes of private keys, in hexadecimal, by their kind."""
+
+
+def clean(text: str) -> str:
+    return redact(text, [KNOWN])
+
 
 @pytest.mark.parametrize("piece", ["a.", "a-", "-eyJaaaaaaaaaaa", "://a:", "://a", "ya29."])
 def test_a_hostile_line_is_searched_for_secrets_in_one_pass(piece: str) -> None:
@@ -24,24 +58,6 @@ def test_a_password_in_an_address_is_cut_out() -> None:
     assert redact(f"Authorization: Bearer {'eyJhbGciOiJIUzI1NiJ9' * 2}.x") == "Authorization: Bearer [secret cut]"
 
 
-KNOWN = "correct-horse-battery"
-SHAPED = "sk-ant-0123456789abcdefghij"
-NAMED = "hunter2hunter2"
-PRIVATE = [
-    "-----BEGIN OPENSSH PRIVATE KEY-----",
-    "b3BlbnNzaC1rZXk",
-    "AAAAB3NzaC1yc2E",
-    "-----END OPENSSH PRIVATE KEY-----",
-]
-WORDS = ["the", "key", "password:", "=", "is", "done.", "Authorization: Bearer", KNOWN, SHAPED, NAMED]
-TELLING = [f"API_KEY={NAMED}", f"password = {NAMED}", f"https://me:{NAMED}@box/repo", f'"token": "{KNOWN}",']
-SAID = st.lists(st.sampled_from([*WORDS, *TELLING]), max_size=30).map(" ".join)
-
-
-def clean(text: str) -> str:
-    return redact(text, [KNOWN])
-
-
 @given(st.lists(st.sampled_from(["plain", "", f"x {KNOWN} y", f"PASSWORD={NAMED}", SHAPED, *PRIVATE]), max_size=12))
 def test_lines_in_pieces_are_cut_like_the_whole(lines: list[str]) -> None:
     whole = redact_lines(lines, [KNOWN])
@@ -50,15 +66,20 @@ def test_lines_in_pieces_are_cut_like_the_whole(lines: list[str]) -> None:
         assert redactor.lines(lines[:cut]) + redactor.lines(lines[cut:]) == whole
 
 
-BASE64 = "AQEA7bq9Zk/x" * 6  # as wide as a line of a private key
-
-
 def test_only_the_lines_of_a_private_key_without_end_are_cut() -> None:
-    said = ["Collecting tests", "", "tests/core/test_values.py ..", "3 passed", "done"]
-    assert redact_lines([PRIVATE[0], BASE64, BASE64, *said]) == [CUT, CUT, CUT, *said]
-    assert redact_lines([PRIVATE[0], "Proc-Type: 4,ENCRYPTED", "", BASE64, *said]) == [CUT, CUT, "", CUT, *said]
-    assert redact_lines([PRIVATE[0], BASE64, "short", "word", *said]) == [CUT, CUT, CUT, "word", *said], "the last line"
-    assert redact_lines([f"cut here: {PRIVATE[0]}", *said]) == [CUT, *said], "a text that speaks of keys"
+    other_lines = ["Collecting tests", "", "tests/core/test_values.py ..", "3 passed", "done"]
+    assert redact_lines([PRIVATE[0], BASE64, BASE64, *other_lines]) == [CUT, CUT, CUT, *other_lines]
+    assert redact_lines([PRIVATE[0], "Proc-Type: 4,ENCRYPTED", "", BASE64, *other_lines]) == [
+        CUT,
+        CUT,
+        "",
+        CUT,
+        *other_lines,
+    ]
+    assert redact_lines([PRIVATE[0], BASE64, "short", "word", *other_lines]) == [CUT, CUT, CUT, "word", *other_lines], (
+        "the last line"
+    )
+    assert redact_lines([f"cut here: {PRIVATE[0]}", *other_lines]) == [CUT, *other_lines], "a text that speaks of keys"
 
 
 def test_lines_of_another_program_between_those_of_a_key_stay() -> None:
@@ -67,8 +88,8 @@ def test_lines_of_another_program_between_those_of_a_key_stay() -> None:
 
 
 def test_a_line_long_after_a_private_key_is_not_part_of_it() -> None:
-    said = ["3 tests passed"] * PRIVATE_KEY_LINES
-    assert redact_lines([PRIVATE[0], *said, BASE64]) == [CUT, *said, BASE64]
+    other_lines = ["3 tests passed"] * PRIVATE_KEY_LINES
+    assert redact_lines([PRIVATE[0], *other_lines, BASE64]) == [CUT, *other_lines, BASE64]
 
 
 @pytest.mark.parametrize(
@@ -77,18 +98,6 @@ def test_a_line_long_after_a_private_key_is_not_part_of_it() -> None:
 def test_a_private_key_is_recognised_however_its_lines_are_shown(shown: str) -> None:
     lines = [shown.format(line) for line in (PRIVATE[0], BASE64, BASE64, PRIVATE[-1])]
     assert redact_lines([*lines, "done"]) == [CUT] * 4 + ["done"]
-
-
-FIRST_BYTES = {
-    "RSA": "308204a40201000282010100",
-    "a small RSA one": "308202 5c020100028181",
-    "PKCS 8": "308204be020100300d06092a864886f70d010101",
-    "PKCS 8 on a curve": "308187020100301306072a8648ce3d0201",
-    "Ed25519": "302e020100300506032b657004220420",
-    "SEC 1": "30770201010420",
-    "encrypted": "308205 1c304e06092a864886f70d01050d",
-    "OpenSSH": b"openssh-key-v1\0".hex(),
-}
 
 
 @pytest.mark.parametrize("first", FIRST_BYTES.values(), ids=FIRST_BYTES)
@@ -116,20 +125,20 @@ def test_a_secret_is_cut_from_the_moment_it_is_known() -> None:
     assert redactor.lines([KNOWN]) == [CUT]
 
 
-@given(SAID, st.lists(st.integers(0, 400), max_size=6))
+@given(TEXTS, st.lists(st.integers(0, 400), max_size=6))
 @example(f"the password: {NAMED} is done.", [25])
 @example(f"Authorization: Bearer {KNOWN}", [30])
 def test_no_secret_is_split_where_a_text_is_split(text: str, stops: list[int]) -> None:
     shown, begin = [], 0
-    for stop in sorted(stops):  # so far it came when it was to be shown
-        place = parting(text[begin:stop], clean)
-        shown.append(clean(text[begin : begin + place]))
-        begin += place
+    for stop in sorted(stops):  # the text has grown to here
+        length = parting(text[begin:stop], clean)
+        shown.append(clean(text[begin : begin + length]))
+        begin += length
     shown.append(clean(text[begin:]))
     whole = "".join(shown)
     assert KNOWN not in whole
     assert SHAPED not in whole
-    assert whole == clean(text), "what is shown piece by piece is what would be shown at once"
+    assert whole == clean(text), "the pieces together are the whole text"
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,7 @@ def save(file: Path, text: str) -> None:
 
 
 def events(database: Database) -> list[tuple[str, str, str]]:
+    """(kind, subject, value) of each entry of the ledger, oldest first."""
     database.write(lambda tx: None)  # what was submitted before is done now
     entries = reversed(Ledger(database).latest())
     return [(entry.kind, entry.subject, entry.payload.get("value", "")) for entry in entries]
@@ -106,7 +107,7 @@ def test_an_edit_by_another_program_counts_within_a_second(
     assert events(database) == [("SettingChanged", "quietHoursStart", "20")]
     file.unlink()
     clock.advance(SECOND)
-    assert store.current.quiet_hours_start == 20, "it may be written anew this moment"
+    assert store.current.quiet_hours_start == 20, "an editor may be writing it again"
     clock.advance(SECOND)
     assert store.current.quiet_hours_start == 23
 
@@ -138,13 +139,13 @@ def test_settings_may_be_read_inside_a_transaction(
 
 
 @pytest.mark.parametrize(
-    ("raw", "said"),
+    ("raw", "message"),
     [(b"\xff\xfe", "not UTF-8"), (b"#" * 300_000, "larger than 262144"), (b"a = ", "not TOML")],
 )
-def test_a_broken_file_refuses_the_start(file: Path, clock: FakeClock, raw: bytes, said: str) -> None:
+def test_a_broken_file_refuses_the_start(file: Path, clock: FakeClock, raw: bytes, message: str) -> None:
     file.parent.mkdir()
     file.write_bytes(raw)
-    with pytest.raises(Refusal, match=said) as caught:
+    with pytest.raises(Refusal, match=message) as caught:
         open_store(file, clock)
     assert caught.value.code == "bad_config"
 
@@ -218,7 +219,7 @@ def test_a_variable_that_is_not_unicode_text_is_refused(file: Path, clock: FakeC
 
 
 def test_values_that_belong_together_are_set_at_once(store: SettingsStore, file: Path) -> None:
-    """A provider has a kind and an address: each alone is none, and who sets one is told how to set both."""
+    """A provider has a kind and an address. Setting one of them is refused, and the refusal says how to set both."""
     with pytest.raises(Refusal) as caught:
         store.set("providers.box.kind", "openai")
     assert caught.value.message.startswith("providers.box.baseUrl: missing")

@@ -18,8 +18,8 @@ from engine.home import Home
 from tests.api.stand_in import StandIn as ApiStandIn
 from tests.console.stand_in import StandIn as ConsoleStandIn
 
-OF_THE_TESTS = {"fill", "note", "things", "add", "hold", "preview", "forget"}
-"""What only tests call, and the methods of `knowledge.forgetting`, which a stand-in answers itself."""
+TEST_METHODS = {"fill", "note", "things", "add", "hold", "preview", "forget"}
+"""Methods that only tests call, and those of `knowledge.forgetting`, which a stand-in answers itself."""
 
 
 def service_names() -> dict[str, set[str]]:
@@ -38,6 +38,7 @@ def service_names() -> dict[str, set[str]]:
 
 
 def names_in(service: type) -> set[str]:
+    """The names of the methods and attributes of a class."""
     assigned = re.compile(r"self\.(\w+)\b[^=\n]*=")
     bases = [base for base in service.__mro__ if base.__module__.startswith("engine.")]
     return {*dir(service), *(name for base in bases for name in assigned.findall(inspect.getsource(base)))}
@@ -50,14 +51,13 @@ def stand_in(request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock) -
 
 def test_a_stand_in_has_no_method_that_the_service_lacks(stand_in: Any) -> None:
     names = service_names()
-    services = {name: value for name, value in vars(stand_in).items() if name in names}
+    replaced = {service: value for service, value in vars(stand_in).items() if service in names}
     missing = []
-    for service, value in services.items():
+    for service, value in replaced.items():
         if type(value).__module__.startswith("engine."):
             continue
-        played = [name for name, other in services.items() if other is value]  # one object may stand for several
-        for name in vars(value) if isinstance(value, SimpleNamespace) else vars(type(value)):
-            if name.startswith("_") or name in OF_THE_TESTS or any(name in names[each] for each in played):
-                continue
-            missing.append(f"{service}.{name}")
+        # One object may stand for several services.
+        allowed = TEST_METHODS.union(*(names[other] for other, played in replaced.items() if played is value))
+        methods = vars(value) if isinstance(value, SimpleNamespace) else vars(type(value))
+        missing += [f"{service}.{name}" for name in methods if not name.startswith("_") and name not in allowed]
     assert missing == []

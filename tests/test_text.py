@@ -1,4 +1,4 @@
-"""A marked section in a file of the operator: every other byte stays, and a second write changes nothing."""
+"""Text: a marked section is written without a change of any other byte of the file, and names are joined in words."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_section_has_the_line_ends_of_its_file(data: bytes, body: str, expecte
     assert write_section(data, body, INHERITED) == expected.encode()
 
 
-def test_names_in_words() -> None:
+def test_names_are_joined_in_words_and_cut_from_the_left() -> None:
     assert join_names([]) == ""
     assert join_names(["a"]) == "a"
     assert join_names(["a", "b", "c"]) == "a, b and c"

@@ -16,7 +16,7 @@ def read(text: str) -> Settings:
     return read_settings(text, file="config.toml", environment={})
 
 
-def test_the_file_overrides_single_values_of_a_built_in_provider():
+def test_the_file_overrides_single_values_of_a_built_in_provider() -> None:
     settings = read('[providers.openai]\nmodel = "gpt-6-luna"\n[providers.ollama]\n')
     assert settings.provider("openai") == PROVIDERS["openai"].model_copy(update={"model": "gpt-6-luna"})
     assert list(settings.providers) == ["openai", "ollama"], "only those that are named"
@@ -25,7 +25,7 @@ def test_the_file_overrides_single_values_of_a_built_in_provider():
     assert settings.provider_names() == ("openai", "ollama", "anthropic", "together")
 
 
-def test_a_provider_of_the_file_has_a_kind_and_an_address():
+def test_a_provider_of_the_file_has_a_kind_and_an_address() -> None:
     settings = read('[providers.vllm]\nkind = "openai"\nbaseUrl = "http://127.0.0.1:8000/v1/"\nkeyless = true\n')
     provider = settings.provider("vllm")
     assert (provider.base_url, provider.host, provider.keyless) == ("http://127.0.0.1:8000/v1", "127.0.0.1:8000", True)
@@ -50,7 +50,7 @@ def test_a_provider_of_the_file_has_a_kind_and_an_address():
         ("[channels.research]\nmodel = 'gpt-5'\n", 2, "channels.research.model", "provider:model"),
     ],
 )
-def test_a_problem_names_line_key_and_fix(text: str, line: int, key: str, words: str):
+def test_a_problem_names_line_key_and_fix(text: str, line: int, key: str, words: str) -> None:
     with pytest.raises(BadConfig) as caught:
         read(text)
     problems = [problem for problem in caught.value.problems if problem.key == key]
@@ -59,7 +59,7 @@ def test_a_problem_names_line_key_and_fix(text: str, line: int, key: str, words:
     assert words in problems[0].message
 
 
-def test_no_problem_repeats_a_secret():
+def test_no_problem_repeats_a_secret() -> None:
     for text in (
         "[providers.openai]\nbaseUrl = 'https://me:hush-hush@x.org'\n",
         "[providers.openai]\nbaseUrl = 'https://x.org/?key=hush-hush'\n",
@@ -82,7 +82,7 @@ UNSAFE_ADDRESSES = (
 )
 
 
-def test_plain_http_is_accepted_for_nearby_addresses_only():
+def test_plain_http_is_accepted_for_nearby_addresses_only() -> None:
     assert [url for url in SAFE_ADDRESSES.split() if url_problem(url)] == []
     assert [url for url in (*UNSAFE_ADDRESSES.split(), "", "https://x .org") if not url_problem(url)] == []
     assert url_problem("http://api.example.com", insecure=True) == "", "the operator accepts plain http"
@@ -112,7 +112,7 @@ def test_malformed_names_are_refused(
     assert [name for name in refused if not problem(name)] == []
 
 
-def test_the_built_in_models_have_a_price():
+def test_the_built_in_models_have_a_price() -> None:
     from genai_prices import Usage, calc_price
 
     for name, provider in PROVIDERS.items():

@@ -30,28 +30,29 @@ PAGE = Path(__file__).parents[2] / "docs" / "A_DAY.md"
 MONDAY = datetime(2026, 3, 2, 10, tzinfo=UTC)
 RULE = replace(RULES[0], correction="Amounts are rounded half up, with ROUND_HALF_UP")
 TASKS = [ShopTask(number, RULE, 5) for number in range(16)]
-LATER = 10
-"""Tasks of Thursday and Friday, to which nobody adds anything."""
+LATER_TASKS = 10
+"""Number of the tasks of Thursday and Friday, to which nobody adds anything."""
 
 
 @dataclass
 class Week:
-    """What is told, line by line."""
+    """The shop in that week, and the lines of the page about it."""
 
     shop: Shop
     page: list[str] = field(default_factory=list)
 
     def tell(self, *paragraphs: str) -> None:
+        """Add paragraphs to the page."""
         for text in paragraphs:
             self.page += [*textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False), ""]
 
     def show(self, *lines: str) -> None:
-        """A block of output."""
+        """Add a block of output to the page."""
         shop = str(self.shop.repository.path)
         self.page += [*(f"    {line.replace(shop, '~/shop')}".rstrip() for line in lines), ""]
 
     def say(self, verb: str, typed: str = "", **arguments: Any) -> dict[str, Any]:
-        """Give a verb, and show what it prints; `typed` is what stands behind it on a command line."""
+        """Carry out a verb, and show what it prints. `typed` are its words on a command line."""
         document = dispatch(self.shop.engine, verb, arguments)
         self.show(
             f"$ clawpy {verb} {typed}".rstrip(), *render_document(verb, document, arguments.get("action")).splitlines()
@@ -59,25 +60,25 @@ class Week:
         return document
 
     def prompt(self) -> list[str]:
-        """The system part of what an agent would be told now, without what it recalls of single tasks."""
+        """The lines of the system prompt that an agent would get now."""
         request = PromptRequest("backend_builder", CHANNEL, str(self.shop.repository.path), "Add money_99")
         return self.shop.engine.prompts.assemble(request).text("system").splitlines()
 
     def changed(self, before: Sequence[str], after: Sequence[str]) -> list[str]:
-        """Lines that are gone and lines that are new."""
+        """The removed and the added lines."""
         diff = difflib.unified_diff(before, after, n=0, lineterm="")
         changes = [line for line in diff if line[:2] not in ("--", "++", "@@") and line[1:].strip()]
         return changes or ["(no difference)"]
 
-    def work(self, task: ShopTask, more: str = "") -> bool:
-        """A task; the operator keeps what is green and throws away what is red. Whether it was right at once."""
-        green, view = self.shop.work(task, more)
+    def work(self, task: ShopTask, correction: str = "") -> bool:
+        """Let the model do a task, and review the result. Returns whether its tests passed at once."""
+        has_passed, view = self.shop.work(task, correction)
         self.shop.review(view)
-        return green
+        return has_passed
 
 
-def live(shop: Shop) -> list[str]:
-    """The week; returns its page."""
+def live_week(shop: Shop) -> list[str]:
+    """Live the week; returns the lines of its page."""
     week, engine = Week(shop), shop.engine
     before = week.prompt()
     first = "correct" if week.work(TASKS[0]) else "wrong"
@@ -108,14 +109,14 @@ def live(shop: Shop) -> list[str]:
     after = week.changed(before, week.prompt())
     week.show(*after)
     week.tell("## Friday")
-    greens = []
-    for number, task in enumerate(TASKS[4 : 4 + LATER]):
-        greens.append(week.work(task))
-        if number == LATER // 2 - 1:
+    passed = []
+    for number, task in enumerate(TASKS[4 : 4 + LATER_TASKS]):
+        passed.append(week.work(task))
+        if number == LATER_TASKS // 2 - 1:
             shop.evening()
     week.tell(
-        f"On Thursday and today the agent had {LATER} more tasks of this kind, to which you added nothing: "
-        f"**{sum(greens)} of {LATER} were right at the first attempt**. Monday's first task was not.",
+        f"On Thursday and today the agent had {LATER_TASKS} more tasks of this kind, to which you added nothing: "
+        f"**{sum(passed)} of {LATER_TASKS} were right at the first attempt**. Monday's first task was not.",
     )
     shop.evening()
     for candidate in waiting:
@@ -158,7 +159,7 @@ def main() -> None:
         model.follow_share = 0.9
         try:
             with shop.opened():
-                page = live(shop)
+                page = live_week(shop)
         finally:
             host.close()
     PAGE.write_text("\n".join([HEAD, *page]).rstrip() + "\n")

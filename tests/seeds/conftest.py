@@ -1,4 +1,4 @@
-"""The world of these tests: an engine that is open, and the model that it calls."""
+"""Worlds of these tests: with an engine that is open or closed, that may act by itself, or whose memory has vectors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.model_server import ModelServer
 def closed(
     tmp_path: Path, clock: FakeClock, warm: ModelHost, _no_keys_of_the_developer: None, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[World]:
-    """A world whose engine the test opens by itself."""
+    """A world whose engine the test opens."""
     monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", KEY)
     for name in ("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"):
         monkeypatch.setenv(name, (clock.now() - timedelta(days=3)).isoformat())
@@ -31,16 +31,17 @@ def closed(
 
 @pytest.fixture
 def world(closed: World) -> Iterator[World]:
+    """A world whose engine is open."""
     with closed.opened():
         yield closed
 
 
 @pytest.fixture
 def trusted(closed: World) -> Iterator[World]:
-    """A console that may act by itself, in a sandbox of this machine. Its operator dismissed forty searches for flaky
-    tests and approved sixty reports of stale branches, of which there are three now."""
+    """A world in which the engine may act by itself, in a sandbox of this machine. Its operator dismissed forty
+    searches for flaky tests, and approved sixty reports of stale branches. There are three such branches now."""
     if not find_best_sandbox().confines:
-        pytest.skip("nothing on this machine confines a command")
+        pytest.skip("this machine has no sandbox")
     closed.sandbox = None
     closed.configure(autonomousModeEnabled=True)
     closed.append_config(f'[workspaces."{closed.repository.path}"]\nautonomy = "act"\n')

@@ -18,7 +18,7 @@ SEEDS = ("wisdom_cascade", "cross_pollination", "memory_stack", "adaptation_engi
 
 @dataclass(frozen=True)
 class Part:
-    """A row. `numbers` are those of docs/SPEC.md."""
+    """A row of the table: the part of a seed, its numbers in docs/SPEC.md, and its effect."""
 
     seed: str
     name: str
@@ -26,7 +26,7 @@ class Part:
     effect: str
 
 
-def parts() -> list[Part]:
+def read_parts() -> list[Part]:
     """The parts in the order of the files. Raises ValueError for a test whose docstring does not begin with numbers."""
     rows = []
     for seed in SEEDS:
@@ -42,11 +42,11 @@ def parts() -> list[Part]:
     return rows
 
 
-def table() -> str:
+def render_table() -> str:
     """The table, between its marks."""
     rows = ["| | part | numbers | what you notice |", "|---:|---|---|---|"]
     seed = ""
-    for number, part in enumerate(parts(), 1):
+    for number, part in enumerate(read_parts(), 1):
         if part.seed != seed:
             seed = part.seed
             rows.append(f"| | **{seed}** | | |")
@@ -54,11 +54,11 @@ def table() -> str:
     return "\n".join((BEGIN, "", *rows, "", END))
 
 
-def renewed(page: str) -> str:
-    """The page with the table as it is now."""
+def replace_table(page: str) -> str:
+    """The page with the table of the present tests."""
     before, _, rest = page.partition(BEGIN)
-    return before + table() + rest.partition(END)[2]
+    return before + render_table() + rest.partition(END)[2]
 
 
 if __name__ == "__main__":
-    PAGE.write_text(renewed(PAGE.read_text()))
+    PAGE.write_text(replace_table(PAGE.read_text()))

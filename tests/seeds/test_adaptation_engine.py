@@ -16,7 +16,7 @@ from tests.support.model_server import Call, Reply, calls
 pytestmark = pytest.mark.long
 
 AGENT = "backend_builder"
-SIGNED = "Texts are signed with initials"
+CORRECTION = "Texts are signed with initials"
 GREEN = {"Makefile": "test:\n\tgrep -q 3 cart.txt\n", "cart.txt": "3\n"}
 
 
@@ -49,7 +49,7 @@ def eager(closed: World) -> Iterator[World]:
 def test_reflection(world: World) -> None:
     """5.1: What happened is weighed from 0 to 100 and says why: your corrections, errors of tools, guidance used."""
     world.server.script(calls("edit", path="nowhere.txt", old_text="a", new_text="b"))
-    world.work_corrected(SIGNED, "greeting")
+    world.work_corrected(CORRECTION, "greeting")
     world.say("candidates", action="digest")
     records = {record["kind"]: record for record in world.say("candidates", action="records")["records"]}
     assert {"human_approval", "agent_error", "guidance_applied"} <= set(records)
@@ -61,11 +61,11 @@ def test_reflection(world: World) -> None:
 
 def test_digest(eager: World) -> None:
     """5.3: A proposal needs more than the event it is drawn from: others alike that it was not drawn from."""
-    eager.work_corrected(SIGNED, "greeting")
+    eager.work_corrected(CORRECTION, "greeting")
     assert candidates_in_review(eager) == []
     drafts = eager.say("candidates")["candidates"]
     assert all(draft["score"] <= 45 for draft in drafts), "alone it is capped at 45, and fails"
-    eager.work_corrected(SIGNED, "farewell", "thanks")
+    eager.work_corrected(CORRECTION, "farewell", "thanks")
     (candidate,) = candidates_in_review(eager)
     assert candidate["score"] >= 60
     assert set(candidate["draftedFrom"]).isdisjoint(candidate["corroboratedBy"])
@@ -76,7 +76,7 @@ def test_digest(eager: World) -> None:
 
 def test_prompt_fragments(eager: World) -> None:
     """5.4, 5.5: A fragment that you approve stands in that agent's prompts, and is gone when you roll it back."""
-    eager.work_corrected(SIGNED, "greeting", "farewell", "thanks")
+    eager.work_corrected(CORRECTION, "greeting", "farewell", "thanks")
     fragment = approve_candidate(eager, "prompt_fragment")
     (line,) = fragment["effect"]["guidance"]
     eager.work("Write an apology into sorry.txt", "Done.")
@@ -95,11 +95,11 @@ def test_fix_templates(closed: World) -> None:
     repair = "The cart counts three; a test greps for it."
 
     def heal(number: int) -> str:
-        """A session that breaks the cart and mends it; what it was told in between."""
+        """Run a session that breaks the cart and fixes it. Returns the message about the failing test."""
         closed.server.requests.clear()
         write = Call("write", {"path": "cart.txt", "content": f"4\n{'x' * number}\n"})
-        mend = Call("edit", {"path": "cart.txt", "old_text": "4\n", "new_text": "3\n"})
-        closed.server.script(Reply(calls=(write,)), "Tidied.", Reply(calls=(mend,)))
+        fix = Call("edit", {"path": "cart.txt", "old_text": "4\n", "new_text": "3\n"})
+        closed.server.script(Reply(calls=(write,)), "Tidied.", Reply(calls=(fix,)))
         closed.work(f"Tidy the cart, part {number}", repair)
         return next(
             text for request in closed.server.requests for text in request.users if "that passed before" in text
@@ -172,7 +172,7 @@ def test_flow_offloads(eager: World) -> None:
 
 def test_modes(eager: World) -> None:
     """5.6: In manual mode candidates wait for you; in autonomous mode what passes is in force by itself."""
-    eager.work_corrected(SIGNED, "greeting", "farewell", "thanks")
+    eager.work_corrected(CORRECTION, "greeting", "farewell", "thanks")
     (candidate,) = candidates_in_review(eager)
     assert candidate["id"] in [entry.id for entry in eager.engine.queue()]
     eager.work("Write an apology into sorry.txt", "Done.")

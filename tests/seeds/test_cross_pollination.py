@@ -33,14 +33,13 @@ from tests.support.model_server import Reply, calls
 from tests.support.training_server import TrainingServer
 
 GREEN = {"Makefile": "test:\n\tgrep -q 3 cart.txt\n", "cart.txt": "3\n"}
-RED = GREEN | {"cart.txt": "4\n"}
-"""A project whose test looks into a file."""
+"""A project whose test passes while a file has a 3."""
 
 RAILS = {"rate", "loop", "cost", "content", "gate", "kill"}
 
 
 def verdict(card: Document, rail: str) -> tuple[str, str]:
-    """What a rail says of a card."""
+    """(verdict, reason) of a rail on a card."""
     return next((row["verdict"], row["reason"]) for row in card["verdicts"] if row["rail"] == rail)
 
 
@@ -85,14 +84,14 @@ def test_active_tasks(world: World) -> None:
 def test_twin_model(closed: World) -> None:
     """2.3: After thirty decisions a model that speaks for you is asked what comes next, and its answer is a card."""
     closed.configure(twinModelEnabled=True, twinModelId="openai:twin-1")
-    says = {"prompt": "Round the cart", "channel": "koji-core", "confidence": 0.9, "reasoning": "as on every Monday"}
-    closed.server.answer = lambda request: Reply(text=json.dumps(says))
+    answer = {"prompt": "Round the cart", "channel": "koji-core", "confidence": 0.9, "reasoning": "as on Mondays"}
+    closed.server.answer = lambda request: Reply(text=json.dumps(answer))
     with closed.opened():
         closed.decide("lint", DecisionSignal.APPROVED, 29)
         assert "twin-model" not in [card["source"] for card in closed.predict()]
         closed.decide("lint", DecisionSignal.APPROVED, 1)
         card = closed.predict_card("source", "twin-model")
-        assert (card["prompt"], card["targetChannel"]) == (says["prompt"], says["channel"])
+        assert (card["prompt"], card["targetChannel"]) == (answer["prompt"], answer["channel"])
         assert card["confidenceParts"]["twin"] == 0.9
         assert (closed.last_request.body["temperature"], closed.last_request.max_tokens) == (0.3, 200)
 
@@ -100,7 +99,7 @@ def test_twin_model(closed: World) -> None:
 @pytest.mark.long
 def test_channel_routing(meaning: World) -> None:
     """2.4: What you ask goes to the channel whose work it is, by its meaning; an unknown channel is refused."""
-    asked = {
+    channel_of_prompt = {
         "Fix the rounding of prices in the cart": "koji-core",
         "Bring the handbook up to date with the last five commits": "chronicle-hub",
         "Think up three unusual ways to show a discount": "dream-weaver",
@@ -109,7 +108,7 @@ def test_channel_routing(meaning: World) -> None:
     }
     with pytest.raises(Refusal, match="there is no channel"):
         meaning.engine.cards.propose("Do it", workspace=str(meaning.repository.path), channel="nowhere")
-    assert {text: meaning.propose_card(text)["targetChannel"] for text in asked} == asked
+    assert {text: meaning.propose_card(text)["targetChannel"] for text in channel_of_prompt} == channel_of_prompt
 
 
 @pytest.mark.long
@@ -122,7 +121,7 @@ def test_confidence_bands(trusted: World) -> None:
     raw = 0.4 * parts["twin"] + 0.25 * parts["pattern"] + 0.2 * parts["urgency"] + 0.15 * parts["time"]
     assert 0 < raw < 1
     assert shown["confidence"] == parts["total"]
-    assert parts["fewDecisions"]  # nothing was decided on this kind: the sum may be far off, and that is said
+    assert parts["fewDecisions"], "nothing was decided on this kind"
     bands = [(0.3, "discard"), (0.6, "card"), (0.8, "suggested"), (1.01, "act")]
     for card in cards.values():
         assert card["band"] == next(band for most, band in bands if card["confidence"] < most)
@@ -171,8 +170,7 @@ def test_follow_ups(world: World) -> None:
     assert world.run_flow("run_tests").state is SessionState.SUCCEEDED
     good = world.repository.git("rev-parse", "HEAD")
     world.repository.commit("Break it", {"cart.txt": "4\n"})
-    red = world.run_flow("run_tests").check
-    assert not red.green
+    assert not world.run_flow("run_tests").check.green
     world.run_jobs("state")
     (card,) = [card for card in world.say("cards")["predictions"] if card["source"] == "follow-up"]
     assert card["parameters"].get("good", good) == good
@@ -210,20 +208,20 @@ def test_swiping_cards(world: World) -> None:
 def test_notifications(world: World) -> None:
     """10.2: Each surface hears of a card in its own way: a banner on the phone, a badge on the watch, glasses not."""
     collide(world.repository)
-    with NotificationServer() as office:
+    with NotificationServer() as server:
         for surface in ("phone", "watch", "glasses"):
-            world.set(f"notify.{surface}.url", f"json://127.0.0.1:{office.port}/{surface}")
+            world.set(f"notify.{surface}.url", f"json://127.0.0.1:{server.port}/{surface}")
         world.engine.notify.catch_up()
         (card, *_) = world.predict()
         world.engine.notify.catch_up()
         world.advance(minutes=6)
         for surface in Surface:
             world.engine.notify.step(surface)
-        posts = {post.path.strip("/"): json.dumps(post.body) for post in office.posts}
+        posts = {post.path.strip("/"): json.dumps(post.body) for post in server.posts}
     assert set(posts) == {"phone", "watch"}
     assert card["prompt"] in posts["phone"]
     assert '"category": "CROSSPOLL_PREDICTION"' in posts["phone"]
-    assert '"actions": ["reject", "snooze"]' in posts["phone"], "to approve it without a sandbox takes a look"
+    assert '"actions": ["reject", "snooze"]' in posts["phone"], "without a sandbox it is approved on the screen alone"
     assert '"title": "\\ud83d\\udd2e 1"' in posts["watch"], "a badge is a number"
 
 
@@ -251,7 +249,8 @@ def test_safety_pipeline(world: World) -> None:
     assert {row["rail"] for row in card["verdicts"]} == RAILS
     world.approve(card["id"])
     (row,) = world.rows("SELECT * FROM crosspoll_log")
-    assert [load["rail"] for load in json.loads(row["verdicts"])] == [shown["rail"] for shown in card["verdicts"]]
+    stored_verdicts = json.loads(row["verdicts"])
+    assert [stored["rail"] for stored in stored_verdicts] == [shown["rail"] for shown in card["verdicts"]]
     assert (row["prediction_id"], row["trigger_type"], row["blocked"]) == (card["id"], "manual", 0)
     (permit,) = world.rows("SELECT * FROM permits")
     assert permit["digest"] == row["digest"]
@@ -280,12 +279,12 @@ def test_loop_detector(trusted: World) -> None:
         """The verdict of the loop detector when work of the channel asks for more of the same."""
         trusted.advance(seconds=30)
         work = Assignment("report_branches", CHANNEL, str(trusted.repository.path), "flow", "report_branches")
-        asks = Trigger(
+        trigger = Trigger(
             "pred_loop", TriggerType.FOLLOW_UP, work, "backend_builder", 0.95, 0, DecidedBy.AUTONOMY,
             from_channel=CHANNEL, phase=2, approval_bound=0.9, force=True,
         )  # fmt: skip
         engine = trusted.engine
-        ruling = engine.database.write(lambda tx: engine.safety.pipeline.decide(tx, asks))
+        ruling = engine.database.write(lambda tx: engine.safety.pipeline.decide(tx, trigger))
         return next(verdict.verdict.value for verdict in ruling.verdicts if verdict.rail == "loop")
 
     assert loop_verdict() == "allow"
@@ -399,7 +398,7 @@ def test_autonomous_cycle(trusted: World) -> None:
     """7.2: In your absence it runs what you have always approved, and tells you what it did."""
     trusted.advance(minutes=31)
     trusted.run_jobs("state", "act")
-    (cycle,) = trusted.facts("AutonomousCycleFinished")
+    (cycle,) = trusted.events("AutonomousCycleFinished")
     card = trusted.engine.cards.get(cycle["acted"])
     view = trusted.engine.sessions.of_card(card.id)
     trusted.engine.sessions.wait(view.id, 20)
@@ -433,7 +432,7 @@ def test_quiet_hours(trusted: World) -> None:
     trusted.say("dnd", seconds=7200)
     trusted.advance(minutes=31)
     trusted.run_jobs("state", "act")
-    (cycle,) = trusted.facts("AutonomousCycleFinished")
+    (cycle,) = trusted.events("AutonomousCycleFinished")
     assert cycle["acted"] == ""
     assert "report_branches" in [card.kind for card in trusted.engine.cards.pending()]
     trusted.say("dnd", off=True)
@@ -442,7 +441,7 @@ def test_quiet_hours(trusted: World) -> None:
     trusted.clock.advance(night - trusted.clock.now())
     assert trusted.say("status")["quiet"] is True
     trusted.run_jobs("state", "act")
-    assert [fact["acted"] for fact in trusted.facts("AutonomousCycleFinished")] == ["", ""]
+    assert [cycle["acted"] for cycle in trusted.events("AutonomousCycleFinished")] == ["", ""]
 
 
 # -- other programs and devices
@@ -513,21 +512,21 @@ def test_preference_pairs(world: World) -> None:
 def test_twin_training(closed: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """8.3, 8.4: From 50 pairs on a model is trained on them, and takes the old one's place without a restart."""
     monkeypatch.setenv("CLAWPY_SCHOOL_API_KEY", "sk-school-0123456789abcdefghij")
-    with TrainingServer() as school:
+    with TrainingServer() as training:
         closed.configure(twinModelEnabled=True, twinModelId="openai:twin-1")
         closed.append_config(
-            f'[providers.school]\nkind = "openai"\nbaseUrl = "{school.url}/v1"\n'
+            f'[providers.school]\nkind = "openai"\nbaseUrl = "{training.url}/v1"\n'
             '[training]\nprovider = "school"\napi = "openai"\nbaseModel = "base"\n'
         )
-        says = {"prompt": "research", "channel": "research", "confidence": 0.9, "reasoning": "as ever"}
-        closed.server.answer = lambda request: Reply(text=json.dumps(says) if request.model == "twin-2" else "?")
+        answer = {"prompt": "research", "channel": "research", "confidence": 0.9, "reasoning": "as ever"}
+        closed.server.answer = lambda request: Reply(text=json.dumps(answer) if request.model == "twin-2" else "?")
         with closed.opened() as engine:
             closed.decide_pairs(49)
             assert "1 more pair" in closed.say("train")["next"]
             closed.decide_pairs(11)
             assert closed.say("train", action="start")["runs"][0]["method"] == "dpo"
-            assert len(school.files[0].lines) >= 40, "the rest is held back, to compare the two"
-            school.jobs[0].finish("twin-2", dollars=None)
+            assert len(training.files[0].lines) >= 40, "the others are kept to compare both models"
+            training.jobs[0].finish("twin-2", dollars=None)
             closed.say("train")
             engine.settings.set("providers.school.baseUrl", closed.server.openai)
             assert closed.say("train")["runs"][0]["state"] == "adopted"

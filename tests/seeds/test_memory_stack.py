@@ -17,13 +17,13 @@ BLOCK = "<recalled-memory>"
 
 
 def recalled_memory(world: World) -> str:
-    """What the last prompt says of earlier work, "" for nothing."""
+    """The recalled memories in the last prompt, "" for none."""
     return world.system_prompt.partition(BLOCK)[2].partition("</recalled-memory>")[0]
 
 
-def remember(world: World, *texts: str, **more: object) -> None:
-    """Import these, and wait for their vectors."""
-    lines = [json.dumps({"id": f"turn_{n}", "text": text, **more}) for n, text in enumerate(texts)]
+def remember(world: World, *texts: str) -> None:
+    """Import these texts, and wait for their vectors."""
+    lines = [json.dumps({"id": f"turn_{number}", "text": text}) for number, text in enumerate(texts)]
     assert world.say("remember", lines=lines, settle=30)["settled"]
 
 
@@ -63,7 +63,7 @@ def test_event_ledger(world: World) -> None:
     world.work("Write a greeting into hello.txt", "Done.")
     for table in ("memory_events", "cost_entries"):
         assert world.rows(f"SELECT count(*) AS n FROM {table}")[0]["n"] > 0
-    kinds = [fact["kind"] for fact in world.facts("PredictionConfirmed", "SessionStarted", "SessionEnded")]
+    kinds = [event["kind"] for event in world.events("PredictionConfirmed", "SessionStarted", "SessionEnded")]
     assert kinds == ["PredictionConfirmed", "SessionStarted", "SessionEnded"]
     world.say("candidates", action="digest")
     assert world.rows("SELECT count(*) AS n FROM learning_records")[0]["n"] > 0
@@ -107,10 +107,10 @@ def test_auto_recall(meaning: World) -> None:
     meaning.engine.knowledge.catch_up()
     meaning.engine.memory.settle(30)
     meaning.advance(days=1)
-    asked = "How do we store the prices of articles, as cents or as floats?"
-    view = meaning.work(asked, "As cents.", channel="research")
+    question = "How do we store the prices of articles, as cents or as floats?"
+    view = meaning.work(question, "As cents.", channel="research")
     assert "whole cents" in recalled_memory(meaning)
-    assert asked not in recalled_memory(meaning), "nothing of its own task"
+    assert question not in recalled_memory(meaning), "nothing of its own task"
     lines_with_decision = [line for line in recalled_memory(meaning).splitlines() if "never floats" in line]
     assert len(lines_with_decision) == 1, "once, though several layers know it"
     shown = meaning.say("xray", id=view.id, call=1)["prompt"]
@@ -151,11 +151,8 @@ def test_canonical_facts(world: World) -> None:
     fact = NewFact("The service listens on port 8000", "configuration", Bucket.PROJECTS, "shop", "operator")
     (old,) = para.add([fact])
     (new,) = para.add([replace(fact, fact="The service listens on port 9000", supersedes=old.id)])
-    assert (
-        [correction.id for correction in para.corrections(new.id)]
-        == [old.id, new.id]
-        == [correction.id for correction in para.corrections(old.id)]
-    )
+    for fact_id in (old.id, new.id):
+        assert [correction.id for correction in para.corrections(fact_id)] == [old.id, new.id]
     assert para.get(old.id).superseded_by == new.id
     recall = world.engine.memory.recall(RecallQuery("which port does the service listen on"))
     assert [item.id for item in recall.items if item.layer is Layer.PARA] == [new.id]

@@ -17,7 +17,7 @@ RULE = "Never touch the changelog by hand"
 
 
 def teach(world: World, times: int, rule: str = RULE) -> list[str]:
-    """Add a rule to the prompts of so many sessions; their ids."""
+    """Add a rule to the prompts of `times` sessions. Returns their ids."""
     return world.work_corrected(rule, *(f"part{number}" for number in range(times)))
 
 
@@ -101,8 +101,8 @@ def test_provenance(world: World) -> None:
 
 def test_extraction_scopes(world: World) -> None:
     """6.6, 6.7: A session is read for what was assumed while it ran and what you corrected; each says how sure."""
-    asked = "Write a greeting into hello.txt"
-    view = world.work(asked, "I assume that greetings are English. Done.", edit=f"{asked}. {RULE}")
+    prompt = "Write a greeting into hello.txt"
+    view = world.work(prompt, "I assume that greetings are English. Done.", edit=f"{prompt}. {RULE}")
     world.engine.learnings.catch_up()
     found = world.say("learnings", session=view.id)["learnings"]
     phases = {entry["phase"]: entry["text"] for entry in found}

@@ -176,7 +176,7 @@ def test_discoveries_rise(world: World) -> None:
         world.write_cascade_config(bubble_max_per_cycle=10)
         second = world.say("bubbles", action="flush")
         assert list(second["flushed"]) == ["backend_lead"], "what waits survives a restart"
-        assert len(world.facts("MemoryBubbleFlushed")) >= 2
+        assert len(world.events("MemoryBubbleFlushed")) >= 2
         world.work("Write an apology into sorry.txt", "Done.")
     block = guidance_block(world)
     assert "full stop" in block

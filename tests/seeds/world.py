@@ -1,4 +1,5 @@
-"""A home, a small shop in git, an engine, and a model on loopback; used as an operator uses it, by verbs and files."""
+"""A home, a small shop in git, an engine and a model on loopback, which tests use as an operator does: by verbs and
+files."""
 
 from __future__ import annotations
 
@@ -20,13 +21,14 @@ from tests.execution.model.world import CHANNEL, ModelWorld
 from tests.support.model_server import Request
 
 Document = dict[str, Any]
+"""What a verb prints as JSON."""
 
 
 class World(ModelWorld):
-    """One operator with one workspace, `repository`. `engine` is open where a test begins."""
+    """One operator with one workspace, `repository`. `engine` is open when a test begins."""
 
-    def __init__(self, *args: Any, **how: Any) -> None:
-        super().__init__(*args, **how)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         self._numbers = itertools.count()
         self.bearer: dict[str, str] = {}
 
@@ -44,13 +46,15 @@ class World(ModelWorld):
             file.write(text)
 
     def work(self, prompt: str, *replies: str, channel: str = CHANNEL, edit: str | None = None) -> SessionView:
-        """A card of the operator's own, approved (after an `edit`) and done by the model, which gives the `replies`."""
+        """Approve a card of the operator's own, after an `edit`, and let the model give these replies. Returns its
+        session."""
         self.server.script(*replies)
         card = self.propose_card(prompt, channel=channel)
         return self.approve(card["id"], **({} if edit is None else {"edit": edit}))
 
     def work_corrected(self, correction: str, *names: str) -> list[str]:
-        """Let the model write a file of each name, and add the correction to each task; ids of the sessions."""
+        """Let the model write a file of each name, with the correction added to each task. Returns the ids of the
+        sessions."""
         sessions = []
         for name in names:
             prompt = f"Write a {name} into {name}.txt"
@@ -59,21 +63,21 @@ class World(ModelWorld):
         return sessions
 
     def run_flow(self, text: str) -> SessionView:
-        """A flow of the console's own that the operator asks for; it needs no model."""
+        """Run a flow, which needs no model, and return its session."""
         return self.approve(self.propose_card(text, channel=CHANNEL)["id"])
 
     def propose_card(self, text: str, **arguments: Any) -> Document:
-        """A card of the operator's own."""
+        """Propose a card of the operator's own, and return it."""
         return dict(self.say("propose", text=text, workspace=str(self.repository.path), **arguments)["predictions"][0])
 
-    def approve(self, card_id: str, **how: Any) -> SessionView:
-        """The session of a card that the operator approves, when it is over."""
+    def approve(self, card_id: str, **options: Any) -> SessionView:
+        """Approve a card, and return its session when it is over."""
         bare = not self.engine.sessions.sandbox.confines
-        session = self.say("approve", id=card_id, withoutSandbox=bare, **how)["session"]
+        session = self.say("approve", id=card_id, withoutSandbox=bare, **options)["session"]
         return self.finish(self.engine.sessions.get(session["id"]))
 
     def predict(self, **arguments: Any) -> list[Document]:
-        """The cards that wait after a cycle, from the top."""
+        """The cards that are pending after a cycle, in the order of the stack."""
         return list(self.say("predict", **arguments)["predictions"])
 
     def predict_card(self, key: str, value: str) -> Document:
@@ -81,7 +85,7 @@ class World(ModelWorld):
         return next(card for card in self.predict() if card[key] == value)
 
     def serve(self) -> Callable[..., Document]:
-        """Open the gateway on loopback; gives a function that asks it: method, path, body."""
+        """Open the gateway on loopback. Returns a function that sends it a request: method, path, body."""
         self.bearer = {"Authorization": f"Bearer {self.engine.gateway.open(port=0)}"}
         url = self.engine.gateway.state().url
 
@@ -103,7 +107,7 @@ class World(ModelWorld):
         return self.server.requests[-1]
 
     def run_jobs(self, *names: str) -> None:
-        """Let jobs of the schedule come round."""
+        """Run jobs of the schedule."""
         for name in names:
             self.engine.autonomy.schedule.run(name)
 
@@ -119,15 +123,15 @@ class World(ModelWorld):
         with self.engine.database.read() as connection:
             return list(connection.execute(text(query), values).mappings())
 
-    def facts(self, *kinds: str) -> list[Document]:
-        """What the event ledger holds of these kinds, the oldest first, each with its subject."""
+    def events(self, *kinds: str) -> list[Document]:
+        """The events of these kinds in the ledger, the oldest first, each with its subject."""
         newest = self.engine.ledger.latest(500, kinds=kinds)
-        return [{"kind": fact.kind, "subject": fact.subject, **fact.payload} for fact in reversed(newest)]
+        return [{"kind": entry.kind, "subject": entry.subject, **entry.payload} for entry in reversed(newest)]
 
     def decide(
         self, kind: str, signal: DecisionSignal, times: int, *, channel: str = CHANNEL, minutes: float = 60
     ) -> None:
-        """The operator decides so on cards of this kind, one every so many minutes."""
+        """Let the operator decide on cards of this kind, one every `minutes`."""
         raw = 0.95 if signal is DecisionSignal.APPROVED else 0.3
         for _ in range(times):
             self.advance(minutes=minutes)
@@ -139,7 +143,7 @@ class World(ModelWorld):
             self.engine.database.write(lambda tx, card=card: self.engine.decisions.record(tx, signal, card))
 
     def decide_pairs(self, times: int) -> None:
-        """The operator dismisses a card of one channel and approves one of another, so many times."""
+        """Let the operator dismiss a card of one channel and approve one of another, `times` times."""
         for _ in range(times):
             for signal, channel in ((DecisionSignal.DISMISSED, "garden"), (DecisionSignal.APPROVED, "research")):
                 self.decide(channel, signal, 1, channel=channel, minutes=5)
