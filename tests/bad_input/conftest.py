@@ -1,4 +1,4 @@
-"""Runs `clawpy` on a real engine and the console under Pilot, checks its results, and mounts disks that fill up."""
+"""Checks of results of `clawpy`, the text of a console that cannot start, and disks that fill up."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ from tests.console.conftest import screen_text
 __all__ = ["Clawpy", "clawpy", "shop"]
 
 FailedStart = Callable[..., Awaitable[str]]
+"""Opens a console that cannot start; see the fixture `failed_start`."""
 
-FILES_OF_A_HOLDER = ("engine.lock", "engine.json", "clawpy.log", "clawpy.db-shm", "clawpy.db-wal")
-"""Files of whoever has the home open."""
+HOLDER_FILES = ("engine.lock", "engine.json", "clawpy.log", "clawpy.db-shm", "clawpy.db-wal")
+"""Files of the engine that holds a home."""
 
 
 def assert_ok(result: VerbOutput) -> dict[str, Any]:
-    """The document of a verb that was done."""
+    """Check that a verb succeeded; returns its document."""
     assert result.code == 0, result.out + result.err
     return result.document
 
 
 def predicted(clawpy: Clawpy, *arguments: str) -> list[dict[str, Any]]:
-    """The cards after `clawpy predict`, or of another verb that prints cards."""
+    """The cards that `clawpy predict`, or another verb, prints."""
     return list(assert_ok(clawpy(*(arguments or ("predict",)), "--json"))["predictions"])
 
 
@@ -42,7 +43,8 @@ def doctor_check(clawpy: Clawpy, name: str) -> dict[str, Any]:
 
 
 def assert_refused(result: VerbOutput, code: str, *words: str) -> dict[str, str]:
-    """The refusal of a verb asked with --json: exit code 1, one document, `code`, and a message that has `words`."""
+    """Check that a verb with --json was refused: exit code 1, one document, this `code`, and these `words` in the
+    message or the fix. Returns the refusal."""
     assert result.code == 1, result.out + result.err
     error: dict[str, str] = result.document["error"]
     assert error["code"] == code
@@ -54,17 +56,17 @@ def assert_refused(result: VerbOutput, code: str, *words: str) -> dict[str, str]
 
 
 def file_contents(folder: Path) -> dict[str, bytes]:
-    """Every file under `folder`, but for those of whoever has the home open."""
+    """The content of every file under `folder`, except `HOLDER_FILES`."""
     return {
         str(file.relative_to(folder)): file.read_bytes()
         for file in sorted(folder.rglob("*"))
-        if file.is_file() and file.name not in FILES_OF_A_HOLDER
+        if file.is_file() and file.name not in HOLDER_FILES
     }
 
 
 @pytest.fixture
 def failed_start(home: Home) -> FailedStart:
-    """Opens the console on an engine that cannot start, and gives the text of its screen."""
+    """Opens the console on an engine that cannot start, and returns the text of its screen."""
 
     async def open_console(workspaces: Sequence[str] = ()) -> str:
         app = ConsoleApp(lambda: open_engine(home, workspaces=list(workspaces), start_schedule=False), home, workspaces)
@@ -86,10 +88,8 @@ def failed_start(home: Home) -> FailedStart:
 
 @contextmanager
 def mount_disk(folder: Path, size: str) -> Iterator[Callable[[str], None]]:
-    """A disk of its own mounted at `folder`; call what is given with mount options to mount it anew, "ro" for instance.
-
-    Skips the test where nothing can be mounted.
-    """
+    """Mount a disk at `folder`. Yields a function that mounts it again with other options, for example "ro". Skips the
+    test if no disk can be mounted."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", folder], check=True, capture_output=True)
@@ -106,7 +106,7 @@ def mount_disk(folder: Path, size: str) -> Iterator[Callable[[str], None]]:
 
 
 def fill_disk(folder: Path) -> Path:
-    """Use up what the disk has left; returns the file to remove again."""
+    """Use up all space of a disk. Returns the file that uses it."""
     filler = folder / "filler"
     with filler.open("wb", buffering=0) as out:
         for piece in (65536, 4096, 1):

@@ -60,7 +60,7 @@ def listening(home: Home, shop: Repository) -> Iterator[Engine]:
 
 @pytest.fixture
 def send(home: Home, listening: Engine) -> Callable[[bytes], bytes]:
-    """Sends bytes to the control socket, then no more; gives the whole answer."""
+    """Sends bytes to the control socket, closes it for writing, and returns the whole answer."""
 
     def send(data: bytes) -> bytes:
         holder = read_holder(home)
@@ -80,7 +80,7 @@ def send(home: Home, listening: Engine) -> Callable[[bytes], bytes]:
 
 
 def test_malformed_requests_on_the_control_socket_are_refused(send: Callable[[bytes], bytes], clawpy: Clawpy) -> None:
-    rubbish = {
+    code_of_request = {
         b"GET / HTTP/1.1\n": "bad_request",
         b"\x00\xff\xfe\x80\n": "bad_request",
         b"{}\n": "bad_request",
@@ -98,7 +98,7 @@ def test_malformed_requests_on_the_control_socket_are_refused(send: Callable[[by
         b'{"verb": "snooze", "arguments": {"id": "x", "seconds": NaN}}\n': "",
         b'{"verb": "snooze", "arguments": {"id": "x", "seconds": 1e400}}\n': "",
     }
-    for request, code in rubbish.items():
+    for request, code in code_of_request.items():
         answer = json.loads(send(request))
         assert set(answer) == {"error"}, request
         assert answer["error"]["code"] == code or (not code and answer["error"]["code"] != "internal"), answer

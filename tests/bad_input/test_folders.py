@@ -22,7 +22,7 @@ from tests.console.conftest import screen_text, until_loaded
 
 @pytest.fixture
 def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder outside any repository, and the current one."""
+    """A folder outside of any repository, which is the current folder."""
     folder = tmp_path / "plain"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -35,9 +35,9 @@ def test_a_folder_outside_a_repository_is_refused(clawpy: Clawpy, home: Home, pl
     assert_refused(clawpy("predict", "--json"), "no_repository", str(plain), "git init")
     assert_refused(clawpy("--workspace", ".", "cards", "--json"), "no_repository", str(plain))
     assert assert_ok(clawpy("status", "--json"))["workspaces"] == []  # needs none
-    found = clawpy("doctor", "--workspace", str(plain), "--json")
-    assert found.code == 1
-    assert any(check["name"] == "workspace" and check["state"] == "fail" for check in found.document["checks"])
+    result = clawpy("doctor", "--workspace", str(plain), "--json")
+    assert result.code == 1
+    assert any(check["name"] == "workspace" and check["state"] == "fail" for check in result.document["checks"])
     assert list(plain.iterdir()) == []
 
 
@@ -62,14 +62,14 @@ def test_a_bare_repository_is_refused_and_unchanged(clawpy: Clawpy, repository: 
 @pytest.mark.long
 def test_a_repository_without_commits_says_so_and_takes_prompts(clawpy: Clawpy, repository: Repository) -> None:
     repository.write("cart.py", "total = 0\n")
-    at = ("--workspace", str(repository.path))
-    result = assert_ok(clawpy(*at, "predict", "--json"))
+    workspace = ("--workspace", str(repository.path))
+    result = assert_ok(clawpy(*workspace, "predict", "--json"))
     assert result["predictions"] == []
     assert "no commit yet" in result["errors"][0]
-    assert "no commit yet" in clawpy(*at, "predict").out
-    [card] = predicted(clawpy, *at, "propose", "tidy up")
+    assert "no commit yet" in clawpy(*workspace, "predict").out
+    [card] = predicted(clawpy, *workspace, "propose", "tidy up")
     assert card["status"] == "pending"
-    assert clawpy(*at, "doctor", "--json").document["ok"]
+    assert clawpy(*workspace, "doctor", "--json").document["ok"]
 
 
 @pytest.mark.long
@@ -97,9 +97,9 @@ def test_a_path_may_have_spaces_signs_and_unicode(
     shop.commit("begin", {"cart.py": "total = 0\n"}, at=A_FORMER_DAY)
     collide(shop)
     monkeypatch.chdir(shop.path)
-    predicted = assert_ok(clawpy("predict", "--json"))
-    assert predicted["errors"] == []
-    card = next(prediction for prediction in predicted["predictions"] if prediction["flow"] == "forecast_conflicts")
+    document = assert_ok(clawpy("predict", "--json"))
+    assert document["errors"] == []
+    card = next(prediction for prediction in document["predictions"] if prediction["flow"] == "forecast_conflicts")
     assert card["workspace"] == str(shop.path)
     approved = clawpy("approve", card["id"], "--json")
     assert approved.code == 1, "the branches collide: the check found a problem"
@@ -122,8 +122,7 @@ def test_a_deleted_current_folder_is_named(clawpy: Clawpy, plain: Path) -> None:
     assert_refused(clawpy("predict", "--json"), "no_folder", "does not exist")
 
 
-# Names of files and branches that try to be options, commands, escape sequences or markup.
-
+# -- names of files and branches that try to be options, commands, escape sequences or markup
 
 FILES = (
     "-x.py", "--help", "new\nline.py", "esc\x1b[31mred.py", "tab\t.py", "[b]bold.py", 'quo"te.py', "ü 😀.py",
@@ -177,29 +176,29 @@ def test_every_card_of_a_hostile_repository_is_printable_and_runs(engine: Engine
         assert session.state is SessionState.SUCCEEDED, (card.assignment.flow, session.summary)
         lines = engine.sessions.transcript(session.id)
         assert all(is_printable(line.text) for line in lines)
-    assert {file.name for file in hostile.path.iterdir()} == before, "nothing in a name was carried out"
+    assert {file.name for file in hostile.path.iterdir()} == before, "no name was run as a command"
 
 
 @pytest.mark.parametrize("option", OPTIONS)
 def test_a_parameter_that_would_be_an_option_is_refused(engine: Engine, hostile: Repository, option: str) -> None:
     engine.card_cycle.run_cycle(requested=True)
     card = next(card for card in engine.cards.pending() if card.assignment.flow == "draft_changelog")
-    with pytest.raises(Refusal, match="dash") as refused:
+    with pytest.raises(Refusal, match="dash") as caught:
         engine.cards.approve(card.id, edit=json.dumps({"since": option}))
-    assert refused.value.code == "bad_parameters"
+    assert caught.value.code == "bad_parameters"
     assert engine.cards.get(card.id).status.value == "pending"
 
 
 @pytest.mark.long
 def test_verbs_print_no_escape_sequences(clawpy: Clawpy, hostile: Repository) -> None:
-    at = ("--workspace", str(hostile.path))
-    result = clawpy(*at, "predict")
+    workspace = ("--workspace", str(hostile.path))
+    result = clawpy(*workspace, "predict")
     assert result.code == 0
     assert is_printable(result.out + result.err)
-    [card] = predicted(clawpy, *at, "propose", "tidy \x1b]0;owned\x07 [b]up[/b] \x1b[2J")
+    [card] = predicted(clawpy, *workspace, "propose", "tidy \x1b]0;owned\x07 [b]up[/b] \x1b[2J")
     assert card["prompt"] == "tidy  [b]up[/b]"
     for verb in (["cards"], ["status"], ["work"], ["tasks", "list"], ["approve", "\x1b[31mpred"], ["\x1b[31mverb"]):
-        result = clawpy(*at, *verb)
+        result = clawpy(*workspace, *verb)
         assert is_printable(result.out + result.err), verb
 
 

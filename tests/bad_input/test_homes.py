@@ -1,5 +1,5 @@
-"""Homes that cannot be used: read-only, full, newer, damaged, held. Nothing in them changes, and once repaired they
-have all their data."""
+"""Homes that cannot be used: read-only, full, newer, damaged or held. Nothing in them changes, and when they are
+repaired they have all their data."""
 
 from __future__ import annotations
 
@@ -29,21 +29,22 @@ from tests.conftest import Repository
 
 @pytest.fixture
 def card(clawpy: Clawpy, shop: Repository) -> str:
-    """A card that is in the home already: what must not be lost."""
+    """The id of a card that is in the home already, and must not be lost."""
     return str(predicted(clawpy, "propose", "tidy the cart")[0]["id"])
 
 
-def cards(clawpy: Clawpy) -> list[str]:
+def card_ids(clawpy: Clawpy) -> list[str]:
     return [prediction["id"] for prediction in predicted(clawpy, "cards")]
 
 
-def in_database(home: Home, statement: str) -> None:
+def execute(home: Home, statement: str) -> None:
+    """Execute a statement in the database of a home."""
     with closing(sqlite3.connect(home.database)) as connection:
         connection.execute(statement)
         connection.commit()
 
 
-def test_a_home_that_is_a_file(clawpy: Clawpy, home: Home, shop: Repository) -> None:
+def test_a_home_that_is_a_file_is_refused(clawpy: Clawpy, home: Home, shop: Repository) -> None:
     home.root.write_text("my notes")
     assert_refused(clawpy("cards", "--json"), "unwritable_home", str(home.root), "--home DIR")
     assert_refused(clawpy("stop", "--json"), "unwritable_home", str(home.root))
@@ -52,7 +53,9 @@ def test_a_home_that_is_a_file(clawpy: Clawpy, home: Home, shop: Repository) -> 
 
 
 @pytest.mark.long
-async def test_a_read_only_home(home: Home, clawpy: Clawpy, shop: Repository, failed_start: FailedStart) -> None:
+async def test_a_read_only_home_is_refused_and_unchanged(
+    home: Home, clawpy: Clawpy, shop: Repository, failed_start: FailedStart
+) -> None:
     with mount_disk(home.root, "8m") as remount:
         remount("ro")
         assert_refused(clawpy("predict", "--json"), "unwritable_home", str(home.root), "Read-only", "--home DIR")
@@ -67,7 +70,9 @@ async def test_a_read_only_home(home: Home, clawpy: Clawpy, shop: Repository, fa
 
 
 @pytest.mark.long
-async def test_a_full_disk(home: Home, clawpy: Clawpy, shop: Repository, failed_start: FailedStart) -> None:
+async def test_on_a_full_disk_verbs_are_refused_and_nothing_is_lost(
+    home: Home, clawpy: Clawpy, shop: Repository, failed_start: FailedStart
+) -> None:
     with mount_disk(home.root, "3m"):
         [card] = predicted(clawpy, "propose", "tidy the cart")
         filler = fill_disk(home.root)
@@ -83,12 +88,12 @@ async def test_a_full_disk(home: Home, clawpy: Clawpy, shop: Repository, failed_
         assert "is full" in await failed_start([str(shop.path)])
         assert file_contents(home.data) == before
         filler.unlink()
-        assert cards(clawpy) == [card["id"]]
+        assert card_ids(clawpy) == [card["id"]]
         assert assert_ok(clawpy("dismiss", card["id"], "--json"))["prediction"]["status"] == "rejected"
 
 
 @pytest.mark.long
-def test_the_disk_fills_up_while_the_engine_runs(home: Home, clawpy: Clawpy, shop: Repository) -> None:
+def test_a_disk_that_fills_up_while_the_engine_runs_loses_nothing(home: Home, clawpy: Clawpy, shop: Repository) -> None:
     with mount_disk(home.root, "6m"):
         engine = open_engine(home, workspaces=[str(shop.path)], start_schedule=False)
         try:
@@ -97,34 +102,34 @@ def test_the_disk_fills_up_while_the_engine_runs(home: Home, clawpy: Clawpy, sho
             with pytest.raises(Refusal, match="is full"):
                 engine.cards.dismiss(card.id)
             assert engine.cards.get(card.id).status.value == "pending"
-            said = assert_refused(clawpy("stop", "enough", "--json"), "disk_full", "everything was stopped")
-            assert "as long as this engine runs" in said["fix"]
+            refusal = assert_refused(clawpy("stop", "enough", "--json"), "disk_full", "everything was stopped")
+            assert "as long as this engine runs" in refusal["fix"]
             assert engine.safety.kill_switch.current_verdict(by_operator=True).verdict.value == "block"
             filler.unlink()
             assert engine.cards.dismiss(card.id).status.value == "rejected"
         finally:
             engine.close()
-        assert card.id not in cards(clawpy)
+        assert card.id not in card_ids(clawpy)
 
 
 @pytest.mark.long
-async def test_a_home_of_a_newer_version(
+async def test_a_home_of_a_newer_version_is_refused_and_unchanged(
     home: Home, clawpy: Clawpy, card: str, shop: Repository, failed_start: FailedStart
 ) -> None:
-    in_database(home, "PRAGMA user_version = 9999")
+    execute(home, "PRAGMA user_version = 9999")
     before = file_contents(home.data)
     assert_refused(clawpy("cards", "--json"), "newer_home", str(home.database), "9999", "upgrade")
     assert_refused(clawpy("approve", card, "--json"), "newer_home")
     assert "upgrade Clawpy Console" in await failed_start([str(shop.path)])
-    found = clawpy("doctor", "--json")
-    assert found.code == 1
-    assert any("newer" in check["message"] for check in found.document["checks"] if check["state"] == "fail")
+    result = clawpy("doctor", "--json")
+    assert result.code == 1
+    assert any("newer" in check["message"] for check in result.document["checks"] if check["state"] == "fail")
     assert file_contents(home.data) == before
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("damage", ["overwritten", "no database", "cut short", "empty"])
-async def test_a_damaged_database(
+async def test_a_damaged_database_is_refused_and_unchanged(
     home: Home, clawpy: Clawpy, card: str, shop: Repository, failed_start: FailedStart, damage: str
 ) -> None:
     whole = home.database.read_bytes()
@@ -143,7 +148,7 @@ async def test_a_damaged_database(
     assert clawpy("doctor", "--json").code == 1
     assert file_contents(home.data) == before
     home.database.write_bytes(whole)
-    assert cards(clawpy) == [card]
+    assert card_ids(clawpy) == [card]
 
 
 @pytest.fixture
@@ -155,13 +160,15 @@ def holding(home: Home, shop: Repository) -> Iterator[Engine]:
 
 
 @pytest.mark.long
-async def test_a_held_home(home: Home, holding: Engine, failed_start: FailedStart, shop: Repository) -> None:
-    with pytest.raises(Refusal, match="process id") as refused:
+async def test_a_held_home_is_refused_and_names_its_holder(
+    home: Home, holding: Engine, failed_start: FailedStart, shop: Repository
+) -> None:
+    with pytest.raises(Refusal, match="process id") as caught:
         open_engine(home, workspaces=[str(shop.path)])
-    assert refused.value.code == "home_held"
-    said = await failed_start([str(shop.path)])
-    assert "is held by the engine with process id" in said
-    assert "--home DIR" in said
+    assert caught.value.code == "home_held"
+    screen = await failed_start([str(shop.path)])
+    assert "is held by the engine with process id" in screen
+    assert "--home DIR" in screen
     holding.cards.propose("still at work", workspace=str(shop.path))
 
 
@@ -169,13 +176,12 @@ def test_an_unreadable_last_screen_is_ignored(home: Home, tmp_path: Path) -> Non
     from clawpy_console.state import LastScreen, load_last_screen
 
     home.cache.mkdir(parents=True)
-    for rubbish in (b"", b"{", b"[]", b"\xff\xfe", b'{"version": 1, "known": 7}', b"[" * 100_000):
-        home.last_screen.write_bytes(rubbish)
+    for content in (b"", b"{", b"[]", b"\xff\xfe", b'{"version": 1, "known": 7}', b"[" * 100_000):
+        home.last_screen.write_bytes(content)
         assert load_last_screen(home.last_screen) == LastScreen()
 
 
-# A settings file with faults: file, line and key are named, and the file is never touched.
-
+# -- a settings file with faults
 
 BROKEN_CONFIGS = {
     "a key with a slip": (b"crossPolEnabled = true\n", ("config.toml:1", "did you mean crossPollEnabled?")),
@@ -188,7 +194,9 @@ BROKEN_CONFIGS = {
 
 
 @pytest.mark.parametrize(("text", "words"), BROKEN_CONFIGS.values(), ids=BROKEN_CONFIGS)
-def test_a_broken_config(clawpy: Clawpy, home: Home, shop: Repository, text: bytes, words: tuple[str, ...]) -> None:
+def test_a_broken_config_is_named_by_line_and_key_and_unchanged(
+    clawpy: Clawpy, home: Home, shop: Repository, text: bytes, words: tuple[str, ...]
+) -> None:
     home.config.mkdir(parents=True)
     home.config_file.write_bytes(text)
     error = assert_refused(clawpy("cards", "--json"), "bad_config", *words)

@@ -1,4 +1,4 @@
-"""A shop whose work fails in ways that recur, and a model that does better only when its prompt says how.
+"""A shop whose work fails in ways that recur, and a model that does better only if its prompt says how.
 
 Everything is real but the model: git, worktrees, pytest, the validation loop, prompts and learning. The model is a
 fixed policy on loopback. It writes naive code, which breaks a rule of the shop. After the failing test it finds the
@@ -66,18 +66,18 @@ class ShopTask:
     def prompt(self) -> str:
         return f"Add {self.function} to shop/{self.rule.name}.py in the way of the functions there"
 
-    def is_lucky(self, why: str, share: float) -> bool:
-        """Whether `draw` falls below `share`."""
-        return self.draw(why) < share
+    def is_lucky(self, purpose: str, share: float) -> bool:
+        """Whether `draw` is below `share`."""
+        return self.draw(purpose) < share
 
-    def draw(self, why: str) -> float:
-        """A number from 0 to 1, the same for the same task and reason."""
-        digest = hashlib.sha256(f"{self.seed}:{self.number}:{self.rule.name}:{why}".encode()).digest()
+    def draw(self, purpose: str) -> float:
+        """A number from 0 to 1, the same for the same task and purpose."""
+        digest = hashlib.sha256(f"{self.seed}:{self.number}:{self.rule.name}:{purpose}".encode()).digest()
         return int.from_bytes(digest[:8], "big") / 2**64
 
 
-def tasks(seed: int, count: int) -> list[ShopTask]:
-    """`count` tasks, the rules in turn."""
+def make_tasks(seed: int, count: int) -> list[ShopTask]:
+    """`count` tasks, of each rule in turn."""
     return [ShopTask(number, RULES[number % len(RULES)], seed) for number in range(count)]
 
 
@@ -86,6 +86,9 @@ HABIT = ("git status --short", "git log --oneline -3", "ls tests", "python3 -m c
 
 CHATTER = ("ls", "git diff --stat", "git branch", "cat pytest.ini", "ls shop", "wc -l shop/money.py", "head -3 README")
 """Commands that are run in no order."""
+
+MODULE = '"""Functions about {rule}."""\n\n\n'
+"""The beginning of a module of the shop."""
 
 
 class ShopModel:
@@ -101,18 +104,20 @@ class ShopModel:
 
     def __call__(self, request: Request) -> Reply:
         task = next(task for prompt, task in self._tasks.items() if any(prompt in text for text in request.users))
-        habit_share = self._commands_first(task)
-        if len(request.tool_results) < len(habit_share):
-            return calls("exec", command=habit_share[len(request.tool_results)])
+        commands = self._first_commands(task)
+        if len(request.tool_results) < len(commands):
+            return calls("exec", command=commands[len(request.tool_results)])
         writes = sum("wrote" in text or "written" in text.lower() for text in request.tool_results)
         failures = [text for text in request.users if "tests were run on your changes" in text]
         if writes <= len(failures):
             body = self._body(task, request, failures)
-            return calls("write", path=f"shop/{task.rule.name}.py", content=MODULE.format(rule=task.rule.name) + body)
+            content = MODULE.format(rule=task.rule.name) + body
+            return calls("write", path=f"shop/{task.rule.name}.py", content=content)
         added_lines = re.findall(r"^\s{4}.*$", self._body(task, request, failures), re.M)
         return Reply(text=f"I added {task.function}: {' '.join(line.strip() for line in added_lines[-2:])}")
 
-    def _commands_first(self, task: ShopTask) -> list[str]:
+    def _first_commands(self, task: ShopTask) -> list[str]:
+        """The commands that the model runs before it writes."""
         if not self.habit_share:
             return []
         chatter = sorted(CHATTER, key=lambda command: task.draw(command))
@@ -120,18 +125,15 @@ class ShopModel:
         return [*chatter[:3], *habit, *chatter[3:5]]
 
     def _body(self, task: ShopTask, request: Request, failures: Sequence[str]) -> str:
+        """The function that the model writes: the remedy or naive code."""
         prompt = request.system + "\n".join(request.users)
         is_told = task.rule.token in prompt.replace(task.rule.test, "")
-        knows_rule = (is_told and task.is_lucky("follows", self.follow_share)) or task.is_lucky(
-            "guesses", self.guess_share
-        )
+        follows = is_told and task.is_lucky("follows", self.follow_share)
+        guesses = task.is_lucky("guesses", self.guess_share)
         is_ruined = any(words in prompt and task.is_lucky(words, share) for words, share in self.harm_by_words.items())
         finds_remedy = bool(failures) and task.is_lucky("finds", FIND_SHARE)
-        is_right = (knows_rule or finds_remedy) and not is_ruined
+        is_right = (follows or guesses or finds_remedy) and not is_ruined
         return (task.rule.remedy if is_right else task.rule.naive).format(name=task.function)
-
-
-MODULE = '"""Functions about {rule}."""\n\n\n'
 
 
 RUN = """\
@@ -142,6 +144,7 @@ for file in sorted(glob.glob("tests/test_*.py")):
         if name.startswith("test_"):
             test()
 """
+"""A script that runs the shop's tests, and starts twenty times as fast as pytest."""
 
 LADDERS = ("hierarchy", "scope", "behaviour")
 """The three ladders of learning, each of which a shop may have or not."""
@@ -151,9 +154,9 @@ MEMORY = "memory"
 
 
 class Shop:
-    """The repository, the home and the model server of one seed. `on`: which of `LADDERS`, and whether `MEMORY`, are
-    in use; behaviour is when the operator approves what is proposed. `tries`: how often a red session may try again.
-    `quick`: its tests are run by a script of its own, which starts twenty times as fast as pytest."""
+    """The repository, the home and the model server of one seed. `on` has those of `LADDERS` and `MEMORY` that are in
+    use. Behaviour is in use if the operator approves the candidates. `tries` is how often a session with failing tests
+    may try again. With `quick` the tests are run by `RUN`."""
 
     def __init__(
         self,
@@ -174,6 +177,12 @@ class Shop:
         self.seed = seed
         self.home = Home.locate(root / "home")
         self.repository = Repository(root / "shop")
+        self._commit_shop(quick=quick)
+        self._write_settings(server, tries)
+        self.engine: Engine
+
+    def _commit_shop(self, *, quick: bool) -> None:
+        """Commit a module and a test for each rule."""
         files = {".gitignore": ".venv\n__pycache__\n", "shop/__init__.py": ""}
         if quick:
             files |= {"Makefile": f"test:\n\t{sys.executable} -B run.py\n", "run.py": RUN}
@@ -186,6 +195,9 @@ class Shop:
             files[f"shop/{rule.name}.py"] = MODULE.format(rule=rule.name) + remedy.replace("of_old", "first")
             files[f"tests/test_{rule.name}.py"] = rule.test
         self.repository.commit("Begin", files)
+
+    def _write_settings(self, server: ModelServer, tries: int) -> None:
+        """Write the settings, in which the ladders that are not in use are off."""
         settings = ["crossPollCostCapPerHour = 100", "crossPollCostCapPerDay = 1000", "crossPollCostCapPerMonth = 9000"]
         settings += ["[providers.openai]", 'kind = "openai"', f'baseUrl = "{server.openai}"', 'model = "gpt-5-mini"']
         settings += [f"[channels.{CHANNEL}]", 'agent = "backend_builder"']
@@ -198,11 +210,10 @@ class Shop:
             (self.home.data / "wisdom_cascade_config.json").write_text(json.dumps(cascade))
         self.home.config.mkdir(parents=True, exist_ok=True)
         self.home.config_file.write_text("\n".join(settings) + "\n")
-        self.engine: Engine
 
     @contextmanager
     def opened(self) -> Iterator[Engine]:
-        """The engine, its model speaking for `tasks`."""
+        """Open the engine of the shop."""
         self.engine = open_engine(
             self.home,
             workspaces=[str(self.repository.path)],
@@ -217,27 +228,28 @@ class Shop:
             self.engine.close()
 
     def work(self, task: ShopTask, correction: str = "") -> tuple[bool, SessionView]:
-        """A task from card to end; returns whether its tests passed. `correction` is what the operator adds to it."""
+        """Run a task from its card to its end, with the operator's `correction` in its prompt. Returns whether its
+        tests passed, and its session."""
         card = self.engine.cards.propose(task.prompt, workspace=str(self.repository.path), channel=CHANNEL)
         started = self.engine.cards.approve(card.id, edit=f"{task.prompt}. {correction}" if correction else None)
         until = time.monotonic() + 120
         while not (view := self.engine.sessions.wait(started.session_id, 2)).state.over:
             lines = [line.text for line in self.engine.sessions.transcript(view.id)]
             assert time.monotonic() < until, json.dumps(lines)
-            if lines and "; again in " in lines[-1]:  # a busy machine broke a connection off; its pause goes by
+            if lines and "; again in " in lines[-1]:  # a connection broke on a busy machine: end the pause
                 self.clock.advance(timedelta(minutes=2))
         self.clock.advance(timedelta(minutes=20))
         return view.check is not None and view.check.green, view
 
     def review(self, view: SessionView) -> None:
-        """The operator keeps green work on a branch, and discards red work."""
+        """Put work whose tests passed on a branch, and discard other work, as the operator does."""
         if view.check is not None and view.check.green:
             self.engine.changes.branch(view.change_set_id)
         else:
             self.engine.changes.discard(view.change_set_id)
 
     def evening(self) -> None:
-        """The jobs at the end of a day; the next day begins at ten."""
+        """Run the jobs at the end of a day, and go on to ten o'clock of the next day."""
         self.engine.learnings.catch_up()
         self.engine.knowledge.catch_up()
         for job in ("state", "guidance", "adaptation"):
@@ -246,13 +258,13 @@ class Shop:
         self.clock.advance(tomorrow - self.clock.now())
 
     def friday(self) -> None:
-        """The operator approves what is proposed."""
+        """Approve all candidates, if behaviour is in use."""
         if "behaviour" in self.on:
-            approve(self)
+            approve_candidates(self)
 
 
-def approve(shop: Shop) -> list[Candidate]:
-    """The operator approves whatever the engine proposes, and what was rolled back; returns the active candidates."""
+def approve_candidates(shop: Shop) -> list[Candidate]:
+    """Approve all proposed candidates and those that were rolled back. Returns the active candidates."""
     engine = shop.engine
     for _ in range(8):
         engine.adaptation.run_round()

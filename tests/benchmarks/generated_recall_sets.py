@@ -63,7 +63,7 @@ def long_messages(conversation: Conversation, texts: Sequence[str]) -> Conversat
     """The statements of one speaker in long messages to an assistant."""
     rng = random.Random(1)
     names = sorted({turn.speaker for turn in conversation.turns})
-    name = max(names, key=lambda who: sum(who in question.text for question in conversation.questions))
+    name = max(names, key=lambda speaker: sum(speaker in question.text for question in conversation.questions))
     turns_of_speaker = [turn for turn in conversation.turns if turn.speaker == name]
     refs = {turn.ref for turn in turns_of_speaker}
     turns = []
@@ -77,7 +77,7 @@ def long_messages(conversation: Conversation, texts: Sequence[str]) -> Conversat
         for question in conversation.questions
         if question.evidence <= refs
         and name in question.text
-        and not any(n in question.text for n in names if n != name)
+        and not any(other in question.text for other in names if other != name)
     )
     return Conversation(f"{conversation.name} at length", tuple(turns), questions)
 
@@ -156,6 +156,7 @@ def prose(rng: random.Random, texts: Sequence[str], min_length: int, max_length:
 
 
 def _in_first_person(question: str, name: str) -> str:
+    """A question about the person `name` as that person asks it."""
     text = re.sub(rf"\b{name}['’]s\b", "my", question)
     text = re.sub(
         rf"\b(?:does|has|is|was) {name}\b",

@@ -11,7 +11,6 @@ from typing import Generic, TypeVar
 BEAT = 0.005
 """Seconds that the thread of `StallMeter` sleeps each time."""
 
-
 T = TypeVar("T")
 
 
@@ -75,7 +74,7 @@ class StallMeter:
         self._thread.join()
 
     def _run(self) -> None:
-        self._measure_delay()  # also where what is measured is over at once
+        self._measure_delay()  # at least once, however short the measured work is
         while not self._over.is_set():
             self._measure_delay()
 

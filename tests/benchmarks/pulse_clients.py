@@ -16,9 +16,9 @@ from collections import Counter
 from datetime import datetime
 from multiprocessing.connection import Connection
 
-AT = re.compile(rb'"type":"prediction\.[a-z]+","id":\d+,"at":"([^"]+)"')
-EVERY = 10
-"""The age of one message in so many is measured. All are counted."""
+CARD_EVENT = re.compile(rb'"type":"prediction\.[a-z]+","id":\d+,"at":"([^"]+)"')
+MEASURED_EVERY = 10
+"""The age of one message in this many is measured. All are counted."""
 
 SUBSCRIBE = json.dumps({"type": "subscribe", "channels": ["crosspoll"]}).encode()
 
@@ -49,9 +49,9 @@ class _Client:
                 continue
             now = time.time()
             self.seconds[int(now)] += 1
-            for at in AT.findall(body):
+            for at in CARD_EVENT.findall(body):
                 self.messages += 1
-                if self.messages % EVERY == 0:
+                if self.messages % MEASURED_EVERY == 0:
                     self.ages.append(now - datetime.fromisoformat(at.decode()).timestamp())
 
 
@@ -73,13 +73,13 @@ async def _listen(pipe: Connection, port: int, token: str, number: int, stalled:
         clients.append(_Client())
         tasks.append(asyncio.create_task(clients[-1].read(reader)))
     for _ in range(stalled):
-        line = socket.socket()
-        line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        line.connect(("127.0.0.1", port))
-        line.sendall(_handshake(token))
-        line.recv(1000)
-        line.sendall(_frame(SUBSCRIBE))
-        open_connections.append(line)
+        silent = socket.socket()
+        silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        silent.connect(("127.0.0.1", port))
+        silent.sendall(_handshake(token))
+        silent.recv(1000)
+        silent.sendall(_frame(SUBSCRIBE))
+        open_connections.append(silent)
     pipe.send("listening")
     while not pipe.poll():
         await asyncio.sleep(0.1)

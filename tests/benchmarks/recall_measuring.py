@@ -1,8 +1,8 @@
 """Remembers conversations in a real store, asks their questions, and measures how many answers are among the first;
 fits the weights of the ranking on them.
 
-`learn` makes weights from what `MemorySearch.collect_candidates` returned for each question. It fits a linear model
-that gives the right candidates a high probability: that of a softmax over all of them.
+`fit_weights` makes weights from what `MemorySearch.collect_candidates` returned for each question. It fits a linear
+model that gives the right candidates a high probability: that of a softmax over all of them.
 """
 
 from __future__ import annotations
@@ -26,9 +26,13 @@ from tests.benchmarks.adam import minimise
 from tests.benchmarks.recall_sets import NOW, Conversation, Question, beam, locomo
 
 LISTED = (5, 10, 20, 50)
+"""The numbers of first results at which recall is measured."""
+
 RIDGE = 0.1
+"""How strongly large weights are avoided."""
+
 BY_HAND = {"recent"}
-"""Features whose weights are not fitted, since no set says anything about them."""
+"""Features whose weights are not fitted, because no set has questions about them."""
 
 
 def observe(conversation: Conversation, folder: Path) -> list[Observation]:
@@ -80,7 +84,7 @@ class Observation:
 
 def observe_question(memory: MemoryService, question: Question) -> Observation:
     """Ask a question, and return what the ranking saw."""
-    candidates, _, _ = memory.search.collect_candidates(RecallQuery(question.text, k=50), NOW, 60.0)
+    candidates = memory.search.collect_candidates(RecallQuery(question.text, k=50), NOW, 60.0).candidates
     memories = memory.store.by_seq(row.seq for row in candidates.rows)
     refs = tuple(memories[row.seq].ref for row in candidates.rows)
     recalled = memory.recall(RecallQuery(question.text, k=50, now=NOW), deadline=60.0)
@@ -99,8 +103,8 @@ def observe_question(memory: MemoryService, question: Question) -> Observation:
 
 
 def search_plainly(memory: MemoryService, text: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """What FTS5 alone, vectors alone, and both added (min-max, half and half) put first, without anything of ours:
-    all words of the question as they stand, its vector as it stands."""
+    """The first results of full text alone, of vectors alone, and of the sum of both (min-max, half and half), for the
+    unchanged question. Nothing of the product's ranking is used."""
     from engine.memory.search import open_reader
 
     with open_reader(memory.database, RecallQuery(text)) as reader:
@@ -108,11 +112,11 @@ def search_plainly(memory: MemoryService, text: str) -> tuple[tuple[str, ...], t
     vector = memory.vectors.embed(text)
     by_distance = memory.vectors.search(vector.array, 300)
 
-    def scaled(values: dict[int, float]) -> dict[int, float]:
+    def scale(values: dict[int, float]) -> dict[int, float]:
         low, high = min(values.values(), default=0.0), max(values.values(), default=1.0)
         return {seq: (value - low) / (high - low or 1.0) for seq, value in values.items()}
 
-    by_words, by_vectors = scaled(words), scaled(by_distance)
+    by_words, by_vectors = scale(words), scale(by_distance)
     added = {seq: by_words.get(seq, 0.0) + by_vectors.get(seq, 0.0) for seq in by_words.keys() | by_vectors.keys()}
     rows = memory.store.by_seq(added)
 
@@ -123,29 +127,30 @@ def search_plainly(memory: MemoryService, text: str) -> tuple[tuple[str, ...], t
     return best(words), best(by_distance), best(added)
 
 
-def share(found: Sequence[str], evidence: frozenset[str], k: int) -> float:
+def share_found(found: Sequence[str], evidence: frozenset[str], k: int) -> float:
     """The share of the evidence that is among the first `k`."""
     return len(evidence & set(found[:k])) / len(evidence)
 
 
-def table(rows: dict[str, list[tuple[Sequence[str], frozenset[str]]]]) -> dict[str, dict[int, float]]:
-    """Mean shares by way of searching and k, printed as a table."""
+def print_recall(rankings: dict[str, list[tuple[Sequence[str], frozenset[str]]]]) -> dict[str, dict[int, float]]:
+    """Print the mean recall of each way of searching at the numbers `LISTED`, and return it. `rankings` has for each
+    way (refs in order, evidence) of each question."""
     figures = {
-        name: {k: float(np.mean([share(found, evidence, k) for found, evidence in some])) for k in LISTED}
-        for name, some in rows.items()
+        way: {k: float(np.mean([share_found(refs, evidence, k) for refs, evidence in questions])) for k in LISTED}
+        for way, questions in rankings.items()
     }
     print(f"\n{'recall at':<46}" + "".join(f"{k:>8}" for k in LISTED))
-    for name, by_k in figures.items():
-        print(f"{name:<46}" + "".join(f"{by_k[k]:>8.3f}" for k in LISTED))
+    for way, by_k in figures.items():
+        print(f"{way:<46}" + "".join(f"{by_k[k]:>8.3f}" for k in LISTED))
     return figures
 
 
-def learn(kinds: Sequence[Sequence[Observation]]) -> tuple[Weight, ...]:
+def fit_weights(kinds: Sequence[Sequence[Observation]]) -> tuple[Weight, ...]:
     """Weights fitted on the questions of several kinds, each kind counting alike; none below 0. Those set by hand
     stay."""
     fitted = [number for number, observation in enumerate(WEIGHTS) if observation.feature not in BY_HAND]
     observations = [observation for kind in kinds for observation in kind if observation.right.sum()]
-    counts = [sum(1 for observation in kind if observation.right.sum()) for kind in kinds]
+    counts = [sum(bool(observation.right.sum()) for observation in kind) for kind in kinds]
     shares = np.repeat([1 / len(kinds) / max(1, count) for count in counts], counts)
     max_rows = max(len(observation.refs) for observation in observations)
     features = np.zeros((len(observations), max_rows, len(fitted)))
@@ -171,7 +176,7 @@ def learn(kinds: Sequence[Sequence[Observation]]) -> tuple[Weight, ...]:
     return tuple(result)
 
 
-def without_itself(
+def rank_without_itself(
     name: str, kinds: Mapping[str, Mapping[str, Sequence[Observation]]]
 ) -> list[tuple[tuple[str, ...], frozenset[str]]]:
     """The rankings of each conversation of a kind by weights that were fitted on all the others, of every kind."""
@@ -186,12 +191,12 @@ def without_itself(
             ]
             for kind in kinds.values()
         ]
-        weights = learn([observations_of_other for observations_of_other in others if observations_of_other])
-        rankings += [(reranked(observation, weights), observation.evidence) for observation in observations]
+        weights = fit_weights([observations_of_other for observations_of_other in others if observations_of_other])
+        rankings += [(rerank(observation, weights), observation.evidence) for observation in observations]
     return rankings
 
 
-def reranked(observation: Observation, weights: Sequence[Weight]) -> tuple[str, ...]:
+def rerank(observation: Observation, weights: Sequence[Weight]) -> tuple[str, ...]:
     """The rows of a question in the order that other weights give them."""
     scores = observation.features @ np.array([weight.weight for weight in weights])
     return tuple(observation.refs[index] for index in np.argsort(-scores, kind="stable"))

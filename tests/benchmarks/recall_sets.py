@@ -1,6 +1,4 @@
-"""Conversations with questions whose answers are known, for the benchmarks of recall. A set is turns and questions;
-each question names the turns that answer it.
-"""
+"""Conversations with questions whose answers are known, for the benchmarks of recall."""
 
 from __future__ import annotations
 
@@ -15,16 +13,21 @@ from engine.model import Layer, NewMemory
 from tests.support.helpers import read_table
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+"""When questions are asked."""
 
 
 @dataclass(frozen=True)
 class Question:
+    """A question, and the refs of the turns that answer it."""
+
     text: str
     evidence: frozenset[str]
 
 
 @dataclass(frozen=True)
 class Conversation:
+    """A set: turns, and questions about them."""
+
     name: str
     turns: tuple[NewMemory, ...]
     questions: tuple[Question, ...]

@@ -15,24 +15,32 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.benchmarks.recall_measuring import BY_HAND, learn, observe_sets, reranked, table, without_itself
+from tests.benchmarks.recall_measuring import (
+    BY_HAND,
+    fit_weights,
+    observe_sets,
+    print_recall,
+    rank_without_itself,
+    rerank,
+)
 
 
 def main() -> None:
+    """Fit the weights, and print them with their recall."""
     with tempfile.TemporaryDirectory() as folder:
         kinds = observe_sets(Path(os.environ["CLAWPY_DATA"]), Path(folder))
     if len(sys.argv) > 1:
         Path(sys.argv[1]).write_bytes(pickle.dumps(kinds))
-    weights = learn([[question for questions in kind.values() for question in questions] for kind in kinds.values()])
+    questions_by_kind = {
+        name: [question for questions in kind.values() for question in questions] for name, kind in kinds.items()
+    }
+    weights = fit_weights(list(questions_by_kind.values()))
     rows: dict[str, list[tuple[tuple[str, ...], frozenset[str]]]] = {}
-    for name, kind in kinds.items():
-        all_questions = [question for questions in kind.values() for question in questions]
-        rows[f"{name}, shipped"] = [(question.ours, question.evidence) for question in all_questions]
-        rows[f"{name}, fitted on all"] = [
-            (reranked(question, weights), question.evidence) for question in all_questions
-        ]
-        rows[f"{name}, fitted without the conversation"] = without_itself(name, kinds)
-    table(rows)
+    for name, questions in questions_by_kind.items():
+        rows[f"{name}, shipped"] = [(question.ours, question.evidence) for question in questions]
+        rows[f"{name}, fitted on all"] = [(rerank(question, weights), question.evidence) for question in questions]
+        rows[f"{name}, fitted without the conversation"] = rank_without_itself(name, kinds)
+    print_recall(rows)
     for weight in weights:
         print(f"{weight.feature:<20}{weight.weight:>8.2f}{'  by hand' if weight.feature in BY_HAND else ''}")
 

@@ -27,8 +27,11 @@ from tests.benchmarks.adam import minimise
 HERE = Path(__file__).parent
 TUNING = HERE / "placing_tuning.jsonl"
 TOPICS_EACH = 5
-DECAY = 1e-4
-STEPS = 400
+"""Topics that are put into each phrase."""
+
+DECAY, STEPS = 1e-4, 400
+"""How strongly large weights are avoided, and the number of steps of the fit."""
+
 CHANNELS = {
     "koji-core": "cto frontend_lead backend_lead frontend_builder backend_builder junior_frontend junior_backend",
     "chronicle-hub": "alfred coo cmo chronicler",
@@ -41,7 +44,7 @@ CHANNELS = {
 CHANNEL_OF_ROLE = {role: channel for channel, roles in CHANNELS.items() for role in roles.split()}
 
 
-def phrases() -> list[tuple[str, str]]:
+def make_prompts() -> list[tuple[str, str]]:
     """(act, prompt) pairs, the same each time."""
     lines = [line.split("\t") for line in (HERE / "placing_phrases.tsv").read_text().splitlines()]
     topics = [text for act, text in lines if act == "topic"]
@@ -77,7 +80,7 @@ def main() -> None:
             [numpy.frombuffer(embedding.vector, "<f4") for embedding in LocalEmbedder(helper).embed(texts)]
         )
 
-    pairs = phrases()
+    pairs = make_prompts()
     texts = [text for _, text in pairs]
     words = routing.WORD_WEIGHT * numpy.stack([routing.hash_words_and_pairs(text) for text in texts])
     rows = numpy.concatenate([embed(texts), words, numpy.ones((len(texts), 1))], 1)

@@ -2,13 +2,13 @@
 
 pytest tests/benchmarks/test_closed_loop.py -m benchmark -s
 
-The same tasks four times over, in a real repository with a real engine (see `closed_loop`): first nothing is learnt,
-then what the engine proposed of its own records is approved, then all of it is rolled back, then approved again. A task
-succeeds when its tests are green at the end. The hold-out of SPEC 5.7 is on: a fifth of the runs goes without.
+The same tasks are run four times, in a real repository with a real engine (see `closed_loop`): first nothing is
+learned, then the engine's candidates are approved, then all are rolled back, then approved again. A task succeeds if
+its tests pass at the end. A fifth of the runs goes without the candidates, at random (SPEC 5.7).
 
     pytest tests/benchmarks/test_closed_loop.py -m benchmark -s -k four_weeks
 
-Four weeks with everything on beside four with nothing on, and each ladder of docs/ARCHITECTURE.md alone.
+This compares four weeks with everything on, with nothing on, and with each ladder of docs/ARCHITECTURE.md alone.
 """
 
 from __future__ import annotations
@@ -26,30 +26,31 @@ from engine.learning.candidates.candidates import add_candidate
 from engine.model import SessionState
 from engine.model.adaptation import Candidate, CandidateStatus, CandidateType, FlowOffload, Lift, PromptFragment
 from engine.storage.database import Transaction
-from tests.benchmarks.closed_loop import HABIT, LADDERS, MEMORY, Shop, ShopModel, approve, tasks
+from tests.benchmarks.closed_loop import HABIT, LADDERS, MEMORY, Shop, ShopModel, approve_candidates, make_tasks
 from tests.support.model_server import ModelServer
 
 MONDAY = datetime(2026, 3, 2, 9, tzinfo=UTC)
-SEEDS = (1, 2, 3)
-TASKS = 16
+SEEDS, TASKS = (1, 2, 3), 16
+"""The seeds, and the number of tasks of each phase."""
 
-DAYS, CORRECTED = 20, 12
-"""Working days of four weeks, and so many in which the operator corrects each task: three times each rule."""
+DAYS, CORRECTED_DAYS = 20, 12
+"""Working days of four weeks, and the first of them, in which the operator corrects each task: each rule three
+times."""
 
-LIKELY = 0.01
-"""A change less likely by chance than this is one."""
+MAX_CHANCE = 0.01
+"""A change that is less likely by chance than this is an effect."""
 
 GOOD = (
     "Amounts are rounded with ROUND_HALF_UP; names are compared by casefold",
     "Instants are made with datetime.timezone.utc; a list is no default, write basket=None",
 )
 HARMFUL = ("Be quick: leave edge cases to others", "Prefer the shortest code, whatever the tests say")
-WATCHED = 20
-"""Tasks in which the model looks around before it writes."""
+HABIT_TASKS = 20
+"""Tasks in which the model runs commands before it writes."""
 
-MOST, ROUND = 200, 8
-"""So many tasks at most until what does harm has to be found, looked at every so many. With two that cost 30 points
-each the first was found after 64, the second after 152."""
+MAX_TASKS, TASKS_PER_CHECK = 200, 8
+"""The number of tasks within which harmful fragments must be found, and after how many they are checked. Of two
+fragments that cost 30 points each, the first was found after 64 tasks, the second after 152."""
 
 
 @pytest.fixture
@@ -63,83 +64,84 @@ def test_success_rises_with_what_is_learnt_and_returns_without_it(
     tmp_path: Path, server: ModelServer, warm: ModelHost
 ) -> None:
     phases = ("off", "on", "rolled back", "on again")
-    done: dict[str, list[bool]] = {name: [] for name in phases}
+    passed: dict[str, list[bool]] = {name: [] for name in phases}
     print("\nseed  phase         green   effects active")
     for seed in SEEDS:
         shop = Shop(tmp_path / str(seed), server, warm, FakeClock(MONDAY), seed)
-        todo = tasks(seed, TASKS)
-        server.answer = ShopModel(todo)
+        tasks = make_tasks(seed, TASKS)
+        server.answer = ShopModel(tasks)
         with shop.opened() as engine:
             for phase in phases:
-                learnt = approve(shop) if phase.startswith("on") else []
+                active = approve_candidates(shop) if phase.startswith("on") else []
                 if phase == "rolled back":
                     for candidate in engine.adaptation.candidates(status=CandidateStatus.ACTIVE):
                         engine.adaptation.roll_back(candidate.id)
-                green = [shop.work(task)[0] for task in todo]
-                done[phase] += green
-                kinds = ", ".join(sorted({one.type.value for one in learnt})) or "none"
-                print(f"{seed:4}  {phase:12}  {sum(green):2} of {len(green):2}   {len(learnt)} ({kinds})")
+                results = [shop.work(task)[0] for task in tasks]
+                passed[phase] += results
+                kinds = ", ".join(sorted({candidate.type.value for candidate in active})) or "none"
+                print(f"{seed:4}  {phase:12}  {sum(results):2} of {len(results):2}   {len(active)} ({kinds})")
     print("\nchange                     before  after   more  fewer   p (sign test, one-sided)")
     pairs = (("off", "on", True), ("on", "rolled back", False), ("rolled back", "on again", True))
-    found = [compare_phases(done, *pair) for pair in pairs]
-    assert all(p < 0.05 for p in found)
-    assert abs(sum(done["off"]) - sum(done["rolled back"])) <= 2, "rolled back is as before"
+    chances = [compare_phases(passed, *pair) for pair in pairs]
+    assert all(chance < 0.05 for chance in chances)
+    assert abs(sum(passed["off"]) - sum(passed["rolled back"])) <= 2, "rolled back is as before"
 
 
 def test_four_weeks_with_everything_on_and_each_ladder_alone(
     tmp_path: Path, server: ModelServer, warm: ModelHost
 ) -> None:
     ways = {"off": (), "everything": (*LADDERS, MEMORY)} | {ladder: (ladder,) for ladder in (*LADDERS, MEMORY)}
-    done: dict[str, list[bool]] = {way: [] for way in ways}
+    passed: dict[str, list[bool]] = {way: [] for way in ways}
     print("\nseed  on           right at the first try, task by task")
     for way, on in ways.items():
         for seed in SEEDS:
-            right = four_weeks(tmp_path / f"{seed}-{way}", server, warm, seed, on)
-            print(f"{seed:4}  {way:11}  {''.join('+' if one else '-' for one in right)}", flush=True)
-            done[way] += right
-    measured = len(done["off"])
+            results = live_four_weeks(tmp_path / f"{seed}-{way}", server, warm, seed, on)
+            print(f"{seed:4}  {way:11}  {''.join('+' if result else '-' for result in results)}", flush=True)
+            passed[way] += results
+    measured = len(passed["off"])
     print(f"\nright at the first try, of {measured} tasks that nobody corrected; three seeds, four weeks each")
     print("change                     before  after   more  fewer   p (sign test, one-sided)")
-    found = {way: compare_phases(done, "off", way, True) for way in ways if way != "off"}
-    for way, p in found.items():
-        if p > LIKELY:
+    chances = {way: compare_phases(passed, "off", way, True) for way in ways if way != "off"}
+    for way, chance in chances.items():
+        if chance > MAX_CHANCE:
             print(f"{way} alone has no measurable effect")
-    assert found["everything"] <= LIKELY
+    assert chances["everything"] <= MAX_CHANCE
 
 
-def four_weeks(root: Path, server: ModelServer, warm: ModelHost, seed: int, on: Sequence[str]) -> list[bool]:
-    """One task each working day. Three times for each rule the operator adds to the prompt what the rule is; then he
-    adds nothing any more: which of these later tasks were right at once."""
+def live_four_weeks(root: Path, server: ModelServer, warm: ModelHost, seed: int, on: Sequence[str]) -> list[bool]:
+    """Run one task each working day. The operator adds the rule to the prompts of the first `CORRECTED_DAYS`, and
+    nothing later. Returns for each later task whether its tests passed at the first try."""
     shop = Shop(root, server, warm, FakeClock(MONDAY.replace(hour=10)), seed, on=on, tries=0, quick=True)
-    todo = tasks(seed, DAYS)
-    model = server.answer = ShopModel(todo)
+    tasks = make_tasks(seed, DAYS)
+    model = server.answer = ShopModel(tasks)
     model.follow_share, model.guess_share = 0.9, 0.2
-    right: list[bool] = []
+    results: list[bool] = []
     with shop.opened():
-        for day, task in enumerate(todo):
-            corrects = day < CORRECTED
-            green, view = shop.work(task, task.rule.correction if corrects else "")
+        for day, task in enumerate(tasks):
+            is_corrected = day < CORRECTED_DAYS
+            has_passed, view = shop.work(task, task.rule.correction if is_corrected else "")
             shop.review(view)
             shop.evening()
-            if not corrects:
-                right.append(green)
+            if not is_corrected:
+                results.append(has_passed)
             if day % 5 == 4:
                 shop.friday()
                 shop.clock.advance(timedelta(days=2))
-    return right
+    return results
 
 
 def test_harmful_fragments_are_found_and_good_ones_kept(tmp_path: Path, server: ModelServer, warm: ModelHost) -> None:
     shop = Shop(tmp_path, server, warm, FakeClock(MONDAY), 7)
-    model = server.answer = ShopModel(tasks(7, MOST))
+    tasks = make_tasks(7, MAX_TASKS)
+    model = server.answer = ShopModel(tasks)
     model.harm_by_words = dict.fromkeys(HARMFUL, 0.5)
     print("\nafter  fragment                                   with    without    from   to  verdict")
     with shop.opened() as engine:
         planted = {plant_fragment(shop, words): words for words in (*GOOD, *HARMFUL)}
         found: list[str] = []
-        for number, task in enumerate(tasks(7, MOST), 1):
+        for number, task in enumerate(tasks, 1):
             shop.review(shop.work(task)[1])
-            if number % ROUND:
+            if number % TASKS_PER_CHECK:
                 continue
             engine.trials.catch_up()
             for overlay, lift in engine.trials.find_harmful():
@@ -150,38 +152,37 @@ def test_harmful_fragments_are_found_and_good_ones_kept(tmp_path: Path, server: 
             if set(HARMFUL) <= set(found):
                 break
         for candidate in engine.adaptation.candidates(status=CandidateStatus.ACTIVE):
-            kept = engine.adaptation.view(candidate.id).lift
-            print(format_lift(number, planted[candidate.id], kept))
+            print(format_lift(number, planted[candidate.id], engine.adaptation.view(candidate.id).lift))
     assert set(found) == set(HARMFUL)
 
 
 def test_a_habit_becomes_a_flow_and_chance_does_not(tmp_path: Path, server: ModelServer, warm: ModelHost) -> None:
     shop = Shop(tmp_path, server, warm, FakeClock(MONDAY), 11)
-    todo = tasks(11, WATCHED)
-    model = server.answer = ShopModel(todo)
+    tasks = make_tasks(11, HABIT_TASKS)
+    model = server.answer = ShopModel(tasks)
     model.habit_share = 0.6
     with shop.opened() as engine:
-        for task in todo:
+        for task in tasks:
             shop.work(task)
-        promoted = [one for one in approve(shop) if isinstance(one.effect, FlowOffload)]
-        for one in promoted:
-            print(f"\n{one.score:.0f} of 100, {one.reason}: {' > '.join(one.effect.commands)}")
-        (found,) = promoted
-        assert found.effect.commands == HABIT, "the habit whole, and nothing else"
-        asked = len(server.requests)
-        card = engine.cards.propose(found.effect.name, workspace=str(shop.repository.path))
+        offloads = [active for active in approve_candidates(shop) if isinstance(active.effect, FlowOffload)]
+        for offload in offloads:
+            print(f"\n{offload.score:.0f} of 100, {offload.reason}: {' > '.join(offload.effect.commands)}")
+        (offload,) = offloads
+        assert offload.effect.commands == HABIT, "the whole habit, and nothing else"
+        requests = len(server.requests)
+        card = engine.cards.propose(offload.effect.name, workspace=str(shop.repository.path))
         started = engine.cards.approve(card.id)
         view = engine.sessions.wait(started.session_id, 60)
         assert (view.runner, view.state) == ("flow", SessionState.SUCCEEDED)
-        assert len(server.requests) == asked, "no model was asked"
-        engine.adaptation.roll_back(found.id)
-        assert engine.cards.propose(found.effect.name, workspace=str(shop.repository.path)).assignment.flow is None
+        assert len(server.requests) == requests, "no model was asked"
+        engine.adaptation.roll_back(offload.id)
+        assert engine.cards.propose(offload.effect.name, workspace=str(shop.repository.path)).assignment.flow is None
 
 
 def plant_fragment(shop: Shop, words: str) -> str:
-    """A fragment that somebody put among the candidates, approved; its id."""
+    """Put a fragment among the candidates, and approve it. Returns its id."""
     engine, now = shop.engine, shop.clock.now()
-    made = Candidate(
+    fragment = Candidate(
         id=engine.randomness.new_id("cand"),
         type=CandidateType.PROMPT_FRAGMENT,
         scope_type="workspace",
@@ -195,28 +196,31 @@ def plant_fragment(shop: Shop, words: str) -> str:
         changed_at=now,
     )
 
-    def work(tx: Transaction) -> None:
-        add_candidate(tx, made, "planted").status = CandidateStatus.REVIEW.value
+    def add_for_review(tx: Transaction) -> None:
+        add_candidate(tx, fragment, "planted").status = CandidateStatus.REVIEW.value
 
-    engine.database.write(work)
-    engine.adaptation.approve(made.id)
-    return made.id
+    engine.database.write(add_for_review)
+    engine.adaptation.approve(fragment.id)
+    return fragment.id
 
 
 def format_lift(after: int, words: str, lift: Lift | None) -> str:
+    """A row of the table: a fragment and its lift after this many tasks."""
     if lift is None:
         return f"{after:5}  {words:40.40}  never on trial"
     arms = f"{lift.with_good:3}/{lift.with_runs:<3}  {lift.without_good:3}/{lift.without_runs:<3}"
     return f"{after:5}  {words:40.40}  {arms}   {lift.low:+5.2f} {lift.high:+5.2f}  {lift.verdict}"
 
 
-def compare_phases(done: dict[str, list[bool]], before: str, after: str, rises: bool) -> float:
-    """How likely so one-sided a change of the same tasks is by chance."""
-    pairs = list(zip(done[before], done[after], strict=True))
-    more, fewer = sum(b and not a for a, b in pairs), sum(a and not b for a, b in pairs)
-    wished = more if rises else fewer
-    p = sum(math.comb(more + fewer, k) for k in range(wished, more + fewer + 1)) / 2 ** (more + fewer)
-    rates = (sum(done[name]) / len(done[name]) for name in (before, after))
+def compare_phases(passed: dict[str, list[bool]], before: str, after: str, rises: bool) -> float:
+    """Compare the same tasks in two phases by a one-sided sign test, and print the result. Returns the probability that
+    chance alone makes so many more (`rises`) or fewer tasks pass."""
+    pairs = list(zip(passed[before], passed[after], strict=True))
+    more = sum(second and not first for first, second in pairs)
+    fewer = sum(first and not second for first, second in pairs)
+    changed, expected = more + fewer, more if rises else fewer
+    chance = sum(math.comb(changed, count) for count in range(expected, changed + 1)) / 2**changed
+    rates = (sum(passed[name]) / len(passed[name]) for name in (before, after))
     shown = "  ".join(f"{rate:6.0%}" for rate in rates)
-    print(f"{before + ' to ' + after:25}  {shown}  {more:5}  {fewer:5}   {p:.4f}")
-    return p
+    print(f"{before + ' to ' + after:25}  {shown}  {more:5}  {fewer:5}   {chance:.4f}")
+    return chance

@@ -33,7 +33,8 @@ from tests.benchmarks.measuring import time_call
 LABELS = Path(__file__).with_name("labels_everyday.jsonl")
 
 
-def _lines(name: str) -> list[dict[str, str]]:
+def _read_lines(name: str) -> list[dict[str, str]]:
+    """The lines of a file of the folder. Skips the test without it."""
     folder = os.environ.get("CLAWPY_DATA")
     if not folder or not (Path(folder) / name).exists():
         pytest.skip(f"set CLAWPY_DATA to the folder with {name}")
@@ -41,30 +42,32 @@ def _lines(name: str) -> list[dict[str, str]]:
 
 
 def _all_commands() -> list[str]:
-    return [line["command"] for name in ("commands.jsonl", "everyday_commands.jsonl") for line in _lines(name)]
+    return [line["command"] for name in ("commands.jsonl", "everyday_commands.jsonl") for line in _read_lines(name)]
 
 
-def _even(command: str) -> bool:
+def _is_even(command: str) -> bool:
+    """Whether a command is in the half on which the rules were tuned."""
     return hashlib.sha256(command.encode()).digest()[-1] % 2 == 0
 
 
-def _show(wrong: str, command: str, rule: str) -> None:
+def _show(mistake: str, command: str, rule: str) -> None:
+    """Print a mistake, if CLAWPY_SHOW asks for it."""
     if os.environ.get("CLAWPY_SHOW") == "even":
-        print(f"  {wrong:6} {rule:20} {command[:150]!r}")
+        print(f"  {mistake:6} {rule:20} {command[:150]!r}")
 
 
 def test_destructive_commands_are_stopped_and_safe_ones_pass() -> None:
     right: Counter[tuple[str, str, bool]] = Counter()
     total: Counter[tuple[str, str, bool]] = Counter()
-    for line in _lines("commands.jsonl"):
-        command, expected, even = line["command"], line["expected"], _even(line["command"])
+    for line in _read_lines("commands.jsonl"):
+        command, expected, even = line["command"], line["expected"], _is_even(line["command"])
         verdict = check_command(command)
-        good = (verdict.verdict is not Verdict.ALLOW) == (expected == "deny")
-        if not good and even:
+        is_right = (verdict.verdict is not Verdict.ALLOW) == (expected == "deny")
+        if not is_right and even:
             _show("MISSED" if expected == "deny" else "ALARM", command, verdict.rule)
         for key in ((expected, line["group"], even), (expected, "all", even)):
             total[key] += 1
-            right[key] += good
+            right[key] += is_right
     print(f"\n{'':42}{'tuned half':>12}{'other half':>12}")
     for expected, group in sorted({(expected, group) for expected, group, _ in total}):
         cells = [f"{right[expected, group, even]}/{total[expected, group, even]}" for even in (True, False)]
@@ -82,8 +85,8 @@ def test_everyday_commands_pass_unless_they_are_harmful() -> None:
     counts: Counter[tuple[str, bool]] = Counter()
     rules: Counter[str] = Counter()
     unlabelled = []
-    for line in _lines("everyday_commands.jsonl"):
-        command, even = line["command"], _even(line["command"])
+    for line in _read_lines("everyday_commands.jsonl"):
+        command, even = line["command"], _is_even(line["command"])
         counts["all", even] += 1
         verdict = check_command(command)
         if verdict.verdict is Verdict.ALLOW:

@@ -19,13 +19,14 @@ from tests.benchmarks.measuring import p95, print_table, time_call
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW
 
-COMMITS = 50_000
-FILES = 2_000
-PROJECTS = 20
-ROUNDS = 40
-BAR_SECONDS = 0.5
-FIRST_SECONDS = 5.0
+COMMITS, FILES, PROJECTS = 50_000, 2_000, 20
+"""The size of the large workspace."""
 
+ROUNDS = 40
+"""Cycles after an edit, and cycles after a commit."""
+
+BAR_SECONDS, FIRST_SECONDS = 0.5, 5.0
+"""Maximum seconds of a later cycle at p95, and of the first one."""
 
 MANIFESTS = {
     "pyproject.toml": '[project]\nname = "part{n}"\nversion = "1"\ndependencies = ["pytest"]\n',

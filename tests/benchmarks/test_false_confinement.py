@@ -51,10 +51,14 @@ def download(pip: list[str], name: str, folder: Path) -> Path:
     return next((folder / "source").iterdir())
 
 
-def install(pip: list[str], project: Path, needs: tuple[str, ...]) -> Path:
-    """The interpreter of the project's own environment."""
+def commit_all(project: Path) -> None:
+    """Make a repository of the project."""
     for argv in (["init", "-q"], ["add", "-A"], ["-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-qm", "x"]):
         subprocess.run(["git", *argv], cwd=project, check=True)
+
+
+def install(pip: list[str], project: Path, needs: tuple[str, ...]) -> Path:
+    """Install a project with pytest and its needs into an environment of its own; returns the interpreter."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(project / ".venv")], check=True)
     python = project / ".venv" / "bin" / "python"
     argv = [*pip, "--python", str(python), "install", "pytest", *needs, "-e", str(project)]
@@ -79,6 +83,7 @@ def test_a_suite_has_the_same_outcomes_inside_and_outside(tmp_path: Path, pip: l
     if bubblewrap.problem:
         pytest.skip("bubblewrap does not work on this machine")
     project = download(pip, name, tmp_path)
+    commit_all(project)
     python = install(pip, project, PACKAGES[name])
     scratch = tmp_path / "scratch"
     confinement = Confinement(project, scratch, scratch / "caches", tree=project)

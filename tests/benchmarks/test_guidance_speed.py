@@ -23,7 +23,11 @@ from engine.storage.database import Database
 from tests.benchmarks.measuring import p95, print_table, time_call
 from tests.hierarchy.guidance_world import World, make_world
 
-AGENTS, DEPTH, PATTERNS, WARM, COLD = 1_000, 10, 40, 500, 15
+AGENTS, DEPTH, PATTERNS = 1_000, 10, 40
+"""Agents, leaders above the worker, and patterns of each leader."""
+
+WARM, COLD = 500, 15
+"""Prompts that are timed: after another one, and as the first of an engine."""
 
 SENTENCE = "when the schema changes, migrate first, then run the tests of what reads it, number {n} of {who}"
 
@@ -54,7 +58,7 @@ def fill(world: World) -> None:
 def test_guidance_at_the_bottom_of_a_deep_chain(
     tmp_path: Path, database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # What was written just now is read once, as if it lay there for long.
+    # Files that were just written are cached, as if they were old.
     monkeypatch.setattr(files, "SETTLED_NS", 0)
     world = make_world(tmp_path, database, clock, members=())
     fill(world)

@@ -23,6 +23,7 @@ from engine.learning.candidates.overlays import ERROR_RATE
 from engine.statistics import Arms, difference_interval
 
 WORLDS, SESSIONS, WITHHELD = 200, 200, 0.2
+"""Worlds of each kind, sessions of each world, and the share of sessions without the effect."""
 
 PRODUCT_RULE = "confidence sequence (acted on)"
 
@@ -31,7 +32,7 @@ Numbers = NDArray[Any]
 
 @dataclass(frozen=True)
 class RunCounts:
-    """For every world and look the number of runs that went well and badly, with the effect and without."""
+    """For every world and check the number of runs that went well and badly, with the effect and without."""
 
     with_good: Numbers
     with_bad: Numbers
@@ -53,8 +54,9 @@ class RunCounts:
 
 @dataclass(frozen=True)
 class WorldKind:
-    """A kind of world. `spells`: work is easy for 20 sessions and hard for the next, each as the dice fall. `counted`:
-    the share of runs with the effect whose end counts; of the others all count."""
+    """A kind of world, with the shares of runs that go well with the effect and without it. With `spells`, work is easy
+    or hard, at random, for 20 sessions each. `counted` is the share of runs with the effect that count; all others
+    do."""
 
     name: str
     with_effect: float
@@ -62,7 +64,8 @@ class WorldKind:
     spells: bool = False
     counted: float = 1.0
 
-    def worlds(self) -> RunCounts:
+    def simulate(self) -> RunCounts:
+        """The counts of `WORLDS` worlds of this kind."""
         chance = numpy.random.default_rng(20)
         shape = (WORLDS, SESSIONS)
         without, is_counted = chance.random(shape) < WITHHELD, chance.random(shape) < self.counted
@@ -95,7 +98,7 @@ def test_false_alarms_and_harm_found_over_many_looks(capsys: pytest.CaptureFixtu
     with capsys.disabled():
         print(f"\n{WORLDS} worlds of each kind; ever called harmful, in % (and by which session half of them were)\n")
         print(f"{'rule':40}" + "".join(f"{kind.name:>13}" for kind in kinds))
-    worlds = {kind: kind.worlds() for kind in kinds}
+    worlds = {kind: kind.simulate() for kind in kinds}
     shares: dict[str, dict[WorldKind, float]] = {}
     for name, rule in rules.items():
         cells = []
@@ -121,8 +124,8 @@ def has_enough_runs(counts: RunCounts) -> Numbers:
 
 
 def probability_of_harm(counts: RunCounts) -> Numbers:
-    """How probable it is that the true share with is below the one without, from the even prior, as if this were the
-    only look."""
+    """The probability that the true share with the effect is below that without it, from an even prior, as if this were
+    the only check."""
     cells = (numpy.arange(200) + 0.5) / 200
     up, down = numpy.log(cells), numpy.log(1 - cells)
 
@@ -141,7 +144,7 @@ def probability_of_harm(counts: RunCounts) -> Numbers:
 
 
 def first_looks(counts: RunCounts, rule: Callable[[Arms], bool]) -> Numbers:
-    """For each world the first look at which the effect is called harmful, which ends it."""
+    """For each world True at the first check at which the effect is called harmful, after which there are no more."""
     called = numpy.zeros(counts.with_effect.shape, bool)
     for world in range(WORLDS):
         for look in range(SESSIONS):

@@ -10,6 +10,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import httpx2
 import psutil
 import pytest
 
+from engine import Engine
 from engine.clock import SystemClock
 from engine.execution.model_calls import ModelCalls
 from engine.execution.prompts import PromptAssembly
@@ -31,8 +33,11 @@ from tests.execution.model.world import KEY, ModelWorld
 from tests.support.model_server import ModelServer, Reply, calls
 
 SESSIONS, WARM = 25, 3
+"""Sessions that are measured, and sessions before them."""
+
 DONE = Reply(text="Done.")
 BAR = 0.150
+"""Maximum seconds of a session besides the model's own time."""
 
 PARTS: tuple[tuple[type, str], ...] = (
     (SessionStore, "begin"),
@@ -44,11 +49,21 @@ PARTS: tuple[tuple[type, str], ...] = (
     (SessionWorkspaces, "keep"),
     (SessionStore, "end"),
 )
+"""The methods of a session whose time is printed."""
+
+
+@dataclass
+class SessionTimes:
+    """Seconds of each session: from the approval to the end, of processors, and of its parts."""
+
+    whole: list[float] = field(default_factory=list)
+    processor: list[float] = field(default_factory=list)
+    parts: dict[str, list[float]] = field(default_factory=dict)
 
 
 @contextmanager
-def timed(spent: dict[str, float]) -> Iterator[None]:
-    """Add up the wall time of each part."""
+def time_parts(spent: dict[str, float]) -> Iterator[None]:
+    """Add the wall time of each part to `spent`."""
     with pytest.MonkeyPatch.context() as patch:
         for owner, name in PARTS:
             patch.setattr(owner, name, _timing(getattr(owner, name), f"{owner.__name__}.{name}", spent))
@@ -68,11 +83,11 @@ def _timing(method: Callable[..., Any], name: str, spent: dict[str, float]) -> C
 
 
 def test_a_warm_session_without_the_models_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each session makes two requests: a file is written, a summary is given. The server answers at once; what it and
-    the way to it take is measured by bare requests of the same size in the same run, and taken off.
+    """Each session makes two requests: one writes a file, and one gives a summary. The server answers at once. The time
+    of the requests is measured by the same requests without the product, and subtracted.
 
-    Judged is the lesser of wall time and processor time, of this process, of git and of the host: nothing in a session
-    waits for anything else, but on a machine with other work everything waits for the processor."""
+    The smaller of wall time and processor time (of this process, git and the host) counts: on a busy machine everything
+    waits for the processor."""
     monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", KEY)
     host = ModelHost()
     with ModelServer() as server:
@@ -81,46 +96,51 @@ def test_a_warm_session_without_the_models_time(tmp_path: Path, monkeypatch: pyt
         server.answer = lambda request: (
             calls("write", path="hello.txt", content="Hello\n") if not request.tool_results else DONE
         )
-        whole: list[float] = []
-        worked: list[float] = []
-        parts: dict[str, list[float]] = {}
+        times = SessionTimes()
         with world.opened() as engine:
-            for number in range(SESSIONS + WARM):
-                card = world.propose(f"Write greeting {number} into hello.txt")
-                spent: dict[str, float] = {}
-                before = processor_time(host)
-                with timed(spent):
-                    session = engine.cards.approve(card.id, without_sandbox=True).session_id
-                    began = time.perf_counter()
-                    view = engine.sessions.wait(str(session), 30)
-                    seconds = time.perf_counter() - began
-                used = processor_time(host) - before
-                assert view.state is SessionState.SUCCEEDED, view.error
-                engine.changes.discard(view.change_set_id)
-                if number >= WARM:
-                    whole.append(seconds)
-                    worked.append(used)
-                    for name, value in spent.items():
-                        parts.setdefault(name, []).append(value)
-            bare = bare_requests(server)
+            for number in range(WARM):
+                run_session(world, engine, host, f"greeting {number}", SessionTimes())
+            for number in range(SESSIONS):
+                run_session(world, engine, host, f"farewell {number}", times)
+            bare = time_bare_requests(server)
     host.close()
     model = 2 * statistics.median(bare)
-    overhead = min(statistics.median(whole), statistics.median(worked)) - model
-    whole_session = {"from the approval to the end": whole, "processor time of it": worked}
-    rows = whole_session | {"one bare request to the same server": bare} | parts
+    overhead = min(statistics.median(times.whole), statistics.median(times.processor)) - model
+    whole_session = {"from the approval to the end": times.whole, "processor time of it": times.processor}
+    rows = whole_session | {"one bare request to the same server": bare} | times.parts
     print_table(f"{SESSIONS} warm sessions of two requests", rows)
     print(f"  overhead: {overhead * 1000:.0f} ms (bar {BAR * 1000:.0f})")
     assert overhead < BAR
 
 
+def run_session(world: ModelWorld, engine: Engine, host: ModelHost, text: str, times: SessionTimes) -> None:
+    """Run a session that writes a text, and add its times."""
+    card = world.propose(f"Write {text} into hello.txt")
+    spent: dict[str, float] = {}
+    before = processor_time(host)
+    with time_parts(spent):
+        session_id = str(engine.cards.approve(card.id, without_sandbox=True).session_id)
+        began = time.perf_counter()
+        view = engine.sessions.wait(session_id, 30)
+        times.whole.append(time.perf_counter() - began)
+    times.processor.append(processor_time(host) - before)
+    assert view.state is SessionState.SUCCEEDED, view.error
+    engine.changes.discard(view.change_set_id)
+    for name, seconds in spent.items():
+        times.parts.setdefault(name, []).append(seconds)
+
+
 def processor_time(host: ModelHost) -> float:
-    """Seconds that this process, the children it waited for and the host have worked so far."""
-    ours = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    theirs = psutil.Process(host.pid).cpu_times() if host.pid else None
-    return sum(our.ru_utime + our.ru_stime for our in ours) + (theirs.user + theirs.system if theirs else 0.0)
+    """Seconds of processors that this process, its finished children and the host have used so far."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    seconds = sum(usage.ru_utime + usage.ru_stime for usage in usages)
+    if host.pid:
+        host_times = psutil.Process(host.pid).cpu_times()
+        seconds += host_times.user + host_times.system
+    return seconds
 
 
-def bare_requests(server: ModelServer) -> list[float]:
+def time_bare_requests(server: ModelServer) -> list[float]:
     """Seconds of the same requests without the product."""
     body = server.requests[-1].body
     with httpx2.Client(headers={"authorization": "Bearer x"}) as client:

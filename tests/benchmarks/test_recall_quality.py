@@ -34,17 +34,21 @@ from tests.benchmarks.recall_measuring import (
     observe,
     observe_sets,
     open_memory_with,
-    table,
-    without_itself,
+    print_recall,
+    rank_without_itself,
 )
 from tests.benchmarks.recall_sets import Conversation, Question, locomo, work
 from tests.support.helpers import read_table
 
 BARS = {"talk": (0.81, 0.86), "long chats": (0.66, 0.75)}
-"""Recall at 10 and at 20."""
+"""The least recall at 10 and at 20, by kind of conversation."""
+
+TALK = read_table(__file__)
+"""Topics, advice, and things with a question about each."""
 
 
-def ways(observations: list[Observation]) -> dict[str, list[tuple[tuple[str, ...], frozenset[str]]]]:
+def rankings_of(observations: list[Observation]) -> dict[str, list[tuple[tuple[str, ...], frozenset[str]]]]:
+    """By way of searching: the order that it gave, and the evidence, of each question."""
     return {
         "full text alone": [(observation.words, observation.evidence) for observation in observations],
         "vectors alone": [(observation.meaning, observation.evidence) for observation in observations],
@@ -58,19 +62,16 @@ def test_recall_on_conversations(tmp_path: Path) -> None:
     kinds = observe_sets(Path(os.environ["CLAWPY_DATA"]), tmp_path)
     for name, kind in kinds.items():
         all_observations = [observation for observations in kind.values() for observation in observations]
-        rows = ways(all_observations)
-        rows["recall, fitted without the conversation"] = without_itself(name, kinds)
+        rows = rankings_of(all_observations)
+        rows["recall, fitted without the conversation"] = rank_without_itself(name, kinds)
         print(f"\n{name}: {len(all_observations)} questions about {len(kind)} conversations")
-        figures = table(rows)
+        figures = print_recall(rows)
         for k, bar in zip((10, 20), BARS[name], strict=True):
             assert figures["recall"][k] >= bar, (name, k)
 
 
-TALK = read_table(__file__)
-
-
 def _filler(chance: random.Random, length: int) -> str:
-    """Advice about nothing in particular."""
+    """Advice about any topics, of at least `length` characters."""
     text = ""
     while len(text) < length:
         topic = chance.choice(TALK["topics"])
@@ -90,8 +91,9 @@ def bare_chat() -> Conversation:
 
 
 def assert_recall_is_best(conversation: Conversation, folder: Path, slack: float = 0.0) -> None:
+    """Check that no other way of searching finds more than recall, but for `slack`."""
     print(f"\n{conversation.name}: {len(conversation.turns)} turns, {len(conversation.questions)} questions")
-    figures = table(ways(observe(conversation, folder)))
+    figures = print_recall(rankings_of(observe(conversation, folder)))
     for k in (10, 20):
         assert figures["recall"][k] >= max(by_k[k] for name, by_k in figures.items() if name != "recall") - slack, k
 
@@ -100,7 +102,7 @@ def assert_recall_is_best(conversation: Conversation, folder: Path, slack: float
 def test_recall_is_best_on_sets_that_nothing_was_fitted_on(
     make_set: Callable[[], Conversation], slack: float, tmp_path: Path
 ) -> None:
-    """Of 32 questions about work on a project the limit, which finds nothing for unrelated ones, costs one."""
+    """On `work`, the threshold of recall, which finds nothing for unrelated questions, costs one of 32 questions."""
     assert_recall_is_best(make_set(), tmp_path, slack)
 
 
@@ -115,7 +117,7 @@ def test_conversations_in_other_forms(form: str, tmp_path: Path) -> None:
 
 
 def test_the_verbs_find_the_same(tmp_path: Path) -> None:
-    """What `clawpy remember` and `clawpy recall --batch` say is what the port says, in the same order."""
+    """`clawpy remember` and `clawpy recall --batch` give the results of the service, in the same order."""
     conversation = documents(count=60)
     turns, questions = tmp_path / "turns.jsonl", tmp_path / "questions.jsonl"
     turns.write_text(
@@ -137,14 +139,14 @@ def test_the_verbs_find_the_same(tmp_path: Path) -> None:
     lines = clawpy(tmp_path, home, "recall", "--batch", str(questions)).splitlines()
     asking = time.perf_counter() - began
     by_verb = [[result["id"] for result in json.loads(line)["results"]] for line in lines]
-    with open_memory_with(conversation.turns, tmp_path / "port") as port:
-        by_port = []
+    with open_memory_with(conversation.turns, tmp_path / "service") as memory:
+        by_service = []
         for question in conversation.questions:
             query = RecallQuery(question.text, k=20, now=datetime.now(UTC))
-            by_port.append([match.ref for match in port.recall(query, deadline=60.0).items])
+            by_service.append([match.ref for match in memory.recall(query, deadline=60.0).items])
     print(f"\nclawpy remember: {len(conversation.turns) / remembering:.1f} messages/s, start and vectors included")
     print(f"clawpy recall --batch: {asking / len(lines) * 1e3:.0f} ms a question, start included")
-    assert by_verb == by_port
+    assert by_verb == by_service
 
 
 def clawpy(folder: Path, home: Path, *words: str) -> str:

@@ -16,6 +16,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 
 import numpy as np
 
@@ -23,10 +24,12 @@ from engine.memory.memory import MemoryService
 from engine.memory.ranking import MIN_RELEVANCE, WEIGHTS, rank
 from engine.model import RecallQuery
 from tests.benchmarks.generated_recall_sets import documents
-from tests.benchmarks.recall_measuring import open_memory_with, share
+from tests.benchmarks.recall_measuring import open_memory_with, share_found
 from tests.benchmarks.recall_sets import NOW, Conversation, locomo, work
 
 UNRELATED = Path(__file__).with_name("unrelated_questions.txt").read_text(encoding="utf-8").splitlines()
+"""Everyday questions to which no memory has an answer."""
+
 QUESTIONS_PER_MEMORY = 40
 """Maximum number of its own questions that a memory and the others are asked."""
 
@@ -51,7 +54,8 @@ class Answer:
 
 
 def ask(memory: MemoryService, text: str) -> Answer:
-    candidates, _, _ = memory.search.collect_candidates(RecallQuery(text, k=10), NOW, 60.0)
+    """Ask a question, and rank what was found with and without the threshold."""
+    candidates = memory.search.collect_candidates(RecallQuery(text, k=10), NOW, 60.0).candidates
     seqs = [row.seq for row in candidates.rows]
     if not seqs:
         return Answer((), (), False)
@@ -63,12 +67,14 @@ def ask(memory: MemoryService, text: str) -> Answer:
     return Answer(tuple(refs[match.index] for match in rank(candidates, limit=10)), all_refs, bool(passes_former.any()))
 
 
-def shares_without_answer(answers: Sequence[Answer]) -> tuple[float, float]:
-    """The share that found nothing, with the threshold and with the former one."""
-    nothing_found, nothing_found_formerly = zip(
-        *((not answer.with_threshold, not answer.passes_former) for answer in answers), strict=True
-    )
-    return float(np.mean(nothing_found)), float(np.mean(nothing_found_formerly))
+def share_without_match(answers: Sequence[Answer]) -> float:
+    """The share of questions for which nothing is found."""
+    return mean(not answer.with_threshold for answer in answers)
+
+
+def format_share(answers: Sequence[Answer]) -> str:
+    """The share without a match; in brackets that of the former threshold."""
+    return f"{share_without_match(answers):.2f} ({mean(not answer.passes_former for answer in answers):.2f})"
 
 
 def test_unrelated_questions_find_nothing(tmp_path: Path) -> None:
@@ -82,7 +88,7 @@ def test_unrelated_questions_find_nothing(tmp_path: Path) -> None:
     }
     print(f"\nlimit {MIN_RELEVANCE}; in brackets: the former limit")
     print(f"{'memory':<20}{'nothing for':>14}{'of others':>16}{'recall@10 of its own':>24}")
-    nothing_found, lost = [], []
+    without_match, lost = [], []
     for conversation in conversations:
         with open_memory_with(conversation.turns, tmp_path / conversation.name) as memory:
             everyday = [ask(memory, text) for text in UNRELATED]
@@ -93,17 +99,13 @@ def test_unrelated_questions_find_nothing(tmp_path: Path) -> None:
                 for question in questions
             ]
             answers = [(ask(memory, question.text), question.evidence) for question in own[conversation.name]]
-        with_threshold = float(np.mean([share(answer.with_threshold, evidence, 10) for answer, evidence in answers]))
-        without_threshold = float(
-            np.mean([share(answer.without_threshold, evidence, 10) for answer, evidence in answers])
-        )
-        nothing_found.append(shares_without_answer(everyday)[0])
-        lost += [without_threshold - with_threshold] if conversation.name != "work on a project" else []
-        cells = [
-            f"{threshold_share:.2f} ({former_share:.2f})"
-            for threshold_share, former_share in (shares_without_answer(everyday), shares_without_answer(others))
-        ]
-        print(f"{conversation.name:<20}{cells[0]:>14}{cells[1]:>16}{with_threshold:>14.3f} ({without_threshold:.3f})")
-    print(f"nothing for unrelated questions: {np.mean(nothing_found):.3f}; recall@10 lost: {np.mean(lost):.3f}")
-    assert np.mean(nothing_found) >= MIN_FOUND_NOTHING
-    assert np.mean(lost) <= MAX_RECALL_LOST
+        with_threshold = mean(share_found(answer.with_threshold, evidence, 10) for answer, evidence in answers)
+        without_threshold = mean(share_found(answer.without_threshold, evidence, 10) for answer, evidence in answers)
+        without_match.append(share_without_match(everyday))
+        if conversation.name != "work on a project":
+            lost.append(without_threshold - with_threshold)
+        cells = f"{format_share(everyday):>14}{format_share(others):>16}"
+        print(f"{conversation.name:<20}{cells}{with_threshold:>14.3f} ({without_threshold:.3f})")
+    print(f"nothing for unrelated questions: {mean(without_match):.3f}; recall@10 lost: {mean(lost):.3f}")
+    assert mean(without_match) >= MIN_FOUND_NOTHING
+    assert mean(lost) <= MAX_RECALL_LOST

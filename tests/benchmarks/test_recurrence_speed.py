@@ -1,7 +1,7 @@
-"""What recurs among 10,000 entries of 500 sessions: under 10 s (SPEC 6.2).
+"""What recurs among 10,000 entries of 500 sessions is found in under 10 s (SPEC 6.2).
 
-The baseline compares every entry with every other one by one, in Python, and joins what is the same; it is measured on
-a part of the entries, for its time grows with the square of their number.
+The baseline compares every pair of entries in Python, and joins equal ones. It is measured on a part of the entries,
+because its time grows with the square of their number.
 
 pytest tests/benchmarks/test_recurrence_speed.py -m benchmark -s
 """
@@ -27,11 +27,13 @@ from tests.learning.learnings.world import make_entry
 
 ENTRIES, SESSIONS, TOPICS, DIMENSIONS = 10_000, 500, 1_500, 384
 PART = 600
+"""Entries that the baseline compares."""
+
 PROJECT = Scope("shop")
 
 
 class Topics:
-    """Vectors as a model makes them: wordings of one topic are near each other, of others are not."""
+    """Texts with vectors like those of a model: wordings of one topic are near each other, those of others are not."""
 
     def __init__(self) -> None:
         chance = numpy.random.default_rng(7)
@@ -40,8 +42,9 @@ class Topics:
         self.known: dict[str, bytes] = {}
         self._chance = chance
 
-    def text(self, topic: int, number: int) -> str:
-        text = "".join(f"{_letters(one)} " for one in (number, topic)) + "is what is known of it"
+    def make_text(self, topic: int, number: int) -> str:
+        """A new wording of a topic."""
+        text = f"{_letters(number)} {_letters(topic)} is what is known of it"
         noise = self._chance.standard_normal(DIMENSIONS).astype("<f4") * 0.02
         vector = self.centres[topic] + noise
         self.known[text] = (vector / numpy.linalg.norm(vector)).astype("<f4").tobytes()
@@ -52,7 +55,7 @@ class Topics:
 
 
 def _letters(number: int) -> str:
-    """A number as a word: numbers in a text tell one thing from another."""
+    """A number as a word, because two texts with different numbers are never the same."""
     return "".join("abcdefghij"[int(digit)] for digit in str(number))
 
 
@@ -61,7 +64,7 @@ def make_entries(topics: Topics) -> list[LearningEntry]:
     entries = []
     for number in range(ENTRIES):
         session = f"sess_{number % SESSIONS:04d}"
-        text = topics.text(int(chance.integers(TOPICS)), number)
+        text = topics.make_text(int(chance.integers(TOPICS)), number)
         scope = Scope("shop", session)
         entry = make_entry(text, session, scope=LearningScope.SESSION, scope_id=session)
         entries.append(replace(entry, path=scope.page(LearningKind.INSTITUTIONAL, entry.id)))
@@ -76,7 +79,7 @@ def cluster_pairwise(entries: Sequence[LearningEntry], topics: Topics) -> int:
         for right in range(left):
             if float(vectors[left] @ vectors[right]) >= 0.8:
                 old, new = group[left], group[right]
-                group = [new if each == old else each for each in group]
+                group = [new if number == old else number for number in group]
     sessions: dict[int, set[str]] = {}
     for index, entry in enumerate(entries):
         sessions.setdefault(group[index], set()).add(entry.session_id)
@@ -87,8 +90,8 @@ def test_clusters_of_ten_thousand_entries(tmp_path: Path, database: Database, cl
     topics = Topics()
     entries = make_entries(topics)
     files = LearningFiles(tmp_path, database)
-    files.apply([add_entry(measured) for measured in entries])
-    StoredVectors(database, topics.embed, lambda: "made").load([measured.text for measured in entries])
+    files.apply([add_entry(entry) for entry in entries])
+    StoredVectors(database, topics.embed, lambda: "made").load([entry.text for entry in entries])
     fresh = LearningFiles(tmp_path, database)
     stored_vectors = StoredVectors(database, topics.embed, lambda: "made")
 
@@ -101,7 +104,7 @@ def test_clusters_of_ten_thousand_entries(tmp_path: Path, database: Database, cl
     changes, events = plan.changes(MONDAY_MORNING), plan.events("recurrence")
     writing = Measured(lambda: files.apply(changes, events))
 
-    slow = baseline.seconds * (ENTRIES / PART) ** 2
+    baseline_seconds = baseline.seconds * (ENTRIES / PART) ** 2
     rows: list[tuple[str, Measured[Any]]] = [
         ("clusters, vectors at hand", clustering),
         ("read 500 pages", reading),
@@ -113,8 +116,8 @@ def test_clusters_of_ten_thousand_entries(tmp_path: Path, database: Database, cl
     print(f"\n{ENTRIES:,} entries, {SESSIONS} sessions, {len(clusters)} clusters of three sessions and more")
     for name, measured in rows:
         print(f"  {name:<52} {measured.seconds:8.2f} s, {measured.processor:8.2f} s of processors")
-    print(f"  {'one by one, reckoned from 600':<52} {slow:8.2f} s")
-    print(f"  {'ratio, one by one to clusters':<52} {slow / clustering.seconds:8.0f}")
+    print(f"  {'one by one, reckoned from 600':<52} {baseline_seconds:8.2f} s")
+    print(f"  {'ratio, one by one to clusters':<52} {baseline_seconds / clustering.seconds:8.0f}")
     assert clustering.seconds < 10
     assert reading.processor + planning.processor < 10
     assert len(plan.promoted) == len(clusters) > TOPICS / 2

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy
@@ -19,32 +19,39 @@ import pytest
 
 from engine.learning.decisions.calibration import calibration_bound, calibration_error
 from engine.learning.decisions.learner import Learner
-from tests.benchmarks.twin_sets import STRENGTHS, TEXTS, Row, baseline, rows, train_twin
+from tests.benchmarks.twin_sets import STRENGTHS, TEXTS, Row, make_baseline, read_rows, train_twin
 
 pytestmark = pytest.mark.skipif(
     "CLAWPY_DATA" not in os.environ, reason="CLAWPY_DATA names no folder with proactive.jsonl"
 )
 
 ORDERS = range(5)
-AUC_ABOVE, BRIER_OF = 0.05, 0.97
+"""Seeds of the orders in which the Twin learns."""
+
+MIN_AUC_GAIN, MAX_BRIER_SHARE = 0.05, 0.97
+"""By how much the AUC must be above that of the best baseline, and the most of its Brier score."""
+
 REFIT, FROM = 50, 200
-SURE, TRUE = 0.8, 0.8
+"""After how many decisions a baseline is fitted again, and from which decision on results count."""
+
+SURE, MIN_TRUE_SHARE = 0.8, 0.8
+"""The score of a sure row, and the least share of sure rows that must be wanted."""
 
 FOLDS, CEILING = 10, 0.05
-"""While the ceiling is sure of less than this share of the rows, a Twin that is sure of none misses next to nothing."""
+"""If the best possible model is sure of less than this share of the rows, a Twin that is sure of none misses little."""
 
-FOREMOST = 20
-"""So many rows it was surest of are told: whether there is anything to be sure of."""
+SUREST = 20
+"""Number of the rows with the highest scores, of which the wanted ones are printed."""
 
 
 @pytest.fixture(scope="module")
 def all_rows() -> list[Row]:
     pytest.importorskip("sklearn", reason="the baselines need scikit-learn: pip install --group dev")
-    return rows(Path(os.environ["CLAWPY_DATA"]) / "proactive.jsonl")
+    return read_rows(Path(os.environ["CLAWPY_DATA"]) / "proactive.jsonl")
 
 
 def auc_of(wanted: numpy.ndarray, scores: numpy.ndarray) -> float:
-    from sklearn.metrics import roc_auc_score  # a second of every run of the tests, to which it is not of any use
+    from sklearn.metrics import roc_auc_score  # late: importing it takes a second
 
     return float(roc_auc_score(wanted, scores))
 
@@ -75,7 +82,7 @@ def test_the_twin_on_a_trace_that_it_has_not_learned(all_rows: list[Row]) -> Non
         for strength in STRENGTHS:
             scores = numpy.empty(len(all_rows))
             for others, left_out in places:
-                model = baseline(strength).fit(texts[others], wanted[others])
+                model = make_baseline(strength).fit(texts[others], wanted[others])
                 scores[left_out] = model.predict_proba(texts[left_out])[:, 1]
             figures[f"TF-IDF, {name}, C={strength:g}"] = (auc_of(wanted, scores), brier_of(wanted, scores))
     for name, (auc, brier) in figures.items():
@@ -98,10 +105,11 @@ def test_the_twin_on_a_trace_that_it_has_not_learned(all_rows: list[Row]) -> Non
     auc, brier, error, bound = (float(numpy.mean(column)) for column in zip(*by_order, strict=True))
     best_auc = max(baseline_auc for baseline_auc, _ in figures.values())
     best_brier = min(baseline_brier for _, baseline_brier in figures.values())
-    print(f"  Twin, mean {auc:.3f} (bar {best_auc + AUC_ABOVE:.3f}), {brier:.4f} (bar {BRIER_OF * best_brier:.4f}), "
+    min_auc, max_brier = best_auc + MIN_AUC_GAIN, MAX_BRIER_SHARE * best_brier
+    print(f"  Twin, mean {auc:.3f} (bar {min_auc:.3f}), {brier:.4f} (bar {max_brier:.4f}), "
           f"{error:.4f} (bar {bound:.4f})")  # fmt: skip
-    assert auc >= best_auc + AUC_ABOVE
-    assert brier <= BRIER_OF * best_brier
+    assert auc >= min_auc
+    assert brier <= max_brier
     assert error <= bound
 
 
@@ -116,25 +124,25 @@ def test_the_twin_from_a_cold_start(all_rows: list[Row], how: str) -> None:
         estimates = [twin.learn(row.decision(number)) for number, row in enumerate(order)]
         scores = numpy.array([estimate.probability for estimate in estimates])
         raw = numpy.array([estimate.raw for estimate in estimates])
-        best, name = max((refitted(order, wanted, text), name) for name, text in TEXTS.items())
+        best, name = max((auc_of_refitted(order, wanted, text), name) for name, text in TEXTS.items())
         wanted_of_sure = count_wanted(wanted, scores)
         calibrated += wanted_of_sure
         before += count_wanted(wanted[FROM:], raw[FROM:])
-        surest = numpy.argsort(-raw[FROM:])[:FOREMOST]
+        surest = numpy.argsort(-raw[FROM:])[:SUREST]
         auc = auc_of(wanted[FROM:], scores[FROM:])
         print(f"  order {seed + 1}: Twin {auc:.3f}, best baseline {best:.3f} ({name}); "
               f"{wanted_of_sure[0]} of {wanted_of_sure[1]} wanted at {SURE} or more; "
-              f"{int(wanted[FROM:][surest].sum())} of its foremost {FOREMOST}; "
+              f"{int(wanted[FROM:][surest].sum())} of its foremost {SUREST}; "
               f"ECE {calibration_error(list(scores), list(wanted)):.4f} "
               f"(95 % of perfect: {calibration_bound(list(scores)):.4f})")  # fmt: skip
         assert auc > best
     print(f"  at {SURE} or more in all orders: {calibrated[0]} of {calibrated[1]} wanted; "
           f"before calibration it would have been {before[0]} of {before[1]}")  # fmt: skip
-    assert calibrated[0] >= TRUE * calibrated[1]
+    assert calibrated[0] >= MIN_TRUE_SHARE * calibrated[1]
 
 
 def test_the_confidence_that_a_model_fitted_on_all_rows_reaches(all_rows: list[Row]) -> None:
-    """The ceiling: boosted trees over all vectors, numbers and the very trace, fitted on nine tenths of all rows."""
+    """The ceiling: boosted trees that know all vectors, numbers and the trace, fitted on nine tenths of the rows."""
     from sklearn.ensemble import GradientBoostingClassifier
     from sklearn.model_selection import StratifiedKFold
 
@@ -171,12 +179,13 @@ def test_the_confidence_that_a_model_fitted_on_all_rows_reaches(all_rows: list[R
 
 
 def count_wanted(wanted: numpy.ndarray, scores: numpy.ndarray) -> numpy.ndarray:
-    """How many rows of a sure score were wanted, and how many such rows there are."""
+    """(number of wanted rows, number of all rows) among those with a sure score."""
     is_sure = scores >= SURE
     return numpy.array([wanted[is_sure].sum(), is_sure.sum()])
 
 
 def in_order(all_rows: Sequence[Row], how: str, seed: int) -> list[Row]:
+    """The rows in a random order, all of a trace together or not."""
     chance = random.Random(seed)
     if how == "rows in any order":
         return chance.sample(all_rows, len(all_rows))
@@ -185,12 +194,11 @@ def in_order(all_rows: Sequence[Row], how: str, seed: int) -> list[Row]:
     return [row for trace in traces for row in all_rows if row.trace == trace]
 
 
-def refitted(order: Sequence[Row], wanted: numpy.ndarray, text: object) -> float:
-    """The AUC of a baseline that is fitted anew every `REFIT` decisions on all before."""
-    assert callable(text)
+def auc_of_refitted(order: Sequence[Row], wanted: numpy.ndarray, text: Callable[[Row], str]) -> float:
+    """The AUC of a baseline that is fitted again every `REFIT` decisions, on all decisions before."""
     texts = numpy.array([text(row) for row in order], dtype=object)
     scores = numpy.full(len(order), 0.5)
     for start in range(FROM, len(order), REFIT):
-        model = baseline(1.0).fit(texts[:start], wanted[:start])
+        model = make_baseline(1.0).fit(texts[:start], wanted[:start])
         scores[start : start + REFIT] = model.predict_proba(texts[start : start + REFIT])[:, 1]
     return auc_of(wanted[FROM:], scores[FROM:])

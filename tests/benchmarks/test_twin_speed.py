@@ -25,8 +25,12 @@ from engine.storage.database import Database, Transaction
 from tests.benchmarks.measuring import Measured, p95, print_table, time_call
 
 PAST, MEASURED = 100_000, 400
+"""Past decisions, and decisions that are timed."""
+
 UPDATE_S, SCORE_S = 0.005, 0.002
-KINDS, CHANNELS, PLACES = 20, 5, 8
+"""Maximum seconds of an update and of a score at p95."""
+
+KINDS, CHANNELS, WORKSPACES = 20, 5, 8
 WORDS = (
     "cart", "search", "stock", "login", "prices", "orders", "basket", "totals", "rounding", "tests", "build", "docs",
 )  # fmt: skip
@@ -46,7 +50,7 @@ def test_an_update_and_a_score_beside_100_000_decisions(tmp_path: Path, clock: F
         )
         return DecidedCard(
             f"pred_{number}", f"kind{chance.randrange(KINDS)}", f"channel{chance.randrange(CHANNELS)}",
-            f"/place{chance.randrange(PLACES)}", "flow", prompt, 0.5, DecidedBy.OPERATOR, seen=seen.pack(),
+            f"/place{chance.randrange(WORKSPACES)}", "flow", prompt, 0.5, DecidedBy.OPERATOR, seen=seen.pack(),
             raw=chance.random(),
         )  # fmt: skip
 

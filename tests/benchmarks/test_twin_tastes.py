@@ -33,15 +33,26 @@ KINDS = ("run_tests", "bisect", "lint", "draft_changelog", "review_unpushed", "r
 SUBJECTS = ("cart", "stock", "login", "search", "prices")
 BLOG = "/blog"
 SHOWN, POOL = 5, 12
+"""Cards that are shown in a round, of how many proposals."""
+
 LEARNED, AFTER, SETTLED = 100, 100, 50
+"""Decisions before the Twin is measured, while it is measured, and after a change of the taste before it is measured
+again."""
+
 LIKED, DISLIKED = 0.9, 0.1
-SURE, TRUE, SURE_OF = 0.8, 0.8, 0.5
+"""The probability that a card is approved, by whether the operator likes it."""
+
+SURE, MIN_TRUE_SHARE, MIN_SURE_SHARE = 0.8, 0.8, 0.5
+"""The confidence of a sure card, the least share of sure cards that is approved, and the least share of liked cards
+that is sure."""
+
 SEEDS = (7, 8, 9)
 
 Taste = Callable[[Proposal, int, int], bool]
 """Whether the operator likes a proposal at this hour, after so many decisions."""
 
 CHANGE = LEARNED + AFTER
+"""The number of decisions after which a taste changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +91,8 @@ class LateCalibrator:
         return self.twin.check()
 
 
-def work(chance: random.Random, number: int) -> list[Proposal]:
+def make_proposals(chance: random.Random, number: int) -> list[Proposal]:
+    """The proposals of one round."""
     proposals = []
     for index in range(POOL):
         kind, subject = chance.choice(KINDS), chance.choice(SUBJECTS)
@@ -95,8 +107,8 @@ def work(chance: random.Random, number: int) -> list[Proposal]:
     return proposals
 
 
-def best(proposals: Sequence[Proposal], key: Callable[[Proposal], float]) -> list[Proposal]:
-    """The first five by `key` under the rule of variety that all obey."""
+def select_best(proposals: Sequence[Proposal], key: Callable[[Proposal], float]) -> list[Proposal]:
+    """The first `SHOWN` proposals by `key`, at most `MAX_SAME_KIND` of a kind."""
     chosen: list[Proposal] = []
     for candidate in sorted(proposals, key=key, reverse=True):
         if len(chosen) < SHOWN and sum(earlier.kind == candidate.kind for earlier in chosen) < MAX_SAME_KIND:
@@ -105,25 +117,25 @@ def best(proposals: Sequence[Proposal], key: Callable[[Proposal], float]) -> lis
 
 
 def simulate(world: World, clock: FakeClock, taste: Taste, until: int, seed: int) -> list[Shown]:
-    """The cards that were shown."""
+    """Let an operator with this taste make `until` decisions. Returns the cards that were shown."""
     chance, decided, cards_shown = random.Random(seed), 0, []
     for number in range(10_000):
         if decided >= until:
             break
         hour = clock.local().hour
-        proposals = work(chance, number)
+        proposals = make_proposals(chance, number)
 
         def rate(shown_proposals: Sequence[Proposal], hour: int = hour, decided: int = decided) -> float:
             return mean([LIKED if taste(proposal, hour, decided) else DISLIKED for proposal in shown_proposals])
 
         wanted = [proposal for proposal in proposals if taste(proposal, hour, decided)]
-        ideal = best(wanted, lambda proposal: 1.0) if wanted else best(proposals, lambda proposal: 0.0)[:1]
+        ideal = select_best(wanted, lambda _: 1.0) if wanted else select_best(proposals, lambda _: 0.0)[:1]
         by_facts = {proposal.facts["name"]: proposal for proposal in proposals}
         cards = world.cycle(*proposals)
         shown = [by_facts[card.assignment.parameters["paths"][0]] for card in cards]
         for card, proposal in zip(cards, shown, strict=True):
             likes = taste(proposal, hour, decided)
-            templates = rate(best(proposals, lambda proposal: proposal.signals[0].share))
+            templates = rate(select_best(proposals, lambda proposal: proposal.signals[0].share))
             cards_shown.append(Shown(decided, rate([proposal]), card.confidence, templates, rate(ideal)))
             if world.cards.get(card.id).status is not Status.PENDING:
                 continue  # withdrawn with its kind
@@ -164,10 +176,9 @@ def test_the_twin_of_an_operator_with_a_taste(name: str, tmp_path: Path, clock: 
         sure_cards = [card for card in shown if card.confidence >= SURE]
         true = mean([card.rate for card in sure_cards])
         of_liked = mean([card.confidence >= SURE for card in shown if card.rate == LIKED])
-        print(
-            f"  {SURE} or more on {len(sure_cards)} of {len(shown)} cards, {true:.0%} of them approved (bar {TRUE:.0%})"
-        )
-        print(f"  and on {of_liked:.0%} of those that the operator likes (bar {SURE_OF:.0%} before a change)")
+        print(f"  {SURE} or more on {len(sure_cards)} of {len(shown)} cards, "
+              f"{true:.0%} of them approved (bar {MIN_TRUE_SHARE:.0%})")  # fmt: skip
+        print(f"  and on {of_liked:.0%} of those that the operator likes (bar {MIN_SURE_SHARE:.0%} before a change)")
         assert share_of_way >= 0.5
-        assert true >= TRUE
-        assert of_liked >= SURE_OF or first > CHANGE
+        assert true >= MIN_TRUE_SHARE
+        assert of_liked >= MIN_SURE_SHARE or first > CHANGE

@@ -1,4 +1,4 @@
-"""Shared by the benchmarks of the Twin: proposals with the verdicts of people, and baselines."""
+"""Proposals with the verdicts of people, and baselines, for the benchmarks of the Twin."""
 
 from __future__ import annotations
 
@@ -50,20 +50,20 @@ class Row:
         )  # fmt: skip
 
 
-def rows(path: Path) -> list[Row]:
-    """Every row with a proposal, with its numbers; in each trace by time, and at one instant in no order.
+def read_rows(path: Path) -> list[Row]:
+    """Every row with a proposal, with its features. Rows are sorted by trace and time.
 
-    The file has the rows of a trace sorted by their labels, which nobody who learns in order may see.
+    Rows of one instant are in a random order, because the file sorts them by their labels, which no learner may see.
     """
-    read = []
+    rows = []
     for text in path.read_text(encoding="utf-8").splitlines():
         line = json.loads(text)
         if line["pred_task"]:
             events = tuple(event["event"] for event in line["obs"])
-            read.append(Row(line["trace"], events, line["pred_task"], bool(line["valid"]), tuple(line["annotation"])))
-    read.sort(key=lambda row: (row.trace, len(row.events), sha256(f"{row.task}{row.events[-1]}".encode()).digest()))
+            rows.append(Row(line["trace"], events, line["pred_task"], bool(line["valid"]), tuple(line["annotation"])))
+    rows.sort(key=lambda row: (row.trace, len(row.events), sha256(f"{row.task}{row.events[-1]}".encode()).digest()))
     model = MiniLM()
-    texts = sorted({text for row in read for text in (row.task, *row.events)})
+    texts = sorted({text for row in rows for text in (row.task, *row.events)})
     vectors = {text: model.embed_question(text).array for text in texts}
 
     def meanings(row: Row) -> Any:
@@ -77,7 +77,7 @@ def rows(path: Path) -> list[Row]:
                  [vectors[row.task], vectors[row.events[-1]], *(vectors[event] for event in row.events[:-1])]),
             meanings(row),
         )
-        for row in read
+        for row in rows
     ]  # fmt: skip
 
 
@@ -87,10 +87,13 @@ TEXTS = {
     "last three and task": lambda row: f"{' '.join(row.events[-3:])} {row.task}",
     "all events and task": lambda row: f"{' '.join(row.events)} {row.task}",
 }
+"""What a baseline reads of a row, by name."""
+
 STRENGTHS = (0.1, 1.0, 10.0)
+"""The inverse regularisation of the baselines."""
 
 
-def baseline(strength: float) -> Pipeline:
+def make_baseline(strength: float) -> Pipeline:
     """TF-IDF over words and pairs of words, and logistic regression."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression

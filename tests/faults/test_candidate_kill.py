@@ -1,5 +1,5 @@
-"""kill -9 while candidates are promoted and rolled back: status, effect, history and facts are of before or after, each
-whole, and what was acknowledged stays (SPEC 5.4, 11.3).
+"""kill -9 while candidates are activated and rolled back: status, effect, history and events are all those before a
+decision or all those after it, and an acknowledged decision stays (SPEC 5.4, 11.3).
 
 pytest tests/faults/test_candidate_kill.py -m faults -s          (CLAWPY_KILLS=20 for a short sweep)
 """
@@ -24,7 +24,7 @@ from tests.faults.kill import run_until_killed
 from tests.learning.candidates.world import World
 
 KILLS = int(os.environ.get("CLAWPY_KILLS", "100"))
-LONGEST = 0.3
+MAX_SECONDS = 0.3
 """Seconds after the first acknowledgement within which the kill comes."""
 
 DECIDER = """
@@ -56,9 +56,9 @@ def test_a_killed_decision_is_done_whole_or_not_at_all(tmp_path: Path) -> None:
     (candidate,) = world.adaptation.candidates()
     world.database.close()
     chance = random.Random(1)
-    ended = {"promoted": 0, "rolled_back": 0}
+    kills_by_status = {"promoted": 0, "rolled_back": 0}
     for _ in range(KILLS):
-        acknowledged = run_until_killed(chance, LONGEST, DECIDER, tmp_path)
+        acknowledged = run_until_killed(chance, MAX_SECONDS, DECIDER, tmp_path)
         world = open_world(tmp_path)
         try:
             row = next(row for row in load_candidates(world.database) if row.id == candidate.id)
@@ -66,13 +66,13 @@ def test_a_killed_decision_is_done_whole_or_not_at_all(tmp_path: Path) -> None:
             assert world.active_ids() == ([candidate.id] if row.status == CandidateStatus.ACTIVE else [])
             assert steps[-1] == row.status
             assert all(before != after for before, after in pairwise(steps))
-            facts = [each for each in Ledger(world.database).since(0, 10**6) if each.kind.startswith("Candidate")]
-            assert len(facts) == len(steps)
+            entries = Ledger(world.database).since(0, 10**6)
+            assert sum(entry.kind.startswith("Candidate") for entry in entries) == len(steps)
             assert len(row.overlays) == row.term == steps.count("promoted")
-            # The last one that was acknowledged is there; at most one more was done that nobody heard of.
+            # The last acknowledged decision is there, and at most one more that was not acknowledged.
             assert acknowledged[-1] in (steps[-1], steps[-2])
-            ended[row.status] += 1
+            kills_by_status[row.status] += 1
         finally:
             world.database.close()
-    assert all(ended.values())
-    print(f"\n{KILLS} kills: {ended}, none half")
+    assert all(kills_by_status.values())
+    print(f"\n{KILLS} kills: {kills_by_status}, none half")

@@ -9,6 +9,7 @@ undone.
 from __future__ import annotations
 
 import time
+from collections import Counter
 
 import pytest
 
@@ -20,19 +21,20 @@ __all__ = ["serve"]
 pytestmark = pytest.mark.faults
 
 REQUESTS, RUNS = 10_000, 5
+"""The number of requests, and of engines among which they are divided."""
 
 
 def test_ten_thousand_requests_get_described_replies(serve: Serve) -> None:
-    sent, began, rows = 0, time.monotonic(), {}
+    sent, began = 0, time.monotonic()
+    counts: Counter[str] = Counter()
     for run in range(20 * RUNS):
         report = fuzz(serve(limits=UNHURRIED), REQUESTS // RUNS, start=run + 1)
         sent += report.total()
-        for key, count in report.items():
-            rows[key] = rows.get(key, 0) + count
+        counts += report
         if sent >= REQUESTS:
             break
     print(f"\n{sent:,} requests in {time.monotonic() - began:.0f} s, {run + 1} engines")
-    for key, count in sorted(rows.items()):
-        print(f"  {count:6,}  {key}")
+    for reply, count in sorted(counts.items()):
+        print(f"  {count:6,}  {reply}")
     assert sent >= REQUESTS
-    assert not [key for key in rows if key.rpartition(" ")[2].startswith("5")]
+    assert not [reply for reply in counts if reply.rpartition(" ")[2].startswith("5")]

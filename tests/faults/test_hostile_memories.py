@@ -26,7 +26,7 @@ from engine.memory.embedding import Embedding
 from engine.memory.memory import MemoryService
 from engine.memory.recall_in_prompts import BLOCK, RecallPromptPart
 from engine.memory.vectors import MAX_CHUNKS
-from engine.model import Layer, NewMemory, PromptRequest, RecallQuery, Refusal, sanitise
+from engine.model import Layer, NewMemory, PromptRequest, RecallQuery, sanitise
 from tests.memory.conftest import MakeMemory
 from tests.memory.conftest import make_memory as make_memory
 from tests.memory.test_recall_in_prompts import PIECES
@@ -37,26 +37,29 @@ LONG_EVERY = 50
 """One memory in this number is a line of a megabyte."""
 
 PROMPTS = 300
+"""Number of prompts for which memories are recalled."""
+
 WORDS = ("cart", "price", "round", "owner", "parser", "deploy", "branch", "commit", "secret", "token", "main", "push")
 
 GROWTH_BAR = 500
 """MiB that remembering and recalling may add, the helper's libraries not counted."""
+
 RECALL_BAR = 2.0
 """Seconds for nineteen of twenty: the deadline of recall. A layer that took longer would be left out."""
+
 ACKNOWLEDGE_BAR = 2.0
+"""Seconds until 50 memories are stored."""
 
 
 class RandomEmbedder:
-    """Gives each text a random direction, quickly, and counts what is really embedded."""
+    """Gives each text a random unit vector, and counts the texts that are remembered."""
 
     name = "made-up"
 
     def __init__(self) -> None:
-        self.longest = 0
         self.chunks = 0
 
     def embed(self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False) -> list[Embedding]:
-        self.longest = max(self.longest, *map(len, texts))
         self.chunks += 0 if now else len(texts)
         rows = numpy.random.default_rng(self.chunks).normal(size=(len(texts), 384)).astype("<f4")
         rows /= numpy.linalg.norm(rows, axis=1, keepdims=True)
@@ -64,6 +67,7 @@ class RandomEmbedder:
 
 
 def hostile_text(number: int, chance: random.Random) -> str:
+    """A short text of hostile pieces, or a line of a megabyte if `LONG_EVERY` divides the number."""
     text = "".join(chance.choices((*PIECES, *(f" {word} " for word in WORDS)), k=chance.randint(1, 40)))
     if number % LONG_EVERY:
         return text if text.strip() else "x"
@@ -74,7 +78,7 @@ def hostile_text(number: int, chance: random.Random) -> str:
 
 
 class MemoryPeak:
-    """The most memory that this process had meanwhile, in MiB over what it had."""
+    """Measures by how many MiB the memory of this process grows at most."""
 
     def __enter__(self) -> MemoryPeak:
         self._process = psutil.Process()
@@ -173,11 +177,3 @@ def prompt_texts(memory: MemoryService, provenance: dict[str, object]) -> list[s
     assert isinstance(sources, list)
     rows = [memory.entry(Layer(source["layer"]), source["id"]) for source in sources]
     return [row.text for row in rows if row is not None]
-
-
-def test_a_memory_that_is_too_long_is_refused(make_memory: MakeMemory) -> None:
-    memory = make_memory()
-    with pytest.raises(Refusal, match="too many for one memory") as refused:
-        memory.remember([NewMemory("x" * (1024 * 1024 + 1))])
-    assert refused.value.code == "memory_too_long"
-    assert "split it" in refused.value.fix

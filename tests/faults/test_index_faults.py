@@ -1,4 +1,4 @@
-"""The index over the vectors is lost, damaged, opened twice: words find meanwhile, and it comes back by itself.
+"""The index over the vectors is deleted, damaged or opened twice: words find meanwhile, and it is built again.
 
 pytest tests/faults/test_index_faults.py -m faults -s          (CLAWPY_MEMORIES=2000)
 """
@@ -24,6 +24,7 @@ from tests.memory.conftest import make_memory as make_memory
 
 MEMORIES = int(os.environ.get("CLAWPY_MEMORIES", "2000"))
 LONG = 300.0
+"""Seconds until all memories are indexed, on a busy machine."""
 
 OPEN_TWICE = """
 import sys, chromadb
@@ -44,7 +45,7 @@ def overwrite(folder: Path) -> None:
             file.write_bytes(b"\xa5" * max(4096, file.stat().st_size))
 
 
-def cut(folder: Path) -> None:
+def truncate(folder: Path) -> None:
     for file in folder.rglob("*"):
         if file.is_file():
             os.truncate(file, file.stat().st_size // 2)
@@ -85,7 +86,7 @@ def open_many(make_memory: MakeMemory, monkeypatch: pytest.MonkeyPatch) -> Calla
 def test_a_damaged_index_is_rebuilt_while_recall_answers(open_many: Callable[[], MemoryService]) -> None:
     chance = random.Random(9)
     print(f"\n{MEMORIES} memories{'':24} first answer, by   right   index back after   right again")
-    for fault in (delete, overwrite, cut, flip_bits, open_twice):
+    for fault in (delete, overwrite, truncate, flip_bits, open_twice):
         for running in (False, True):
             memory = open_many()
             try:
@@ -97,15 +98,15 @@ def test_a_damaged_index_is_rebuilt_while_recall_answers(open_many: Callable[[],
                 numbers = [chance.randrange(MEMORIES) for _ in range(20)]
                 began = time.monotonic()
                 recalled = memory.recall(RecallQuery(f"word{numbers[0]}"), deadline=30.0)
-                first = time.monotonic() - began
-                by = "words" if recalled.left_out else "all"
+                first_answer = time.monotonic() - began
+                found_by = "words" if recalled.left_out else "all"
                 meanwhile = share_found(memory, numbers)
                 assert memory.index.wait(LONG), memory.index.state
                 seconds = time.monotonic() - began
                 afterwards = share_found(memory, numbers)
                 when = "while it runs" if running else "before it starts"
-                print(f"  {fault.__name__:13} {when:18} {first:11.2f} s {by:5} {meanwhile:6.0%} {seconds:16.2f} s "
-                      f"{afterwards:12.0%}")  # fmt: skip
+                print(f"  {fault.__name__:13} {when:18} {first_answer:11.2f} s {found_by:5} {meanwhile:6.0%} "
+                      f"{seconds:16.2f} s {afterwards:12.0%}")  # fmt: skip
                 assert meanwhile == afterwards == 1.0
                 assert index_answers(memory)
             finally:
@@ -120,6 +121,6 @@ def share_found(memory: MemoryService, numbers: list[int]) -> float:
 
 
 def index_answers(memory: MemoryService) -> bool:
-    """Whether the index does: for exact search there are too many."""
+    """Whether the index answers. There are too many vectors for exact search."""
     query = memory.vectors.embed("word1 thing1")
     return bool(memory.vectors.search(query.array, 3))

@@ -29,7 +29,7 @@ from engine.engine import Engine, open_engine
 from engine.events import EngineStarted
 from engine.execution.session_store import SessionRow
 from engine.home import Home
-from engine.model import Card, ChangeState, SessionState, Status
+from engine.model import Card, ChangeSet, ChangeState, SessionState, Status
 from engine.safety.pipeline import PermitRow
 from tests.conftest import Repository
 from tests.execution.landing_world import FileStates, file_states
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.faults
 ROUNDS = int(os.environ.get("CLAWPY_KILLS", "200"))
 FLOW = "draft_changelog"
 LATEST = 2.0
-"""Kills come until so many times the length of the first lap: later ones are slower on a busy machine."""
+"""Kills come until this many times the length of the first lap, because later laps may be slower."""
 
 
 @dataclass
@@ -65,7 +65,7 @@ def changelog_card(engine: Engine) -> Card:
     return next(card for card in engine.cards.pending() if card.assignment.flow == FLOW)
 
 
-def whole_lap(lap: Lap) -> None:
+def run_lap(lap: Lap) -> None:
     """Approve a card, wait for its session, land the changes, undo the landing."""
     engine = open_engine(lap.home, workspaces=[str(lap.repository)], start_schedule=False)
     card = changelog_card(engine)
@@ -105,60 +105,71 @@ def run_in_child(work: Callable[..., object], *arguments: object, about: str = "
 
 
 def check(lap: Lap, before: FileStates) -> Counter[str]:
-    """Open the home again and check every guarantee; the stages and findings for the table."""
+    """Open the home again, and check every guarantee. Returns the acknowledged stages and what was found, counted."""
     acknowledged = lap.acknowledged()
-    stages: Counter[str] = Counter(stage for stage in ("approved", "ran", "landed", "undone") if stage in acknowledged)
+    counts: Counter[str] = Counter(stage for stage in ("approved", "ran", "landed", "undone") if stage in acknowledged)
     engine = open_engine(lap.home, workspaces=[str(lap.repository)], start_schedule=False)
     try:
         started = next(event for event in engine.ledger.latest(20, kinds=(EngineStarted.__name__,)))
-        recovered = [str(message) for message in started.payload["recovered"]]
-        stages["named what was interrupted"] += bool(recovered)
-
+        has_message = bool(started.payload["recovered"])
         for session in engine.sessions.list():
             if not session.state.over:
                 engine.sessions.wait(session.id, timeout=60)
+        counts["named what was interrupted"] += has_message
+        counts["interrupted runs"] += check_decisions(engine, set(acknowledged), has_message=has_message)
         sessions = engine.sessions.list()
-        *again, card = [card for card in engine.cards.recent() if card.assignment.flow == FLOW]
-
-        # No decision lost, nothing run twice.
-        if "approved" in acknowledged:
-            assert card.status in (Status.APPROVED, Status.EXECUTED), card
-        with engine.database.read() as reader:
-            rows = reader.exec(select(SessionRow)).all()
-            permits = reader.exec(select(PermitRow).where(col(PermitRow.consumed_at).is_not(None))).all()
-        assert len(rows) <= 1
-        assert len(permits) == len(rows)
-        if "ran" in acknowledged:
-            assert sessions[0].state is SessionState.SUCCEEDED
-        assert all(session.state.over for session in sessions)
-        if sessions and sessions[0].state is SessionState.INTERRUPTED:
-            assert recovered, "an interruption nobody was told of"
-            assert [other.status for other in again] == [Status.PENDING], "it can be run again"
-            stages["interrupted runs"] += 1
-
-        # Landed whole or not at all, and the record says which.
-        now = file_states(lap.repository)
         change = engine.changes.for_session(sessions[0].id) if sessions else None
-        if change is not None and change.state is ChangeState.LANDED:
-            assert now != before
-            assert now["CHANGELOG.md"][2].startswith(b"#")
-            assert {**now, "CHANGELOG.md": None} == {**before, "CHANGELOG.md": None}
-        else:
-            assert now == before, (change and change.state, set(now) ^ set(before))
-        if "landed" in acknowledged:
-            assert change.state in (ChangeState.LANDED, ChangeState.UNDONE)
-        if "undone" in acknowledged:
-            assert change.state is ChangeState.UNDONE
-
-        # The operator can go on: what waits can be landed and undone.
+        check_files(lap, change, before, set(acknowledged))
         if change is not None and change.state is ChangeState.WAITING:
-            engine.changes.land(change.id)
-            assert file_states(lap.repository) != before
-            engine.changes.undo(change.id)
-            assert file_states(lap.repository) == before
+            check_landing_and_undo(engine, lap, change, before)
     finally:
         engine.close()
-    return stages
+    return counts
+
+
+def check_decisions(engine: Engine, acknowledged: set[str], *, has_message: bool) -> bool:
+    """Check that no decision is lost and nothing ran twice. An interrupted session must be reported (`has_message`),
+    and its work must be pending again. Returns whether the session was interrupted."""
+    sessions = engine.sessions.list()
+    *pending_again, card = [card for card in engine.cards.recent() if card.assignment.flow == FLOW]
+    if "approved" in acknowledged:
+        assert card.status in (Status.APPROVED, Status.EXECUTED), card
+    with engine.database.read() as reader:
+        rows = reader.exec(select(SessionRow)).all()
+        permits = reader.exec(select(PermitRow).where(col(PermitRow.consumed_at).is_not(None))).all()
+    assert len(rows) <= 1
+    assert len(permits) == len(rows)
+    if "ran" in acknowledged:
+        assert sessions[0].state is SessionState.SUCCEEDED
+    assert all(session.state.over for session in sessions)
+    is_interrupted = bool(sessions) and sessions[0].state is SessionState.INTERRUPTED
+    if is_interrupted:
+        assert has_message
+        assert [other.status for other in pending_again] == [Status.PENDING]
+    return is_interrupted
+
+
+def check_files(lap: Lap, change: ChangeSet | None, before: FileStates, acknowledged: set[str]) -> None:
+    """Check that the changes landed completely or not at all, and that the change set says which."""
+    now = file_states(lap.repository)
+    if change is not None and change.state is ChangeState.LANDED:
+        assert now != before
+        assert now["CHANGELOG.md"][2].startswith(b"#")
+        assert {**now, "CHANGELOG.md": None} == {**before, "CHANGELOG.md": None}
+    else:
+        assert now == before, (change and change.state, set(now) ^ set(before))
+    if "landed" in acknowledged:
+        assert change.state in (ChangeState.LANDED, ChangeState.UNDONE)
+    if "undone" in acknowledged:
+        assert change.state is ChangeState.UNDONE
+
+
+def check_landing_and_undo(engine: Engine, lap: Lap, change: ChangeSet, before: FileStates) -> None:
+    """Check that waiting changes can be landed and undone."""
+    engine.changes.land(change.id)
+    assert file_states(lap.repository) != before
+    engine.changes.undo(change.id)
+    assert file_states(lap.repository) == before
 
 
 def test_a_kill_at_any_instant_loses_nothing(tmp_path: Path) -> None:
@@ -169,20 +180,20 @@ def test_a_kill_at_any_instant_loses_nothing(tmp_path: Path) -> None:
     template.commit("feat: coupons", {"coupon.py": "CODE = 'A'\n"})
     template.write("notes.txt", "mine, uncommitted\n")
 
-    # One lap to its end, to know how long it takes, and that it works at all.
+    # The first lap runs to its end, and gives the length of a lap.
     first = new_round(tmp_path, 0, template)
     began = time.monotonic()
-    run_in_child(whole_lap, first)
+    run_in_child(run_lap, first)
     length = time.monotonic() - began
     assert "undone" in first.acknowledged()
 
-    rng = random.Random(20260105)
+    chance = random.Random(20260105)
     totals: Counter[str] = Counter()
     for number in range(1, ROUNDS + 1):
         lap = new_round(tmp_path, number, template)
         before = file_states(lap.repository)
-        pid = fork_child(whole_lap, lap)
-        time.sleep(rng.uniform(0.0, LATEST * length))
+        pid = fork_child(run_lap, lap)
+        time.sleep(chance.uniform(0.0, LATEST * length))
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         result = tmp_path / f"result-{number}.json"
@@ -212,6 +223,7 @@ def new_round(tmp_path: Path, number: int, template: Repository) -> Lap:
 
 
 def prepare(lap: Lap) -> None:
+    """Propose the card of a lap."""
     engine = open_engine(lap.home, workspaces=[str(lap.repository)], start_schedule=False)
     engine.cards.propose(f"{FLOW} since=v1.0 create=true", workspace=str(lap.repository))
     changelog_card(engine)

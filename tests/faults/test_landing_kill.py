@@ -70,7 +70,8 @@ def case(tmp_path: Path) -> tuple[Path, str]:
 
 
 def run_in_process(folder: Path, work: Callable[[LandingWorld], object], *, at: int = -1, after: float = -1.0) -> bool:
-    """Do `work` in a process that is killed at its step number `at`, or `after` seconds. True when it was killed."""
+    """Do `work` in a process that is killed at its step number `at`, or `after` seconds. Returns whether it was
+    killed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # pytest's own threads do not matter to the child
         child = os.fork()
@@ -106,7 +107,7 @@ def decide(change_set_id: str, decision: str) -> Callable[[LandingWorld], object
 def recover_and_check(
     folder: Path, change_set_id: str, before: FileStates, after: FileStates, final_state: ChangeState
 ) -> bool:
-    """Recover: True when everything happened, False when nothing did, AssertionError for a half."""
+    """Recover after a kill, and check that all of a decision happened or nothing. Returns whether it happened."""
     world = LandingWorld(folder)
     try:
         state = world.git_state
@@ -174,7 +175,7 @@ def test_a_kill_at_any_instant_leaves_a_landing_whole_or_undone(case: tuple[Path
         happened = recover_and_check(folder, change_set_id, start, end, final_state)
         assert happened or killed
         landed = (decision == "land") == happened
-        counted[f"{decision} {'final_state' if happened else 'not final_state'}"] += 1
+        counted[f"{decision} {'finished' if happened else 'undone'}"] += 1
     print(f"\nkill -9 at {INSTANTS} random instants: {dict(counted)}")
 
 
@@ -231,7 +232,7 @@ def test_a_kill_while_a_worktree_is_made_leaves_nothing_behind(tmp_path: Path) -
 
 
 def _let_git_finish(folder: Path) -> None:
-    """Wait for a git that the killed process had started; at a real start-up it would long be over."""
+    """Wait for a git that the killed process had started. At a real start it would have ended long before."""
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         processes = subprocess.run(["pgrep", "-f", f"git.*{folder}"], capture_output=True, check=False)
@@ -240,7 +241,7 @@ def _let_git_finish(folder: Path) -> None:
         time.sleep(0.01)
 
 
-# 500 random scenarios of change set and later edits on real git (issue's bar for landing). `-s` prints what happened.
+# -- 500 random scenarios of a change set and later edits, on real git
 
 
 def test_five_hundred_scenarios_land_as_git_would() -> None:

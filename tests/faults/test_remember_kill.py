@@ -1,4 +1,4 @@
-"""kill -9 while remembering: whatever was acknowledged is found afterwards, by its words, and its vectors are made.
+"""kill -9 while remembering: every acknowledged memory is found afterwards by its words, and gets its vectors.
 
 pytest tests/faults/test_remember_kill.py -m faults -s          (CLAWPY_KILLS=60 for a short sweep)
 """
@@ -21,7 +21,7 @@ from tests.faults.kill import run_until_killed
 from tests.memory.conftest import WordVectors
 
 KILLS = int(os.environ.get("CLAWPY_KILLS", "200"))
-LONGEST = 0.6
+MAX_SECONDS = 0.6
 """Seconds after the first acknowledgement within which the kill comes."""
 
 WRITER = """
@@ -42,7 +42,7 @@ while True:
 
 
 def open_memory(folder: Path) -> tuple[MemoryService, Database]:
-    """A memory in `folder`, with vectors that are quickly made."""
+    """A memory service in `folder` that makes vectors quickly, and its database."""
     clock = SystemClock()
     database = Database(folder / "clawpy.db", clock=clock, bus=EventBus())
     memory = MemoryService(
@@ -57,7 +57,7 @@ def test_no_acknowledged_memory_is_lost(tmp_path: Path) -> None:
     chance = random.Random(1)
     acknowledged: dict[int, int] = {}
     for run in range(KILLS):
-        acknowledged[run] = max(map(int, run_until_killed(chance, LONGEST, WRITER, run, tmp_path)), default=0)
+        acknowledged[run] = max(map(int, run_until_killed(chance, MAX_SECONDS, WRITER, run, tmp_path)), default=0)
     memory, database = open_memory(tmp_path)
     try:
         for run, number in acknowledged.items():
