@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 from clawpy_console.attach.client import SHUTDOWN_S, ClientEnd, TerminalDescription, describe_terminal
 from clawpy_console.attach.host import Host
 from engine import Home, Refusal, __version__
-from engine.model.secrets import redact
 
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp
@@ -292,6 +291,8 @@ def _write_report(error: BaseException, home: Home, engine: Engine | None, termi
     from importlib.metadata import version
 
     from textual.worker import WorkerFailed
+
+    from engine.model.secrets import redact
 
     if isinstance(error, WorkerFailed):
         error = error.error

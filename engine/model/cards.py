@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -208,6 +207,8 @@ class Proposal:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 (hex, 32 characters) over workspace, kind, tier and facts."""
+        import hashlib  # not before the first frame
+
         text = json.dumps([self.workspace, self.kind, self.tier, dict(self.facts)], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 from collections.abc import Mapping
@@ -101,6 +100,8 @@ class Assignment:
     @property
     def digest(self) -> str:
         """SHA-256 (hex) over all fields. Any edit changes it."""
+        import hashlib  # not before the first frame
+
         canonical = json.dumps(
             [self.prompt, self.channel, self.workspace, self.runner, self.flow, dict(self.parameters), self.agent],
             sort_keys=True,

@@ -4,7 +4,6 @@ models, files and git is hostile until it was sanitised.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
@@ -81,6 +80,8 @@ def seconds_in_words(seconds: float) -> str:
 def text_hash(text: str) -> str:
     """A hash of free text, the same for the same words in any case and spacing. It contains no words, so nothing
     forgotten stays in it."""
+    import hashlib  # not before the first frame
+
     return hashlib.sha256(" ".join(text.lower().split()).encode()).hexdigest()[:16]
 
 
