@@ -1,11 +1,11 @@
 """The world of a situation: a real repository, and a real engine whose cards a test looks at.
 
-def test_it(monday: Situation) -> None:
-    monday.commit("one", {"cart.py": "…"}, days_ago=3)
-    first = monday.first("leftovers")   # a cycle, then the card on top, which must be of this kind
-    done = monday.approve(first)        # → and wait for the end
-    assert done.summary == "…"
-    assert "leftovers" not in monday.kinds()
+def test_it(situation: Situation) -> None:
+    situation.commit("one", {"cart.py": "…"}, days_ago=3)
+    card = situation.top_card("leftovers")   # a cycle, then the card on top, which must be of this kind
+    session = situation.approve(card)        # → and wait for the end
+    assert session.summary == "…"
+    assert "leftovers" not in situation.kinds()
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SHOP = {
 
 
 class Situation:
-    """One workspace on a Monday at nine; time stands still unless it is moved."""
+    """One workspace and its engine on a Monday at nine. Time stands still unless `advance` moves it."""
 
     def __init__(self, folder: Path) -> None:
         self.clock = FakeClock(MONDAY_MORNING)
@@ -72,7 +72,7 @@ class Situation:
     # -- history
 
     def at(self, days_ago: float) -> str:
-        """A time before now, as git takes it."""
+        """The time that many days ago, as git takes it."""
         return (self.clock.now() - timedelta(days=days_ago)).isoformat()
 
     def git(self, *arguments: str, days_ago: float = 0.0) -> str:
@@ -84,8 +84,8 @@ class Situation:
     def write(self, name: str, text: str, *, days_ago: float = 0.0) -> Path:
         """Write a file and date it, so that it was changed that long ago on the clock of the situation."""
         file = self.repository.write(name, text)
-        when = (self.clock.now() - timedelta(days=days_ago)).timestamp()
-        os.utime(file, (when, when))
+        changed_at = (self.clock.now() - timedelta(days=days_ago)).timestamp()
+        os.utime(file, (changed_at, changed_at))
         return file
 
     def commit(self, message: str, files: dict[str, str] | None = None, *, days_ago: float = 1.0) -> str:
@@ -112,47 +112,52 @@ class Situation:
     # -- the console
 
     def cards(self) -> list[Card]:
-        """What the stack holds after a cycle, from the top."""
+        """Run a cycle, and return the cards that wait, from the top."""
         report = self.engine.card_cycle.run_cycle(requested=False)
         assert not report.errors, report.errors
         return self.engine.cards.pending()
 
-    def first(self, kind: str, tier: Tier | None = None) -> Card:
-        """The card on top after a cycle, which must be of this kind and tier."""
+    def kinds(self) -> list[str]:
+        """Run a cycle, and return the kinds of the cards that wait, from the top."""
+        return [card.kind for card in self.cards()]
+
+    def top_card(self, kind: str, tier: Tier | None = None) -> Card:
+        """Run a cycle, and return the card on top, which must be of this kind and tier."""
         card, *_ = self.cards()
         assert (card.kind, card.tier) == (kind, tier or card.tier)
         return card
 
     def card(self, kind: str) -> Card:
-        """The only card of this kind after a cycle, wherever it stands."""
+        """Run a cycle, and return the only card of this kind, wherever it stands."""
         [card] = [card for card in self.cards() if card.kind == kind]
         return card
 
     def propose(self, prompt: str) -> Card:
+        """Make a card of the operator's own prompt."""
         return self.engine.cards.propose(prompt, workspace=str(self.path))
 
-    def land(self, view: SessionView) -> None:
+    def land(self, session: SessionView) -> None:
         """Land what the session changed."""
-        self.engine.changes.land(view.change_set_id)
+        self.engine.changes.land(session.change_set_id)
 
-    def advance(self, **span: float) -> None:
+    def advance(self, **duration: float) -> None:
         """Let time pass: `minutes=1`."""
-        self.clock.advance(timedelta(**span))
+        self.clock.advance(timedelta(**duration))
 
     def approve(self, card: Card) -> SessionView:
-        """→ and the session's end."""
+        """Approve the card, and return its session when that has ended."""
         approved = self.engine.cards.approve(card.id)
-        view = self.engine.sessions.wait(approved.session_id, timeout=ENDS_WITHIN)
-        assert view.state.over, view
+        session = self.engine.sessions.wait(approved.session_id, timeout=ENDS_WITHIN)
+        assert session.state.over, session
         self.engine.card_cycle.follow_up()
-        return view
+        return session
 
     def run_tests(self) -> SessionView:
         """Run the whole suite, as the operator asks for it, so that later runs have something to compare with."""
         return self.approve(self.propose("run_tests"))
 
     def record_test_run(self, *failing: str, passed: int = 1) -> None:
-        """Store a run of the whole suite on the present files, which took place before."""
+        """Store a run of the whole suite on the present files, as if it had just ended."""
         self.git("add", "-A")
         tree = self.git("write-tree")
         self.git("reset", "-q")
@@ -165,16 +170,13 @@ class Situation:
             )
         )  # fmt: skip
 
-    def kinds(self) -> list[str]:
-        return [card.kind for card in self.cards()]
-
-    def transcript(self, view: SessionView) -> str:
+    def transcript(self, session: SessionView) -> str:
         """The whole transcript of the session."""
-        return "\n".join(line.text for line in self.engine.sessions.transcript(view.id))
+        return "\n".join(line.text for line in self.engine.sessions.transcript(session.id))
 
 
 @pytest.fixture
-def monday(tmp_path: Path) -> Iterator[Situation]:
+def situation(tmp_path: Path) -> Iterator[Situation]:
     """An empty repository on a Monday morning."""
     situation = Situation(tmp_path)
     yield situation

@@ -1,4 +1,4 @@
-"""Branches that are behind or in the way of another, pull requests that wait, operations begun and left."""
+"""The cards about branches that are behind or collide, waiting pull requests, and unfinished merges and rebases."""
 
 from __future__ import annotations
 
@@ -15,144 +15,13 @@ from engine.prediction.context_reader import ContextReader
 from tests.conftest import Repository
 from tests.situations.conftest import Situation
 
-FEATURE = {"cart.py": "def total(prices):\n    return round(sum(prices), 2)\n"}
+ROUNDED_TOTAL = "def total(prices):\n    return round(sum(prices), 2)\n"
+WRONG_TOTAL = "def total(prices):\n    return max(prices)\n"
+FEATURE = {"cart.py": ROUNDED_TOTAL}
 MAIN = {"cart.py": "def total(prices):\n    return sum(price for price in prices)\n"}
+"""It changes the line that `FEATURE` changes."""
 
-
-def push_as_colleague(monday: Situation, bare: Path, files: dict[str, str]) -> None:
-    """Push a commit of somebody else to the remote, and fetch it."""
-    other = Repository(monday.path.parent / "colleague")
-    other.git("init", "-q")
-    other.git("fetch", "-q", str(bare), "main")
-    other.git("checkout", "-q", "-B", "main", "FETCH_HEAD")
-    other.commit("A colleague's change", files, at=monday.at(1))
-    other.git("push", "-q", str(bare), "main")
-    monday.git("fetch", "-q", "origin")
-
-
-@pytest.mark.long
-def test_a_branch_behind_main_that_would_conflict(monday: Situation) -> None:
-    monday.commit_shop()
-    monday.checkout("-b", "rounding")
-    monday.commit("Round", FEATURE, days_ago=0.5)
-    monday.checkout("main")
-    monday.commit("Sum by a generator", MAIN, days_ago=0.2)
-    monday.checkout("rounding")
-    objects = set((monday.path / ".git/objects").rglob("*"))
-
-    first = monday.first("rehearse_merge", Tier.BLOCKS)
-    assert first.assignment.prompt == "Rehearse merging main into rounding"
-    assert first.reasoning == "main has 1 commit that rounding lacks; merging it conflicts in cart.py."
-    assert set((monday.path / ".git/objects").rglob("*")) == objects
-
-    done = monday.approve(first)
-    assert done.summary.startswith("Merging main into rounding conflicts in 1 file: cart.py; a rebase stops at ")
-    transcript = monday.transcript(done)
-    assert "Sum by a generator" in transcript
-    assert "`git merge main`, or `git rebase main`" in transcript
-
-    summary = monday.propose("summarise_day")
-    monday.approve(summary)
-    assert "rehearse_merge" not in monday.kinds()
-    problem = "merging main into rounding still conflicts in cart.py"
-    assert list(monday.engine.card_cycle.remarks().values()) == [problem], "other work has run since"
-    monday.git("merge", "-q", "-s", "ours", "main")
-    monday.cards()
-    assert monday.engine.card_cycle.remarks() == {}
-
-
-@pytest.mark.long
-def test_a_base_known_from_the_remote_alone(monday: Situation) -> None:
-    monday.commit_shop()
-    bare = monday.add_remote()
-    monday.checkout("-b", "größe", "--no-track", "origin/main")
-    monday.git("branch", "-q", "-D", "main")
-    monday.commit("Round", FEATURE, days_ago=0.5)
-    push_as_colleague(monday, bare, {"notes.txt": "new\n"})
-
-    card = monday.card("rehearse_merge")
-    assert card.reasoning == "origin/main has 1 commit that größe lacks; it still merges cleanly."
-    done = monday.approve(card)
-    assert done.summary.startswith("origin/main merges cleanly into größe, the one test passed")
-    assert done.summary.endswith("a rebase of 1 commit would be clean")
-    assert done.check is not None
-
-
-@pytest.mark.long
-def test_a_branch_that_parted_from_its_own_upstream(monday: Situation) -> None:
-    monday.commit_shop()
-    bare = monday.add_remote()
-    monday.commit("Round", FEATURE, days_ago=0.5)
-    push_as_colleague(monday, bare, MAIN)
-    first = monday.first("rehearse_merge")
-    assert first.reasoning == "origin/main has 1 commit that main lacks; merging it conflicts in cart.py."
-
-
-@pytest.mark.long
-def test_a_branch_without_own_commits_is_no_card(monday: Situation) -> None:
-    monday.commit_shop()
-    bare = monday.add_remote()
-    push_as_colleague(monday, bare, MAIN)
-    assert "rehearse_merge" not in monday.kinds()
-
-
-def test_an_upstream_that_was_rewritten_here_is_no_merge(monday: Situation) -> None:
-    monday.commit_shop()
-    monday.commit("Round", FEATURE, days_ago=0.5)
-    monday.add_remote()
-    monday.write("cart.py", MAIN["cart.py"])
-    monday.git("commit", "-qa", "--amend", "-m", "Round, better")
-    assert "rehearse_merge" not in monday.kinds()
-
-
-@pytest.mark.long
-def test_branches_that_collide(monday: Situation) -> None:
-    monday.commit_shop()
-    lines = [f"line_{number} = {number}\n" for number in range(20)]
-    monday.commit("Table", {"table.py": "".join(lines)}, days_ago=9)
-    for number, (name, changes) in enumerate({"wide": (3, 15), "low": (3,), "high": (15,), "apart": ()}.items()):
-        monday.checkout("-b", name, "main")
-        mine = [f"{name} = {at}\n" if at in changes else line for at, line in enumerate(lines)]
-        monday.commit(f"Work of {name}", {"table.py": "".join(mine), f"{name}.py": "x = 1\n"}, days_ago=5 - number)
-    monday.checkout("main")
-
-    card = monday.card("forecast_conflicts")
-    assert card.tier is Tier.BLOCKS
-    assert card.assignment.prompt == "Find the order of merging high, wide and low with the least conflict"
-    assert card.reasoning == "high, wide and low change the same lines of table.py."
-    done = monday.approve(card)
-    assert "1 file in conflict" in done.summary
-    assert done.summary.startswith("Merge ")
-    assert done.summary.endswith("the worst order has 2")
-
-
-def test_open_branches_that_do_not_touch_each_other_are_no_card(monday: Situation) -> None:
-    monday.commit_shop()
-    for name in ("one", "two"):
-        monday.checkout("-b", name, "main")
-        monday.commit(name, {f"{name}.py": "x = 1\n"}, days_ago=2)
-    monday.checkout("main")
-    assert "forecast_conflicts" not in monday.kinds()
-
-
-def test_a_branch_that_was_squashed_into_main_is_not_behind_it(monday: Situation) -> None:
-    monday.commit_shop()
-    monday.checkout("-b", "rounding")
-    monday.commit("Round", FEATURE, days_ago=2)
-    monday.commit("Notes", {"notes.txt": "a\n"}, days_ago=2)
-    monday.checkout("-b", "other", "main")
-    monday.commit("Sum by a generator", MAIN, days_ago=0.2)
-    monday.checkout("main")
-    monday.git("merge", "-q", "--squash", "rounding")
-    monday.git("commit", "-qm", "Round (#1)", days_ago=1)
-    monday.checkout("rounding")
-    assert not {"rehearse_merge", "forecast_conflicts"} & {*monday.kinds()}
-
-
-# Somebody asked for a review, or for changes in a pull request of one's own.
-
-
-CHANGES = {
+CHANGES_REQUESTED = {
     "number": 7,
     "title": "Totals are rounded",
     "headRefName": "rounding",
@@ -163,10 +32,135 @@ CHANGES = {
         {"author": {"login": "bob"}, "state": "CHANGES_REQUESTED", "submittedAt": "2026-01-04T08:00:00Z"}
     ],
 }
+"""What GitHub says about a pull request in which a reviewer asked for changes."""
+
+
+def push_as_colleague(situation: Situation, bare: Path, files: dict[str, str]) -> None:
+    """Push a commit of somebody else to the remote, and fetch it."""
+    colleague = Repository(situation.path.parent / "colleague")
+    colleague.git("init", "-q")
+    colleague.git("fetch", "-q", str(bare), "main")
+    colleague.git("checkout", "-q", "-B", "main", "FETCH_HEAD")
+    colleague.commit("A colleague's change", files, at=situation.at(1))
+    colleague.git("push", "-q", str(bare), "main")
+    situation.git("fetch", "-q", "origin")
+
+
+@pytest.mark.long
+def test_a_branch_behind_main_that_would_conflict(situation: Situation) -> None:
+    situation.commit_shop()
+    situation.checkout("-b", "rounding")
+    situation.commit("Round", FEATURE, days_ago=0.5)
+    situation.checkout("main")
+    situation.commit("Sum by a generator", MAIN, days_ago=0.2)
+    situation.checkout("rounding")
+    objects = set((situation.path / ".git/objects").rglob("*"))
+
+    card = situation.top_card("rehearse_merge", Tier.BLOCKS)
+    assert card.assignment.prompt == "Rehearse merging main into rounding"
+    assert card.reasoning == "main has 1 commit that rounding lacks; merging it conflicts in cart.py."
+    assert set((situation.path / ".git/objects").rglob("*")) == objects
+
+    session = situation.approve(card)
+    assert session.summary.startswith("Merging main into rounding conflicts in 1 file: cart.py; a rebase stops at ")
+    transcript = situation.transcript(session)
+    assert "Sum by a generator" in transcript
+    assert "`git merge main`, or `git rebase main`" in transcript
+
+    situation.approve(situation.propose("summarise_day"))
+    assert "rehearse_merge" not in situation.kinds()
+    problem = "merging main into rounding still conflicts in cart.py"
+    assert list(situation.engine.card_cycle.remarks().values()) == [problem], "other work has run since"
+    situation.git("merge", "-q", "-s", "ours", "main")
+    situation.cards()
+    assert situation.engine.card_cycle.remarks() == {}
+
+
+@pytest.mark.long
+def test_a_base_known_from_the_remote_alone(situation: Situation) -> None:
+    situation.commit_shop()
+    bare = situation.add_remote()
+    situation.checkout("-b", "größe", "--no-track", "origin/main")
+    situation.git("branch", "-q", "-D", "main")
+    situation.commit("Round", FEATURE, days_ago=0.5)
+    push_as_colleague(situation, bare, {"notes.txt": "new\n"})
+
+    card = situation.card("rehearse_merge")
+    assert card.reasoning == "origin/main has 1 commit that größe lacks; it still merges cleanly."
+    session = situation.approve(card)
+    assert session.summary.startswith("origin/main merges cleanly into größe, the one test passed")
+    assert session.summary.endswith("a rebase of 1 commit would be clean")
+    assert session.check is not None
+
+
+@pytest.mark.long
+def test_a_branch_that_parted_from_its_own_upstream(situation: Situation) -> None:
+    situation.commit_shop()
+    bare = situation.add_remote()
+    situation.commit("Round", FEATURE, days_ago=0.5)
+    push_as_colleague(situation, bare, MAIN)
+    card = situation.top_card("rehearse_merge")
+    assert card.reasoning == "origin/main has 1 commit that main lacks; merging it conflicts in cart.py."
+
+
+@pytest.mark.long
+def test_a_branch_without_own_commits_is_no_card(situation: Situation) -> None:
+    situation.commit_shop()
+    bare = situation.add_remote()
+    push_as_colleague(situation, bare, MAIN)
+    assert "rehearse_merge" not in situation.kinds()
+
+
+def test_an_upstream_that_was_rewritten_here_is_no_merge(situation: Situation) -> None:
+    situation.commit_shop()
+    situation.commit("Round", FEATURE, days_ago=0.5)
+    situation.add_remote()
+    situation.write("cart.py", MAIN["cart.py"])
+    situation.git("commit", "-qa", "--amend", "-m", "Round, better")
+    assert "rehearse_merge" not in situation.kinds()
+
+
+@pytest.mark.long
+def test_branches_that_collide(situation: Situation) -> None:
+    situation.commit_shop()
+    lines = [f"line_{number} = {number}\n" for number in range(20)]
+    situation.commit("Table", {"table.py": "".join(lines)}, days_ago=9)
+    changed_lines = {"wide": (3, 15), "low": (3,), "high": (15,), "apart": ()}
+    for days_ago, (branch, changed) in zip((5, 4, 3, 2), changed_lines.items(), strict=True):
+        situation.checkout("-b", branch, "main")
+        table = "".join(f"{branch} = {at}\n" if at in changed else line for at, line in enumerate(lines))
+        situation.commit(f"Work of {branch}", {"table.py": table, f"{branch}.py": "x = 1\n"}, days_ago=days_ago)
+    situation.checkout("main")
+
+    card = situation.card("forecast_conflicts")
+    assert card.tier is Tier.BLOCKS
+    assert card.assignment.prompt == "Find the order of merging high, wide and low with the least conflict"
+    assert card.reasoning == "high, wide and low change the same lines of table.py."
+    session = situation.approve(card)
+    assert "1 file in conflict" in session.summary
+    assert session.summary.startswith("Merge ")
+    assert session.summary.endswith("the worst order has 2")
+
+
+def test_a_branch_that_was_squashed_into_main_is_not_behind_it(situation: Situation) -> None:
+    situation.commit_shop()
+    situation.checkout("-b", "rounding")
+    situation.commit("Round", FEATURE, days_ago=2)
+    situation.commit("Notes", {"notes.txt": "a\n"}, days_ago=2)
+    situation.checkout("-b", "other", "main")
+    situation.commit("Sum by a generator", MAIN, days_ago=0.2)
+    situation.checkout("main")
+    situation.git("merge", "-q", "--squash", "rounding")
+    situation.git("commit", "-qm", "Round (#1)", days_ago=1)
+    situation.checkout("rounding")
+    assert not {"rehearse_merge", "forecast_conflicts"} & {*situation.kinds()}
+
+
+# Somebody asked for changes in a pull request of yours.
 
 
 def install_gh(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: list[dict[str, Any]]) -> None:
-    """A `gh` on the PATH that answers as the real one does."""
+    """Install a `gh` on the PATH that answers as the real one does: "ada" for the user, else `answer`."""
     folder.mkdir()
     (folder / "answer.json").write_text(json.dumps(answer))
     program = folder / "gh"
@@ -175,208 +169,203 @@ def install_gh(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: list[dict[
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
 
-def wait_for_gh(monday: Situation) -> None:
-    """Run a cycle, which asks `gh`, and wait for the answer."""
-    monday.cards()
-    cast(ContextReader, monday.engine.contexts)._sources.github.settle(30)
+def wait_for_gh(situation: Situation) -> None:
+    """Run a cycle, which asks `gh`, and wait at most 30 s for the answer."""
+    situation.cards()
+    cast(ContextReader, situation.engine.contexts)._sources.github.settle(30)
 
 
 @pytest.mark.long
 def test_a_pull_request_with_requested_changes(
-    monday: Situation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    situation: Situation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    install_gh(tmp_path / "bin", monkeypatch, [CHANGES])
-    monday.commit_shop()
-    monday.git("remote", "add", "origin", "git@github.com:shop/cart.git")
-    monday.checkout("-b", "rounding")
-    monday.commit("Round", {"round.md": "x\n"})
-    monday.checkout("main")
-    wait_for_gh(monday)
+    install_gh(tmp_path / "bin", monkeypatch, [CHANGES_REQUESTED])
+    situation.commit_shop()
+    situation.git("remote", "add", "origin", "git@github.com:shop/cart.git")
+    situation.checkout("-b", "rounding")
+    situation.commit("Round", {"round.md": "x\n"})
+    situation.checkout("main")
+    wait_for_gh(situation)
 
-    first = monday.first("pull_request", Tier.BLOCKS)
-    assert first.assignment.prompt == "Look at pull request #7 “Totals are rounded”"
-    assert first.reasoning == "bob asked for changes in your pull request #7 (yesterday 08:00)."
+    card = situation.top_card("pull_request", Tier.BLOCKS)
+    assert card.assignment.prompt == "Look at pull request #7 “Totals are rounded”"
+    assert card.reasoning == "bob asked for changes in your pull request #7 (yesterday 08:00)."
 
-    done = monday.approve(first)
-    assert done.summary.endswith("; 1 commit, 1 file changed against main"), done.summary
-    transcript = monday.transcript(done)
+    session = situation.approve(card)
+    assert session.summary.endswith("; 1 commit, 1 file changed against main"), session.summary
+    transcript = situation.transcript(session)
     assert "https://github.com/shop/cart/pull/7" in transcript
     assert "Next: gh pr view 7 --comments" in transcript
-    assert "pull_request" not in monday.kinds()
+    assert "pull_request" not in situation.kinds()
 
 
 def test_a_pull_request_that_waits_for_others_is_no_card(
-    monday: Situation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    situation: Situation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    install_gh(tmp_path / "bin", monkeypatch, [CHANGES | {"reviewDecision": "REVIEW_REQUIRED", "latestReviews": []}])
-    monday.commit_shop()
-    monday.git("remote", "add", "origin", "git@github.com:shop/cart.git")
-    wait_for_gh(monday)
-    assert "pull_request" not in monday.kinds()
+    install_gh(
+        tmp_path / "bin", monkeypatch, [CHANGES_REQUESTED | {"reviewDecision": "REVIEW_REQUIRED", "latestReviews": []}]
+    )
+    situation.commit_shop()
+    situation.git("remote", "add", "origin", "git@github.com:shop/cart.git")
+    wait_for_gh(situation)
+    assert "pull_request" not in situation.kinds()
 
 
 # A merge, rebase, cherry-pick, revert or bisect was begun and left.
 
 
-MINE = "def total(prices):\n    return round(sum(prices), 2)\n"
-THEIRS = "def total(prices):\n    return max(prices)\n"
-
-
-def commit_conflicting_branches(monday: Situation) -> None:
+def commit_conflicting_branches(situation: Situation) -> None:
     """`main` and `tax` change the same line; with `tax` a test fails. `größe neu.py` is changed by both, too."""
-    monday.commit_shop()
-    monday.commit("Sizes", {"größe neu.py": "GROSS = 1\n"}, days_ago=6)
-    monday.checkout("-b", "tax")
-    monday.commit("Sum with tax", {"cart.py": THEIRS, "größe neu.py": "GROSS = 2\n"}, days_ago=4)
-    monday.checkout("main")
-    monday.commit("Round the sum", {"cart.py": MINE, "größe neu.py": "GROSS = 3\n"}, days_ago=3)
+    situation.commit_shop()
+    situation.commit("Sizes", {"größe neu.py": "GROSS = 1\n"}, days_ago=6)
+    situation.checkout("-b", "tax")
+    situation.commit("Sum with tax", {"cart.py": WRONG_TOTAL, "größe neu.py": "GROSS = 2\n"}, days_ago=4)
+    situation.checkout("main")
+    situation.commit("Round the sum", {"cart.py": ROUNDED_TOTAL, "größe neu.py": "GROSS = 3\n"}, days_ago=3)
 
 
-def run_git_that_stops(monday: Situation, *arguments: str) -> None:
-    """A git command that stops half-way."""
-    done = subprocess.run(["git", *arguments], cwd=monday.path, capture_output=True, text=True, check=False)
-    assert done.returncode, done.stdout
+def run_git_that_stops(situation: Situation, *arguments: str) -> None:
+    """Run a git command that stops half-way."""
+    completed = subprocess.run(["git", *arguments], cwd=situation.path, capture_output=True, text=True, check=False)
+    assert completed.returncode, completed.stdout
 
 
 @pytest.mark.long
-def test_a_merge_with_conflicts(monday: Situation) -> None:
-    commit_conflicting_branches(monday)
-    run_git_that_stops(monday, "merge", "tax")
-    before = monday.git("status", "--porcelain"), monday.git("rev-parse", "HEAD", "MERGE_HEAD")
+def test_a_merge_with_conflicts(situation: Situation) -> None:
+    commit_conflicting_branches(situation)
+    run_git_that_stops(situation, "merge", "tax")
+    status = situation.git("status", "--porcelain")
+    heads = situation.git("rev-parse", "HEAD", "MERGE_HEAD")
 
-    first = monday.first("unfinished_operation", Tier.BROKEN)
-    assert first.assignment.prompt == "Rehearse both sides of the unfinished merge"
-    assert first.reasoning == (
+    card = situation.top_card("unfinished_operation", Tier.BROKEN)
+    assert card.assignment.prompt == "Rehearse both sides of the unfinished merge"
+    assert card.reasoning == (
         "Merging tax (“Sum with tax”) into main stopped with 2 files in conflict: cart.py and größe neu.py."
     )
-    assert monday.kinds() == ["unfinished_operation"]
+    assert situation.kinds() == ["unfinished_operation"]
 
-    done = monday.approve(first)
-    assert done.summary.startswith("The merge conflicts in 2 places of cart.py and größe neu.py")
-    assert "with ours (main): the one test passed" in done.summary
-    assert "with theirs (tax): 1 of 1 test failed" in done.summary
-    transcript = monday.transcript(done)
+    session = situation.approve(card)
+    assert session.summary.startswith("The merge conflicts in 2 places of cart.py and größe neu.py")
+    assert "with ours (main): the one test passed" in session.summary
+    assert "with theirs (tax): 1 of 1 test failed" in session.summary
+    transcript = situation.transcript(session)
     assert "conflict  cart.py  (1 place)" in transcript
-    assert "main: " + monday.git("rev-parse", "--short", "main") + " Round the sum" in transcript
-    assert "tax: " + monday.git("rev-parse", "--short", "tax") + " Sum with tax" in transcript
+    assert "main: " + situation.git("rev-parse", "--short", "main") + " Round the sum" in transcript
+    assert "tax: " + situation.git("rev-parse", "--short", "tax") + " Sum with tax" in transcript
     assert "`git merge --continue`" in transcript
     assert "To give up: `git merge --abort`" in transcript
-    assert (monday.git("status", "--porcelain"), monday.git("rev-parse", "HEAD", "MERGE_HEAD")) == before
+    assert situation.git("status", "--porcelain") == status
+    assert situation.git("rev-parse", "HEAD", "MERGE_HEAD") == heads
 
 
 @pytest.mark.long
-def test_a_merge_that_is_resolved_and_not_committed(monday: Situation) -> None:
-    commit_conflicting_branches(monday)
-    run_git_that_stops(monday, "merge", "tax")
-    monday.write("cart.py", MINE)
-    monday.git("add", "cart.py")
-    assert monday.first("unfinished_operation").reasoning == (
+def test_a_merge_that_is_resolved_and_not_committed(situation: Situation) -> None:
+    commit_conflicting_branches(situation)
+    run_git_that_stops(situation, "merge", "tax")
+    situation.write("cart.py", ROUNDED_TOTAL)
+    situation.git("add", "cart.py")
+    assert situation.top_card("unfinished_operation").reasoning == (
         "Merging tax (“Sum with tax”) into main stopped with 1 file in conflict: größe neu.py; cart.py is marked as "
         "resolved."
     )
-    monday.write("größe neu.py", "GROSS = 5\n")
-    monday.git("add", "größe neu.py")
-    first = monday.first("unfinished_operation")
-    assert first.assignment.prompt == "Test the unfinished merge as it stands"
-    done = monday.approve(first)
-    assert done.summary.startswith(
+    situation.write("größe neu.py", "GROSS = 5\n")
+    situation.git("add", "größe neu.py")
+    card = situation.top_card("unfinished_operation")
+    assert card.assignment.prompt == "Test the unfinished merge as it stands"
+    session = situation.approve(card)
+    assert session.summary.startswith(
         "No conflict is left in the merge; the tests in the present state: the one test passed"
     )
-    assert done.summary.endswith("To go on: `git merge --continue`")
-    monday.git("commit", "-q", "--no-edit")
-    assert "unfinished_operation" not in monday.kinds()
+    assert session.summary.endswith("To go on: `git merge --continue`")
+    situation.git("commit", "-q", "--no-edit")
+    assert "unfinished_operation" not in situation.kinds()
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("backend", ["--merge", "--apply"])
-def test_a_rebase_stopped_half_way(monday: Situation, backend: str) -> None:
-    commit_conflicting_branches(monday)
-    monday.checkout("tax")
-    monday.commit("A test of tax", {"tests/test_tax.py": "def test_tax():\n    assert True\n"}, days_ago=2)
-    run_git_that_stops(monday, "rebase", backend, "main")
+def test_a_rebase_stopped_half_way(situation: Situation, backend: str) -> None:
+    commit_conflicting_branches(situation)
+    situation.checkout("tax")
+    situation.commit("A test of tax", {"tests/test_tax.py": "def test_tax():\n    assert True\n"}, days_ago=2)
+    run_git_that_stops(situation, "rebase", backend, "main")
 
-    first = monday.first("unfinished_operation")
-    assert first.reasoning.startswith("Rebasing tax onto main stopped at “Sum with tax” with 2 files in conflict")
-    done = monday.approve(first)
-    assert "with ours (main): the one test passed" in done.summary
-    assert "with theirs (tax): 1 of 1 test failed" in done.summary
-    assert "`git rebase --abort`" in monday.transcript(done)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("verb", ["cherry-pick", "revert"])
-def test_one_commit_that_does_not_apply(monday: Situation, verb: str) -> None:
-    commit_conflicting_branches(monday)
-    if verb == "revert":
-        monday.commit("Round more", {"cart.py": MINE.replace("2", "3")}, days_ago=1)
-    run_git_that_stops(monday, verb, "tax" if verb == "cherry-pick" else "HEAD~1")
-    first = monday.first("unfinished_operation")
-    assert ("Sum with tax" if verb == "cherry-pick" else "Round the sum") in first.reasoning
-    done = monday.approve(first)
-    assert f"`git {verb} --abort`" in monday.transcript(done)
-    assert "with ours (main): the one test passed" in done.summary
+    card = situation.top_card("unfinished_operation")
+    assert card.reasoning.startswith("Rebasing tax onto main stopped at “Sum with tax” with 2 files in conflict")
+    session = situation.approve(card)
+    assert "with ours (main): the one test passed" in session.summary
+    assert "with theirs (tax): 1 of 1 test failed" in session.summary
+    assert "`git rebase --abort`" in situation.transcript(session)
 
 
 @pytest.mark.long
-def test_a_stash_that_was_popped_into_a_conflict(monday: Situation) -> None:
-    monday.commit_shop()
-    monday.write("cart.py", MINE)
-    monday.git("stash")
-    monday.commit("Max", {"cart.py": THEIRS}, days_ago=0.1)
-    run_git_that_stops(monday, "stash", "pop")
-    first = monday.first("unfinished_operation")
-    done = monday.approve(first)
-    assert "conflicts in 1 place of cart.py" in done.summary
-    assert "git reset --merge" in monday.transcript(done)
+@pytest.mark.parametrize(
+    ("verb", "commit", "subject"), [("cherry-pick", "tax", "Sum with tax"), ("revert", "HEAD~1", "Round the sum")]
+)
+def test_one_commit_that_does_not_apply(situation: Situation, verb: str, commit: str, subject: str) -> None:
+    commit_conflicting_branches(situation)
+    situation.commit("Round more", {"cart.py": ROUNDED_TOTAL.replace("2", "3")}, days_ago=1)
+    run_git_that_stops(situation, verb, commit)
+    card = situation.top_card("unfinished_operation")
+    assert subject in card.reasoning
+    session = situation.approve(card)
+    assert f"`git {verb} --abort`" in situation.transcript(session)
+    assert "with ours (main): the one test passed" in session.summary
 
 
 @pytest.mark.long
-def test_one_side_removed_the_file(monday: Situation) -> None:
-    monday.commit_shop()
-    monday.checkout("-b", "tidy")
-    monday.git("rm", "-q", "cart.py", "tests/test_cart.py")
-    monday.commit("No cart", days_ago=4)
-    monday.checkout("main")
-    monday.commit("Round the sum", {"cart.py": MINE}, days_ago=3)
-    run_git_that_stops(monday, "merge", "tidy")
-    done = monday.approve(monday.first("unfinished_operation"))
-    assert "conflict  cart.py  (whole file)" in monday.transcript(done)
-    assert done.summary.startswith("The merge conflicts in cart.py")
+def test_a_stash_that_was_popped_into_a_conflict(situation: Situation) -> None:
+    situation.commit_shop()
+    situation.write("cart.py", ROUNDED_TOTAL)
+    situation.git("stash")
+    situation.commit("Max", {"cart.py": WRONG_TOTAL}, days_ago=0.1)
+    run_git_that_stops(situation, "stash", "pop")
+    card = situation.top_card("unfinished_operation")
+    session = situation.approve(card)
+    assert "conflicts in 1 place of cart.py" in session.summary
+    assert "git reset --merge" in situation.transcript(session)
 
 
 @pytest.mark.long
-def test_a_bisect_under_way(monday: Situation) -> None:
-    monday.commit_shop()
-    commits = [monday.commit(f"Step {number}", {"notes.txt": str(number)}, days_ago=9 - number) for number in range(8)]
-    monday.git("bisect", "start", commits[7], commits[0])
-    first = monday.first("unfinished_operation")
-    assert first.reasoning.startswith(
+def test_one_side_removed_the_file(situation: Situation) -> None:
+    situation.commit_shop()
+    situation.checkout("-b", "tidy")
+    situation.git("rm", "-q", "cart.py", "tests/test_cart.py")
+    situation.commit("No cart", days_ago=4)
+    situation.checkout("main")
+    situation.commit("Round the sum", {"cart.py": ROUNDED_TOTAL}, days_ago=3)
+    run_git_that_stops(situation, "merge", "tidy")
+    session = situation.approve(situation.top_card("unfinished_operation"))
+    assert "conflict  cart.py  (whole file)" in situation.transcript(session)
+    assert session.summary.startswith("The merge conflicts in cart.py")
+
+
+@pytest.mark.long
+def test_a_bisect_under_way(situation: Situation) -> None:
+    situation.commit_shop()
+    commits = [
+        situation.commit(f"Step {number}", {"notes.txt": str(number)}, days_ago=9 - number) for number in range(8)
+    ]
+    situation.git("bisect", "start", commits[7], commits[0])
+    card = situation.top_card("unfinished_operation")
+    assert card.reasoning.startswith(
         f"A bisect is under way: 7 revisions left between good {commits[0][:10]} and bad {commits[7][:10]}"
     )
-    done = monday.approve(first)
-    assert done.summary.startswith("The bisect has 7 revisions left")
-    assert "`git bisect reset`" in done.summary
-    monday.git("bisect", "reset")
-    assert "unfinished_operation" not in monday.kinds()
-
-
-def test_a_finished_merge_is_no_card(monday: Situation) -> None:
-    commit_conflicting_branches(monday)
-    run_git_that_stops(monday, "merge", "tax")
-    monday.git("checkout", "--ours", ".")
-    monday.git("commit", "-qam", "Merge tax")
-    assert "unfinished_operation" not in monday.kinds()
+    session = situation.approve(card)
+    assert session.summary.startswith("The bisect has 7 revisions left")
+    assert "`git bisect reset`" in session.summary
+    situation.git("bisect", "reset")
+    assert "unfinished_operation" not in situation.kinds()
 
 
 @pytest.mark.long
-def test_a_binary_file_on_a_detached_head_without_tests(monday: Situation) -> None:
-    monday.commit("Begin", {"src/ä b.bin": "\0\1"}, days_ago=3)
-    monday.checkout("-b", "x/ü")
-    monday.commit("Longer", {"src/ä b.bin": "\0\1\2"}, days_ago=2)
-    monday.checkout("--detach", "main")
-    monday.commit("Longest", {"src/ä b.bin": "\0\1\2\3"}, days_ago=1)
-    run_git_that_stops(monday, "merge", "x/ü")
-    first = monday.first("unfinished_operation")
-    assert first.reasoning.endswith("stopped with 1 file in conflict: src/ä b.bin.")
-    done = monday.approve(first)
-    assert done.summary.startswith("The merge conflicts in src/ä b.bin; its tests could not be run: ")
+def test_a_binary_file_on_a_detached_head_without_tests(situation: Situation) -> None:
+    situation.commit("Begin", {"src/ä b.bin": "\0\1"}, days_ago=3)
+    situation.checkout("-b", "x/ü")
+    situation.commit("Longer", {"src/ä b.bin": "\0\1\2"}, days_ago=2)
+    situation.checkout("--detach", "main")
+    situation.commit("Longest", {"src/ä b.bin": "\0\1\2\3"}, days_ago=1)
+    run_git_that_stops(situation, "merge", "x/ü")
+    card = situation.top_card("unfinished_operation")
+    assert card.reasoning.endswith("stopped with 1 file in conflict: src/ä b.bin.")
+    session = situation.approve(card)
+    assert session.summary.startswith("The merge conflicts in src/ä b.bin; its tests could not be run: ")

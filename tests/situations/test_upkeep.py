@@ -1,4 +1,4 @@
-"""Upkeep, each at its moment: a full disk, the evening, a late release; and the times when nothing is wrong."""
+"""The cards of upkeep, each at its moment: a full disk, the evening, a late release. And when there is none."""
 
 from __future__ import annotations
 
@@ -9,88 +9,96 @@ from engine.model import ChangeState, SessionState, Tier
 from engine.prediction.templates import changes
 from tests.situations.conftest import Situation
 
-# Everything is committed, pushed and green: nothing stands in front of you.
+CHANGE_LOG = "# Changelog\n\n## 1.0.0\n\n- The shop\n"
+
+
+@pytest.fixture
+def pushed(situation: Situation) -> Situation:
+    """A project of which everything is pushed and tested."""
+    situation.commit_shop()
+    situation.add_remote()
+    situation.record_test_run()
+    return situation
+
+
+def commit_and_push(situation: Situation) -> None:
+    situation.commit("A coupon", {"notes.md": "Coupons\n"}, days_ago=0)
+    situation.git("push", "-q", "origin", "main")
+
+
+# Everything is committed, pushed and tested: there are no cards.
 
 
 @pytest.mark.long
-def test_a_clean_pushed_and_tested_project_has_no_cards_at_any_hour(monday: Situation) -> None:
-    monday.commit_shop()
-    monday.add_remote()
-    monday.record_test_run()
+def test_a_clean_pushed_and_tested_project_has_no_cards_at_any_hour(situation: Situation) -> None:
+    situation.commit_shop()
+    situation.add_remote()
+    situation.record_test_run()
     for _ in range(8):
-        assert monday.kinds() == []
-        monday.advance(hours=3)
+        assert situation.kinds() == []
+        situation.advance(hours=3)
 
 
 @pytest.mark.long
-def test_the_first_run_of_the_tests_comes_before_upkeep(monday: Situation) -> None:
-    monday.commit_shop(days_ago=0)
-    monday.add_remote()
-    assert monday.kinds() == ["first_run"]
-    monday.advance(hours=10)
-    assert monday.kinds() == ["first_run", "summarise_day"]
-    done = monday.approve(monday.first("first_run"))
-    assert done.summary.startswith("The one test passed")
-    assert monday.kinds() == ["summarise_day"]
+def test_the_first_run_of_the_tests_comes_before_upkeep(situation: Situation) -> None:
+    situation.commit_shop(days_ago=0)
+    situation.add_remote()
+    assert situation.kinds() == ["first_run"]
+    situation.advance(hours=10)
+    assert situation.kinds() == ["first_run", "summarise_day"]
+    session = situation.approve(situation.top_card("first_run"))
+    assert session.summary.startswith("The one test passed")
+    assert situation.kinds() == ["summarise_day"]
 
 
-def test_a_repository_without_a_commit_has_no_cards(monday: Situation) -> None:
-    assert monday.kinds() == []
-    monday.write("notes.txt", "buy milk\n")
-    assert monday.kinds() == []
+def test_a_repository_without_a_commit_has_no_cards(situation: Situation) -> None:
+    assert situation.kinds() == []
+    situation.write("notes.txt", "buy milk\n")
+    assert situation.kinds() == []
 
 
-def test_a_repository_of_texts_has_no_cards(monday: Situation) -> None:
-    monday.commit("Letters", {"letter.txt": "Dear Ada\n"}, days_ago=3)
-    monday.write("letter.txt", "Dear Ada,\n")
-    assert monday.kinds() == []
+def test_a_repository_of_texts_has_no_cards(situation: Situation) -> None:
+    situation.commit("Letters", {"letter.txt": "Dear Ada\n"}, days_ago=3)
+    situation.write("letter.txt", "Dear Ada,\n")
+    assert situation.kinds() == []
 
 
-# The disk is nearly full, and caches of clawpy are a good part of what could be freed.
+# The disk is nearly full, and the caches of clawpy are a large part of what could be freed.
 
 
 @pytest.mark.long
-def test_on_a_full_disk_caches_go_and_undecided_work_stays(monday: Situation, monkeypatch: pytest.MonkeyPatch) -> None:
-    monday.commit_shop()
-    culprit = monday.commit("Faster", {"cart.py": "def total(prices):\n    return sum(prices) + 0\n"}, days_ago=1)
-    waiting = monday.approve(monday.propose(f"rehearse_revert commit={culprit}"))
+def test_on_a_full_disk_caches_go_and_undecided_work_stays(
+    situation: Situation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    situation.commit_shop()
+    culprit = situation.commit("Faster", {"cart.py": "def total(prices):\n    return sum(prices) + 0\n"}, days_ago=1)
+    waiting = situation.approve(situation.propose(f"rehearse_revert commit={culprit}"))
     assert waiting.change_set_id is not None
-    assert "reclaim_space" not in monday.kinds()
+    assert "reclaim_space" not in situation.kinds()
 
-    # No test can fill a disk: what counts as nearly full is any disk, and as worth it any byte.
+    # No test can fill a disk. So any disk counts as nearly full, and any byte is worth freeing.
     monkeypatch.setattr(housekeeping, "NEARLY_FULL_BYTES", 1 << 62)
     monkeypatch.setattr(housekeeping, "NEARLY_FULL_SHARE", 1.1)
     monkeypatch.setattr(changes, "MIN_SPACE", 1)
     monkeypatch.setattr(changes, "MAX_FREE_RATIO", 1 << 40)
-    slot = monday.home / "cache" / "build" / "0123456789abcdef" / "0"
+    slot = situation.home / "cache" / "build" / "0123456789abcdef" / "0"
     (slot / "files").mkdir(parents=True)
     (slot / "head").write_text("x")
     (slot / "files" / "big").write_bytes(b"0" * 3_000_000)
-    monday.advance(hours=1)
+    situation.advance(hours=1)
 
-    card = monday.card("reclaim_space")
+    card = situation.card("reclaim_space")
     assert card.assignment.prompt.startswith("Remove 0.0 GB of old worktrees and caches")
-    done = monday.approve(card)
-    assert done.summary.startswith("Freed 3.0 MB: ")
+    session = situation.approve(card)
+    assert session.summary.startswith("Freed 3.0 MB: ")
     assert not slot.exists()
-    assert "1 worktree of undecided work kept" in monday.transcript(done)
-    change = monday.engine.changes.get(waiting.change_set_id)
+    assert "1 worktree of undecided work kept" in situation.transcript(session)
+    change = situation.engine.changes.get(waiting.change_set_id)
     assert change.state is ChangeState.WAITING
-    monday.engine.changes.land(change.id)  # nothing of it is lost
+    situation.engine.changes.land(change.id)  # nothing of it is lost
 
 
-@pytest.fixture
-def pushed(monday: Situation) -> Situation:
-    """A project of which everything is pushed and tested."""
-    monday.commit_shop()
-    monday.add_remote()
-    monday.record_test_run()
-    return monday
-
-
-def commit_and_push(monday: Situation) -> None:
-    monday.commit("A coupon", {"notes.md": "Coupons\n"}, days_ago=0)
-    monday.git("push", "-q", "origin", "main")
+# The day is summed up in the evening, if you committed something.
 
 
 @pytest.mark.long
@@ -98,9 +106,9 @@ def test_the_day_is_summed_up_in_the_evening_after_own_work(pushed: Situation) -
     commit_and_push(pushed)
     assert "summarise_day" not in pushed.kinds()
     pushed.advance(hours=10)
-    done = pushed.approve(pushed.first("summarise_day", Tier.UPKEEP))
-    assert "1 commit" in done.summary
-    assert "A coupon" in pushed.transcript(done)
+    session = pushed.approve(pushed.top_card("summarise_day", Tier.UPKEEP))
+    assert "1 commit" in session.summary
+    assert "A coupon" in pushed.transcript(session)
 
 
 @pytest.mark.long
@@ -126,52 +134,52 @@ def test_the_day_is_not_summed_up_at_two_in_the_morning(pushed: Situation) -> No
     assert pushed.kinds() == []
 
 
-LOG = "# Changelog\n\n## 1.0.0\n\n- The shop\n"
+# A release is late, or prepared.
 
 
-def release_weekly(monday: Situation) -> None:
+def release_weekly(situation: Situation) -> None:
     """Six releases a week apart, four commits each, the last three weeks ago."""
-    monday.commit("The shop", {"cart.py": "0\n"}, days_ago=70)
+    situation.commit("The shop", {"cart.py": "0\n"}, days_ago=70)
     for week in range(6):
         for number in range(4):
-            monday.commit(
+            situation.commit(
                 f"Add a discount {week}.{number}", {"cart.py": f"{week}.{number}\n"}, days_ago=63 - 7 * week - number
             )
-        monday.git("tag", f"v1.{week}.0")
+        situation.git("tag", f"v1.{week}.0")
 
 
 @pytest.mark.long
-def test_a_release_that_is_late(monday: Situation) -> None:
-    release_weekly(monday)
+def test_a_release_that_is_late(situation: Situation) -> None:
+    release_weekly(situation)
     for number in range(6):
-        monday.commit(f"Fix the total of {number} carts", {"cart.py": f"new {number}\n"}, days_ago=6 - number)
-    card = monday.card("release_due")
+        situation.commit(f"Fix the total of {number} carts", {"cart.py": f"new {number}\n"}, days_ago=6 - number)
+    card = situation.card("release_due")
     assert card.tier is Tier.UPKEEP
     assert card.reasoning == (
         "A release usually comes after 7 days and 4 commits; it has been 25 days and 6 commits since v1.5.0."
     )
 
-    done = monday.approve(card)
-    assert done.state is SessionState.SUCCEEDED
-    assert done.summary == "6 commits since v1.5.0, 6 that users notice: 6 fixed"
+    session = situation.approve(card)
+    assert session.state is SessionState.SUCCEEDED
+    assert session.summary == "6 commits since v1.5.0, 6 that users notice: 6 fixed"
 
 
 @pytest.mark.long
-def test_the_change_log_comes_first_and_only_when_a_release_is_prepared(monday: Situation) -> None:
-    monday.commit("The shop", {"cart.py": "0\n", "CHANGELOG.md": LOG}, days_ago=20)
-    monday.git("tag", "v1.0.0")
-    monday.commit("Fix the total", {"cart.py": "1\n"}, days_ago=3)
-    assert not {"draft_changelog", "release_due"} & set(monday.kinds())
+def test_the_change_log_comes_first_and_only_when_a_release_is_prepared(situation: Situation) -> None:
+    situation.commit("The shop", {"cart.py": "0\n", "CHANGELOG.md": CHANGE_LOG}, days_ago=20)
+    situation.git("tag", "v1.0.0")
+    situation.commit("Fix the total", {"cart.py": "1\n"}, days_ago=3)
+    assert not {"draft_changelog", "release_due"} & set(situation.kinds())
 
-    monday.commit("Bump version to 1.1.0", {"version.py": '"1.1.0"\n'}, days_ago=1)
-    card = monday.card("draft_changelog")
+    situation.commit("Bump version to 1.1.0", {"version.py": '"1.1.0"\n'}, days_ago=1)
+    card = situation.card("draft_changelog")
     assert card.tier is Tier.UPKEEP
     assert card.reasoning == "“Bump version to 1.1.0” prepares a release, and no tag names it yet."
 
-    monday.commit("Change log", {"CHANGELOG.md": LOG + "- The total\n"}, days_ago=0.5)
-    kinds = monday.kinds()
+    situation.commit("Change log", {"CHANGELOG.md": CHANGE_LOG + "- The total\n"}, days_ago=0.5)
+    kinds = situation.kinds()
     assert "release_due" in kinds
     assert "draft_changelog" not in kinds
 
-    monday.git("tag", "v1.1.0")
-    assert "release_due" not in monday.kinds()
+    situation.git("tag", "v1.1.0")
+    assert "release_due" not in situation.kinds()

@@ -1,8 +1,9 @@
 """A small coding agent that speaks the Agent Client Protocol and does what its prompt says. Standard library only.
 
-A line `SCRIPT [...]` in the prompt is a list of steps, each an object with one verb, which is a method `do_VERB` of
-`Agent`; `tests/execution/acp/steps.py` makes them. A prompt without a script is echoed. Options of the command line
-spoil the beginning (--silent, --garbage, --login, --old, --die, --chatter) or the end (--stubborn).
+A line `SCRIPT [...]` in the prompt is a list of steps. A step is an object with one verb, which a method `do_VERB` of
+`Agent` carries out; `tests/execution/acp/steps.py` makes them. A prompt without a script is echoed. With an
+option of the command line it begins wrongly (--silent, --garbage, --login, --old, --die, --chatter), or does not end
+when it should (--stubborn).
 """
 
 from __future__ import annotations
@@ -21,50 +22,61 @@ from pathlib import Path
 from typing import Any
 
 OPTIONS = [
-    # Order and ids mean nothing: only kinds do.
     {"optionId": "x1", "name": "Never again", "kind": "reject_always"},
     {"optionId": "x2", "name": "For ever", "kind": "allow_always"},
     {"optionId": "x3", "name": "No", "kind": "reject_once"},
     {"optionId": "x4", "name": "Yes", "kind": "allow_once"},
 ]
-AGENT = "agent-1"
+"""What it offers with each permission. Their order and ids mean nothing; the client may only look at the kinds."""
+
+SESSION = "agent-1"
+"""The id of its only session."""
 
 
 class Agent:
     """One connection. The main thread reads; each prompt has a thread of its own."""
 
     def __init__(self, modes: set[str]) -> None:
+        """`modes` are the options of the command line."""
         self.modes = modes
         self.lock = threading.Lock()
         self.answers: dict[int, queue.Queue[dict[str, Any]]] = {}
-        self.number = 0
+        """The answers of the client, by the id of the request."""
+
+        self.last_id = 0
         self.cancelled = threading.Event()
         self.is_deaf = threading.Event()
-        self.last_answer = ""
+        """It reads nothing any more."""
 
-    def raw(self, data: bytes) -> None:
+        self.last_answer = ""
+        """What the client answered to the last step that asked for something."""
+
+    def write_raw(self, data: bytes) -> None:
         with self.lock:
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
 
     def send(self, **message: Any) -> None:
-        self.raw(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+        self.write_raw(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
-    def ask(self, method: str, params: dict[str, Any], *, session: str = AGENT) -> dict[str, Any]:
+    def ask(self, method: str, params: dict[str, Any], *, session: str = SESSION) -> dict[str, Any]:
+        """Send the client a request, and wait for its answer: a `result` or an `error`."""
         with self.lock:
-            self.number += 1
-            number = self.number
-            answer = self.answers[number] = queue.Queue()
-        self.send(id=number, method=method, params={"sessionId": session, **params})
+            self.last_id += 1
+            request_id = self.last_id
+            answer = self.answers[request_id] = queue.Queue()
+        self.send(id=request_id, method=method, params={"sessionId": session, **params})
         return answer.get()
 
-    def update(self, update: dict[str, Any], *, session: str = AGENT) -> None:
+    def send_update(self, update: dict[str, Any], *, session: str = SESSION) -> None:
         self.send(method="session/update", params={"sessionId": session, "update": update})
 
-    def say(self, text: str) -> None:
-        self.update({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}})
+    def say(self, text: str, *, session: str = SESSION) -> None:
+        chunk = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
+        self.send_update(chunk, session=session)
 
     def serve(self) -> None:
+        """Read messages until the client closes the connection."""
         for line in sys.stdin.buffer:
             if self.is_deaf.is_set():
                 time.sleep(3600)
@@ -77,65 +89,78 @@ class Agent:
                 threading.Thread(target=self.handle, args=(message,), daemon=True).start()
 
     def handle(self, message: dict[str, Any]) -> None:
-        method, number, params = message["method"], message["id"], message["params"]
-        if method == "initialize":
-            if "--silent" in self.modes:
-                return
-            if "--garbage" in self.modes:
-                self.raw(b"{not json\n[1,2]\n\xff\xfe\n42\n" + b"[" * 100_000 + b"\n")
-            if "--chatter" in self.modes:
-                self.raw(b"Welcome to the agent!\n")
-            if "--die" in self.modes:
-                print("cannot find my configuration", file=sys.stderr, flush=True)
-                os._exit(3)
-            version = 7 if "--old" in self.modes else 1
-            info = {"name": "small-agent", "version": "1.0"}
-            self.send(id=number, result={"protocolVersion": version, "agentInfo": info, "agentCapabilities": {}})
-        elif method == "session/new":
-            if "--login" in self.modes:
-                self.send(id=number, error={"code": -32000, "message": "Authentication required"})
-                return
-            self.send(id=number, result={"sessionId": AGENT})
-        elif method == "session/prompt":
-            text = "\n".join(block["text"] for block in params["prompt"])
-            self.send(id=number, **self.run_prompt(text))
-        else:
-            self.send(id=number, error={"code": -32601, "message": "no such method"})
+        """Answer a request of the client."""
+        request_id = message["id"]
+        match message["method"]:
+            case "initialize":
+                if "--silent" not in self.modes:
+                    self.initialize(request_id)
+            case "session/new" if "--login" in self.modes:
+                self.send(id=request_id, error={"code": -32000, "message": "Authentication required"})
+            case "session/new":
+                self.send(id=request_id, result={"sessionId": SESSION})
+            case "session/prompt":
+                prompt = "\n".join(block["text"] for block in message["params"]["prompt"])
+                self.send(id=request_id, **self.run_prompt(prompt))
+            case _:
+                self.send(id=request_id, error={"code": -32601, "message": "no such method"})
+
+    def initialize(self, request_id: int) -> None:
+        if "--garbage" in self.modes:
+            self.write_raw(b"{not json\n[1,2]\n\xff\xfe\n42\n" + b"[" * 100_000 + b"\n")
+        if "--chatter" in self.modes:
+            self.write_raw(b"Welcome to the agent!\n")
+        if "--die" in self.modes:
+            print("cannot find my configuration", file=sys.stderr, flush=True)
+            os._exit(3)
+        version = 7 if "--old" in self.modes else 1
+        info = {"name": "small-agent", "version": "1.0"}
+        self.send(id=request_id, result={"protocolVersion": version, "agentInfo": info, "agentCapabilities": {}})
 
     def run_prompt(self, text: str) -> dict[str, Any]:
+        """Take the steps of a prompt, and return how the turn ended."""
         script = next((line[7:] for line in text.splitlines() if line.startswith("SCRIPT ")), None)
         if script is None:
             self.say(f"You said: {text.strip().splitlines()[-1]}")
             return {"result": {"stopReason": "end_turn"}}
         for step in json.loads(script):
             ((verb, value),) = step.items()
-            ended: dict[str, Any] | None = getattr(self, f"do_{verb}")(value)
-            if ended is not None:
-                return ended
+            turn_end: dict[str, Any] | None = getattr(self, f"do_{verb}")(value)
+            if turn_end is not None:
+                return turn_end
         return {"result": {"stopReason": "end_turn"}}
 
-    # -- the verbs of a script; a result ends the turn
+    def ask_permission(self, call: dict[str, Any]) -> str:
+        """Ask for a permission, and return the kind of the option that was chosen, or the error."""
+        answer = self.ask("session/request_permission", {"toolCall": {"toolCallId": "t1", **call}, "options": OPTIONS})
+        if "error" in answer:
+            return str(answer["error"]["message"])
+        outcome = answer["result"]["outcome"]
+        kinds = {option["optionId"]: option["kind"] for option in OPTIONS}
+        return str(kinds[outcome["optionId"]] if outcome["outcome"] == "selected" else outcome["outcome"])
+
+    # -- the verbs of a script; one that returns something ends the turn with it
 
     def do_say(self, text: str) -> None:
         self.say(text)
 
     def do_update(self, update: dict[str, Any]) -> None:
-        self.update(update)
+        self.send_update(update)
 
     def do_foreign(self, text: str) -> None:
-        self.update({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}, session="x")
+        self.say(text, session="another")
 
     def do_permission(self, request: dict[str, Any]) -> None:
-        self.last_answer = self.permission(request)
+        self.last_answer = self.ask_permission(request)
         self.say(f"answer {self.last_answer}\n")
 
     def do_permissions(self, requests: list[dict[str, Any]]) -> None:
         """All at once."""
         with ThreadPoolExecutor(len(requests)) as pool:
-            self.say(f"answers {list(pool.map(self.permission, requests))}\n")
+            self.say(f"answers {list(pool.map(self.ask_permission, requests))}\n")
 
     def do_request(self, request: dict[str, Any]) -> None:
-        answer = self.ask(request["method"], request["params"], session=request.get("session", AGENT))
+        answer = self.ask(request["method"], request["params"], session=request.get("session", SESSION))
         self.last_answer = json.dumps(answer.get("result", answer.get("error")))
         self.say(f"got {self.last_answer}\n")
 
@@ -148,7 +173,7 @@ class Agent:
         self.say(f"wrote {'ok' if 'result' in answer else answer['error']['message']}\n")
 
     def do_own_write(self, file: dict[str, str]) -> None:
-        """As Claude Code does: not through the client."""
+        """Write a file without the client, as Claude Code does."""
         Path(file["path"]).write_text(file["content"], encoding="utf-8")
 
     def do_own_read(self, path: str) -> None:
@@ -161,25 +186,26 @@ class Agent:
         self.say(f"environment {json.dumps({name: os.environ.get(name) for name in names})}\n")
 
     def do_raw(self, text: str) -> None:
-        self.raw(text.encode("utf-8", "surrogateescape").replace(b"<FF>", b"\xff"))
+        self.write_raw(text.encode("utf-8", "surrogateescape").replace(b"<FF>", b"\xff"))
 
     def do_bytes(self, length: int) -> None:
-        self.raw(b"y" * length)
+        self.write_raw(b"y" * length)
 
     def do_flood_requests(self, count: int) -> None:
-        numbers = range(1_000_000, 1_000_000 + count)
-        self.answers |= {number: queue.Queue() for number in numbers}
-        for number in numbers:
-            params = {"sessionId": AGENT, "toolCall": {"toolCallId": f"t{number}"}, "options": OPTIONS}
-            self.send(id=number, method="session/request_permission", params=params)
+        request_ids = range(1_000_000, 1_000_000 + count)
+        self.answers |= {request_id: queue.Queue() for request_id in request_ids}
+        for request_id in request_ids:
+            params = {"sessionId": SESSION, "toolCall": {"toolCallId": f"t{request_id}"}, "options": OPTIONS}
+            self.send(id=request_id, method="session/request_permission", params=params)
         self.say("sent\n")
-        self.say(f"refused {sum('error' in self.answers[number].get() for number in numbers)}\n")
+        refused = sum("error" in self.answers[request_id].get() for request_id in request_ids)
+        self.say(f"refused {refused}\n")
 
     def do_wait_cancel(self, path: str) -> None:
         self.cancelled.wait()
         Path(path).write_text("cancelled", encoding="utf-8")
 
-    def do_told(self, path: str) -> None:
+    def do_keep_answer(self, path: str) -> None:
         """Write what the client answered last into a file, where a test finds it after the end."""
         Path(path).write_text(self.last_answer, encoding="utf-8")
 
@@ -187,7 +213,7 @@ class Agent:
         """Ask for a file many times, and read no answer."""
         self.is_deaf.set()
         for number in range(request["times"]):
-            params = {"sessionId": AGENT, "path": request["path"]}
+            params = {"sessionId": SESSION, "path": request["path"]}
             self.send(id=1_000_000 + number, method="fs/read_text_file", params=params)
         time.sleep(3600)
 
@@ -206,14 +232,6 @@ class Agent:
 
     def do_usage(self, usage: dict[str, Any]) -> dict[str, Any]:
         return {"result": {"stopReason": "end_turn", "usage": usage}}
-
-    def permission(self, call: dict[str, Any]) -> str:
-        answer = self.ask("session/request_permission", {"toolCall": {"toolCallId": "t1", **call}, "options": OPTIONS})
-        if "error" in answer:
-            return str(answer["error"]["message"])
-        outcome = answer["result"]["outcome"]
-        kinds = {option["optionId"]: option["kind"] for option in OPTIONS}
-        return str(kinds[outcome["optionId"]] if outcome["outcome"] == "selected" else outcome["outcome"])
 
     def do_terminal(self, request: dict[str, Any]) -> None:
         kill = request.pop("kill", False)

@@ -1,4 +1,4 @@
-"""ACP sessions with everything real: git, worktrees, database, processes, the agent; only people are scripted."""
+"""A world for sessions of a coding agent: git, worktrees, database, processes and agent are real, people stand-ins."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from tests.execution.acp.steps import Step, script
 from tests.execution.session_world import SessionWorld
 from tests.support.helpers import wait_until
 
-AGENT = Path(__file__).parents[2] / "support" / "acp_agent.py"
+CODING_AGENT = Path(__file__).parents[2] / "support" / "acp_agent.py"
 
 
-class Belt:
-    """A toolbelt whose permissions the test answers."""
+class StandInToolbelt:
+    """A toolbelt whose permissions `AcpWorld.decide` decides, and whose files have no jail."""
 
     def __init__(self, world: AcpWorld, live: LiveSession, folder: Path) -> None:
         self._world, self._live, self._folder = world, live, folder
@@ -41,10 +41,10 @@ class Belt:
     def is_allowed(self, call: AgentToolCall) -> bool:
         self._world.permission_requests.append(call)
         with self._live.pause_clock():
-            wait_until(lambda: self._world.answer(call.title) is not None or self._live.stop_requested, 60)
+            wait_until(lambda: self._world.decide(call.title) is not None or self._live.stop_requested, 60)
         if self._live.stop_requested:
             raise SessionStopped("the session ended")
-        return bool(self._world.answer(call.title))
+        return bool(self._world.decide(call.title))
 
     def read_text(self, path: str, line: int | None = None, limit: int | None = None) -> str:
         lines = (self._folder / path).read_text().splitlines(keepends=True)
@@ -55,8 +55,8 @@ class Belt:
         (self._folder / path).write_text(text)
 
 
-class RecordingCalls:
-    """Remembers the model calls that began and ended."""
+class StandInModelCalls:
+    """Remembers the model calls that began and ended, each with its fields."""
 
     def __init__(self) -> None:
         self.begun: list[dict[str, Any]] = []
@@ -70,8 +70,8 @@ class RecordingCalls:
         self.ended.append({"id": call_id, **fields})
 
 
-class Prompts:
-    """A prompt with a soul, if there is one, and the task."""
+class StandInPrompts:
+    """Assembles prompts of a soul, unless that is empty, and the task."""
 
     def __init__(self, soul: str = "You are careful.") -> None:
         self._soul = soul
@@ -84,7 +84,10 @@ class Prompts:
 
 
 class AcpWorld(SessionWorld):
-    """Sessions of a coding agent. `answer` decides on permissions: None waits."""
+    """Sessions of a coding agent.
+
+    `decide` is given the title of a permission request: True allows it, False denies it, and None lets it wait.
+    """
 
     def __init__(
         self,
@@ -97,12 +100,12 @@ class AcpWorld(SessionWorld):
         start_seconds: float = 20,
         **options: Any,
     ) -> None:
-        """The agent is the small one, in these `modes`, or that of a `command`. `section` has more of its settings."""
-        agent = AcpSettings(command=tuple(command) or (sys.executable, str(AGENT), *modes), **(section or {}))
+        """`modes` are options of `CODING_AGENT`. A `command` is another agent. `section` has more of its settings."""
+        agent = AcpSettings(command=tuple(command) or (sys.executable, str(CODING_AGENT), *modes), **(section or {}))
         self.permission_requests: list[AgentToolCall] = []
-        self.answer: Callable[[str], bool | None] = lambda title: True
-        self.calls = RecordingCalls()
-        self._prompts, self._validation, self._start_seconds = prompts or Prompts(), validation, start_seconds
+        self.decide: Callable[[str], bool | None] = lambda title: True
+        self.calls = StandInModelCalls()
+        self._prompts, self._validation, self._start_seconds = prompts or StandInPrompts(), validation, start_seconds
         super().__init__(*parts, settings=Settings().model_copy(update={"acp": {"small": agent}}), **options)
 
     def make_runners(self) -> list[Runner]:
@@ -111,20 +114,23 @@ class AcpWorld(SessionWorld):
         return [self.runner]
 
     def open(self, live: LiveSession, view: SessionView, folder: Path) -> Any:
-        """The toolbelt of a session."""
-        return Belt(self, live, folder)
+        """Open the toolbelt of a session."""
+        return StandInToolbelt(self, live, folder)
 
     def start(self, *steps: Step, prompt: str = "", mode: str = "approved") -> SessionView:
+        """Start a session whose agent takes these steps, or is given a prompt."""
         return self.begin(Assignment(prompt or script(*steps), "koji-core", str(self.workspace), "acp:small"), mode)
 
     def finish(self, view: SessionView, seconds: float = 20) -> SessionView:
-        """Wait for its end; nothing of it is left running."""
+        """Wait for the end of a session and of its processes."""
         view = self.wait(view, seconds)
         wait_until(lambda: not find_marked_processes(view.id))
         return view
 
     def run(self, *steps: Step, mode: str = "approved") -> SessionView:
+        """Run a session to its end."""
         return self.finish(self.start(*steps, mode=mode))
 
     def texts(self, view: SessionView, kinds: Sequence[str] = ("say",)) -> list[str]:
+        """The lines of its transcript of these kinds; no kinds are all."""
         return super().texts(view, kinds)

@@ -16,7 +16,7 @@ Make = Callable[..., Any]
 
 @pytest.fixture
 def make(make_world: MakeWorld, repository: Repository) -> Make:
-    """Makes a world as the test wants it; the repository has one file."""
+    """Makes a world of a kind of `AcpWorld` with its options. The repository has one file."""
     repository.commit("first", {"a.txt": "one\ntwo\nthree\n"})
 
     def make(kind: type[AcpWorld] = AcpWorld, **options: Any) -> AcpWorld:

@@ -1,6 +1,6 @@
-"""The steps of a script for the agent of `tests/support/acp_agent.py`: what it does in its turn, one after the other.
+"""The steps of a script for the agent of `tests/support/acp_agent.py`, which takes them in order in its turn.
 
-What it is answered, it says: "wrote ok", "read TEXT", "answer allow_once", "terminal [...]", "got {...}".
+It says what it is answered: "wrote ok", "read TEXT", "answer allow_once", "terminal [...]", "got {...}".
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ Step = dict[str, Any]
 
 
 def script(*steps: Step) -> str:
-    """A prompt that tells it to do these steps."""
+    """A prompt that tells it to take these steps."""
     return "SCRIPT " + json.dumps(steps)
 
 
@@ -21,7 +21,7 @@ def say(text: str) -> Step:
 
 
 def say_elsewhere(text: str) -> Step:
-    """It says something in the session of somebody else."""
+    """It says something in another session than its own."""
     return {"foreign": text}
 
 
@@ -65,9 +65,9 @@ def ask_to_execute(command: str) -> Step:
     return ask_permission("run it", "execute", rawInput={"command": command})
 
 
-def ask_all_at_once(*steps: Step) -> Step:
-    """It asks for several permissions, and waits for none before the next."""
-    return {"permissions": [step["permission"] for step in steps]}
+def ask_all_at_once(*requests: Step) -> Step:
+    """It asks for several permissions at the same time. `requests` are of `ask_permission`."""
+    return {"permissions": [request["permission"] for request in requests]}
 
 
 def flood_with_requests(count: int) -> Step:
@@ -107,7 +107,7 @@ def send_line_without_end(length: int) -> Step:
 
 def keep_answer(path: object) -> Step:
     """It writes what it was answered last into a file, where a test finds it after the end."""
-    return {"told": str(path)}
+    return {"keep_answer": str(path)}
 
 
 def wait_for_cancel(path: object) -> Step:
@@ -129,11 +129,11 @@ def die(exit_code: int) -> Step:
 
 
 def end_turn(reason: str) -> Step:
-    """Its turn ends for a reason, as the protocol names it."""
+    """It ends its turn for a reason, as the protocol names it."""
     return {"stop": reason}
 
 
 def end_turn_with_usage(input_tokens: int, output_tokens: int) -> Step:
-    """Its turn ends well, and it says what it used in all."""
-    used = {"inputTokens": input_tokens, "outputTokens": output_tokens, "totalTokens": input_tokens + output_tokens}
-    return {"usage": used}
+    """It ends its turn well, and says how many tokens it used in all."""
+    total = input_tokens + output_tokens
+    return {"usage": {"inputTokens": input_tokens, "outputTokens": output_tokens, "totalTokens": total}}

@@ -1,4 +1,4 @@
-"""What an agent sends: messages of the protocol, streamed text, commands, and options for a permission."""
+"""How messages of a coding agent are read: any line, streamed text, commands, and the options of a permission."""
 
 from __future__ import annotations
 
@@ -15,6 +15,14 @@ from engine.execution.runners.acp.conversation import parse_message
 from engine.execution.runners.acp.requests import choose_option
 from engine.model.secrets import redact
 
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=8,
+)
+MESSAGES = st.dictionaries(st.sampled_from(["id", "method", "result", "error", "params"]), JSON)
+OPTION_KINDS = st.lists(st.sampled_from(["allow_once", "allow_always", "reject_once", "reject_always"]), max_size=6)
+
 
 @pytest.mark.parametrize(
     "line", [b"", b"\n", b"nonsense", b"[1]", b'"x"', b'{"id": true}', b'{"id": "a"}', b'{"method": 1}', b"9" * 5_000]
@@ -23,19 +31,10 @@ def test_invalid_lines_are_no_messages(line: bytes) -> None:
     assert parse_message(line) is None
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=8,
-)
-
-MESSAGES = st.dictionaries(st.sampled_from(["id", "method", "result", "error", "params"]), JSON)
-
-
 @given(st.binary(max_size=200) | (JSON | MESSAGES).map(lambda value: json.dumps(value).encode()))
 @settings(max_examples=60, deadline=None)
-def test_any_line_parses_to_a_message_or_none(line: bytes) -> None:
-    """And what is a message has what the library expects of it."""
+def test_any_line_parses_to_a_valid_message_or_none(line: bytes) -> None:
+    """A message has the fields that the library reads without looking."""
     message = parse_message(line)
     if message is None:
         return
@@ -47,16 +46,13 @@ def test_any_line_parses_to_a_message_or_none(line: bytes) -> None:
         assert isinstance(message["error"], dict)
 
 
-def option(kind: Any) -> schema.PermissionOption:
+def make_option(kind: Any) -> schema.PermissionOption:
     return schema.PermissionOption(option_id=f"id-{kind}", name=str(kind), kind=kind)
 
 
-KINDS = st.lists(st.sampled_from(["allow_once", "allow_always", "reject_once", "reject_always"]), max_size=6)
-
-
-@given(KINDS, st.booleans())
+@given(OPTION_KINDS, st.booleans())
 def test_the_chosen_option_never_allows_more_than_was_decided(kinds: list[str], allowed: bool) -> None:
-    chosen = choose_option([option(kind) for kind in kinds], allowed)
+    chosen = choose_option([make_option(kind) for kind in kinds], allowed)
     if allowed:
         assert chosen == ("id-allow_once" if "allow_once" in kinds else None)
     else:
@@ -66,24 +62,24 @@ def test_the_chosen_option_never_allows_more_than_was_decided(kinds: list[str], 
 
 @pytest.mark.long
 @given(st.lists(st.tuples(st.sampled_from(["say", "thought"]), st.text())))
-def test_streamed_chunks_are_written_in_whole(pieces: list[tuple[str, str]]) -> None:
+def test_streamed_chunks_are_written_in_whole(chunks: list[tuple[str, str]]) -> None:
     written: dict[str, str] = {"say": "", "thought": ""}
 
     def write(kind: str, text: str) -> None:
         written[kind] += text
 
     transcript = AgentTranscript(write, lambda tool, message: None, redact)
-    for kind, text in pieces:
+    for kind, text in chunks:
         transcript.add_chunk(kind, schema.TextContentBlock(type="text", text=text))
     transcript.flush()
     for kind in written:
-        sent = "".join(text for piece_kind, text in pieces if piece_kind == kind)
+        sent = "".join(text for chunk_kind, text in chunks if chunk_kind == kind)
         assert "".join(written[kind].split()) == "".join(sent.split())
-    assert transcript.message == "".join(text for kind, text in pieces if kind == "say")
+    assert transcript.message == "".join(text for kind, text in chunks if kind == "say")
 
 
 @pytest.mark.parametrize(
-    ("raw", "command"),
+    ("tool_input", "command"),
     [
         ({"command": "make test"}, "make test"),
         ({"command": ["bash", "-lc", "make test"]}, "make test"),
@@ -97,5 +93,5 @@ def test_streamed_chunks_are_written_in_whole(pieces: list[tuple[str, str]]) -> 
         (None, ""),
     ],
 )
-def test_the_command_is_read_from_the_input_of_a_call(raw: Any, command: str) -> None:
-    assert command_of(raw) == command
+def test_the_command_is_read_from_the_input_of_a_call(tool_input: Any, command: str) -> None:
+    assert command_of(tool_input) == command

@@ -36,22 +36,22 @@ def test_an_agent_sees_only_its_installation_in_the_operators_home(tmp_path: Pat
     modules = user / ".npm-global/lib/node_modules/@agentclientprotocol/claude-agent-acp/dist"
     program = user / ".npm-global/bin/claude-agent-acp"
     program.symlink_to(make_program(modules / "index.js"))
-    place = user / ".local/share/clawpy/acp/claude"
+    agent_home = user / ".local/share/clawpy/acp/claude"
     path = os.pathsep.join(str(user / folder) for folder in (".local/bin", ".cargo/bin", ".npm-global/bin"))
     environment = {"HOME": str(user), "PATH": path, "KEY": "k", "OTHER": "o"}
     session = Confinement(tmp_path / "work", tmp_path / "scratch", tmp_path / "caches", hidden=(user / ".ssh",))
-    own = agent_confinement(session, home=place, command=["claude-agent-acp"], hosts=["api.anthropic.com"])
-    shown = find_readable_places(own, "claude-agent-acp", environment)
-    assert {path for path in shown if path.is_relative_to(user)} == {
+    agent = agent_confinement(session, home=agent_home, command=["claude-agent-acp"], hosts=["api.anthropic.com"])
+    readable = find_readable_places(agent, "claude-agent-acp", environment)
+    assert {path for path in readable if path.is_relative_to(user)} == {
         user / ".cargo/bin",
         user / ".local/bin",
         user / ".npm-global",
         user / ".npm-global/bin/claude-agent-acp",
         user / ".npm-global/lib/node_modules",
     }
-    assert own.writable == (place,)
-    assert own.hosts == ("api.anthropic.com",)
-    commands = command_confinement(own, session, home=place)
+    assert agent.writable == (agent_home,)
+    assert agent.hosts == ("api.anthropic.com",)
+    commands = command_confinement(agent, session, home=agent_home)
     assert (commands.writable, commands.hosts) == ((), ())
-    added = agent_environment(home=place, names=["KEY", "GONE"], environment=environment)
-    assert added == {"HOME": str(place), "CARGO_HOME": str(user / ".cargo"), "KEY": "k"}
+    variables = agent_environment(home=agent_home, names=["KEY", "GONE"], environment=environment)
+    assert variables == {"HOME": str(agent_home), "CARGO_HOME": str(user / ".cargo"), "KEY": "k"}

@@ -11,7 +11,7 @@ import pytest
 from engine.execution.model_calls import CallUsage
 from engine.execution.sandbox.ladder import NoSandbox
 from engine.execution.session_processes import find_marked_processes
-from engine.model import Assignment, SessionState, SessionView
+from engine.model import Assignment, SessionState
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.execution.acp.acp_world import AcpWorld
@@ -41,15 +41,7 @@ from tests.support.helpers import wait_until
 pytestmark = pytest.mark.long
 
 
-def stopped(world: AcpWorld, view: SessionView) -> float:
-    """Stop it; seconds until it is over."""
-    began = time.monotonic()
-    world.sessions.stop(view.id, "enough")
-    world.finish(view)
-    return time.monotonic() - began
-
-
-# At the beginning
+# At the start of the agent
 
 
 @pytest.mark.parametrize(
@@ -90,17 +82,17 @@ def test_lines_that_are_no_messages_are_shown_and_ignored(make: Make) -> None:
 
 
 def test_an_agent_that_is_not_installed_or_configured_is_no_runner(make: Make) -> None:
-    prompt = Assignment("x", "koji-core", "/w", "acp:small")
-    missing = make(command=["no-such-agent"]).runner.check(prompt)
+    assignment = Assignment("x", "koji-core", "/w", "acp:small")
+    missing = make(command=["no-such-agent"]).runner.check(assignment)
     assert not missing.available
     assert "not on the PATH" in missing.reason
-    check = make().runner.check
-    assert check(prompt).available
-    assert "in the settings" in check(replace(prompt, runner="acp:other")).reason
-    assert "text prompts" in check(replace(prompt, flow="run_tests")).reason
+    runner = make().runner
+    assert runner.check(assignment).available
+    assert "in the settings" in runner.check(replace(assignment, runner="acp:other")).reason
+    assert "text prompts" in runner.check(replace(assignment, flow="run_tests")).reason
 
 
-# In the middle
+# In a turn
 
 
 def test_an_agent_that_dies_leaves_its_last_output_and_its_changes(world: AcpWorld) -> None:
@@ -113,11 +105,11 @@ def test_an_agent_that_dies_leaves_its_last_output_and_its_changes(world: AcpWor
 
 
 def test_more_than_64_open_requests_are_refused(world: AcpWorld) -> None:
-    gate = threading.Event()
-    world.answer = lambda title: True if gate.is_set() else None
+    all_sent = threading.Event()
+    world.decide = lambda title: True if all_sent.is_set() else None
     view = world.start(flood_with_requests(500))
     wait_until(lambda: "sent" in world.texts(view), 60)
-    gate.set()
+    all_sent.set()
     assert world.finish(view, 60).state is SessionState.SUCCEEDED
     assert world.texts(view) == ["sent", f"refused {500 - 64}"]
 
@@ -136,12 +128,14 @@ def test_an_agent_that_does_not_read_is_ended(world: AcpWorld) -> None:
 
 
 def test_control_characters_of_an_agent_are_sanitised(world: AcpWorld) -> None:
-    chunk = '{"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "%s"}}'
-    head = '{"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "agent-1", "update": '
+    update = '{"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "%s"}}'
+    message = (
+        f'{{"jsonrpc": "2.0", "method": "session/update", "params": {{"sessionId": "agent-1", "update": {update}}}}}\n'
+    )
     view = world.run(
-        send_raw(head + chunk % "broken <FF> byte\\n" + "}}\n"),
-        send_raw(head + chunk % "half \\ud83d character\\n" + "}}\n"),
-        send_raw(head + chunk % "\\u001b[31mred\\u0007\\n" + "}}\n"),
+        send_raw(message % "broken <FF> byte\\n"),
+        send_raw(message % "half \\ud83d character\\n"),
+        send_raw(message % "\\u001b[31mred\\u0007\\n"),
     )
     assert world.texts(view) == ["broken \ufffd byte", "half \ufffd character", "red"]
 
@@ -181,7 +175,10 @@ def test_a_hanging_agent_is_ended_within_a_second(world: AcpWorld) -> None:
     view = world.start(say("now\n"), start_child(), hang())
     wait_until(lambda: world.texts(view))
     wait_until(lambda: len(find_marked_processes(view.id)) >= 2)
-    assert stopped(world, view) < 2  # 1 s, and a busy machine
+    stopped_at = time.monotonic()
+    world.sessions.stop(view.id, "enough")
+    world.finish(view)
+    assert time.monotonic() - stopped_at < 2  # 1 s, and a busy machine
     view = world.sessions.get(view.id)
     assert view.state is SessionState.CANCELLED
     assert world.change_of(view) is None
@@ -190,7 +187,7 @@ def test_a_hanging_agent_is_ended_within_a_second(world: AcpWorld) -> None:
 
 def test_a_stop_cancels_the_turn_and_pending_permissions_and_refuses_later_requests(make: Make) -> None:
     world = make(modes=["--stubborn"])
-    world.answer = lambda title: None
+    world.decide = lambda title: None
     view = world.start(
         ask_permission("go on?", "edit"),
         keep_answer(world.root / "answer"),
@@ -200,7 +197,8 @@ def test_a_stop_cancels_the_turn_and_pending_permissions_and_refuses_later_reque
         hang(),
     )
     wait_until(lambda: world.permission_requests)
-    stopped(world, view)
+    world.sessions.stop(view.id, "enough")
+    world.finish(view)
     assert (world.root / "cancellation").read_text() == "cancelled"
     assert (world.root / "answer").read_text() == "cancelled"
     assert "the session is ending" in (world.root / "late").read_text()
@@ -212,7 +210,7 @@ def test_terminals_do_not_outlive_the_session(world: AcpWorld) -> None:
     assert find_marked_processes(view.id) == []
 
 
-# What it costs
+# Costs and tokens
 
 
 def test_a_reported_cost_is_charged_once(world: AcpWorld) -> None:
@@ -255,15 +253,15 @@ def test_no_turn_begins_beyond_the_caps(make: Make) -> None:
 
 
 def test_tokens_are_counted_while_the_turn_runs(make: Make) -> None:
-    class Confining(NoSandbox):
-        """Confines nothing, as `NoSandbox`, but says that it does."""
+    class StandInSandbox(NoSandbox):
+        """Says that it confines, though it does not, so that a session may run by itself."""
 
         confines = True
 
         def describe(self, **network: object) -> str:
             return "confining"
 
-    world = make(sandbox=Confining())
+    world = make(sandbox=StandInSandbox())
     view = world.run(report_usage(50_000), report_usage(50_001), hang(), mode="autonomous")
     assert view.state is SessionState.FAILED
     assert "50,001 of 50,000 tokens" in view.error

@@ -34,19 +34,21 @@ pytestmark = [
     pytest.mark.skipif(not find_best_sandbox().confines, reason="no sandbox works here"),
 ]
 
-ALL = ["read", "write", "edit", "exec", "web_search", "web_fetch"]
+ALL_TOOLS = ["read", "write", "edit", "exec", "web_search", "web_fetch"]
 
 
 class RailedWorld(AcpWorld):
-    """The best sandbox, the real content filter, and the real tools under a policy that asks about some and denies
-    others."""
+    """A world with the best sandbox, the real content filter and the real tools.
+
+    Their policy asks about the calls of `ask`, denies those of `deny`, and allows all others.
+    """
 
     def __init__(self, *parts: Any, ask: Sequence[str] = (), deny: Sequence[str] = (), **options: Any) -> None:
         super().__init__(
             *parts, sandbox=find_best_sandbox(), verdict=lambda command: check_command(command).verdict, **options
         )
         self.permissions = Permissions(self.database, randomness=Randomness())
-        policy = SimpleNamespace(allow=ALL, ask=list(ask), deny=list(deny))
+        policy = SimpleNamespace(allow=ALL_TOOLS, ask=list(ask), deny=list(deny))
         self._toolbelts = Toolbelts(
             self.database, settings=self.settings, permissions=self.permissions, lists=lambda agent: policy
         )
@@ -55,8 +57,8 @@ class RailedWorld(AcpWorld):
     def open(self, live: LiveSession, view: SessionView, folder: Path) -> Any:
         return self._toolbelts.open(live, view, folder)
 
-    def waiting_requests(self, count: int) -> list[PermissionRequest]:
-        """The requests that wait for a person, once there are so many."""
+    def wait_for_requests(self, count: int) -> list[PermissionRequest]:
+        """Wait until so many requests wait for a person, and return them."""
         wait_until(lambda: len(self.permissions.waiting()) == count)
         return self.permissions.waiting()
 
@@ -82,7 +84,7 @@ def test_a_secret_in_a_request_is_checked_by_the_rails_and_never_shown(make: Mak
     token = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
     notes = ("-----BEGIN PRIVATE KEY----- forbidden", f"{'x ' * 9_980}{token}")
     view = world.start(*(ask_permission(rawInput={"note": note}) for note in notes))
-    (request,) = world.waiting_requests(1)
+    (request,) = world.wait_for_requests(1)
     assert "x x" in request.detail, "nobody is asked for the first"
     assert "ghp" not in request.detail, "also where the end of what is shown tears it"
     world.sessions.stop(view.id, "enough")
@@ -92,13 +94,13 @@ def test_a_secret_in_a_request_is_checked_by_the_rails_and_never_shown(make: Mak
 def test_a_person_is_asked_once_or_for_the_session(make: Make) -> None:
     world = make(RailedWorld, ask=["exec:make *"])
     view = world.start(ask_to_execute("make test"), ask_to_execute("make test"), ask_to_execute("make all"))
-    (request,) = world.waiting_requests(1)
+    (request,) = world.wait_for_requests(1)
     assert (request.detail, request.session_id) == ("make test", view.id)
     world.permissions.answer(request.id, PermissionAnswer.ALLOW_SESSION)
     wait_until(lambda: [request.detail for request in world.permissions.waiting()] == ["make all"])
     world.permissions.answer(world.permissions.waiting()[0].id, PermissionAnswer.DENY_ONCE)
     world.finish(view)
-    # "for this session" is ours to remember: the agent is never told "always", and asks again.
+    # The engine remembers "for this session". The agent is never told "always", and asks again.
     assert world.texts(view) == ["answer allow_once", "answer allow_once", "answer reject_once"]
 
 
@@ -107,7 +109,7 @@ def test_parallel_requests_get_their_own_answers(make: Make) -> None:
     commands = [f"make part{number}" for number in range(5)]
     allowed_commands = commands[::2]
     view = world.start(ask_all_at_once(*map(ask_to_execute, commands)))
-    for request in sorted(world.waiting_requests(5), key=lambda request: request.detail, reverse=True):
+    for request in sorted(world.wait_for_requests(5), key=lambda request: request.detail, reverse=True):
         is_allowed = request.detail in allowed_commands
         world.permissions.answer(request.id, PermissionAnswer.ALLOW_ONCE if is_allowed else PermissionAnswer.DENY_ONCE)
     world.finish(view)
@@ -118,7 +120,7 @@ def test_parallel_requests_get_their_own_answers(make: Make) -> None:
 def test_a_stop_withdraws_a_pending_question(make: Make) -> None:
     world = make(RailedWorld, ask=["exec"])
     view = world.start(ask_to_execute("make test"))
-    (request,) = world.waiting_requests(1)
+    (request,) = world.wait_for_requests(1)
     world.sessions.stop(view.id, "enough")
     assert world.finish(view).state is SessionState.CANCELLED
     assert world.permissions.get(request.id).withdrawn

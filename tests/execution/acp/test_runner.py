@@ -20,7 +20,7 @@ from engine.execution.validation import ValidationResult
 from engine.home import Home
 from engine.model import CheckResult, PermissionAnswer, Refusal, SessionState, SessionView
 from tests.conftest import Repository
-from tests.execution.acp.acp_world import AGENT, AcpWorld
+from tests.execution.acp.acp_world import CODING_AGENT, AcpWorld
 from tests.execution.acp.conftest import Make
 from tests.execution.acp.steps import (
     ask_permission,
@@ -62,15 +62,15 @@ def test_text_is_shown_and_written_files_become_a_change_set(world: AcpWorld) ->
 
 def test_tool_calls_and_the_plan_are_shown_as_they_happen(world: AcpWorld) -> None:
     diff = {"type": "diff", "path": "a.txt", "oldText": "one\ntwo\n", "newText": "one\n2\n"}
-    look = {"content": "look", "priority": "high", "status": "completed"}
-    started = {"content": "write", "priority": "high", "status": "in_progress"}
+    looking = {"content": "look", "priority": "high", "status": "completed"}
+    writing = {"content": "write", "priority": "high", "status": "in_progress"}
     view = world.run(
-        send_update("plan", entries=[look, started]),
+        send_update("plan", entries=[looking, writing]),
         send_update("tool_call", toolCallId="c1", title="Edit a.txt", kind="edit"),
         send_update("tool_call_update", toolCallId="c1", status="in_progress"),
         send_update("tool_call_update", toolCallId="c1", status="in_progress"),
         send_update("tool_call_update", toolCallId="c1", status="completed", content=[diff]),
-        send_update("plan", entries=[look, started | {"status": "completed"}]),
+        send_update("plan", entries=[looking, writing | {"status": "completed"}]),
     )
     assert world.texts(view, ["tool"]) == ["Edit a.txt · waits", "Edit a.txt · runs", "Edit a.txt · done"]
     assert world.texts(view, ["output"]) == ["--- a.txt", "+++ a.txt", "@@ -1,2 +1,2 @@", " one", "-two", "+2"]
@@ -93,10 +93,11 @@ def test_the_rails_check_everything_that_a_request_names(world: AcpWorld) -> Non
     ]
 
 
-# Terminals
+# The terminals of the agent
 
 
-def terminal_answers(world: AcpWorld, view: SessionView) -> list[Any]:
+def read_terminal_answers(world: AcpWorld, view: SessionView) -> list[Any]:
+    """What the agent was answered about its first terminal: its end, its output, and whether it is released."""
     line = next(line for line in world.texts(view) if line.startswith("terminal ["))
     answers: list[Any] = json.loads(line.removeprefix("terminal "))
     return answers
@@ -105,7 +106,7 @@ def terminal_answers(world: AcpWorld, view: SessionView) -> list[Any]:
 def test_a_terminal_runs_in_the_worktree_with_its_output_and_exit(world: AcpWorld) -> None:
     env = [{"name": name, "value": "hi"} for name in ("WORD", "LD_LIBRARY_PATH")]
     view = world.run(run_in_terminal("sh", "-c", "pwd; echo $WORD$LD_LIBRARY_PATH; exit 3", env=env))
-    ended, output, released = terminal_answers(world, view)
+    ended, output, released = read_terminal_answers(world, view)
     assert ended["exitCode"] == 3
     assert output["exitStatus"]["exitCode"] == 3
     assert output["output"] == f"{world.worktrees.folder_of(view.id)}\nhi\n"
@@ -116,7 +117,7 @@ def test_a_terminal_runs_in_the_worktree_with_its_output_and_exit(world: AcpWorl
 
 def test_a_terminal_is_killed_alone(world: AcpWorld) -> None:
     view = world.run(run_in_terminal("sh", "-c", "echo ready; sleep 3600", kill=True), say("still here"))
-    assert terminal_answers(world, view)[0]["signal"] == "SIGTERM"
+    assert read_terminal_answers(world, view)[0]["signal"] == "SIGTERM"
     assert world.texts(view)[-1] == "still here"
 
 
@@ -128,27 +129,28 @@ def test_an_allowed_command_is_not_asked_about_again(world: AcpWorld) -> None:
 
 
 def test_a_terminal_that_is_denied_or_outside_the_folder_does_not_run(world: AcpWorld) -> None:
-    world.answer = lambda title: "rm" not in title
+    world.decide = lambda title: "rm" not in title
     view = world.run(
         run_in_terminal("rm", "-rf", "a.txt"), run_in_terminal("ls", cwd="/etc"), run_in_terminal("no-such-program")
     )
     lines = world.texts(view)
     assert "not allowed" in lines[0]
     assert "is not a folder of this session" in lines[1]
-    assert terminal_answers(world, view)[0]["exitCode"] == 126
-    assert "`no-such-program` is not installed" in terminal_answers(world, view)[1]["output"]
+    ended, output, _ = read_terminal_answers(world, view)
+    assert ended["exitCode"] == 126
+    assert "`no-such-program` is not installed" in output["output"]
 
 
-# Talking with it
+# Replies and further turns
 
 
 def test_replies_are_further_turns(world: AcpWorld) -> None:
-    gate = threading.Event()
-    world.answer = lambda title: True if gate.is_set() else None
+    replied = threading.Event()
+    world.decide = lambda title: True if replied.is_set() else None
     view = world.start(ask_permission("go on?", "edit"))
     wait_until(lambda: world.permission_requests)
     world.sessions.reply(view.id, "and then the second thing")
-    gate.set()
+    replied.set()
     view = world.finish(view)
     assert world.texts(view)[-1] == "You said: and then the second thing"
     assert [entry["run_kind"] for entry in world.calls.begun] == ["task", "reply"]
@@ -162,9 +164,10 @@ def test_the_validation_loop_gives_it_further_turns(make: Make) -> None:
         def validate(
             self, live: LiveSession, view: SessionView, workspace: SessionWorkspace, heal: Callable[[str], None]
         ) -> ValidationResult:
-            before = (workspace.folder / "b.txt").read_text()
+            file = workspace.folder / "b.txt"
+            assert file.read_text() == "wrong\n"
             heal(script(write("b.txt", "right\n")))
-            assert (before, (workspace.folder / "b.txt").read_text()) == ("wrong\n", "right\n")
+            assert file.read_text() == "right\n"
             return ValidationResult("1 passed", CheckResult("pytest", passed=1, failed=0))
 
     world = make(validation=StandInValidation())
@@ -207,8 +210,7 @@ def test_in_the_sandbox_it_writes_by_itself_only_where_it_may(make: Make) -> Non
     assert view.state is SessionState.SUCCEEDED, world.texts(view, ())
     lines = world.texts(view)
     assert lines[0] == lines[1] == "own read FileNotFoundError"
-    place = world.home.data / "acp" / "small"
-    assert json.loads(lines[2].removeprefix("environment "))["HOME"] == str(place)
+    assert json.loads(lines[2].removeprefix("environment "))["HOME"] == str(world.home.data / "acp" / "small")
     assert [file.path for file in world.change_of(view).files] == ["mine.txt", "term.txt"]
 
 
@@ -221,7 +223,7 @@ def engine(tmp_path: Path, repository: Repository) -> Iterator[Any]:
     home = Home.locate(tmp_path / "home")
     home.config.mkdir(parents=True)
     home.config_file.write_text(
-        f"[acp.small]\ncommand = {json.dumps([sys.executable, str(AGENT)])}\n"
+        f"[acp.small]\ncommand = {json.dumps([sys.executable, str(CODING_AGENT)])}\n"
         'hosts = ["api.example.com"]\n[channels.koji-core]\nagent = "backend_builder"\nrunner = "acp:small"\n'
     )
     opened = open_engine(home, workspaces=[str(repository.path)], start_schedule=False)

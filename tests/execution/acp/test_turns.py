@@ -1,4 +1,4 @@
-"""Totals that agents report are charged once (SPEC 3.4)."""
+"""The totals that a coding agent reports are charged once, and an estimate where it reports no price (SPEC 3.4)."""
 
 from __future__ import annotations
 
@@ -17,41 +17,43 @@ REPORT = st.tuples(
     st.none() | st.floats() | st.floats(0, 20),
     st.sampled_from(["USD", "usd", "EUR"]),
 )
+"""What an agent reports: tokens in total, their cost, and its currency."""
 
 
-@pytest.mark.long
-@given(st.lists(REPORT), st.integers(0, 10**6))
-def test_totals_are_counted_once_and_only_upwards(reports: list[tuple[int, float | None, str]], estimate: int) -> None:
-    charged: list[tuple[int, int]] = []
-    counter = counting(charged, estimate)
-    for total, amount, currency in reports:
-        counter.count_totals(total, None if amount is None else schema.Cost(amount=amount, currency=currency))
-    assert all(money >= 0 and tokens >= 0 for money, tokens in charged)
-    assert counter.tokens == max((total for total, *_ in reports if 0 <= total <= 10**7), default=0)
-    good = [
-        microusd(amount)
-        for _, amount, currency in reports
-        if amount is not None and currency.upper() == "USD" and 0 <= amount <= 1_000_000
-    ]
-    assert counter.cost == max(good, default=0)
-    counter.end_turn(None)
-    assert counter.cost == sum(money for money, _ in charged) == (max(good) if good else estimate)
-
-
-def test_a_late_price_is_reduced_by_the_estimate() -> None:
-    charged: list[tuple[int, int]] = []
-    counter = counting(charged, 50_000)
-    counter.end_turn(None)
-    for amount in (0.02, 0.08):
-        counter.count_totals(0, schema.Cost(amount=amount, currency="USD"))
-    counter.end_turn(None)
-    assert [money for money, _ in charged] == [50_000, 0, 30_000]
-
-
-def counting(charged: list[tuple[int, int]], estimate: int) -> UsageCounter:
+def make_counter(charged: list[tuple[int, int]], estimate: int) -> UsageCounter:
+    """A counter that notes what it charges: millionths of a dollar, and tokens. `estimate` is per turn."""
     live = SimpleNamespace(
         charge=lambda money, tokens: charged.append((money, tokens)),
         reserve_cost=lambda limit: None,
         note=lambda text: None,
     )
     return UsageCounter(live, estimate)  # type: ignore[arg-type]
+
+
+@pytest.mark.long
+@given(st.lists(REPORT), st.integers(0, 10**6))
+def test_totals_are_counted_once_and_only_upwards(reports: list[tuple[int, float | None, str]], estimate: int) -> None:
+    charged: list[tuple[int, int]] = []
+    counter = make_counter(charged, estimate)
+    for total, amount, currency in reports:
+        counter.count_totals(total, None if amount is None else schema.Cost(amount=amount, currency=currency))
+    assert all(money >= 0 and tokens >= 0 for money, tokens in charged)
+    assert counter.tokens == max((total for total, *_ in reports if 0 <= total <= 10**7), default=0)
+    known_costs = [
+        microusd(amount)
+        for _, amount, currency in reports
+        if amount is not None and currency.upper() == "USD" and 0 <= amount <= 1_000_000
+    ]
+    assert counter.cost == max(known_costs, default=0)
+    counter.end_turn(None)
+    assert counter.cost == sum(money for money, _ in charged) == (max(known_costs) if known_costs else estimate)
+
+
+def test_a_late_price_is_reduced_by_the_estimate() -> None:
+    charged: list[tuple[int, int]] = []
+    counter = make_counter(charged, 50_000)
+    counter.end_turn(None)
+    for amount in (0.02, 0.08):
+        counter.count_totals(0, schema.Cost(amount=amount, currency="USD"))
+    counter.end_turn(None)
+    assert [money for money, _ in charged] == [50_000, 0, 30_000]

@@ -1,7 +1,8 @@
-"""What tests of flows share: a session with real processes, repositories, the pytest that runs these tests."""
+"""Fixtures that run a flow on a real repository with real processes, and repositories for it."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -21,6 +22,16 @@ from engine.git import Git
 from engine.model import CheckResult
 from tests.conftest import Repository
 
+CART = "def total(prices):\n    return sum(prices)\n"
+TEST_CART = "from shop.cart import total\n\ndef test_total():\n    assert total([1, 2]) == 3\n"
+TEST_TAX = "def test_tax():\n    assert True\n"
+
+EVERYDAY_PROGRAMS = [
+    *("sh", "git", "make", "cat", "echo", "env", "python3", "node", "npm"),
+    *("go", "gofmt", "cargo", "rustc", "cc", "gcc"),
+]
+"""Programs that the fixture `without` leaves on the search path."""
+
 
 @dataclass
 class ProcessSession:
@@ -37,7 +48,7 @@ class ProcessSession:
         self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None, quiet: bool = False
     ) -> CommandResult:
         self.commands.append(list(argv))
-        start = time.monotonic()
+        started_at = time.monotonic()
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         try:
             process = subprocess.run(
@@ -53,8 +64,8 @@ class ProcessSession:
                 check=False,
             )
         except FileNotFoundError as error:
-            raise FlowError(f"{argv[0]} is not there") from error
-        return CommandResult(process.returncode, process.stdout, time.monotonic() - start)
+            raise FlowError(f"{argv[0]} is not installed") from error
+        return CommandResult(process.returncode, process.stdout, time.monotonic() - started_at)
 
 
 @dataclass
@@ -88,7 +99,7 @@ RunFlow = Callable[..., FlowRun]
 
 @pytest.fixture
 def project(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repository:
-    """A repository whose own environment is the one that runs these tests, without its plugins."""
+    """A repository whose `.venv` is the environment that runs these tests. Its pytest loads no plugins."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     (repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
     repository.commit("begin", {".gitignore": ".venv\nnode_modules\ntarget\n", "pyproject.toml": "[tool.pytest]\n"})
@@ -98,17 +109,16 @@ def project(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Reposito
 @pytest.fixture
 def run_flow(tmp_path: Path, repository: Repository) -> RunFlow:
     """Runs a flow by name on `repository`, in a worktree of its present files where the flow's place asks for one."""
-    number = 0
+    numbers = itertools.count(1)
 
     def run(name: str, *, clock: Clock | None = None, **parameters: Any) -> FlowRun:
-        nonlocal number
-        number += 1
+        number = next(numbers)
         flow = FLOWS[name]
         scratch = tmp_path / f"scratch-{number}"
         scratch.mkdir()
         folder = repository.path
         if flow.place in (Place.WORKTREE, Place.CHANGE_SET):
-            folder = _worktree(repository, tmp_path / f"worktree-{number}")
+            folder = _add_worktree(repository, tmp_path / f"worktree-{number}")
         session = ProcessSession(scratch)
         job = Job(
             workspace=repository.path,
@@ -122,32 +132,28 @@ def run_flow(tmp_path: Path, repository: Repository) -> RunFlow:
     return run
 
 
-def _worktree(repository: Repository, folder: Path) -> Path:
-    """As sessions make it: a commit of the present files, uncommitted and untracked included, checked out detached."""
-    index = {**os.environ, "GIT_INDEX_FILE": str(folder) + "-index"}
+def _add_worktree(repository: Repository, folder: Path) -> Path:
+    """Check the present files out into a folder, uncommitted and untracked ones included, as a session does."""
+    environment = {**os.environ, "GIT_INDEX_FILE": str(folder) + "-index"}
 
-    def git(*arguments: str) -> str:
-        done = subprocess.run(
-            ["git", *arguments], cwd=repository.path, env=index, check=True, capture_output=True, text=True
+    def run_git(*arguments: str) -> str:
+        completed = subprocess.run(
+            ["git", *arguments], cwd=repository.path, env=environment, check=True, capture_output=True, text=True
         )
-        return done.stdout.strip()
+        return completed.stdout.strip()
 
-    git("read-tree", "HEAD")
-    git("add", "-A")
-    start = git("commit-tree", "-p", "HEAD", "-m", "snapshot", git("write-tree"))
-    repository.git("worktree", "add", "-q", "--detach", str(folder), start)
+    run_git("read-tree", "HEAD")
+    run_git("add", "-A")
+    snapshot = run_git("commit-tree", "-p", "HEAD", "-m", "snapshot", run_git("write-tree"))
+    repository.git("worktree", "add", "-q", "--detach", str(folder), snapshot)
     return folder
 
 
 # Repositories
 
-CART = "def total(prices):\n    return sum(prices)\n"
-TEST_CART = "from shop.cart import total\n\ndef test_total():\n    assert total([1, 2]) == 3\n"
-TEST_TAX = "def test_tax():\n    assert True\n"
-
 
 def commit_shop(project: Repository) -> str:
-    """A package with two test files; returns the commit."""
+    """Commit a package with two test files, and return the commit."""
     return project.commit(
         "shop",
         {
@@ -160,7 +166,7 @@ def commit_shop(project: Repository) -> str:
 
 
 def commit_branches(repository: Repository) -> None:
-    """`left` and `right` change the same line, `docs` another file."""
+    """Commit three branches: `left` and `right` change the same line, `docs` another file."""
     repository.commit("begin", {"a.txt": "one\n", "b.txt": "b\n"})
     for name, file, text in (("left", "a.txt", "left\n"), ("right", "a.txt", "right\n"), ("docs", "b.txt", "new\n")):
         repository.git("checkout", "-q", "-b", name, "main")
@@ -168,28 +174,9 @@ def commit_branches(repository: Repository) -> None:
     repository.git("checkout", "-q", "main")
 
 
-EVERYDAY_PROGRAMS = [
-    "sh",
-    "git",
-    "make",
-    "cat",
-    "echo",
-    "env",
-    "python3",
-    "node",
-    "npm",
-    "go",
-    "gofmt",
-    "cargo",
-    "rustc",
-    "cc",
-    "gcc",
-]
-
-
 @pytest.fixture
 def without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Leaves a search path with everyday programs alone, without those that a call names."""
+    """Limits the search path to `EVERYDAY_PROGRAMS` without the named ones."""
 
     def leave_out(*names: str) -> None:
         folder = tmp_path / "everyday programs"
@@ -203,7 +190,9 @@ def without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., No
     return leave_out
 
 
-def program_answers(program: str) -> bool:
-    """Whether a program is installed and runs: that of a version manager may have no version to run."""
+def does_program_run(program: str) -> bool:
+    """Whether a program is installed and runs. That of a version manager may have no version to run."""
+    if shutil.which(program) is None:
+        return False
     argument = "version" if program == "go" else "--version"
-    return shutil.which(program) is not None and not subprocess.run([program, argument], capture_output=True).returncode
+    return subprocess.run([program, argument], capture_output=True).returncode == 0

@@ -1,4 +1,4 @@
-"""The cause that the output of a test names; a bisection, which checks both ends and skips what cannot run."""
+"""The causes of failing tests, as output names them; and the flow `bisect`, which finds the commit that broke one."""
 
 from __future__ import annotations
 
@@ -11,27 +11,21 @@ from tests.conftest import Repository
 from tests.execution.flows.conftest import CART, RunFlow, commit_shop
 from tests.support.helpers import read_table
 
-ROWS = read_table(__file__)
-
-
-def history(project: Repository) -> list[str]:
-    """Good, good, unrunnable, bad, bad; with an uncommitted edit on top."""
-    shas = [commit_shop(project)]
-    shas.append(project.commit("docs", {"README.md": "a shop"}))
-    shas.append(project.commit("half a refactoring", {"shop/cart.py": "def total(prices:\n"}))
-    shas.append(project.commit("round the total", {"shop/cart.py": CART.replace("sum(prices)", "sum(prices) + 1")}))
-    shas.append(project.commit("more docs", {"README.md": "a big shop"}))
-    project.write("shop/cart.py", CART)
-    project.write("tests/untracked.txt", "mine")
-    return shas
+TABLE = read_table(__file__)
 
 
 @pytest.mark.long
 def test_bisect_skips_what_cannot_run_and_names_the_candidates(project: Repository, run_flow: RunFlow) -> None:
-    shas = history(project)
-    run = run_flow("bisect", test="tests/test_cart.py::test_total", good=shas[0], bad="HEAD")
-    assert run.facts["skipped"] == [shas[2]]
-    assert set(run.facts["candidates"]) == {shas[2], shas[3]}
+    good = commit_shop(project)
+    project.commit("docs", {"README.md": "a shop"})
+    unrunnable = project.commit("half a refactoring", {"shop/cart.py": "def total(prices:\n"})
+    bad = project.commit("round the total", {"shop/cart.py": CART.replace("sum(prices)", "sum(prices) + 1")})
+    project.commit("more docs", {"README.md": "a big shop"})
+    project.write("shop/cart.py", CART)
+    project.write("tests/untracked.txt", "mine")
+    run = run_flow("bisect", test="tests/test_cart.py::test_total", good=good, bad="HEAD")
+    assert run.facts["skipped"] == [unrunnable]
+    assert set(run.facts["candidates"]) == {unrunnable, bad}
     assert project.path.joinpath("tests/untracked.txt").read_text() == "mine"
 
 
@@ -78,18 +72,20 @@ def test_bisect_follows_merges_and_whole_suites(repository: Repository, run_flow
 def test_errors_alone_are_bad_only_where_the_bad_end_has_errors_alone(
     here: tuple[int, int, int], at_bad: tuple[int, int, int], verdict: str
 ) -> None:
-    check, check_at_bad = (
-        CheckResult("pytest", passed, failed, errors=errors) for passed, failed, errors in (here, at_bad)
-    )
-    assert verdict_of(check, check_at_bad) == verdict
+    """A run is given by how many tests passed, failed and had an error."""
+
+    def make_check(passed: int, failed: int, errors: int) -> CheckResult:
+        return CheckResult("pytest", passed, failed, errors=errors)
+
+    assert verdict_of(make_check(*here), make_check(*at_bad)) == verdict
 
 
-@pytest.mark.parametrize("row", ROWS["cause"])
+@pytest.mark.parametrize("row", TABLE["cause"])
 def test_the_cause_is_read_from_the_output(row: dict[str, str]) -> None:
     assert cause_of(row["output"], "/repo") == Cause(row["error"], row["message"], row["place"])
 
 
-@pytest.mark.parametrize(("error", "message", "place", "signature"), ROWS["signature"])
+@pytest.mark.parametrize(("error", "message", "place", "signature"), TABLE["signature"])
 def test_the_signature_is_the_error_with_its_file_or_with_the_test_of_an_assertion(
     error: str, message: str, place: str, signature: str
 ) -> None:
@@ -97,9 +93,9 @@ def test_the_signature_is_the_error_with_its_file_or_with_the_test_of_an_asserti
 
 
 def test_failures_that_differ_by_chance_and_by_line_have_one_signature() -> None:
-    def text(line: int, price: int) -> str:
-        return (
-            f"tests/t.py:3: in test_a\n    f()\nsrc/b.py:{line}: in f\n    g()\nE   ValueError: {price} is too much\n"
-        )
+    def sign(line: int, price: int) -> str:
+        trace = f"tests/t.py:3: in test_a\n    f()\nsrc/b.py:{line}: in f\n    g()\n"
+        cause = cause_of(f"{trace}E   ValueError: {price} is too much\n", "/repo")
+        return cause.signature_of("tests/t.py::test_a")
 
-    assert len({cause_of(text(line, 3 * line), "/repo").signature_of("tests/t.py::test_a") for line in (7, 12)}) == 1
+    assert sign(7, 21) == sign(12, 36)

@@ -1,4 +1,4 @@
-"""The parameters of every flow: their meaning in words, and values that are refused."""
+"""What holds for every flow: its parameters are described and checked, and its texts are sanitised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flows on branches, merges, unpushed commits and unusual repositories."""
+"""Flows on branches, merges, unpushed commits and stashes, also in repositories without commits or with odd names."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from engine.execution.runners.flows.merging import describe_order
 from engine.execution.runners.flows.upkeep import ComparedBranch
 from tests.conftest import Repository
 from tests.execution.flows.conftest import CART, TEST_CART, RunFlow, commit_branches, commit_shop
+
+TOKEN = "ghp_" + "a1B2c3D4" * 5  # put together here so that no scanner takes this file for a leak
+
 
 # Branches
 
@@ -67,8 +70,10 @@ def test_conflicts_are_forecast_and_nothing_is_written(repository: Repository, r
     commit_branches(repository)
     objects = set((repository.path / ".git" / "objects").rglob("*"))
     run = run_flow("forecast_conflicts", base="main", branches=["left", "right", "docs"])
-    bad = [fact for fact in run.facts["merges"] if fact["conflicts"]]
-    assert [({fact["from"], fact["into"]}, fact["conflicts"]) for fact in bad] == [({"left", "right"}, ["a.txt"])]
+    conflicting = [fact for fact in run.facts["merges"] if fact["conflicts"]]
+    assert [({fact["from"], fact["into"]}, fact["conflicts"]) for fact in conflicting] == [
+        ({"left", "right"}, ["a.txt"])
+    ]
     assert len(run.facts["merges"]) == 6
     assert "left → main   ✓ clean" in run.transcript
     assert set((repository.path / ".git" / "objects").rglob("*")) == objects
@@ -108,9 +113,6 @@ def test_a_rehearsed_merge_is_tested_and_moves_no_branch(project: Repository, ru
 # Commits that are not pushed
 
 
-TOKEN = "ghp_" + "a1B2c3D4" * 5  # put together here so that no scanner takes this file for a leak
-
-
 @pytest.mark.long
 def test_leftovers_are_reported_with_their_present_line(repository: Repository, run_flow: RunFlow) -> None:
     base = repository.commit("begin", {"app.py": "x = 1\n"})
@@ -128,24 +130,24 @@ def test_leftovers_are_reported_with_their_present_line(repository: Repository, 
         ("a.txt", 3, "conflict marker", False),
         ("big.bin", 0, "large file", False),
     }
-    assert "git rebase -i --autostash --empty=drop" in run.transcript  # a red result says what is next
+    assert "git rebase -i --autostash --empty=drop" in run.transcript, "a problem comes with the next step"
     assert TOKEN not in run.transcript + str(run.result)
     assert "app.py:3  debug print" in run.transcript
 
 
 @pytest.mark.parametrize(
-    ("path", "size", "sentence"),
+    ("path", "size_bytes", "sentence"),
     [
         ("web/node_modules/x/a.js", 17, "web/node_modules holds files that a tool fills"),
-        ("a.zip", 2000000, "a.zip is an archive, 2.0 MB"),
-        ("dump.sql", 1000000, "dump.sql is a database dump, 1.0 MB"),
+        ("a.zip", 2_000_000, "a.zip is an archive, 2.0 MB"),
+        ("dump.sql", 1_000_000, "dump.sql is a database dump, 1.0 MB"),
     ],
 )
 def test_a_file_that_belongs_in_no_repository_is_named_in_a_sentence(
-    repository: Repository, run_flow: RunFlow, path: str, size: int, sentence: str
+    repository: Repository, run_flow: RunFlow, path: str, size_bytes: int, sentence: str
 ) -> None:
     base = repository.commit("begin", {"app.py": "x = 1\n"})
-    repository.commit("add", {path: "x" * size})
+    repository.commit("add", {path: "x" * size_bytes})
     run = run_flow("review_unpushed", upstream=base)
     assert run.summary == f"Do not push: {sentence} (in 1 unpushed commit)"
     assert "0.0 MB" not in run.transcript
@@ -329,8 +331,8 @@ def test_a_repository_without_commits_is_reported_as_such(repository: Repository
     assert run_flow("summarise_day", since="2026-01-05T00:00:00Z").facts["text"] == (
         "No commits.\nNot committed yet: a.txt."
     )
-    nothing = run_flow("review_unpushed", upstream="origin/main").result
-    assert nothing.summary == "Nothing to review: there is no commit yet, and nothing is staged"
+    review = run_flow("review_unpushed", upstream="origin/main")
+    assert review.summary == "Nothing to review: there is no commit yet, and nothing is staged"
     with pytest.raises(FlowError, match="no branch to compare with"):
         run_flow("report_branches")
     with pytest.raises(CannotRun, match="names no commit"):  # a typo teaches nothing

@@ -12,6 +12,12 @@ from engine.execution.runners.flow import FlowError
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
 
+TOKEN = "ghp_" + "a1B2c3D4" * 5  # put together here so that no scanner takes this file for a leak
+
+
+def january(day: int) -> str:
+    return f"2026-01-{day:02}T10:00:00+00:00"
+
 
 def test_a_day_is_summarised_by_branch(
     repository: Repository, run_flow: RunFlow, monkeypatch: pytest.MonkeyPatch
@@ -50,20 +56,13 @@ def test_a_day_without_commits_says_so(repository: Repository, run_flow: RunFlow
     assert run_flow("summarise_day", since=since).facts["text"] == "No commits.\nEverything is committed."
 
 
-TOKEN = "ghp_" + "a1B2c3D4" * 5  # put together here so that no scanner takes this file for a leak
-
-
-def day(number: int) -> str:
-    return f"2026-01-{number:02}T10:00:00+00:00"
-
-
 def test_the_last_joint_commits_are_shown_with_the_partners_changes(repository: Repository, run_flow: RunFlow) -> None:
     for number in range(1, 6):
         repository.commit(
-            f"Price {number}", {"price.py": f"{number}\n", "rules.toml": f"rate = {number}\n"}, at=day(number)
+            f"Price {number}", {"price.py": f"{number}\n", "rules.toml": f"rate = {number}\n"}, at=january(number)
         )
-    repository.commit("Alone", {"price.py": "6\n"}, at=day(6))
-    repository.commit("Other", {"rules.toml": "rate = 5\nnew = 1\n"}, at=day(7))
+    repository.commit("Alone", {"price.py": "6\n"}, at=january(6))
+    repository.commit("Other", {"rules.toml": "rate = 5\nnew = 1\n"}, at=january(7))
     run = run_flow("look_together", path="price.py", partner="rules.toml")
     assert run.summary == (
         "5 commits changed both price.py and rules.toml, the last on 2026-01-05: “Price 5”, 2 lines of rules.toml"
@@ -75,8 +74,8 @@ def test_the_last_joint_commits_are_shown_with_the_partners_changes(repository: 
 
 
 def test_a_file_name_is_neither_a_pattern_nor_an_option(repository: Repository, run_flow: RunFlow) -> None:
-    repository.commit("Odd", {"a[1].py": "1\n", "--output=x": "1\n"}, at=day(1))
-    repository.commit("Plain", {"a1.py": "1\n", "b.py": "1\n"}, at=day(2))
+    repository.commit("Odd", {"a[1].py": "1\n", "--output=x": "1\n"}, at=january(1))
+    repository.commit("Plain", {"a1.py": "1\n", "b.py": "1\n"}, at=january(2))
     run = run_flow("look_together", path="a[1].py", partner="--output=x")
     assert run.facts["together"] == 1
     assert not (repository.path / "x").exists()

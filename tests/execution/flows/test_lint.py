@@ -13,6 +13,11 @@ from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
 from tests.support.helpers import make_program
 
+NODE_MODULES = Path(os.environ.get("CLAWPY_NODE_MODULES", "/nowhere"))
+"""Packages of npm that the operator of these tests has installed."""
+
+needs_ruff = pytest.mark.skipif(not Path(sys.prefix, "bin", "ruff").exists(), reason="needs ruff")
+
 
 def test_a_makefile_target_is_a_linter_when_it_names_lines(repository: Repository, run_flow: RunFlow) -> None:
     repository.commit("begin", {"Makefile": "lint:\n\t@echo 'a.c:3: too long'; echo all is lost; exit 1\n"})
@@ -42,11 +47,8 @@ def test_the_fix_for_a_missing_linter_uses_the_projects_package_manager(
     assert caught.value.fix == command
 
 
-needs_ruff = pytest.mark.skipif(not Path(sys.prefix, "bin", "ruff").exists(), reason="needs ruff")
-
-
-def python_project(repository: Repository, **files: str) -> None:
-    """`a.py` and what else is named, linted by ruff and mypy of the environment of these tests."""
+def commit_python_project(repository: Repository, **files: str) -> None:
+    """Commit these files; ruff and mypy of the environment of these tests lint them."""
     settings = "[tool.ruff.lint]\nselect = ['F']\n[tool.mypy]\nstrict = true\n"
     repository.commit("begin", {".gitignore": ".venv\n", "pyproject.toml": settings, **files})
     (repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
@@ -78,7 +80,7 @@ def test_lint_counts_by_rule_and_fix_lint_changes_only_the_named_files(project: 
 @needs_ruff
 @pytest.mark.skipif(not Path(sys.prefix, "bin", "mypy").exists(), reason="needs mypy")
 def test_only_new_findings_are_reported(repository: Repository, run_flow: RunFlow) -> None:
-    python_project(repository, **{"a.py": "import os\n\nX: int = 'old'\n", "poetry.lock": "", "snap.ambr": ""})
+    commit_python_project(repository, **{"a.py": "import os\n\nX: int = 'old'\n", "poetry.lock": "", "snap.ambr": ""})
     repository.write("a.py", "# moved down\nimport os\nimport sys\n\nX: int = 'old'\nY: int = 'new'\n")
     repository.write("poetry.lock", "x =\n")
     run = run_flow("lint", paths=["a.py", "poetry.lock", "snap.ambr", ".gitignore"])
@@ -97,7 +99,7 @@ def test_only_new_findings_are_reported(repository: Repository, run_flow: RunFlo
 @needs_ruff
 def test_a_renamed_file_keeps_its_known_findings(repository: Repository, run_flow: RunFlow) -> None:
     body = "".join(f"def f{number}():\n    return {number}\n" for number in range(20))
-    python_project(repository, **{"a.py": f"import os\n{body}"})
+    commit_python_project(repository, **{"a.py": f"import os\n{body}"})
     base = repository.git("rev-parse", "HEAD")
     repository.git("mv", "a.py", "b.py")
     repository.commit("renamed", {"b.py": f"import os\nimport sys\n{body}"})
@@ -109,7 +111,9 @@ def test_a_renamed_file_keeps_its_known_findings(repository: Repository, run_flo
 
 @needs_ruff
 def test_a_project_below_is_linted_with_the_configuration_above_it(repository: Repository, run_flow: RunFlow) -> None:
-    python_project(repository, **{"packages/py/pyproject.toml": '[project]\nname = "x"\n', "packages/py/a.py": ""})
+    commit_python_project(
+        repository, **{"packages/py/pyproject.toml": '[project]\nname = "x"\n', "packages/py/a.py": ""}
+    )
     repository.write("packages/py/a.py", "import os\n")
     run = run_flow("lint", project="packages/py", paths=["packages/py/a.py"])
     assert [(fact["path"], fact["rule"]) for fact in run.facts["findings"]] == [("packages/py/a.py", "F401")]
@@ -117,11 +121,7 @@ def test_a_project_below_is_linted_with_the_configuration_above_it(repository: R
     assert fixed.facts["changed"] == ["packages/py/a.py"]
 
 
-def modules() -> Path:
-    return Path(os.environ.get("CLAWPY_NODE_MODULES", "/nowhere"))
-
-
-@pytest.mark.skipif(not (modules() / "typescript").is_dir(), reason="needs typescript in CLAWPY_NODE_MODULES")
+@pytest.mark.skipif(not (NODE_MODULES / "typescript").is_dir(), reason="needs typescript in CLAWPY_NODE_MODULES")
 def test_typescript_reports_errors_in_files_that_did_not_change(repository: Repository, run_flow: RunFlow) -> None:
     files = {
         "package.json": '{"name": "x"}',
@@ -130,7 +130,7 @@ def test_typescript_reports_errors_in_files_that_did_not_change(repository: Repo
         "src/b.ts": "import { a } from './a';\nexport const b: number = a;\n",
     }
     repository.commit("begin", {".gitignore": "node_modules\n", **files})
-    (repository.path / "node_modules").symlink_to(modules(), target_is_directory=True)
+    (repository.path / "node_modules").symlink_to(NODE_MODULES, target_is_directory=True)
     repository.write("src/a.ts", "export const a: string = 'x';\nconst old: number = 'x';\n")
     run = run_flow("lint", paths=["src/a.ts"])
     assert [(fact["path"], fact["line"], fact["rule"]) for fact in run.facts["findings"]] == [("src/b.ts", 2, "TS2322")]

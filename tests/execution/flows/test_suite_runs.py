@@ -1,4 +1,4 @@
-"""Every tool that tests a project: with passing tests, with a failing one, and without the tool."""
+"""The flow `run_tests` with every tool that it knows: tests that pass and fail, a missing tool; and its summaries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from engine.execution.runners.flows.suite_runs import combine_checks, describe_c
 from engine.execution.runners.toolchains.tool_table import TEST_RUNNERS
 from engine.model import CheckResult
 from tests.conftest import Repository
-from tests.execution.flows.conftest import RunFlow, program_answers
+from tests.execution.flows.conftest import RunFlow, does_program_run
 from tests.support.helpers import read_table
 
 
@@ -28,35 +28,61 @@ class Case:
     """A project for one row of the table of test runners, see `test_suite_runs.toml`."""
 
     tool: str
-    """The row."""
+    """The name of the row."""
+
     texts: str
-    """The name of the texts of its tests."""
+    """The name of the table that has `good` and `bad`."""
+
     files: dict[str, str]
+    """The other files of the project, by path."""
+
     path: str
     """The file with the tests."""
+
     good: str
-    """Its text with a passing test."""
+    """Its text with one passing test."""
+
     bad: str
-    """Its text with a failing test besides."""
+    """Its text with that test and a failing one."""
+
     failing: str
+    """The id of the failing test."""
+
     needs: tuple[str, ...] = ()
+    """Programs without which the case is skipped."""
+
     package: str = ""
+    """A package of npm without which the case is skipped."""
+
     lacking: str = ""
+    """A program without which the tests cannot run."""
+
     fix: str = ""
+    """What the advice contains when that program is missing."""
+
     python: str = ""
+    """`bare`: the operator's Python has no pytest. `pytest`: the project has the environment of these tests."""
 
 
 TABLE = read_table(__file__)
 CASES = [Case(**row, **TABLE["texts"][row["texts"]]) for row in TABLE["case"]]
 JARS = [Path("/usr/share/java") / name for name in ("junit4.jar", "hamcrest-core.jar")]
+"""What the case of gradle needs."""
+
+BELOW = {
+    "packages/py/pyproject.toml": '[project]\nname = "cart"\n',
+    "packages/py/cart.py": "def total(prices):\n    return sum(prices)\n",
+    "packages/py/tests/test_cart.py": "from cart import total\n\ndef test_total():\n    assert total([1, 2]) == 3\n",
+}
+"""A project of Python in a folder of its repository."""
 
 
 def test_every_test_runner_has_a_case() -> None:
     assert [case.tool for case in CASES] == [row.name for row in TEST_RUNNERS]
 
 
-def environment(folder: Path, *, with_pytest: bool) -> Path:
-    """A real virtual environment, with the pytest of the one that runs these tests where it is asked for."""
+def make_environment(folder: Path, *, with_pytest: bool) -> Path:
+    """Make a virtual environment, on request with the packages of the one that runs these tests."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     if with_pytest:
         packages = next(folder.glob("lib/python3*/site-packages"))
@@ -64,13 +90,19 @@ def environment(folder: Path, *, with_pytest: bool) -> Path:
     return folder
 
 
+def put_bare_python_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a Python without pytest the first on the search path."""
+    bare = make_environment(tmp_path / "bare", with_pytest=False)
+    monkeypatch.setenv("PATH", f"{bare}/bin{os.pathsep}{os.environ['PATH']}")
+
+
 @pytest.fixture
 def set_up(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Case], None]:
-    """Commits the project of a case, with what it needs beside it; skips where that is not here."""
+    """Commits the project of a case and what it needs. Skips the test if that is not installed."""
 
-    def make(case: Case) -> None:
+    def set_up_case(case: Case) -> None:
         for program in case.needs:
-            if not program_answers(program):
+            if not does_program_run(program):
                 pytest.skip(f"needs {program}")
         if case.tool == "gradle" and not all(jar.exists() for jar in JARS):
             pytest.skip("needs JUnit 4 in /usr/share/java")
@@ -84,17 +116,16 @@ def set_up(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         if case.python == "pytest":
             (repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
         if case.python == "bare":
-            bare = environment(tmp_path / "bare", with_pytest=False)
-            monkeypatch.setenv("PATH", f"{bare}/bin{os.pathsep}{os.environ['PATH']}")
+            put_bare_python_first(tmp_path, monkeypatch)
         if case.tool == "poetry":
             digest = hashlib.sha256(os.path.realpath(repository.path).encode()).digest()
             name = f"shop-{base64.urlsafe_b64encode(digest).decode()[:8]}-py{sys.version_info[0]}.{sys.version_info[1]}"
-            environment(repository.path / "envs" / name, with_pytest=True)
+            make_environment(repository.path / "envs" / name, with_pytest=True)
         if case.tool == "pdm":
-            elsewhere = environment(tmp_path / "elsewhere", with_pytest=True)
+            elsewhere = make_environment(tmp_path / "elsewhere", with_pytest=True)
             repository.write(".pdm-python", f"{elsewhere}/bin/python")
 
-    return make
+    return set_up_case
 
 
 @pytest.mark.long
@@ -118,7 +149,7 @@ def test_passing_and_failing_tests_are_read_from_the_tool(
         alone = run_flow("run_tests", tests=[case.failing]).check
         assert (alone.passed, alone.failed, alone.failing) == (0, 1, (case.failing,))
     changed = repository.git("status", "--porcelain").splitlines()
-    assert [line for line in changed if line[3:] != case.path and not line.endswith(case.path)] == []
+    assert all(line.endswith(case.path) for line in changed), changed
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.lacking], ids=lambda case: case.tool)
@@ -135,19 +166,11 @@ def test_a_missing_tool_is_named_with_its_fix(
     if case.tool == "pdm":
         repository.write(".pdm-python", "/nowhere/python")
     if case.python == "bare":
-        bare = environment(tmp_path / "bare", with_pytest=False)
-        monkeypatch.setenv("PATH", f"{bare}/bin{os.pathsep}{os.environ['PATH']}")
-    with pytest.raises(CannotRun, match=case.lacking) as error:
+        put_bare_python_first(tmp_path, monkeypatch)
+    with pytest.raises(CannotRun, match=case.lacking) as refusal:
         run_flow("run_tests")
-    assert case.fix in error.value.fix
-    assert error.value.fix
-
-
-BELOW = {
-    "packages/py/pyproject.toml": '[project]\nname = "cart"\n',
-    "packages/py/cart.py": "def total(prices):\n    return sum(prices)\n",
-    "packages/py/tests/test_cart.py": "from cart import total\n\ndef test_total():\n    assert total([1, 2]) == 3\n",
-}
+    assert case.fix in refusal.value.fix
+    assert refusal.value.fix
 
 
 @pytest.fixture
@@ -188,7 +211,7 @@ def test_the_top_names_the_projects_with_tests(shop_below: Repository, run_flow:
         (CheckResult("pytest", 0, 0, skipped=2), "no tests ran, 2 skipped"),
     ],
 )
-def test_results_in_words(check: CheckResult, words: str) -> None:
+def test_results_are_described_in_a_sentence(check: CheckResult, words: str) -> None:
     assert describe_check(check) == words
 
 
@@ -208,8 +231,8 @@ def test_results_in_words(check: CheckResult, words: str) -> None:
 def test_changes_are_blamed_only_for_tests_that_did_not_fail_before(
     failing: str, failed_before: str | None, words: str, is_new: bool
 ) -> None:
-    known = None if failed_before is None else tuple(failed_before)
-    check = CheckResult("pytest", 1, len(failing), failing=tuple(failing), failed_before=known)
+    before = None if failed_before is None else tuple(failed_before)
+    check = CheckResult("pytest", 1, len(failing), failing=tuple(failing), failed_before=before)
     assert describe_compared(check) == f"{describe_check(check)}; {words}"
     assert (check.has_new_failures, check.green) == (is_new, False)
 

@@ -1,4 +1,4 @@
-"""Flows that test your changes, with the real pytest on small projects."""
+"""The flows `run_tests` and `check_clean_head` with the real pytest: what is run, and what is no failed test."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from tests.execution.flows.conftest import RunFlow, commit_shop
 from tests.support.helpers import make_program
 
 pytestmark = pytest.mark.long
+
+UV_PROJECT = '[project]\nname = "shop"\ndependencies = ["sqlalchemy_not_here"]\n[tool.uv]\n'
 
 
 def test_only_the_tests_of_changed_files_run(project: Repository, run_flow: RunFlow) -> None:
@@ -45,22 +47,19 @@ def test_a_clean_head_is_tested_without_uncommitted_files(project: Repository, r
     assert run_flow("check_clean_head").summary.startswith("HEAD is complete: all 2 tests passed")
 
 
-UV = '[project]\nname = "shop"\ndependencies = ["sqlalchemy_not_here"]\n[tool.uv]\n'
-
-
-@pytest.mark.parametrize("place", ["conftest.py", "shop/cart.py"])
-def test_a_package_that_is_not_installed_is_no_failed_test(project: Repository, run_flow: RunFlow, place: str) -> None:
+@pytest.mark.parametrize("path", ["conftest.py", "shop/cart.py"])
+def test_a_package_that_is_not_installed_is_no_failed_test(project: Repository, run_flow: RunFlow, path: str) -> None:
     commit_shop(project)
     project.git("rm", "-q", "tests/test_tax.py")
-    project.write(place, "import sqlalchemy_not_here\n")
-    with pytest.raises(FlowError) as caught:
+    project.write(path, "import sqlalchemy_not_here\n")
+    with pytest.raises(FlowError) as refusal:
         run_flow("run_tests")
-    assert caught.value.message == "pytest cannot run: the package `sqlalchemy_not_here` is not installed"
-    assert caught.value.fix.endswith("bin/pip install pytest")
-    project.write("pyproject.toml", UV + '[dependency-groups]\ndev = ["pytest"]\n')
-    with pytest.raises(FlowError) as caught:
+    assert refusal.value.message == "pytest cannot run: the package `sqlalchemy_not_here` is not installed"
+    assert refusal.value.fix.endswith("bin/pip install pytest")
+    project.write("pyproject.toml", UV_PROJECT + '[dependency-groups]\ndev = ["pytest"]\n')
+    with pytest.raises(FlowError) as refusal:
         run_flow("run_tests")
-    assert caught.value.fix == "uv sync"
+    assert refusal.value.fix == "uv sync"
 
 
 def test_an_environment_without_pytest_is_named_with_the_interpreter_used_instead(
@@ -73,20 +72,20 @@ def test_an_environment_without_pytest_is_named_with_the_interpreter_used_instea
     (environment / "bin" / "pip").touch()
     python3 = make_program(tmp_path / "operator" / "python3", f'exec "{sys.executable}" "$@"')
     monkeypatch.setenv("PATH", f"{python3.parent}{os.pathsep}{os.environ['PATH']}")
-    used = f".venv has no pytest; {python3} was used instead"
+    remark = f".venv has no pytest; {python3} was used instead"
 
     run = run_flow("run_tests")
     assert run.check.green
-    assert used in run.transcript
+    assert remark in run.transcript
 
     project.write("shop/cart.py", "import sqlalchemy_not_here\n")
     project.git("rm", "-q", "tests/test_tax.py")
-    with pytest.raises(FlowError) as caught:
+    with pytest.raises(FlowError) as refusal:
         run_flow("run_tests")
-    assert caught.value.message == (
-        f"pytest cannot run: {used}, and there the package `sqlalchemy_not_here` is not installed"
+    assert refusal.value.message == (
+        f"pytest cannot run: {remark}, and there the package `sqlalchemy_not_here` is not installed"
     )
-    assert caught.value.fix == ".venv/bin/pip install pytest"
+    assert refusal.value.fix == ".venv/bin/pip install pytest"
 
 
 def test_a_module_of_the_project_that_cannot_be_imported_is_an_error(project: Repository, run_flow: RunFlow) -> None:

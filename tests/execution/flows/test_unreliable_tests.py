@@ -1,4 +1,4 @@
-"""Unreliable tests are found and skipped until a day, slow ones are timed at two commits."""
+"""Flows on unreliable and slow tests: they are found, skipped until a day, and timed at two commits."""
 
 from __future__ import annotations
 
@@ -12,20 +12,31 @@ from engine.git.leftovers import QuarantinedTest, quarantined_tests_in_file
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
 
+LAST_DAY = date(2026, 12, 7)
+FILES = [
+    ("def test_a():\n    pass\n", ["test_a"]),
+    ('"""Doc."""\n\nfrom __future__ import annotations\n\nimport os\n\nimport pytest\n\n\nclass TestA:\n'
+     "    @pytest.mark.x\n    async def test_b(self, date):\n        pass\n", ["TestA", "test_b"]),
+    ("from cart import total\n\ndef test_a():\n    pass\n", ["test_a"]),
+    ('"""Doc."""\n\nimport os\nimport sys\nfrom cart import total\n\ndef test_a():\n    pass\n', ["test_a"]),
+    ("from datetime import date as d\nimport pytest\r\n\r\ndef test_a():\r\n    pass\r\n", ["test_a"]),
+]  # fmt: skip
+"""Files with a test at their end, and the names that lead to it."""
+
 
 @pytest.mark.long
 def test_flaky_steady_and_broken_are_told_apart(project: Repository, run_flow: RunFlow) -> None:
     counter = project.path / ".git" / "counter"
-    body = f"""from pathlib import Path
+    tests = f"""from pathlib import Path
 def test_flaky():
     file = Path({str(counter)!r})
-    n = int(file.read_text()) + 1 if file.exists() else 1
-    file.write_text(str(n))
-    assert n % 3
+    runs = int(file.read_text()) + 1 if file.exists() else 1
+    file.write_text(str(runs))
+    assert runs % 3
 def test_steady(): pass
 def test_broken(): assert 0
 """
-    project.commit("flaky", {"test_x.py": body})
+    project.commit("flaky", {"test_x.py": tests})
     run = run_flow("hunt_flakes", tests=["test_x.py"], times=3)
     verdicts = {fact["test"]: (fact["verdict"], fact["failed"], fact["runs"]) for fact in run.facts["tests"]}
     assert verdicts == {
@@ -47,25 +58,15 @@ def test_a_slower_test_is_reported_with_its_ratio(project: Repository, run_flow:
     assert f"git log --oneline {fast[:10]}..HEAD" in run.transcript
 
 
-DAY = date(2026, 12, 7)
-
-FILES = [
-    ("def test_a():\n    pass\n", ["test_a"]),
-    ('"""Doc."""\n\nfrom __future__ import annotations\n\nimport os\n\nimport pytest\n\n\nclass TestA:\n'
-     "    @pytest.mark.x\n    async def test_b(self, date):\n        pass\n", ["TestA", "test_b"]),
-    ("from cart import total\n\ndef test_a():\n    pass\n", ["test_a"]),
-    ('"""Doc."""\n\nimport os\nimport sys\nfrom cart import total\n\ndef test_a():\n    pass\n', ["test_a"]),
-    ("from datetime import date as d\nimport pytest\r\n\r\ndef test_a():\r\n    pass\r\n", ["test_a"]),
-]  # fmt: skip
-
-
 @pytest.mark.parametrize(("text", "names"), FILES)
 def test_a_skip_mark_names_its_last_day_and_is_recognised(text: str, names: list[str]) -> None:
-    after = add_skip_mark(text, names, DAY, "flaky: failed 3 of 20")
-    assert quarantined_tests_in_file("t.py", after.split("\n")) == [QuarantinedTest("::".join(["t.py", *names]), DAY)]
-    lines = ast.parse(after).body
-    assert ast.unparse(ast.parse(text).body[-1]).splitlines()[-1] in ast.unparse(lines[-1])
-    assert add_skip_mark(after, names, DAY, "again") is None
+    after = add_skip_mark(text, names, LAST_DAY, "flaky: failed 3 of 20")
+    assert quarantined_tests_in_file("t.py", after.split("\n")) == [
+        QuarantinedTest("::".join(["t.py", *names]), LAST_DAY)
+    ]
+    old_test, new_test = (ast.unparse(ast.parse(source).body[-1]) for source in (text, after))
+    assert old_test.splitlines()[-1] in new_test, "it stays at the end of the file"
+    assert add_skip_mark(after, names, LAST_DAY, "again") is None
     later = add_skip_mark(after, names, date(2027, 1, 1), "again")
     assert "2026-12-07" not in later
     assert later.count("import pytest") == 1
