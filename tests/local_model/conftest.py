@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def smollm2() -> Iterator[Smollm2]:
-    """The server of all tests but those that end it. The first answer takes some seconds more than the others."""
+    """The server of all tests except those that end it. Its first answer takes some seconds longer."""
     with Smollm2(template=TOOLS, penalty="1.0") as server:
         yield server
 

@@ -17,8 +17,14 @@ from typing import Any, Self
 from tests.support.helpers import wait_until
 
 HERE = Path(__file__).parent
-TOOLS, SILENT = str(HERE / "tools.jinja"), str(HERE / "silent.jinja")
+TOOLS = str(HERE / "tools.jinja")
+"""A chat template that leads the model to call a tool."""
+
+SILENT = str(HERE / "silent.jinja")
+"""A chat template with which it says nothing."""
+
 START_SECONDS = 120.0
+"""How long the server may take to start on a busy machine."""
 
 
 class Endpoint:
@@ -38,8 +44,7 @@ class Endpoint:
 
 
 class Smollm2(Endpoint):
-    """`serve.py` with its options, on a free port, from `with` on; it answers then. It ends with this process, however
-    that ends."""
+    """Runs `serve.py` with its options on a free port, from `with` on. It ends with this process at the latest."""
 
     def __init__(self, **options: str) -> None:
         self.port = _free_port()
@@ -65,12 +70,12 @@ class Smollm2(Endpoint):
             with self._process as process:
                 process.kill()
 
-    def tokens(self, request: dict[str, Any]) -> int:
+    def count_tokens(self, request: dict[str, Any]) -> int:
         """How many tokens the prompt of a chat request is for the model."""
         prompt = self._post("apply-template", {name: request[name] for name in ("messages", "tools")})["prompt"]
         return len(self._post("tokenize", {"content": prompt, "parse_special": True})["tokens"])
 
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether it is computing an answer."""
         with urllib.request.urlopen(f"{self.anthropic}/slots", timeout=60) as answer:
             return any(slot["is_processing"] for slot in json.load(answer))
@@ -81,7 +86,7 @@ class Smollm2(Endpoint):
 
     def wait_until_idle(self) -> None:
         """Wait until it computes nothing: it noticed that the client is gone."""
-        wait_until(lambda: not self.busy(), 60)
+        wait_until(lambda: not self.is_busy(), 60)
 
     def __enter__(self) -> Self:
         self.start()
@@ -161,14 +166,16 @@ class Proxy(Endpoint):
 
     def _note_requests(self, received: bytes) -> bytes:
         """Store the complete requests in `received`; returns the rest of it."""
-        while (head := received.partition(b"\r\n\r\n"))[1]:
-            length = int((re.search(rb"content-length: *(\d+)", head[0], re.IGNORECASE) or [b"", b"0"])[1])
-            if len(head[2]) < length:
+        while b"\r\n\r\n" in received:
+            head, _, rest = received.partition(b"\r\n\r\n")
+            match = re.search(rb"content-length: *(\d+)", head, re.IGNORECASE)
+            length = int(match[1]) if match else 0
+            if len(rest) < length:
                 break
             if length:
-                self.requests.append(json.loads(head[2][:length]))
+                self.requests.append(json.loads(rest[:length]))
                 self.on_request()
-            received = head[2][length:]
+            received = rest[length:]
         return received
 
     def _forward_answers(self, server: socket.socket, client: socket.socket, cut: int | None) -> None:

@@ -1,5 +1,8 @@
-"""Services that ask a model single questions. A model of this size rarely answers in the form that is asked for: what
-counts is that whatever it says is either used or refused in words, is booked, and hurts nothing else."""
+"""Services that ask a real model single questions.
+
+A model of this size rarely answers in the form that is asked for. Whatever it says must either be used or be refused
+with a reason, must be charged, and must harm nothing else.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +37,12 @@ def engine(world: ModelWorld) -> Iterator[Engine]:
         yield engine
 
 
-def ask(engine: Engine, **more: object) -> Answer:
+def ask(engine: Engine, **changes: object) -> Answer:
     fields = {
         "purpose": "summary", "subject": "session_1", "instructions": "You are brief.",
         "text": "Say hello.", "max_tokens": 200, "budget": 50_000, "seconds": 30.0,
     }  # fmt: skip
-    return engine.single_questions.ask(SMOLLM2, Question(**{**fields, **more}))  # type: ignore[arg-type]
+    return engine.single_questions.ask(SMOLLM2, Question(**{**fields, **changes}))  # type: ignore[arg-type]
 
 
 def only_call(engine: Engine, subject: str = "session_1") -> ModelCall:
@@ -85,15 +88,14 @@ def test_text_that_is_longer_than_the_model_reads_is_refused_in_words(engine: En
         ask(engine, text="zq9 " * 2_500)
 
 
-def decide(engine: Engine, count: int) -> None:
+def record_decisions(engine: Engine, count: int) -> None:
     """The operator dismisses and approves cards in turn, on different channels."""
 
     def record(tx: Transaction) -> None:
-        for n in range(count):
-            for signal, to in ((DecisionSignal.DISMISSED, "garden"), (DecisionSignal.APPROVED, "research")):
-                card = DecidedCard(
-                    f"pred_{to}_{n}", "own", to, "/shop", "", f"{to} {n}", 0.4, DecidedBy.OPERATOR, f"now {n}"
-                )
+        for number in range(count):
+            for signal, channel in ((DecisionSignal.DISMISSED, "garden"), (DecisionSignal.APPROVED, "research")):
+                id, title, now = f"pred_{channel}_{number}", f"{channel} {number}", f"now {number}"
+                card = DecidedCard(id, "own", channel, "/shop", "", title, 0.4, DecidedBy.OPERATOR, now)
                 engine.decisions.record(tx, signal, card)
 
     engine.database.write(record)
@@ -102,7 +104,7 @@ def decide(engine: Engine, count: int) -> None:
 def test_the_twin_model_proposes_nothing_with_an_unusable_answer(engine: Engine, proxy: Proxy) -> None:
     engine.settings.set("twinModelEnabled", True)
     engine.settings.set("twinModelId", SMOLLM2)
-    decide(engine, 15)
+    record_decisions(engine, 15)
     engine.card_cycle.run_cycle()
     [event] = engine.ledger.latest(kinds=("TwinAnswered",))
     assert (event.subject, event.payload["usable"]) == (SMOLLM2, False)

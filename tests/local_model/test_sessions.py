@@ -1,4 +1,4 @@
-"""Sessions of prose on a real model: what is streamed, called, counted and stored is what the server really says."""
+"""Sessions with a real model: what is streamed, called, counted and stored is what the server says."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.local_model.conftest import SESSION_TIMEOUT_S, keyless_world
 from tests.local_model.server import SILENT, Proxy, Smollm2
 from tests.support.helpers import wait_until
 
-ASKED = "Look into readme.md"
+PROMPT = "Look into readme.md"
 
 
 @pytest.fixture(scope="module")
@@ -27,12 +27,12 @@ def endless() -> Iterator[Smollm2]:
 
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
-def test_a_tool_is_called_and_its_result_is_told_the_model(
+def test_a_tool_is_called_and_the_model_gets_its_result(
     tmp_path: Path, clock: FakeClock, proxy: Proxy, warm: ModelHost, kind: str
 ) -> None:
     world = ModelWorld(tmp_path, clock, proxy, kind=kind, host=warm)
     with world.opened() as engine:
-        view = world.run(ASKED, seconds=SESSION_TIMEOUT_S)
+        view = world.run(PROMPT, seconds=SESSION_TIMEOUT_S)
         assert (view.state, view.error) == (SessionState.SUCCEEDED, "")
         first, second, *_ = proxy.requests  # it may look at more than it was asked for
         assert {"read", "write", "exec"} <= {tool.get("function", tool)["name"] for tool in first["tools"]}
@@ -51,9 +51,9 @@ def test_tokens_are_the_servers_and_cost_what_the_price_list_says(
     """The server takes any key and any name of a model: here it stands for OpenAI."""
     world = ModelWorld(tmp_path, clock, proxy, host=warm)
     with world.opened():
-        view = world.run(ASKED, seconds=SESSION_TIMEOUT_S)
+        view = world.run(PROMPT, seconds=SESSION_TIMEOUT_S)
         calls = world.calls(view)
-        assert [call.input_tokens for call in calls] == [smollm2.tokens(request) for request in proxy.requests]
+        assert [call.input_tokens for call in calls] == [smollm2.count_tokens(request) for request in proxy.requests]
         assert all(call.price_known for call in calls)
         assert view.tokens == sum(call.input_tokens + call.output_tokens for call in calls)
         assert 0 < sum(call.cost for call in calls) == view.cost == world.spent()
@@ -106,10 +106,10 @@ def test_a_server_that_is_killed_gives_the_card_back_and_serves_it_when_it_is_th
             assert world.card_of(view).status is Status.PENDING
             world.check_end(view)
             server.start()
-            again = engine.cards.approve(view.prediction_id, without_sandbox=True)
+            approved = engine.cards.approve(view.prediction_id, without_sandbox=True)
             proxy.answers = 0
             wait_until(lambda: proxy.answers, SESSION_TIMEOUT_S)
-            engine.sessions.stop(again.session_id or "", "enough")
+            engine.sessions.stop(approved.session_id or "", "enough")
 
 
 class TestConnectionFaults:
@@ -118,7 +118,7 @@ class TestConnectionFaults:
     def test_a_stream_that_is_cut_once_is_asked_for_again(self, world: ModelWorld, proxy: Proxy) -> None:
         proxy.cuts = [1_000]
         with world.opened():
-            view = world.run(ASKED, seconds=SESSION_TIMEOUT_S)
+            view = world.run(PROMPT, seconds=SESSION_TIMEOUT_S)
             assert view.state is SessionState.SUCCEEDED
             assert any("local cannot be reached" in text and "again in" in text for text in world.texts(view, "error"))
             states = [call.state for call in world.calls(view)]
@@ -130,7 +130,7 @@ class TestConnectionFaults:
     ) -> None:
         proxy.held = True
         with world.opened() as engine:
-            view = world.start(ASKED)
+            view = world.start(PROMPT)
             while not (view := engine.sessions.wait(view.id, 0.1)).state.over:
                 if proxy.requests:
                     world.clock.advance(timedelta(seconds=10))
@@ -155,7 +155,7 @@ def test_a_key_that_is_refused_and_then_a_model_without_a_word(
     with Smollm2(key="the-right-key", template=SILENT) as server, Proxy(server) as proxy:
         world = ModelWorld(tmp_path, clock, proxy, host=warm)
         with world.opened():
-            view = world.run(ASKED, seconds=SESSION_TIMEOUT_S)
+            view = world.run(PROMPT, seconds=SESSION_TIMEOUT_S)
             assert (view.state, view.not_begun) == (SessionState.CANNOT_RUN, True)
             assert "clawpy key set openai" in view.error
             world.check_end(view)

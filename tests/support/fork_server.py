@@ -29,23 +29,26 @@ CLAWPY = "import sys; from clawpy_console.__main__ import main; sys.argv[0] = 'c
 
 
 class ForkedProcess:
-    """What tests use of `subprocess.Popen`, with text pipes. `out`: descriptor of its standard output, else a pipe."""
+    """A process with text pipes and those methods of `subprocess.Popen` that tests use.
+
+    `out` is the descriptor of its standard output; None makes a pipe.
+    """
 
     def __init__(
         self, fork_server: ForkServer, code: str, argv: tuple[str, ...], folder: Path, out: int | None
     ) -> None:
         self._fork_server = fork_server
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
-        child_in, our_in = os.pipe()
-        our_out, child_out = os.pipe()
+        child_in, parent_in = os.pipe()
+        parent_out, child_out = os.pipe()
         try:
             streams = (child_in, child_out if out is None else out, self._errors.fileno())
             self.pid = fork_server.fork(code, argv, folder, streams)
         finally:
             os.close(child_in)
             os.close(child_out)
-        self.stdin = os.fdopen(our_in, "w", encoding="utf-8")
-        self.stdout = os.fdopen(our_out, encoding="utf-8", errors="replace")
+        self.stdin = os.fdopen(parent_in, "w", encoding="utf-8")
+        self.stdout = os.fdopen(parent_out, encoding="utf-8", errors="replace")
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
@@ -97,20 +100,21 @@ class ForkServer:
     """Forks processes. One server is for all tests of a process, one at a time."""
 
     def __init__(self) -> None:
-        self._requests, theirs = socket.socketpair()
-        with theirs:
-            command = [sys.executable, "-m", "tests.support.fork_server", str(theirs.fileno())]
-            self._process = subprocess.Popen(command, cwd=ROOT, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+        self._requests, server_end = socket.socketpair()
+        with server_end:
+            number = server_end.fileno()
+            command = [sys.executable, "-m", "tests.support.fork_server", str(number)]
+            self._process = subprocess.Popen(command, cwd=ROOT, pass_fds=[number], stdin=subprocess.DEVNULL)
 
     @contextmanager
     def clawpy(self, *argv: str, folder: Path, out: int | None = None) -> Iterator[ForkedProcess]:
-        """`clawpy ARGV` in `folder`, with the environment of this moment; what has not ended at the end is killed."""
+        """Run `clawpy ARGV` in `folder`, with the present environment. If it still runs at the end, it is killed."""
         with self.python(CLAWPY, *argv, folder=folder, out=out) as process:
             yield process
 
     @contextmanager
     def python(self, code: str, *argv: str, folder: Path, out: int | None = None) -> Iterator[ForkedProcess]:
-        """The same of `python -c CODE ARGV`."""
+        """Run `python -c CODE ARGV` in the same way."""
         process = ForkedProcess(self, code, argv, folder, out)
         try:
             yield process

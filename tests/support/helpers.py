@@ -1,5 +1,4 @@
-"""Small helpers of many tests: skips, tables of cases, checks of texts and refusals, waiting, programs, a keyring in
-memory."""
+"""Small helpers of many tests: skips, tables of cases, checks of texts and refusals, waiting, programs, stand-ins."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from engine.model import Question, Refusal
 
 
 @cache
-def _answers(host: str) -> bool:
+def _is_reachable(host: str) -> bool:
     try:
         with socket.create_connection((host, 443), timeout=3):
             return True
@@ -30,11 +29,11 @@ def _answers(host: str) -> bool:
 
 
 def needs(*programs: str, host: str = "") -> None:
-    """Skip the test where a program is not installed, or `host` does not answer."""
+    """Skip the test if a program is not installed, or if `host` does not answer."""
     for program in programs:
         if shutil.which(program) is None:
             pytest.skip(f"{program} is not installed here")
-    if host and not _answers(host):
+    if host and not _is_reachable(host):
         pytest.skip(f"{host} does not answer here")
 
 
@@ -43,27 +42,29 @@ def read_table(module_file: str) -> dict[str, Any]:
     return tomllib.loads(Path(module_file).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
-def assert_contains(text: str, *wanted: str) -> None:
-    """Check that `text` contains each of the `wanted` parts."""
-    missing = [part for part in wanted if part not in text]
+def assert_contains(text: str, *parts: str) -> None:
+    """Check that `text` contains each of the `parts`."""
+    missing = [part for part in parts if part not in text]
     assert missing == [], text
 
 
 def refused(code: str, action: Callable[[], object]) -> Refusal:
-    """The refusal of an action. It must have this code, and say how to fix what is wrong."""
-    with pytest.raises(Refusal) as caught:
+    """Check that an action is refused with this code and an advice, and return the refusal."""
+    with pytest.raises(Refusal) as refusal:
         action()
-    assert caught.value.code == code
-    assert caught.value.fix
-    return caught.value
+    assert refusal.value.code == code
+    assert refusal.value.fix
+    return refusal.value
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 15.0, describe: Callable[[], str] = str) -> None:
-    """Wait for a real process, thread or server until `condition` is true. After `seconds` the test fails with what
-    `describe` returns."""
-    end = time.monotonic() + seconds
+    """Wait for a process, thread or server until `condition` is true.
+
+    After `seconds` the test fails, with what `describe` returns.
+    """
+    deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, f"did not happen in {seconds} s: {describe()}"
+        assert time.monotonic() < deadline, f"did not happen in {seconds} s: {describe()}"
         time.sleep(0.01)
 
 

@@ -25,12 +25,15 @@ from typing import Any
 
 Json = dict[str, Any]
 
-_LOOK = 0.02  # seconds between two looks whether a client that waits has gone
+_CHECK_SECONDS = 0.02
+"""How often it is checked whether a client that waits has gone."""
+
+_SYSTEM_ROLES = ("system", "developer")
 
 
 @dataclass(frozen=True)
 class Call:
-    """A tool call. `arguments` as a mapping, or as the text that stands for it, for what is not JSON."""
+    """A tool call. Arguments that are no valid JSON are given as a text."""
 
     name: str
     arguments: Mapping[str, Any] | str = field(default_factory=dict)
@@ -44,31 +47,38 @@ class Call:
 
 @dataclass(frozen=True)
 class Reply:
-    """What one request is answered with.
-
-    Content: `thought`, `text` and `calls`; `piece` characters of text a streamed event. `usage` is (input, output)
-    tokens, None leaves it out. `finish`: the reason in OpenAI's words ("stop", "length", "content_filter"); None fits
-    the content. Faults: `status` other than 200 is answered with an error of `error` in the protocol's form, or with
-    `body`, and `headers`. `body` also replaces a good answer: bytes, or many of them. `hold` is waited for before the
-    first byte, or after `hold_after` events of the stream. `drop_after` events the connection is cut;
-    `end_after` events the stream ends as if that were all.
-    """
+    """What one request is answered with."""
 
     text: str = ""
     calls: tuple[Call, ...] = ()
     thought: str = ""
     usage: tuple[int, int] | None = (100, 20)
+    """Tokens of input and output; None leaves them out."""
+
     finish: str | None = None
+    """Why it ended, in OpenAI's words: "stop", "length" or "content_filter". None: as it fits the content."""
+
     piece: int = 16
+    """Characters of text in one event of a stream."""
+
     status: int = 200
     error: str = "the server says no"
+    """The message of an answer with another status than 200."""
+
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | Callable[[], Iterable[bytes]] | None = None
+    """Replaces the whole answer, in one piece or in many."""
+
     content_type: str = "text/event-stream"
     hold: threading.Event | None = None
+    """It is waited for before the first byte, or after `hold_after` events of a stream."""
+
     hold_after: int = 0
     drop_after: int | None = None
+    """The connection is cut after so many events of a stream, or at once for 0."""
+
     end_after: int | None = None
+    """A stream ends after so many events, as if that were all."""
 
 
 def calls(name: str, **arguments: Any) -> Reply:
@@ -106,30 +116,25 @@ class Request:
     def system(self) -> str:
         """The system prompt."""
         if self.kind == "anthropic":
-            return _plain(self.body.get("system", ""))
-        return "\n".join(_plain(message["content"]) for message in self.body["messages"] if message["role"] in _SYSTEM)
+            return _text_of(self.body.get("system", ""))
+        return "\n".join(
+            _text_of(message["content"]) for message in self.body["messages"] if message["role"] in _SYSTEM_ROLES
+        )
 
     @property
     def users(self) -> list[str]:
-        """What the user said, in order."""
-        texts = []
-        for message in self.body["messages"]:
-            if message["role"] == "user" and (text := _plain(message["content"])):
-                texts.append(text)
-        return texts
+        """The texts of the user, in order."""
+        texts = [_text_of(message["content"]) for message in self.body["messages"] if message["role"] == "user"]
+        return [text for text in texts if text]
 
     @property
     def tool_results(self) -> list[str]:
-        """What tools gave, in order."""
+        """The results of tool calls, in order."""
         if self.kind == "openai":
-            return [_plain(message["content"]) for message in self.body["messages"] if message["role"] == "tool"]
-        blocks = [
-            block
-            for message in self.body["messages"]
-            if isinstance(message["content"], list)
-            for block in message["content"]
-        ]
-        return [_plain(block["content"]) for block in blocks if block["type"] == "tool_result"]
+            return [_text_of(message["content"]) for message in self.body["messages"] if message["role"] == "tool"]
+        contents = [message["content"] for message in self.body["messages"]]
+        blocks = [block for content in contents if isinstance(content, list) for block in content]
+        return [_text_of(block["content"]) for block in blocks if block["type"] == "tool_result"]
 
     @property
     def tools(self) -> list[str]:
@@ -137,10 +142,8 @@ class Request:
         return [str((tool.get("function") or tool)["name"]) for tool in self.body.get("tools", ())]
 
 
-_SYSTEM = ("system", "developer")
-
-
-def _plain(content: Any) -> str:
+def _text_of(content: Any) -> str:
+    """The text of a message, which is one or in blocks."""
     if isinstance(content, list):
         return "\n".join(str(part["text"]) for part in content if part.get("type") == "text")
     return str(content)
@@ -156,6 +159,7 @@ class ModelServer:
         self.requests: list[Request] = []
         self.answer: Answer | None = None
         """Decides each reply instead of the script."""
+
         self.closing = threading.Event()
         self._script: list[Reply] = []
         self._arrived = threading.Condition()
@@ -191,14 +195,14 @@ class ModelServer:
         self.answer = None
 
     def wait(self, count: int, seconds: float = 10.0) -> Request:
-        """Wait until `count` requests came; the last of them. Fails when they do not come."""
+        """Wait until `count` requests came, and return the last of them. Fails if they do not come."""
         with self._arrived:
             arrived = self._arrived.wait_for(lambda: len(self.requests) >= count, seconds)
             assert arrived, f"{len(self.requests)} of {count} requests came"
             return self.requests[count - 1]
 
     def take(self, request: Request) -> Reply:
-        """Note a request and say what it is answered with."""
+        """Store a request, and return what it is answered with."""
         with self._arrived:
             self.requests.append(request)
             self._arrived.notify_all()
@@ -215,7 +219,7 @@ class ModelServer:
         self.close()
 
     def close(self) -> None:
-        """Let go of who hangs, and stop listening: connections are refused from now on. Safe to call again."""
+        """End the connections that wait, and listen no more. Safe to call again."""
         if self.closing.is_set():
             return
         self.closing.set()
@@ -231,11 +235,11 @@ class _Server(ThreadingHTTPServer):
     owner: ModelServer
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is no news."""
+        """Report nothing: clients may go away."""
 
 
 class _Cut(Exception):
-    """The connection is to end here."""
+    """The connection is cut here."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -259,9 +263,10 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             self._answer(request, reply)
             request.answered.set()
-        except (OSError, _Cut) as error:
-            if not isinstance(error, _Cut):
-                request.gone.set()
+        except _Cut:
+            self.close_connection = True
+        except OSError:
+            request.gone.set()
             self.close_connection = True
 
     def _answer(self, request: Request, reply: Reply) -> None:
@@ -270,10 +275,10 @@ class _Handler(BaseHTTPRequestHandler):
         if reply.drop_after == 0:
             self._cut()
         if reply.status != 200 or reply.body is not None:
-            self._plain(reply, request.kind)
+            self._send_whole(reply, request.kind)
         elif request.body.get("stream"):
-            made = (_openai_events if request.kind == "openai" else _anthropic_events)(reply, request)
-            events = list(made)[: reply.end_after]
+            make_events = _openai_events if request.kind == "openai" else _anthropic_events
+            events = list(make_events(reply, request))[: reply.end_after]
             self._begin(200, reply.content_type, reply.headers, None)
             for number, event in enumerate(events, 1):
                 self._chunk(event)
@@ -283,12 +288,12 @@ class _Handler(BaseHTTPRequestHandler):
                     self._hold(request, reply)
             self._chunk(b"")
         else:
-            whole = (_openai_whole if request.kind == "openai" else _anthropic_whole)(reply, request)
-            data = json.dumps(whole).encode()
+            make_message = _openai_whole if request.kind == "openai" else _anthropic_whole
+            data = json.dumps(make_message(reply, request)).encode()
             self._begin(200, "application/json", reply.headers, len(data))
             self.wfile.write(data)
 
-    def _plain(self, reply: Reply, kind: str) -> None:
+    def _send_whole(self, reply: Reply, kind: str) -> None:
         body = reply.body
         if body is None:
             error = {"type": "error" if reply.status < 500 else "server_error", "message": reply.error}
@@ -323,7 +328,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Wait until the reply may go on. A client that leaves meanwhile is noticed."""
         if reply.hold is None:
             return
-        while not reply.hold.wait(_LOOK):
+        while not reply.hold.wait(_CHECK_SECONDS):
             readable, _, _ = select.select([self.connection], [], [], 0)
             if readable and not self.connection.recv(1, socket.MSG_PEEK):
                 raise ConnectionResetError("the client left")
@@ -355,19 +360,11 @@ def _openai_usage(reply: Reply) -> Json | None:
     if reply.usage is None:
         return None
     sent, written = reply.usage
-    return {
-        "prompt_tokens": sent,
-        "completion_tokens": written,
-        "total_tokens": sent + written,
-    }
+    return {"prompt_tokens": sent, "completion_tokens": written, "total_tokens": sent + written}
 
 
 def _openai_call(call: Call, number: int) -> Json:
-    return {
-        "id": _call_id(call, number),
-        "type": "function",
-        "function": {"name": call.name, "arguments": call.text},
-    }
+    return {"id": _call_id(call, number), "type": "function", "function": {"name": call.name, "arguments": call.text}}
 
 
 def _openai_whole(reply: Reply, request: Request) -> Json:
@@ -468,6 +465,6 @@ def _anthropic_events(reply: Reply, request: Request) -> Iterator[bytes]:
             yield event("content_block_delta", index=index, delta=delta)
         yield event("content_block_stop", index=index)
     stop = {"stop_reason": _STOP_REASONS[_finish(reply)], "stop_sequence": None}
-    made = 0 if reply.usage is None else reply.usage[1]
-    yield event("message_delta", delta=stop, usage={"output_tokens": made})
+    output_tokens = 0 if reply.usage is None else reply.usage[1]
+    yield event("message_delta", delta=stop, usage={"output_tokens": output_tokens})
     yield event("message_stop")

@@ -1,4 +1,4 @@
-"""The database that machines share, played by SQLite: it runs the statements of the product, and can be cut."""
+"""A stand-in for the database that machines share: SQLite runs the statements, and connections can be cut."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from engine.storage.shared import SharedDatabase
 
 
 class LocalSharedDatabase(SharedDatabase):
-    """`cuts` says for the next connections whether each is cut "before" its statements, or "after" they took effect and
-    before that is known; "" for neither."""
+    """A shared database in memory.
+
+    `cuts` has a word for each of the next connections: "before" cuts it before its statements, "after" when they took
+    effect but the client does not know yet, "" does not cut it.
+    """
 
     def __init__(self, url: str = "shared", cuts: Sequence[str] = ()) -> None:
         super().__init__(url)

@@ -4,8 +4,8 @@
         ...                              # point Together at server.url, OpenAI at server.url + "/v1"
         server.jobs[0].finish("me/twin-1")
 
-Jobs go on until `finish` or `fail` is said. `faults` are statuses that the next requests are answered with, by the
-beginning of their `METHOD /path`.
+Jobs run until `finish` or `fail` is called. `faults` has the HTTP statuses with which the next requests are
+answered, by the beginning of their `METHOD /path`.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ LIMITS: Json = {
 
 @dataclass
 class SentFile:
+    """A file of examples that was uploaded."""
+
     id: str
     name: str
     content: bytes = b""
@@ -47,13 +49,18 @@ class SentFile:
 
 @dataclass
 class SentJob:
-    """A job. `asked` is what it was started with; `status` in Together's words."""
+    """A job that was started."""
 
     id: str
-    asked: Json
+    parameters: Json
     status: str = "running"
+    """In Together's words."""
+
     model: str = ""
+    """The model that it made, "" before."""
+
     price: float | None = None
+    """Dollars, None if they are not known."""
 
     def finish(self, model: str, *, dollars: float | None = 0.42) -> None:
         self.status, self.model, self.price = "completed", model, dollars
@@ -63,9 +70,11 @@ class SentJob:
 
     @property
     def together(self) -> Json:
-        document: Json = {"id": self.id, "object": "fine-tune", "status": self.status, "user_id": "me",
-                      "created_at": "2026-01-05T10:00:00Z", "updated_at": "2026-01-05T10:00:00Z",
-                      "training_file": self.asked["training_file"], "model": self.asked.get("model")}  # fmt: skip
+        at = "2026-01-05T10:00:00Z"
+        document: Json = {
+            "id": self.id, "object": "fine-tune", "status": self.status, "user_id": "me", "created_at": at,
+            "updated_at": at, "training_file": self.parameters["training_file"], "model": self.parameters.get("model"),
+        }  # fmt: skip
         document |= {"model_output_name": self.model} if self.model else {}
         return document | ({"total_price": round(self.price * 1e9)} if self.price is not None else {})
 
@@ -73,12 +82,14 @@ class SentJob:
     def openai(self) -> Json:
         status = {"completed": "succeeded", "error": "failed"}.get(self.status, self.status)
         return {"id": self.id, "object": "fine_tuning.job", "created_at": 0, "status": status, "model": "base",
-                "fine_tuned_model": self.model or None, "training_file": self.asked["training_file"],
+                "fine_tuned_model": self.model or None, "training_file": self.parameters["training_file"],
                 "hyperparameters": {}, "organization_id": "me", "result_files": [], "seed": 1}  # fmt: skip
 
 
 @dataclass
 class TrainingServer:
+    """The files, jobs, faults and keys of a provider that listens from `with` on."""
+
     files: list[SentFile] = field(default_factory=list)
     jobs: list[SentJob] = field(default_factory=list)
     faults: dict[str, list[int]] = field(default_factory=dict)
@@ -97,13 +108,13 @@ class TrainingServer:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._http.server_address[1]}"
 
-    def file(self, file_id: str) -> SentFile:
+    def find_file(self, file_id: str) -> SentFile:
         return next(sent for sent in self.files if sent.id == file_id)
 
-    def job(self, job_id: str) -> SentJob:
+    def find_job(self, job_id: str) -> SentJob:
         return next(sent for sent in self.jobs if sent.id == job_id)
 
-    def take(self, name: str) -> SentFile:
+    def add_file(self, name: str) -> SentFile:
         self.files.append(SentFile(f"file-{len(self.files) + 1}", name))
         return self.files[-1]
 
@@ -132,7 +143,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._say(statuses.pop(0), {"error": {"message": "not now", "type": "fault"}})
                 return
         if self.command == "PUT":
-            server.file(path.rpartition("/")[2]).content = body
+            server.find_file(path.rpartition("/")[2]).content = body
             self._say(200, {})
             return
         server.keys.add(self.headers.get("Authorization", "").removeprefix("Bearer "))
@@ -140,7 +151,7 @@ class _Handler(BaseHTTPRequestHandler):
             case "POST", ["files"]:
                 self._upload(body)
             case "POST", ["files", file_id, "preprocess"]:
-                self._say(200, _file(server.file(file_id)))
+                self._say(200, _file(server.find_file(file_id)))
             case "GET", ["files"]:
                 self._say(200, {"object": "list", "data": [_file(file) for file in server.files], "has_more": False})
             case "GET", ["fine-tunes", "models", "limits"]:
@@ -148,7 +159,7 @@ class _Handler(BaseHTTPRequestHandler):
             case "POST", ["fine-tunes", "estimate-price"]:
                 self._say(200, {"estimation_available": False})
             case "POST", ["fine-tunes" | "fine_tuning", *_] if path.endswith("/cancel"):
-                job = server.job(path.split("/")[-2])
+                job = server.find_job(path.split("/")[-2])
                 job.status = "cancelled"
                 self._say(200, job.openai if "fine_tuning" in path else job.together)
             case "POST", ["fine-tunes" | "fine_tuning" as kind, *_]:
@@ -158,11 +169,11 @@ class _Handler(BaseHTTPRequestHandler):
             case "GET", ["fine-tunes"]:
                 self._say(200, {"data": [sent.together for sent in server.jobs]})
             case "GET", ["fine-tunes", job_id]:
-                self._say(200, server.job(job_id).together)
+                self._say(200, server.find_job(job_id).together)
             case "GET", ["fine_tuning", "jobs"]:
                 self._say(200, {"object": "list", "data": [sent.openai for sent in server.jobs], "has_more": False})
             case "GET", ["fine_tuning", "jobs", job_id]:
-                self._say(200, server.job(job_id).openai)
+                self._say(200, server.find_job(job_id).openai)
             case _:
                 self._say(404, {"error": {"message": f"no {self.command} {path}"}})
 
@@ -177,12 +188,12 @@ class _Handler(BaseHTTPRequestHandler):
             content = part.get_payload(decode=True)
             assert isinstance(content, bytes)
             if name := part.get_filename():
-                sent = self.server_of.take(name)
+                sent = self.server_of.add_file(name)
                 sent.content = content
                 self._say(200, _file(sent))
                 return
             fields[part.get_param("name", header="content-disposition")] = content.decode()
-        sent = self.server_of.take(fields["file_name"])
+        sent = self.server_of.add_file(fields["file_name"])
         to = {"Location": f"{self.server_of.url}/put/{sent.id}", "X-Together-File-Id": sent.id}
         self._say(302, {}, to)
 

@@ -1,4 +1,4 @@
-"""A web server on loopback that answers as a test says."""
+"""A web server on loopback: pages, redirects, and answers that never end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Answer = Callable[[BaseHTTPRequestHandler], None]
 
 
 class WebServer:
-    """Answers as a test says, by path, and remembers the requests."""
+    """Answers each path as a test told it, and remembers the requests."""
 
     def __init__(self) -> None:
         self.answers: dict[str, Answer] = {}
@@ -33,11 +33,13 @@ class WebServer:
         self.port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
-    def page(self, path: str, body: str | bytes, kind: str = "text/html; charset=utf-8", **headers: str) -> None:
+    def page(
+        self, path: str, body: str | bytes, content_type: str = "text/html; charset=utf-8", **headers: str
+    ) -> None:
         def answer(request: BaseHTTPRequestHandler) -> None:
             data = body.encode() if isinstance(body, str) else body
             request.send_response(200)
-            for name, value in {"Content-Type": kind, "Content-Length": str(len(data)), **headers}.items():
+            for name, value in {"Content-Type": content_type, "Content-Length": str(len(data)), **headers}.items():
                 request.send_header(name.replace("_", "-"), value)
             request.end_headers()
             request.wfile.write(data)

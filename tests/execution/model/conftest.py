@@ -1,4 +1,4 @@
-"""A scripted model and an engine that uses it."""
+"""A scripted model, and worlds whose engine uses it."""
 
 from __future__ import annotations
 
@@ -27,16 +27,18 @@ def kind() -> str:
 
 @pytest.fixture(autouse=True)
 def _keys(_no_keys_of_the_developer: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both providers have the key `KEY`."""
     for name in ("OPENAI", "ANTHROPIC"):
         monkeypatch.setenv(f"CLAWPY_{name}_API_KEY", KEY)
 
 
 @pytest.fixture
 def world(tmp_path: Path, clock: FakeClock, server: ModelServer, kind: str, warm: ModelHost) -> ModelWorld:
+    """A world that uses the model host of all tests."""
     return ModelWorld(tmp_path, clock, server, kind=kind, host=warm)
 
 
 @pytest.fixture
-def alone(tmp_path: Path, clock: FakeClock, server: ModelServer) -> ModelWorld:
-    """One whose engine starts and ends its own host."""
+def fresh_world(tmp_path: Path, clock: FakeClock, server: ModelServer) -> ModelWorld:
+    """A world whose engine starts and ends a model host of its own."""
     return ModelWorld(tmp_path, clock, server)

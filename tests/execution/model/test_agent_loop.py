@@ -1,7 +1,7 @@
 """Faults between a session and its model: the session ends with a reason, within its limits, and leaves nothing.
 
-Every scenario also checks `ModelWorld.check_end`: session and calls are over, the sums agree and pass no cap, no
-process is left, the key can be read nowhere.
+The scenarios are in `test_agent_loop.toml`. After each, `ModelWorld.check_end` checks that session and calls are over,
+that the sums agree and pass no cap, that no process is left, and that the key can be read nowhere.
 """
 
 from __future__ import annotations
@@ -27,31 +27,42 @@ Checks = Callable[[ModelWorld, SessionView], None]
 
 @dataclass(frozen=True)
 class Scenario:
-    """What the provider answers, request by request, and what comes of it. `given_back`: the card is pending again."""
+    """What the provider answers, request by request, and what becomes of the session."""
 
     name: str
     replies: list[str]
-    """Names of answers."""
+    """The names of its answers in the table, one for each request."""
+
     times: int = 1
-    """How often they come, one after the other."""
+    """How often these answers come, one after the other."""
+
     words: str = ""
+    """What the error of the session contains; "" if it succeeds."""
+
     given_back: bool = False
+    """Whether the card is pending again."""
+
     requests: int = 0
+    """How many requests are made; 0 if that is not checked."""
+
     kind: str = "openai"
+    """The protocol of the provider."""
+
     settings: dict[str, Any] = field(default_factory=dict)
     also: str = ""
-    """The name of a further check."""
+    """The name of a further check of `CHECKS`."""
+
     result: str = ""
-    """Text in the result of the model's call."""
+    """What the result of the model's tool call contains."""
 
 
-def endless() -> Iterable[bytes]:
-    """A hundred megabytes."""
+def stream_without_end() -> Iterable[bytes]:
+    """A hundred megabytes, which stand for a stream without end."""
     return (b": nothing to say\n" * 60_000 for _ in range(100))
 
 
 def keeps_half(world: ModelWorld, view: SessionView) -> None:
-    """What it had done waits."""
+    """What the session changed before its error waits as a change set."""
     assert [file.path for file in world.engine.changes.get(view.change_set_id).files] == ["hello.txt"]
 
 
@@ -61,12 +72,12 @@ def is_estimated(world: ModelWorld, view: SessionView) -> None:
 
 
 def costs_nothing(world: ModelWorld, view: SessionView) -> None:
-    """Nobody is paid: not estimated on the card, not counted."""
+    """A model that nobody is paid for costs nothing, on the card and afterwards."""
     assert (world.card_of(view).estimate, view.cost) == (0, 0)
 
 
 def costs_a_trigger(world: ModelWorld, view: SessionView) -> None:
-    """Nobody knows the price: what a trigger is thought to cost, once a session, and a guess for what follows."""
+    """If the price is unknown, a session costs the estimate of a trigger, and each call a guess in addition."""
     assert 50_000 <= view.cost < 51_000
     assert [call.price_known for call in world.calls(view)] == [False, False]
 
@@ -98,7 +109,7 @@ TABLE = read_table(__file__)
 SCENARIOS = [Scenario(**row) for row in TABLE["scenario"]]
 SPECIAL_REPLIES = {
     "refused": Reply(status=401, error=f"Incorrect API key provided: {KEY}"),
-    "an answer without end": Reply(body=endless),
+    "an answer without end": Reply(body=stream_without_end),
     "an answer longer than allowed": Reply(text="words " * 100_000, piece=50_000),
     "an error of 20 MB": Reply(status=500, body=b"e" * 20_000_000),
     "more calls than one can do": Reply(calls=(Call("read", {"path": "readme.md"}),) * 40),
@@ -107,6 +118,7 @@ SPECIAL_REPLIES = {
 
 
 def make_reply(name: str) -> Reply:
+    """The answer of this name, from the table or of `SPECIAL_REPLIES`."""
     if name in SPECIAL_REPLIES:
         return SPECIAL_REPLIES[name]
     fields = dict(TABLE["replies"][name])
@@ -118,12 +130,14 @@ def make_reply(name: str) -> Reply:
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, warm: ModelHost) -> Iterator[Callable[[str], ModelWorld]]:
-    """Engines that stay open from scenario to scenario, one for each protocol."""
+def get_shared_world(
+    tmp_path_factory: pytest.TempPathFactory, warm: ModelHost
+) -> Iterator[Callable[[str], ModelWorld]]:
+    """Gives the world of a protocol. Its engine stays open from scenario to scenario."""
     worlds: dict[str, ModelWorld] = {}
     with ExitStack() as stack:
 
-        def world(kind: str) -> ModelWorld:
+        def get(kind: str) -> ModelWorld:
             if kind not in worlds:
                 server = stack.enter_context(ModelServer())
                 clock = FakeClock(MONDAY_MORNING)
@@ -133,30 +147,11 @@ def shared(tmp_path_factory: pytest.TempPathFactory, warm: ModelHost) -> Iterato
             worlds[kind].clock.advance(timedelta(hours=2))
             return worlds[kind]
 
-        yield world
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "scenario", [scenario for scenario in SCENARIOS if not scenario.settings], ids=lambda scenario: scenario.name
-)
-def test_any_faulty_provider_ends_the_session_with_a_reason_within_its_limits(
-    shared: Callable[[str], ModelWorld], scenario: Scenario
-) -> None:
-    check_scenario(shared(scenario.kind), scenario)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "scenario", [scenario for scenario in SCENARIOS if scenario.settings], ids=lambda scenario: scenario.name
-)
-def test_faulty_providers_with_other_settings(world: ModelWorld, scenario: Scenario) -> None:
-    world.configure(**scenario.settings)
-    with world.opened():
-        check_scenario(world, scenario)
+        yield get
 
 
 def check_scenario(world: ModelWorld, scenario: Scenario) -> None:
+    """Run a session with the answers of a scenario, and check what becomes of it."""
     world.server.script(*map(make_reply, scenario.replies * scenario.times))
     view = world.run(f"Write a greeting into hello.txt: {scenario.name}")
     world.check_end(view)
@@ -176,3 +171,23 @@ def check_scenario(world: ModelWorld, scenario: Scenario) -> None:
         assert scenario.result in world.server.requests[1].tool_results[0]
     if scenario.also:
         CHECKS[scenario.also](world, view)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "scenario", [scenario for scenario in SCENARIOS if not scenario.settings], ids=lambda scenario: scenario.name
+)
+def test_any_faulty_provider_ends_the_session_with_a_reason_within_its_limits(
+    get_shared_world: Callable[[str], ModelWorld], scenario: Scenario
+) -> None:
+    check_scenario(get_shared_world(scenario.kind), scenario)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "scenario", [scenario for scenario in SCENARIOS if scenario.settings], ids=lambda scenario: scenario.name
+)
+def test_faulty_providers_with_other_settings(world: ModelWorld, scenario: Scenario) -> None:
+    world.configure(**scenario.settings)
+    with world.opened():
+        check_scenario(world, scenario)

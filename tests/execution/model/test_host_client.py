@@ -1,4 +1,4 @@
-"""The model host and its provider hang, die or do not obey; limits of tokens and costs hold, and no key is seen."""
+"""The model host and its provider hang, die or do not obey. Limits of tokens and costs hold, and no key is shown."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from engine.execution.runners.model.host_protocol import Model
 from engine.execution.session_terms import Limits
 from engine.model import SessionState, Status
 from tests.execution.model.world import KEY, ModelWorld
-from tests.support.helpers import wait_until
+from tests.support.helpers import is_alive, wait_until
 from tests.support.model_server import ModelServer, Reply, calls
 
 pytestmark = pytest.mark.long
@@ -30,19 +30,20 @@ pytestmark = pytest.mark.long
 ROOT = Path(engine.__file__).parents[1]
 
 HANGING = Reply(text="It begins, and then there is nothing.", hold=Event(), hold_after=2)
+"""An answer that stops in the middle, for ever."""
 
 
 @pytest.mark.parametrize(("characters", "seconds"), [(0, FIRST_BYTE_SECONDS), (3, IDLE_SECONDS)])
 def test_a_hanging_provider_is_given_up_after_its_time(world: ModelWorld, characters: int, seconds: float) -> None:
-    hangs = Reply(text="One more word. " * 9, hold=Event(), hold_after=characters)
-    world.server.script(hangs, hangs)
+    hanging = Reply(text="One more word. " * 9, hold=Event(), hold_after=characters)
+    world.server.script(hanging, hanging)
     with world.opened():
         session = world.start()
-        for number in (1, 2):
-            request = world.server.wait(number)
+        for attempt in (1, 2):
+            request = world.server.wait(attempt)
             if characters:
                 wait_until(
-                    lambda number=number: sum("One more" in text for text in world.texts(session, "say")) == number
+                    lambda attempt=attempt: sum("One more" in text for text in world.texts(session, "say")) == attempt
                 )
             world.clock.advance(timedelta(seconds=seconds - 1))
             assert not request.gone.wait(0.3)
@@ -50,7 +51,7 @@ def test_a_hanging_provider_is_given_up_after_its_time(world: ModelWorld, charac
             if not request.gone.wait(5):  # a busy machine: it began to wait after the clock was moved
                 world.clock.advance(timedelta(seconds=seconds))
             assert request.gone.wait(30)
-            if number == 1:
+            if attempt == 1:
                 wait_until(lambda: any("again in" in text for text in world.texts(session)))
                 world.clock.advance(timedelta(seconds=2))
         view = world.finish(session)
@@ -60,36 +61,36 @@ def test_a_hanging_provider_is_given_up_after_its_time(world: ModelWorld, charac
         world.check_end(view)
 
 
-def test_a_host_that_dies_is_replaced_and_the_conversation_continues(alone: ModelWorld) -> None:
-    alone.server.script(calls("read", path="readme.md"), HANGING, "Done.")
-    with alone.opened():
-        session = alone.start()
-        alone.server.wait(2)
-        (host,) = alone.started_hosts()
+def test_a_host_that_dies_is_replaced_and_the_conversation_continues(fresh_world: ModelWorld) -> None:
+    fresh_world.server.script(calls("read", path="readme.md"), HANGING, "Done.")
+    with fresh_world.opened():
+        session = fresh_world.start()
+        fresh_world.server.wait(2)
+        (host,) = fresh_world.started_hosts()
         host.kill()
-        view = alone.finish(session)
+        view = fresh_world.finish(session)
         assert (view.state, view.summary) == (SessionState.SUCCEEDED, "Done.")
-        last = alone.server.requests[2]
-        assert last.tool_results == alone.server.requests[1].tool_results
-        assert last.users == alone.server.requests[1].users
-        alone.check_end(view)
+        last = fresh_world.server.requests[2]
+        assert last.tool_results == fresh_world.server.requests[1].tool_results
+        assert last.users == fresh_world.server.requests[1].users
+        fresh_world.check_end(view)
 
 
-def test_a_host_that_does_not_cancel_is_killed_and_other_sessions_continue(alone: ModelWorld) -> None:
-    alone.server.script(HANGING, HANGING, "Done.")
-    with alone.opened() as engine:
-        first, second = alone.start("One"), alone.start("Two")
-        alone.server.wait(2)
-        (host,) = alone.started_hosts()
+def test_a_host_that_does_not_cancel_is_killed_and_other_sessions_continue(fresh_world: ModelWorld) -> None:
+    fresh_world.server.script(HANGING, HANGING, "Done.")
+    with fresh_world.opened() as engine:
+        first, second = fresh_world.start("One"), fresh_world.start("Two")
+        fresh_world.server.wait(2)
+        (host,) = fresh_world.started_hosts()
         host.suspend()
         engine.sessions.stop(first.id, "enough")
         view = engine.sessions.wait(first.id, 10)
         assert view.state is SessionState.CANCELLED
         wait_until(lambda: not host.is_running(), 3)
-        second_view = alone.finish(second)
+        second_view = fresh_world.finish(second)
         assert (second_view.state, second_view.summary) == (SessionState.SUCCEEDED, "Done.")
-        alone.check_end(view)
-        alone.check_end(second_view)
+        fresh_world.check_end(view)
+        fresh_world.check_end(second_view)
 
 
 def test_a_stop_during_a_pause_ends_at_once(world: ModelWorld) -> None:
@@ -104,15 +105,15 @@ def test_a_stop_during_a_pause_ends_at_once(world: ModelWorld) -> None:
         world.check_end(view)
 
 
-def test_closing_the_engine_in_the_middle_of_a_call(alone: ModelWorld) -> None:
-    alone.server.script(HANGING)
-    with alone.opened():
-        session = alone.start()
-        alone.server.wait(1)
-    with alone.opened() as engine:
+def test_closing_the_engine_in_the_middle_of_a_call(fresh_world: ModelWorld) -> None:
+    fresh_world.server.script(HANGING)
+    with fresh_world.opened():
+        session = fresh_world.start()
+        fresh_world.server.wait(1)
+    with fresh_world.opened() as engine:
         view = engine.sessions.get(session.id)
         assert view.state is SessionState.CANCELLED
-        alone.check_end(view)
+        fresh_world.check_end(view)
 
 
 def test_an_engine_that_is_killed_leaves_no_host(tmp_path: Path) -> None:
@@ -121,11 +122,11 @@ def test_an_engine_that_is_killed_leaves_no_host(tmp_path: Path) -> None:
         "from engine.execution.runners.model.host_client import ModelHost\n"
         "host = ModelHost()\nhost.running()\nprint(host.pid, flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    done = subprocess.run(
+    killed = subprocess.run(
         [host_client.COMMAND[0], "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
     )
-    pid = int(done.stdout)
-    wait_until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, 5)
+    pid = int(killed.stdout)
+    wait_until(lambda: not is_alive(pid), 5)
 
 
 @pytest.mark.parametrize(
@@ -136,10 +137,12 @@ def test_a_host_that_cannot_work_fails_the_conversation(
 ) -> None:
     monkeypatch.setattr(host_client, "WRITE_SECONDS", 0.3)
     host = ModelHost(command)
-    big = [{"name": "x" * 1_000_000, "description": "", "parameters": {}}]
+    large_tools = [{"name": "x" * 1_000_000, "description": "", "parameters": {}}]
     try:
         conversation = host.open_conversation()
-        conversation.open(Model("p", "m", "openai", "http://127.0.0.1:9"), instructions="", tools=big, history=None)
+        conversation.open(
+            Model("p", "m", "openai", "http://127.0.0.1:9"), instructions="", tools=large_tools, history=None
+        )
         message = conversation.next_message(5)
         assert message["type"] == "failed"
     except HelperGone:
@@ -149,17 +152,17 @@ def test_a_host_that_cannot_work_fails_the_conversation(
 
 
 def test_a_session_ends_at_its_token_limit(world: ModelWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    few = Limits(120.0, None, 1_000_000, 12_000)
-    monkeypatch.setattr(Limits, "of", lambda channel, mode: few)
+    limits = Limits(120.0, None, 1_000_000, 12_000)
+    monkeypatch.setattr(Limits, "of", lambda channel, mode: limits)
     read = calls("read", path="readme.md").calls
     world.server.script(*[Reply(calls=read, usage=(2_500, 10)) for _ in range(9)])
     with world.opened():
         view = world.run()
         assert view.state is SessionState.FAILED
         assert "of 12,000 tokens" in view.error
-        limits = [request.max_tokens or 0 for request in world.server.requests]
-        assert 2 <= len(limits) <= 4
-        assert all(2_510 * number + most <= 12_000 for number, most in enumerate(limits))
+        max_outputs = [request.max_tokens or 0 for request in world.server.requests]
+        assert 2 <= len(max_outputs) <= 4
+        assert all(2_510 * earlier + max_output <= 12_000 for earlier, max_output in enumerate(max_outputs))
         world.check_end(view)
 
 
@@ -173,44 +176,44 @@ def test_the_hourly_cap_is_never_passed(world: ModelWorld) -> None:
         world.check_end(view)
 
 
-def test_the_key_appears_nowhere(alone: ModelWorld, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Not in transcripts, calls, database, logs, process listings; though the provider says it wherever it can."""
+def test_the_key_appears_nowhere(fresh_world: ModelWorld, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Though the provider repeats it, transcripts, calls, database, logs and process listings do not show it."""
     echo = f"your key is {KEY} and Bearer {KEY}"
     hold = Event()
-    alone.server.script(
+    fresh_world.server.script(
         Reply(status=500, error=echo),
         Reply(thought=echo, text=f"First\n{echo}\n", calls=calls("read", path=echo).calls),
         Reply(text=echo, piece=7, hold=hold),
         Reply(status=401, error=echo),
     )
-    with alone.opened() as engine:
-        session = alone.start()
+    with fresh_world.opened() as engine:
+        session = fresh_world.start()
 
         def third_request_arrived() -> bool:
-            alone.pass_pause(session)
-            return len(alone.server.requests) >= 3
+            fresh_world.pass_pause(session)
+            return len(fresh_world.server.requests) >= 3
 
         wait_until(third_request_arrived)
-        for process in [psutil.Process(), *alone.started_hosts()]:
+        for process in [psutil.Process(), *fresh_world.started_hosts()]:
             assert KEY not in " ".join(process.cmdline())
-        (host,) = alone.started_hosts()
+        (host,) = fresh_world.started_hosts()
         assert KEY not in json.dumps(host.environ())
         hold.set()
-        view = alone.finish(session)
+        view = fresh_world.finish(session)
         assert view.state is SessionState.SUCCEEDED
-        second = alone.run("And now?")
+        second = fresh_world.run("And now?")
         assert "refuses the key" in second.error
         shown = "\n".join(
-            [*alone.texts(view), *alone.texts(second), view.summary, second.error, caplog.text]
-            + [part.text for call in alone.calls(view) for part in engine.calls.prompt(call.id)]
-            + [engine.calls.reply(call.id) + call.error for call in alone.calls(view) + alone.calls(second)]
+            [*fresh_world.texts(view), *fresh_world.texts(second), view.summary, second.error, caplog.text]
+            + [part.text for call in fresh_world.calls(view) for part in engine.calls.prompt(call.id)]
+            + [engine.calls.reply(call.id) + call.error for call in fresh_world.calls(view) + fresh_world.calls(second)]
         )
         assert KEY not in shown
         assert "[secret cut]" in shown
     for file in tmp_path.rglob("*"):
         if file.is_file() and ".git" not in file.parts:
             assert KEY.encode() not in file.read_bytes(), file
-    with sqlite3.connect(alone.home.database) as database:
+    with sqlite3.connect(fresh_world.home.database) as database:
         assert not any(KEY in line for line in database.iterdump())
 
 
@@ -222,16 +225,16 @@ def test_hosts_are_asked_only_over_their_pipe(server: ModelServer, warm: ModelHo
     assert os.getpgid(process.pid) == process.pid != os.getpgid(0)
 
 
-def test_twenty_sessions_share_one_host(alone: ModelWorld) -> None:
-    alone.configure(maxRunningSessions=20)
-    alone.server.answer = lambda request: (
+def test_twenty_sessions_share_one_host(fresh_world: ModelWorld) -> None:
+    fresh_world.configure(maxRunningSessions=20)
+    fresh_world.server.answer = lambda request: (
         Reply(text="Done.", piece=1) if request.tool_results else calls("write", path="hello.txt", content="Hi")
     )
-    with alone.opened():
-        sessions = [alone.start(f"Thing {number}") for number in range(20)]
-        views = [alone.finish(session) for session in sessions]
+    with fresh_world.opened():
+        sessions = [fresh_world.start(f"Thing {number}") for number in range(20)]
+        views = [fresh_world.finish(session) for session in sessions]
         assert {view.state for view in views} == {SessionState.SUCCEEDED}
         assert {view.summary for view in views} == {"Done."}
-        assert len(alone.started_hosts()) == 1
+        assert len(fresh_world.started_hosts()) == 1
         for view in views:
-            alone.check_end(view)
+            fresh_world.check_end(view)

@@ -1,4 +1,4 @@
-"""Messages of the model host, and stored conversations without secrets."""
+"""Messages between engine and model host can always be sent, and show no key; nor do stored conversations."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from engine.model.secrets import CUT
 
 
 def test_a_key_in_a_stored_conversation_is_cut_when_it_continues(tmp_path: Path) -> None:
-    histories = ConversationStore(tmp_path)
-    histories.begin("sess_1")
-    histories.add("sess_1", ['{"content": "use ghp_0123456789abcdefghijABCDEFGHIJ012345"}', '{"b": "ü"}'])
-    copy = histories.begin("sess_2", continues="sess_1")
+    store = ConversationStore(tmp_path)
+    store.begin("sess_1")
+    store.add("sess_1", ['{"content": "use ghp_0123456789abcdefghijABCDEFGHIJ012345"}', '{"b": "ü"}'])
+    copy = store.begin("sess_2", continues="sess_1")
     assert [json.loads(line) for line in copy.read_text().splitlines()] == [{"content": f"use {CUT}"}, {"b": "ü"}]
 
 

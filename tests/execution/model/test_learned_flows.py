@@ -1,5 +1,4 @@
-"""Cards in a whole engine: an approval holds for the model and the commands on the card, and learned flows pass the
-rails (SPEC 5.4)."""
+"""An approval holds for the model and the commands on the card, and learned flows pass the rails (SPEC 5.4)."""
 
 from __future__ import annotations
 
@@ -23,29 +22,39 @@ from engine.model.adaptation import (
 from engine.storage.database import Transaction
 from tests.execution.model.world import ModelWorld
 
+LEARNED_FLOWS = {
+    "fails_early": (("false", "sh stamp.sh"), SessionState.FAILED, "step 1 of 2, `false`, ended with exit code 1"),
+    "not_there": (("nowhere_to_be_found --all",), SessionState.CANNOT_RUN, "nowhere_to_be_found"),
+    "destroys": (("rm -rf /",), SessionState.BLOCKED, "rm"),
+    "quoted": (("echo 'one && two'",), SessionState.SUCCEEDED, ""),
+}
+"""Learned flows by name: their commands, the state that a session of theirs ends in, and what its error contains."""
 
-def candidate(engine: Engine, effect: Effect, number: int, **where: str) -> Candidate:
+
+def make_candidate(engine: Engine, effect: Effect, number: int, **fields: str) -> Candidate:
+    """An active candidate with this effect. Its id and its source contain the number."""
     now = engine.clock.now()
     return Candidate(
         f"cand_{effect.kind}{number or ''}", effect.kind, "agent", "backend_builder", f"label/{number}", "title",
         CandidateStatus.ACTIVE,
-        80.0, effect, now, now, **where,
+        80.0, effect, now, now, **fields,
     )  # fmt: skip
 
 
 @contextmanager
-def active_candidate(engine: Engine, effect: Effect, **where: str) -> Iterator[Candidate]:
-    candidates = {known.effect: known for known in engine.adaptation.candidates()}
-    promoted = candidates.get(effect) or candidate(engine, effect, len(candidates), **where)
+def active_candidate(engine: Engine, effect: Effect, **fields: str) -> Iterator[None]:
+    """Store and activate a candidate with this effect; roll it back at the end."""
+    known_candidates = {candidate.effect: candidate for candidate in engine.adaptation.candidates()}
+    candidate = known_candidates.get(effect) or make_candidate(engine, effect, len(known_candidates), **fields)
 
-    def promote(tx: Transaction) -> None:
-        row = add_candidate(tx, promoted, "drafted")
+    def activate(tx: Transaction) -> None:
+        row = add_candidate(tx, candidate, "drafted")
         row.status = CandidateStatus.REVIEW.value
         decide_candidate(tx, row, CandidateMove.APPROVE, "operator", "", FLOWS)
 
-    engine.database.write(promote)
-    yield promoted
-    engine.adaptation.roll_back(promoted.id)
+    engine.database.write(activate)
+    yield
+    engine.adaptation.roll_back(candidate.id)
 
 
 def test_a_card_names_the_model_of_the_agent_that_does_it(world: ModelWorld) -> None:
@@ -61,7 +70,7 @@ def test_a_card_names_the_model_of_the_agent_that_does_it(world: ModelWorld) -> 
 
 @pytest.mark.long
 def test_an_approval_holds_for_the_commands_on_the_card(world: ModelWorld) -> None:
-    """What is promoted later has another name: a card and a permit of before are never for that one."""
+    """A flow that is activated later has another name, so an earlier card and permit cannot be for it."""
     with world.opened() as engine:
         first = FlowOffload("check_release", "Check", ("git status",))
         with active_candidate(engine, first):
@@ -72,22 +81,14 @@ def test_an_approval_holds_for_the_commands_on_the_card(world: ModelWorld) -> No
             with pytest.raises(Refusal, match="there is no flow 'check_release'"):
                 engine.cards.approve(card.id, without_sandbox=True)
         with active_candidate(engine, first):
-            done = engine.cards.approve(card.id, without_sandbox=True)
-            assert world.finish(engine.sessions.get(done.session_id or "")).state is SessionState.SUCCEEDED
-
-
-ENDS = {
-    "fails_early": (("false", "sh stamp.sh"), SessionState.FAILED, "step 1 of 2, `false`, ended with exit code 1"),
-    "not_there": (("nowhere_to_be_found --all",), SessionState.CANNOT_RUN, "nowhere_to_be_found"),
-    "destroys": (("rm -rf /",), SessionState.BLOCKED, "rm"),
-    "quoted": (("echo 'one && two'",), SessionState.SUCCEEDED, ""),
-}
+            approved = engine.cards.approve(card.id, without_sandbox=True)
+            assert world.finish(engine.sessions.get(approved.session_id or "")).state is SessionState.SUCCEEDED
 
 
 @pytest.mark.long
 def test_a_learned_flow_passes_the_same_rails(world: ModelWorld) -> None:
     with world.opened() as engine:
-        for name, (commands, state, reason) in ENDS.items():
+        for name, (commands, state, reason) in LEARNED_FLOWS.items():
             with active_candidate(engine, FlowOffload(name, "Try it", commands)):
                 card = engine.cards.approve(world.propose(name).id, without_sandbox=True)
                 view = world.finish(engine.sessions.get(card.session_id or ""))

@@ -1,4 +1,4 @@
-"""Prices of models, from the list alone (SPEC 5.4)."""
+"""Prices of models are read from the list, without asking a provider (SPEC 5.4)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ class StandInKeys:
 
 @pytest.fixture
 def router() -> ModelRouter:
-    own = {"local": ProviderSettings(kind="openai", base_url="http://127.0.0.1:1/v1", model="x", keyless=True)}
-    box = {"box": ProviderSettings(kind="openai", base_url="http://127.0.0.1:2/v1", model="x")}
-    return ModelRouter(FixedSettings(Settings(providers=own | box)), StandInKeys(), models=lambda agent: {})
+    """A router with two providers of the operator's: `local` needs no key, and `box` has one."""
+    providers = {
+        "local": ProviderSettings(kind="openai", base_url="http://127.0.0.1:1/v1", model="x", keyless=True),
+        "box": ProviderSettings(kind="openai", base_url="http://127.0.0.1:2/v1", model="x"),
+    }
+    return ModelRouter(FixedSettings(Settings(providers=providers)), StandInKeys(), models=lambda agent: {})
 
 
-def test_prices_compare(router: ModelRouter) -> None:
+def test_a_price_is_known_if_the_model_is_listed_and_has_a_key(router: ModelRouter) -> None:
     large, small = price(router, "openai:gpt-5"), price(router, "openai:gpt-5-mini")
     assert large is not None
     assert small is not None
@@ -41,6 +44,5 @@ def test_prices_compare(router: ModelRouter) -> None:
 @pytest.mark.long
 def test_the_list_loads_without_the_clients() -> None:
     program = "import sys, engine.execution.runners.model.prices; print('pydantic_ai' in sys.modules)"
-    assert (
-        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "False\n"
-    )
+    completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert completed.stdout == "False\n"

@@ -1,4 +1,4 @@
-"""The maximum and the actual cost of a request, and the meaning of its failure (SPEC 3.4, 3.8)."""
+"""What a request may cost at most, what it cost, and how often it is tried again (SPEC 3.4, 3.8)."""
 
 from __future__ import annotations
 
@@ -23,6 +23,15 @@ from engine.execution.runners.model.request_limits import (
 
 MAX_RETRIES = 4
 RETRIES = {"rate": MAX_RETRIES, "server": MAX_RETRIES, "connection": MAX_RETRIES, "gone": 2, "silent": 1, "rubbish": 1}
+"""How often a request that failed in this way is tried again; never for other kinds."""
+
+
+TOKENS = st.integers(0, 200_000)
+PROMPT_SIZES = st.builds(PromptSize, TOKENS, TOKENS)
+PRICES = st.builds(
+    Price, st.integers(0, 80_000_000), st.integers(0, 400_000_000), st.booleans(), st.sampled_from([0, 50_000])
+)
+REPORTED_TOKENS = st.none() | st.integers(-10, 10**9)
 
 
 @pytest.mark.parametrize("kind", list(FailureKind))
@@ -40,31 +49,20 @@ def test_each_failure_has_a_problem_a_fix_and_a_number_of_retries(kind: FailureK
 
 
 def test_retry_delays_double_and_are_spread() -> None:
-    pauses = [request_limits.retry_delay(Failure(FailureKind.RATE), tried, 0.0) for tried in range(1, 5)]
-    assert pauses == [0.5, 1.0, 2.0, 4.0]
+    delays = [request_limits.retry_delay(Failure(FailureKind.RATE), tried, 0.0) for tried in range(1, 5)]
+    assert delays == [0.5, 1.0, 2.0, 4.0]
     assert request_limits.retry_delay(Failure(FailureKind.RATE), 4, 0.999) == pytest.approx(8.0, abs=0.01)
 
 
 @given(st.floats(0, 10_000), st.integers(1, MAX_RETRIES), st.floats(0, 0.999))
 def test_a_requested_delay_is_kept_or_the_request_is_given_up(requested: float, tried: int, chance: float) -> None:
-    pause = request_limits.retry_delay(Failure(FailureKind.RATE, retry_after=requested), tried, chance)
-    assert (pause is None) == (requested > MAX_RETRY_AFTER_S)
-    if pause is not None:
-        assert requested <= pause <= max(requested, MAX_DELAY_S)
+    delay = request_limits.retry_delay(Failure(FailureKind.RATE, retry_after=requested), tried, chance)
+    assert (delay is None) == (requested > MAX_RETRY_AFTER_S)
+    if delay is not None:
+        assert requested <= delay <= max(requested, MAX_DELAY_S)
 
 
-tokens = st.integers(0, 200_000)
-
-sizes = st.builds(PromptSize, tokens, tokens)
-
-prices = st.builds(
-    Price, st.integers(0, 80_000_000), st.integers(0, 400_000_000), st.booleans(), st.sampled_from([0, 50_000])
-)
-
-reported = st.none() | st.integers(-10, 10**9)
-
-
-@given(sizes, prices, st.builds(Allowance, st.none() | tokens, st.integers(0, 5_000_000)))
+@given(PROMPT_SIZES, PRICES, st.builds(Allowance, st.none() | TOKENS, st.integers(0, 5_000_000)))
 def test_an_answer_is_never_allowed_more_than_is_left(prompt: PromptSize, price: Price, left: Allowance) -> None:
     limit = request_limits.max_output_tokens(prompt, price=price, allowance=left, window=None)
     assert limit <= MAX_OUTPUT_TOKENS
@@ -74,24 +72,24 @@ def test_an_answer_is_never_allowed_more_than_is_left(prompt: PromptSize, price:
 
 
 @given(
-    reported,
-    reported,
+    REPORTED_TOKENS,
+    REPORTED_TOKENS,
     st.none() | st.integers(0, 10**9),
-    sizes,
+    PROMPT_SIZES,
     st.integers(MIN_OUTPUT_TOKENS, MAX_OUTPUT_TOKENS),
     st.integers(0, 10**6),
-    prices,
+    PRICES,
 )
 def test_usage_never_costs_more_than_was_reserved(
     read: int | None, written: int | None, cost: int | None, prompt: PromptSize, limit: int, received: int, price: Price
 ) -> None:
-    allowed = RequestBudget(prompt, limit, price)
-    usage = allowed.usage_of_answer({"input": read, "output": written, "cost": cost}, received)
+    budget = RequestBudget(prompt, limit, price)
+    usage = budget.usage_of_answer({"input": read, "output": written, "cost": cost}, received)
     assert 0 <= usage.input_tokens <= prompt.counted + 2 * prompt.estimated + PROVIDER_OVERHEAD
     assert 0 <= usage.output_tokens <= limit
     assert usage.is_reported or usage.cost == price.cost_of(usage.input_tokens, usage.output_tokens)
-    lost = allowed.usage_of_cancelled(received)
-    assert all(0 <= spent.cost <= allowed.max_cost for spent in (usage, lost))
+    cancelled = budget.usage_of_cancelled(received)
+    assert all(0 <= spent.cost <= budget.max_cost for spent in (usage, cancelled))
 
 
 def test_a_price_is_listed_free_or_a_marked_estimate() -> None:
@@ -107,8 +105,8 @@ def test_an_estimate_is_at_least_half_a_token_a_character(text: str) -> None:
 
 
 def test_usage_is_as_reported_or_estimated_where_it_was_cut_short() -> None:
-    allowed = RequestBudget(PromptSize(estimated=150), 1_000, Price(250_000, 2_000_000))
-    reported = allowed.usage_of_answer({"input": 100, "output": 20, "cost": 65}, received=80)
+    budget = RequestBudget(PromptSize(estimated=150), 1_000, Price(250_000, 2_000_000))
+    reported = budget.usage_of_answer({"input": 100, "output": 20, "cost": 65}, received=80)
     assert reported == CallUsage(100, 20, 65)
     assert [request_limits.estimate_tokens(text) for text in ("", "abc", "日本語")] == [0, 2, 9]
     price = Price(1_000_000, 1_000_000)

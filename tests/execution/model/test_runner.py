@@ -1,10 +1,9 @@
-"""A model carries out a text prompt: its prompt, its changes, the learnings from it, and its X-ray."""
+"""A model carries out a text prompt: its conversation and its changes, what is learned from it, and its X-ray."""
 
 from __future__ import annotations
 
 import sys
 import threading
-from typing import Any
 
 import pytest
 
@@ -39,8 +38,8 @@ def test_a_card_in_prose_becomes_a_change_that_lands(world: ModelWorld) -> None:
         engine.changes.undo(view.change_set_id)
         assert not (world.repository.path / "hello.txt").exists()
         world.check_end(view)
-        done = world.card_of(view)
-        assert (done.status, done.outcome) == (Status.EXECUTED, Outcome.SUCCEEDED)
+        card = world.card_of(view)
+        assert (card.status, card.outcome) == (Status.EXECUTED, Outcome.SUCCEEDED)
         first, second = world.calls(view)
         assert (first.state, second.state, second.follows) == ("done", "done", first.id)
         assert (first.input_tokens, first.output_tokens, first.price_known) == (100, 20, True)
@@ -92,10 +91,10 @@ def test_a_finished_session_is_continued_with_its_conversation(world: ModelWorld
 
 def test_after_failed_tests_the_summary_is_the_last_answer(world: ModelWorld) -> None:
     (world.repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
-    quick = "[pytest]\naddopts = --disable-plugin-autoload\n"
+    without_plugins = "[pytest]\naddopts = --disable-plugin-autoload\n"
     test = "import cart\n\n\ndef test_total():\n    assert cart.total() == 3\n"
     files = {"cart.py": "def total():\n    return 3\n", "test_cart.py": test, ".gitignore": ".venv\n"}
-    world.repository.commit("Begin", files | {"pytest.ini": quick})
+    world.repository.commit("Begin", files | {"pytest.ini": without_plugins})
     world.configure(validation=True)
     world.server.script(
         calls("write", path="cart.py", content="def total():\n    return 4\n"),
@@ -127,19 +126,19 @@ def test_a_stop_ends_the_call_and_counts_its_cost_and_the_host_stays(world: Mode
         assert world.run("Another").state is SessionState.SUCCEEDED
 
 
-def test_the_kill_switch_leaves_no_process_behind(alone: ModelWorld) -> None:
-    alone.server.script(Reply(hold=threading.Event()))
-    with alone.opened() as engine:
-        session = alone.start()
-        alone.server.wait(1)
-        assert alone.started_hosts()
+def test_the_kill_switch_leaves_no_process_behind(fresh_world: ModelWorld) -> None:
+    fresh_world.server.script(Reply(hold=threading.Event()))
+    with fresh_world.opened() as engine:
+        session = fresh_world.start()
+        fresh_world.server.wait(1)
+        assert fresh_world.started_hosts()
         engine.safety.kill_switch.stop("F12", "operator")
         assert engine.sessions.get(session.id).state is SessionState.CANCELLED
-        wait_until(lambda: not alone.started_hosts(), 2)
-        alone.check_end(engine.sessions.get(session.id))
+        wait_until(lambda: not fresh_world.started_hosts(), 2)
+        fresh_world.check_end(engine.sessions.get(session.id))
 
 
-# Laps of learning with a model (SPEC 5): from what really happened in sessions to what the next one is told.
+# What is learned from a session with a model (SPEC 5).
 
 
 def test_a_landed_fix_of_a_failed_test_is_recorded_with_its_diff(world: ModelWorld) -> None:
@@ -149,14 +148,18 @@ def test_a_landed_fix_of_a_failed_test_is_recorded_with_its_diff(world: ModelWor
     world.configure(validation=True)
     with world.opened() as engine:
         failed = CheckResult("pytest", 0, 1, failing=("tests/test_cart.py::test_total",))
-        where = {"session_id": "before", "workspace": str(world.repository.path), "head": "", "tree": "", "clean": True}
-        engine.database.write(lambda tx: engine.validation_runs.record(tx, check=failed, full=True, **where))
+        workspace = str(world.repository.path)
+        engine.database.write(
+            lambda tx: engine.validation_runs.record(
+                tx, session_id="before", workspace=workspace, check=failed, head="", tree="", clean=True, full=True
+            )
+        )
         fix = Call("edit", {"path": "cart.py", "old_text": " / len([])", "new_text": ""})
         world.server.script(Reply(calls=(fix,)), Reply(text="The sum is no mean."))
         view = world.run("Make test_total pass")
         engine.changes.land(view.change_set_id)
         engine.adaptation.run_round()
-        (known_fix,) = engine.adaptation.fixes(str(world.repository.path))
+        (known_fix,) = engine.adaptation.fixes(workspace)
         assert known_fix.title == "Make test_total pass"
         assert known_fix.template.failing == ("tests/test_cart.py::test_total",)
         assert "\n-    return sum(prices) / len([])\n+    return sum(prices)\n" in known_fix.template.patch
@@ -165,7 +168,8 @@ def test_a_landed_fix_of_a_failed_test_is_recorded_with_its_diff(world: ModelWor
 # What the X-ray shows is what the provider received (SPEC 9.6).
 
 
-def texts(parts: tuple[PromptPart, ...], role: str) -> list[str]:
+def texts_of(parts: tuple[PromptPart, ...], role: str) -> list[str]:
+    """The texts of the parts with this role."""
     return [part.text for part in parts if part.role == role]
 
 
@@ -178,19 +182,18 @@ def test_the_xray_shows_what_was_sent(world: ModelWorld) -> None:
         first, second = engine.calls.for_session(view.id)
         for call, request in zip((first, second), world.server.requests, strict=True):
             sent = engine.calls.prompt(call.id)
-            assert request.system == "\n\n".join(texts(sent, "system"))
-            assert request.users[0] == texts(sent, "user")[0]
-            assert request.tool_results == texts(sent, "tool")
+            assert request.system == "\n\n".join(texts_of(sent, "system"))
+            assert request.users[0] == texts_of(sent, "user")[0]
+            assert request.tool_results == texts_of(sent, "tool")
         assert second.follows == first.id
-        sources: dict[SourceKind, list[Any]] = {}
-        for part in engine.calls.prompt(first.id):
-            for line in part.lines:
-                sources.setdefault(line.source.kind, []).append(line)
-        assert "Use &lt;tabs&gt; &amp; no spaces." in [line.text for line in sources[SourceKind.PROJECT]]
+        lines = [line for part in engine.calls.prompt(first.id) for line in part.lines]
+        assert any(
+            line.source.kind is SourceKind.PROJECT and "Use &lt;tabs&gt; &amp; no" in line.text for line in lines
+        )
         soul = engine.home.agents / "backend_builder" / "soul.md"
-        assert {line.source.ref for line in sources[SourceKind.SOUL]} == {str(soul)}
+        assert {line.source.ref for line in lines if line.source.kind is SourceKind.SOUL} == {str(soul)}
         assert soul.is_file()
-        assert {line.source.ref for line in sources[SourceKind.TASK]} >= {view.prediction_id}
+        assert view.prediction_id in {line.source.ref for line in lines if line.source.kind is SourceKind.TASK}
         assert KEY not in repr(engine.calls.prompt(second.id))
 
 

@@ -1,4 +1,4 @@
-"""Single questions to a model: memory's summaries and its night, with a real model host, real calls and real costs."""
+"""Single questions to a model, those of memory among them, with a real model host, real calls and real costs."""
 
 from __future__ import annotations
 
@@ -29,15 +29,17 @@ def engine(world: ModelWorld) -> Iterator[Engine]:
         yield engine
 
 
-def question(**more: object) -> Question:
+def make_question(**changes: object) -> Question:
+    """A question with the key in its text."""
     fields = {
         "purpose": "summary", "subject": "session_1", "instructions": "Be brief.", "text": f"The key is {KEY}. Sum up.",
         "max_tokens": 512, "budget": 50_000, "seconds": 30.0, "agent": "backend_builder",
     }  # fmt: skip
-    return Question(**{**fields, **more})  # type: ignore[arg-type]
+    return Question(**{**fields, **changes})  # type: ignore[arg-type]
 
 
-def charged(engine: Engine) -> list[tuple[str, str, int]]:
+def read_charges(engine: Engine) -> list[tuple[str, str, int]]:
+    """Purpose, state and micro-dollars of each cost that belongs to no card, the oldest first."""
     with engine.database.read() as session:
         rows = session.exec(select(CostEntry).where(col(CostEntry.prediction_id).is_(None)).order_by(col(CostEntry.id)))
         return [(row.purpose, row.state, row.amount_microusd) for row in rows]
@@ -48,9 +50,19 @@ def only_call(engine: Engine, subject: str = "session_1") -> ModelCall:
     return call
 
 
-class TestAQuestion:
-    def ask(self, engine: Engine, **more: object) -> str:
-        return engine.single_questions.ask(f"openai:{GPT}", question(**more)).text
+def run_session(engine: Engine, world: ModelWorld, server: ModelServer) -> str:
+    """Run a session of the model that says something, and return its id."""
+    server.script(Reply(text="Decision: we keep the old parser. It is done."))
+    return world.run("Look at the parser").id
+
+
+def find_summary(engine: Engine, session: str) -> str:
+    return next(entry.text for entry in engine.memory.entries(Layer.CONTEXT) if entry.session == session)
+
+
+class TestQuestions:
+    def ask(self, engine: Engine, **changes: object) -> str:
+        return engine.single_questions.ask(f"openai:{GPT}", make_question(**changes)).text
 
     def test_an_answer_is_charged_and_stored_without_secrets(self, engine: Engine, server: ModelServer) -> None:
         server.script(Reply(text=f"It is fixed, not {KEY}.", usage=(1_000, 100)))
@@ -60,7 +72,7 @@ class TestAQuestion:
         call = only_call(engine)
         assert (call.state, call.run_kind, call.input_tokens, call.output_tokens) == ("done", "summary", 1_000, 100)
         assert call.cost > 0
-        assert charged(engine) == [("summary", "settled", call.cost)]
+        assert read_charges(engine) == [("summary", "settled", call.cost)]
         assert [part.role for part in engine.calls.prompt(call.id)] == ["system", "user"]
         assert engine.calls.reply(call.id) == "It is fixed, not [secret cut]."
 
@@ -81,8 +93,8 @@ class TestAQuestion:
             self.ask(engine)
         call = only_call(engine)
         assert (call.state, call.cost) == ("failed", failed.value.cost)
-        assert charged(engine) == [("summary", "settled", call.cost)]
-        assert len(server.requests) == 1, "nothing is tried again: the rules are there at once"
+        assert read_charges(engine) == [("summary", "settled", call.cost)]
+        assert len(server.requests) == 1, "nothing is tried again, for rules can answer instead"
 
     @pytest.mark.long
     def test_a_slow_question_is_given_up_and_its_request_cancelled(
@@ -107,7 +119,7 @@ class TestAQuestion:
         with pytest.raises(NoAnswer, match="may cost more"):
             self.ask(engine, budget=10)
         assert server.requests == []
-        assert charged(engine) == []
+        assert read_charges(engine) == []
 
     def test_no_question_is_asked_while_the_engine_is_stopped(self, engine: Engine, server: ModelServer) -> None:
         engine.safety.kill_switch.stop("looking into something", "test")
@@ -116,23 +128,13 @@ class TestAQuestion:
         assert server.requests == []
 
 
-def run_session(engine: Engine, world: ModelWorld, server: ModelServer) -> str:
-    """A session of the model that said something and is over; its id."""
-    server.script(Reply(text="Decision: we keep the old parser. It is done."))
-    return world.run("Look at the parser").id
-
-
-def summary(engine: Engine, session: str) -> str:
-    return next(entry.text for entry in engine.memory.entries(Layer.CONTEXT) if entry.session == session)
-
-
 class TestSummaries:
     @pytest.mark.long
     def test_the_model_summarises_a_session(self, engine: Engine, world: ModelWorld, server: ModelServer) -> None:
         session = run_session(engine, world, server)
         server.script(Reply(text="The parser stays as it is, for its users know it."))
         engine.knowledge.catch_up()
-        assert summary(engine, session) == "The parser stays as it is, for its users know it."
+        assert find_summary(engine, session) == "The parser stays as it is, for its users know it."
         prompt = server.requests[-1].users[0]
         assert "Task: Look at the parser" in prompt
         assert "It said: Decision: we keep the old parser" in prompt
@@ -149,9 +151,9 @@ class TestSummaries:
         engine.knowledge.catch_up()
         card = engine.cards.propose("go on", workspace=str(world.repository.path), continues=session)
         approved = engine.cards.approve(card.id, without_sandbox=True)
-        follow = world.finish(engine.sessions.get(approved.session_id or ""))
+        continued = world.finish(engine.sessions.get(approved.session_id or ""))
         task = engine.calls.for_session(session)[0]
-        assert engine.calls.for_session(follow.id)[0].follows == task.id
+        assert engine.calls.for_session(continued.id)[0].follows == task.id
 
     @pytest.mark.long
     def test_rules_summarise_when_the_model_fails_and_it_is_recorded_once(
@@ -160,10 +162,10 @@ class TestSummaries:
         first = run_session(engine, world, server)
         server.script(Reply(status=500, error="overloaded"))
         engine.knowledge.catch_up()
-        assert summary(engine, first).startswith("Task: Look at the parser.")
+        assert find_summary(engine, first).startswith("Task: Look at the parser.")
         second = run_session(engine, world, server)
         engine.knowledge.catch_up()
-        assert summary(engine, second).startswith("Task: Look at the parser.")
+        assert find_summary(engine, second).startswith("Task: Look at the parser.")
         assert len(server.requests) == 3, "it rests for five minutes"
         faults = [row.payload for row in engine.ledger.latest(200) if row.kind == "FaultReported"]
         assert [(fault["where"], "summarised by rules" in fault["message"]) for fault in faults] == [("memory", True)]
@@ -171,7 +173,7 @@ class TestSummaries:
         third = run_session(engine, world, server)
         server.script(Reply(text="It answers again."))
         engine.knowledge.catch_up()
-        assert summary(engine, third) == "It answers again."
+        assert find_summary(engine, third) == "It answers again."
 
 
 def test_the_model_extracts_facts_of_the_day(engine: Engine, world: ModelWorld, server: ModelServer) -> None:
@@ -191,4 +193,4 @@ def test_the_model_extracts_facts_of_the_day(engine: Engine, world: ModelWorld, 
     learned = engine.knowledge.para.facts()[0]
     assert (learned.fact, learned.workspace) == ("The service listens on port 8000", workspace)
     assert report.cost == only_call(engine, NIGHT).cost > 0
-    assert charged(engine) == [("nightly", "settled", report.cost)]
+    assert read_charges(engine) == [("nightly", "settled", report.cost)]

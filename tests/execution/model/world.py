@@ -1,4 +1,4 @@
-"""A whole engine with a scripted model on loopback: rails, sessions, worktrees, tools, calls and costs are real."""
+"""A world with a whole engine and a scripted model on loopback. All but the model is real, rails and costs included."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import psutil
 from engine import Engine, Home, open_engine
 from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
+from engine.execution.runners.model.request_limits import MAX_RETRY_AFTER_S
 from engine.execution.sandbox import Sandbox
 from engine.execution.sandbox.ladder import NoSandbox
 from engine.execution.session_processes import find_marked_processes
@@ -30,7 +31,7 @@ CLAUDE = "claude-sonnet-4-5"
 
 
 class ModelWorld:
-    """Opens an engine on a small repository. `kind` is the protocol of the provider that serves it."""
+    """Opens an engine on a small repository, whose provider is `server`."""
 
     def __init__(
         self,
@@ -42,11 +43,16 @@ class ModelWorld:
         host: ModelHost | None = None,
         sandbox: Sandbox | None = None,
     ) -> None:
-        """`host` is a warm one, lent; without, the engine starts its own. `sandbox` is a real one; without, none."""
+        """`kind` is the protocol of the provider: "openai" or "anthropic".
+
+        `host` is a model host that is already running; without one, the engine starts its own. Without a `sandbox`
+        commands are not confined.
+        """
         self.host = host
         self.sandbox: Sandbox | None = sandbox or NoSandbox()
         self.throw_away = True
-        """Without it memory has index and embedder, in a process of their own, and a commit waits for the disk."""
+        """Whether the home may be lost: memory has no index and no embedder, and commits do not wait for the disk."""
+
         self.clock = clock
         self.server = server
         self.kind = kind
@@ -54,6 +60,9 @@ class ModelWorld:
         self.repository = Repository(root / "shop")
         self.repository.commit("Begin", {"readme.md": "# Shop\n", "src/a.txt": "one\n"})
         self.engine: Engine
+        self._pauses_passed: dict[str, int] = {}
+        """How many pauses of a session `pass_pause` has let go by."""
+
         self.configure()
 
     @property
@@ -69,7 +78,7 @@ class ModelWorld:
         validation: bool = False,
         **settings: Any,
     ) -> None:
-        """Write the settings: the provider on loopback, the channel; `settings` of the top, in the file's names."""
+        """Write the settings of the provider and the channel, and other `settings`, which are named as in the file."""
         address = base_url or (self.server.anthropic if self.kind == "anthropic" else self.server.openai)
         channel = {name: settings.pop(name) for name in ("sessionCostCap", "sessionMinutes") if name in settings}
         provider = "local" if keyless else self.kind
@@ -87,8 +96,8 @@ class ModelWorld:
 
     @contextmanager
     def opened(self) -> Iterator[Engine]:
-        """The engine, and afterwards: nothing of it runs any more."""
-        self._earlier_hosts = hosts()
+        """Open the engine. At the end it is closed, and no model host that it started may be left."""
+        self._earlier_hosts = find_hosts()
         engine = open_engine(
             self.home,
             workspaces=[str(self.repository.path)],
@@ -107,40 +116,45 @@ class ModelWorld:
 
     def started_hosts(self) -> list[psutil.Process]:
         """The model hosts that its engine started and that still live."""
-        return [host for host in hosts() if host not in self._earlier_hosts]
+        return [host for host in find_hosts() if host not in self._earlier_hosts]
 
-    def propose(self, prompt: str = "Write a greeting into hello.txt", **how: Any) -> Card:
-        return self.engine.cards.propose(prompt, workspace=str(self.repository.path), channel=CHANNEL, **how)
+    def propose(self, prompt: str = "Write a greeting into hello.txt", **options: Any) -> Card:
+        return self.engine.cards.propose(prompt, workspace=str(self.repository.path), channel=CHANNEL, **options)
 
-    def start(self, prompt: str = "Write a greeting into hello.txt", **how: Any) -> SessionView:
-        """A card, approved; its session."""
-        card = self.engine.cards.approve(self.propose(prompt, **how).id, without_sandbox=True)
+    def start(self, prompt: str = "Write a greeting into hello.txt", **options: Any) -> SessionView:
+        """Propose a card, approve it, and return its session."""
+        card = self.engine.cards.approve(self.propose(prompt, **options).id, without_sandbox=True)
         return self.engine.sessions.get(card.session_id)
 
     def finish(self, session: SessionView, seconds: float = 60.0) -> SessionView:
-        """Wait for its end. When it pauses before trying again, or waits for a byte, time passes."""
-        until = time.monotonic() + seconds
+        """Wait for the end of a session. Its pauses before another try go by."""
+        deadline = time.monotonic() + seconds
         while not (view := self.engine.sessions.wait(session.id, 0.02)).state.over:
-            assert time.monotonic() < until, "\n".join(self.texts(view)) or "it hangs"
+            assert time.monotonic() < deadline, "\n".join(self.texts(view)) or "it hangs"
             self.pass_pause(view)
         return view
 
     def pass_pause(self, view: SessionView) -> None:
-        """Let the time of a pause that the transcript tells of go by."""
-        pauses = [text for text in self.texts(view) if "; again in " in text]
-        if len(pauses) > getattr(self, f"_passed_{view.id}", 0):
-            setattr(self, f"_passed_{view.id}", len(pauses))
-            self.clock.advance(timedelta(seconds=121))
+        """If the transcript announces another pause, advance the clock beyond its end."""
+        pauses = sum("; again in " in text for text in self.texts(view))
+        if pauses > self._pauses_passed.get(view.id, 0):
+            self._pauses_passed[view.id] = pauses
+            self.clock.advance(timedelta(seconds=MAX_RETRY_AFTER_S + 1))
 
-    def run(self, prompt: str = "Write a greeting into hello.txt", *, seconds: float = 60.0, **how: Any) -> SessionView:
-        return self.finish(self.start(prompt, **how), seconds)
+    def run(
+        self, prompt: str = "Write a greeting into hello.txt", *, seconds: float = 60.0, **options: Any
+    ) -> SessionView:
+        return self.finish(self.start(prompt, **options), seconds)
 
     def texts(self, view: SessionView, *kinds: str) -> list[str]:
         lines = self.engine.sessions.transcript(view.id, limit=10**6)
         return [line.text for line in lines if not kinds or line.kind in kinds]
 
     def calls(self, view: SessionView) -> list[ModelCall]:
-        """In the order of the conversation: the clock stands still. A call that was tried again follows none."""
+        """The calls of a session in the order of the conversation. Their times do not tell: the clock stands still.
+
+        A call that failed and was made again is followed by none.
+        """
         remaining = self.engine.calls.for_session(view.id)
         ordered: list[ModelCall] = []
         while remaining:
@@ -154,13 +168,13 @@ class ModelWorld:
         return self.engine.cards.get(view.prediction_id)
 
     def spent(self) -> int:
-        """Everything that was settled, in micro-dollars."""
+        """The sum of all costs that were settled, in micro-dollars."""
         return self.engine.safety.costs.settled_since(self.clock.now() - timedelta(days=40))
 
     def check_end(self, view: SessionView) -> None:
         """Check what holds of every session that is over, whatever happened in it."""
         assert view.state.over
-        assert all(call.state not in ("running",) for call in self.calls(view)), self.calls(view)
+        assert all(call.state != "running" for call in self.calls(view)), self.calls(view)
         assert view.state is SessionState.SUCCEEDED or view.error.strip()
         cap = int(self.engine.settings.current.channels[CHANNEL].session_cost_cap * 1_000_000)
         assert view.cost <= cap
@@ -170,7 +184,7 @@ class ModelWorld:
         assert KEY not in "\n".join(self.texts(view)) + view.error + view.summary
 
 
-def hosts() -> list[psutil.Process]:
+def find_hosts() -> list[psutil.Process]:
     """The model hosts that this process started and that still live."""
     return [child for child in psutil.Process().children(recursive=True) if _is_host(child)]
 

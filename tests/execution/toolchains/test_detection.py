@@ -1,4 +1,4 @@
-"""Tools and package managers of a folder, and the commands that install what it needs."""
+"""Which test runners, linters and package managers a folder has, and the commands that install what is missing."""
 
 from __future__ import annotations
 
@@ -18,19 +18,22 @@ from tests.support.helpers import make_program, read_table
 TABLE = read_table(__file__)
 
 
-def programs(folder: Path, *names: str) -> Path:
-    """A folder of programs, beside a project, that are there and do nothing."""
-    place = folder.parent / f"{folder.name} programs"
+ENSUREPIP = "{environment}/bin/python -m ensurepip && {environment}/bin/python -m pip install pytest -e ."
+
+
+def make_programs(project: Path, *names: str) -> Path:
+    """Make a folder beside the project, of programs that do nothing."""
+    folder = project.parent / f"{project.name} programs"
     for name in names:
-        make_program(place / name)
-    return place
+        make_program(folder / name)
+    return folder
 
 
-def environment(project: Path, *, pytest_in_it: bool, shares: bool = False) -> Path:
-    """A made-up `.venv`, whose interpreter leaves a file when it is run."""
+def make_environment(project: Path, *, with_pytest: bool) -> Path:
+    """Make a stand-in for a `.venv`, and return its interpreter. That leaves the file `ran` when it is run."""
     program = make_program(project / ".venv" / "bin" / "python", "echo run >> ran\nexit 1")
-    (project / ".venv" / "pyvenv.cfg").write_text(f"include-system-site-packages = {str(shares).lower()}\n")
-    if pytest_in_it:
+    (project / ".venv" / "pyvenv.cfg").write_text("include-system-site-packages = false\n")
+    if with_pytest:
         package = project / ".venv" / "lib" / "python3.11" / "site-packages" / "pytest"
         package.mkdir(parents=True)
         (package / "__init__.py").touch()
@@ -51,15 +54,14 @@ def environment(project: Path, *, pytest_in_it: bool, shares: bool = False) -> P
         ("echo 'unbalanced", "script"),
     ],
 )
-def test_a_script_that_is_one_runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, runner: str) -> None:
-    monkeypatch.setenv("PATH", str(programs(tmp_path, "npm", "bun")))
+def test_a_script_that_only_calls_a_runner_is_that_runner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, runner: str
+) -> None:
+    monkeypatch.setenv("PATH", str(make_programs(tmp_path, "npm", "bun")))
     (tmp_path / "package.json").write_text(f'{{"scripts": {{"test": "{script}"}}}}')
     tool = project_at(tmp_path).tool
-    assert (tool.name, tool.runs_single_tests, tool.title) == (
-        runner,
-        runner != "script",
-        "bun test" if runner == "bun" else "npm test",
-    )
+    assert (tool.name, tool.runs_single_tests) == (runner, runner != "script")
+    assert tool.title == ("bun test" if runner == "bun" else "npm test")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +76,7 @@ def test_a_script_that_is_one_runner(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_the_package_manager_is_that_of_the_lock_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lock: str, manager: str, test: str, single_test: str
 ) -> None:
-    monkeypatch.setenv("PATH", str(programs(tmp_path, manager)))
+    monkeypatch.setenv("PATH", str(make_programs(tmp_path, manager)))
     (tmp_path / "package.json").write_text('{"scripts": {"test": "jest"}, "devDependencies": {"jest": "^29"}}')
     (tmp_path / lock).touch()
     project = project_at(tmp_path)
@@ -121,25 +123,22 @@ def test_missing_pytest_is_named_with_the_command_that_installs_it(
     assert how_to_run_tests(find_projects(folder)[0], folder) == "uv add --dev pytest"
 
 
-ENSUREPIP = "{place}/bin/python -m ensurepip && {place}/bin/python -m pip install pytest -e ."
-
-
 @pytest.mark.parametrize(
-    ("maker", "has_uv", "command"),
+    ("made_by", "has_uv", "command"),
     [
         ("", True, ENSUREPIP),
-        ("uv = 0.9.0", True, "uv pip install --python {place} pytest -e ."),
+        ("uv = 0.9.0", True, "uv pip install --python {environment} pytest -e ."),
         ("uv = 0.9.0", False, ENSUREPIP),
     ],
 )
-@pytest.mark.parametrize(("path", "place"), [("", ".venv"), ("packages/py", "../../.venv")])
+@pytest.mark.parametrize(("path", "environment"), [("", ".venv"), ("packages/py", "../../.venv")])
 def test_pytest_is_installed_into_the_nearest_environment_even_if_it_has_no_pip(
     repository: Repository,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     path: str,
-    place: str,
-    maker: str,
+    environment: str,
+    made_by: str,
     has_uv: bool,
     command: str,
 ) -> None:
@@ -150,18 +149,18 @@ def test_pytest_is_installed_into_the_nearest_environment_even_if_it_has_no_pip(
     top, folder = repository.path, repository.path / path
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", top / ".venv"], check=True)
     with (top / ".venv" / "pyvenv.cfg").open("a") as settings:
-        settings.write(maker)
+        settings.write(made_by)
     files = {"pyproject.toml": '[project]\nname = "py"\n', "test_a.py": ""}
     repository.commit("begin", {str(Path(path, name)): text for name, text in files.items()})
-    assert environment_command(folder, top) == command.format(place=place)
+    assert environment_command(folder, top) == command.format(environment=environment)
     [installation] = find_installations(top, find_packages(top), path)
-    assert installation.command == command.format(place=place)
+    assert installation.command == command.format(environment=environment)
     assert (installation.created, installation.updated) == ((), (".venv",))
 
 
 def test_an_environment_without_pytest_gives_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "pyproject.toml").touch()
-    environment(tmp_path, pytest_in_it=False)
+    make_environment(tmp_path, with_pytest=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     project = project_at(tmp_path)
     assert (project.tools, project.searched, project.missing_tool) == ((), ("pytest in .venv",), "pytest")
@@ -172,11 +171,11 @@ def test_the_engines_own_environment_is_not_the_projects(tmp_path: Path, monkeyp
     project, ours = tmp_path / "shop", tmp_path / "clawpy"
     project.mkdir()
     (project / "pyproject.toml").write_text("[tool.ruff]\n")
-    program = environment(ours, pytest_in_it=True)
+    program = make_environment(ours, with_pytest=True)
     for name in ("python3", "ruff"):
         (program.parent / name).symlink_to(program)
     monkeypatch.setenv("PATH", str(program.parent))
-    assert project_at(project).tool is not None, "another's environment that is active counts"
+    assert project_at(project).tool is not None, "an active environment of another project counts"
     assert project_at(project).linters
     monkeypatch.setattr(sys, "prefix", str(ours / ".venv"))
     assert project_at(project).tool is None
@@ -202,7 +201,7 @@ def test_targets_of_makefiles_justfiles_and_taskfiles(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str, title: str
 ) -> None:
     (tmp_path / file).write_text(text)
-    monkeypatch.setenv("PATH", str(programs(tmp_path, "make", "just", "task")))
+    monkeypatch.setenv("PATH", str(make_programs(tmp_path, "make", "just", "task")))
     tool = project_at(tmp_path).tool
     assert (tool.title, tool.test_command([], tmp_path / "r").argv) == (title, tuple(title.split()))
 
@@ -210,7 +209,7 @@ def test_targets_of_makefiles_justfiles_and_taskfiles(
 def test_make_gives_way_to_what_runs_tests_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "Makefile").write_text("test:\n\tgo test ./...\nlint:\n\tgo vet\n")
     (tmp_path / "go.mod").write_text("module x\n")
-    monkeypatch.setenv("PATH", str(programs(tmp_path, "make", "go")))
+    monkeypatch.setenv("PATH", str(make_programs(tmp_path, "make", "go")))
     project = project_at(tmp_path)
     assert [tool.name for tool in project.tools] == ["go"]
     assert [linter.name for linter in project.linters] == ["go vet"]

@@ -37,17 +37,15 @@ from engine.safety.gate import GateFacts, gate_rules
 from tests.conftest import Repository
 from tests.execution.session_world import MakeWorld
 from tests.execution.test_flow_runner import FlowWorld
-from tests.execution.toolchains.test_lock_files import run
+from tests.execution.toolchains.test_lock_files import run_program
 from tests.support.helpers import needs
 
 PYPI, NPM = "pypi.org", "registry.npmjs.org"
-PYTEST_PROJECT = {
+UV_PROJECT = {
     "pyproject.toml": '[project]\nname = "shop"\nversion = "0.1.0"\nrequires-python = ">=3.9"\n'
     'dependencies = ["iniconfig>=2"]\n[tool.uv]\npackage = false\n',
     "test_shop.py": "import iniconfig\n\ndef test_it():\n    assert iniconfig\n",
 }
-
-
 NPM_PROJECT = {"package.json": {"name": "a", "dependencies": {"ms": "2"}}, "package-lock.json": "{}"}
 
 
@@ -59,35 +57,37 @@ def world(make_world: MakeWorld, repository: Repository) -> FlowWorld:
 @pytest.fixture(autouse=True)
 def _needs_a_sandbox_with_a_gate() -> None:
     if not find_best_sandbox().can_filter_hosts:
-        pytest.skip("no sandbox here holds commands to some hosts")
+        pytest.skip("no sandbox here limits commands to some hosts")
 
 
-def project(world: FlowWorld, files: dict[str, Any], ignored: str = "node_modules\n.venv\n") -> Path:
+def commit_project(world: FlowWorld, files: dict[str, Any], ignored: str = "node_modules\n.venv\n") -> Path:
+    """Commit files, of which those that are no texts are JSON, and return the folder of the repository."""
     texts = {name: text if isinstance(text, str) else json.dumps(text) for name, text in files.items()}
     world.repository.commit("begin", {".gitignore": ignored, **texts})
     return world.repository.path
 
 
 def command_of(top: Path, path: str = "") -> list[str]:
+    """The lines of the command that installs the packages of a project."""
     [installation] = find_installations(top, find_packages(top), path)
     return installation.lines
 
 
-def succeed(world: FlowWorld, flow: str, command: list[str]) -> SessionView:
+def run_successfully(world: FlowWorld, flow: str, command: list[str]) -> SessionView:
     view = world.run_flow(flow, command=command)
-    assert view.state is SessionState.SUCCEEDED, outcome_of(world, view)
+    assert view.state is SessionState.SUCCEEDED, describe_outcome(world, view)
     return view
 
 
-def outcome_of(world: FlowWorld, view: SessionView) -> str:
+def describe_outcome(world: FlowWorld, view: SessionView) -> str:
     return f"{view.state} {view.summary}\n{world.transcript(view)}"
 
 
-# -- what a card says -----------------------------------------------------------------------------------------------
+# What a card says
 
 
 def test_a_card_names_the_command_the_network_and_the_changes_to_the_tree(world: FlowWorld) -> None:
-    top = project(world, NPM_PROJECT)
+    top = commit_project(world, NPM_PROJECT)
 
     info = world.sessions.check(world.flow("prepare_environment", command=["npm ci"]))
 
@@ -102,7 +102,7 @@ def test_a_card_names_the_command_the_network_and_the_changes_to_the_tree(world:
 
 
 def test_only_the_install_command_of_the_project_is_accepted(world: FlowWorld) -> None:
-    project(world, NPM_PROJECT)
+    commit_project(world, NPM_PROJECT)
 
     info = world.sessions.check(world.flow("prepare_environment", command=["npm install evil"]))
 
@@ -123,7 +123,7 @@ def test_an_installation_never_starts_by_itself(flow: str) -> None:
     assert [(row.rule, row.verdict) for row in gate_rules(facts)] == [("installs", Verdict.ASK)]
 
 
-# -- with real registries -------------------------------------------------------------------------------------------
+# With real registries
 
 
 @pytest.mark.long
@@ -136,7 +136,7 @@ def test_npm_installs_into_the_tree(world: FlowWorld) -> None:
         "package.json": manifest,
         "shop.test.js": "const pad = require('left-pad');\nrequire('node:test')('pads', () => pad('a', 3));\n",
     }
-    top = project(world, files)
+    top = commit_project(world, files)
     lock = {
         "name": "shop", "version": "1.0.0", "lockfileVersion": 3, "packages": {
             "": {"name": "shop", "version": "1.0.0", "dependencies": {"left-pad": "1.3.0"}},
@@ -148,7 +148,7 @@ def test_npm_installs_into_the_tree(world: FlowWorld) -> None:
     }  # fmt: skip
     world.repository.commit("lock", {"package-lock.json": json.dumps(lock)})
 
-    view = succeed(world, "prepare_environment", command_of(top))
+    view = run_successfully(world, "prepare_environment", command_of(top))
     assert world.transcript(view).startswith(
         "Install packages · sandbox: bubblewrap, network only to registry.npmjs.org\n`npm ci`; network: "
     )
@@ -158,9 +158,9 @@ def test_npm_installs_into_the_tree(world: FlowWorld) -> None:
     assert world.repository.git("status", "--porcelain") == ""
     tests = world.run_flow("run_tests")
     assert (tests.check.passed, tests.check.failed) == (1, 0)
-    # Once more: what is there is replaced by what the lock file says.
+    # A second time: the folder is replaced by what the lock file names.
     (top / "node_modules/stranger.js").write_text("x")
-    view = succeed(world, "prepare_environment", command_of(top))
+    view = run_successfully(world, "prepare_environment", command_of(top))
     assert not (top / "node_modules/stranger.js").exists()
     assert (top / "node_modules/left-pad/package.json").is_file()
     assert [path.name for path in top.iterdir() if "clawpy" in path.name] == []
@@ -169,15 +169,15 @@ def test_npm_installs_into_the_tree(world: FlowWorld) -> None:
 @pytest.mark.long
 def test_pip_installs_into_a_new_environment(world: FlowWorld) -> None:
     needs("python3", host=PYPI)
-    top = project(
+    top = commit_project(
         world,
-        {"requirements.txt": "iniconfig==2.0.0\n", "test_shop.py": PYTEST_PROJECT["test_shop.py"]},
+        {"requirements.txt": "iniconfig==2.0.0\n", "test_shop.py": UV_PROJECT["test_shop.py"]},
         ignored="",
     )
     command = command_of(top)
     assert command[0] == "python3 -m venv .venv"
 
-    succeed(world, "prepare_environment", command)
+    run_successfully(world, "prepare_environment", command)
     assert world.repository.git("status", "--porcelain") == ""  # though the project does not ignore .venv
     tests = world.run_flow("run_tests")
     assert (tests.check.passed, tests.check.failed, tests.check.errors) == (1, 0, 0)
@@ -189,19 +189,19 @@ def test_uv_updates_the_lock_file_and_installs(world: FlowWorld, monkeypatch: py
         pytest.skip("uv is not installed here")
     needs(host=PYPI)
     monkeypatch.setenv("PATH", f"{Path(uv).parent}{os.pathsep}{os.environ['PATH']}")
-    top = project(world, {**PYTEST_PROJECT, "uv.lock": "version = 1\nrequires-python = '>=3.9'\n"})
+    top = commit_project(world, {**UV_PROJECT, "uv.lock": "version = 1\nrequires-python = '>=3.9'\n"})
 
-    succeed(world, "update_lock", ["uv lock"])
+    run_successfully(world, "update_lock", ["uv lock"])
     [change] = world.changes.list()
     assert [file.path for file in world.changes.get(change.id).files] == ["uv.lock"]
     assert "iniconfig" not in (top / "uv.lock").read_text()  # it waits to be landed
     world.changes.land(change.id)
-    succeed(world, "prepare_environment", command_of(top))
+    run_successfully(world, "prepare_environment", command_of(top))
     assert list((top / ".venv").glob("lib/python3*/site-packages/iniconfig"))
 
 
-class AgentLike(FlowRunner):
-    """Takes the place that an agent's session gets, and says what it finds there."""
+class StandInAgentRunner(FlowRunner):
+    """Opens the worktree that an agent's session gets, and reports which Python and which package it finds there."""
 
     def check(self, assignment: Assignment) -> RunnerInfo:
         return RunnerInfo(available=True, check_only=False)
@@ -209,57 +209,61 @@ class AgentLike(FlowRunner):
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         with self._workspaces.open(live, view, Place.CHANGE_SET, for_agent=True) as workspace:
             script = "import sys, iniconfig; print(sys.prefix, iniconfig.__file__)"
-            found = live.execute(["python3", "-c", script], cwd=workspace.folder)
+            command = live.execute(["python3", "-c", script], cwd=workspace.folder)
             write = self._workspaces.keep(live, view, workspace, Place.CHANGE_SET)
-        return RunnerResult(found.output.strip(), write=write)
+        return RunnerResult(command.output.strip(), write=write)
 
 
 class AgentWorld(FlowWorld):
-    """Sessions that get the place of an agent."""
+    """A world whose sessions get the worktree of an agent."""
 
     def make_runners(self) -> list[Runner]:
-        return [AgentLike({}, workspaces=self.workspaces)]
+        return [StandInAgentRunner({}, workspaces=self.workspaces)]
 
 
 @pytest.fixture
-def agents(make_world: MakeWorld, repository: Repository) -> AgentWorld:
+def agent_world(make_world: MakeWorld, repository: Repository) -> AgentWorld:
     return make_world(AgentWorld, repository=repository)
 
 
 @pytest.mark.long
-def test_the_worktree_of_an_agent_gets_packages_where_the_settings_allow_it(agents: AgentWorld) -> None:
+def test_the_worktree_of_an_agent_gets_packages_where_the_settings_allow_it(agent_world: AgentWorld) -> None:
     needs("python3", host=PYPI)
-    top = project(agents, {"requirements.txt": "iniconfig==2.0.0\n", "test_shop.py": "def test_it():\n    pass\n"}, "")
+    top = commit_project(
+        agent_world, {"requirements.txt": "iniconfig==2.0.0\n", "test_shop.py": "def test_it():\n    pass\n"}, ""
+    )
     (top / ".venv/bin").mkdir(parents=True)
     (top / ".venv/.gitignore").write_text("*\n")
     (top / ".venv/bin/python").symlink_to("/usr/bin/false")  # the operator's own is not the worktree's
-    agents.settings.current = Settings(workspaces={str(top): WorkspaceSettings(prepare=True)})
+    agent_world.settings.current = Settings(workspaces={str(top): WorkspaceSettings(prepare=True)})
 
-    view = agents.run_flow("anything")
+    view = agent_world.run_flow("anything")
 
-    assert f"worktrees/{view.id}/.venv" in view.summary, outcome_of(agents, view)
-    assert "prepare: python3 -m venv .venv && .venv/bin/pip install" in agents.transcript(view)
-    assert "network: pypi.org, files.pythonhosted.org" in agents.transcript(view)
-    assert agents.changes.list() == []  # what was installed is no part of its diff
+    assert f"worktrees/{view.id}/.venv" in view.summary, describe_outcome(agent_world, view)
+    assert "prepare: python3 -m venv .venv && .venv/bin/pip install" in agent_world.transcript(view)
+    assert "network: pypi.org, files.pythonhosted.org" in agent_world.transcript(view)
+    assert agent_world.changes.list() == []  # what was installed is no part of its diff
 
 
 @pytest.mark.long
-def test_an_agent_works_without_packages_that_cannot_be_installed(agents: AgentWorld) -> None:
+def test_an_agent_works_without_packages_that_cannot_be_installed(agent_world: AgentWorld) -> None:
     needs("npm")
-    top = project(agents, NPM_PROJECT)
-    agents.settings.current = Settings(workspaces={str(top): WorkspaceSettings(prepare=True)})
+    top = commit_project(agent_world, NPM_PROJECT)
+    agent_world.settings.current = Settings(workspaces={str(top): WorkspaceSettings(prepare=True)})
 
-    view = agents.run_flow("anything")
+    view = agent_world.run_flow("anything")
 
     assert view.state is SessionState.SUCCEEDED
-    assert "not prepared: `npm ci` ended with exit code 1" in agents.transcript(view)
+    assert "not prepared: `npm ci` ended with exit code 1" in agent_world.transcript(view)
 
 
-def test_the_tests_of_a_prepared_worktree_run_with_its_own_packages(agents: AgentWorld, tmp_path: Path) -> None:
+def test_the_tests_of_a_prepared_worktree_run_with_its_own_packages(agent_world: AgentWorld, tmp_path: Path) -> None:
     needs("python3", host=PYPI)
-    top = project(agents, {"requirements.txt": "iniconfig==2.0.0\n", "test_shop.py": "def test_it():\n    pass\n"})
-    run(top, "git", "worktree", "add", "-q", "--detach", str(tmp_path / "tree"))
-    run(tmp_path / "tree", "python3", "-m", "venv", "--without-pip", ".venv")
+    top = commit_project(
+        agent_world, {"requirements.txt": "iniconfig==2.0.0\n", "test_shop.py": "def test_it():\n    pass\n"}
+    )
+    run_program(top, "git", "worktree", "add", "-q", "--detach", str(tmp_path / "tree"))
+    run_program(tmp_path / "tree", "python3", "-m", "venv", "--without-pip", ".venv")
     [packages] = (tmp_path / "tree/.venv").glob("lib/python3*/site-packages")
     (packages / "pytest").mkdir()
     (packages / "pytest/__init__.py").touch()
@@ -278,34 +282,38 @@ def test_go_and_cargo_use_the_cached_packages(world: FlowWorld) -> None:
         after = job.run(["sh", "-c", "echo $GOMODCACHE,$CARGO_HOME"]).output.strip()
         return FlowResult(f"{before} {after.removeprefix(str(caches))}")
 
-    project(world, {"a": "1"})
+    commit_project(world, {"a": "1"})
     assert world.script(Place.CHECK, show_caches).summary == ", /go-mod,"
 
 
-# -- when it cannot be done -----------------------------------------------------------------------------------------
+# When the packages cannot be installed
 
 
-def bare(world: FlowWorld) -> Path:
-    """A project whose only package lies at a registry that is none of npm's own."""
+def commit_project_of_other_registry(world: FlowWorld) -> Path:
+    """A project whose only package is in a registry that is none of npm's own."""
     lock = {
         "name": "a", "lockfileVersion": 3, "packages": {
             "": {"name": "a", "dependencies": {"ms": "2.1.3"}},
             "node_modules/ms": {"version": "2.1.3", "resolved": "https://registry.invalid/ms/-/ms-2.1.3.tgz"},
         },
     }  # fmt: skip
-    return project(world, {"package.json": {"name": "a", "dependencies": {"ms": "2.1.3"}}, "package-lock.json": lock,
-                           ".npmrc": "fetch-retries=0\nreplace-registry-host=never\n"})  # fmt: skip
+    files = {
+        "package.json": {"name": "a", "dependencies": {"ms": "2.1.3"}},
+        "package-lock.json": lock,
+        ".npmrc": "fetch-retries=0\nreplace-registry-host=never\n",
+    }
+    return commit_project(world, files)
 
 
 @pytest.mark.long
 def test_another_registry_is_not_reached_and_the_tree_is_unchanged(world: FlowWorld) -> None:
     needs("npm")
-    top = bare(world)
+    top = commit_project_of_other_registry(world)
     (top / "node_modules/mine").mkdir(parents=True)
 
     view = world.run_flow("prepare_environment", command=["npm ci"])
 
-    assert view.state is SessionState.CANNOT_RUN, outcome_of(world, view)
+    assert view.state is SessionState.CANNOT_RUN, describe_outcome(world, view)
     assert "asked for registry.invalid, which is not one of its registries (registry.npmjs.org)" in view.summary
     assert [path.name for path in (top / "node_modules").iterdir()] == ["mine"]
 
@@ -320,28 +328,28 @@ def test_without_network_the_card_is_offered_again() -> None:
 
 
 def test_an_environment_that_is_a_link_is_left_alone(world: FlowWorld, tmp_path: Path) -> None:
-    top = project(world, NPM_PROJECT, ignored="node_modules\n")
+    top = commit_project(world, NPM_PROJECT, ignored="node_modules\n")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (top / "node_modules").symlink_to(elsewhere)
 
     view = world.run_flow("prepare_environment", command=["npm ci"])
 
-    assert view.state is SessionState.CANNOT_RUN, outcome_of(world, view)
+    assert view.state is SessionState.CANNOT_RUN, describe_outcome(world, view)
     assert "node_modules is a link" in view.summary
     assert (top / "node_modules").is_symlink()
 
 
 @pytest.mark.long
 def test_the_environment_that_clawpy_runs_from_is_not_replaced(world: FlowWorld, tmp_path: Path) -> None:
-    top = project(world, PYTEST_PROJECT)
+    top = commit_project(world, UV_PROJECT)
     home, python = tmp_path / "a home", top / ".venv/bin/python"
     subprocess.run([sys.executable, "-m", "venv", top / ".venv"], check=True)
     folders = [path for path in (*sys.path, str(Path(__file__).parents[3])) if path]
     next((top / ".venv").glob("lib/python*/site-packages")).joinpath("clawpy.pth").write_text("\n".join(folders))
 
     [command] = command_of(top)
-    before = sorted((path, path.stat().st_ino) for path in (top / ".venv").rglob("*"))
+    files = sorted((path, path.stat().st_ino) for path in (top / ".venv").rglob("*"))
 
     proposal = ["propose", f"prepare_environment command={json.dumps([command])}"]
     clawpy = [python, "-m", "clawpy_console", "--home", home, "--workspace", top, *proposal]
@@ -349,7 +357,7 @@ def test_the_environment_that_clawpy_runs_from_is_not_replaced(world: FlowWorld,
 
     reason = f"Clawpy itself runs from .venv, which cannot be replaced meanwhile (quit Clawpy, then run `{command}`"
     assert reason in proposed.stderr, proposed
-    assert sorted((path, path.stat().st_ino) for path in (top / ".venv").rglob("*")) == before
+    assert sorted((path, path.stat().st_ino) for path in (top / ".venv").rglob("*")) == files
 
 
 @pytest.mark.long
@@ -360,7 +368,7 @@ def test_files_that_a_package_writes_elsewhere_are_discarded(world: FlowWorld) -
     )
     lock = {"name": "a", "lockfileVersion": 3, "packages": {"": {"name": "a", "dependencies": {}}}}
     manifest = {"name": "a", "version": "1.0.0", "devDependencies": {}, "scripts": {"postinstall": script}}
-    top = project(world, {"package.json": manifest, "package-lock.json": lock, "cart.js": "mine"})
+    top = commit_project(world, {"package.json": manifest, "package-lock.json": lock, "cart.js": "mine"})
 
     world.run_flow("prepare_environment", command=["npm ci"])
 
@@ -369,31 +377,30 @@ def test_files_that_a_package_writes_elsewhere_are_discarded(world: FlowWorld) -
 
 
 def test_a_command_that_installs_nothing_changes_nothing(world: FlowWorld) -> None:
-    top = project(world, {"package.json": {"name": "a"}})
+    top = commit_project(world, {"package.json": {"name": "a"}})
     (top / "node_modules/mine").mkdir(parents=True)
     packages = PackageSetup("npm", "node", folder="", lock="", commands=(), hosts=())
-    nothing = Installation(packages, (("true",),), updated=("node_modules",))
+    installation = Installation(packages, (("true",),), updated=("node_modules",))
 
     def install(job: Job) -> FlowResult:
-        with install_into_tree(cast(LiveSession, job.session), nothing, top):
+        with install_into_tree(cast(LiveSession, job.session), installation, top):
             job.run(["true"])
             job.run(["touch", ".pnp.cjs"])
         return FlowResult("fine")
 
     view = world.script(Place.INSTALL, install)
 
-    assert view.state is SessionState.CANNOT_RUN, outcome_of(world, view)
+    assert view.state is SessionState.CANNOT_RUN, describe_outcome(world, view)
     assert "`true` put nothing into node_modules, so nothing was changed" in view.summary
     assert (top / "node_modules/mine").is_dir()
     assert not (top / ".pnp.cjs").exists()
 
 
-@pytest.mark.parametrize("elsewhere", [False, True])
-def test_an_installed_folder_replaces_the_old_one(tmp_path: Path, elsewhere: bool) -> None:
-    disk = Path("/dev/shm") if elsewhere else tmp_path
-    if elsewhere and not os.access(disk, os.W_OK):
+@pytest.mark.parametrize("disk", [None, Path("/dev/shm")], ids=["same disk", "another disk"])
+def test_an_installed_folder_replaces_the_old_one(tmp_path: Path, disk: Path | None) -> None:
+    if disk and not os.access(disk, os.W_OK):
         pytest.skip("there is no other disk here")
-    fresh = Path(tempfile.mkdtemp(dir=disk))
+    fresh = Path(tempfile.mkdtemp(dir=disk or tmp_path))
     (fresh / "tool").write_text("new")
     (fresh / "tool").chmod(0o4755)
     (fresh / "link").symlink_to("tool")
@@ -412,11 +419,11 @@ def test_an_installed_folder_replaces_the_old_one(tmp_path: Path, elsewhere: boo
     assert (target / "tool").read_text() == "new"
 
 
-# -- what each tool does --------------------------------------------------------------------------------------------
+# What each tool does
 
 
 def test_go_modules_are_installed_into_the_cache(world: FlowWorld) -> None:
-    top = project(world, {"go.mod": "module example.org/shop\n\ngo 1.19\n", "go.sum": ""})
+    top = commit_project(world, {"go.mod": "module example.org/shop\n\ngo 1.19\n", "go.sum": ""})
 
     [installation] = find_installations(top, find_packages(top))
 
@@ -426,7 +433,7 @@ def test_go_modules_are_installed_into_the_cache(world: FlowWorld) -> None:
     assert "your tree is not touched" in installation.summary
     if shutil.which("go"):
         view = world.run_flow("prepare_environment", command=["go mod download"])
-        assert view.state is SessionState.SUCCEEDED, outcome_of(world, view)
+        assert view.state is SessionState.SUCCEEDED, describe_outcome(world, view)
         assert list((world.home.cache / "build").glob("*/*/files/go-mod"))
 
 
@@ -438,7 +445,7 @@ def test_go_modules_are_installed_into_the_cache(world: FlowWorld) -> None:
     ],
 )
 def test_the_lock_file_is_updated_by_the_tool_that_made_it(world: FlowWorld, lock: str, command: str) -> None:
-    top = project(world, {"web/package.json": {"name": "web", "dependencies": {"ms": "2"}}, f"web/{lock}": "{}"})
+    top = commit_project(world, {"web/package.json": {"name": "web", "dependencies": {"ms": "2"}}, f"web/{lock}": "{}"})
 
     [update] = find_lock_updates(top, find_packages(top), "web")
 
@@ -454,9 +461,9 @@ def test_cargo_updates_the_lock_file_of_the_workspace(world: FlowWorld) -> None:
         "Cargo.lock": 'version = 3\n\n[[package]]\nname = "shop"\nversion = "0.1.0"\n',
         "src/main.rs": "fn main() {}\n",
     }
-    project(world, files)
+    commit_project(world, files)
 
-    view = succeed(world, "update_lock", ["cargo update --workspace"])
+    view = run_successfully(world, "update_lock", ["cargo update --workspace"])
     assert view.summary == "`cargo update --workspace` updated Cargo.lock"
     [change] = world.changes.list()
     assert [file.path for file in world.changes.get(change.id).files] == ["Cargo.lock"]

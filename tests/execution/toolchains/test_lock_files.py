@@ -19,33 +19,39 @@ from tests.support.helpers import needs, read_table
 TABLE = read_table(__file__)
 
 
-def write(folder: Path, files: dict[str, str]) -> Path:
+FOREIGN_MANIFEST = json.dumps({"dependencies": {"package-of-another": "1"}})
+PACKAGE_NAMES = st.sampled_from(["left-pad", "@x/y", "ms", "once"])
+VERSION_RANGES = st.sampled_from(["^1.0.0", "1", "", "*", ">=2 <3", "file:./x", "npm:ms@1", "latest"])
+
+
+def write_files(folder: Path, files: dict[str, str]) -> Path:
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     return folder
 
 
-def run(folder: Path, *argv: str) -> None:
+def run_program(folder: Path, *argv: str) -> None:
+    """Run a program outside of the environment of these tests; it must succeed."""
     environment = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
-    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stdout + done.stderr
+    completed = subprocess.run(argv, cwd=folder, capture_output=True, text=True, env=environment)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
 
 
-def differences(folder: Path) -> tuple[str, ...]:
+def find_differences(folder: Path) -> tuple[str, ...]:
     """The sentences about the one lock file that does not fit, () when all fit."""
     mismatches = find_mismatches(folder)
     assert len(mismatches) < 2
     return mismatches[0].differences if mismatches else ()
 
 
-def edit(file: Path, old: str, new: str) -> None:
+def replace_text(file: Path, old: str, new: str) -> None:
     text = file.read_text()
     assert old in text
     file.write_text(text.replace(old, new))
 
 
-# -- with the real tools --------------------------------------------------------------------------------------------
+# Written by the real tools
 
 
 @pytest.mark.parametrize(
@@ -58,44 +64,47 @@ def edit(file: Path, old: str, new: str) -> None:
     ],
     ids=["npm", "uv", "cargo"],
 )  # fmt: skip
-def test_what_the_real_tool_wrote_fits(tmp_path: Path, host: str, project: str, command: str) -> None:
+def test_a_lock_file_that_the_real_tool_wrote_fits(tmp_path: Path, host: str, project: str, command: str) -> None:
     program, *arguments = command.split()
     path = shutil.which(program) or os.environ.get(program.upper(), "")
     if not path:
         pytest.skip(f"{program} is not installed here")
     needs(host=host)
-    write(tmp_path, TABLE["real"][project])
-    run(tmp_path, path, *arguments)
-    assert differences(tmp_path) == ()
+    write_files(tmp_path, TABLE["real"][project])
+    run_program(tmp_path, path, *arguments)
+    assert find_differences(tmp_path) == ()
 
 
-# -- as the tools write them ----------------------------------------------------------------------------------------
+# Changed after the tools wrote them
 
 
 @pytest.mark.parametrize("change", TABLE["edit"], ids=lambda change: f"{change['project']}: {change['new']}")
 def test_a_changed_manifest_is_named(tmp_path: Path, change: dict[str, Any]) -> None:
-    write(tmp_path, TABLE["projects"][change["project"]])
-    assert differences(tmp_path) == ()
-    edit(tmp_path / change["path"], change["old"], change["new"])
-    assert differences(tmp_path) == tuple(change["expected"])
+    write_files(tmp_path, TABLE["projects"][change["project"]])
+    assert find_differences(tmp_path) == ()
+    replace_text(tmp_path / change["path"], change["old"], change["new"])
+    assert find_differences(tmp_path) == tuple(change["expected"])
 
 
-@pytest.mark.parametrize(("project", "beside"), [("go", "vendor/modules.txt"), ("poetry", "uv.lock")])
-def test_a_lock_file_that_is_not_used_is_passed_over(tmp_path: Path, project: str, beside: str) -> None:
-    write(tmp_path, TABLE["projects"][project] | {beside: "version = 1\n"})
-    for name in ("go.mod", "pyproject.toml"):
-        if (tmp_path / name).exists():
-            edit(tmp_path / name, "a v1" if project == "go" else "Six", "other")
-    assert differences(tmp_path) == ()
+@pytest.mark.parametrize(
+    ("project", "manifest", "required", "beside"),
+    [("go", "go.mod", "a v1", "vendor/modules.txt"), ("poetry", "pyproject.toml", "Six", "uv.lock")],
+)
+def test_a_lock_file_that_is_not_used_is_passed_over(
+    tmp_path: Path, project: str, manifest: str, required: str, beside: str
+) -> None:
+    write_files(tmp_path, TABLE["projects"][project] | {beside: "version = 1\n"})
+    replace_text(tmp_path / manifest, required, "other")
+    assert find_differences(tmp_path) == ()
 
 
-# -- what is not known for certain ----------------------------------------------------------------------------------
+# What is not read, and what is not certain
 
 
-def test_it_names_the_folder_and_counts_what_it_does_not_name(tmp_path: Path) -> None:
+def test_a_mismatch_has_its_folder_and_counts_the_differences_that_it_does_not_list(tmp_path: Path) -> None:
     required = {f"p{number}": "1" for number in range(8)}
     lock = {"lockfileVersion": 3, "packages": {"": {}}}
-    write(
+    write_files(
         tmp_path,
         {"web/package.json": json.dumps({"dependencies": required}), "web/package-lock.json": json.dumps(lock)},
     )
@@ -105,40 +114,37 @@ def test_it_names_the_folder_and_counts_what_it_does_not_name(tmp_path: Path) ->
 
 
 def test_a_pipe_in_place_of_a_lock_file_is_not_waited_for(tmp_path: Path) -> None:
-    write(tmp_path, {"package.json": "{}", "Cargo.toml": "[package]\nname = 'a'\n"})
+    write_files(tmp_path, {"package.json": "{}", "Cargo.toml": "[package]\nname = 'a'\n"})
     os.mkfifo(tmp_path / "package-lock.json")
     (tmp_path / "Cargo.lock").symlink_to("/dev/zero")
     assert find_mismatches(tmp_path) == ()
 
 
-SECRET = json.dumps({"dependencies": {"secret-of-another": "1"}})
-
-
 @pytest.mark.parametrize("member", ["{outside}", "a/../../outside", "../outside", "linked", "linked/../outside"])
 def test_nothing_outside_the_repository_is_read(tmp_path: Path, member: str) -> None:
-    outside = write(tmp_path / "outside", {"package.json": SECRET})
-    top = write(tmp_path / "shop", {"package.json": "{}", "a/x": ""})
+    outside = write_files(tmp_path / "outside", {"package.json": FOREIGN_MANIFEST})
+    top = write_files(tmp_path / "shop", {"package.json": "{}", "a/x": ""})
     (top / "linked").symlink_to(outside)
     packages = {"": {}, member.format(outside=outside): {}}
     (top / "package-lock.json").write_text(json.dumps({"lockfileVersion": 3, "packages": packages}))
-    assert differences(top) == ()
+    assert find_differences(top) == ()
     importers = f"importers:\n  .:\n  {member.format(outside=outside)}:\n"
     (top / "package-lock.json").write_text("{}")
     (top / "pnpm-lock.yaml").write_text(f"lockfileVersion: '9.0'\n{importers}")
-    assert differences(top) == ()
+    assert find_differences(top) == ()
 
 
 def test_a_manifest_or_folder_that_leads_outside_is_not_read(tmp_path: Path) -> None:
     lock = json.dumps({"lockfileVersion": 3, "packages": {"": {}}})
-    outside = write(tmp_path / "outside", {"package.json": SECRET, "package-lock.json": lock})
-    top = write(tmp_path / "shop", {"package-lock.json": lock})
+    outside = write_files(tmp_path / "outside", {"package.json": FOREIGN_MANIFEST, "package-lock.json": lock})
+    top = write_files(tmp_path / "shop", {"package-lock.json": lock})
     (top / "package.json").symlink_to(outside / "package.json")
     (top / "web").symlink_to(outside)
     assert find_mismatches(top, ["", "web"]) == ()
     (top / "package.json").unlink()
-    write(top, {"real.json": SECRET})
+    write_files(top, {"real.json": FOREIGN_MANIFEST})
     (top / "package.json").symlink_to("real.json")
-    assert len(differences(top)) == 1, "a link that stays inside is read"
+    assert len(find_differences(top)) == 1, "a link that stays inside is read"
 
 
 @given(manifest=st.binary(max_size=400), lock=st.binary(max_size=400))
@@ -152,11 +158,10 @@ def test_rubbish_is_passed_over(manifest: bytes, lock: bytes, tmp_path_factory: 
     find_mismatches(folder)
 
 
-NAMES = st.sampled_from(["left-pad", "@x/y", "ms", "once"])
-SPECS = st.sampled_from(["^1.0.0", "1", "", "*", ">=2 <3", "file:./x", "npm:ms@1", "latest"])
-
-
-@given(dependencies=st.dictionaries(NAMES, SPECS), development=st.dictionaries(NAMES, SPECS))
+@given(
+    dependencies=st.dictionaries(PACKAGE_NAMES, VERSION_RANGES),
+    development=st.dictionaries(PACKAGE_NAMES, VERSION_RANGES),
+)
 @settings(max_examples=30, deadline=None)
 def test_what_npm_copies_into_its_lock_file_always_fits(
     dependencies: dict[str, str], development: dict[str, str], tmp_path_factory: pytest.TempPathFactory
@@ -164,5 +169,5 @@ def test_what_npm_copies_into_its_lock_file_always_fits(
     folder = tmp_path_factory.mktemp("copied")
     manifest = {"dependencies": dependencies, "devDependencies": development}
     lock = {"lockfileVersion": 3, "packages": {"": manifest}}
-    write(folder, {"package.json": json.dumps(manifest), "package-lock.json": json.dumps(lock)})
-    assert differences(folder) == ()
+    write_files(folder, {"package.json": json.dumps(manifest), "package-lock.json": json.dumps(lock)})
+    assert find_differences(folder) == ()

@@ -1,4 +1,4 @@
-"""The rows of the table of tools, the command lines of a project's tools, and the tests of a changed file."""
+"""The rows of the table of tools, the commands of a project's tools, and the tests that belong to a changed file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from engine.execution.runners.toolchains.tool_table import (
     build_row,
     is_inside,
 )
-from tests.execution.toolchains.test_detection import environment
+from tests.execution.toolchains.test_detection import make_environment
 
 
 @pytest.mark.parametrize(
@@ -56,21 +56,21 @@ def test_a_file_is_a_test_by_its_folder_or_its_name(path: str, is_test: bool) ->
     assert bool(TEST_FILE.search(path)) is is_test
 
 
-def bound(name: str, folder: Path, **placeholders: tuple[str, ...]) -> Toolchain:
-    """A row of the table in a folder, whether or not its tool is installed here."""
+def make_toolchain(name: str, folder: Path, **placeholders: tuple[str, ...]) -> Toolchain:
+    """The tool of a row of the table in a folder, whether or not it is installed here."""
     row = next(row for row in TEST_RUNNERS if row.name == name)
     return Toolchain(row=row, folder=folder, workspace=folder, title=row.title, placeholders=placeholders)
 
 
 def test_go_runs_a_single_test(tmp_path: Path) -> None:
-    argv = bound("go", tmp_path).test_command(["example.com/shop/cart::TestTax/gift_1.5"], tmp_path / "r").argv
+    argv = make_toolchain("go", tmp_path).test_command(["example.com/shop/cart::TestTax/gift_1.5"], tmp_path / "r").argv
     assert argv == ("go", "test", "-v", "-count=1", r"-run=^TestTax$/^gift_1\.5$", "example.com/shop/cart")
 
 
 def test_go_maps_a_file_to_its_package(tmp_path: Path) -> None:
     (tmp_path / "cart").mkdir()
     (tmp_path / "cart" / "cart_test.go").touch()
-    go = bound("go", tmp_path)
+    go = make_toolchain("go", tmp_path)
     assert go.tests_for(["cart/cart.go", "other/x.go"]) == {"cart/cart.go": ["./cart"], "other/x.go": []}
 
 
@@ -81,7 +81,7 @@ def test_a_worktree_uses_the_environment_of_the_workspace_but_its_own_files(
     workspace, worktree = tmp_path / "shop", tmp_path / "worktree"
     (worktree / "src").mkdir(parents=True)
     (worktree / "pyproject.toml").touch()
-    environment(workspace, pytest_in_it=True)
+    make_environment(workspace, with_pytest=True)
     tool = project_at(worktree, workspace).tool
     command = tool.test_command(["-x/test_a.py"], tmp_path / "report.xml")
     assert command.argv[0] == str(workspace / ".venv" / "bin" / "python")

@@ -22,17 +22,21 @@ PYTHON = {"pyproject.toml": '[project]\nname = "cart"\n', "tests/test_cart.py": 
 GO = {"go.mod": "module x\n", "x_test.go": "package x\n"}
 
 
-def node(test: str = "", **more: object) -> dict[str, str]:
-    return {"package.json": json.dumps({"name": "web", "scripts": {"test": test} if test else {}, **more})}
+NODE_PROJECTS = (project_with("mocha"),)
 
 
-def below(folder: str, files: dict[str, str]) -> dict[str, str]:
+def make_manifest(test: str = "", **fields: object) -> dict[str, str]:
+    """The `package.json` of a project with this test script."""
+    return {"package.json": json.dumps({"name": "web", "scripts": {"test": test} if test else {}, **fields})}
+
+
+def move_below(folder: str, files: dict[str, str]) -> dict[str, str]:
     return {f"{folder}/{name}": text for name, text in files.items()}
 
 
 @pytest.fixture(autouse=True)
 def every_tool(tmp_path: Path, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every tool is on the PATH, none of them does anything but git; the project's environment has pytest."""
+    """Every tool is on the PATH, though only git does something. The environment of the project has pytest."""
     for name in ["npm", "pnpm", "cargo", "go", "mvn", "gradle", "mix", "dotnet", "rspec", "phpunit", "make"]:
         make_program(tmp_path / "programs" / name)
     monkeypatch.setenv("PATH", f"{tmp_path / 'programs'}:/usr/bin:/bin")
@@ -40,19 +44,22 @@ def every_tool(tmp_path: Path, repository: Repository, monkeypatch: pytest.Monke
 
 
 def commit_projects(repository: Repository, files: dict[str, str]) -> dict[str, Project]:
+    """Commit files, and find the projects by folder."""
     repository.commit("begin", {".gitignore": ".venv\nnode_modules\n", **files})
     return {project.path: project for project in find_projects(repository.path)}
 
 
-def names(projects: dict[str, Project]) -> dict[str, list[str]]:
+def name_tools(projects: dict[str, Project]) -> dict[str, list[str]]:
+    """The names of the test runners of each project."""
     return {path: [tool.name for tool in project.tools] for path, project in projects.items()}
 
 
 def test_each_folder_with_a_manifest_is_a_project(repository: Repository) -> None:
     projects = commit_projects(
-        repository, {**below("packages/py", PYTHON), **below("web", node("vitest")), **below("srv/x", GO)}
+        repository,
+        {**move_below("packages/py", PYTHON), **move_below("web", make_manifest("vitest")), **move_below("srv/x", GO)},
     )
-    assert names(projects) == {"": [], "packages/py": ["pytest"], "srv/x": ["go"], "web": ["vitest"]}
+    assert name_tools(projects) == {"": [], "packages/py": ["pytest"], "srv/x": ["go"], "web": ["vitest"]}
     assert projects[""].untested_reason == "it has no tests"
     assert projects["packages/py"].packages[0].install == "../../.venv/bin/pip install pytest -e ."
     assert projects["web"].packages[0].install == "npm install"
@@ -64,13 +71,15 @@ def test_each_folder_with_a_manifest_is_a_project(repository: Repository) -> Non
 )
 def test_folders_that_are_too_deep_or_foreign_are_no_projects(repository: Repository, folder: str) -> None:
     repository.write(".gitignore", "")
-    projects = commit_projects(repository, {**below(folder, GO), **below("a/b/c/d", GO), ".gitignore": ".venv\n"})
+    projects = commit_projects(
+        repository, {**move_below(folder, GO), **move_below("a/b/c/d", GO), ".gitignore": ".venv\n"}
+    )
     assert list(projects) == ["", "a/b/c/d"]
 
 
 def test_an_untracked_test_file_counts(repository: Repository) -> None:
     projects = commit_projects(repository, {"packages/py/pyproject.toml": ""})
-    assert names(projects) == {"": [], "packages/py": []}
+    assert name_tools(projects) == {"": [], "packages/py": []}
     repository.write("packages/py/tests/test_new.py", "")
     assert [tool.name for tool in find_projects(repository.path)[1].tools] == ["pytest"]
 
@@ -79,32 +88,34 @@ def test_a_project_below_has_its_own_environment_first(repository: Repository) -
     own = repository.path / "packages" / "py" / ".venv"
     own.parent.mkdir(parents=True)
     own.symlink_to(sys.prefix, target_is_directory=True)
-    projects = commit_projects(repository, {**below("packages/py", PYTHON), **below("packages/other", PYTHON)})
+    projects = commit_projects(
+        repository, {**move_below("packages/py", PYTHON), **move_below("packages/other", PYTHON)}
+    )
     tools = {path: project.tool for path, project in projects.items()}
     assert tools["packages/py"].interpreter == str(own / "bin" / "python")
     assert tools["packages/other"].interpreter == str(repository.path / ".venv" / "bin" / "python")
 
 
 def test_the_top_runs_the_tests_outside_of_the_projects_below(repository: Repository, tmp_path: Path) -> None:
-    projects = commit_projects(repository, {**PYTHON, **below("packages/py", PYTHON)})
+    projects = commit_projects(repository, {**PYTHON, **move_below("packages/py", PYTHON)})
     top = projects[""].tool
-    assert names(projects) == {"": ["pytest"], "packages/py": ["pytest"]}
+    assert name_tools(projects) == {"": ["pytest"], "packages/py": ["pytest"]}
     assert top.test_command([], tmp_path / "r").argv[-1] == "--ignore=packages/py"
     assert "--ignore=packages/py" not in top.test_command(["tests/test_cart.py"], tmp_path / "r").argv
 
 
 def test_the_top_without_tests_of_its_own_has_none(repository: Repository) -> None:
     projects = commit_projects(
-        repository, {"pyproject.toml": "[tool.uv.workspace]\n", "uv.lock": "", **below("packages/py", PYTHON)}
+        repository, {"pyproject.toml": "[tool.uv.workspace]\n", "uv.lock": "", **move_below("packages/py", PYTHON)}
     )
-    assert names(projects) == {"": [], "packages/py": ["pytest"]}
+    assert name_tools(projects) == {"": [], "packages/py": ["pytest"]}
     assert (projects["packages/py"].packages[0].lock, projects["packages/py"].packages[0].folder) == ("uv.lock", "")
 
 
 @pytest.mark.parametrize("row", read_table(__file__)["collected"], ids=lambda row: row["tool"])
 def test_a_runner_that_collects_the_members_runs_them(repository: Repository, row: dict[str, Any]) -> None:
-    projects = commit_projects(repository, {**row["top"], **below("packages/m", row["member"])})
-    assert names(projects) == {"": [row["tool"]], "packages/m": []}
+    projects = commit_projects(repository, {**row["top"], **move_below("packages/m", row["member"])})
+    assert name_tools(projects) == {"": [row["tool"]], "packages/m": []}
     assert projects["packages/m"].tested_by == ""
     assert projects["packages/m"].untested_reason == "its tests run with those of the top folder"
 
@@ -114,36 +125,36 @@ def test_a_runner_that_collects_the_members_runs_them(repository: Repository, ro
 )
 def test_a_script_that_delegates_gives_way_to_the_members(repository: Repository, script: str) -> None:
     projects = commit_projects(
-        repository, {**node(script, workspaces=["p/*"]), "package-lock.json": "", **below("p/a", node("vitest"))}
+        repository,
+        {
+            **make_manifest(script, workspaces=["p/*"]),
+            "package-lock.json": "",
+            **move_below("p/a", make_manifest("vitest")),
+        },
     )
-    assert names(projects) == {"": [], "p/a": ["vitest"]}
-    assert (
-        projects["p/a"].packages[0].install,
-        projects["p/a"].packages[0].lock,
-        projects["p/a"].packages[0].folder,
-    ) == (
-        "npm ci",
-        "package-lock.json",
-        "",
-    )
+    assert name_tools(projects) == {"": [], "p/a": ["vitest"]}
+    packages = projects["p/a"].packages[0]
+    assert (packages.install, packages.lock, packages.folder) == ("npm ci", "package-lock.json", "")
 
 
 @pytest.mark.parametrize("script", ["mocha", "jest src", "node --test test/", "tsc && mocha"])
 def test_a_script_of_the_top_leaves_the_members_their_tests(repository: Repository, script: str) -> None:
-    projects = commit_projects(repository, {**node(script), **below("p/a", node("vitest"))})
-    assert names(projects)["p/a"] == ["vitest"]
-    assert len(names(projects)[""]) == 1
+    projects = commit_projects(repository, {**make_manifest(script), **move_below("p/a", make_manifest("vitest"))})
+    assert name_tools(projects)["p/a"] == ["vitest"]
+    assert len(name_tools(projects)[""]) == 1
 
 
 def test_the_missing_tool_is_named(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = {**below("web", node("vitest", devDependencies={"vitest": "3"})), **below("srv", GO)}
-    projects = commit_projects(repository, {**files, **below("shop", {"phpunit.xml": "phpunit", "CartTest.php": ""})})
+    files = {**move_below("web", make_manifest("vitest", devDependencies={"vitest": "3"})), **move_below("srv", GO)}
+    projects = commit_projects(
+        repository, {**files, **move_below("shop", {"phpunit.xml": "phpunit", "CartTest.php": ""})}
+    )
     assert (projects["web"].missing_tool, projects["web"].packages[0].installed) == ("node_modules", False)
     assert (projects["srv"].missing_tool, projects["srv"].untested_reason) == ("", "")
-    only = tmp_path / "only git"
-    only.mkdir()
-    (only / "git").symlink_to(shutil.which("git") or "git")
-    monkeypatch.setenv("PATH", str(only))
+    folder = tmp_path / "only git"
+    folder.mkdir()
+    (folder / "git").symlink_to(shutil.which("git") or "git")
+    monkeypatch.setenv("PATH", str(folder))
     projects = {project.path: project for project in find_projects(repository.path)}
     assert {path: project.missing_tool for path, project in projects.items()} == {
         "": "", "shop": "phpunit", "srv": "go", "web": "npm"
@@ -151,26 +162,18 @@ def test_the_missing_tool_is_named(repository: Repository, tmp_path: Path, monke
     assert projects["srv"].untested_reason == "its tests need go"
 
 
-def test_a_repository_that_git_cannot_list_is_no_repository_without_projects(repository: Repository) -> None:
+def test_a_repository_that_git_cannot_list_is_an_error(repository: Repository) -> None:
     repository.commit("begin", {"go.mod": "module x\n"})
     (repository.path / ".git/index").write_bytes(b"rubbish")
     with pytest.raises(GitError):
         find_projects(repository.path)
 
 
-def looks(clock: FakeClock, *projects: tuple[Project, ...]) -> ProjectCache:
-    """Finds these, one look after the other."""
-    answers = iter(projects)
-    return ProjectCache(clock, lambda folder: next(answers))
-
-
-NODE = (project_with("mocha"),)
-
-
 def test_tools_are_looked_for_again_after_a_minute(clock: FakeClock) -> None:
-    projects = looks(clock, (PYTEST,), NODE)
+    searches = iter([(PYTEST,), NODE_PROJECTS])
+    projects = ProjectCache(clock, lambda folder: next(searches))
     assert projects.projects_of("/w") == (PYTEST,)
     clock.advance(timedelta(seconds=59))
     assert projects.projects_of("/w") == (PYTEST,)
     clock.advance(timedelta(seconds=1))
-    assert projects.projects_of("/w") == NODE
+    assert projects.projects_of("/w") == NODE_PROJECTS

@@ -46,13 +46,13 @@ def test_an_upload_a_job_and_its_model(server: TrainingServer, tmp_path: Path, o
     file.write_text('{"a": 1}\n{"a": 2}\n')
     assert provider.find_file(file.name) == ""
     file_id = provider.upload(file)
-    assert server.file(file_id).lines == [{"a": 1}, {"a": 2}]
+    assert server.find_file(file_id).lines == [{"a": 1}, {"a": 2}]
     assert provider.find_file(file.name) == file_id
     assert provider.find_job(file_id) is None
     job = provider.start(file_id, model="base", checkpoint="", method="dpo", suffix="train_1")
     assert (job.state, job.model) == ("running", "")
     assert provider.find_job(file_id) == job
-    assert "dpo" in str(server.jobs[0].asked)
+    assert "dpo" in str(server.jobs[0].parameters)
     server.jobs[0].finish("me/twin-1")
     done = provider.job(job.id)
     assert (done.state, done.model) == ("done", "me/twin-1")
@@ -66,8 +66,8 @@ def test_a_job_continues_another_one_and_errors_are_transient_or_lasting(
 ) -> None:
     provider = open_provider("together", server.url)
     provider.start("file-1", model="base", checkpoint="ft-old", method="sft", suffix="x")
-    assert server.jobs[0].asked["from_checkpoint"] == "ft-old"
-    assert server.jobs[0].asked.get("model") is None
+    assert server.jobs[0].parameters["from_checkpoint"] == "ft-old"
+    assert server.jobs[0].parameters.get("model") is None
     provider.cancel("ft-1")
     assert provider.job("ft-1").state == "cancelled"
     server.faults["GET /v1/files"] = [503, 401]
