@@ -38,6 +38,12 @@ TASK, HEAL, REPLY = "task", "heal", "reply"
 overlays are chosen by kind (SPEC 5.4, 5.5)."""
 
 
+_LABELS = {REPLY: "the operator", HEAL: "the validation loop"}
+_TRUST = {REPLY: Trust.OPERATOR, HEAL: Trust.QUOTED}
+"""The trust in a message by its kind. A heal message quotes the output of tests. Clawpy's own prompts have no
+entry."""
+
+
 @frozen
 class RunnerResult(WorkResult):
     """The result of a session's work, and how it is stored."""
@@ -76,12 +82,6 @@ class Runner(Protocol):
 
 
 # -- The parts of a conversation, for the X-ray (SPEC 9.6) ----------------------------------------------------------
-
-
-_LABELS = {REPLY: "the operator", HEAL: "the validation loop"}
-_TRUST = {REPLY: Trust.OPERATOR, HEAL: Trust.QUOTED}
-"""The trust in a message by its kind. A heal message quotes the output of tests. Clawpy's own prompts have no
-entry."""
 
 
 def assistant_part(text: str, calls: Sequence[Mapping[str, Any]], call_id: str) -> PromptPart:

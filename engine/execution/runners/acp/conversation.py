@@ -46,6 +46,19 @@ _LOGIN_HINTS = ("auth", "log in", "login", "logged in", "api key", "api_key", "a
 A = TypeVar("A", bound=BaseModel)
 
 
+MAX_LINE_BYTES = 32 * 1024 * 1024
+"""Maximum number of bytes of a message. The default of asyncio is 64 KiB, which is too little for a diff."""
+
+MAX_UNREAD_BYTES = 64 * 1024 * 1024
+"""Maximum number of bytes that wait for an agent that does not read."""
+
+LAST_OUTPUT_SECONDS = 0.5
+"""Seconds after an agent closed its input in which its output is still read."""
+
+MAX_SHOWN_CHARACTERS = 300
+"""Maximum number of characters that are shown of a line that is not a message."""
+
+
 @frozen
 class TurnResult:
     """The end of a turn."""
@@ -264,19 +277,6 @@ def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) 
 def _log_quietly(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Log errors of asyncio at a level that does not reach the terminal."""
     log.debug("%s", context.get("message"), exc_info=context.get("exception"))
-
-
-MAX_LINE_BYTES = 32 * 1024 * 1024
-"""Maximum number of bytes of a message. The default of asyncio is 64 KiB, which is too little for a diff."""
-
-MAX_UNREAD_BYTES = 64 * 1024 * 1024
-"""Maximum number of bytes that wait for an agent that does not read."""
-
-LAST_OUTPUT_SECONDS = 0.5
-"""Seconds after an agent closed its input in which its output is still read."""
-
-MAX_SHOWN_CHARACTERS = 300
-"""Maximum number of characters that are shown of a line that is not a message."""
 
 
 class JsonRpcPipe:

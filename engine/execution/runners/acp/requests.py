@@ -61,6 +61,16 @@ REQUESTS: Mapping[str, type[BaseModel]] = {
 UsageCallback = Callable[[int, "schema.Cost | None"], None]
 
 
+MAX_OUTPUT_BYTES = 1024 * 1024
+"""Maximum number of bytes that are kept of a terminal's output. An agent may ask for fewer."""
+
+MAX_TERMINALS = 32
+"""Maximum number of open terminals of a session. An agent may forget to release them."""
+
+_RESERVED_VARIABLES = ("LD_", "DYLD_", SESSION_MARK)
+"""The beginnings of variables that an agent may not set for commands."""
+
+
 class ClientRequests:
     """The client's side of one conversation: the handler of its connection."""
 
@@ -298,16 +308,6 @@ def _truncate_detail(detail: str) -> str:
         return detail
     head = detail[:MAX_DETAIL]
     return head[: max(head.rfind(" ") + 1, head.rfind("\n") + 1, MAX_DETAIL - MAX_KEY_LENGTH)]
-
-
-MAX_OUTPUT_BYTES = 1024 * 1024
-"""Maximum number of bytes that are kept of a terminal's output. An agent may ask for fewer."""
-
-MAX_TERMINALS = 32
-"""Maximum number of open terminals of a session. An agent may forget to release them."""
-
-_RESERVED_VARIABLES = ("LD_", "DYLD_", SESSION_MARK)
-"""The beginnings of variables that an agent may not set for commands."""
 
 
 @dataclass(slots=True)

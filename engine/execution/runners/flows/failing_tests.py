@@ -65,6 +65,22 @@ _FRAME_PATTERNS: Final = [
 _THIRD_PARTY_FILE: Final = re.compile(r"(?:^|/)(?:site-packages|node_modules|\.venv|lib/python[\d.]+|node:)|^node:|^<")
 
 
+MAX_ALONE = 20
+"""Maximum number of tests that are run alone. The first test of each cause is run before others."""
+
+_REVISIONS_LEFT = re.compile(r"^Bisecting: (\d+) revisions? left", re.M)
+Verdict = Literal["good", "bad", "skip"]
+"""A verdict on a commit, as an argument of `git bisect`."""
+
+_FIRST_BAD = re.compile(r"^([0-9a-f]{40,64}) is the first bad commit", re.M)
+RunTest = Callable[[], CheckResult]
+"""A function that runs the test on the present files: alone, or with the whole suite if its tool cannot run single
+tests."""
+
+NEXT_AFTER_FAILED_FIX = "still_red"
+"""The flow that follows a fix that did not help."""
+
+
 @frozen
 class Cause:
     """The cause of a failure. Two failures with the same cause have equal values."""
@@ -148,9 +164,6 @@ def find_signatures(
 
 CauseGroup = tuple[Cause, list[str]]
 """(cause, failing tests with this cause)."""
-
-MAX_ALONE = 20
-"""Maximum number of tests that are run alone. The first test of each cause is run before others."""
 
 
 class NarrowFailures(ProjectFlow):
@@ -240,14 +253,6 @@ def _shell_command(job: Job, tool: Toolchain, tests: Sequence[str]) -> str:
     return shlex.join(part for part in argv if str(job.scratch) not in part)
 
 
-_REVISIONS_LEFT = re.compile(r"^Bisecting: (\d+) revisions? left", re.M)
-
-Verdict = Literal["good", "bad", "skip"]
-"""A verdict on a commit, as an argument of `git bisect`."""
-
-_FIRST_BAD = re.compile(r"^([0-9a-f]{40,64}) is the first bad commit", re.M)
-
-
 class Bisect(ProjectFlow):
     """Checks that the test passes at good and fails at bad, then halves the commits between, one test run a step."""
 
@@ -292,11 +297,6 @@ class Bisect(ProjectFlow):
         by = f"by {culprit.author} broke it ({count(len(verdicts), 'step')})"
         summary = f"{culprit.sha[:10]} “{culprit.subject}” {by}"
         return FlowResult(summary, check=at_bad, facts=facts | {"next": "rehearse_revert"})
-
-
-RunTest = Callable[[], CheckResult]
-"""A function that runs the test on the present files: alone, or with the whole suite if its tool cannot run single
-tests."""
 
 
 def _check_bad_end(job: Job, run_test: RunTest, bad: str) -> CheckResult:
@@ -414,10 +414,6 @@ class RehearseRevert(ProjectFlow):
         reset_worktree(job, tree=reverted.tree)  # without the files that the tests wrote
         summary = f"{name} reverts cleanly{outcome}"
         return FlowResult(summary, check=check, sound=not still_fails, facts=facts, full=check is not None)
-
-
-NEXT_AFTER_FAILED_FIX = "still_red"
-"""The flow that follows a fix that did not help."""
 
 
 class ApplyFix(ProjectFlow):

@@ -20,6 +20,29 @@ MAX_DIFF_LINES = 200
 """Maximum number of lines of a commit's diff in the transcript."""
 
 
+MAX_LISTED_COMMITS = 50
+"""Maximum number of commits in the transcript."""
+
+MAX_RECENT_COMMITS = 3
+"""Maximum number of commits that are shown for a file in conflict."""
+
+LITERAL_PATHS = {"GIT_LITERAL_PATHSPECS": "1"}
+"""Environment in which git takes every path literally, even one that begins with `:`."""
+
+REHEARSAL_AUTHOR = {
+    f"GIT_{role}_{field}": value
+    for role in ("AUTHOR", "COMMITTER")
+    for field, value in (("NAME", "rehearsal"), ("EMAIL", "rehearsal@localhost"))
+}
+"""Environment for git with the author of temporary commits."""
+
+MAX_CONFLICT_FILE_BYTES = 50_000_000
+"""Maximum size of a file in conflict in which marked places are counted."""
+
+LINKED_FOLDERS = ("node_modules", "vendor", "deps")
+"""Folders that `linked_packages` may have linked into the worktree."""
+
+
 @frozen
 class Commit:
     """One commit."""
@@ -56,21 +79,10 @@ def read_commit(git: Git, sha: str) -> Commit:
     return Commit(*git.text("show", "--no-patch", "--format=%H%x00%an%x00%aI%x00%s", sha).split("\0"))
 
 
-MAX_LISTED_COMMITS = 50
-"""Maximum number of commits in the transcript."""
-
-
 def list_commits(job: Job, git: Git, commits: Sequence[str]) -> None:
     """Put one line for each commit into the transcript."""
     lines = [str(read_commit(git, sha)) for sha in commits[:MAX_LISTED_COMMITS]]
     job.say_list([*lines, *commits[MAX_LISTED_COMMITS:]], MAX_LISTED_COMMITS, indent="  ")
-
-
-MAX_RECENT_COMMITS = 3
-"""Maximum number of commits that are shown for a file in conflict."""
-
-LITERAL_PATHS = {"GIT_LITERAL_PATHSPECS": "1"}
-"""Environment in which git takes every path literally, even one that begins with `:`."""
 
 
 def show_diff(job: Job, sha: str) -> None:
@@ -102,20 +114,6 @@ def main_branch(job: Job) -> str | None:
     current = job.git.text("symbolic-ref", "--quiet", "--short", "HEAD", allowed=(0, 1))
     candidates = [remote.removeprefix("refs/remotes/origin/"), "main", "master", "trunk", current]
     return next((name for name in candidates if name in local), None)
-
-
-REHEARSAL_AUTHOR = {
-    f"GIT_{role}_{field}": value
-    for role in ("AUTHOR", "COMMITTER")
-    for field, value in (("NAME", "rehearsal"), ("EMAIL", "rehearsal@localhost"))
-}
-"""Environment for git with the author of temporary commits."""
-
-MAX_CONFLICT_FILE_BYTES = 50_000_000
-"""Maximum size of a file in conflict in which marked places are counted."""
-
-LINKED_FOLDERS = ("node_modules", "vendor", "deps")
-"""Folders that `linked_packages` may have linked into the worktree."""
 
 
 def reset_worktree(job: Job, revision: str = "HEAD", *, tree: str = "") -> None:

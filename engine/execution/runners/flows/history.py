@@ -22,6 +22,19 @@ DAY_STARTS_AT = timedelta(hours=5)
 """Work before five in the morning belongs to the day before."""
 
 
+MAX_SHOWN_COMMITS = 3
+"""Maximum number of commits in the transcript in which both files changed."""
+
+MAX_SHOWN_LINES = 12
+"""Maximum number of the partner's changed lines in the transcript, of the newest of these commits."""
+
+MAX_SEARCHED_COMMITS = 2_000
+"""Maximum number of commits of each file that are searched."""
+
+MAX_SHOWN_ROWS = 30
+"""Maximum number of commits, and of files, of a pull request in the transcript."""
+
+
 @frozen
 class ChangedFile:
     """A file that a commit changed, with its numbers of lines, which are 0 for a binary file."""
@@ -136,16 +149,6 @@ def _uncommitted_files(job: Job) -> list[str]:
     return [entry[3:] for entry in entries]
 
 
-MAX_SHOWN_COMMITS = 3
-"""Maximum number of commits in the transcript in which both files changed."""
-
-MAX_SHOWN_LINES = 12
-"""Maximum number of the partner's changed lines in the transcript, of the newest of these commits."""
-
-MAX_SEARCHED_COMMITS = 2_000
-"""Maximum number of commits of each file that are searched."""
-
-
 @frozen
 class JointChange:
     """A commit that changed both files."""
@@ -238,10 +241,6 @@ def _printable_line(line: str, partner: str) -> str:
     if any(hit.is_secret for hit in scan_line(partner, line[1:])):
         return f"{line[:1]} (a likely secret, not shown)"
     return line[:1] + sanitise(line[1:].replace("\t", "    "))[:200]
-
-
-MAX_SHOWN_ROWS = 30
-"""Maximum number of commits, and of files, of a pull request in the transcript."""
 
 
 class LookAtPullRequest(Flow):

@@ -34,6 +34,9 @@ CONTEXT_LINES = 2
 MAX_FILE_BYTES = 5_000_000
 
 
+MAX_DOCUMENT_BYTES = 5_000_000
+
+
 def _check_instant(text: str) -> str:
     """Return `text`, if it is a time with a zone in ISO 8601. Raises `ValueError`."""
     if datetime.fromisoformat(text).tzinfo is None:
@@ -165,9 +168,6 @@ class RemoveLeftovers(Flow):
             job.say(str(error))
             return None
         return combine_checks(compare_with_base(job, base, results))
-
-
-MAX_DOCUMENT_BYTES = 5_000_000
 
 
 class FindOutdatedDocs(Flow):

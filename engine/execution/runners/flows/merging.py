@@ -52,6 +52,16 @@ MAX_REBASED_COMMITS = 200
 """Maximum number of commits of a rebase that is tried."""
 
 
+MAX_PAIRED_BRANCHES = 5
+"""Number of the newest branches that are also tried with each other, which are ten pairs."""
+
+MAX_LISTED_FILES = 50
+"""Maximum number of files in conflict in the transcript."""
+
+_SUBMODULE = "160000"
+_LINK = "120000"
+
+
 class RehearseMerge(ProjectFlow):
     """Merges in a throw-away worktree; no branch moves."""
 
@@ -111,9 +121,6 @@ class RehearseMerge(ProjectFlow):
 
 
 # -- Find the branches that will conflict, by git's own merge without touching a file -------------------------------
-
-MAX_PAIRED_BRANCHES = 5
-"""Number of the newest branches that are also tried with each other, which are ten pairs."""
 
 
 class ForecastConflicts(Flow):
@@ -201,13 +208,6 @@ def _conflicting_files(job: Job, target: str, source: str) -> tuple[str, ...]:
 
 
 # -- Finish an unfinished merge, rebase, cherry-pick or revert with each side, or report on a bisect ----------------
-
-MAX_LISTED_FILES = 50
-"""Maximum number of files in conflict in the transcript."""
-
-_SUBMODULE = "160000"
-
-_LINK = "120000"
 
 
 class UnfinishedOperation(ProjectFlow):

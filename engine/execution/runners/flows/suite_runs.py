@@ -25,6 +25,12 @@ from engine.execution.runners.toolchains.tool_table import Command
 from engine.model import CheckResult
 from engine.model.text import count, join_names, last_line, seconds_in_words
 
+TestPlan = list[tuple[Toolchain, list[str]]]
+"""(tool, tests that it runs). [] is its whole suite."""
+
+MAX_COMPARED_TESTS = 50
+"""Maximum number of failing tests that are run again on other files. If there are more, none is."""
+
 
 def find_project(job: Job, path: str) -> Project:
     """The project at `path` of the repository; "" is its top. Raises `FlowError` if there is none."""
@@ -189,10 +195,6 @@ def run_command(job: Job, command: Command, folder: Path, *, quiet: bool = False
             file.unlink(missing_ok=True)
 
 
-TestPlan = list[tuple[Toolchain, list[str]]]
-"""(tool, tests that it runs). [] is its whole suite."""
-
-
 def run_test_plan(job: Job, plan: TestPlan, texts: dict[str, str] | None = None) -> list[tuple[Toolchain, CheckResult]]:
     """Run the tests of each tool and report the results. A tool that cannot run is reported and left out. `texts` is as
     in `run_tests`. Raises `CannotRun` if no tool could run."""
@@ -232,10 +234,6 @@ def try_whole_suite(job: Job, path: str, *, base: str = "") -> tuple[CheckResult
         return check, f", {'' if check.green else 'but '}{describe_check(check)}"
     check = combine_checks(compare_with_base(job, base, results))
     return check, f", {'but ' if check.has_new_failures else ''}{describe_compared(check)}"
-
-
-MAX_COMPARED_TESTS = 50
-"""Maximum number of failing tests that are run again on other files. If there are more, none is."""
 
 
 def compare_with_base(

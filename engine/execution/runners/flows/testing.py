@@ -54,6 +54,12 @@ MAX_TARGETS = 400
 """Maximum number of tests in a command. If there are more, the whole suite is run."""
 
 
+MAX_REPORT_BYTES = 100_000_000
+_LIST_INSTALLED = (
+    "import importlib.util as u; print(*(n for n in ('coverage', 'pytest_cov', 'xdist') if u.find_spec(n)))"
+)
+
+
 class RunTests(ProjectFlow):
     """Finds the tests of the changed files, by name, by folder and by what they import, and runs them."""
 
@@ -187,12 +193,6 @@ class CheckCleanHead(ProjectFlow):
 
 
 # -- Find changed lines that no test runs, measured with the project's own coverage ---------------------------------
-
-MAX_REPORT_BYTES = 100_000_000
-
-_LIST_INSTALLED = (
-    "import importlib.util as u; print(*(n for n in ('coverage', 'pytest_cov', 'xdist') if u.find_spec(n)))"
-)
 
 
 class UncoveredLines(ProjectFlow):

@@ -35,6 +35,18 @@ from engine.model.text import article, capitalised, count, join_names
 MAX_FINDINGS = 200
 
 
+MAX_COUNTED_BYTES = 1_000_000
+MAX_GROUPS = 8
+_TEST_STEM = re.compile(r"^(?:test[_-])?(.+?)(?:[._-](?:test|tests|spec))?$", re.I)
+_PROSE_FILE = re.compile(r"\.(?:md|rst|adoc|txt)$|(?:^|/)docs?/", re.I)
+_SETTINGS_FILE = re.compile(
+    r"\.(?:toml|ya?ml|cfg|ini|lock|mod|sum|gradle|properties)$|(?:^|/)(?:package(?:-lock)?\.json|\.[^/]+)$"
+)
+_SOURCE_FILE = re.compile(
+    r"\.(?:py|js|jsx|ts|tsx|mjs|cjs|go|rs|java|kt|rb|php|ex|exs|cs|c|cc|cpp|h|hpp|swift|scala|vue|svelte)$"
+)
+
+
 class ReviewUnpushed(Flow):
     """Reads every added line of every unpushed commit; secrets count even when a later commit removed them."""
 
@@ -260,23 +272,6 @@ def _describe_leftovers(findings: list[UnpushedProblem]) -> list[str]:
     """A sentence with the numbers of the leftovers among the findings, if there are any."""
     kinds = [finding.kind for finding in findings if not finding.is_secret and finding.line]
     return [f"{count_kinds(kinds)} to look at"] if kinds else []
-
-
-MAX_COUNTED_BYTES = 1_000_000
-
-MAX_GROUPS = 8
-
-_TEST_STEM = re.compile(r"^(?:test[_-])?(.+?)(?:[._-](?:test|tests|spec))?$", re.I)
-
-_PROSE_FILE = re.compile(r"\.(?:md|rst|adoc|txt)$|(?:^|/)docs?/", re.I)
-
-_SETTINGS_FILE = re.compile(
-    r"\.(?:toml|ya?ml|cfg|ini|lock|mod|sum|gradle|properties)$|(?:^|/)(?:package(?:-lock)?\.json|\.[^/]+)$"
-)
-
-_SOURCE_FILE = re.compile(
-    r"\.(?:py|js|jsx|ts|tsx|mjs|cjs|go|rs|java|kt|rb|php|ex|exs|cs|c|cc|cpp|h|hpp|swift|scala|vue|svelte)$"
-)
 
 
 @frozen

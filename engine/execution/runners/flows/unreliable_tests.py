@@ -42,6 +42,12 @@ from engine.git.leftovers import UNTIL
 from engine.model import CheckResult
 from engine.model.text import count, join_names
 
+SLOWER_RATIO = 1.5
+"""A test is slower if its median time is at least this many times as long, and each run is longer than every run at the
+other commit."""
+
+MAX_TEST_FILE_BYTES = 5_000_000
+
 
 @frozen
 class TestTally:
@@ -130,11 +136,6 @@ def _summarise_tallies(tallies: Sequence[TestTally], times: int) -> str:
     return "; ".join([*parts, f"{steady} steady"])
 
 
-SLOWER_RATIO = 1.5
-"""A test is slower if its median time is at least this many times as long, and each run is longer than every run at the
-other commit."""
-
-
 class TimeTests(ProjectFlow):
     """Runs tests the same number of times at both commits, in a worktree."""
 
@@ -198,9 +199,6 @@ class TimeTests(ProjectFlow):
 def _format_spread(seconds: list[float]) -> str:
     """The median, the minimum and the maximum, as in `2.10 s (2.00 to 2.30)`."""
     return f"{median(seconds):.2f} s ({min(seconds):.2f} to {max(seconds):.2f})"
-
-
-MAX_TEST_FILE_BYTES = 5_000_000
 
 
 def _check_day(text: str) -> str:

@@ -41,6 +41,13 @@ MAX_BRANCHES = 200
 """Maximum number of branches. If there are more, those with the oldest last commits are taken."""
 
 
+MAX_STASH_FILES = 20
+"""Maximum number of files of a stash in the transcript."""
+
+_NO_EDITOR = {"GIT_SEQUENCE_EDITOR": ":", "GIT_EDITOR": ":"}
+"""Environment in which git starts no editor: for the name `:` it runs no program."""
+
+
 @frozen
 class ComparedBranch:
     """One local branch, compared with the base."""
@@ -137,10 +144,6 @@ def _is_applied(job: Job, base: str, sha: str) -> bool:
     if lines and all(line.startswith("-") for line in lines):
         return True
     return not try_merge(job.git.folder, job.git.text("rev-parse", upstream), sha).adds
-
-
-MAX_STASH_FILES = 20
-"""Maximum number of files of a stash in the transcript."""
 
 
 class LookAtStash(Flow):
@@ -244,10 +247,6 @@ class KeepCommits(Flow):
             return FlowResult("Nothing to keep: all of them are already on a branch or tag", facts=facts)
         names = " and ".join(f"{name} ({count(number, 'commit')})" for name, number in branches.items())
         return FlowResult(f"Made {names}; to remove it: `git branch -D {' '.join(branches)}`", facts=facts)
-
-
-_NO_EDITOR = {"GIT_SEQUENCE_EDITOR": ":", "GIT_EDITOR": ":"}
-"""Environment in which git starts no editor: for the name `:` it runs no program."""
 
 
 class RehearseAutosquash(ProjectFlow):

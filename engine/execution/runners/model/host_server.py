@@ -58,6 +58,32 @@ MAX_CHARACTERS_PER_TOKEN = 16
 """Maximum number of characters per token of an answer, on average. A model that writes more ignores its limit."""
 
 
+CONNECT_SECONDS = 15.0
+"""Seconds to reach a provider. The engine decides how long an answer may take."""
+
+MAX_MESSAGE = 600
+"""Maximum number of characters of a provider's message that are passed on."""
+
+_on_bytes: ContextVar[Callable[[bytes], None]] = ContextVar("on_bytes")
+"""The function of the present task that is called with the bytes of its answer."""
+
+_END = re.compile(rb'data:\s*\[DONE\]|"(?:finish|stop)_reason":\s*"|"type":\s*"message_stop"')
+_MAX_END_BYTES = 64
+_FAILURE_KINDS: tuple[tuple[type[Exception], FailureKind], ...] = (
+    (exceptions.ModelAuthenticationError, FailureKind.AUTH),
+    (exceptions.ModelQuotaExceededError, FailureKind.QUOTA),
+    (exceptions.ModelRateLimitError, FailureKind.RATE),
+    (exceptions.ModelContextWindowExceededError, FailureKind.CONTEXT),
+    (exceptions.ModelNotFoundError, FailureKind.MODEL),
+    (exceptions.ModelUnavailableError, FailureKind.SERVER),
+    (exceptions.ModelServerError, FailureKind.SERVER),
+    (exceptions.ModelConnectionError, FailureKind.CONNECTION),
+    (exceptions.ModelRequestRejectedError, FailureKind.REFUSED),
+)
+_TOO_LONG = "exceed_context_size_error"
+"""The error of llama.cpp for a conversation that is too long. The libraries know only those of other servers."""
+
+
 def serve(input_lines: SimpleQueue[bytes], output_fd: int) -> None:
     """Answer the messages in `input_lines` for ever."""
     asyncio.run(_serve(input_lines, output_fd))
@@ -311,19 +337,6 @@ def _redacted_line(message: ModelMessage, key: str) -> str:
     return json.dumps(redact_json(document, (key,) if key else (), kept=UNREDACTED_FIELDS), ensure_ascii=False)
 
 
-CONNECT_SECONDS = 15.0
-"""Seconds to reach a provider. The engine decides how long an answer may take."""
-
-MAX_MESSAGE = 600
-"""Maximum number of characters of a provider's message that are passed on."""
-
-_on_bytes: ContextVar[Callable[[bytes], None]] = ContextVar("on_bytes")
-"""The function of the present task that is called with the bytes of its answer."""
-
-_END = re.compile(rb'data:\s*\[DONE\]|"(?:finish|stop)_reason":\s*"|"type":\s*"message_stop"')
-_MAX_END_BYTES = 64
-
-
 class _UnusableAnswer(Exception):
     """The answer cannot be used, although the libraries would accept it."""
 
@@ -388,22 +401,6 @@ def _make_http_client(base_url: str) -> httpx2.AsyncClient:
         event_hooks={"response": [_bound_response]},
         trust_env=not (host in ("localhost", "::1") or host.startswith("127.")),
     )
-
-
-_FAILURE_KINDS: tuple[tuple[type[Exception], FailureKind], ...] = (
-    (exceptions.ModelAuthenticationError, FailureKind.AUTH),
-    (exceptions.ModelQuotaExceededError, FailureKind.QUOTA),
-    (exceptions.ModelRateLimitError, FailureKind.RATE),
-    (exceptions.ModelContextWindowExceededError, FailureKind.CONTEXT),
-    (exceptions.ModelNotFoundError, FailureKind.MODEL),
-    (exceptions.ModelUnavailableError, FailureKind.SERVER),
-    (exceptions.ModelServerError, FailureKind.SERVER),
-    (exceptions.ModelConnectionError, FailureKind.CONNECTION),
-    (exceptions.ModelRequestRejectedError, FailureKind.REFUSED),
-)
-
-_TOO_LONG = "exceed_context_size_error"
-"""The error of llama.cpp for a conversation that is too long. The libraries know only those of other servers."""
 
 
 def _failure_of(error: BaseException, key: str, *, received: int = 0) -> Failure:

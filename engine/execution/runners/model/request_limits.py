@@ -36,6 +36,16 @@ They are as high as those of the more expensive half of the known models."""
 _MILLION = 1_000_000
 
 
+FIRST_DELAY_S = 1.0
+"""Seconds before the first retry; twice as many before each further one."""
+
+MAX_DELAY_S = 60.0
+"""Maximum number of seconds before a retry."""
+
+MAX_RETRY_AFTER_S = 120.0
+"""Maximum number of seconds that a provider may ask to wait. If it asks for more, the request is not sent again."""
+
+
 @frozen
 class Price:
     """The highest price of a model's tokens."""
@@ -164,16 +174,6 @@ class RequestBudget:
         return CallUsage(
             input_tokens, output_tokens, self.price.cost_of(input_tokens, output_tokens), is_reported=False
         )
-
-
-FIRST_DELAY_S = 1.0
-"""Seconds before the first retry; twice as many before each further one."""
-
-MAX_DELAY_S = 60.0
-"""Maximum number of seconds before a retry."""
-
-MAX_RETRY_AFTER_S = 120.0
-"""Maximum number of seconds that a provider may ask to wait. If it asks for more, the request is not sent again."""
 
 
 @cache

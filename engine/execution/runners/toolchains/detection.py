@@ -31,6 +31,10 @@ from engine.execution.runners.toolchains.tool_table import (
 )
 from engine.frozen import frozen
 
+_PYTEST_REQUIREMENT = r"""["']pytest\b|^pytest\s*="""
+"""Matches pytest among the requirements of a project, but not `[tool.pytest.ini_options]`, which does not install
+it."""
+
 
 def detect_test_tools(folder: ProjectFolder) -> tuple[Toolchain, ...]:
     """One tool for each language of the folder, in the order of the table. A fallback such as make is used only if
@@ -384,11 +388,6 @@ def _pip_needs(folder: ProjectFolder) -> list[str]:
     # pip knows groups only since 25.1
     option, _, name = python_projects.pytest_group_option(folder.folder).strip().partition(" ")
     return [*needs, "-e", f".[{name}]" if option == "--extra" else "."]
-
-
-_PYTEST_REQUIREMENT = r"""["']pytest\b|^pytest\s*="""
-"""Matches pytest among the requirements of a project, but not `[tool.pytest.ini_options]`, which does not install
-it."""
 
 
 def _python_setup(folder: ProjectFolder) -> PackageSetup:

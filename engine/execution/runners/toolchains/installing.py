@@ -43,6 +43,10 @@ PackagesByPath = Mapping[str, Sequence[PackageSetup]]
 """The package setups of each folder, by its path from the top of the repository; see `find_packages`."""
 
 
+GITIGNORE = "*\n"
+"""The `.gitignore` inside an installed folder, for a project that does not ignore it."""
+
+
 @frozen
 class Installation:
     """The commands that install the packages of one project, or update its lock file. All paths are relative to the top
@@ -233,10 +237,6 @@ def _link_packages(job: Job, tools: Sequence[ProjectTool]) -> list[Path]:
             links.append(link)
             link.symlink_to(source, target_is_directory=True)
     return links
-
-
-GITIGNORE = "*\n"
-"""The `.gitignore` inside an installed folder, for a project that does not ignore it."""
 
 
 @contextmanager

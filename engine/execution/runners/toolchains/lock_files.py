@@ -36,6 +36,18 @@ Requirements = dict[str, set[str] | None]
 """The constraints of each package; None if they cannot be compared."""
 
 
+_SECTIONS = ("dependencies", "devDependencies", "optionalDependencies")
+_PACKAGE_BLOCK = re.compile(r"^\[\[package\]\]\n", re.MULTILINE)
+"""The beginning of each package in the lock files of uv and Cargo."""
+
+_REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*\(?([^;@)]*)\)?\s*(@[^;]*)?(;.*)?", re.DOTALL)
+_CLAUSE = re.compile(r"(==|>=|<=|!=|~=|<|>)(\d+(?:\.\d+)*)(\.\*)?")
+_PLAIN_ENTRY = {"name", "specifier", "marker", "extra", "extras"}
+"""The keys of a requirement that comes from the registry."""
+
+_CARGO_SECTION = re.compile(r"(?:dev[-_]|build[-_])?dependencies")
+
+
 @frozen
 class Comparison:
     """What one manifest asks for, and what the lock file has for it."""
@@ -166,9 +178,6 @@ def _select_required(locked: Mapping[str, set[str] | None], required: Requiremen
     return {name: locked[name] for name in required if name in locked}
 
 
-_SECTIONS = ("dependencies", "devDependencies", "optionalDependencies")
-
-
 def _node_requirements(manifest: Mapping[str, Any], *sections: str) -> Requirements:
     """The requirements in these sections of a package.json. If one is a path, an address or an alias, only its name is
     compared, because tools write these in several ways."""
@@ -241,13 +250,6 @@ def _compare_yarn_2(pair: LockPair) -> Iterator[Comparison]:
                 yield Comparison(member.path, required, _node_requirements(entry, "dependencies"))
 
 
-_PACKAGE_BLOCK = re.compile(r"^\[\[package\]\]\n", re.MULTILINE)
-"""The beginning of each package in the lock files of uv and Cargo."""
-
-_REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*\(?([^;@)]*)\)?\s*(@[^;]*)?(;.*)?", re.DOTALL)
-_CLAUSE = re.compile(r"(==|>=|<=|!=|~=|<|>)(\d+(?:\.\d+)*)(\.\*)?")
-
-
 def _normalise_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
@@ -273,10 +275,6 @@ def _python_requirements(entries: Iterable[Any], own: str, *, markers: bool = Tr
         if (markers or not match[4]) and _normalise_name(match[1]) != own:
             constraints.append((_normalise_name(match[1]), None if match[3] else _normalise_specifier(match[2])))
     return _gather_constraints(constraints)
-
-
-_PLAIN_ENTRY = {"name", "specifier", "marker", "extra", "extras"}
-"""The keys of a requirement that comes from the registry."""
 
 
 def _compare_uv(pair: LockPair) -> Iterator[Comparison]:
@@ -333,9 +331,6 @@ def _compare_poetry(pair: LockPair) -> Iterator[Comparison]:
     names = re.findall(r'^name = "(.+)"$', pair.lock, re.MULTILINE)
     locked = _select_required(dict.fromkeys(map(_normalise_name, names)), required)
     yield Comparison(pair.manifest_name, required, locked)
-
-
-_CARGO_SECTION = re.compile(r"(?:dev[-_]|build[-_])?dependencies")
 
 
 def _compare_cargo(pair: LockPair) -> Iterator[Comparison]:

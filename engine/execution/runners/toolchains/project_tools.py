@@ -39,6 +39,19 @@ Placeholders = dict[str, tuple[str, ...]]
 _BRACES = re.compile(r"\{(-*\w*)\}")
 
 
+_CLIPPY_HEAD = re.compile(r"^(?P<level>warning|error)(?:\[(?P<code>\w+)\])?: (?P<message>.*)$")
+_CLIPPY_PLACE = re.compile(r"^ *--> (?P<path>[^:\n]+):(?P<line>\d+):\d+$")
+_CLIPPY_RULE = re.compile(
+    r"index\.html#(?P<clippy>\w+)|`#\[(?:warn|deny)\((?P<lint>[\w:]+)\)\]`|`-[DW] (?P<flag>[\w:-]+)`"
+)
+MISSING_KINDS: Mapping[str, Any] = TABLES["missing"]
+PROGRAM_FIXES: Mapping[str, str] = TABLES["programs"]
+"""The commands that install programs which are not packages of a project, by program."""
+
+EXECUTION_KINDS = frozenset({"program", "permission"})
+"""The kinds that a shell reports if it cannot start a program. They count even if the exit code is 0."""
+
+
 def fill_command(template: str, placeholders: Placeholders) -> tuple[str, ...] | None:
     """A command of the table with its placeholders replaced; None if one of them is unknown."""
     argv: list[str] = []
@@ -289,13 +302,6 @@ class Finding:
     message: str
 
 
-_CLIPPY_HEAD = re.compile(r"^(?P<level>warning|error)(?:\[(?P<code>\w+)\])?: (?P<message>.*)$")
-_CLIPPY_PLACE = re.compile(r"^ *--> (?P<path>[^:\n]+):(?P<line>\d+):\d+$")
-_CLIPPY_RULE = re.compile(
-    r"index\.html#(?P<clippy>\w+)|`#\[(?:warn|deny)\((?P<lint>[\w:]+)\)\]`|`-[DW] (?P<flag>[\w:-]+)`"
-)
-
-
 def read_findings(name: str, output: str) -> list[Finding]:
     """The findings in the output of a linter or type checker with the format `name`; [] if it printed no position."""
     return list(_read_clippy(output) if name == "clippy" else _read_lines(TABLES["findings"][name], output))
@@ -327,15 +333,6 @@ def _read_clippy(output: str) -> Iterator[Finding]:
             name = name.replace("-", "_").removeprefix("clippy::")
             findings[Finding(place["path"], int(place["line"]), name, head["message"])] = None
     yield from findings
-
-
-MISSING_KINDS: Mapping[str, Any] = TABLES["missing"]
-
-PROGRAM_FIXES: Mapping[str, str] = TABLES["programs"]
-"""The commands that install programs which are not packages of a project, by program."""
-
-EXECUTION_KINDS = frozenset({"program", "permission"})
-"""The kinds that a shell reports if it cannot start a program. They count even if the exit code is 0."""
 
 
 @frozen

@@ -26,6 +26,37 @@ from engine.execution.sandbox.host_paths import which
 from engine.frozen import frozen
 from engine.git import Git, GitError
 
+ENVIRONMENTS = (".venv", "venv", "env")
+"""The usual folders for the environment of a project. uv makes the first one."""
+
+ON_PATH = " on the PATH"
+"""The end of the description of an interpreter that belongs to the operator and not to the project."""
+
+_PACKAGE_FOLDERS = (
+    "lib/python3*/site-packages",
+    "lib/python3*/dist-packages",
+    "lib/python3/dist-packages",
+    "Lib/site-packages",
+)
+_HAS_PYTEST = """
+import os, site, sys
+places = [*site.getsitepackages(), site.getusersitepackages()]
+sys.exit(not any(os.path.isfile(os.path.join(place, "pytest", "__init__.py")) for place in places))
+"""
+
+_COVERAGE_SETTING = re.compile(r"^\[(?:tool\.)?coverage\b|--cov\b|pytest-cov", re.M)
+_SETTINGS_FILES = ("pyproject.toml", "setup.cfg", "tox.ini", "pytest.ini", "noxfile.py")
+TEST_FILE_PATTERN = r"(^|/)(test_[^/]*|[^/]*_test)\.py$"
+"""Names of files that pytest collects by default."""
+
+SKIPPED_FOLDERS = {"venv", "env", "node_modules", "__pycache__", "build", "dist", "target"}
+"""Folders that contain no tests of the project. Folders that begin with a dot are skipped as well."""
+
+MAX_TEST_FILES = 3000
+"""Maximum number of test files that a scan for imports reads."""
+
+_IMPORT = re.compile(r"^\s*(?:import\s+([\w., ]+)|from\s+([\w.]+)\s+import\b[ \t]*(\([^)]*\)|[^\n]*))", re.M)
+
 
 def import_roots(folder: Path) -> list[str]:
     """The folders for PYTHONPATH. With these, the code in `folder` is imported, and not that of another tree which is
@@ -62,26 +93,6 @@ def is_external_module(module: str, folder: Path, workspace: Path) -> bool:
         return not Git(workspace).text("log", "-1", "--format=%h", "--", *paths)
     except GitError:  # nothing was ever committed
         return True
-
-
-ENVIRONMENTS = (".venv", "venv", "env")
-"""The usual folders for the environment of a project. uv makes the first one."""
-
-ON_PATH = " on the PATH"
-"""The end of the description of an interpreter that belongs to the operator and not to the project."""
-
-_PACKAGE_FOLDERS = (
-    "lib/python3*/site-packages",
-    "lib/python3*/dist-packages",
-    "lib/python3/dist-packages",
-    "Lib/site-packages",
-)
-
-_HAS_PYTEST = """
-import os, site, sys
-places = [*site.getsitepackages(), site.getusersitepackages()]
-sys.exit(not any(os.path.isfile(os.path.join(place, "pytest", "__init__.py")) for place in places))
-"""
 
 
 def _managed_environments(workspace: Path) -> Iterator[tuple[str, Path]]:
@@ -238,12 +249,6 @@ def _find_environments(folder: Path, top: Path) -> Iterator[Interpreter]:
         yield Interpreter(f"{manager}'s environment", interpreter)
 
 
-_COVERAGE_SETTING = re.compile(r"^\[(?:tool\.)?coverage\b|--cov\b|pytest-cov", re.M)
-
-
-_SETTINGS_FILES = ("pyproject.toml", "setup.cfg", "tox.ini", "pytest.ini", "noxfile.py")
-
-
 def measures_coverage(folder: Path, interpreter: str) -> bool:
     """Whether a project has configured coverage, and has it in its environment. Only files are read."""
     home = Path(interpreter).parent.parent
@@ -252,16 +257,6 @@ def measures_coverage(folder: Path, interpreter: str) -> bool:
     if (folder / ".coveragerc").is_file():
         return True
     return any(_COVERAGE_SETTING.search(read_text(folder / name)) for name in _SETTINGS_FILES)
-
-
-TEST_FILE_PATTERN = r"(^|/)(test_[^/]*|[^/]*_test)\.py$"
-"""Names of files that pytest collects by default."""
-
-SKIPPED_FOLDERS = {"venv", "env", "node_modules", "__pycache__", "build", "dist", "target"}
-"""Folders that contain no tests of the project. Folders that begin with a dot are skipped as well."""
-
-MAX_TEST_FILES = 3000
-"""Maximum number of test files that a scan for imports reads."""
 
 
 def is_test_file(path: str) -> bool:
@@ -290,9 +285,6 @@ def _module_of(path: str) -> str:
     if parts[-1:] == ["__init__"]:
         parts = parts[:-1]
     return ".".join(parts)
-
-
-_IMPORT = re.compile(r"^\s*(?:import\s+([\w., ]+)|from\s+([\w.]+)\s+import\b[ \t]*(\([^)]*\)|[^\n]*))", re.M)
 
 
 def _imported_names(text: str) -> set[str]:

@@ -28,6 +28,27 @@ MAX_FAILING = 200
 _ERROR = re.compile(r"(?i)\b(?:error|exception|failed|cannot)\b")
 
 
+USAGE_ERRORS = {2: "collection failed", 3: "pytest crashed", 4: "pytest did not understand its arguments"}
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_OUTCOMES = {word: outcome for outcome, words in TABLES["outcomes"].items() for word in words}
+"""The outcome of a test by the word that a runner prints for it."""
+
+_Pattern = Annotated[re.Pattern[str], BeforeValidator(lambda parts: re.compile("".join(parts), re.M))]
+"""A regular expression. In the table it is one text or several."""
+
+_NEVER = re.compile("(?!)")
+_COUNT = re.compile(r"(\d+) (\w+)")
+_NUMBER_GROUPS = frozenset({"tests", *TABLES["outcomes"]})
+_TIME_GROUPS = frozenset({"ms", "seconds"})
+_TAP_LINE = re.compile(r"^(?P<indent> *)(?P<not>not )?ok \d+(?: - (?P<name>.*?))?(?P<skip> # (?:SKIP|TODO).*)?$", re.I)
+_TAP_TIME = re.compile(r"^ *duration_ms: (?P<ms>[\d.]+)")
+_GO_TEST = re.compile(r"^ *--- (?P<what>PASS|FAIL|SKIP): (?P<name>.+) \((?P<seconds>[\d.]+)s\)$")
+_HEADING = re.compile(
+    r"^\s*(?:not ok \d+ - |ok \d+ - |# |[●✖✗✕×✔✓] |--- (?:FAIL|PASS|SKIP): |=== RUN\s+|---- |FAIL\s+|\d+\) )"
+)
+"""The beginning of a line after which a runner prints about one test."""
+
+
 @frozen
 class FinishedRun:
     """The output of a run that ended."""
@@ -61,9 +82,6 @@ def read_failures(run: FinishedRun, failing: Iterable[str]) -> Mapping[str, str]
     "" if there is none."""
     reported = _read_reported_failures(run)
     return _read_printed_failures(run.output, failing) if reported is None else reported
-
-
-USAGE_ERRORS = {2: "collection failed", 3: "pytest crashed", 4: "pytest did not understand its arguments"}
 
 
 def _read_junit(run: FinishedRun) -> CheckResult:
@@ -192,16 +210,6 @@ def _read_reported_failures(run: FinishedRun) -> Mapping[str, str] | None:
     return {example["id"]: str((example.get("exception") or {}).get("message", "")) for example in report[0]}
 
 
-_ANSI = re.compile(r"\x1b\[[0-9;]*m")
-_OUTCOMES = {word: outcome for outcome, words in TABLES["outcomes"].items() for word in words}
-"""The outcome of a test by the word that a runner prints for it."""
-
-_Pattern = Annotated[re.Pattern[str], BeforeValidator(lambda parts: re.compile("".join(parts), re.M))]
-"""A regular expression. In the table it is one text or several."""
-
-_NEVER = re.compile("(?!)")
-
-
 class PrintedFormat(BaseModel):
     """The printed output of a runner, described by regular expressions: a table [formats.NAME] of `tools.toml`.
 
@@ -242,9 +250,6 @@ class PrintedFormat(BaseModel):
 
 
 _FORMATS = {name: PrintedFormat(**form) for name, form in TABLES["formats"].items()}
-_COUNT = re.compile(r"(\d+) (\w+)")
-_NUMBER_GROUPS = frozenset({"tests", *TABLES["outcomes"]})
-_TIME_GROUPS = frozenset({"ms", "seconds"})
 
 
 @frozen
@@ -308,10 +313,6 @@ def _read_test_lines(form: PrintedFormat, text: str) -> Iterator[PrintedTest]:
         yield PrintedTest(form.test_id(match), _OUTCOMES.get(groups.get("what", ""), ""), seconds)
 
 
-_TAP_LINE = re.compile(r"^(?P<indent> *)(?P<not>not )?ok \d+(?: - (?P<name>.*?))?(?P<skip> # (?:SKIP|TODO).*)?$", re.I)
-_TAP_TIME = re.compile(r"^ *duration_ms: (?P<ms>[\d.]+)")
-
-
 def _read_tap_tests(form: PrintedFormat, text: str) -> list[PrintedTest]:
     """The time of a test follows its line. The line of a suite comes after those of its tests, which are indented more,
     and is left out."""
@@ -327,9 +328,6 @@ def _read_tap_tests(form: PrintedFormat, text: str) -> list[PrintedTest]:
         elif tests and (time := _TAP_TIME.match(line)):
             tests[-1] = replace(tests[-1], seconds=_read_seconds(time))
     return [test for test in tests if test.id]
-
-
-_GO_TEST = re.compile(r"^ *--- (?P<what>PASS|FAIL|SKIP): (?P<name>.+) \((?P<seconds>[\d.]+)s\)$")
 
 
 def _read_go_tests(form: PrintedFormat, text: str) -> Iterator[PrintedTest]:
@@ -360,12 +358,6 @@ def _go_tests_of(package: str, tests: Mapping[str, re.Match[str]]) -> Iterator[P
 _TEST_READERS: Mapping[str, Callable[[PrintedFormat, str], Iterable[PrintedTest]]] = {
     "lines": _read_test_lines, "tap": _read_tap_tests, "go": _read_go_tests,
 }  # fmt: skip
-
-
-_HEADING = re.compile(
-    r"^\s*(?:not ok \d+ - |ok \d+ - |# |[●✖✗✕×✔✓] |--- (?:FAIL|PASS|SKIP): |=== RUN\s+|---- |FAIL\s+|\d+\) )"
-)
-"""The beginning of a line after which a runner prints about one test."""
 
 
 def _read_printed_failures(output: str, failing: Iterable[str]) -> Mapping[str, str]:

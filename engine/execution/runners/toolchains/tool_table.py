@@ -31,6 +31,12 @@ TEST_FILE = re.compile(
 MANIFESTS: tuple[str, ...] = tuple(TABLES["manifests"])
 
 
+_SHARED_VALUES = {"environment": "environments", "suffixes": "suffixes", "hosts": "hosts"}
+"""Keys of rows whose value may be the name of a shared value, by the table with the shared values."""
+
+RowType = TypeVar("RowType")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolRow:
     """The fields that test runners and linters share."""
@@ -144,12 +150,6 @@ class Language:
     """Environment variables for the commands that install."""
     test_runners: Mapping[str, Any] = field(default_factory=dict)
     """Values that all rows of its test runners have."""
-
-
-_SHARED_VALUES = {"environment": "environments", "suffixes": "suffixes", "hosts": "hosts"}
-"""Keys of rows whose value may be the name of a shared value, by the table with the shared values."""
-
-RowType = TypeVar("RowType")
 
 
 def build_row(form: type[RowType], row: Mapping[str, Any]) -> RowType:
