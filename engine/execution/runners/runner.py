@@ -39,6 +39,8 @@ overlays are chosen by kind (SPEC 5.4, 5.5)."""
 
 
 _LABELS = {REPLY: "the operator", HEAL: "the validation loop"}
+"""Who speaks in a message, by its kind. Others are from Clawpy itself."""
+
 _TRUST = {REPLY: Trust.OPERATOR, HEAL: Trust.QUOTED}
 """The trust in a message by its kind. A heal message quotes the output of tests. Clawpy's own prompts have no
 entry."""
@@ -60,7 +62,8 @@ class Runner(Protocol):
     that begin with "acp:"."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name by which assignments choose it."""
 
     def check(self, assignment: Assignment) -> RunnerInfo:
         """Whether it accepts the assignment, and what it would change. This must be quick. The launcher adds the
@@ -87,24 +90,23 @@ class Runner(Protocol):
 def assistant_part(text: str, calls: Sequence[Mapping[str, Any]], call_id: str) -> PromptPart:
     """The text and the tool calls of the model's answer to the call `call_id`."""
     source = PromptSource(SourceKind.CONVERSATION, call_id, "the model", Trust.QUOTED)
-    texts = text.split("\n") if text else []
-    texts += [f"{call['name']}({_compact_json(call['arguments'])})" for call in calls]
-    return PromptPart("answer", _prompt_lines("\n".join(texts), source), "assistant")
+    lines = text.split("\n") if text else []
+    lines += [f"{call['name']}({_compact_json(call['arguments'])})" for call in calls]
+    return PromptPart("answer", _prompt_lines("\n".join(lines), source), "assistant")
 
 
 def result_part(tool: str, text: str, call_id: str) -> PromptPart:
     """The result of a tool."""
     name = " ".join(sanitise(tool).split())[:40]  # a model may ask for a tool by any name
-    return PromptPart(
-        name, _prompt_lines(text, PromptSource(SourceKind.CONVERSATION, call_id, name, Trust.QUOTED)), "tool"
-    )
+    source = PromptSource(SourceKind.CONVERSATION, call_id, name, Trust.QUOTED)
+    return PromptPart(name, _prompt_lines(text, source), "tool")
 
 
 def operator_part(text: str, kind: str) -> PromptPart:
     """A message between turns, from the operator, the validation loop, or Clawpy itself."""
-    source = SourceKind.OPERATOR if kind == REPLY else SourceKind.RUNNER
-    named = PromptSource(source, label=_LABELS.get(kind, "clawpy"), trust=_TRUST.get(kind))
-    return PromptPart(kind, _prompt_lines(text, named), "user")
+    source_kind = SourceKind.OPERATOR if kind == REPLY else SourceKind.RUNNER
+    source = PromptSource(source_kind, label=_LABELS.get(kind, "clawpy"), trust=_TRUST.get(kind))
+    return PromptPart(kind, _prompt_lines(text, source), "user")
 
 
 def _prompt_lines(text: str, source: PromptSource) -> tuple[PromptLine, ...]:

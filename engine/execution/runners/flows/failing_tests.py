@@ -54,6 +54,7 @@ MAX_SIGNATURES: Final = 50
 """Maximum number of failing tests of a run that get a signature."""
 
 _ERROR_PATTERNS: Final = [re.compile(pattern, re.M) for pattern in TABLES["causes"]["errors"]]
+"""Each matches the error in the output of a test: its class and its message, or only its message."""
 
 _FRAME_PATTERNS: Final = [
     (re.compile(pattern, re.M), index)
@@ -64,15 +65,14 @@ _FRAME_PATTERNS: Final = [
 
 _THIRD_PARTY_FILE: Final = re.compile(r"(?:^|/)(?:site-packages|node_modules|\.venv|lib/python[\d.]+|node:)|^node:|^<")
 
-
 MAX_ALONE = 20
 """Maximum number of tests that are run alone. The first test of each cause is run before others."""
 
 _REVISIONS_LEFT = re.compile(r"^Bisecting: (\d+) revisions? left", re.M)
+_FIRST_BAD = re.compile(r"^([0-9a-f]{40,64}) is the first bad commit", re.M)
 Verdict = Literal["good", "bad", "skip"]
 """A verdict on a commit, as an argument of `git bisect`."""
 
-_FIRST_BAD = re.compile(r"^([0-9a-f]{40,64}) is the first bad commit", re.M)
 RunTest = Callable[[], CheckResult]
 """A function that runs the test on the present files: alone, or with the whole suite if its tool cannot run single
 tests."""
@@ -130,9 +130,9 @@ def _find_error(text: str) -> tuple[str, str]:
 def _find_position(text: str) -> str:
     """The innermost line of the project's own code; "" if the output has none."""
     for pattern, index in _FRAME_PATTERNS:
-        own = [match for match in pattern.finditer(text) if not _is_third_party(match["file"])]
-        if own:
-            return f"{own[index]['file']}:{own[index]['line']}"
+        frames = [match for match in pattern.finditer(text) if not _is_third_party(match["file"])]
+        if frames:
+            return f"{frames[index]['file']}:{frames[index]['line']}"
     return ""
 
 
@@ -335,8 +335,8 @@ def _search(
     verdicts: dict[str, Verdict] = {}
     while not (first_bad := _FIRST_BAD.search(output)) and "only 'skip'ped commits left" not in output:
         commit = job.git.text("rev-parse", "HEAD")
-        left = _REVISIONS_LEFT.search(output)
-        step = f"Step {len(verdicts) + 1}, {left[1] if left else 0} left after it"
+        revisions_left = _REVISIONS_LEFT.search(output)
+        step = f"Step {len(verdicts) + 1}, {revisions_left[1] if revisions_left else 0} left after it"
         job.say(f"{step}: {read_commit(job.git, commit)}")
         try:
             verdict = verdict_of(run_test(), at_bad)
@@ -406,11 +406,8 @@ class RehearseRevert(ProjectFlow):
         check, outcome = try_whole_suite(job, self.project, base=base)
         still_fails = check is not None and self.test in check.failing
         if self.test and check is not None:
-            outcome = (
-                f", but `{self.test}` still fails{outcome}"
-                if still_fails
-                else f" and `{self.test}` then passes{outcome}"
-            )
+            test_outcome = f", but `{self.test}` still fails" if still_fails else f" and `{self.test}` then passes"
+            outcome = test_outcome + outcome
         reset_worktree(job, tree=reverted.tree)  # without the files that the tests wrote
         summary = f"{name} reverts cleanly{outcome}"
         return FlowResult(summary, check=check, sound=not still_fails, facts=facts, full=check is not None)

@@ -61,6 +61,8 @@ SKIPPED_RESULT = f"not carried out: more than {MAX_CALLS} calls in one answer; m
 
 
 class _RequestFailed(Exception):
+    """A request to the model failed. It may be sent again."""
+
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
         self.failure = failure
@@ -261,8 +263,8 @@ class AgentLoop:
     def _send_once(self, request: _Request, messages: Sequence[PromptPart]) -> Message:
         """Send the request once, and count its usage, however it ends. Raises `_RequestFailed`, `HelperGone`."""
         conversation = self._open_conversation()
-        allowed = self._request_budget(self._size.plus(request.size))
-        self._live.reserve_cost(max(allowed.max_cost, self._price.min_cost - self._live.cost))
+        budget = self._request_budget(self._size.plus(request.size))
+        self._live.reserve_cost(max(budget.max_cost, self._price.min_cost - self._live.cost))
         call_id = self._calls.begin(
             self._view,
             provider=self._model.provider,
@@ -274,10 +276,10 @@ class AgentLoop:
         )
         self._received = 0
         try:
-            conversation.ask(texts=request.texts, results=request.results, max_tokens=allowed.max_tokens)
+            conversation.ask(texts=request.texts, results=request.results, max_tokens=budget.max_tokens)
             answer = self._await_answer(conversation)
         except SessionStopped as stopped:
-            usage = allowed.usage_of_cancelled(self._received)
+            usage = budget.usage_of_cancelled(self._received)
             self._end_call(call_id, CallState.CANCELLED, usage, error=str(stopped))
             raise
         except HelperGone as gone:
@@ -288,10 +290,10 @@ class AgentLoop:
         if answer["type"] == "failed":
             failure = host_protocol.failure_of(answer)
             error = f"{failure.kind}: {failure.message}"
-            self._end_call(call_id, CallState.FAILED, allowed.usage_of_failed(failure), error=error)
+            self._end_call(call_id, CallState.FAILED, budget.usage_of_failed(failure), error=error)
             raise _RequestFailed(failure)
-        answer["max_tokens"] = allowed.max_tokens
-        self._record_answer(call_id, answer, allowed.usage_of_answer(answer, self._received))
+        answer["max_tokens"] = budget.max_tokens
+        self._record_answer(call_id, answer, budget.usage_of_answer(answer, self._received))
         return answer
 
     def _record_answer(self, call_id: str, answer: Message, usage: CallUsage) -> None:
@@ -353,11 +355,11 @@ class AgentLoop:
         history = self._providers.histories.file(self._view.id)
         stored = history if self._providers.histories.has_messages(self._view.id) else None
         conversation.open(self._model, instructions=self._instructions, tools=self._tools, history=stored)
-        until = time.monotonic() + OPEN_SECONDS
+        deadline = time.monotonic() + OPEN_SECONDS
         while True:
             message = conversation.next_message(POLL_SECONDS)
             self._live.check_running()
-            if message is None and time.monotonic() > until:
+            if message is None and time.monotonic() > deadline:
                 self._conversation = None
                 raise _RequestFailed(Failure(FailureKind.HOST, f"it did not start within {OPEN_SECONDS:.0f} s"))
             if message is None or message["type"] == "alive":
@@ -412,8 +414,9 @@ class AgentLoop:
     # Waiting and stopping
 
     def _wait(self, seconds: float) -> None:
-        until = self._providers.clock.monotonic() + seconds
-        while self._providers.clock.monotonic() < until:
+        """Let the time pass, unless the session is stopped."""
+        deadline = self._providers.clock.monotonic() + seconds
+        while self._providers.clock.monotonic() < deadline:
             self._stopped.wait(0.02)
             self._live.check_running()
 

@@ -53,10 +53,10 @@ from engine.model.secrets import CUT, redact, redact_json
 Send = Callable[[Message], None]
 
 CALL_NOT_RUN = "This call was not carried out: the session ended before."
+"""The result of a tool call that an interrupted session left without one."""
 
 MAX_CHARACTERS_PER_TOKEN = 16
 """Maximum number of characters per token of an answer, on average. A model that writes more ignores its limit."""
-
 
 CONNECT_SECONDS = 15.0
 """Seconds to reach a provider. The engine decides how long an answer may take."""
@@ -68,7 +68,11 @@ _on_bytes: ContextVar[Callable[[bytes], None]] = ContextVar("on_bytes")
 """The function of the present task that is called with the bytes of its answer."""
 
 _END = re.compile(rb'data:\s*\[DONE\]|"(?:finish|stop)_reason":\s*"|"type":\s*"message_stop"')
+"""The marks that end a complete answer, in both protocols."""
+
 _MAX_END_BYTES = 64
+"""Bytes of a chunk that are searched again with the next one, because a mark may be divided between them."""
+
 _FAILURE_KINDS: tuple[tuple[type[Exception], FailureKind], ...] = (
     (exceptions.ModelAuthenticationError, FailureKind.AUTH),
     (exceptions.ModelQuotaExceededError, FailureKind.QUOTA),
@@ -80,6 +84,11 @@ _FAILURE_KINDS: tuple[tuple[type[Exception], FailureKind], ...] = (
     (exceptions.ModelConnectionError, FailureKind.CONNECTION),
     (exceptions.ModelRequestRejectedError, FailureKind.REFUSED),
 )
+"""The kind of failure for each error of the libraries. The first that fits is taken."""
+
+_MAX_CAUSES = 10
+"""Maximum number of errors in a chain of causes that are looked at."""
+
 _TOO_LONG = "exceed_context_size_error"
 """The error of llama.cpp for a conversation that is too long. The libraries know only those of other servers."""
 
@@ -346,8 +355,7 @@ class _UnusableAnswer(Exception):
 
 
 class _EndDetector:
-    """Watches a stream for the marks that end an answer, in both protocols. In the text of an answer these marks are
-    escaped."""
+    """Watches a stream for the marks that end an answer. In the text of an answer these marks are escaped."""
 
     def __init__(self) -> None:
         self.is_seen = False
@@ -422,8 +430,8 @@ def _classify(chain: list[BaseException], status: int | None) -> FailureKind:
         return FailureKind.REDIRECT
     if status == 413 or any(_error_body(cause).get("type") == _TOO_LONG for cause in chain):
         return FailureKind.CONTEXT
-    known = next((kind for cause in chain for error, kind in _FAILURE_KINDS if isinstance(cause, error)), None)
-    return _classify_unknown(chain, status) if known is None else known
+    kinds = (kind for cause in chain for error, kind in _FAILURE_KINDS if isinstance(cause, error))
+    return next(kinds, None) or _classify_unknown(chain, status)
 
 
 def _classify_unknown(chain: list[BaseException], status: int | None) -> FailureKind:
@@ -449,7 +457,9 @@ def _error_body(error: BaseException) -> dict[str, object]:
 
 
 def _exception_chain(error: BaseException | None) -> Iterator[BaseException]:
-    depth = 0
-    while error is not None and depth < 10:
+    """An error and its causes, at most `_MAX_CAUSES` in all."""
+    for _ in range(_MAX_CAUSES):
+        if error is None:
+            return
         yield error
-        error, depth = error.__cause__ or error.__context__, depth + 1
+        error = error.__cause__ or error.__context__

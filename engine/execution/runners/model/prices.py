@@ -16,30 +16,31 @@ if TYPE_CHECKING:
     from pydantic_ai.usage import RequestUsage
 
 _MILLION = 1_000_000
-_SAMPLES = (10_000, 900_000)  # below and above where prices for long prompts begin
+_SAMPLE_SIZES = (10_000, 900_000)
+"""Tokens of a prompt below and above the length from which prices for long prompts apply."""
 
 
 def listed_price(model: Model) -> dict[str, int] | None:
     """The highest prices of a million tokens of prompt and of answer, in micro-dollars; None if they are not known."""
-    input_price = output_price = Decimal(0)
-    for size in _SAMPLES:
-        prices = _lookup_price(Usage(input_tokens=size, output_tokens=size), model)
-        if prices is None:
+    highest_input = highest_output = Decimal(0)
+    for size in _SAMPLE_SIZES:
+        costs = _lookup_costs(Usage(input_tokens=size, output_tokens=size), model)
+        if costs is None:
             return None
-        input_price, output_price = (
-            max(input_price, prices[0] * _MILLION / size),
-            max(output_price, prices[1] * _MILLION / size),
-        )
-    return {"input": _to_microusd(input_price), "output": _to_microusd(output_price)}
+        input_cost, output_cost = costs
+        highest_input = max(highest_input, input_cost * _MILLION / size)
+        highest_output = max(highest_output, output_cost * _MILLION / size)
+    return {"input": _to_microusd(highest_input), "output": _to_microusd(highest_output)}
 
 
 def cost_of(usage: RequestUsage, model: Model) -> int | None:
     """The cost of a request in micro-dollars, cached parts at their own price; None when unknown."""
-    prices = _lookup_price(usage, model)
-    return None if prices is None else _to_microusd(prices[0] + prices[1])
+    costs = _lookup_costs(usage, model)
+    return None if costs is None else _to_microusd(sum(costs, Decimal(0)))
 
 
-def _lookup_price(usage: Usage | RequestUsage, model: Model) -> tuple[Decimal, Decimal] | None:
+def _lookup_costs(usage: Usage | RequestUsage, model: Model) -> tuple[Decimal, Decimal] | None:
+    """The dollars that the prompt and the answer of a request cost; None if the model is not in the list."""
     try:
         price = calc_price(usage, model.name, provider_api_url=model.base_url)
     except LookupError:

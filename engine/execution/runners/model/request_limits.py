@@ -35,7 +35,6 @@ They are as high as those of the more expensive half of the known models."""
 
 _MILLION = 1_000_000
 
-
 FIRST_DELAY_S = 1.0
 """Seconds before the first retry; twice as many before each further one."""
 
@@ -153,12 +152,13 @@ class RequestBudget:
         input_tokens, output_tokens, cost = answer["input"], answer["output"], answer["cost"]
         if input_tokens is None or output_tokens is None or input_tokens < 0 or output_tokens < 0:
             return self._estimated_usage(max(1, received))
-        believed = min(input_tokens, self.prompt.max_tokens), min(output_tokens, self.max_tokens)
-        is_reported = believed == (input_tokens, output_tokens)
+        possible_input, possible_output = min(input_tokens, self.prompt.max_tokens), min(output_tokens, self.max_tokens)
+        is_reported = (possible_input, possible_output) == (input_tokens, output_tokens)
         if is_reported and cost is not None and self.price.is_known:
             # Parts of a prompt that a provider caches may cost more than others.
-            return CallUsage(*believed, min(cost, self.max_cost))
-        return CallUsage(*believed, self.price.cost_of(*believed), is_reported)
+            return CallUsage(input_tokens, output_tokens, min(cost, self.max_cost))
+        highest_cost = self.price.cost_of(possible_input, possible_output)
+        return CallUsage(possible_input, possible_output, highest_cost, is_reported)
 
     def usage_of_cancelled(self, received: int) -> CallUsage:
         """The usage of a request that was cancelled. Providers charge for the tokens that they read and wrote until

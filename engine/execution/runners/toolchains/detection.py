@@ -31,6 +31,9 @@ from engine.execution.runners.toolchains.tool_table import (
 )
 from engine.frozen import frozen
 
+_NODE_DEPENDENCY = re.compile(r'"(?:dev|optional)?[dD]ependencies"\s*:\s*\{\s*"')
+"""Matches the first dependency in a package.json."""
+
 _PYTEST_REQUIREMENT = r"""["']pytest\b|^pytest\s*="""
 """Matches pytest among the requirements of a project, but not `[tool.pytest.ini_options]`, which does not install
 it."""
@@ -118,12 +121,12 @@ def _find_pytest(folder: ProjectFolder) -> Placeholders | None:
 def _find_unittest(folder: ProjectFolder, files: Sequence[str]) -> Placeholders | None:
     """The interpreter for unittest; None if something shows that the project uses pytest."""
     settings = folder.find_files(("pyproject.toml", "setup.cfg", "tox.ini", "Pipfile", "requirements*.txt"))
-    wants = folder.search_files(settings, "pytest") or folder.search_files(files, r"^\s*(?:import|from) pytest\b")
-    if wants or not folder.interpreters:
+    uses_pytest = folder.search_files(settings, "pytest") or folder.search_files(files, r"^\s*(?:import|from) pytest\b")
+    if uses_pytest or not folder.interpreters:
         return None
     start = next((name for name in ("tests", "test") if any(file.startswith(f"{name}/") for file in files)), ".")
-    inside = start != "." and (folder.folder / start / "__init__.py").is_file()
-    return {"python": (str(folder.interpreters[0].program),), "start": ("." if inside else start,)}
+    is_package = start != "." and (folder.folder / start / "__init__.py").is_file()
+    return {"python": (str(folder.interpreters[0].program),), "start": ("." if is_package else start,)}
 
 
 def _find_script(folder: ProjectFolder, row: ToolRow) -> Placeholders | None:
@@ -193,10 +196,10 @@ def detect_linters(folder: ProjectFolder) -> tuple[Linter, ...]:
     """The linters and type checkers that the project uses and that are installed, one for each group. A lint target of
     a Makefile is used only if there is no other linter."""
     linters: list[Linter] = []
-    python_here = bool(folder.find_files(("*.py", "pyproject.toml", "setup.py", "requirements.txt", "tests/*.py")))
+    has_python = bool(folder.find_files(("*.py", "pyproject.toml", "setup.py", "requirements.txt", "tests/*.py")))
     is_one_configured = any(row.runs_unconfigured and _is_configured(folder, row) for row in LINTERS)
     for row in LINTERS:
-        if _is_superseded(row, linters) or (row.kind == "python" and not python_here):
+        if _is_superseded(row, linters) or (row.kind == "python" and not has_python):
             continue
         is_configured = _is_configured(folder, row)
         if not is_configured and (is_one_configured or not row.runs_unconfigured):
@@ -222,9 +225,11 @@ def _find_linter(folder: ProjectFolder, row: LinterRow, *, is_configured: bool) 
         return _script_placeholders(_node_manager(folder)) if "lint" in folder.scripts else None
     if row.detected_by == "bundle" and _is_bundled(folder, row):
         return {"program": ("bundle", "exec", row.program)}
-    own = _program_folders(folder, row)
-    is_operators_used = is_configured and row.kind != "node"
-    program = folder.find_program(row.program, own=own) if is_operators_used else first_executable(own, row.program)
+    folders = _program_folders(folder, row)
+    if is_configured and row.kind != "node":
+        program = folder.find_program(row.program, own=folders)
+    else:
+        program = first_executable(folders, row.program)
     return None if program is None else {"program": (program,)}
 
 
@@ -232,7 +237,7 @@ def _is_configured(folder: ProjectFolder, row: LinterRow) -> bool:
     """Whether a file in the folder configures the linter. If the linter uses parent settings, the folders above are
     searched, too."""
     folders = folder.with_folders_above() if row.uses_parent_settings else [folder]
-    return any(here.shows(evidence) for here in folders for evidence in row.configured)
+    return any(candidate.shows(evidence) for candidate in folders for evidence in row.configured)
 
 
 def _find_formatter(folder: ProjectFolder, row: LinterRow, placeholders: Placeholders) -> Placeholders:
@@ -296,11 +301,11 @@ def detect_packages(folder: ProjectFolder) -> tuple[PackageSetup, ...]:
 def _choose_manager(folder: ProjectFolder, rows: Sequence[PackageManagerRow]) -> PackageSetup:
     """The setup by the lock file of the folder. Without one, that of the nearest folder above whose workspace it is in,
     or else the one by its manifest."""
-    if own := _locked_setup(folder, rows):
-        return own
+    if setup := _locked_setup(folder, rows):
+        return setup
     for above in islice(folder.with_folders_above(), 1, None):
-        if holding := [row for row in rows if above.shows(row.workspace_sign)]:
-            return _locked_setup(above, holding) or _make_setup(above, _named_manager(above, holding), "")
+        if workspace_rows := [row for row in rows if above.shows(row.workspace_sign)]:
+            return _locked_setup(above, workspace_rows) or _make_setup(above, _named_manager(above, workspace_rows), "")
     return _make_setup(folder, _named_manager(folder, rows), "")
 
 
@@ -391,8 +396,9 @@ def _pip_needs(folder: ProjectFolder) -> list[str]:
 
 
 def _python_setup(folder: ProjectFolder) -> PackageSetup:
-    own = next((setup for setup in detect_packages(folder) if setup.kind == "python"), None)
-    return own or _make_setup(folder, PACKAGE_MANAGERS["pip"], "")
+    """The setup for Python of a folder, which is that of pip if no manager is detected."""
+    detected = next((setup for setup in detect_packages(folder) if setup.kind == "python"), None)
+    return detected or _make_setup(folder, PACKAGE_MANAGERS["pip"], "")
 
 
 def environment_command(folder: Path, top: Path) -> str:
@@ -411,10 +417,9 @@ def add_package_command(folder: Path, top: Path, tool: str) -> str:
 
 
 def _is_installed(folder: ProjectFolder, row: PackageManagerRow) -> bool:
+    """False if the packages of a manager are certainly not installed."""
     if row.kind == "python":
         return bool(folder.environments)
-    if row.kind == "node" and not re.search(
-        r'"(?:dev|optional)?[dD]ependencies"\s*:\s*\{\s*"', folder.read_file("package.json")
-    ):
+    if row.kind == "node" and _NODE_DEPENDENCY.search(folder.read_file("package.json")) is None:
         return True
     return not row.package_folders or any((folder.workspace / name).exists() for name in row.package_folders)

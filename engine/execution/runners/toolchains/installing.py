@@ -37,11 +37,10 @@ _YARN_2_LOCK = "yarn install --mode=update-lockfile --no-immutable"
 _NETWORK_REPORT = re.compile(
     r"^network: (\S+?)(?::443)? (is not one of the allowed hosts|resolves to|cannot be reached)([^\n]*)", re.MULTILINE
 )
-
+"""A line that the gate of the sandbox writes about a host: the host, what happened, why."""
 
 PackagesByPath = Mapping[str, Sequence[PackageSetup]]
 """The package setups of each folder, by its path from the top of the repository; see `find_packages`."""
-
 
 GITIGNORE = "*\n"
 """The `.gitignore` inside an installed folder, for a project that does not ignore it."""
@@ -95,10 +94,6 @@ class Installation:
         """The change to the operator's tree after a success, in words."""
         return " and ".join(self._in_words("made {}", "updated {}")) or "stored them in Clawpy's cache"
 
-    def _in_words(self, creation: str, update: str) -> list[str]:
-        changes = ((creation, self.created), (update, self.updated))
-        return [words.format(_join_names(folders)) for words, folders in changes if folders]
-
     @property
     def undo_note(self) -> str:
         """How to undo it, in words."""
@@ -121,6 +116,11 @@ class Installation:
     def environment(self) -> dict[str, str]:
         """The environment variables for the commands."""
         return dict(language_of(self.packages.kind).install_environment)
+
+    def _in_words(self, creation: str, update: str) -> list[str]:
+        """The changed folders in words. Each text has `{}` for the names of folders."""
+        changes = ((creation, self.created), (update, self.updated))
+        return [text.format(_join_names(folders)) for text, folders in changes if folders]
 
 
 def _join_names(names: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain, islice
+from itertools import chain, islice, product
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -37,11 +37,17 @@ Requirements = dict[str, set[str] | None]
 
 
 _SECTIONS = ("dependencies", "devDependencies", "optionalDependencies")
+"""The sections of a package.json whose packages are always installed."""
+
 _PACKAGE_BLOCK = re.compile(r"^\[\[package\]\]\n", re.MULTILINE)
 """The beginning of each package in the lock files of uv and Cargo."""
 
 _REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*\(?([^;@)]*)\)?\s*(@[^;]*)?(;.*)?", re.DOTALL)
+"""A requirement of Python: its name, its version specifier, its address, its environment marker."""
+
 _CLAUSE = re.compile(r"(==|>=|<=|!=|~=|<|>)(\d+(?:\.\d+)*)(\.\*)?")
+"""One clause of a version specifier: operator, version, ".*"."""
+
 _PLAIN_ENTRY = {"name", "specifier", "marker", "extra", "extras"}
 """The keys of a requirement that comes from the registry."""
 
@@ -60,13 +66,13 @@ class Comparison:
     def describe_differences(self, lock: str) -> Iterator[str]:
         """A sentence for each difference from the lock file with the name `lock`. A constraint of None on either side
         fits all others."""
-        for name, wanted in self.required.items():
-            constraint = " and ".join(sorted(wanted or ()))
-            present = self.locked.get(name)
+        for name, required in self.required.items():
+            constraint = " and ".join(sorted(required or ()))
+            locked = self.locked.get(name)
             if name not in self.locked:
                 yield f"{self.manifest} asks for {f'{name} {constraint}'.strip()}, but {lock} does not have it"
-            elif wanted and present and wanted.isdisjoint(present):
-                yield f"{self.manifest} asks for {name} {constraint}, but {lock} has {' and '.join(sorted(present))}"
+            elif required and locked and required.isdisjoint(locked):
+                yield f"{self.manifest} asks for {name} {constraint}, but {lock} has {' and '.join(sorted(locked))}"
         for name in self.locked:
             if name not in self.required:
                 yield f"{lock} has {name}, but {self.manifest} no longer asks for it"
@@ -132,27 +138,29 @@ def find_mismatches(root: Path, folders: Iterable[str] = ("",)) -> tuple[LockMis
     Files that do not exist, cannot be read, are outside of `root`, or have an unknown form are left out, so it never
     raises. It takes some ten milliseconds for a lock file of a megabyte.
     """
-    found = (_find_mismatch(root, folder, form) for folder in dict.fromkeys(folders) for form in FORMATS)
-    return tuple(mismatch for mismatch in found if mismatch is not None)
+    pairs = product(dict.fromkeys(folders), FORMATS)
+    mismatches = (_find_mismatch(root, folder, lock_format) for folder, lock_format in pairs)
+    return tuple(mismatch for mismatch in mismatches if mismatch is not None)
 
 
-def _find_mismatch(root: Path, name: str, form: LockFormat) -> LockMismatch | None:
+def _find_mismatch(root: Path, name: str, lock_format: LockFormat) -> LockMismatch | None:
+    """The mismatch of one format in the folder `name`; None if its files fit, or cannot be compared."""
     folder = root / name
-    if not (folder / form.lock).is_file() or not folder.resolve().is_relative_to(root.resolve()):
+    if not (folder / lock_format.lock).is_file() or not folder.resolve().is_relative_to(root.resolve()):
         return None
-    manifest, lock = read_text(folder, form.manifest), read_text(folder, form.lock)
+    manifest, lock = read_text(folder, lock_format.manifest), read_text(folder, lock_format.lock)
     if manifest is None or lock is None:
         return None
     try:
-        comparisons = form.compare(LockPair(folder, manifest, lock, form.manifest))
-        sentences = chain.from_iterable(comparison.describe_differences(form.lock) for comparison in comparisons)
+        comparisons = lock_format.compare(LockPair(folder, manifest, lock, lock_format.manifest))
+        sentences = chain.from_iterable(comparison.describe_differences(lock_format.lock) for comparison in comparisons)
         differences = list(dict.fromkeys(sentences))
     except _UNREADABLE:
         return None  # half-written, or of a form that is not known yet
     if not differences:
         return None
     shown = tuple(" ".join(sanitise(sentence).split()) for sentence in differences[:MAX_NAMED])
-    return LockMismatch(name, form.manifest, form.lock, shown, len(differences) - len(shown))
+    return LockMismatch(name, lock_format.manifest, lock_format.lock, shown, len(differences) - len(shown))
 
 
 def read_text(folder: Path, name: str) -> str | None:
@@ -282,13 +290,13 @@ def _compare_uv(pair: LockPair) -> Iterator[Comparison]:
     top = tomllib.loads(header)
     if top["version"] != 1:
         return  # a format that is not known yet
-    listed = {".", *map(_normalise_name, top.get("manifest", {}).get("members", []))}
+    members = {".", *map(_normalise_name, top.get("manifest", {}).get("members", []))}
     for block in blocks:
         source = re.search(r'^source = \{ (?:editable|virtual) = "([^"\n]+)"', block[:2000], re.MULTILINE)
         if source is None:
-            continue  # not ours
+            continue  # no package of the workspace
         package = tomllib.loads(f"[[package]]\n{block}")["package"][0]
-        if {source[1], package["name"]}.isdisjoint(listed):
+        if {source[1], package["name"]}.isdisjoint(members):
             continue  # no member of the workspace: it has a lock file of its own
         for member in pair.members([source[1]]):
             manifest = tomllib.loads(member.text)

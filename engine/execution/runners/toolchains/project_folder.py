@@ -89,10 +89,11 @@ class ProjectFolder:
 
     @cached_property
     def interpreters(self) -> list[Interpreter]:
+        """The interpreters of the project, the preferred one first."""
         interpreters = python_projects.find_interpreters(self.workspace, self.top)
-        own = self.folder / ".venv" / "bin" / "python"
-        if self.folder != self.workspace and own.exists():  # a worktree that was prepared
-            interpreters.insert(0, Interpreter(".venv of the worktree", own))
+        worktree_python = self.folder / ".venv" / "bin" / "python"
+        if self.folder != self.workspace and worktree_python.exists():  # a worktree that was prepared
+            interpreters.insert(0, Interpreter(".venv of the worktree", worktree_python))
         return interpreters
 
     @property
@@ -110,6 +111,7 @@ class ProjectFolder:
             return {}
 
     def has_pytest(self, interpreter: Interpreter) -> bool:
+        """See `python_projects.has_pytest`. The answer is remembered."""
         if interpreter not in self.pytest_by_interpreter:
             self.pytest_by_interpreter[interpreter] = python_projects.has_pytest(interpreter)
         return self.pytest_by_interpreter[interpreter]

@@ -37,7 +37,7 @@ Placeholders = dict[str, tuple[str, ...]]
 """The words that replace each name in braces of a command."""
 
 _BRACES = re.compile(r"\{(-*\w*)\}")
-
+"""A placeholder in a command."""
 
 _CLIPPY_HEAD = re.compile(r"^(?P<level>warning|error)(?:\[(?P<code>\w+)\])?: (?P<message>.*)$")
 _CLIPPY_PLACE = re.compile(r"^ *--> (?P<path>[^:\n]+):(?P<line>\d+):\d+$")
@@ -45,6 +45,8 @@ _CLIPPY_RULE = re.compile(
     r"index\.html#(?P<clippy>\w+)|`#\[(?:warn|deny)\((?P<lint>[\w:]+)\)\]`|`-[DW] (?P<flag>[\w:-]+)`"
 )
 MISSING_KINDS: Mapping[str, Any] = TABLES["missing"]
+"""The kinds of missing items: the messages that show them, a sentence and a fix for each."""
+
 PROGRAM_FIXES: Mapping[str, str] = TABLES["programs"]
 """The commands that install programs which are not packages of a project, by program."""
 
@@ -175,14 +177,6 @@ class Toolchain(ProjectTool):
         """The output of a finished run about each of the tests `failing`; "" if there is none."""
         return read_failures(self._make_finished_run(report, output, 1), failing)
 
-    @property
-    def _writes_report(self) -> bool:
-        return "{report}" in self.row.test_command
-
-    def _make_finished_run(self, report: Path, output: str, exit_code: int) -> FinishedRun:
-        text = read_text(report, MAX_REPORT_CHARACTERS) if self._writes_report else ""
-        return FinishedRun(self.row.name, self.title, output, exit_code, text, self.folder)
-
     def covers(self, path: str) -> bool:
         """Whether a changed file can concern the tests, by its suffix."""
         return not self.row.suffixes or path.endswith(self.row.suffixes)
@@ -206,6 +200,14 @@ class Toolchain(ProjectTool):
             return list(tests)
         files = dict.fromkeys(test.partition("::")[0] for test in tests)  # pytest stops at an id that does not exist
         return [file for file in files if (self.folder / file).is_file()]
+
+    @property
+    def _writes_report(self) -> bool:
+        return "{report}" in self.row.test_command
+
+    def _make_finished_run(self, report: Path, output: str, exit_code: int) -> FinishedRun:
+        text = read_text(report, MAX_REPORT_CHARACTERS) if self._writes_report else ""
+        return FinishedRun(self.row.name, self.title, output, exit_code, text, self.folder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,12 +328,12 @@ def _read_clippy(output: str) -> Iterator[Finding]:
     for block in re.split(r"\n(?=(?:warning|error)(?:\[\w+\])?: )", output):
         lines = block.splitlines()
         head = _CLIPPY_HEAD.match(lines[0]) if lines else None
-        place = next(filter(None, map(_CLIPPY_PLACE.match, lines)), None)
-        if head and place:
+        position = next(filter(None, map(_CLIPPY_PLACE.match, lines)), None)
+        if head and position:
             rule = _CLIPPY_RULE.search(block)
             name = (rule["clippy"] or rule["lint"] or rule["flag"]) if rule else (head["code"] or head["level"])
             name = name.replace("-", "_").removeprefix("clippy::")
-            findings[Finding(place["path"], int(place["line"]), name, head["message"])] = None
+            findings[Finding(position["path"], int(position["line"]), name, head["message"])] = None
     yield from findings
 
 

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from engine.clock import Clock
 from engine.execution.runners.toolchains.detection import (
@@ -45,12 +46,12 @@ MAX_DEPTH = 4
 MAX_PROJECTS = 200
 """Maximum number of projects of one repository."""
 
-
 _IGNORED_FOLDERS = frozenset(TABLES["ignored_folders"])
+"""Names of folders below which no project is searched."""
 
 _MANIFEST_NAMES = frozenset(name for name in MANIFESTS if "*" not in name)
-
 _MANIFEST_ENDINGS = tuple(name.removeprefix("*") for name in MANIFESTS if "*" in name)
+"""The endings of manifests that may have any name."""
 
 _PACKAGE_FOLDERS = {row.name: row.package_folders[0] for row in PACKAGE_MANAGERS.values() if row.package_folders}
 """The folder of packages that each manager makes."""
@@ -62,6 +63,7 @@ _DELEGATING_SCRIPT = re.compile(
     r"--workspaces\b|(?:^|\s)-ws\b|(?:^|\s)(?:pnpm|bun)\b.*(?:\s-r\b|--recursive|--filter)|\b(?:turbo|nx|lerna|wsrun)\b"
     r"|workspaces (?:foreach|run)"
 )
+"""Matches a script that calls the scripts of the members of a workspace."""
 
 
 @frozen
@@ -134,11 +136,11 @@ def find_projects(folder: Path, workspace: Path | None = None, *, git: Git | Non
     It takes some tens of milliseconds, because the operator's interpreter is asked whether it has pytest.
     """
     installed = workspace or folder
-    tracked, files = _list_files(git or Git(folder))
-    tests = _TestFiles(files)
+    files = _list_files(git or Git(folder))
+    tests = _TestFiles(files.tracked + files.untracked)
     pytest_by_interpreter: dict[Interpreter, bool] = {}
     projects: list[Project] = []
-    for path in ["", *_manifest_folders(tracked)]:
+    for path in ["", *_manifest_folders(files.tracked)]:
         inspected = ProjectFolder(folder / path, installed / path, folder, installed, pytest_by_interpreter)
         if not path or inspected.find_files(MANIFESTS):
             projects.append(_inspect_folder(inspected, path, partial(tests.has, path)))
@@ -149,27 +151,37 @@ def find_projects(folder: Path, workspace: Path | None = None, *, git: Git | Non
 def find_packages(folder: Path) -> dict[str, tuple[PackageSetup, ...]]:
     """The package setups of each folder with a manifest, by its path from the top `folder` of a repository. This is
     faster than `find_projects`, which also searches for tests."""
-    tracked, _ = _list_files(Git(folder))
     return {
-        path: detect_packages(ProjectFolder(folder / path, folder / path, folder, folder))
-        for path in ["", *_manifest_folders(tracked)]
+        path: detect_packages(ProjectFolder.of_operator(folder / path, folder))
+        for path in ["", *_manifest_folders(_list_files(Git(folder)).tracked)]
     }
 
 
-def _list_files(git: Git) -> tuple[list[str], list[str]]:
-    """(files that git tracks, these and the untracked files that are not ignored). Both are empty in a folder that is
-    no repository. Raises `Refusal` if git fails, because it is then not known which projects there are."""
+class _RepositoryFiles(NamedTuple):
+    """The files of a repository, by their paths from its top. Both lists are empty in a folder without git."""
+
+    tracked: list[str]
+    untracked: list[str]
+    """Without those that git ignores."""
+
+
+def _list_files(git: Git) -> _RepositoryFiles:
+    """List the files of a repository. Raises `GitError` if git fails, because it is then not known which projects there
+    are."""
+    files = _RepositoryFiles([], [])
     if find_repository(git.folder) is None:
-        return [], []
-    output = git.output("ls-files", "-z", "-t", "--cached", "--others", "--exclude-standard")
-    entries = [os.fsdecode(entry) for entry in output.split(b"\0") if entry]
-    return [entry[2:] for entry in entries if not entry.startswith("? ")], [entry[2:] for entry in entries]
+        return files
+    for entry in git.output("ls-files", "-z", "-t", "--cached", "--others", "--exclude-standard").split(b"\0"):
+        tag, _, path = os.fsdecode(entry).partition(" ")
+        if path:
+            (files.untracked if tag == "?" else files.tracked).append(path)
+    return files
 
 
 def _manifest_folders(tracked: Iterable[str]) -> list[str]:
     """The folders below the top that contain a tracked manifest, sorted."""
-    places = (path.rpartition("/") for path in tracked)
-    folders = {folder for folder, _, name in places if name in _MANIFEST_NAMES or name.endswith(_MANIFEST_ENDINGS)}
+    paths = (path.rpartition("/") for path in tracked)
+    folders = {folder for folder, _, name in paths if name in _MANIFEST_NAMES or name.endswith(_MANIFEST_ENDINGS)}
     return sorted(filter(_is_project_folder, folders))[:MAX_PROJECTS]
 
 
@@ -214,8 +226,9 @@ def _inspect_folder(folder: ProjectFolder, path: str, has_tests: Callable[[str],
     packages = detect_packages(folder)
     detected = detect_test_tools(folder)
     tools = [tool for tool in detected if has_tests(tool.row.kind)]
+    searched = folder.searched
     if detected and not tools:
-        folder.searched[:] = [f"files that {detected[0].title} treats as tests"]
+        searched = [f"files that {detected[0].title} treats as tests"]
     linters = detect_linters(folder)
     installs = {package.kind: package.install for package in packages}
     if "python" in {tool.row.kind for tool in tools} | {linter.row.kind for linter in linters}:
@@ -227,7 +240,7 @@ def _inspect_folder(folder: ProjectFolder, path: str, has_tests: Callable[[str],
         packages=packages,
         changelog="" if path else changelog_of(folder.folder),
         missing_tool=_missing_tool(folder, packages, {tool.row.kind for tool in tools}, has_tests),
-        searched=tuple(dict.fromkeys(folder.searched)),
+        searched=tuple(dict.fromkeys(searched)),
     )
 
 
@@ -248,13 +261,13 @@ def changelog_of(folder: Path) -> str:
 
 def _without_member_tests(projects: Sequence[Project]) -> list[Project]:
     """Remove from each project the tools whose tests are run by a project above it. `projects` begins with the top."""
-    done: list[Project] = []
+    reduced: list[Project] = []
     for project in projects:
         remaining = project
-        for above in done:
+        for above in reduced:
             remaining = _leave_tests_to(above, remaining)
-        done.append(replace(remaining, tested_by=None) if remaining.tools else remaining)
-    return done
+        reduced.append(replace(remaining, tested_by=None) if remaining.tools else remaining)
+    return reduced
 
 
 def _leave_tests_to(above: Project, project: Project) -> Project:
@@ -291,7 +304,8 @@ def _without_nested_tests(project: Project, projects: Sequence[Project], tests: 
                 tools.append(replace(tool, below=nested))
         elif not nested or not _is_delegating(tool):
             tools.append(tool)
-    return replace(project, tools=tuple(tools), missing_tool=project.missing_tool if tools or not project.tools else "")
+    has_lost_all = bool(project.tools) and not tools
+    return replace(project, tools=tuple(tools), missing_tool="" if has_lost_all else project.missing_tool)
 
 
 def _tested_below(project: Project, projects: Iterable[Project], kind: str) -> tuple[str, ...]:

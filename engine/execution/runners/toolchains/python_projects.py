@@ -61,8 +61,8 @@ _IMPORT = re.compile(r"^\s*(?:import\s+([\w., ]+)|from\s+([\w.]+)\s+import\b[ \t
 def import_roots(folder: Path) -> list[str]:
     """The folders for PYTHONPATH. With these, the code in `folder` is imported, and not that of another tree which is
     installed as editable."""
-    own = [str(folder / name) for name in ("src", "") if (folder / name).is_dir()]
-    return [*own, *filter(None, [os.environ.get("PYTHONPATH")])]
+    roots = [str(folder / name) for name in ("src", "") if (folder / name).is_dir()]
+    return [*roots, *filter(None, [os.environ.get("PYTHONPATH")])]
 
 
 def is_collected(folder: Path, inside: str) -> bool:
@@ -158,8 +158,8 @@ def pytest_group_option(workspace: Path) -> str:
         f" --extra {name}": extra for name, extra in extras.items()
     }
     always = [_table(project, "project").get("dependencies"), groups.get("dev")]
-    for option, listed in [*(("", group) for group in always), *needs.items()]:
-        if isinstance(listed, list) and any(str(need).startswith("pytest") for need in listed):
+    for option, requirements in [*(("", group) for group in always), *needs.items()]:
+        if isinstance(requirements, list) and any(str(need).startswith("pytest") for need in requirements):
             return option
     return ""
 
@@ -231,7 +231,8 @@ def find_environment(workspace: Path, top: Path) -> Path | None:
 def find_interpreters(workspace: Path, top: Path) -> list[Interpreter]:
     """The interpreters of a project: that of the project's own environment, then those of the folders
     above it up to the `top` of the repository, then that of the operator."""
-    interpreters = [own for folder in folders_up_to(workspace, top) for own in _find_environments(folder, top)]
+    folders = folders_up_to(workspace, top)
+    interpreters = [interpreter for folder in folders for interpreter in _find_environments(folder, top)]
     for program in ("python3", "python"):
         if path := which(program, project=top):
             return [*interpreters, Interpreter(f"{program}{ON_PATH}", Path(path), is_operators=True)]
@@ -266,9 +267,9 @@ def is_test_file(path: str) -> bool:
 
 def _find_test_files(folder: Path) -> Iterator[Path]:
     """Every file of a project that pytest would collect by its default names, in order."""
-    for place, folders, files in os.walk(folder):
+    for parent, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in SKIPPED_FOLDERS and not name.startswith("."))
-        yield from (Path(place, name) for name in sorted(files) if is_test_file(name))
+        yield from (Path(parent, name) for name in sorted(files) if is_test_file(name))
 
 
 def read_test_files(folder: Path) -> dict[str, str]:
@@ -291,8 +292,8 @@ def _imported_names(text: str) -> set[str]:
     """The full dotted names that Python source imports, of modules and of names in modules. The source is searched with
     an expression and not parsed, because that is faster."""
     names = set()
-    for modules, source, taken in _IMPORT.findall(text):
-        names |= {source, *(f"{source}.{name}" for name in re.findall(r"\w+", taken))}
+    for modules, source, imported in _IMPORT.findall(text):
+        names |= {source, *(f"{source}.{name}" for name in re.findall(r"\w+", imported))}
         for dotted in (part.split()[0] for part in modules.split(",") if part.strip()):
             names |= {dotted, *(dotted[: dot.start()] for dot in re.finditer(r"\.", dotted))}
     return names
@@ -332,25 +333,25 @@ def _using_tests(
 ) -> list[str]:
     """The tests that import a module, or that contain its full name."""
     package = module.rpartition(".")[0]
-    wanted = {module, package} - {""} if is_reexported else {module}
+    imports = {module, package} - {""} if is_reexported else {module}
     mention = re.compile(rf"(?<![\w.]){re.escape(module)}\.\w")
-    return [test for test, text in tests.items() if wanted & imported[test] or (package and mention.search(text))]
+    return [test for test, text in tests.items() if imports & imported[test] or (package and mention.search(text))]
 
 
 def _named_tests(source: PurePosixPath, tests: Iterable[str]) -> list[str]:
     """The tests with the name of a source file. A package has the name of its folder."""
     stem = source.parent.name if source.stem in ("__init__", "__main__") else source.stem
     stem = stem.strip("_") or stem
-    named = [test for test in tests if PurePosixPath(test).stem in (f"test_{stem}", f"{stem}_test")]
-    return _closest_folder(named, source)
+    candidates = [test for test in tests if PurePosixPath(test).stem in (f"test_{stem}", f"{stem}_test")]
+    return _closest_tests(candidates, source)
 
 
-def _closest_folder(named: list[str], source: PurePosixPath) -> list[str]:
-    """Those of `named` whose path has the most folders in common with the source, as `tests/a/…` with `a/x.py`."""
+def _closest_tests(tests: list[str], source: PurePosixPath) -> list[str]:
+    """The tests whose paths have the most folders in common with the source, as `tests/a/…` with `a/x.py`."""
     folders = set(source.parent.parts)
-    shared = {test: len(folders & set(PurePosixPath(test).parent.parts)) for test in named}
-    best = max(shared.values(), default=0)
-    return [test for test in named if shared[test] == best]
+    shared = {test: len(folders & set(PurePosixPath(test).parent.parts)) for test in tests}
+    most_shared = max(shared.values(), default=0)
+    return [test for test in tests if shared[test] == most_shared]
 
 
 def reexported_modules(folder: Path, paths: Sequence[str]) -> set[str]:

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
@@ -24,11 +25,13 @@ from engine.model import CheckResult
 MAX_FAILING = 200
 """Maximum number of failing tests of a run that are kept by id. The numbers of tests are always complete."""
 
-
 _ERROR = re.compile(r"(?i)\b(?:error|exception|failed|cannot)\b")
+"""Matches a line that probably says why a command failed."""
 
 
 USAGE_ERRORS = {2: "collection failed", 3: "pytest crashed", 4: "pytest did not understand its arguments"}
+"""What an exit code of pytest without a report means."""
+
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _OUTCOMES = {word: outcome for outcome, words in TABLES["outcomes"].items() for word in words}
 """The outcome of a test by the word that a runner prints for it."""
@@ -131,6 +134,7 @@ def _parse_rspec(text: str) -> tuple[list[dict[str, Any]], dict[str, Any]] | Non
 
 
 def _read_junit_failures(root: ElementTree.Element, folder: Path) -> dict[str, str]:
+    """The text of a JUnit report about each failing test, by its id."""
     texts: dict[str, str] = {}
     for case in root.iter("testcase"):
         for failure in (*case.findall("failure"), *case.findall("error")):
@@ -140,6 +144,7 @@ def _read_junit_failures(root: ElementTree.Element, folder: Path) -> dict[str, s
 
 
 def _read_junit_cases(tool: str, root: ElementTree.Element, name: Callable[[ElementTree.Element], str]) -> CheckResult:
+    """The result in a JUnit report. `name` gives the id of a case."""
     durations: dict[str, float] = {}
     outcomes: dict[str, str] = {}
     for case in root.iter("testcase"):
@@ -175,7 +180,8 @@ def _method_id(case: ElementTree.Element) -> str:
 def _pytest_id(case: ElementTree.Element, folder: Path) -> str:
     """pytest's node id of a case. Its `classname` has the file and the classes, separated by dots. Which part is the
     file is found by looking for an existing one."""
-    name, parts = case.get("name", ""), [part for part in case.get("classname", "").split(".") if part]
+    name = case.get("name", "")
+    parts = [part for part in case.get("classname", "").split(".") if part]
     if not parts:  # a file that could not be collected, whose name is the dotted module
         dotted = name.replace(".", "/") + ".py"
         return dotted if (folder / dotted).is_file() else name
@@ -290,7 +296,7 @@ def _read_format(form: PrintedFormat, tool: str, text: str) -> CheckResult | Non
 def _read_counts(totals: Iterable[re.Match[str]]) -> Counter[str]:
     """The number of tests by outcome; empty if the totals have no numbers."""
     counts: Counter[str] = Counter()
-    for group, value in ((group, value) for total in totals for group, value in total.groupdict("0").items()):
+    for group, value in chain.from_iterable(total.groupdict("0").items() for total in totals):
         if group == "counts":
             counts.update({_OUTCOMES.get(word, ""): int(number) for number, word in _COUNT.findall(value)})
         elif (name := group.rstrip("2")) in _NUMBER_GROUPS:
@@ -301,8 +307,9 @@ def _read_counts(totals: Iterable[re.Match[str]]) -> Counter[str]:
 
 
 def _read_seconds(match: re.Match[str]) -> float:
-    took = match.groupdict()
-    return float(took.get("ms") or 0) / 1000 + float(took.get("seconds") or 0)
+    """The seconds in the groups `ms` and `seconds` of a match."""
+    groups = match.groupdict()
+    return float(groups.get("ms") or 0) / 1000 + float(groups.get("seconds") or 0)
 
 
 def _read_test_lines(form: PrintedFormat, text: str) -> Iterator[PrintedTest]:
@@ -363,13 +370,13 @@ _TEST_READERS: Mapping[str, Callable[[PrintedFormat, str], Iterable[PrintedTest]
 def _read_printed_failures(output: str, failing: Iterable[str]) -> Mapping[str, str]:
     """The printed text about each of the tests `failing`; "" if there is none. It goes from each heading that names the
     test to the next heading."""
-    named = {name: re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])") for name in failing}
-    texts = dict.fromkeys(named, "")
-    about: list[str] = []
+    patterns = {name: re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])") for name in failing}
+    texts = dict.fromkeys(patterns, "")
+    current_tests: list[str] = []
     for line in output.splitlines():
         if _HEADING.match(line):
-            about = [name for name, pattern in named.items() if pattern.search(line)]
-        for name in about:
+            current_tests = [name for name, pattern in patterns.items() if pattern.search(line)]
+        for name in current_tests:
             texts[name] += f"{line}\n"
     return texts
 

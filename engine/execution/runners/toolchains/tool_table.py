@@ -29,6 +29,7 @@ TEST_FILE = re.compile(
 """Files that hold tests, by their folder or by the naming rules of any language."""
 
 MANIFESTS: tuple[str, ...] = tuple(TABLES["manifests"])
+"""Files of which each shows that a folder is a project. `*` matches anything but `/`."""
 
 
 _SHARED_VALUES = {"environment": "environments", "suffixes": "suffixes", "hosts": "hosts"}
