@@ -59,9 +59,17 @@ def parse_span(text: str) -> int:
     return seconds
 
 
+def parse_switch(text: str) -> str:
+    """`on` or `off`."""
+    if text not in ("on", "off"):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither on nor off; for a time write --for 2h")
+    return text
+
+
 PLACEHOLDERS: Table = {
     "number": int,
     "span": parse_span,
+    "switch": parse_switch,
     "path": lambda path: str(Path(path).resolve()),
     "hidden": argparse.SUPPRESS,
 }

@@ -383,7 +383,8 @@ class PromptCards:
         )
         similar = similar_flow(assignment.prompt, self._approvals.flows) if assignment.flow is None else ""
         if similar:
-            row.note = f"Did you mean the flow `{similar}`? {info.reason or 'It needs no model'}"
+            reason = info.reason or "it needs no model"
+            row.note = f"Did you mean the flow `{similar}`? {reason[0].upper()}{reason[1:]}"
         elif not info.available:
             row.note = f"{info.reason}. Or name a flow, such as `run the tests`: `clawpy help flows` lists them"
         with self._database.read() as session:

@@ -40,6 +40,11 @@ def test_a_setting_without_a_value_is_not_set() -> None:
     ]
 
 
+def test_do_not_disturb_is_off_in_one_sentence() -> None:
+    printed = render_document("dnd", {"dndUntil": None, "quiet": True})
+    assert printed == "Do not disturb is off; quiet hours still apply."
+
+
 def test_a_text_from_outside_has_no_escape_sequences() -> None:
     item = {"id": "task_1", "state": "open", "title": "round\x1b[31m it", "note": "", "waitsFor": []}
     assert render_document("tasks", {"tasks": [item]}, colour=True) == "○ open     \x1b[2mtask_1\x1b[0m  round it"

@@ -121,7 +121,7 @@ def dnd(document: Document) -> Lines:
     if document["dndUntil"]:
         yield f"{wants('do not disturb')} until {time(document['dndUntil'])}; `clawpy dnd --off` ends it"
     else:
-        yield "Do not disturb is off." + ("; quiet hours still apply" if document["quiet"] else "")
+        yield f"Do not disturb is off{'; quiet hours still apply' if document['quiet'] else ''}."
 
 
 def resume(document: Document) -> Lines:
