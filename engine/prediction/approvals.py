@@ -51,8 +51,13 @@ MAX_PROMPT = 20_000
 """Maximum number of characters of a prompt."""
 
 NO_CONFINEMENT = "no sandbox on this machine, so nothing confines what this runs"
+"""Why an approval must be confirmed where no sandbox works."""
+
 HOW_TO_CONFIRM = f"{SANDBOX_FIX} to get one; or look at the card and confirm: clawpy approve {{}} --without-sandbox"
+"""How to confirm that, with the id of the card."""
+
 APPROVE_AGAIN = "look at the card and approve it again"
+"""What to do after a card was changed or acknowledged."""
 
 KILL = "kill"
 """The rail of the kill switch. Its refusals are not noted on a card: every screen shows the stop, resuming ends it."""
@@ -99,6 +104,7 @@ def _runs_when_due(session: Session, row: CardRow) -> bool:
 
 
 def _trigger_type(row: CardRow, request: ApprovalRequest) -> TriggerType:
+    """What starts a card: a person, the session before it, a program, a heartbeat, or the engine by itself."""
     if request.by_person:
         return TriggerType.MANUAL
     if row.source is Source.FOLLOW_UP:
@@ -189,13 +195,7 @@ class Approvals:
             ruling = self._database.write(lambda tx: self._rule(tx, card_id, assignment, info, request))
             if isinstance(ruling, Permit):
                 return self._start(card_id, ruling, request.by)
-            message = f"{ruling.rail}: {ruling.reason}"
-            if _wants_confirmation(ruling, request):
-                raise Refusal("no_sandbox", NO_CONFINEMENT, HOW_TO_CONFIRM.format(card_id))
-            if ruling.asks_about_content:
-                raise Refusal("needs_acknowledgement", message, APPROVE_AGAIN)
-            fix = WAYS_OUT.get(ruling.rail, "fix the cause")
-            raise Refusal("blocked", message, f"the card stays pending; {fix} and approve it again")
+            raise _refusal_of(ruling, request, card_id)
 
     def refresh_runners(self) -> int:
         """Update the runner that pending cards without a flow name, after a model or an agent was added or removed.
@@ -278,6 +278,7 @@ class Approvals:
         self._store.change(card_id, change)
 
     def _edited(self, assignment: Assignment, edit: str | None, parameters: Mapping[str, Any] | None) -> Assignment:
+        """The work after the operator's edit, see `Cards.approve`. Raises `Refusal` as that does."""
         if edit is None and parameters is None:
             return assignment
         if edit is not None and (named := named_flow(edit.strip(), self.flows)) is not None:
@@ -345,6 +346,7 @@ class Approvals:
         return blocked_by
 
     def _start(self, card_id: str, permit: Permit, by: DecidedBy) -> Card:
+        """Start the session of an approved card. If that fails, the card is pending again, and the error is raised."""
         card = self._store.get(card_id)
         try:
             view = self.launcher.start(
@@ -367,6 +369,8 @@ class Approvals:
         return view is not None and not view.state.over
 
     def _reopen_unstarted(self, card_id: str, note: str) -> None:
+        """Make an approved card pending again, unless it was decided meanwhile."""
+
         def change(tx: Transaction, row: CardRow) -> None:
             if row.status == Status.APPROVED:
                 self._store.reopen(tx, row, note)
@@ -374,6 +378,7 @@ class Approvals:
         self._store.change(card_id, change)
 
     def _how_to_run(self, assignment: Assignment, card_id: str) -> str:
+        """What the operator can do if no runner takes the work of a card."""
         if assignment.flow and self.flows and assignment.flow not in self.flows:
             return (
                 f"this learned flow was rolled back: clawpy dismiss {card_id}, or activate it again with clawpy "
@@ -388,6 +393,17 @@ def _has_consent_to_runner(row: CardRow, assignment: Assignment, info: RunnerInf
     """Whether the approval covers the runner: it is the one that the card shows, or the edit names a built-in flow."""
     names_own_flow = edited and bool(assignment.flow) and not info.consent_text
     return info.consent_text == row.served or names_own_flow
+
+
+def _refusal_of(verdict: RailVerdict, request: ApprovalRequest, card_id: str) -> Refusal:
+    """The refusal of an approval that a rail blocked."""
+    message = f"{verdict.rail}: {verdict.reason}"
+    if _wants_confirmation(verdict, request):
+        return Refusal("no_sandbox", NO_CONFINEMENT, HOW_TO_CONFIRM.format(card_id))
+    if verdict.asks_about_content:
+        return Refusal("needs_acknowledgement", message, APPROVE_AGAIN)
+    fix = WAYS_OUT.get(verdict.rail, "fix the cause")
+    return Refusal("blocked", message, f"the card stays pending; {fix} and approve it again")
 
 
 def _wants_confirmation(verdict: RailVerdict, request: ApprovalRequest) -> bool:

@@ -1,4 +1,4 @@
-"""The table of cards, conversions of its rows, and queries."""
+"""The table of cards: its rows, how they are made and become cards, and the queries of several modules (SPEC 2.7)."""
 
 from __future__ import annotations
 
@@ -118,8 +118,10 @@ class CardRow(Row, table=True):
     @property
     def assignment(self) -> Assignment:
         """The work that would run."""
-        parameters, to = dict(self.parameters), self.target_channel
-        return Assignment(self.prompt, to, self.workspace, self.runner, self.flow, parameters, self.target_agent)
+        return Assignment(
+            self.prompt, self.target_channel, self.workspace, self.runner, self.flow, dict(self.parameters),
+            self.target_agent,
+        )  # fmt: skip
 
     @property
     def edited(self) -> bool:
@@ -130,8 +132,8 @@ class CardRow(Row, table=True):
     def correction(self) -> tuple[str, str] | None:
         """(original, approved) if a person edited the prompt of an agent and approved it, else None. The prompt of a
         flow, which is made of parameters, does not count."""
-        persons = self.confirmed_at is not None and self.decided_by != DecidedBy.AUTONOMY
-        if not (persons and self.edited) or self.flow is not None or WAS_FLOW in self.facts:
+        is_by_person = self.confirmed_at is not None and self.decided_by != DecidedBy.AUTONOMY
+        if not (is_by_person and self.edited) or self.flow is not None or WAS_FLOW in self.facts:
             return None
         return None if self.outcome == Outcome.CANNOT_RUN else (self.original_prompt, self.prompt)
 
@@ -224,6 +226,7 @@ _COPIED_FIELDS = {
     "verdicts", "context", "estimate_microusd", "check_only", "undo_note", "served", "novel", "tier", "from_channel",
     "evidence_at",
 }  # fmt: skip
+"""The fields of a card that belong to its work and not to its life."""
 
 
 def copy_card(row: CardRow, card_id: str, now: datetime, expires_at: datetime, note: str) -> CardRow:

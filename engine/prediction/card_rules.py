@@ -22,6 +22,7 @@ DEFAULT_SNOOZE, MAX_SNOOZE = timedelta(hours=2), timedelta(days=30)
 """Default and maximum length of a snooze."""
 
 MAX_COOL_DOWN = timedelta(days=7)
+"""Maximum time of `is_cooling_down`."""
 
 
 class Move(StrEnum):
@@ -67,6 +68,7 @@ _IN_WORDS = {
     Status.EXPIRED: "has expired",
     Status.EXECUTED: "was already executed",
 }
+"""The statuses of a card in refusals."""
 
 
 def next_status(card_id: str, status: Status, move: Move) -> Status:
@@ -145,10 +147,10 @@ class Room:
         if displaced is None:
             return None
         if takes_place(card, self._now):
-            more = self._displaced_for_place(card, may_displace, displaced)
-            if more is None:
+            further = self._displaced_for_place(card, may_displace, displaced)
+            if further is None:
                 return None
-            displaced += more
+            displaced += further
         self._awake = [other for other in self._awake if other.id not in displaced] + [card]
         return displaced
 
@@ -170,20 +172,20 @@ class Room:
         alike = sum((other.workspace, other.kind) == (card.workspace, card.kind) for other in seated)
         if alike >= MAX_SAME_KIND and may_displace is not MayDisplace.ANY:
             return None
-        highest, settings, more = _highest_kept(card, may_displace), self._settings, list[str]()
+        highest, further = _highest_kept(card, may_displace), list[str]()
         for limit, workspaces in (
-            (settings.max_pending_cards, {card.workspace}),
-            (settings.max_pending_cards_in_all, {other.workspace for other in seated}),
+            (self._settings.max_pending_cards, {card.workspace}),
+            (self._settings.max_pending_cards_in_all, {other.workspace for other in seated}),
         ):
-            gone = {*displaced, *more}
+            gone = {*displaced, *further}
             others = [other for other in seated if other.workspace in workspaces and other.id not in gone]
             if len(others) < limit:
                 continue
             last = self._last_below(others, highest)
             if last is None:
                 return None
-            more.append(last.id)
-        return more
+            further.append(last.id)
+        return further
 
     def _last_below(self, cards: Sequence[Card], highest: int) -> Card | None:
         """The last of the cards below the tier `highest`, preferably one that was not shown yet; None if there is

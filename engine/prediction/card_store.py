@@ -54,6 +54,7 @@ from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
 from engine.storage.rows import UtcDateTime, load_all, select_all
 
 CURSOR = "cards.aftermath"
+"""Name of the cursor in the ledger of `follow_landings`."""
 
 SIGNAL_OF_EVENT = {"LandingUndone": DecisionSignal.UNDONE, "ChangeSetDiscarded": DecisionSignal.DISCARDED}
 """The signal about a card that follows from an event of its session's change set."""
@@ -78,6 +79,7 @@ _KEPT_RESULTS = select_all(CardRow).where(
     col(CardRow.executed_at) <= bindparam("until", type_=UtcDateTime()),
     ~exists().where(col(Decision.prediction_id) == col(CardRow.id), col(Decision.taken_back_at).is_(None)),
 )
+"""Selects the cards that `credit_kept` credits."""
 
 
 def status_after(row: CardRow, move: Move, now: datetime) -> Status:
@@ -118,7 +120,7 @@ class CardStore:
         self.deciding = threading.RLock()
         """Held during a decision, so that an undo finds either no session or one that it can stop."""
         self._change_cursor = LedgerCursor(
-            ledger, CURSOR, lambda fact: fact.kind in {*SIGNAL_OF_EVENT, *LANDING_EVENTS}
+            ledger, CURSOR, lambda entry: entry.kind in {*SIGNAL_OF_EVENT, *LANDING_EVENTS}
         )
         self._pending = database.cached("predictions", self._load_pending)
 
@@ -323,7 +325,7 @@ class CardStore:
         )
         return tx.session.exec(query).first() or ""
 
-    # -- what comes round
+    # -- regular work
 
     def expire_due(self) -> int:
         """Expire cards whose time is over, and withdraw those of workspaces that are off or deleted; returns how
@@ -334,7 +336,7 @@ class CardStore:
         if not any(card.is_expired(now) or card.workspace in deleted or card.id in off for card in cards):
             return 0
 
-        def work(tx: Transaction) -> int:
+        def end_cards(tx: Transaction) -> int:
             ended = 0
             for row in load_pending(tx.session):
                 if row.workspace in deleted:
@@ -348,23 +350,24 @@ class CardStore:
                 ended += 1
             return ended
 
-        return self.database.write(work)
+        return self.database.write(end_cards)
 
     def follow_landings(self) -> None:
         """Learn from what happened to the changes of cards: undone, discarded, landed again (SPEC 8.1)."""
         self._change_cursor.each(lambda entries: self.database.write(lambda tx: self._apply_entries(tx, entries)))
 
     def _apply_entries(self, tx: Transaction, entries: Sequence[LedgerEntry]) -> None:
-        for fact in entries:
-            is_landing = fact.kind in LANDING_EVENTS
-            if not is_landing and (fact.payload.get("continued_in") or fact.payload.get("left")):
+        """Give the cards of these ledger entries the signals that follow."""
+        for entry in entries:
+            is_landing = entry.kind in LANDING_EVENTS
+            if not is_landing and (entry.payload.get("continued_in") or entry.payload.get("left")):
                 continue  # another session continues it, or other parts of it are still landed
-            session_id = fact.payload["session_id"]
+            session_id = entry.payload["session_id"]
             row = tx.session.exec(select(CardRow).where(col(CardRow.session_id) == session_id)).first()
             if row is not None and is_landing:
-                self._restore_approval(tx, row, fact.at)
+                self._restore_approval(tx, row, entry.at)
             elif row is not None:
-                self.retract_approval(tx, row, SIGNAL_OF_EVENT[fact.kind], fact.at)
+                self.retract_approval(tx, row, SIGNAL_OF_EVENT[entry.kind], entry.at)
 
     def _restore_approval(self, tx: Transaction, row: CardRow, at: datetime) -> None:
         """Restore the approval of a card whose result the operator undid and landed again."""
@@ -384,14 +387,15 @@ class CardStore:
             if not load_all(session, CardRow, _KEPT_RESULTS, span):
                 return 0
 
-        def work(tx: Transaction) -> int:
+        def record_kept(tx: Transaction) -> int:
             rows = load_all(tx.session, CardRow, _KEPT_RESULTS, span)
             for row in rows:
                 self.decisions.record(tx, DecisionSignal.KEPT, decided_card(row, DecidedBy.AUTONOMY))
             return len(rows)
 
-        return self.database.write(work)
+        return self.database.write(record_kept)
 
 
-def _record(tx: Transaction, row: CardRow, event: Callable[..., Event], **more: object) -> None:
-    tx.record(event(subject=row.id, workspace=row.workspace, **more))
+def _record(tx: Transaction, row: CardRow, event: Callable[..., Event], **fields: object) -> None:
+    """Record an event about a card, with these other fields."""
+    tx.record(event(subject=row.id, workspace=row.workspace, **fields))

@@ -185,7 +185,7 @@ class Cards:
     def unmute(self, mute_id: str) -> Mute:
         """End a mute from the next cycle on. Raises `Refusal` `unknown_mute`."""
 
-        def work(tx: Transaction) -> Mute:
+        def end(tx: Transaction) -> Mute:
             muted = read_mutes(tx.session, tx.now)
             mute = next((mute for mute in muted if mute.id == mute_id), None)
             if mute is None:
@@ -196,7 +196,7 @@ class Cards:
             )
             return mute
 
-        return self._database.write(work)
+        return self._database.write(end)
 
     def snooze(self, card_id: str, *, span: timedelta = DEFAULT_SNOOZE) -> Card:
         """Hide a card for `span`, in (0, 30 days]; its 24 h begin anew when it wakes. Gives no signal.
@@ -233,27 +233,27 @@ class Cards:
     def mark_shown(self, card_ids: Iterable[str]) -> None:
         """Mark cards as shown to the operator; unknown and decided ones are ignored."""
         ids = set(card_ids)
-        new = {card.id for card in self.store.pending() if card.id in ids and card.shown_at is None}
+        not_marked = {card.id for card in self.store.pending() if card.id in ids and card.shown_at is None}
 
-        def work(tx: Transaction) -> None:
-            for card_id in sorted(new):
+        def mark(tx: Transaction) -> None:
+            for card_id in sorted(not_marked):
                 row = load(tx.session, CardRow, card_id)
                 if row is not None and row.status == Status.PENDING and row.shown_at is None:
                     row.shown_at = tx.now
 
-        if new:
-            self._database.write(work)
+        if not_marked:
+            self._database.write(mark)
 
     def mark_reviewed(self, card_id: str) -> None:
         """Mark the result of a card that ran by itself as reviewed, so that keeping it counts (SPEC 8.1). Other cards
         are ignored."""
 
-        def work(tx: Transaction) -> None:
+        def mark(tx: Transaction) -> None:
             row = load(tx.session, CardRow, card_id)
             if row is not None and row.ran_by_itself:
                 row.shown_at = tx.now
 
-        self._database.write(work)
+        self._database.write(mark)
 
     def session_ended(self, tx: Transaction, view: SessionView) -> None:
         """Store the outcome of a session on its card. Sessions call this in the transaction of their end. If the engine
@@ -294,6 +294,7 @@ def _request_undo(tx: Transaction, card_id: str) -> CardRow:
 
 
 OWN_PROMPT_REASON = "your own prompt"
+"""The reasoning of a card of the operator's own prompt."""
 
 
 class PromptCards:
@@ -343,7 +344,7 @@ class PromptCards:
         row.meaning = route.meaning
         row.note = other_runner or row.note
 
-        def work(tx: Transaction) -> Card:
+        def add(tx: Transaction) -> Card:
             if reasoning:
                 self._check_suggestion(tx, row)
             card = self._store.add(tx, row)
@@ -351,7 +352,7 @@ class PromptCards:
                 self._store.make_room(tx, row)
             return card
 
-        return self._database.write(work)
+        return self._database.write(add)
 
     def _make_row(self, assignment: Assignment, reasoning: str, *, is_suggestion: bool) -> CardRow:
         """The row of a new card, with the verdicts of the rails.

@@ -187,6 +187,7 @@ class WorkspaceContext:
 
 
 def _lines(context: WorkspaceContext) -> Iterable[str]:
+    """The lines of `WorkspaceContext.text`."""
     quiet = "unknown" if context.silence is None else span(context.silence)
     yield f"workspace: {plain(Path(context.workspace).name)}"
     yield f"time: {context.local:%A %H:%M}, {context.part.value}; silence: {quiet}"

@@ -46,8 +46,9 @@ from engine.storage.validation_runs import ValidationRun, ValidationRuns
 
 Value = TypeVar("Value")
 
-RECENT_SESSIONS = 20
-OPEN_TASKS = 1000
+RECENT_SESSIONS, OPEN_TASKS = 20, 1000
+"""Maximum numbers of sessions and of open tasks of a context."""
+
 ELSEWHERE = (
     "check_clean_head", "bisect", "rehearse_merge", "rehearse_autosquash", "unfinished_operation", "time_tests",
 )  # fmt: skip
@@ -56,12 +57,12 @@ ELSEWHERE = (
 GREEN_HEADS = 8
 """Maximum number of older commits with a test run of which git is asked whether they are ancestors of HEAD."""
 
-
 MAX_LOCATED_TESTS = 3
 """Maximum number of failing tests whose files are looked up in the history."""
 
 
 def _nothing(workspace: str) -> Sequence[Any]:
+    """The answer of a source that is not there."""
     return ()
 
 
@@ -85,6 +86,7 @@ class Sources:
     landings: Callable[[str], Sequence[ChangeSet]] = _nothing
     """The landed change sets that can be undone."""
     disk: Callable[[str], FullDisk | None] = lambda workspace: None
+    """The disk of the home, if it is nearly full."""
 
 
 class _Fetch:
@@ -235,6 +237,7 @@ class ContextReader:
         elsewhere: Collection[str],
         projects: tuple[Project, ...],
     ) -> tuple[Part, ...]:
+        """The projects with their test runs. `elsewhere` are the sessions of flows that ran tests on other files."""
         equipped = _equipped_folders(projects)
         parts = []
         for project in projects:
@@ -267,6 +270,7 @@ class ContextReader:
         return changed_since(last.ran_at, None, git.files, exact=False)
 
     def _ancestors(self, folder: Path, git: GitState | None, runs: tuple[ValidationRun, ...]) -> frozenset[str]:
+        """The commits of these runs that are in the history of HEAD."""
         if git is None or not git.head:
             return frozenset()
         recent = {commit.id for commit in git.recent}

@@ -46,6 +46,7 @@ from engine.prediction.routing import Router
 from engine.prediction.selection import (
     CardSelector,
     Findings,
+    Selection,
     describe_held_back,
     is_done_by_operator,
     knows_problems,
@@ -67,6 +68,7 @@ Propose = Callable[[WorkspaceContext, list[Exception]], Sequence[Proposal]]
 """Returns the proposals for a context. Errors are added to the list."""
 
 FOLLOW_UP_CURSOR = "cards.follow_ups"
+"""Name of the cursor in the ledger of `follow_up`."""
 
 LAST_CHECKED = "cards.looked"
 """Key in the state table: when each workspace was last checked."""
@@ -135,7 +137,7 @@ class CardCycle:
         """Whether a cycle runs now."""
         self._last_contexts: dict[str, WorkspaceContext] = {}
         """By workspace: its context in the last cycle."""
-        self._ended = LedgerCursor(store.ledger, FOLLOW_UP_CURSOR, lambda fact: fact.kind == "SessionEnded")
+        self._ended = LedgerCursor(store.ledger, FOLLOW_UP_CURSOR, lambda entry: entry.kind == "SessionEnded")
 
     def run_cycle(self, *, workspaces: Sequence[str] | None = None, requested: bool = False) -> CycleReport:
         """Run one cycle in this thread. If one is running already, this call waits for its end.
@@ -154,12 +156,12 @@ class CardCycle:
         """By workspace: why there may be no cards, or else the newest problem that still holds; and how many cards are
         held back. Without workspaces of which their last check, also by an earlier engine, found none of these."""
         with self._database.read() as session:
-            found: list[dict[str, str]] = [state.get(session, key, {}) for key in (REMARKS, HELD_BACK)]
-        remarks = {
-            workspace: "; ".join(filter(None, (words.get(workspace, "") for words in found)))
-            for workspace in self._workspaces()
+            remarks: dict[str, str] = state.get(session, REMARKS, {})
+            held_back: dict[str, str] = state.get(session, HELD_BACK, {})
+        sentences = {
+            workspace: [remarks.get(workspace, ""), held_back.get(workspace, "")] for workspace in self._workspaces()
         }
-        return {workspace: remark for workspace, remark in remarks.items() if remark}
+        return {workspace: "; ".join(filter(None, found)) for workspace, found in sentences.items() if any(found)}
 
     def last_checked(self) -> dict[str, datetime]:
         """By workspace: when it was last checked, also by an earlier engine. Without workspaces that never were."""
@@ -195,9 +197,9 @@ class CardCycle:
         stopped nothing is done, and these sessions wait."""
         cards: list[Card] = []
 
-        def handle(facts: Sequence[LedgerEntry]) -> None:
-            for fact in facts:
-                cards.extend(self._follow_session(fact.subject))
+        def handle(entries: Sequence[LedgerEntry]) -> None:
+            for entry in entries:
+                cards.extend(self._follow_session(entry.subject))
 
         if not self._store.safety.kill_switch.stop_reason():
             with self._lock:
@@ -217,15 +219,16 @@ class CardCycle:
         if not is_recent or not (kinds or view.check or view.has_problem) or self._store.is_off(view.workspace):
             return []
         errors: list[str] = []
-        findings, rows, _ = self._plan([view.workspace], errors, kinds)
-        for row in rows:
+        findings, selection = self._plan([view.workspace], errors, kinds)
+        for row in selection.rows:
             row.from_channel = view.channel
         for error in errors:
             log.warning("while looking for a follow-up: %s", error)
-        cards, _ = self._database.write(lambda tx: self._store_plan(tx, findings, rows))
+        cards, _ = self._database.write(lambda tx: self._store_plan(tx, findings, selection.rows))
         return cards
 
     def _cycle(self, paths: Sequence[str], requested: bool) -> CycleReport:
+        """See `run_cycle`. The caller holds the lock."""
         clock, store = self._store.clock, self._store
         began = clock.monotonic()
         stopped = store.safety.kill_switch.stop_reason()
@@ -239,16 +242,16 @@ class CardCycle:
         self.follow_up()
         active_paths = [path for path in paths if not store.is_off(path)]
         errors: list[str] = []
-        findings, rows, is_full = self._plan(active_paths, errors)
-        held_back = self._held_back(findings, rows)
+        findings, selection = self._plan(active_paths, errors)
+        held_back = self._held_back(findings, selection.rows)
         if requested:
             off = [f"{path}: autonomy is off, so it gets no cards" for path in paths if path not in active_paths]
             errors = [*off, *errors, *_reasons_for_no_cards(findings)]
             errors += [f"{workspace}: {words}" for workspace, words in held_back.items() if words]
-            errors += [_no_room(store.settings.current)] if is_full else []
+            errors += [_no_room(store.settings.current)] if selection.is_full else []
 
         def apply(tx: Transaction) -> tuple[list[Card], list[str]]:
-            cards, withdrawn = self._store_plan(tx, findings, rows)
+            cards, withdrawn = self._store_plan(tx, findings, selection.rows)
             state.put(tx, HELD_BACK, state.get(tx.session, HELD_BACK, {}) | held_back)
             created, left, seconds = len(cards), len(withdrawn), clock.monotonic() - began
             tx.record(CycleFinished(created=created, withdrawn=left, seconds=seconds, errors=tuple(errors)))
@@ -259,10 +262,10 @@ class CardCycle:
 
     def _plan(
         self, workspaces: Sequence[str], errors: list[str], next_kinds: Sequence[str] | None = None
-    ) -> tuple[dict[str, Findings], list[CardRow], bool]:
-        """Returns (findings, rows, is_full): the findings by workspace, the rows that may become cards, and whether a
-        card found no place. With `next_kinds` there is at most one row: of the first of these kinds that is
-        proposed and can be a card now. If that card is shown already, there is none."""
+    ) -> tuple[dict[str, Findings], Selection]:
+        """The findings by workspace, and the rows that may become cards. With `next_kinds` there is at most one row: of
+        the first of these kinds that is proposed and can be a card now. If that card is shown already, there is
+        none."""
         findings = self._find_proposals(workspaces, errors, can_replace=next_kinds is None)
         proposals = [proposal for found in findings.values() for proposal in found.proposals]
         with self._database.read() as session:
@@ -277,7 +280,7 @@ class CardCycle:
                 proposals = _next_step(proposals, next_kinds, unavailable - shown)
             proposals = [proposal for proposal in proposals if proposal.fingerprint not in unavailable]
             room = Room(self._store.settings.current, awake, now)
-            return findings, *self._selector.select(session, proposals, self._last_contexts, errors, room)
+            return findings, self._selector.select(session, proposals, self._last_contexts, errors, room)
 
     def _find_proposals(
         self, workspaces: Sequence[str], errors: list[str], *, can_replace: bool
@@ -339,6 +342,7 @@ class CardCycle:
         state.put(tx, REMARKS, remarks)
 
     def _make_way(self, tx: Transaction, card_ids: Sequence[str]) -> None:
+        """Withdraw the cards that a new one displaces."""
         for card_id in card_ids:
             self._store.withdraw(tx, load_card(tx.session, card_id), "made room for something more urgent")
 

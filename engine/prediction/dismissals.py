@@ -30,6 +30,10 @@ MAX_DISMISSALS = 3
 """Number of dismissals that switch a kind off in a workspace. An approval of the kind restarts the count."""
 
 NEVER = (DismissReason.NEVER_HERE, DismissReason.NEVER_ANYWHERE)
+"""Reasons that switch a kind off at once."""
+
+About = tuple[str, str, str]
+"""(workspace, kind, subject) of a mute. The subject is "" for a whole kind, the workspace "" for all workspaces."""
 
 
 class DismissalRow(Row, table=True):
@@ -84,8 +88,8 @@ _COUNTING = sqlalchemy.select(
 
 def active_mutes(dismissals: Iterable[Dismissal], now: datetime) -> list[Mute]:
     """The mutes at `now`, newest first. A mute is over at its `until`."""
-    by_subject: dict[tuple[str, str, str], list[Dismissal]] = {}
-    by_kind: dict[tuple[str, str, str], list[Dismissal]] = {}
+    by_subject: dict[About, list[Dismissal]] = {}
+    by_kind: dict[About, list[Dismissal]] = {}
     for dismissal in sorted(dismissals, key=lambda dismissal: (dismissal.at, dismissal.card)):
         workspace, kind, reason = dismissal.workspace, dismissal.kind, dismissal.reason
         if dismissal.subject_counts:
@@ -100,14 +104,14 @@ def active_mutes(dismissals: Iterable[Dismissal], now: datetime) -> list[Mute]:
     return sorted(active, key=lambda mute: (mute.at, mute.subject == "", mute.id), reverse=True)
 
 
-def _mute_of_subject(about: tuple[str, str, str], dismissals: list[Dismissal], now: datetime) -> Mute | None:
+def _mute_of_subject(about: About, dismissals: list[Dismissal], now: datetime) -> Mute | None:
     """The mute of a subject, None if it is over."""
     unwanted = sum(dismissal.reason != DismissReason.ALREADY_DONE for dismissal in dismissals)
     until = dismissals[-1].at + FIRST_MUTE * 2 ** max(0, unwanted - 1)
     return _mute(about, dismissals, until) if now < until else None
 
 
-def _mute_of_kind(about: tuple[str, str, str], dismissals: list[Dismissal]) -> Mute | None:
+def _mute_of_kind(about: About, dismissals: list[Dismissal]) -> Mute | None:
     """The mute that switches a kind off in a workspace, or with "" for the workspace everywhere. None if there are too
     few dismissals and none says "never"."""
     is_everywhere = not about[0]
@@ -117,7 +121,8 @@ def _mute_of_kind(about: tuple[str, str, str], dismissals: list[Dismissal]) -> M
     return _mute(about, never or dismissals, None)
 
 
-def _mute(about: tuple[str, str, str], dismissals: list[Dismissal], until: datetime | None) -> Mute:
+def _mute(about: About, dismissals: list[Dismissal], until: datetime | None) -> Mute:
+    """The mute that follows from these dismissals, the last of which is the newest."""
     workspace, kind, subject = about
     last = dismissals[-1]
     return Mute(

@@ -33,8 +33,9 @@ from engine.storage.database import Database
 
 log = logging.getLogger(__name__)
 
-TEMPERATURE = 0.3
-MAX_TOKENS = 200
+TEMPERATURE, MAX_TOKENS = 0.3, 200
+"""The temperature and the maximum length of the model's answers (SPEC 2.3)."""
+
 TIMEOUT_S = 20.0
 """Maximum time in seconds that a cycle waits for the model."""
 
@@ -42,6 +43,7 @@ MAX_COST = 10_000
 """Maximum cost of one question in micro-dollars: 200 tokens of the dearest model cost less."""
 
 Text = Field(default="", max_length=2_000)
+"""A text that may be missing."""
 
 
 class PredictedWork(BaseModel):
@@ -185,6 +187,7 @@ class ModelTwin:
         return read_reply(self._ask(model, replace(question, text=again)).text, channels)
 
     def _ask_and_propose(self, model: str, context: WorkspaceContext) -> list[Proposal]:
+        """The proposal in the model's answer, none without a usable one."""
         try:
             reply = self.answer(model, context.text, workspace=context.workspace)
         except (NoAnswer, UnusableReply) as error:
@@ -232,6 +235,8 @@ MAX_AGE = timedelta(hours=24)
 """How long a line is proposed: as long as a card lives (SPEC 2.7)."""
 
 MAX_LINE_BYTES = 64 * 1024
+"""Maximum size of a line in bytes."""
+
 MAX_LINES = 50
 """Maximum number of lines that are proposed, the newest."""
 
@@ -320,23 +325,36 @@ class PredictorHook:
             stamp = (str(file), status.st_mtime_ns, status.st_size)
             if stamp == self._stamp:
                 return
-            self._lines, faults, number = _read_lines(opened, status)
+            content = _read_lines(opened, status)
+        self._lines = content.lines
         self._stamp, self._reported_error = stamp, ""
         with self._database.read() as session:
-            known = state.get(session, LINE_KEY, {"file": "", "line": 0})
-        last = known["line"] if known["file"] == str(file) and known["line"] <= number else 0
-        self._database.write(lambda tx: state.put(tx, LINE_KEY, {"file": str(file), "line": number}))
-        new = [f"line {at}: {fault}" for at, fault in faults.items() if at > last]
+            last_read = state.get(session, LINE_KEY, {"file": "", "line": 0})
+        is_longer = last_read["file"] == str(file) and last_read["line"] <= content.line_count
+        known_lines = last_read["line"] if is_longer else 0
+        self._database.write(lambda tx: state.put(tx, LINE_KEY, {"file": str(file), "line": content.line_count}))
+        new = [f"line {number}: {error}" for number, error in content.errors.items() if number > known_lines]
         if new:
             more = f"; and {len(new) - MAX_NAMED_ERRORS} more" if len(new) > MAX_NAMED_ERRORS else ""
             self._report(str(file), "; ".join(new[:MAX_NAMED_ERRORS]) + more)
 
 
-def _read_lines(file: BinaryIO, status: os.stat_result) -> tuple[list[tuple[datetime, HookLine]], dict[int, str], int]:
-    """Returns (lines, faults, number): the newest lines with the time when each was written, the faults of other lines
-    by line number, and the number of the last whole line."""
+@frozen
+class _FileContent:
+    """What a file of predictions contains."""
+
+    lines: list[tuple[datetime, HookLine]]
+    """The newest lines, with the time when each was written."""
+    errors: dict[int, str]
+    """The errors of other lines, by the number of the line."""
+    line_count: int
+    """Number of whole lines."""
+
+
+def _read_lines(file: BinaryIO, status: os.stat_result) -> _FileContent:
+    """Read a file whose lines up to `MAX_READ_BYTES` before its end are only counted."""
     changed_at, begin = datetime.fromtimestamp(status.st_mtime, UTC), status.st_size - MAX_READ_BYTES
-    lines, faults, number = [], dict[int, str](), 0
+    lines, errors, number = [], dict[int, str](), 0
     for raw in file:
         if not raw.endswith(b"\n"):
             break
@@ -346,7 +364,7 @@ def _read_lines(file: BinaryIO, status: os.stat_result) -> tuple[list[tuple[date
         try:
             line = read_line(raw)
         except ValueError as error:
-            faults[number] = str(error)
+            errors[number] = str(error)
         else:
             lines.append((line.written_at(changed_at), line))
-    return lines[-MAX_LINES:], faults, number
+    return _FileContent(lines[-MAX_LINES:], errors, number)

@@ -37,7 +37,10 @@ from engine.prediction.card_rows import CardRow
 from engine.storage.database import Database
 from engine.storage.rows import ask
 
+log = logging.getLogger(__name__)
+
 _NEVER = datetime.min.replace(tzinfo=UTC)
+"""The time of the last trigger of a channel that was never triggered."""
 
 RECENT = timedelta(hours=1)
 """The round-robin leaves out a channel that was triggered within this time."""
@@ -120,8 +123,6 @@ class Router:
         return self._randomness.pick({name: weights.get(name, 1.0) for name in registered}), "time of day"
 
 
-log = logging.getLogger(__name__)
-
 WEIGHTS = Path(__file__).with_name("placing_weights.npz")
 """A file with three arrays. `roles` and `channels` name the role and the channel of each column; the channel is "" for
 prompts that ask for no work. `weights` (float16) has a row for each number of the embedding, a row for each of the
@@ -144,6 +145,8 @@ MAX_PAST_PROMPTS = 200
 """Maximum number of accepted prompts that are compared, the newest."""
 
 WORD_DIMENSIONS = 512
+"""Number of dimensions of the vector of words."""
+
 WORD_WEIGHT = 0.7
 """Weight of the vector of words relative to that of meaning."""
 
@@ -158,6 +161,7 @@ _ACCEPTED = (
     .order_by(col(CardRow.closed_at).desc())
     .limit(MAX_PAST_PROMPTS)
 )
+"""Selects the operator's own prompts whose results were accepted."""
 
 Embed = Callable[[Sequence[str]], Sequence[bytes]]
 """Returns the unit vectors (float32) of texts. Raises `NoEmbedder`."""
@@ -227,6 +231,7 @@ class PromptPlacer:
         return Route(channel, _available_agent(agent, channel, settings, agents), why, vector.tobytes())
 
     def _vectors(self, texts: Sequence[str]) -> list[Any]:
+        """The embeddings of texts. Raises `NoEmbedder`."""
         import numpy
 
         return [numpy.frombuffer(vector, "<f4") for vector in self._embed(texts)]
@@ -313,6 +318,7 @@ def _likeliest_role(probabilities: Any, channel: str) -> str:
 
 
 def _likeliest(probabilities: Mapping[str, float]) -> str:
+    """The name with the highest probability, "" for none."""
     return max(probabilities, key=lambda name: probabilities[name], default="")
 
 
@@ -343,6 +349,7 @@ def hash_words_and_pairs(text: str) -> Any:
 
 @functools.cache
 def _weights() -> _Weights:
+    """The weights that come with the program."""
     import numpy
 
     with numpy.load(WEIGHTS) as file:

@@ -73,6 +73,7 @@ _SAME_EVIDENCE = sqlalchemy.select(
     col(CardRow.fingerprint).in_(each_of("fingerprints")),
     or_(col(CardRow.closed_at).is_(None), col(CardRow.closed_at) >= bindparam("since", type_=UtcDateTime())),
 )
+"""Selects the fingerprints of cards that may cool down, with the arguments of `is_cooling_down`."""
 
 
 @frozen
@@ -153,18 +154,18 @@ def _reasons(of: Card | Proposal) -> tuple[str, datetime | None, list[tuple[str,
     return sanitise(of.reasoning), of.evidence_at, [signal.evidence for signal in of.signals if signal.relevance]
 
 
-def is_done_by_operator(card: CardRow, now: WorkspaceContext, own_session_ids: Collection[str] = ()) -> bool:
-    """Whether the state of the workspace shows that the operator did the work of `card` (SPEC 8.1): the tests ran by a
-    prompt of the operator (`own_session_ids`), the branch was merged, or one of the branches is gone.
+def is_done_by_operator(card: CardRow, context: WorkspaceContext, own_session_ids: Collection[str] = ()) -> bool:
+    """Whether the workspace shows by now that the operator did the work of `card` (SPEC 8.1): the tests ran by a prompt
+    of the operator (`own_session_ids`), the branch was merged, or one of the branches is gone.
 
     Work of another card does not count. Neither does a change that only removes the evidence: a commit of a file is no
     check of HEAD, and a test that passes again was not bisected."""
-    git = now.git
+    git = context.git
     if git is None:
         return False
     match card.kind:
         case "run_tests":
-            return any(run.ran_at > card.created_at and run.session_id in own_session_ids for run in now.runs)
+            return any(run.ran_at > card.created_at and run.session_id in own_session_ids for run in context.runs)
         case "rehearse_merge":
             on_target = git.branch == card.parameters.get("target") and git.behind_base == 0
             return on_target and any(commit.at > card.created_at for commit in git.recent[:1])
@@ -345,6 +346,16 @@ def describe_held_back(verdicts: Sequence[RailVerdict]) -> str:
     )
 
 
+@frozen
+class Selection:
+    """The proposals that may become cards."""
+
+    rows: Sequence[CardRow] = ()
+    """By rank, each with the verdicts of the rails. A row that the content filter blocks is among them."""
+    is_full: bool = False
+    """Whether a row found no place in the stack."""
+
+
 class CardSelector:
     """Makes rows of proposals, and asks the rails about those that get a place."""
 
@@ -388,12 +399,11 @@ class CardSelector:
         contexts: Mapping[str, WorkspaceContext],
         errors: list[str],
         room: Room,
-    ) -> tuple[list[CardRow], bool]:
-        """Returns (rows, is_full): the rows that may become cards, by rank, and whether a row found
-        no place in `room`. Each row has the verdicts of the rails. A row that the content filter blocks is among them.
-        `contexts` are the contexts of the workspaces."""
+    ) -> Selection:
+        """The proposals that may become cards and have a place in `room`. `contexts` are the contexts of the
+        workspaces. Errors are added to `errors`."""
         if not proposals:
-            return [], False
+            return Selection()
         now, decisions = self._store.clock.now(), self._store.decisions
         cycle = _Cycle(
             now, self._twin.phase(session), last_trigger_times(session), _count_decisions(decisions, session)
@@ -419,7 +429,7 @@ class CardSelector:
             if self.content_block(session, row):
                 room.leave(card)
             selected.append(row)
-        return selected, is_full
+        return Selection(selected, is_full)
 
     def content_block(self, session: Session, row: CardRow) -> RailVerdict | None:
         """The verdict of the content filter, if that blocks the card and the operator did not allow it once."""

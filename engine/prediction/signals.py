@@ -153,6 +153,7 @@ def _staleness(task: Task, now: datetime) -> float:
 
 
 def _task_words(task: Task, local: datetime) -> str:
+    """A task in words."""
     return f"“{plain(task.title, 40)}”, unchanged since {moment(task.updated_at, local)}"
 
 
@@ -166,6 +167,7 @@ MAX_ANSWER_TIME = timedelta(minutes=10)
 """Time after the operator's last message in which an agent may still be answering."""
 
 _LEFT_OPEN = {SessionState.FAILED, SessionState.INTERRUPTED, SessionState.BLOCKED}
+"""States of sessions whose work is not done."""
 
 
 def _fading(at: datetime, now: datetime) -> float:
@@ -229,6 +231,7 @@ def thread_words(thread: Thread, local: datetime) -> str:
 
 
 def _session_words(session: SessionView, local: datetime) -> str:
+    """A session in words."""
     outcome = "found a problem" if session.has_problem else session.state.value
     at = moment(session.ended_at or session.created_at, local)
     return f"“{plain(session.prompt, 40)}” {outcome} ({at})"
@@ -279,7 +282,7 @@ BEHIND = timedelta(days=14)
 """How far back the last occurrence of a meeting is looked for."""
 
 MAX_BYTES = 20 * 1024 * 1024
-"""Bytes of a calendar that are read."""
+"""Maximum size of a calendar in bytes."""
 
 
 @frozen
@@ -330,21 +333,25 @@ class CalendarReader:
         return sorted(meetings, key=lambda meeting: (meeting.begins, meeting.name))
 
     def _read_calendar(self, file: Path) -> Any:
+        """The calendar in a file. Raises `Refusal` `unreadable_calendar`."""
         try:
             status = file.stat()
-            stamp = (status.st_mtime_ns, status.st_size)
-            if self._parsed.get(file, ((0, 0), None))[0] != stamp:
+            version = (status.st_mtime_ns, status.st_size)
+            known_version, calendar = self._parsed.get(file, (None, None))
+            if version != known_version:
                 import icalendar  # takes 0.3 s, which only users of a calendar wait for
 
-                self._parsed[file] = (stamp, icalendar.Calendar.from_ical(read_plain(file, MAX_BYTES)))
+                calendar = icalendar.Calendar.from_ical(read_plain(file, MAX_BYTES))
+                self._parsed[file] = (version, calendar)
         except (OSError, ValueError) as error:
             raise Refusal(
                 "unreadable_calendar", f"{file}: {sanitise(str(error))[:200]}", "fix calendar.files in the settings"
             ) from error
-        return self._parsed[file][1]
+        return calendar
 
 
 def _meetings_around(calendar: Any, local: datetime) -> list[Meeting]:
+    """The meetings of a calendar that begin within `AHEAD`, each with the time when it was last held."""
     import recurring_ical_events
 
     events = filter(_is_meeting, recurring_ical_events.of(calendar).between(local - BEHIND, local + AHEAD))
@@ -360,6 +367,7 @@ def _meetings_around(calendar: Any, local: datetime) -> list[Meeting]:
 
 
 def _is_meeting(event: Any) -> bool:
+    """Whether an event has a time, takes place, and keeps the operator busy."""
     is_whole_day = not isinstance(event["DTSTART"].dt, datetime)
     return not is_whole_day and event.get("STATUS", "") != "CANCELLED" and event.get("TRANSP", "") != "TRANSPARENT"
 

@@ -26,13 +26,19 @@ from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, json_field, load, load_all, select_all, utc_field, value_of
 
 _BOX = re.compile(r" {0,3}[-*+] \[(?P<mark>[ xX])\] (?P<words>.*)")
+"""Matches a list item with a check box."""
+
 _FENCE = re.compile(r"\s*(```|~~~)")
+"""Matches the beginning or the end of code."""
 
 LAST_FILE_TASKS = "tasks.written"
 """Key in the state table: the [workspace, title] of each task that was open in the files of `tasksDir` last time."""
 
 TASK_STATES = ("open", "running", "done", "failed")
+"""The states of a task."""
+
 MAX_TITLE = 500
+"""Maximum number of characters of a title or a note."""
 
 FILE, HEARTBEAT, HEARTBEAT_ORDER = "file", "heartbeat", "order"
 """Sources of tasks besides the operator and sessions."""
@@ -78,6 +84,10 @@ _OF_HEARTBEATS = select_all(TaskRow).where(
     col(TaskRow.source).in_((HEARTBEAT, HEARTBEAT_ORDER)),
     (col(TaskRow.state) == "open") | (col(TaskRow.note) == ITEM_REMOVED),
 )
+_FILE_TASKS = select(TaskRow).where(col(TaskRow.source) == FILE)
+
+FileTask = tuple[str, str]
+"""The workspace and the title of a task in a file."""
 
 
 class TaskBoard:
@@ -260,18 +270,13 @@ class TaskBoard:
         return row
 
     def _change(self, tx: Transaction, row: TaskRow, state: str, note: str) -> None:
+        """Set the note of a task, and its state if that differs."""
         row.note = sanitise(note)[:MAX_TITLE]
         if row.state == state:
             return
         row.state = state
         row.updated_at = tx.now
         tx.record(TaskChanged(subject=row.id, workspace=row.workspace, state=state))
-
-
-_FILE_TASKS = select(TaskRow).where(col(TaskRow.source) == FILE)
-
-FileTask = tuple[str, str]
-"""The workspace and the title of a task in a file."""
 
 
 @frozen
@@ -288,25 +293,26 @@ def _compare_file_tasks(
 ) -> _FileTaskChanges:
     """The changes from the `stored` states to what is open in the files. A task that was done is open again if it was
     not among the `last` open ones."""
-    finished = [task for task, task_state in stored.items() if task_state == "open" and task not in open_in_files]
+    still_open = set(open_in_files)
+    finished = [task for task, task_state in stored.items() if task_state == "open" and task not in still_open]
     reopened = [task for task in open_in_files if stored.get(task) == "done" and task not in last]
     states = dict.fromkeys(finished, "done") | dict.fromkeys(reopened, "open")
     return _FileTaskChanges(tuple(task for task in open_in_files if task not in stored), states)
 
 
-def _read_task_files(folder: Path, workspaces: Sequence[str]) -> dict[tuple[str, str], None]:
-    """The (workspace, title) of each open task in the files of `folder`, in order. A file belongs to no workspace if
-    several have its name."""
+def _read_task_files(folder: Path, workspaces: Sequence[str]) -> list[FileTask]:
+    """The open tasks in the files of `folder`, in order and each once. A file belongs to no workspace if several have
+    its name."""
     names = Counter(Path(path).name for path in workspaces)
     by_name = {Path(path).name: path for path in workspaces if names[Path(path).name] == 1}
-    open_tasks: dict[tuple[str, str], None] = {}
+    open_tasks: list[FileTask] = []
     for file in sorted(folder.iterdir()):
         if file.suffix == ".md" and file.is_file():
             for _, is_open, text in check_boxes(file.read_text(encoding="utf-8")):
                 title = redact(sanitise(text).strip())[:MAX_TITLE]
                 if is_open and title:
-                    open_tasks[by_name.get(file.stem, ""), title] = None
-    return open_tasks
+                    open_tasks.append((by_name.get(file.stem, ""), title))
+    return list(dict.fromkeys(open_tasks))
 
 
 def _to_tasks(session: Session, rows: Sequence[TaskRow]) -> list[Task]:

@@ -45,9 +45,13 @@ MAX_LENGTH = 300
 """Maximum number of characters of a question or a topic."""
 
 NAMES = {"claude-code": "Claude Code", "codex": "Codex"}
+"""The names of agents for people."""
 
 _QUESTION = re.compile(r"[^.!?？\n]*[?？][\s\"'`*_)\]]*$")
+"""Matches a question at the end of a text."""
+
 _MACHINE_TEXT = re.compile(r"<|\[Request interrupted|# AGENTS\.md|Caveat: ")
+"""Matches a turn that a program wrote on the operator's behalf."""
 
 
 @frozen
@@ -127,6 +131,8 @@ class Threads:
 
 @lru_cache(MAX_FILES)
 def _read_once(path: Path, size: int, at: datetime) -> _TranscriptEnd | None:
+    """The end of a transcript, None for one that cannot be read. It is kept until the file has another size or
+    time."""
     try:
         return read_end(path)
     except OSError as error:
@@ -162,6 +168,7 @@ def _is_topic(turn: Turn) -> bool:
 
 
 def _turns(lines: Iterable[bytes], name: str) -> Iterator[Turn]:
+    """The turns in the lines of the transcript `name`."""
     for raw in lines:
         try:
             turn = read_turn(raw, name)
@@ -182,8 +189,8 @@ def _folder(lines: Iterable[bytes]) -> str:
 
 def _transcripts(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """The files below `folder` that may be transcripts. What cannot be read is logged and left out."""
-    for place, _, names in os.walk(folder, onerror=lambda error: log.info("transcripts: %s", error)):
-        for path in (Path(place, name) for name in names if name.endswith(".jsonl")):
+    for parent, _, names in os.walk(folder, onerror=lambda error: log.info("transcripts: %s", error)):
+        for path in (Path(parent, name) for name in names if name.endswith(".jsonl")):
             try:
                 status = path.stat()
             except OSError as error:

@@ -55,9 +55,11 @@ MAX_LEARNT = 2_000
 class Calibrator(Protocol):
     """Corrects stated confidence by the decisions that followed (SPEC 8.6)."""
 
-    def calibrate(self, kind: str, score: float) -> float: ...
+    def calibrate(self, kind: str, score: float) -> float:
+        """The confidence in a card of this kind whose terms have the weighted sum `score`; both are in [0, 1]."""
 
-    def check(self) -> CalibrationCheck: ...
+    def check(self) -> CalibrationCheck:
+        """Whether stated confidences agree with the decisions that followed."""
 
 
 @frozen
@@ -220,6 +222,7 @@ class EmbeddedTwin:
 
 
 def _check_outcomes(scored_outcomes: Sequence[tuple[float, bool]]) -> CalibrationCheck:
+    """Compare confidences with their outcomes. The calibration holds if chance alone can explain the error."""
     number = len(scored_outcomes)
     if number < MIN_HELD_OUT:
         reason = f"{number} of {MIN_HELD_OUT} held-out decisions are available to check its confidence"
@@ -295,6 +298,7 @@ class EmbeddingCache:
         self._background = Background("clawpy-meanings", self._make)
 
     def __call__(self, texts: Sequence[str]) -> list[bytes | None]:
+        """See `EmbedTexts`."""
         with self._lock:
             vectors = [self._vectors.get(text) for text in texts]
             if None in vectors and self._memory.is_embedder_running:
@@ -307,6 +311,7 @@ class EmbeddingCache:
         self._background.close(0)
 
     def _make(self) -> None:
+        """Compute the embeddings that were missing, in the background thread."""
         with self._lock:
             missing = [text for text in self._missing if text not in self._vectors]
             self._missing.clear()

@@ -1,4 +1,4 @@
-"""Fixtures of these tests: a small world of cards."""
+"""The fixture `world`: cards with simple rails and sessions on a new database."""
 
 from __future__ import annotations
 

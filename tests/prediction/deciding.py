@@ -1,4 +1,5 @@
-"""A small real world around cards: rails that issue permits, a launcher that keeps sessions, everything in SQLite."""
+"""Cards on a real database, with the real store, cycle, router and Twin. The rails issue permits by the words of a
+prompt, a test ends the sessions, and it says what templates propose."""
 
 from __future__ import annotations
 
@@ -47,6 +48,7 @@ from engine.storage.ledger import Ledger
 from tests.prediction.sensing import session
 
 SHOP = "/shop"
+"""The workspace of cards."""
 
 
 class IdentityCalibrator:
@@ -60,19 +62,27 @@ class IdentityCalibrator:
 
 
 WITHOUT_QUIET_HOURS = Settings(quiet_hours_start=0, quiet_hours_end=0)
+"""Settings with which cards expire after 24 hours by the clock."""
 
 
 class SimpleRails:
-    """Lets everything pass but prompts with `forbidden` (blocked) and `risky` (asks, until it was acknowledged)."""
+    """Rails that let everything pass except prompts with `forbidden`, which they block, and with `risky`, about which
+    they ask until the operator acknowledged it."""
 
     def __init__(self) -> None:
         self.open: dict[str, Permit] = {}
+        """The permits that were not revoked, by card."""
         self.ruled: list[Trigger] = []
+        """The requests so far."""
         self.revoked: list[str] = []
+        """The cards whose permits were revoked."""
         self.held_back: list[Assignment] = []
         self.allowed_once: set[str] = set()
+        """The digests of the work that the operator allowed once."""
         self.novel = False
+        """Whether the pair of channels never ran before."""
         self.stopped = False
+        """Whether the kill switch stops everything."""
 
     def preview(self, trigger: Trigger) -> tuple[RailVerdict, ...]:
         return (self._content(trigger), RailVerdict("gate", Verdict.ASK, "", "novel-pair" if self.novel else ""))
@@ -116,19 +126,26 @@ class SimpleRails:
 
 
 class FakeSessions:
-    """Starts sessions that run until the test ends them. `hold` queues them, `broken` refuses to start."""
+    """Starts sessions that run until the test ends them."""
 
     def __init__(self, database: Database, clock: FakeClock) -> None:
         self._database = database
         self._clock = clock
         self.cards: Cards
         self.views: dict[str, SessionView] = {}
+        """The latest session of each card."""
         self.started: list[tuple[Permit, Assignment, str]] = []
+        """The permit, the work and the mode of each session."""
         self.hold = False
+        """Whether new sessions are queued."""
         self.broken = False
+        """Whether no session can start."""
         self.chooses: Callable[[Assignment], tuple[Assignment, str]] | None = None
+        """Chooses another runner for work, with the reason."""
         self.serves = ""
+        """The agent or model that takes text prompts, "" for none."""
         self.estimate = 50_000
+        """The estimated cost of a session of that runner in micro-dollars."""
 
     def start(
         self, permit: Permit, assignment: Assignment, *, agent: str, mode: str, estimate: int, without_sandbox: bool
@@ -162,6 +179,7 @@ class FakeSessions:
         self.end(card, SessionState.CANCELLED)
 
     def end(self, card_id: str, state: SessionState = SessionState.SUCCEEDED, error: str = "") -> None:
+        """End the session of a card."""
         before = self.views[card_id]
         ended = replace(before, state=state, error=error or before.error, ended_at=self._clock.now())
         view = self.views[card_id] = ended
@@ -193,14 +211,15 @@ class Landed:
         self.sessions: set[str] = set()
 
     def reverse(self, session_id: str) -> bool:
-        landed = session_id in self.sessions
+        """Undo the landing of a session. Returns False if it has none."""
+        is_landed = session_id in self.sessions
         self.sessions.discard(session_id)
-        return landed
+        return is_landed
 
 
-def proposal(name: str = "a", *, kind: str = "run_tests", workspace: str = SHOP, **more: Any) -> Proposal:
-    """A proposal whose facts are `name`."""
-    given: dict[str, Any] = {
+def proposal(name: str = "a", *, kind: str = "run_tests", workspace: str = SHOP, **fields: Any) -> Proposal:
+    """A proposal about `name`, with these other fields."""
+    defaults: dict[str, Any] = {
         "prompt": f"run the tests of {name}",
         "reasoning": f"{name} changed",
         "subject": name,
@@ -210,20 +229,24 @@ def proposal(name: str = "a", *, kind: str = "run_tests", workspace: str = SHOP,
         "channel": "koji-core",
         "signals": (Signal("git", 1.0, 0.5, (name,)),),
     }
-    return Proposal(kind=kind, workspace=workspace, **(given | more))
+    return Proposal(kind=kind, workspace=workspace, **(defaults | fields))
 
 
 @dataclass
 class World:
-    """Everything that a test of cards works with; `proposals` are what the next cycle's templates propose."""
+    """Everything that a test of cards works with."""
 
     database: Database
     clock: FakeClock
     settings: Settings = WITHOUT_QUIET_HOURS
     proposals: list[Proposal] = field(default_factory=list)
+    """What templates propose in the next cycle."""
     stopped: str = ""
+    """Why the engine is stopped, "" if it is not."""
     state: GitState | None = field(default_factory=GitState)
+    """The state of the repositories, None if git cannot be read."""
     errors: tuple[str, ...] = ()
+    """The errors of the contexts."""
     calibrator: Calibrator | None = None
     place: Callable[[str, str], Route] = lambda prompt, channel: Route(channel)
 
@@ -259,11 +282,12 @@ class World:
         )
 
     def _safety(self) -> Any:
-        """Rails that are simple, and a kill switch that is thrown while `stopped` says why."""
+        """The simple rails, and a kill switch whose reason is `stopped`."""
         kill_switch = SimpleNamespace(stop_reason=lambda: self.stopped, pause_after_rejections=lambda tx: None)
         return SimpleNamespace(pipeline=self.rails, kill_switch=kill_switch)
 
     def contexts(self, workspaces: Sequence[str]) -> list[WorkspaceContext]:
+        """The contexts of these workspaces."""
         return [
             WorkspaceContext(
                 name, self.clock.now(), self.clock.local(), git=self.state, errors=self.errors,
@@ -273,13 +297,13 @@ class World:
         ]  # fmt: skip
 
     def cycle(self, *proposals: Proposal) -> list[Card]:
-        """One cycle that finds exactly these; the cards it made."""
+        """Run a cycle in which templates propose exactly these; returns the cards that it made."""
         self.proposals = list(proposals)
         return list(self.card_cycle.run_cycle().created)
 
-    def card(self, name: str = "a", **more: Any) -> Card:
-        """A card for one proposal."""
-        (card,) = self.cycle(proposal(name, **more))
+    def card(self, name: str = "a", **fields: Any) -> Card:
+        """A new card about `name`, with these fields of its proposal."""
+        (card,) = self.cycle(proposal(name, **fields))
         return card
 
     def running(self, name: str = "a", by: DecidedBy = DecidedBy.OPERATOR) -> Card:
@@ -292,24 +316,24 @@ class World:
         self.sessions.end(card.id)
         return card
 
-    def propose(self, text: str, **more: Any) -> Card:
-        """A card of a prompt in the shop."""
-        return self.cards.propose(text, **({"workspace": SHOP} | more))
+    def propose(self, text: str, **arguments: Any) -> Card:
+        """A card of a prompt, in `SHOP` unless `arguments` name another workspace."""
+        return self.cards.propose(text, **({"workspace": SHOP} | arguments))
 
     def follow(self, *events: Event) -> list[str]:
-        """The standing signals after these events of change sets."""
+        """The signals that count after these events of change sets."""
         for event in events:
             self.database.write(lambda tx, event=event: tx.record(event))
         self.cards.follow_landings()
         return self.signals()
 
     def signals(self) -> list[str]:
-        """The standing signals, oldest first."""
-        return [view.signal for view in reversed(self.decisions.load_newest())]
+        """The signals that count, oldest first."""
+        return [decision.signal for decision in reversed(self.decisions.load_newest())]
 
 
 def refusal(call: object, *arguments: object, **named: object) -> str:
-    """The code of the refusal that a call meets."""
+    """The code of the refusal that a call raises."""
     with pytest.raises(Refusal) as refused:
         call(*arguments, **named)  # type: ignore[operator]
     return refused.value.code

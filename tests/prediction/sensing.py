@@ -1,4 +1,5 @@
-"""Contexts of real repositories with made-up test runs, tasks and sessions, for the tests of sensing and templates."""
+"""Contexts of real repositories, for tests of the reader and of templates. A test supplies the test runs, tasks and
+sessions, and may let a source fail."""
 
 from __future__ import annotations
 
@@ -36,6 +37,7 @@ def project_with(test: str = "pytest", linter: str = "ruff") -> Project:
 
 
 PYTEST = project_with()
+"""A project that is tested with pytest and linted with ruff."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class PastRun:
 
 @dataclass
 class World:
-    """Everything a context is made of; change what a test is about, then `sense`."""
+    """What a context is made of. A test sets the fields that it is about, and reads the context with `sense`."""
 
     path: Path
     runs: Sequence[PastRun] = ()
@@ -72,6 +74,7 @@ class World:
     github: GitHub | None = None
     threads: Any = None
     broken: set[str] = field(default_factory=set)
+    """The sources that fail: tasks, sessions, runs, tools."""
 
     def latest(self, workspace: str) -> Sequence[PastRun]:
         self._fail("runs")
@@ -86,6 +89,7 @@ class World:
             raise RuntimeError(f"no {name} today")
 
     def reader(self) -> ContextReader:
+        """A new reader of these sources."""
         world = self
 
         class StandInTasks:
@@ -115,27 +119,31 @@ class World:
         return context, context.parts[0]
 
     def sense(self, last_input: datetime | None = None) -> WorkspaceContext:
+        """Read the context."""
         return self.reader().read(str(self.path), last_input=last_input)
 
 
 def dated_commit(repository: Repository, message: str, files: dict[str, str], at: datetime) -> str:
+    """Commit these files at a time; returns the commit."""
     return repository.commit(message, files, at=at.isoformat())
 
 
 def touch(path: Path, at: datetime) -> None:
+    """Set the time of a file."""
     os.utime(path, (at.timestamp(), at.timestamp()))
 
 
-def session(flow: str | None = "run_tests", state: SessionState = SessionState.SUCCEEDED, **more: Any) -> SessionView:
-    """A session that ended an hour ago, but for what `more` says."""
-    given = {
+def session(flow: str | None = "run_tests", state: SessionState = SessionState.SUCCEEDED, **fields: Any) -> SessionView:
+    """A session that ended an hour ago, with these other fields."""
+    defaults = {
         "id": "ses_1", "prediction_id": "pred_1", "prompt": "Run the tests", "workspace": "/w", "channel": "koji-core",
         "agent": "backend_builder", "runner": "flow", "mode": "approved", "sandbox": "none", "cwd": "/w",
         "created_at": NOW - timedelta(hours=2), "started_at": NOW - timedelta(hours=2),
         "ended_at": NOW - timedelta(hours=1), "tokens": 0, "cost": 0, "summary": "",
     }  # fmt: skip
-    return SessionView(flow=flow, state=state, **(given | more))
+    return SessionView(flow=flow, state=state, **(defaults | fields))
 
 
 def task(title: str, age: timedelta, *, state: str = "open", channel: str = "", session_id: str | None = None) -> Task:
+    """A task of the operator that was added, and last changed, `age` ago."""
     return Task("task_1", title, state, channel, "/w", "operator", NOW - age, NOW - age, session_id)

@@ -1,4 +1,5 @@
-"""Approving cards: the rails, the start, the same again after a crash (SPEC 2.7, 3.1, 3.8)."""
+"""Approvals of cards: what the rails are asked, how edits and another runner are agreed to, the start, and what a crash
+or a session that could not begin leaves (SPEC 2.7, 3.1, 3.8)."""
 
 from __future__ import annotations
 
@@ -45,8 +46,8 @@ def test_a_blocked_card_stays_pending_with_the_reason(world: World) -> None:
     with pytest.raises(Refusal, match="press 6, Tab and a in the console to allow it once") as refused:
         world.cards.approve(card.id)
     assert refused.value.code == "blocked"
-    [stuck] = world.cards.pending()
-    assert stuck.note == "content: it is forbidden"
+    [blocked] = world.cards.pending()
+    assert blocked.note == "content: it is forbidden"
     assert world.sessions.started == []
     assert world.signals() == []
 
@@ -118,18 +119,18 @@ def test_the_trigger_says_who_approved(world: World) -> None:
     world.cards.approve(world.card("b").id, by=DecidedBy.API)
     assert [trigger.type for trigger in world.rails.ruled] == [TriggerType.AUTONOMOUS, TriggerType.MANUAL]
     assert [mode for _, _, mode in world.sessions.started] == ["autonomous", "approved"]
-    assert world.signals() == ["approved"], "autonomy says nothing about the operator"
+    assert world.signals() == ["approved"], "an approval by autonomy is no decision of the operator"
 
 
 def test_a_trigger_by_a_program_is_no_approval(world: World) -> None:
-    """SPEC 3.1, 3.2: every rail as for what runs by itself; `force` is for the rate rail alone to look at."""
+    """The rails are asked as for work that runs by itself. Only the rate rail looks at `force` (SPEC 3.1, 3.2)."""
     world.cards.trigger(world.card("a").id, by="gateway")
     world.cards.trigger(world.card("b").id, force=True, by="gateway")
     ruled = [(trigger.type, trigger.decided_by, trigger.from_channel, trigger.force) for trigger in world.rails.ruled]
-    asked = (TriggerType.CRON, DecidedBy.AUTONOMY, "owner")
-    assert ruled == [(*asked, False), (*asked, True)]
+    by_program = (TriggerType.CRON, DecidedBy.AUTONOMY, "owner")
+    assert ruled == [(*by_program, False), (*by_program, True)]
     assert [mode for _, _, mode in world.sessions.started] == ["autonomous", "autonomous"]
-    assert world.signals() == [], "it says nothing about the operator"
+    assert world.signals() == []
 
 
 def test_a_card_that_cannot_start_is_pending_again(world: World) -> None:
@@ -142,7 +143,7 @@ def test_a_card_that_cannot_start_is_pending_again(world: World) -> None:
     assert world.signals() == []
 
 
-# -- starting again
+# Recovery after a crash between the approval and the start.
 
 
 @contextmanager
@@ -201,7 +202,7 @@ def test_an_error_after_the_start_does_not_make_a_card_pending(world: World, mon
     assert refusal(world.cards.approve, card.id) == "already_decided"
 
 
-# Who would do it (SPEC 3.8): an approval agrees to that too
+# The runner (SPEC 3.8): an approval agrees to it, too.
 
 
 def test_another_runner_is_shown_first_and_used_when_approved_again(world: World) -> None:
@@ -209,15 +210,14 @@ def test_another_runner_is_shown_first_and_used_when_approved_again(world: World
     world.sessions.chooses = lambda assignment: (replace(assignment, runner="model"), "")
     card = world.propose("explain the cart")
     world.sessions.serves, world.sessions.estimate = "openai:gpt", 900_000
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(Refusal, match="openai:gpt") as refused:
         world.cards.approve(card.id)
-    assert caught.value.code == "needs_acknowledgement"
-    assert "openai:gpt" in caught.value.message
+    assert refused.value.code == "needs_acknowledgement"
     assert not world.sessions.started
     shown = world.cards.get(card.id)
     assert (shown.status, shown.estimate) == (Status.PENDING, 900_000)
     assert shown.served.startswith("openai:gpt")
-    assert shown.note == caught.value.message
+    assert shown.note == refused.value.message
     assert world.cards.approve(card.id).status is Status.APPROVED
     assert world.sessions.started[0][1].runner == "model"
 
@@ -227,9 +227,7 @@ def test_a_card_never_runs_by_itself_with_another_runner(world: World) -> None:
     card = world.propose("explain the cart")
     world.sessions.serves = "openai:gpt"
     for _ in range(2):
-        with pytest.raises(Refusal) as caught:
-            world.cards.approve(card.id, by=DecidedBy.AUTONOMY)
-        assert caught.value.code == "needs_acknowledgement"
+        assert refusal(world.cards.approve, card.id, by=DecidedBy.AUTONOMY) == "needs_acknowledgement"
     assert world.cards.get(card.id).served.startswith("ollama:qwen"), "only the operator can agree to it"
 
 
@@ -239,23 +237,24 @@ def test_pending_cards_name_their_runner_when_a_model_comes_or_goes(world: World
     assert world.cards.refresh_runners() == 0
     world.sessions.serves = "ollama:qwen"
     assert world.cards.refresh_runners() == 1
-    came = world.cards.get(card.id)
-    assert (came.note, came.served) == ("", "ollama:qwen; network: api.example.com for it alone")
+    with_model = world.cards.get(card.id)
+    assert (with_model.note, with_model.served) == ("", "ollama:qwen; network: api.example.com for it alone")
     assert world.cards.refresh_runners() == 0
-    assert world.cards.approve(card.id).status is Status.APPROVED  # the card said who: nothing is asked once more
+    assert world.cards.approve(card.id).status is Status.APPROVED, "the card named its runner: nothing is asked again"
     other = world.propose("think about the tests")
     world.sessions.serves = ""
     assert world.cards.refresh_runners() == 1
     assert "takes prose" in world.cards.get(other.id).note
-    facts = [fact for fact in Ledger(database).since(0, 50) if fact.kind == "PredictionReassigned"]
-    assert [(fact.subject, fact.payload["served"]) for fact in facts] == [(card.id, came.served), (other.id, "")]
+    entries = [entry for entry in Ledger(database).since(0, 50) if entry.kind == "PredictionReassigned"]
+    served = [(entry.subject, entry.payload["served"]) for entry in entries]
+    assert served == [(card.id, with_model.served), (other.id, "")]
 
 
 # A card whose session could not even begin is pending again, with the reason (SPEC 2.7, 3.8): a provider is down.
 
 
 def could_not_begin(world: World, card: Card) -> Card:
-    """Its session fails for want of something."""
+    """The card after its session could not begin, because its provider is down."""
     view = world.sessions.views[card.id]
     world.sessions.views[card.id] = replace(view, not_begun=True, error="openai cannot be reached")
     world.sessions.end(card.id, SessionState.FAILED)
@@ -267,10 +266,10 @@ def test_a_card_whose_session_could_not_begin_is_pending_again(world: World) -> 
     back = could_not_begin(world, card)
     assert (back.status, back.outcome, back.session_id) == (Status.PENDING, None, None)
     assert back.note == "not done: openai cannot be reached"
-    assert world.signals() == []  # nothing was decided yet: it will be decided again
-    again = world.cards.approve(card.id)
+    assert world.signals() == [], "the operator will decide again"
+    world.cards.approve(card.id)
     world.sessions.end(card.id)
-    assert world.cards.get(again.id).outcome is Outcome.SUCCEEDED
+    assert world.cards.get(card.id).outcome is Outcome.SUCCEEDED
     assert len(world.sessions.started) == 2
 
 
@@ -311,6 +310,3 @@ def test_interrupted_work_that_was_undone_or_ran_by_itself_is_not_offered_again(
     stopped = world.running("c")
     world.sessions.end(stopped.id, SessionState.CANCELLED, error="stopped by you")
     assert world.cards.pending() == []
-
-
-# Which flow a prompt of the operator's own names.

@@ -1,4 +1,5 @@
-"""Legal transitions, the order of the stack, its places, cool-downs, tiers that follow taste (SPEC 2.7, 2.9, 2.11)."""
+"""The rules of cards: legal transitions, the order of the stack, its places, cool-downs, and tiers that follow the
+operator's decisions (SPEC 2.7, 2.9, 2.11)."""
 
 from __future__ import annotations
 
@@ -47,11 +48,11 @@ STEPS = {
     (Status.APPROVED, Status.PENDING),
     (Status.DISMISSED, Status.PENDING),
 }
-"""What SPEC 2.7 allows; the last two are undo."""
+"""The changes of a status that SPEC 2.7 allows. The last two are undo."""
 
 
-def test_the_table_holds_exactly_the_legal_steps() -> None:
-    assert {(before, now) for (before, _), now in TRANSITIONS.items() if before is not now} == STEPS
+def test_the_table_has_exactly_the_legal_steps() -> None:
+    assert {(before, after) for (before, _), after in TRANSITIONS.items() if before is not after} == STEPS
 
 
 def test_exactly_the_final_states_of_a_session_give_a_card_its_outcome() -> None:
@@ -109,6 +110,7 @@ def stack_card(
     workspace: str = "/shop",
     can_run: bool = True,
 ) -> Card:
+    """A pending card whose evidence arose some time `ago`."""
     return Card(
         name, kind or name, tier, Assignment("", "", workspace, ""), "", confidence, Band.CARD, None, "",
         Status.PENDING, source, NOW, LATER, evidence_at=NOW - ago, snoozed_until=snoozed,
@@ -158,15 +160,14 @@ def test_snoozed_own_ordered_and_follow_up_cards_take_no_place(card: Card, takes
 
 
 def ids(cards: list[Card]) -> list[str]:
+    """The ids of the cards as they lie in the stack."""
     return [card.id for card in sort_cards(cards, NOW)]
 
 
 def test_the_order_is_tier_then_confidence_then_freshness() -> None:
     broken = stack_card("broken", Tier.BROKEN, 0.1, ago=timedelta(days=30))
-    likely, unlikely = (
-        stack_card("likely", confidence=0.7, ago=timedelta(days=30)),
-        stack_card("unlikely", confidence=0.6),
-    )
+    likely = stack_card("likely", confidence=0.7, ago=timedelta(days=30))
+    unlikely = stack_card("unlikely", confidence=0.6)
     fresh, stale = stack_card("fresh", confidence=0.5), stack_card("stale", confidence=0.5, ago=timedelta(days=2))
     upkeep = stack_card("upkeep", Tier.UPKEEP, 1.0)
     assert ids([upkeep, stale, fresh, unlikely, likely, broken]) == [
@@ -199,12 +200,12 @@ CAPS = Settings(max_pending_cards=5, max_pending_cards_in_all=12)
 
 
 def upkeep_of(card: Card) -> tuple[str, bool]:
-    """Its workspace, and whether it is upkeep: of the latter there is one in each."""
+    """The workspace of a card, and whether it is upkeep. A workspace has only one upkeep card."""
     return card.workspace, card.tier is Tier.UPKEEP
 
 
 def fits(cards: list[Card]) -> bool:
-    """Whether no workspace has more than five and all together not more than twelve."""
+    """Whether no workspace has more than five of these cards, and all together have at most twelve."""
     return len(cards) <= CAPS.max_pending_cards_in_all and all(
         sum(other.workspace == card.workspace for other in cards) <= CAPS.max_pending_cards for card in cards
     )
@@ -240,14 +241,14 @@ def test_a_workspace_has_one_upkeep_card(source: Source) -> None:
 
 
 @given(CARDS, CARDS)
-def test_no_card_exceeds_the_limits(taken: list[Card], coming: list[Card]) -> None:
-    awake = [card for card in taken if not card.snoozed(NOW)]
+def test_no_card_exceeds_the_limits(present: list[Card], new: list[Card]) -> None:
+    awake = [card for card in present if not card.snoozed(NOW)]
     room, stack = Room(CAPS, awake, NOW), {card.id: card for card in awake}
     was_full = not fits([card for card in awake if takes_place(card, NOW)])
-    for card in coming:
+    for card in new:
         displaced = room.take(card) if takes_place(card, NOW) else None
         if displaced is not None:
-            assert all(stack.pop(gone).tier > card.tier for gone in displaced)
+            assert all(stack.pop(displaced_id).tier > card.tier for displaced_id in displaced)
             assert card.tier is not Tier.UPKEEP or upkeep_of(card) not in map(upkeep_of, stack.values())
             stack[card.id] = card
     assert was_full or fits([card for card in stack.values() if takes_place(card, NOW)])
@@ -272,8 +273,8 @@ def test_a_returning_card_displaces_others_within_the_limits(cards: list[Card], 
     if not shown:
         return
     returning = data.draw(st.sampled_from(shown))
-    gone = displaced_ids(cards, returning.id, NOW, CAPS)
-    rest = [card for card in shown if card.id not in gone]
+    displaced = displaced_ids(cards, returning.id, NOW, CAPS)
+    rest = [card for card in shown if card.id not in displaced]
     assert returning in rest
     if returning.tier is Tier.UPKEEP:
         assert [card for card in rest if upkeep_of(card) == upkeep_of(returning)] == [returning]
@@ -296,8 +297,9 @@ def test_a_returning_card_displaces_others_within_the_limits(cards: list[Card], 
 def test_the_same_evidence_makes_no_card_for_these_days(
     kind: str, status: Status, outcome: Outcome | None, shown: bool, undone: bool, days: int
 ) -> None:
-    at = NOW if shown else None, NOW if undone else None
-    over = NOW + timedelta(days=days)
-    assert not is_cooling_down(over, kind, status, outcome, NOW, *at)
-    assert days == 0 or is_cooling_down(over - timedelta(seconds=1), kind, status, outcome, NOW, *at)
-    assert is_cooling_down(NOW, kind, status, outcome, None, None, None), "it is worked on"
+    shown_at, undone_at = NOW if shown else None, NOW if undone else None
+    end = NOW + timedelta(days=days)
+    assert not is_cooling_down(end, kind, status, outcome, NOW, shown_at, undone_at)
+    before_end = end - timedelta(seconds=1)
+    assert days == 0 or is_cooling_down(before_end, kind, status, outcome, NOW, shown_at, undone_at)
+    assert is_cooling_down(NOW, kind, status, outcome, None, None, None), "a session works on it"

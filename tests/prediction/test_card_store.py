@@ -33,8 +33,8 @@ from tests.prediction.deciding import SHOP, World, proposal, refusal
 from tests.prediction.test_card_rules import STEPS
 
 
-class Operator(RuleBasedStateMachine):
-    """An operator who does anything at any time; after every step the rules of cards hold."""
+class RandomSteps(RuleBasedStateMachine):
+    """An operator who does anything at any time. After every step the rules of cards hold."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,49 +43,44 @@ class Operator(RuleBasedStateMachine):
         self.database = Database(Path(self.folder.name) / "clawpy.db", clock=self.clock, bus=EventBus())
         self.world = World(self.database, self.clock)
         self.status: dict[str, Status] = {}
+        """The status of each card after the last step."""
 
     def teardown(self) -> None:
         self.database.close()
         self.folder.cleanup()
 
-    def pick(self, number: int) -> str:
-        ids = sorted(self.status)
-        return ids[number % len(ids)]
+    @initialize()
+    def begin_with_cards(self) -> None:
+        self.cycle(range(7))
 
-    def attempt(self, call: object, *arguments: object) -> None:
+    @rule(numbers=st.sets(st.integers(0, 8), max_size=9))
+    def cycle(self, numbers: Iterable[int]) -> None:
+        proposals = [proposal(str(n), tier=Tier(n % 4 + 1), kind=f"kind{n % 5}") for n in sorted(numbers)]
+        self.world.cycle(*proposals)
+
+    @precondition(lambda self: self.status)
+    @rule(index=st.integers(0, 40), verb=st.sampled_from(["approve", "dismiss", "snooze", "undo"]))
+    def decide(self, index: int, verb: str) -> None:
+        ids = sorted(self.status)
         try:
-            call(*arguments)  # type: ignore[operator]
+            getattr(self.world.cards, verb)(ids[index % len(ids)])
         except Refusal as refusal:
             if refusal.code not in ("already_decided", "nothing_to_undo"):
                 raise
 
-    @initialize()
-    def first(self) -> None:
-        self.cycle(range(7))
-
-    @rule(names=st.sets(st.integers(0, 8), max_size=9))
-    def cycle(self, names: Iterable[int]) -> None:
-        found = [proposal(str(name), tier=Tier(name % 4 + 1), kind=f"kind{name % 5}") for name in sorted(names)]
-        self.world.cycle(*found)
-
-    @precondition(lambda self: self.status)
-    @rule(number=st.integers(0, 40), verb=st.sampled_from(["approve", "dismiss", "snooze", "undo"]))
-    def decide(self, number: int, verb: str) -> None:
-        self.attempt(getattr(self.world.cards, verb), self.pick(number))
-
     @precondition(lambda self: self.world.sessions.views)
-    @rule(number=st.integers(0, 40), state=st.sampled_from([SessionState.SUCCEEDED, SessionState.FAILED]))
-    def end(self, number: int, state: SessionState) -> None:
+    @rule(index=st.integers(0, 40), state=st.sampled_from([SessionState.SUCCEEDED, SessionState.FAILED]))
+    def end_a_session(self, index: int, state: SessionState) -> None:
         running = [card for card, view in self.world.sessions.views.items() if not view.state.over]
         if running:
-            self.world.sessions.end(running[number % len(running)], state)
+            self.world.sessions.end(running[index % len(running)], state)
 
-    @rule(held=st.booleans())
-    def hold(self, held: bool) -> None:
-        self.world.sessions.hold = held
+    @rule(is_queued=st.booleans())
+    def queue_new_sessions(self, is_queued: bool) -> None:
+        self.world.sessions.hold = is_queued
 
     @rule()
-    def show(self) -> None:
+    def show_cards(self) -> None:
         self.world.cards.mark_shown([card.id for card in self.world.cards.pending()])
 
     @rule(hours=st.sampled_from([1, 3, 25]))
@@ -94,16 +89,14 @@ class Operator(RuleBasedStateMachine):
         self.world.cards.expire_due()
 
     @rule()
-    def own(self) -> None:
+    def type_a_prompt(self) -> None:
         self.world.propose("run_tests")
 
     @invariant()
     def only_legal_steps(self) -> None:
         for card in self.world.cards.recent(1000):
             before = self.status.get(card.id, Status.PENDING)
-            # One rule may take several steps (an undone approval starts at confirmed and ends at executed).
-            legal = before is card.status or (before, card.status) in STEPS
-            assert legal, f"{before} -> {card.status}"
+            assert before is card.status or (before, card.status) in STEPS, f"{before} -> {card.status}"
             self.status[card.id] = card.status
 
     @invariant()
@@ -113,12 +106,12 @@ class Operator(RuleBasedStateMachine):
 
     @invariant()
     def one_signal_a_card(self) -> None:
-        cards = [view.prediction_id for view in self.world.decisions.load_newest(1000)]
+        cards = [decision.prediction_id for decision in self.world.decisions.load_newest(1000)]
         assert len(cards) == len(set(cards))
 
     @invariant()
     def the_signal_agrees_with_the_status(self) -> None:
-        signals = {view.prediction_id: view.signal for view in self.world.decisions.load_newest(1000)}
+        signals = {decision.prediction_id: decision.signal for decision in self.world.decisions.load_newest(1000)}
         for card in self.world.cards.recent(1000):
             expected: dict[Status, tuple[str | None, ...]] = {
                 Status.PENDING: (None,),
@@ -130,16 +123,13 @@ class Operator(RuleBasedStateMachine):
             assert signals.get(card.id) in expected[card.status]
 
 
-Operator.TestCase.settings = settings(
+TestRandomSteps = RandomSteps.TestCase
+TestRandomSteps.settings = settings(
     max_examples=8, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 
-TestOperator = Operator.TestCase
-
-
 MOMENT = timedelta(microseconds=1)
-
 
 LANDED = ChangeSetLanded(subject="change_1", session_id="session_1", files=1)
 UNDONE = LandingUndone(subject="change_1", session_id="session_1")
@@ -159,11 +149,13 @@ DISCARDED = ChangeSetDiscarded(subject="change_1", session_id="session_1")
         ([DISCARDED, UNDONE], "discarded"),
     ],
 )
-def test_the_last_word_on_the_changes_of_a_card_is_its_signal(world: World, events: list[Event], signal: str) -> None:
+def test_the_last_decision_on_the_changes_of_a_card_is_its_signal(
+    world: World, events: list[Event], signal: str
+) -> None:
     world.finished()
     for event in events:
-        standing = world.follow(event)
-    assert standing == [signal]
+        world.follow(event)
+    assert world.signals() == [signal]
 
 
 @pytest.mark.parametrize(
@@ -184,12 +176,14 @@ def test_the_end_of_the_session_is_the_outcome(world: World, state: SessionState
     assert (ended.status, ended.outcome) == (Status.EXECUTED, outcome)
 
 
-def test_an_approval_that_could_not_run_is_taken_back_and_the_phase_is_told(world: World, bus: EventBus) -> None:
+def test_an_approval_that_could_not_run_is_taken_back_and_screens_read_the_phase_again(
+    world: World, bus: EventBus
+) -> None:
     card = world.running()
-    heard = bus.subscribe(lambda: None)
+    subscription = bus.subscribe(lambda: None)
     world.sessions.end(card.id, SessionState.CANNOT_RUN)
     assert world.signals() == []
-    assert "phase" in {topic for event in heard.drain() for topic in event.topics}
+    assert "phase" in {topic for event in subscription.drain() for topic in event.topics}
 
 
 def test_a_result_that_was_reviewed_and_kept_for_a_day_was_wanted(world: World, clock: FakeClock) -> None:
@@ -216,7 +210,7 @@ def test_a_check_that_ran_by_itself_can_be_undone_or_dismissed_once(
     clock.advance(timedelta(hours=25))
     assert world.store.credit_kept() == 0
     assert world.signals() == [signal]
-    assert world.cards.similar(card.id) == (0, 1), "it weighs against running the like by itself"
+    assert world.cards.similar(card.id) == (0, 1), "it counts against running similar cards by themselves"
     assert refusal(world.cards.undo, card.id) == "nothing_to_undo"
     assert refusal(world.cards.dismiss, card.id) == "already_decided"
 
@@ -227,8 +221,8 @@ def test_a_result_that_nobody_reviewed_counts_nothing(world: World, clock: FakeC
     clock.advance(timedelta(hours=25))
     assert world.store.credit_kept() == 0
     assert world.signals() == []
-    world.cards.mark_reviewed(card.id)  # later than a day is no hindrance
-    assert world.store.credit_kept() == 1
+    world.cards.mark_reviewed(card.id)
+    assert world.store.credit_kept() == 1, "a review after more than a day counts, too"
 
 
 def test_a_card_expires_after_24_hours(world: World, clock: FakeClock) -> None:
@@ -256,8 +250,8 @@ def test_a_card_that_was_shown_gives_a_signal_when_it_expires(world: World, cloc
     assert world.signals() == ["expired"]
 
 
-def test_every_transition_is_a_fact(world: World, bus: EventBus) -> None:
-    heard = bus.subscribe(lambda: None)
+def test_every_transition_is_an_event(world: World, bus: EventBus) -> None:
+    subscription = bus.subscribe(lambda: None)
     card = world.card()
     world.cards.snooze(card.id)
     world.cards.undo(card.id)
@@ -265,30 +259,30 @@ def test_every_transition_is_a_fact(world: World, bus: EventBus) -> None:
     world.cards.undo(card.id)
     world.cards.approve(card.id)
     world.sessions.end(card.id)
-    assert [event.kind for event in heard.drain()] == [
+    assert [event.kind for event in subscription.drain()] == [
         "PredictionCreated", "CycleFinished", "PredictionSnoozed", "PredictionReopened", "PredictionRejected",
         "PredictionReopened", "PredictionConfirmed", "PredictionExecuted",
     ]  # fmt: skip
 
 
-def test_two_pending_cards_are_never_about_the_same(database: Database, clock: FakeClock) -> None:
-    first, second = World(database, clock).cycle(proposal("a"), proposal("b"))
+def test_the_database_refuses_two_pending_cards_about_the_same(world: World) -> None:
+    first, second = world.cycle(proposal("a"), proposal("b"))
 
-    def spoil(tx: Any) -> None:
+    def give_same_subject(tx: Any) -> None:
         tx.session.get(CardRow, second.id).subject = tx.session.get(CardRow, first.id).subject
         tx.session.flush()
 
     with pytest.raises(IntegrityError):
-        database.write(spoil)
+        world.database.write(give_same_subject)
 
 
 def test_the_cards_of_a_deleted_workspace_are_withdrawn_at_the_next_cycle(world: World) -> None:
     world.workspaces = [SHOP, "/site"]
-    kept, lost = world.cycle(proposal("a"), proposal("b", workspace="/site"))
+    in_shop, in_site = world.cycle(proposal("a"), proposal("b", workspace="/site"))
     own = world.propose("look around", workspace="/site")
     world.store._deleted = lambda workspace: workspace == "/site"
     world.workspaces = [SHOP]
     world.cycle(proposal("a"))
-    assert [card.id for card in world.cards.pending()] == [kept.id]
-    assert {world.cards.get(card.id).note for card in (lost, own)} == {"its workspace was deleted"}
+    assert [card.id for card in world.cards.pending()] == [in_shop.id]
+    assert {world.cards.get(card.id).note for card in (in_site, own)} == {"its workspace was deleted"}
     assert world.signals() == []

@@ -1,4 +1,4 @@
-"""Cards: own prompts and suggestions, deciding, undoing, snoozing (SPEC 2.7, 2.9, 8.1)."""
+"""Cards: own prompts and suggestions, decisions, undo, snoozes, and which cards are read (SPEC 2.7, 2.9, 8.1)."""
 
 from __future__ import annotations
 
@@ -44,11 +44,9 @@ def test_a_suggestion_has_a_kind_and_a_source_of_its_own(world: World, database:
     assert (suggestion.source, suggestion.kind) == (Source.PREDICTOR_HOOK, "suggested")
     assert suggestion.reasoning == "by claude"
     sources = {entry.subject: entry.payload["source"] for entry in Ledger(database).since(0, 50)}
-    assert sources[suggestion.id] == "predictor-hook", "it is notified as any new card, and counted as a prediction"
+    assert sources[suggestion.id] == "predictor-hook", "it counts as a prediction, as any new card"
     world.cards.approve(world.propose("run_tests", reasoning="by claude").id)
-    assert [decision.kind for decision in world.decisions.load_newest()] == ["suggested"], (
-        "no decision on an own prompt"
-    )
+    assert [decision.kind for decision in world.decisions.load_newest()] == ["suggested"]
 
 
 def test_the_newest_cards_of_a_workspace_or_channel_are_counted_without_those_of_others(world: World) -> None:
@@ -66,12 +64,13 @@ def test_the_newest_cards_of_a_workspace_or_channel_are_counted_without_those_of
 
 def test_at_most_three_of_the_five_places_are_for_suggestions(world: World) -> None:
     tiers = [Tier.UPKEEP, Tier.CHECK, Tier.CHECK, Tier.BLOCKS, Tier.BROKEN]
-    known = world.cycle(*(proposal(f"p{at}", tier=tier, kind=f"k{at}") for at, tier in enumerate(tiers, 1)))
+    predicted = world.cycle(*(proposal(f"p{n}", tier=tier, kind=f"k{n}") for n, tier in enumerate(tiers)))
     suggested = [world.propose(f"part {number}", reasoning="by claude") for number in range(3)]
     pending = {card.id for card in world.cards.pending()}
     assert len(pending) == 5
     assert {card.id for card in suggested} < pending
-    assert [card.tier for card in known if card.id in pending] == [Tier.BROKEN, Tier.BLOCKS], "the lowest make room"
+    remaining_tiers = [card.tier for card in predicted if card.id in pending]
+    assert remaining_tiers == [Tier.BROKEN, Tier.BLOCKS], "the lowest make room"
     assert world.signals() == []
     assert refusal(world.propose, "one more", reasoning="by claude") == "too_many_cards"
     assert len(world.cards.pending()) == 5
@@ -106,7 +105,7 @@ def test_no_key_gets_into_a_prompt(world: World) -> None:
 
 
 def test_a_follow_up_that_a_program_triggers_stays_in_its_chain(world: World, database: Database) -> None:
-    """SPEC 3.3: whoever asks for a follow-up, its link comes from the channel that it follows."""
+    """Whoever asks for a follow-up, it counts as a link from the channel that it follows (SPEC 3.3)."""
     card = world.card()
 
     def follow(tx: Transaction) -> None:
@@ -121,7 +120,7 @@ def test_a_follow_up_that_a_program_triggers_stays_in_its_chain(world: World, da
     assert chain_start(ruled) == "garden"
 
 
-# -- undo
+# Undo.
 
 
 def test_an_undone_dismissal_stays_as_long_as_there_is_evidence(world: World, clock: FakeClock) -> None:
@@ -182,16 +181,16 @@ def test_a_correction_of_a_prompt_outlasts_the_result(world: World) -> None:
     world.cards.approve(flow.id, edit="paths=src")
     world.sessions.serves = "ollama:qwen"
     card = world.propose("explain the cart")
-    same = world.propose("explain the till")
-    assert world.cards.correction(card.id) is None, "nobody has approved it"
+    unchanged = world.propose("explain the till")
+    assert world.cards.correction(card.id) is None, "it is not approved yet"
     world.cards.approve(card.id, edit="explain the shop")
-    world.cards.approve(same.id)
+    world.cards.approve(unchanged.id)
     assert world.cards.correction(card.id) == ("explain the cart", "explain the shop")
     world.sessions.end(card.id)
     assert "discarded" in world.follow(ChangeSetDiscarded(subject="change_1", session_id="session_2"))
     assert world.cards.correction(card.id) == ("explain the cart", "explain the shop")
-    assert world.cards.correction(flow.id) is None, "parameters are no words"
-    assert world.cards.correction(same.id) is None, "nothing was changed"
+    assert world.cards.correction(flow.id) is None, "parameters are no prompt"
+    assert world.cards.correction(unchanged.id) is None
 
 
 def test_an_undone_dismissal_keeps_the_note_of_the_card(world: World) -> None:
@@ -203,7 +202,7 @@ def test_an_undone_dismissal_keeps_the_note_of_the_card(world: World) -> None:
         assert world.cards.undo(card.id).note == note
 
 
-# -- time
+# Snoozes.
 
 
 def test_a_snoozed_card_sleeps_two_hours_and_does_not_expire(world: World, clock: FakeClock) -> None:
@@ -225,18 +224,18 @@ def test_a_snooze_has_bounds(world: World, span: timedelta) -> None:
     assert refusal(world.cards.snooze, world.card().id, span=span) == "bad_span"
 
 
-# -- the stack
+# Other rules.
 
 
 def test_a_dismissed_subject_returns_early_only_in_tier_1(world: World) -> None:
     world.cards.dismiss(world.card("secret in a.py", kind="secret", tier=Tier.BLOCKS).id)
-    again = {"kind": "secret", "subject": "secret in a.py", "facts": {"committed": True}}
-    assert world.cycle(proposal(tier=Tier.BLOCKS, **again)) == []
-    (card,) = world.cycle(proposal(tier=Tier.BROKEN, **again))
+    committed = {"kind": "secret", "subject": "secret in a.py", "facts": {"committed": True}}
+    assert world.cycle(proposal(tier=Tier.BLOCKS, **committed)) == []
+    (card,) = world.cycle(proposal(tier=Tier.BROKEN, **committed))
     assert card.tier is Tier.BROKEN
     world.cards.dismiss(card.id)
-    again["facts"] = {"committed": True, "more": True}
-    assert world.cycle(proposal(tier=Tier.BROKEN, **again)) == [], "it was dismissed as broken, too"
+    committed["facts"] = {"committed": True, "more": True}
+    assert world.cycle(proposal(tier=Tier.BROKEN, **committed)) == [], "it was dismissed in tier 1, too"
 
 
 def test_approvals_of_own_prompts_count_for_no_prediction(world: World) -> None:
@@ -246,7 +245,7 @@ def test_approvals_of_own_prompts_count_for_no_prediction(world: World) -> None:
     assert [past.waited_hours for past in world.decisions.load_after(0)] == [None] * 11
 
 
-def test_undo_in_the_moment_the_session_ends_undoes_what_came_of_it(
+def test_undo_at_the_moment_at_which_the_session_ends_reverses_its_landing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     card = world.running()

@@ -25,28 +25,28 @@ def world(repository: Repository) -> World:
     return World(repository.path)
 
 
-def names(changed: tuple[ChangedFile, ...]) -> list[str]:
+def paths_of(changed: tuple[ChangedFile, ...]) -> list[str]:
     return [file.path for file in changed]
 
 
 @pytest.mark.parametrize(
     ("between", "exact", "at", "expected"),
     [
-        ((), True, BEFORE, ["a"]),  # the run saw a as HEAD has it, now it differs
-        (("a",), True, BEFORE, []),  # the run saw it differ, untouched since
-        (("a",), True, AFTER, ["a"]),  # touched since
-        ((), False, BEFORE, []),  # what the run saw of a is unknown: its time decides
+        ((), True, BEFORE, ["a"]),  # the run saw the file as HEAD has it, now it differs
+        (("a",), True, BEFORE, []),  # it differed already, and was not written since
+        (("a",), True, AFTER, ["a"]),  # it was written since
+        ((), False, BEFORE, []),  # what the run saw is unknown: the time of the file decides
         ((), False, AFTER, ["a"]),
         (None, True, BEFORE, []),
         (None, False, AFTER, ["a"]),
-        (None, False, RUN, []),  # exactly then: seen
+        (None, False, RUN, []),  # written exactly at the time of the run
     ],
 )
 def test_whether_an_uncommitted_file_changed_since_a_run(
     between: tuple[str, ...] | None, exact: bool, at: object, expected: list[str]
 ) -> None:
     files = [FileState("a", modified=True, modified_at=at)]  # type: ignore[arg-type]
-    assert names(changed_since(RUN, between, files, exact=exact)) == expected
+    assert paths_of(changed_since(RUN, between, files, exact=exact)) == expected
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_whether_an_uncommitted_file_changed_since_a_run(
 def test_a_deleted_file_changed_if_the_run_saw_it(
     between: tuple[str, ...] | None, exact: bool, expected: list[str]
 ) -> None:
-    found = changed_since(RUN, between, [FileState("gone", deleted=True)], exact=exact)
-    assert (names(found), [file.gone for file in found]) == (expected, [True] * len(expected))
+    changed = changed_since(RUN, between, [FileState("gone", deleted=True)], exact=exact)
+    assert (paths_of(changed), [file.gone for file in changed]) == (expected, [True] * len(expected))
 
 
 FAILED = "`test_a` failed at 08:30 and has not passed since; fix it"
@@ -68,8 +68,8 @@ FAILED = "`test_a` failed at 08:30 and has not passed since; fix it"
     [
         ([], ""),
         ([("t.py::test_a",)], FAILED),
-        ([(), ("t.py::test_a",)], ""),  # a green run of the whole suite
-        ([("t.py::test_b",), ("t.py::test_a",)], FAILED.replace("_a", "_b")),  # all but test_b passed
+        ([(), ("t.py::test_a",)], ""),  # the whole suite passed since
+        ([("t.py::test_b",), ("t.py::test_a",)], FAILED.replace("_a", "_b")),  # all others passed since
         ([("t.py::test_a", "t.py::test_b")], "2 tests failed at 08:30 and have not passed since; fix them"),
     ],
 )
@@ -84,8 +84,8 @@ def test_a_run_of_other_tests_does_not_answer_a_failed_test(world: World, reposi
     head = repository.commit("two", {"a.py": "2"}, at=BEFORE.isoformat())
     measured = PastRun(head, full=False, passed=1, durations=(("t.py::test_b", 0.1),))
     world.runs = [measured, PastRun(head, ("t.py::test_a",))]
-    asking = ", or ask for “bisect test=t.py::test_a good=COMMIT” with a commit where it passed"
-    assert unsolved_problem(world.sense()) == FAILED + asking
+    advice = ", or ask for “bisect test=t.py::test_a good=COMMIT” with a commit where it passed"
+    assert unsolved_problem(world.sense()) == FAILED + advice
     world.runs = [replace(measured, durations=(("t.py::test_a", 0.1),)), *world.runs]
     assert unsolved_problem(world.sense()) == ""
     world.runs = [replace(measured, durations=()), *world.runs[1:]]

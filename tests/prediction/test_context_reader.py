@@ -1,4 +1,4 @@
-"""The context that is read from sources, some of which fail."""
+"""Contexts as they are read: activity, conversations, changes since a run, and sources that fail (SPEC 2.1, 2.2)."""
 
 from __future__ import annotations
 
@@ -65,12 +65,13 @@ def test_the_last_activity_is_that_of_any_workspace(world: World, tmp_path: Path
 @pytest.mark.parametrize(
     ("broken", "signal"), [("tasks", "tasks"), ("sessions", "conversations"), ("runs", ""), ("tools", "")]
 )
-def test_a_source_that_fails_costs_no_other(world: World, broken: str, signal: str) -> None:
+def test_a_source_that_fails_leaves_the_others(world: World, broken: str, signal: str) -> None:
     world.broken = {broken}
     context = world.sense()
     assert any(f"no {broken} today" in error for error in context.errors)
     for signals in (context.signals, *(proposal.signals for proposal in propose(context))):
-        assert [found.name for found in signals if found.error] == ([signal] if signal else [])
+        failed = [collected.name for collected in signals if collected.error]
+        assert failed == ([signal] if signal else [])
 
 
 @pytest.mark.parametrize("kind", ["bare", "gone", "plain"])
@@ -87,6 +88,7 @@ def test_a_folder_without_a_working_tree_gives_an_error_and_no_proposals(tmp_pat
 
 
 def changed_paths(context: WorkspaceContext) -> list[str]:
+    """The files that changed since the last run of the first project."""
     return [file.path for file in context.parts[0].changed]
 
 
@@ -100,7 +102,7 @@ def test_changes_since_a_run_of_an_older_commit(world: World, repository: Reposi
     assert context.ancestors == {old}
 
 
-def test_a_run_whose_commit_is_gone_tells_of_no_changes(world: World, repository: Repository) -> None:
+def test_no_changes_are_known_since_a_run_whose_commit_is_gone(world: World, repository: Repository) -> None:
     repository.write("new.py", "1")
     touch(repository.path / "new.py", BEFORE)
     world.runs = [PastRun("1" * 40, tree="2" * 40)]

@@ -1,4 +1,5 @@
-"""One prediction cycle (SPEC 2.1-2.9): what becomes a card, what is withdrawn, what is said when something fails."""
+"""A prediction cycle (SPEC 2.1 to 2.10): which proposals become cards, which cards are withdrawn, what is reported, and
+the next steps of sessions."""
 
 from __future__ import annotations
 
@@ -43,13 +44,18 @@ from tests.prediction.sensing import PastRun, session
 
 
 def names(*letters: str) -> list[Proposal]:
-    """Of two kinds in turn: five of one kind are never shown."""
+    """Proposals about these subjects, of two kinds in turn, because at most four cards of one kind are shown."""
     return [proposal(letter, kind="lint" if number % 2 else "run_tests") for number, letter in enumerate(letters)]
+
+
+def committed(world: World) -> GitState:
+    """A repository with a new commit."""
+    return GitState(head="new", recent=(Commit("new", world.clock.now(), "a", "commit"),))
 
 
 def test_the_five_highest_proposals_become_cards(world: World) -> None:
     tiers = [Tier.CHECK, Tier.BROKEN, Tier.CHECK, Tier.BLOCKS, Tier.UPKEEP, Tier.CHECK, Tier.CHECK, Tier.UPKEEP]
-    created = world.cycle(*(proposal(str(at), kind=f"kind{at}", tier=tier) for at, tier in enumerate(tiers)))
+    created = world.cycle(*(proposal(str(n), kind=f"kind{n}", tier=tier) for n, tier in enumerate(tiers)))
     assert [card.tier for card in created] == [1, 2, 3, 3, 3]
     assert world.cycle(*world.proposals) == []
 
@@ -57,14 +63,14 @@ def test_the_five_highest_proposals_become_cards(world: World) -> None:
 def test_a_requested_cycle_says_when_there_is_no_room_for_a_card(world: World) -> None:
     world.state = committed(world)
     world.cycle(*names(*"abcde"))
-    assert world.card_cycle.run_cycle(requested=True).errors == (), "nothing else was found"
+    assert world.card_cycle.run_cycle(requested=True).errors == (), "nothing else is proposed"
     world.proposals = [*world.proposals, proposal("f")]
     message = (
         "there is more, but at most 5 cards may wait in a workspace (maxPendingCards) and 12 in all "
         "(maxPendingCardsInAll): decide some first"
     )
     assert world.card_cycle.run_cycle(requested=True).errors == (message,)
-    assert world.card_cycle.run_cycle().errors == (), "nobody asked"
+    assert world.card_cycle.run_cycle().errors == (), "the operator did not request it"
 
 
 def test_a_workspace_without_a_commit_is_remarked_until_it_has_one(world: World) -> None:
@@ -73,33 +79,36 @@ def test_a_workspace_without_a_commit_is_remarked_until_it_has_one(world: World)
     assert world.card_cycle.remarks() == {SHOP: reason}
     world.state = None
     world.cycle()
-    assert world.card_cycle.remarks() == {SHOP: reason}, "a check that cannot read git does not know better"
+    assert world.card_cycle.remarks() == {SHOP: reason}, "git could not be read, so nothing newer is known"
     world.state = committed(world)
     world.cycle()
     assert world.card_cycle.remarks() == {}
 
 
 def test_snoozed_and_own_cards_take_no_place_and_woken_ones_wait_for_one(world: World, clock: FakeClock) -> None:
-    five = world.cycle(*names(*"abcdefgh"))
+    def predicted_ids() -> list[str]:
+        return [card.id for card in world.cards.pending() if card.source is not Source.OPERATOR]
+
+    snoozed, *_ = world.cycle(*names(*"abcdefgh"))
     world.propose("run_tests")
-    world.cards.snooze(five[0].id)
+    world.cards.snooze(snoozed.id)
     assert len(world.cycle(*world.proposals)) == 1, "neither a snoozed nor an own card takes a place"
     clock.advance(timedelta(hours=2))
-    seated = [card for card in world.cards.pending() if card.source is not Source.OPERATOR]
-    assert len(seated) == 5, "a woken card waits for a place"
-    world.cards.dismiss(seated[0].id)
-    assert five[0].id in [card.id for card in world.cards.pending()]
-    assert world.cycle(*world.proposals) == [], "and comes before new ones"
-    returning = world.cards.undo(seated[0].id)
-    after = [card for card in world.cards.pending() if card.source is not Source.OPERATOR]
-    assert len(after) == 5
-    assert returning.id in [card.id for card in after]
+    dismissed, *_ = seated = predicted_ids()
+    assert len(seated) == 5
+    assert snoozed.id not in seated, "a woken card waits for a place"
+    world.cards.dismiss(dismissed)
+    assert snoozed.id in predicted_ids()
+    assert world.cycle(*world.proposals) == [], "it comes before new cards"
+    world.cards.undo(dismissed)
+    assert len(predicted_ids()) == 5
+    assert dismissed in predicted_ids()
 
 
 def test_the_same_evidence_makes_one_card(world: World) -> None:
     assert len(world.cycle(proposal("a"), proposal("a"), proposal("a", workspace="/other"))) == 1
     world.cards.approve(world.cards.pending()[0].id)
-    assert world.cycle(proposal("a")) == [], "it is under way"
+    assert world.cycle(proposal("a")) == [], "a session works on it"
 
 
 def test_a_card_is_withdrawn_when_its_evidence_is_gone(world: World) -> None:
@@ -112,7 +121,7 @@ def test_a_card_is_withdrawn_when_its_evidence_is_gone(world: World) -> None:
     assert (after.status, after.outcome) == (Status.EXPIRED, Outcome.WITHDRAWN)
     assert world.signals() == []
     assert world.cards.get(own.id).status is Status.PENDING
-    assert len(world.cycle(proposal("a"))) == 1, "a withdrawn one does not cool down"
+    assert len(world.cycle(proposal("a"))) == 1, "a withdrawn card does not cool down"
 
 
 def test_a_pending_card_gives_the_reasons_of_the_last_check(world: World, clock: FakeClock) -> None:
@@ -123,20 +132,18 @@ def test_a_pending_card_gives_the_reasons_of_the_last_check(world: World, clock:
     renewed = {"reasoning": "everything is committed", "signals": (Signal("git", 0.1, 0.5, ("clean",)),)}
     assert world.cycle(proposal("a", evidence_at=clock.now(), **renewed)) == []
     [after] = world.cards.pending()
-    assert after == replace(before, evidence_at=clock.now(), **renewed), (
-        "it is the same card, as likely as it was stated"
-    )
+    assert after == replace(before, evidence_at=clock.now(), **renewed), "its confidence stays as it was stated"
 
 
 def test_a_card_that_would_run_something_else_by_now_makes_way_for_another(world: World, clock: FakeClock) -> None:
-    read = world.card("a", parameters={"paths": ["a"]})
-    [other] = world.cycle(proposal("a", parameters={"paths": ["a", "b"]}))
-    assert world.cards.get(read.id).outcome is Outcome.WITHDRAWN
-    assert world.cards.get(read.id).note == "another card says what is there now"
-    assert refusal(world.cards.approve, read.id) == "already_decided", "an approval runs what was read, or nothing"
-    assert [card.id for card in world.cards.pending()] == [other.id]
-    world.cards.snooze(other.id)
-    assert world.cycle(proposal("a", prompt="run all tests")) == [], "a snoozed card stays away"
+    old = world.card("a", parameters={"paths": ["a"]})
+    [new] = world.cycle(proposal("a", parameters={"paths": ["a", "b"]}))
+    assert world.cards.get(old.id).outcome is Outcome.WITHDRAWN
+    assert world.cards.get(old.id).note == "another card says what is there now"
+    assert refusal(world.cards.approve, old.id) == "already_decided", "an approval runs what was read, or nothing"
+    assert [card.id for card in world.cards.pending()] == [new.id]
+    world.cards.snooze(new.id)
+    assert world.cycle(proposal("a", prompt="run all tests")) == [], "the subject stays snoozed"
     clock.advance(timedelta(hours=2))
     assert [card.assignment.prompt for card in world.cycle(proposal("a", prompt="run all tests"))] == ["run all tests"]
 
@@ -148,11 +155,6 @@ def test_a_card_that_the_operator_edited_stays_as_edited(world: World) -> None:
     assert world.cycle(proposal("a")) == []
     [after] = world.cards.pending()
     assert (after.id, after.assignment.parameters) == (card.id, {"paths": "src"})
-
-
-def committed(world: World) -> GitState:
-    now = world.clock.now()
-    return GitState(head="new", recent=(Commit("new", now, "a", "commit"),))
 
 
 @pytest.mark.parametrize(("shown", "signals"), [(True, ["did_himself"]), (False, [])])
@@ -182,19 +184,19 @@ def test_nothing_is_withdrawn_when_a_source_failed(world: World) -> None:
     assert world.cards.get(card.id).status is Status.PENDING
 
 
-def test_a_fault_of_a_template_costs_no_card_of_another(world: World) -> None:
+def test_an_error_of_a_template_leaves_the_cards_of_others(world: World) -> None:
     pending = world.card("a")
     propose = world.card_cycle._propose
 
-    def faulty(context: WorkspaceContext, failed: list[Exception]) -> list[Proposal]:
+    def propose_with_error(context: WorkspaceContext, failed: list[Exception]) -> list[Proposal]:
         failed.append(KeyError("head"))
         return list(propose(context, failed))
 
-    world.card_cycle._propose = faulty
+    world.card_cycle._propose = propose_with_error
     world.proposals = [proposal("b")]
     report = world.card_cycle.run_cycle()
     assert [card.kind for card in report.created] == ["run_tests"]
-    assert report.withdrawn == (), "what was not seen is not gone"
+    assert report.withdrawn == ()
     assert report.errors == ("/shop: KeyError: 'head'",)
     assert world.cards.get(pending.id).status is Status.PENDING
 
@@ -204,9 +206,9 @@ def test_a_card_that_the_content_rail_blocks_is_held_back_and_named_until_it_is_
     world.proposals = [proposal("a", prompt="forbidden"), proposal("b", prompt="forbidden, too"), proposal("c")]
     report = world.card_cycle.run_cycle(requested=True)
     assert [card.assignment.prompt for card in report.created] == [proposal("c").prompt]
-    told = "2 cards are held back by the content rail (it is forbidden); the safety screen lists them"
-    assert report.errors == (f"{SHOP}: {told}",)
-    assert world.card_cycle.remarks() == {SHOP: told}
+    message = "2 cards are held back by the content rail (it is forbidden); the safety screen lists them"
+    assert report.errors == (f"{SHOP}: {message}",)
+    assert world.card_cycle.remarks() == {SHOP: message}
     assert len(world.rails.held_back) == 2
 
     world.rails.allowed_once.add(world.rails.held_back[0].digest)
@@ -250,50 +252,39 @@ def test_a_workspace_that_is_off_gets_no_cards(database: Database, clock: FakeCl
 
 
 def test_a_second_cycle_waits_for_the_first(world: World) -> None:
-    inside, go_on = threading.Event(), threading.Event()
+    is_reading, may_continue = threading.Event(), threading.Event()
     contexts = world.card_cycle._contexts
-    read: list[Sequence[str]] = []
+    read_workspaces: list[Sequence[str]] = []
 
-    def slow(workspaces: Sequence[str]) -> Sequence[WorkspaceContext]:
-        read.append(workspaces)
-        inside.set()
-        assert go_on.wait(10)
+    def read_slowly(workspaces: Sequence[str]) -> Sequence[WorkspaceContext]:
+        read_workspaces.append(workspaces)
+        is_reading.set()
+        assert may_continue.wait(10)
         return contexts(workspaces)
 
-    world.card_cycle._contexts = slow
+    world.card_cycle._contexts = read_slowly
     assert not world.card_cycle.is_checking
     world.proposals = [proposal("a"), proposal("b", workspace="/blog")]
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(world.card_cycle.run_cycle, workspaces=[SHOP])
-        assert inside.wait(10)
+        assert is_reading.wait(10)
         second = pool.submit(world.card_cycle.run_cycle, workspaces=["/blog"], requested=True)
-        assert read == [[SHOP]]
+        assert read_workspaces == [[SHOP]]
         assert world.card_cycle.is_checking
-        go_on.set()
+        may_continue.set()
         created = [card.assignment.workspace for report in (first, second) for card in report.result(10).created]
     assert created == [SHOP, "/blog"]
     assert not world.card_cycle.is_checking
 
 
-def test_ordered_cards_take_no_place(world: World) -> None:
-    world.card("full")
-    due = [proposal(str(number), kind=f"heartbeat-{number}", tier=Tier.BLOCKS) for number in range(6)]
-    others = [proposal(str(number), kind=f"kind_{number}") for number in range(9)]
-    created = world.cycle(*due, *others)
-    assert {card.kind for card in created} >= {proposal.kind for proposal in due}
-    assert len(created) == 6 + 5
-
-
-# One rule a kind: did the operator do himself what the card proposed? (SPEC 2.9)
-
+# Whether the operator did the work of a card without it; a rule for each kind (SPEC 2.9).
 
 LATER, EARLIER = MONDAY_MORNING + timedelta(hours=1), MONDAY_MORNING - timedelta(hours=1)
-
-
 RUN = PastRun("h", session_id="own", ran_at=LATER)
 
 
-def at(moment: datetime, **state: Any) -> dict[str, Any]:
+def commit_at(moment: datetime, **state: Any) -> dict[str, Any]:
+    """The argument of a context whose repository has a commit of this time, and otherwise this state."""
     return {"git": GitState(recent=(Commit("c", moment, "a", "s"),), **state)}
 
 
@@ -304,10 +295,10 @@ def at(moment: datetime, **state: Any) -> dict[str, Any]:
         ("run_tests", {"runs": (replace(RUN, ran_at=EARLIER),)}, False),
         ("run_tests", {"runs": (replace(RUN, session_id="of another card"),)}, False),
         ("run_tests", {"runs": (RUN,), "git": None}, False),
-        ("rehearse_merge", at(LATER, branch="x"), True),
-        ("rehearse_merge", at(EARLIER, branch="x"), False),
-        ("rehearse_merge", at(LATER, branch="y"), False),
-        ("rehearse_merge", at(LATER, branch="x", behind_base=2), False),
+        ("rehearse_merge", commit_at(LATER, branch="x"), True),
+        ("rehearse_merge", commit_at(EARLIER, branch="x"), False),
+        ("rehearse_merge", commit_at(LATER, branch="y"), False),
+        ("rehearse_merge", commit_at(LATER, branch="x", behind_base=2), False),
         ("report_branches", {}, True),
         ("report_branches", {"git": GitState(branches=(Branch("x", "t", EARLIER),))}, False),
         ("lint", {"runs": (RUN,)}, False),
@@ -316,13 +307,11 @@ def at(moment: datetime, **state: Any) -> dict[str, Any]:
 def test_whether_the_operator_did_the_work_of_a_card(kind: str, state: dict[str, Any], is_done: bool) -> None:
     columns: Any = {"kind": kind, "facts": {"branches": [["x", "t"]]}, "parameters": {"target": "x"}}
     row = CardRow(created_at=MONDAY_MORNING, **columns)
-    given: Any = {"git": GitState()} | state
-    context = WorkspaceContext(SHOP, LATER, LATER, **given)
+    context = WorkspaceContext(SHOP, LATER, LATER, **({"git": GitState()} | state))
     assert is_done_by_operator(row, context, {"own"}) is is_done
 
 
-# SPEC 2.10: what a finished session leads to, once, from real evidence, and never as one of the five.
-
+# The next step of a session (SPEC 2.10): one card, from present evidence, which takes no place.
 
 RED, GREEN = CheckResult("pytest", passed=3, failed=1), CheckResult("pytest", passed=4, failed=0)
 BROKEN = CheckResult("pytest", passed=0, failed=0, errors=1)
@@ -348,13 +337,13 @@ def test_kinds_that_may_follow_a_session(view: SessionView, kinds: tuple[str, ..
 
 
 def fail_tests(world: World, name: str = "a", *others: Proposal) -> None:
-    """The operator has the tests of `name` run, and they fail; cards for the `others` stay."""
+    """Run the tests of `name`, which fail. Cards for the `others` stay pending."""
     created = world.cycle(proposal(name), *others)
     card = world.cards.approve(next(card.id for card in created if card.kind == "run_tests"))
     world.sessions.end(card.id)
     view = world.sessions.views[card.id] = replace(world.sessions.views[card.id], check=RED)
-    fact = SessionEnded(subject=view.id, prediction_id="", state="succeeded", summary="", cost=0)
-    world.database.write(lambda tx: tx.record(fact))
+    event = SessionEnded(subject=view.id, prediction_id="", state="succeeded", summary="", cost=0)
+    world.database.write(lambda tx: tx.record(event))
 
 
 BROKEN_TEST = proposal("broken", kind="bisect")
@@ -398,9 +387,9 @@ def test_a_card_keeps_its_place_in_a_round_that_makes_one_next_step(world: World
     [card] = world.cards.pending()
     after = proposal("files", kind="lint", parameters={"paths": ["a", "b"]}, reasoning="two files changed")
     world.proposals = [after, BROKEN_TEST]
-    assert [made.kind for made in world.card_cycle.follow_up()] == ["bisect"]
-    assert world.cards.get(card.id) == card, "it makes way in the next round, which can make the other card"
-    assert [made.assignment.parameters for made in world.cycle(after, BROKEN_TEST)] == [{"paths": ["a", "b"]}]
+    assert [follow_up.kind for follow_up in world.card_cycle.follow_up()] == ["bisect"]
+    assert world.cards.get(card.id) == card, "it makes way in the next cycle, which can make the other card"
+    assert [new.assignment.parameters for new in world.cycle(after, BROKEN_TEST)] == [{"paths": ["a", "b"]}]
 
 
 def test_no_card_is_made_only_to_make_room_for_one_that_cannot_run(world: World) -> None:

@@ -1,4 +1,4 @@
-"""What a dismissal mutes, switches off and teaches, and how it is undone (SPEC 2.9, 8.1)."""
+"""Dismissals: what they mute and switch off, the weight of their reasons, and how mutes end (SPEC 2.9, 8.1)."""
 
 from __future__ import annotations
 
@@ -14,23 +14,18 @@ SITE, DAY = "/site", timedelta(days=1)
 
 
 def dismiss(world: World, *names: str, reason: DismissReason | None = None, kind: str = "lint") -> list[Card]:
+    """Make and dismiss cards about these subjects."""
     return [world.cards.dismiss(world.card(name, kind=kind).id, reason=reason) for name in names]
 
 
 def test_a_dismissed_subject_is_muted_for_seven_days_and_then_for_fourteen(world: World, clock: FakeClock) -> None:
     dismiss(world, "main")
-    for commit in range(6):
-        assert world.cycle(proposal("main", kind="lint", facts={"head": commit})) == [], "a commit is no reason to ask"
-        clock.advance(DAY)
-    clock.advance(DAY - timedelta(minutes=1))
-    assert world.cycle(proposal("main", kind="lint", facts={"head": 7})) == []
-    clock.advance(timedelta(minutes=1))
-    again = world.card("main", kind="lint", facts={"head": 8})
-    world.cards.dismiss(again.id)
-    clock.advance(14 * DAY - timedelta(minutes=1))
-    assert world.cycle(proposal("main", kind="lint", facts={"head": 9})) == []
-    clock.advance(timedelta(minutes=1))
-    assert len(world.cycle(proposal("main", kind="lint", facts={"head": 10}))) == 1
+    for number, days in enumerate((7, 14)):
+        clock.advance(days * DAY - timedelta(minutes=1))
+        new_commit = {"head": number}
+        assert world.cycle(proposal("main", kind="lint", facts=new_commit)) == []
+        clock.advance(timedelta(minutes=1))
+        world.cards.dismiss(world.card("main", kind="lint", facts=new_commit).id)
 
 
 def test_a_mute_covers_no_other_subject_kind_or_workspace(world: World) -> None:
@@ -84,7 +79,7 @@ def test_other_cards_of_a_kind_that_is_switched_off_leave_the_stack(world: World
     world.cards.dismiss(first.id, reason=DismissReason.NEVER_HERE)
     assert [card.id for card in world.cards.pending()] == [other.id]
     assert world.cards.get(second.id).outcome is Outcome.WITHDRAWN
-    assert world.signals() == ["dismissed"], "a card that was taken away says nothing"
+    assert world.signals() == ["dismissed"], "a withdrawn card gives no signal"
 
 
 @pytest.mark.parametrize(("reason", "elsewhere"), [("never-here", 1), ("never-anywhere", 0)])
@@ -103,15 +98,15 @@ def test_the_reason_never_switches_a_kind_off_here_or_everywhere(world: World, r
 def test_the_weight_of_a_dismissal_is_that_of_its_reason(
     world: World, reason: str | None, weights: list[float]
 ) -> None:
-    chosen = None if reason is None else DismissReason(reason)
+    given = None if reason is None else DismissReason(reason)
     card = world.card("a")
-    world.cards.dismiss(card.id, reason=chosen)
+    world.cards.dismiss(card.id, reason=given)
     assert [decision.weight for decision in world.decisions.load_newest()] == weights
-    if chosen is not None:
+    if given is not None:
         world.cards.explain(card.id, DismissReason.WRONG)
-        world.cards.explain(card.id, chosen)
+        world.cards.explain(card.id, given)
     assert [decision.weight for decision in world.decisions.load_newest()] == weights
-    assert [mute.reason for mute in world.cards.muted() if mute.subject] == [chosen]
+    assert [mute.reason for mute in world.cards.muted() if mute.subject] == [given]
 
 
 def test_only_a_dismissed_card_has_a_reason(world: World) -> None:
@@ -125,14 +120,14 @@ def test_only_a_dismissed_card_has_a_reason(world: World) -> None:
 
 def test_mutes_end_one_by_one(world: World) -> None:
     dismiss(world, "a", "b", "c")
-    kind = next(mute for mute in world.cards.muted() if not mute.subject)
-    assert world.cards.unmute(kind.id) == kind
+    mute_of_kind = next(mute for mute in world.cards.muted() if not mute.subject)
+    assert world.cards.unmute(mute_of_kind.id) == mute_of_kind
     assert len(world.cycle(proposal("d", kind="lint"))) == 1
     assert world.cycle(proposal("a", kind="lint")) == [], "the subject has a mute of its own"
-    own = next(mute for mute in world.cards.muted() if mute.subject == "a")
-    world.cards.unmute(own.id)
+    mute_of_subject = next(mute for mute in world.cards.muted() if mute.subject == "a")
+    world.cards.unmute(mute_of_subject.id)
     assert len(world.cycle(proposal("a", kind="lint"))) == 1
-    assert refusal(world.cards.unmute, own.id) == "unknown_mute"
+    assert refusal(world.cards.unmute, mute_of_subject.id) == "unknown_mute"
 
 
 def test_a_dismissed_own_prompt_mutes_nothing(world: World) -> None:
@@ -142,9 +137,8 @@ def test_a_dismissed_own_prompt_mutes_nothing(world: World) -> None:
 
 
 def test_a_dismissed_suggestion_cannot_be_suggested_again(world: World) -> None:
-    said = {"workspace": SHOP, "reasoning": "an agent says so"}
-    card = world.cards.propose("tidy up the cart", **said)
-    assert refusal(world.cards.propose, "Tidy  up the cart", **said) == "already_pending"
+    card = world.propose("tidy up the cart", reasoning="by an agent")
+    assert refusal(world.propose, "Tidy  up the cart", reasoning="by an agent") == "already_pending"
     world.cards.dismiss(card.id)
-    assert refusal(world.cards.propose, "tidy up the cart", **said) == "muted"
-    assert world.cards.propose("tidy up the shelf", **said).source is Source.PREDICTOR_HOOK
+    assert refusal(world.propose, "tidy up the cart", reasoning="by an agent") == "muted"
+    assert world.propose("tidy up the shelf", reasoning="by an agent").source is Source.PREDICTOR_HOOK

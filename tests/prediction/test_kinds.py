@@ -1,4 +1,4 @@
-"""The table of kinds: every kind has a flow, a template or a source, and a line in the page about cards."""
+"""The table of kinds: every kind runs a flow or is a text prompt, and the pages about cards and flows name each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from engine.prediction.kinds import (
     kind_of,
 )
 
-PAGE = (Path(__file__).parents[2] / "docs" / "CARDS.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
 PROSE = {FIX_BY_AGENT, SUGGESTED, OWN_PROMPT, STALE_TASK, BLOCKED_TASK, OPEN_TASK}
 
 
@@ -32,26 +32,27 @@ def test_every_kind_runs_a_flow_or_is_prose(kind: str) -> None:
 
 
 def test_the_page_about_cards_has_every_kind_in_its_tier_and_order() -> None:
-    sections = re.split(r"^### (\d)", PAGE, flags=re.MULTILINE)[1:]
-    told = [
+    page = (DOCS / "CARDS.md").read_text(encoding="utf-8")
+    _, *numbers_and_sections = re.split(r"^### (\d)", page, flags=re.MULTILINE)
+    tiers_and_kinds = [
         (Tier(int(number)), kind)
-        for number, text in zip(sections[::2], sections[1::2], strict=True)
-        for kind in re.findall(r"^\| `(\w+)`", text, re.MULTILINE)
+        for number, section in zip(numbers_and_sections[::2], numbers_and_sections[1::2], strict=True)
+        for kind in re.findall(r"^\| `(\w+)`", section, re.MULTILINE)
     ]
-    assert told == [(kind.tier, kind.name) for kind in KINDS.values()]
+    assert tiers_and_kinds == [(kind.tier, kind.name) for kind in KINDS.values()]
 
 
 def test_the_page_of_flows_names_every_flow() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "FLOWS.md").read_text(encoding="utf-8")
+    page = (DOCS / "FLOWS.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == set(FLOWS)
 
 
-def test_a_kind_that_is_not_in_the_table() -> None:
+def test_a_kind_that_is_not_in_the_table_is_a_heartbeat_or_a_learned_flow() -> None:
     assert kind_of("heartbeat-1a2b3c4d").tier is Tier.BLOCKS
     assert kind_of("sweep_the_floor").title == "sweep the floor"
 
 
 def test_every_check_of_an_inspection_names_its_kinds() -> None:
-    """A failed look without its kinds would fail the cycle, or withdraw what nobody saw go."""
+    """If such a check fails, the cards of its kinds must stay, because nobody knows whether their reason is gone."""
     checks = {name for kind in KINDS.values() for name in kind.inspections}
     assert checks == {field.name for field in fields(Inspection)} - {"unknown"}

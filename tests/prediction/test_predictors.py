@@ -1,4 +1,5 @@
-"""Predictions of the Twin model and of other programs (SPEC 2.3, 2.8)."""
+"""Predictions of the Twin model, and of other programs in `predictions.jsonl`: what is read, proposed and reported
+(SPEC 2.3, 2.8)."""
 
 from __future__ import annotations
 
@@ -25,15 +26,17 @@ GOOD = {"prompt": "fix the rounding", "channel": "koji-core", "confidence": 0.7,
 
 
 class ScriptedModel:
-    """Gives these answers in turn, or raises them. `asked` are the questions, `reports` the outcomes."""
+    """Gives these answers in turn, or raises them."""
 
     def __init__(self, *answers: str | NoAnswer) -> None:
         self.answers = list(answers)
-        self.asked: list[tuple[str, Question]] = []
+        self.questions: list[tuple[str, Question]] = []
+        """The model and the question of each call."""
         self.reports: list[tuple[str, bool, str]] = []
+        """The model, whether its answer was usable, and the error after each question."""
 
     def __call__(self, model: str, question: Question) -> Answer:
-        self.asked.append((model, question))
+        self.questions.append((model, question))
         answer = self.answers.pop(0)
         if isinstance(answer, NoAnswer):
             raise answer
@@ -41,6 +44,7 @@ class ScriptedModel:
 
 
 def twin(model: ScriptedModel, *, phase: int = 1, **settings: object) -> ModelTwin:
+    """A Twin that asks this model, with these settings."""
     chosen = {"twin_model_enabled": True, "twin_model_id": "ollama:twin"} | settings
     return ModelTwin(
         FixedSettings(Settings(**chosen)),  # type: ignore[arg-type]
@@ -85,7 +89,7 @@ def test_a_reply_becomes_a_proposal(context: WorkspaceContext) -> None:
     [proposal] = twin(model).propose(context)
     assert (proposal.prompt, proposal.channel, proposal.confidence) == ("fix the rounding", "koji-core", 0.7)
     assert (proposal.source, proposal.flow, proposal.reasoning) == (Source.TWIN_MODEL, None, "red since noon")
-    [(name, question)] = model.asked
+    [(name, question)] = model.questions
     assert (name, question.temperature, question.max_tokens) == ("ollama:twin", 0.3, 200)
     assert question.text.startswith(context.text)
     assert "channels: koji-core, chronicle-hub" in question.text
@@ -95,12 +99,12 @@ def test_a_reply_becomes_a_proposal(context: WorkspaceContext) -> None:
 def test_an_unusable_reply_is_asked_for_once_again(context: WorkspaceContext) -> None:
     model = ScriptedModel("what?", json.dumps(GOOD))
     assert len(twin(model).propose(context)) == 1
-    assert "cannot be used: Invalid JSON" in model.asked[1][1].text
+    assert "cannot be used: Invalid JSON" in model.questions[1][1].text
     model = ScriptedModel("what?", "what?", "never asked")
     assert twin(model).propose(context) == []
-    [(name, usable, words)] = model.reports
+    [(name, usable, error)] = model.reports
     assert (name, usable) == ("ollama:twin", False)
-    assert words.startswith("Invalid JSON")
+    assert error.startswith("Invalid JSON")
 
 
 def test_a_model_that_cannot_be_asked_proposes_nothing(context: WorkspaceContext) -> None:
@@ -111,17 +115,17 @@ def test_a_model_that_cannot_be_asked_proposes_nothing(context: WorkspaceContext
 
 def test_the_model_is_asked_again_when_more_than_the_time_changed(world: World) -> None:
     world.tasks = [task("fix, then ship", timedelta(minutes=5))]
-    asked = twin(ScriptedModel(json.dumps(GOOD), json.dumps(GOOD | {"prompt": "another"})))
-    first = asked.propose(world.sense())
+    model_twin = twin(ScriptedModel(json.dumps(GOOD), json.dumps(GOOD | {"prompt": "another"})))
+    first = model_twin.propose(world.sense())
     world.now += timedelta(minutes=10)
-    assert asked.propose(world.sense()) == first, "a task that grew older is no new situation"
+    assert model_twin.propose(world.sense()) == first, "the age of a task makes no new situation"
     (world.path / "cart.py").write_text("2")
-    assert [proposal.prompt for proposal in asked.propose(world.sense())] == ["another"]
+    assert [proposal.prompt for proposal in model_twin.propose(world.sense())] == ["another"]
 
 
-@pytest.mark.parametrize("given", [{"twin_model_enabled": False}, {"twin_model_id": ""}, {"phase": 0}])
-def test_a_model_that_is_off_and_one_in_phase_0_is_not_asked(context: WorkspaceContext, given: dict[str, Any]) -> None:
-    assert twin(ScriptedModel(), **given).propose(context) == []
+@pytest.mark.parametrize("options", [{"twin_model_enabled": False}, {"twin_model_id": ""}, {"phase": 0}])
+def test_a_model_that_is_off_or_in_phase_0_is_not_asked(context: WorkspaceContext, options: dict[str, Any]) -> None:
+    assert twin(ScriptedModel(), **options).propose(context) == []
 
 
 @pytest.mark.parametrize(
@@ -133,20 +137,23 @@ def test_together_is_the_default_provider(text: str, full_id: str) -> None:
     assert full_model_id(text, ("openai", "ollama", "together")) == full_id
 
 
+# The file with predictions of other programs.
+
 LINE = {"prediction": "Run the tests", "confidence": 0.72, "channel": "koji-core", "reasoning": "red",
         "timestamp": "2026-01-05T09:00:00Z"}  # fmt: skip
 
 
 def raw(**change: Any) -> bytes:
+    """A line of the file with this change."""
     return json.dumps(LINE | change).encode() + b"\n"
 
 
 class HookedFile:
-    """A file with predictions, the hook that reads it, and the faults that it reported."""
+    """A file with predictions, the hook that reads it, and the errors that it reported."""
 
     def __init__(self, database: Database, world: World, file: Path) -> None:
         self.database, self.world, self.file = database, world, file
-        self.faults: list[str] = []
+        self.errors: list[str] = []
         self.restart()
 
     def restart(self) -> None:
@@ -155,7 +162,7 @@ class HookedFile:
             lambda: self.file,
             flows=("run_tests",),
             home_workspace=lambda: str(self.world.path),
-            report=lambda where, words: self.faults.append(words),
+            report=lambda where, message: self.errors.append(message),
         )
 
     def append(self, data: bytes) -> None:
@@ -163,6 +170,7 @@ class HookedFile:
             file.write(data)
 
     def prompts(self) -> list[str]:
+        """The prompts that are proposed now."""
         return [proposal.prompt for proposal in self.hook.propose(self.world.sense())]
 
 
@@ -177,11 +185,8 @@ def test_a_line_becomes_a_proposal_with_its_confidence_as_the_twins_term(hooked:
     hooked.append(raw())
     [proposal] = hooked.hook.propose(hooked.world.sense())
     assert (proposal.source, proposal.confidence, proposal.channel) == (Source.PREDICTOR_HOOK, 0.72, "koji-core")
-    assert (proposal.flow, proposal.reasoning, proposal.evidence_at) == (
-        "run_tests",
-        "red",
-        NOW - timedelta(minutes=30),
-    )
+    assert (proposal.flow, proposal.reasoning) == ("run_tests", "red")
+    assert proposal.evidence_at == NOW - timedelta(minutes=30)
     assert proposal.fingerprint == hooked.hook.propose(hooked.world.sense())[0].fingerprint
 
 
@@ -191,24 +196,24 @@ def test_a_half_written_line_is_read_when_it_is_whole(hooked: HookedFile) -> Non
     assert hooked.prompts() == ["Run the tests"]
     hooked.append(line[20:])
     assert hooked.prompts() == ["Run the tests", "later"]
-    assert hooked.faults == []
+    assert hooked.errors == []
 
 
 def test_a_malformed_line_is_named_once_with_its_number_and_skipped(hooked: HookedFile) -> None:
     hooked.append(raw() + b"{\n\n" + raw(confidence=1.5) + raw(prediction="good"))
     assert hooked.prompts() == ["Run the tests", "good"]
-    [words] = hooked.faults
-    assert words.startswith("line 2: Invalid JSON")
-    assert "line 4: confidence: Input should be less than or equal to 1, not '1.5'" in words
+    [error] = hooked.errors
+    assert error.startswith("line 2: Invalid JSON")
+    assert "line 4: confidence: Input should be less than or equal to 1, not '1.5'" in error
     hooked.restart()
     assert hooked.prompts() == ["Run the tests", "good"]
-    assert len(hooked.faults) == 1
+    assert len(hooked.errors) == 1
 
 
 def test_an_unreadable_file_is_reported_once(hooked: HookedFile) -> None:
     hooked.file.mkdir()
     assert hooked.prompts() == hooked.prompts() == []
-    assert hooked.faults == ["cannot be read: Is a directory; make it a file that you may read"]
+    assert hooked.errors == ["cannot be read: Is a directory; make it a file that you may read"]
     hooked.file.rmdir()
     hooked.append(raw())
     assert hooked.prompts() == ["Run the tests"]
@@ -258,6 +263,6 @@ def test_a_malformed_line_says_what_is_wrong(change: dict[str, Any], message: st
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_a_line_or_a_fault(data: bytes) -> None:
+def test_any_bytes_are_a_line_or_an_error(data: bytes) -> None:
     with contextlib.suppress(ValueError):
         read_line(data)

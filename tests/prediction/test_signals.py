@@ -34,7 +34,7 @@ from tests.prediction.sensing import NOW, session, task
 HALF_HOUR = timedelta(minutes=30)
 
 
-def test_weights_are_those_of_the_spec() -> None:
+def test_weights_are_those_of_the_specification() -> None:
     assert WEIGHTS == {
         "time": 0.3, "silence": 0.2, "tasks": 0.2, "conversations": 0.15, "git": 0.1, "calendar": 0.05
     }  # fmt: skip
@@ -87,9 +87,9 @@ def test_input_and_edits_are_activity_and_our_own_writes_are_none(
 
 def test_the_stalest_task_counts_and_is_named_first() -> None:
     tasks = [task("ship it", timedelta(hours=1)), task("cart rounding", timedelta(days=4))]
-    found = tasks_signal(tasks, NOW)
-    assert found.evidence[0] == "“cart rounding”, unchanged since 1 January"
-    assert found.relevance == pytest.approx(0.3 + 0.7 * 4 / 7)
+    collected = tasks_signal(tasks, NOW)
+    assert collected.evidence[0] == "“cart rounding”, unchanged since 1 January"
+    assert collected.relevance == pytest.approx(0.3 + 0.7 * 4 / 7)
     assert tasks_signal([task("x", timedelta(days=7))], NOW).relevance == 1.0
     assert tasks_signal([task("x", timedelta(days=70))], NOW).relevance == 1.0
 
@@ -113,6 +113,7 @@ def test_a_session_that_was_left_open_is_more_relevant_than_one_that_ended_well(
 
 
 def talk(ago: timedelta = timedelta(0), *, asks: str = "", unanswered: bool = False) -> Thread:
+    """A conversation with another agent that grew last some time `ago`."""
     return Thread("claude-code:s1", "Claude Code", "/w", "Add the cart", asks, unanswered, NOW - ago)
 
 
@@ -127,18 +128,6 @@ def test_an_open_question_of_another_agent_is_as_relevant() -> None:
 def test_a_conversation_that_an_agent_may_be_answering_is_not_relevant() -> None:
     assert thread_relevance(talk(timedelta(minutes=9, seconds=59), unanswered=True), NOW) == 0.0
     assert thread_relevance(talk(timedelta(minutes=10), unanswered=True), NOW) == pytest.approx(0.8, abs=0.01)
-
-
-BERLIN = ZoneInfo("Europe/Berlin")
-STANDUP = """BEGIN:VEVENT
-UID:standup
-SUMMARY:Stand-up
-DTSTART;TZID=Europe/Berlin:20251201T110000
-DTEND;TZID=Europe/Berlin:20251201T111500
-RRULE:FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR
-EXDATE;TZID=Europe/Berlin:20260102T110000
-END:VEVENT
-"""
 
 
 @pytest.mark.parametrize(
@@ -156,24 +145,41 @@ def test_what_waits_in_the_repository_adds_up(
     assert git_signal(state, github, stale).relevance == pytest.approx(relevance)
 
 
+# Calendars.
+
+BERLIN = ZoneInfo("Europe/Berlin")
+STANDUP = """BEGIN:VEVENT
+UID:standup
+SUMMARY:Stand-up
+DTSTART;TZID=Europe/Berlin:20251201T110000
+DTEND;TZID=Europe/Berlin:20251201T111500
+RRULE:FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR
+EXDATE;TZID=Europe/Berlin:20260102T110000
+END:VEVENT
+"""
+"""A meeting on working days, which was left out on Friday, 2 January."""
+
+
 def event(name: str, begins: str, *lines: str) -> str:
+    """An event with these further lines."""
     return "\n".join(["BEGIN:VEVENT", f"UID:{name}", f"SUMMARY:{name}", begins, *lines, "END:VEVENT", ""])
 
 
 def calendar(folder: Path, *events: str) -> str:
+    """Write a calendar with these events; returns its path."""
     file = folder / "work.ics"
     file.write_text("BEGIN:VCALENDAR\nVERSION:2.0\nPRODID:test\n" + "".join(events) + "END:VCALENDAR\n")
     return str(file)
 
 
 def meetings(file: str, at: datetime = NOW) -> list[Meeting]:
+    """The next meetings in a calendar."""
     return CalendarReader().meetings([file], at.astimezone(BERLIN))
 
 
 def test_a_repeated_meeting_in_its_own_zone_and_when_it_was_last_held(tmp_path: Path) -> None:
     file = calendar(tmp_path, STANDUP)
     monday = datetime(2026, 1, 5, 11, tzinfo=BERLIN)
-    # Friday the 2nd is an exception, so it was last held on Thursday.
     assert meetings(file) == [Meeting("Stand-up", monday, datetime(2026, 1, 1, 11, tzinfo=BERLIN))]
     assert meetings(file, datetime(2026, 1, 2, 9, tzinfo=UTC)) == []
     summer = datetime(2026, 7, 6, 8, tzinfo=UTC)
@@ -211,5 +217,4 @@ def test_a_file_that_is_no_calendar_is_named(tmp_path: Path, content: bytes) -> 
     [(timedelta(0), 1.0), (timedelta(hours=1), 0.75), (AHEAD - timedelta(seconds=1), 1 / 14400), (AHEAD, 0.0)],
 )
 def test_a_meeting_is_less_relevant_the_later_it_begins(wait: timedelta, relevance: float) -> None:
-    found = calendar_signal([Meeting("review", NOW + wait)], NOW)
-    assert found.relevance == pytest.approx(relevance)
+    assert calendar_signal([Meeting("review", NOW + wait)], NOW).relevance == pytest.approx(relevance)

@@ -1,10 +1,11 @@
-"""The task board: the operator's tasks, those of files, and what sessions make of them (SPEC 9.3)."""
+"""The task board: the operator's tasks, those of files, and how sessions change tasks (SPEC 9.3)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,19 +23,21 @@ def board(database: Database) -> TaskBoard:
     return TaskBoard(database, randomness=Randomness(1))
 
 
-def started(world: World, board: TaskBoard, task_id: str | None = None) -> SessionView:
-    """A session that works on a card, which may be made from a task."""
+def start(world: World, board: TaskBoard, task_id: str | None = None) -> SessionView:
+    """Start a session for a new card, which may be made from a task."""
     card = world.card(task_id=task_id)
     view = session(state=SessionState.RUNNING, prediction_id=card.id, ended_at=None)
     world.database.write(lambda tx: board.session_started(tx, view))
     return view
 
 
-def end(world: World, board: TaskBoard, view: SessionView, state: SessionState, **more: str) -> None:
-    world.database.write(lambda tx: board.session_ended(tx, replace(view, state=state, **more)))  # type: ignore[arg-type]
+def end(world: World, board: TaskBoard, view: SessionView, state: SessionState, **fields: Any) -> None:
+    """End a session with these other fields."""
+    world.database.write(lambda tx: board.session_ended(tx, replace(view, state=state, **fields)))
 
 
-def kinds(database: Database) -> list[tuple[str, str]]:
+def kinds_and_states(database: Database) -> list[tuple[str, str]]:
+    """The kinds of the ledger entries, and the states that they name, oldest first."""
     return [(entry.kind, entry.payload.get("state", "")) for entry in reversed(Ledger(database).latest())]
 
 
@@ -45,9 +48,9 @@ def test_a_task_is_added_listed_and_done(board: TaskBoard, clock: FakeClock, dat
     assert [task.id for task in board.list()] == [second.id, first.id]
     assert board.done(first.id).state == "done"
     assert [task.id for task in board.list(state="open")] == [second.id]
-    assert kinds(database) == [("TaskAdded", ""), ("TaskAdded", ""), ("TaskChanged", "done")]
+    assert kinds_and_states(database) == [("TaskAdded", ""), ("TaskAdded", ""), ("TaskChanged", "done")]
     board.done(first.id)
-    assert len(kinds(database)) == 3  # done twice is done
+    assert len(kinds_and_states(database)) == 3, "a second time changes nothing"
 
 
 @pytest.mark.parametrize("title", ["", " ", "\x1b[2J", "x" * 501])
@@ -73,7 +76,7 @@ def test_an_id_that_names_no_task_or_several_is_refused(board: TaskBoard, task_i
 
 
 def test_a_session_has_a_task_of_its_own(world: World, board: TaskBoard) -> None:
-    view = started(world, board)
+    view = start(world, board)
     [task] = board.list(state="running")
     assert (task.title, task.session_id, task.source) == ("Run the tests", view.id, "session")
     assert world.cards.get(view.prediction_id).task_id == task.id
@@ -87,18 +90,18 @@ def test_a_session_that_did_not_succeed_leaves_a_failed_task(
     world: World, board: TaskBoard, state: SessionState
 ) -> None:
     end(world, board, session(), state)
-    assert board.list() == [], "one that ends before it starts has no task"
-    end(world, board, started(world, board), state, error="no pytest")
+    assert board.list() == [], "a session that ends before it starts has no task"
+    end(world, board, start(world, board), state, error="no pytest")
     [task] = board.list()
     assert (task.state, task.note) == ("failed", f"{state.value}: no pytest")
 
 
 def test_a_card_made_from_a_task_works_on_that_task(world: World, board: TaskBoard) -> None:
     task = board.add("cart rounding")
-    view = started(world, board, task.id)
+    view = start(world, board, task.id)
     assert [(task.id, task.state) for task in board.list()] == [(task.id, "running")]
     end(world, board, view, SessionState.FAILED)
-    assert board.get(task.id).state == "open"  # still to be done
+    assert board.get(task.id).state == "open"
 
 
 def test_a_task_waits_for_those_that_it_needs(board: TaskBoard) -> None:
@@ -137,21 +140,21 @@ def test_open_boxes_of_files_are_tasks_until_they_are_checked_or_gone(board: Tas
 def test_a_task_of_a_file_is_open_again_when_its_box_is_unchecked_or_written_again(
     board: TaskBoard, tmp_path: Path
 ) -> None:
-    def after(text: str) -> str:
+    def state_after(text: str) -> str:
         (tmp_path / "shop.md").write_text(text)
         board.update_from_files(tmp_path, ["/srv/shop"])
         [task] = board.list()
         return task.state
 
-    assert after("- [ ] cart\n") == "open"
-    assert after("- [x] cart\n") == "done"
-    assert after("- [ ] cart\n") == "open"
-    assert after("") == "done"
-    assert after("- [x] cart\n- [ ] cart\n") == "open"
+    assert state_after("- [ ] cart\n") == "open"
+    assert state_after("- [x] cart\n") == "done"
+    assert state_after("- [ ] cart\n") == "open"
+    assert state_after("") == "done"
+    assert state_after("- [x] cart\n- [ ] cart\n") == "open"
     board.done(board.list()[0].id)
-    assert after("- [ ] cart\n") == "done", "done on the board, and the file says nothing new"
-    assert after("- [x] cart\n") == "done"
-    assert after("- [ ] cart\n") == "open"
+    assert state_after("- [ ] cart\n") == "done", "it was done on the board, and the file did not change"
+    assert state_after("- [x] cart\n") == "done"
+    assert state_after("- [ ] cart\n") == "open"
 
 
 def test_a_file_with_the_name_of_two_workspaces_belongs_to_none(board: TaskBoard, tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""Conversations with other agents: open questions, and when one last grew."""
+"""Conversations with other agents, as they are read from transcripts: open questions, and when one grew last (SPEC 2.1,
+2.2)."""
 
 from __future__ import annotations
 
@@ -17,11 +18,12 @@ from tests.conftest import MONDAY_MORNING as NOW
 SHOP = "/home/me/shop"
 
 
-def claude(speaker: str, text: str, ago: timedelta = timedelta(minutes=5), **more: Any) -> str:
+def claude(speaker: str, text: str, ago: timedelta = timedelta(minutes=5), **fields: Any) -> str:
+    """A line of a transcript of Claude Code with these other fields."""
     message = {"role": speaker, "content": [{"type": "text", "text": text}]}
     stamp = (NOW - ago).isoformat()
     line = {"type": speaker, "uuid": text, "sessionId": "s1", "cwd": SHOP, "timestamp": stamp, "message": message}
-    return json.dumps(line | more) + "\n"
+    return json.dumps(line | fields) + "\n"
 
 
 class Transcripts:
@@ -37,6 +39,7 @@ class Transcripts:
         )
 
     def write(self, text: str, name: str = "s1", ago: timedelta = timedelta(minutes=5)) -> Path:
+        """Write a transcript that grew some time `ago`; returns its path."""
         path = self.folder / "projects" / f"{name}.jsonl"
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
@@ -51,7 +54,7 @@ def transcripts(tmp_path: Path) -> Transcripts:
 
 
 @pytest.mark.parametrize(
-    ("text", "asked"),
+    ("text", "question"),
     [
         ("Done. Shall I also migrate the tests?", "Shall I also migrate the tests?"),
         ("Two ways:\n1. keep it\n2. drop it\n\n**Which one do you want?**", "Which one do you want?"),
@@ -61,8 +64,8 @@ def transcripts(tmp_path: Path) -> Transcripts:
         ("", ""),
     ],
 )
-def test_the_question_that_a_text_ends_with(text: str, asked: str) -> None:
-    assert final_question(text) == asked
+def test_the_question_that_a_text_ends_with(text: str, question: str) -> None:
+    assert final_question(text) == question
 
 
 def test_an_open_question_is_found_with_what_it_is_about(transcripts: Transcripts) -> None:
@@ -77,10 +80,10 @@ def test_an_open_question_is_found_with_what_it_is_about(transcripts: Transcript
     assert transcripts.threads.latest("/home/me/blog") == []
 
 
-def test_codex_says_its_folder_once(transcripts: Transcripts) -> None:
+def test_the_folder_of_codex_is_that_of_its_first_line(transcripts: Transcripts) -> None:
     meta = {"type": "session_meta", "payload": {"id": "x", "cwd": SHOP}}
-    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Next?"}]}
-    lines = [meta, {"timestamp": NOW.isoformat(), "type": "response_item", "payload": said}]
+    message = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Next?"}]}
+    lines = [meta, {"timestamp": NOW.isoformat(), "type": "response_item", "payload": message}]
     transcripts.write("".join(json.dumps(line) + "\n" for line in lines), "rollout-1")
     [thread] = transcripts.threads.latest(SHOP)
     assert (thread.agent, thread.session, thread.question) == ("Codex", "codex:rollout-1", "Next?")
@@ -107,6 +110,3 @@ def test_files_of_yesterday_and_of_the_future_are_passed_over(transcripts: Trans
     transcripts.write(claude("user", "hello"), ago=ago)
     assert transcripts.threads.last_growth() is None
     assert transcripts.threads.latest(SHOP) == []
-
-
-# The task board: the operator's tasks and what sessions make of them.

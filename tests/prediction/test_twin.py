@@ -30,7 +30,7 @@ from tests.learning.decisions.test_learner import CARD
 
 
 def figures(twin: EmbeddedTwin) -> list[float]:
-    """All figures that it gives for one card."""
+    """All figures of the Twin about one card."""
     answer = twin.predict(CARD)
     return [answer.probability, answer.pattern_share, answer.time_share, twin.calibrate("run_tests", 0.6)]
 
@@ -46,7 +46,7 @@ class TwinWorld:
     def decide(self, first: int, last: int, signal: DecisionSignal = DecisionSignal.APPROVED) -> None:
         """Record this signal on the cards with these numbers."""
 
-        def work(tx: Transaction) -> None:
+        def record(tx: Transaction) -> None:
             for number in range(first, last):
                 card = DecidedCard(
                     f"pred_{number}", "run_tests", "koji-core", "/shop", "run_tests", f"run tests {number % 7}", 0.5,
@@ -54,9 +54,10 @@ class TwinWorld:
                 )  # fmt: skip
                 self.decisions.record(tx, signal, card)
 
-        self.database.write(work)
+        self.database.write(record)
 
     def take_back(self, *numbers: int) -> None:
+        """Take back the decisions on the cards with these numbers."""
         for number in numbers:
             self.database.write(lambda tx, number=number: self.decisions.take_back(tx, f"pred_{number}"))
 
@@ -92,7 +93,7 @@ def test_only_the_newest_of_many_decisions_are_learnt(twin_world: TwinWorld, mon
 
 
 def test_a_calibration_needs_100_held_out_decisions(twin_world: TwinWorld) -> None:
-    """About half of all are approved, and every sum was a half."""
+    """About half of the cards are approved, and each had a confidence of a half."""
     chance = random.Random(3)
     for number in range(99):
         twin_world.decide(number, number + 1, chance.choice([DecisionSignal.APPROVED, DecisionSignal.DISMISSED]))
@@ -131,15 +132,17 @@ def test_bands_include_their_lower_end(confidence: float, band: Band) -> None:
     ],
 )  # fmt: skip
 def test_confidence_is_the_exact_weighted_sum_of_four_terms(terms: tuple[float, ...], total: float) -> None:
-    names = ("twin", "pattern", "urgency", "time")
-    parts = confidence_of(**dict(zip(names, terms, strict=True)), phase=1, calibrate=lambda score: score)  # type: ignore[arg-type]
+    twin, pattern, urgency, time = terms
+    parts = confidence_of(
+        twin=twin, pattern=pattern, urgency=urgency, time=time, phase=1, calibrate=lambda score: score
+    )
     assert parts.total == total
 
 
 def test_urgency_is_age_against_the_usual_wait() -> None:
     usual = timedelta(hours=4)
-    waited = [timedelta(0), timedelta(hours=1), timedelta(hours=4), timedelta(days=9), timedelta(hours=-1)]
-    assert [urgency_of(MONDAY_MORNING - age, MONDAY_MORNING, usual) for age in waited] == [0.0, 0.25, 1.0, 1.0, 0.0]
+    ages = [timedelta(0), timedelta(hours=1), timedelta(hours=4), timedelta(days=9), timedelta(hours=-1)]
+    assert [urgency_of(MONDAY_MORNING - age, MONDAY_MORNING, usual) for age in ages] == [0.0, 0.25, 1.0, 1.0, 0.0]
     assert urgency_of(None, MONDAY_MORNING, usual) == 0.5
 
 
@@ -149,6 +152,3 @@ def test_urgency_is_age_against_the_usual_wait() -> None:
 )
 def test_phase_2_needs_a_calibration_that_holds(decisions: int, held_out: int, holds: bool, number: int) -> None:
     assert phase_of(decisions, lambda: CalibrationCheck(held_out, holds, "measured")).number == number
-
-
-# Which drafts may be shown, and where taste moves them (SPEC 2.5, 2.9, 2.11).

@@ -47,7 +47,7 @@ def test_each_workspace_has_its_own_times() -> None:
 
 
 class Watched:
-    """A watch over some repositories, and the workspaces that it checked."""
+    """A watch over these repositories, and the workspaces that it checked."""
 
     def __init__(self, clock: FakeClock, *paths: Path) -> None:
         self.clock = clock
@@ -80,6 +80,7 @@ class Watched:
 
 @pytest.fixture
 def watch_over(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Watched]]:
+    """Starts watches, and closes them at the end."""
     monkeypatch.setattr(workspace_watch, "POLL_MS", 20)
     started: list[Watched] = []
 
@@ -137,7 +138,7 @@ def test_a_folder_is_watched_once_it_has_a_tracked_file(watch_over: Callable[...
         shop.git("add", "docs")
 
     watched.check_after(add)
-    watched.check_after(lambda: None)  # the watch began again, with the new folder
+    watched.check_after(lambda: None)  # the watch begins again, with the new folder
     assert watched.check_after(lambda: new.write_text("# The guide\n")) == [str(shop.path)]
 
 

@@ -18,7 +18,10 @@ from engine.prediction.kinds import is_heartbeat, kind_of
 from engine.prediction.templates import branches, changes, failures, history, runs, work
 
 Template = Callable[[WorkspaceContext], Sequence[Proposal]]
+"""Proposes cards for a workspace."""
+
 PartTemplate = Callable[[WorkspaceContext, Part], Sequence[Proposal]]
+"""Proposes cards for one of its projects."""
 
 TEMPLATES: Final[tuple[Template, ...]] = (
     branches.unfinished_operation,
@@ -109,6 +112,7 @@ def _propose_by_templates(context: WorkspaceContext, failed: list[Exception] | N
 
 
 def _ask_source(ask: Callable[[], Sequence[Proposal]], failed: list[Exception] | None) -> list[Proposal]:
+    """The proposals of one template or source. An error is added to `failed`, or raised without such a list."""
     try:
         return list(ask())
     except Exception as error:

@@ -42,6 +42,7 @@ _LEFTOVER_WORDS = {
     "TODO": "a TODO",
     "FIXME": "a FIXME",
 }
+"""The words for kinds of leftovers."""
 
 
 @template
@@ -181,6 +182,7 @@ def is_source(path: str) -> bool:
 
 
 def _facts_of(mentions: Sequence[Mention]) -> dict[str, list[str]]:
+    """The facts of a card about mentions, without line numbers."""
     return {"mentions": sorted(f"{mention.path} {mention.old}" for mention in mentions)}
 
 

@@ -114,6 +114,7 @@ def update_lock(context: WorkspaceContext) -> Iterator[Offer]:
 
 
 def _packages(context: WorkspaceContext) -> dict[str, tuple[PackageSetup, ...]]:
+    """The packages of each project, by its path."""
     return {part.project.path: part.project.packages for part in context.parts}
 
 
@@ -123,6 +124,7 @@ def _with_usable_commands(candidates: Sequence[Installation]) -> list[Installati
 
 
 RECENT_LANDING = timedelta(days=7)
+"""Maximum age of a landing that a card offers to undo."""
 
 MAX_FIXED = 5
 """Maximum number of tests that are named for a known fix."""
@@ -167,6 +169,8 @@ def _passing_runs(
 def _bisect_offer(
     context: WorkspaceContext, part: Part, red: ValidationRun, test: str, good: str, passed_at: str
 ) -> Offer:
+    """The offer of a bisect from the commit `good` to HEAD, at which the run `red` failed. `passed_at` is when the test
+    passed at `good`, "" if no such run is known."""
     git, name = context.repository, short_test(test)
     last = git.recent[0]
     others = and_others(red.check.failing, ", with ")

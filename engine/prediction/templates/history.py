@@ -167,6 +167,7 @@ def large_file(context: WorkspaceContext) -> Iterator[Offer]:
 
 
 def _publishing_warnings(context: WorkspaceContext, *, secrets: bool) -> Iterator[Offer]:
+    """The warnings about secrets, or about other problems: one about commits, one about uncommitted files."""
     unpushed = context.inspection.unpushed
     committed = [problem for problem in unpushed.committed if problem.is_secret is secrets]
     paths = {problem.path for problem in committed}
@@ -182,6 +183,7 @@ def _publishing_warnings(context: WorkspaceContext, *, secrets: bool) -> Iterato
 
 
 def _warning(context: WorkspaceContext, problems: Sequence[UnpushedProblem], tier: Tier, step: str) -> Offer:
+    """The warning not to take a `step`, push or commit, because of these problems."""
     git, first = context.repository, problems[0]
     commit = next((commit for commit in git.recent if commit.id == first.sha), None)
     modified = next((file.modified_at for file in git.files if file.path == first.path), None)
@@ -374,6 +376,7 @@ def release_due(context: WorkspaceContext) -> Iterator[Offer]:
 
 
 def _release_offer(context: WorkspaceContext, release: ReleaseRhythm, prompt: str) -> Offer:
+    """The offer of work for a release that is due."""
     return Offer(
         prompt,
         _release_reasoning(release, context.now),
@@ -407,6 +410,7 @@ def _due_release(context: WorkspaceContext) -> ReleaseRhythm | None:
 
 
 def _release_reasoning(release: ReleaseRhythm, now: datetime) -> str:
+    """Why a release is due, in words."""
     if release.preparing:
         return f"“{plain(release.preparing, 60)}” prepares a release, and no tag names it yet."
     assert isfinite(release.usual_days)  # without a rhythm only a preparation makes it due

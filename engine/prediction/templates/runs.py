@@ -33,6 +33,7 @@ from engine.prediction.templates.offers import (
 from engine.storage.validation_runs import ValidationRun, flipped_tests, seconds_of
 
 STALE_AFTER = timedelta(days=1)
+"""Age from which a commit of yours is no reason to check HEAD."""
 
 SLOWER, SLOWER_SECONDS, MEASURED_RUNS = 2.0, 1.0, 5
 """A test is slower if it takes at least 2 times and 1 second more than its usual time. At least 5 runs must have
@@ -110,6 +111,7 @@ def _run_offer(
     facts: Mapping[str, Any],
     evidence_at: datetime | None,
 ) -> Offer:
+    """The offer to run the tests of these files, or the whole suite if they are too many."""
     git, whole = context.repository, len(paths) > MAX_PATHS
     return Offer(
         f"Run the whole suite{part.within}: {count(len(paths), 'file')} changed"
@@ -230,6 +232,7 @@ class _Slowdown:
     more: float
     """How many seconds more than usual the faster of its last two runs took."""
     usual: float
+    """Its usual time in seconds."""
     test: str
     fast_head: str
     """The newest commit at which it took its usual time."""
@@ -272,7 +275,6 @@ def _slowdown_of(test: str, runs: Sequence[ValidationRun], ancestors: Collection
 
 # -- unreliable tests, which pass and fail on the same files
 
-
 RUNS = 20
 """Number of times that an unreliable test is run."""
 
@@ -304,6 +306,7 @@ def hunt_flakes(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
 
 
 def _hunt_offer(tests: Sequence[str], reason: str, facts: Mapping[str, Any], at: datetime | None) -> Offer:
+    """The offer to run these tests `RUNS` times, for a reason that arose at a time."""
     names = join_shortened((short_test(test) for test in tests), 2, 40)
     return Offer(
         f"Run {names} {RUNS} times: unreliable?",

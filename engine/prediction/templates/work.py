@@ -28,6 +28,7 @@ from engine.prediction.templates.offers import (
 )
 
 DUE_SOURCES = (HEARTBEAT, HEARTBEAT_ORDER)
+"""Sources of tasks that `heartbeat` offers."""
 
 MAX_TASKS = 3
 """Maximum number of tasks of the board that are offered at once."""
@@ -75,6 +76,7 @@ def _is_here(context: WorkspaceContext, task: Task) -> bool:
 
 
 def _task_offer(context: WorkspaceContext, kind: str, why: str, task: Task, *, run: bool = False) -> Offer:
+    """The offer of a task. `run` says that the operator ordered it to run by itself."""
     named = named_flow(task.title, (*ALIASES, *context.learned_flows))
     flow = named[0] if named and not named[1] else None
     return Offer(
@@ -117,6 +119,7 @@ def propose_learned(context: WorkspaceContext, works: Iterable[LearnedWork]) -> 
 
 
 def _propose_work(context: WorkspaceContext, work: LearnedWork) -> Proposal | None:
+    """The card for a learned flow, None if it ran since the last change."""
     git = context.repository
     changed = last_changed_at(git) or work.since
     began = [session.created_at for session in context.sessions if session.flow == work.name]
@@ -137,6 +140,7 @@ def _propose_work(context: WorkspaceContext, work: LearnedWork) -> Proposal | No
 
 
 MAX_NAMED: Final = 10
+"""Maximum number of names in a prompt for an agent."""
 
 
 def _name_list(names: Iterable[str]) -> str:
@@ -144,6 +148,9 @@ def _name_list(names: Iterable[str]) -> str:
     from being taken for one."""
     fit = [name for name in usable_names(names) if "`" not in name]
     return ", ".join(f"`{plain(name, 120)}`" for name in fit[:MAX_NAMED])
+
+
+# The prompts of `AFTER_FLOW`: what an agent shall do after a session, "" if nothing is left to do.
 
 
 def _describe_conflicts(context: WorkspaceContext, session: SessionView) -> str:

@@ -12,6 +12,7 @@ from tests.prediction.sensing import NOW, World, dated_commit
 
 @pytest.fixture
 def world(repository: Repository) -> World:
+    """A workspace whose last commit is two days old."""
     dated_commit(
         repository, "one", dict.fromkeys(("cart.py", "tax.py", "b.py", "notes.md"), "1"), NOW - timedelta(days=3)
     )
@@ -21,4 +22,5 @@ def world(repository: Repository) -> World:
 
 @pytest.fixture
 def head(repository: Repository, world: World) -> str:
+    """Its last commit."""
     return repository.git("rev-parse", "HEAD")

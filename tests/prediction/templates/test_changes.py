@@ -1,4 +1,4 @@
-"""Cards about your own changes: debugging, secrets, lint."""
+"""Cards about your own changes: debugging that you left, secrets, files that belong in no repository, and lint."""
 
 from __future__ import annotations
 
@@ -15,25 +15,22 @@ from engine.prediction.templates.history import large_file, secret
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, World, session, touch
 
-DAY = timedelta(days=1)
-
 
 def test_a_file_is_linted_again_after_it_was_written(world: World, repository: Repository) -> None:
     repository.write("cart.py", "3")
     touch(repository.path / "cart.py", NOW - timedelta(hours=3))
     [first] = lint(*world.top())
     world.sessions = [session("lint")]
-    assert lint(*world.top()) == [], "that is what it looked at"
+    assert lint(*world.top()) == [], "the last lint read this file"
     touch(repository.path / "cart.py", NOW)
-    [again] = lint(*world.top())
-    assert again.fingerprint != first.fingerprint
-    assert (again.parameters, again.subject) == (first.parameters, first.subject)
+    [second] = lint(*world.top())
+    assert second.fingerprint != first.fingerprint
+    assert (second.parameters, second.subject) == (first.parameters, first.subject)
 
 
-KEY = "AK" + "IA" + "Q7W2E9R4T1Y8U3I6"  # put together here so that no scanner takes this file for a leak
-
-
+KEY = "AK" + "IA" + "Q7W2E9R4T1Y8U3I6"
 TOKEN = "glp" + "at-" + "x7Kq2mWz9RtB4vNc8LpS"
+"""Made-up secrets. They are put together here, so that no scanner takes this file for a leak."""
 
 
 def subjects(proposals: list[Proposal]) -> list[str]:
@@ -66,7 +63,7 @@ def test_another_secret_in_the_same_file_is_another_subject(world: World, reposi
     assert both.subject == "AWS access key in cart.py, GitLab token in cart.py"
     assert both.prompt.endswith(", and 1 other finding")
     repository.commit("Configure")
-    assert subjects(secret(world.sense())) == [both.subject], "committed, it is still the same"
+    assert subjects(secret(world.sense())) == [both.subject], "a commit does not change the subject"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""Cards about tests that fail, and lock files out of step."""
+"""Cards about tests that fail: when a bisect is offered and how far back it goes, and when a failing test is run alone.
+Also cards about lock files that do not fit their manifests."""
 
 from __future__ import annotations
 
@@ -17,23 +18,24 @@ from tests.conftest import Repository
 from tests.prediction.sensing import NOW, PastRun, World, session, touch
 
 CART = "tests/test_cart.py::TestCart::test_cart"
-
-
 HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
 def older(repository: Repository, world: World) -> str:
+    """The commit before HEAD."""
     return repository.git("rev-parse", "HEAD~1")
 
 
 def only(proposals: list[Proposal]) -> Proposal:
+    """The only proposal, whose parameters its flow accepts."""
     (proposal,) = proposals
     FLOWS[proposal.flow or ""].model_validate(dict(proposal.parameters))
     return proposal
 
 
 def red_head(head: str, older: str) -> list[PastRun]:
+    """Two runs at HEAD in which `CART` failed, and before them one in which it passed."""
     return [
         PastRun(head, failing=(CART,), tree="t2", ran_at=NOW - HOUR),
         PastRun(head, failing=(CART,), tree="t2", ran_at=NOW - 2 * HOUR),
@@ -41,8 +43,9 @@ def red_head(head: str, older: str) -> list[PastRun]:
     ]
 
 
-def change(runs: list[PastRun], index: int, **details: object) -> list[PastRun]:
-    return [dataclasses.replace(run, **details) if at == index else run for at, run in enumerate(runs)]  # type: ignore[arg-type]
+def change(runs: list[PastRun], index: int, **fields: Any) -> list[PastRun]:
+    """The runs, with these fields of the one at `index` changed."""
+    return [*runs[:index], dataclasses.replace(runs[index], **fields), *runs[index + 1 :]]
 
 
 @pytest.mark.long
@@ -53,14 +56,14 @@ def test_no_bisect_without_all_of_its_evidence(world: World, head: str, older: s
     repository.git("checkout", "-q", "main")
     green_now = PastRun(head, tree="t3", ran_at=NOW)
     for case in (
-        runs[:2],  # never green
-        [green_now, *runs],  # green by now
-        [dataclasses.replace(run, clean=False) if run.head == head else run for run in runs],  # red with local edits
-        change(runs, 2, clean=False),  # green with local edits
-        change(runs, 2, head=elsewhere),  # green on another line of history
-        change(runs, 2, full=False),  # a part ran, without this test
+        runs[:2],  # it never passed
+        [green_now, *runs],  # it passes by now
+        [dataclasses.replace(run, clean=False) if run.head == head else run for run in runs],  # it failed with edits
+        change(runs, 2, clean=False),  # it passed with edits
+        change(runs, 2, head=elsewhere),  # it passed on another line of history
+        change(runs, 2, full=False),  # only other tests ran
         change(runs, 2, passed=0),  # nothing ran
-        change(runs, 2, failing=(CART,)),  # red already
+        change(runs, 2, failing=(CART,)),  # it failed already
     ):
         world.runs = case
         assert bisect(*world.top()) == []
@@ -76,13 +79,13 @@ def test_without_a_passing_run_a_bisect_goes_back_to_the_last_tag(
     repository.git("tag", "v1.2", "HEAD~1")
     proposal = only(bisect(*world.top()))
     assert proposal.prompt == "Find what broke `test_cart`: look back to v1.2"
-    assert proposal.tier is Tier.BLOCKS, "nobody saw it pass"
+    assert proposal.tier is Tier.BLOCKS, "no passing run is known"
     assert proposal.reasoning == (
         "It fails at HEAD, with 1 other. No passing run of it is known; v1.2 may have passed."
     )
     assert proposal.parameters == {"test": CART, "good": "v1.2", "bad": head}
     world.runs = [dataclasses.replace(world.runs[0], clean=False)]
-    assert bisect(*world.top()) == [], "red with local edits"
+    assert bisect(*world.top()) == [], "it failed with edits"
 
 
 def test_without_a_passing_run_or_a_tag_a_bisect_goes_back_to_the_commit_of_the_test(
@@ -91,7 +94,7 @@ def test_without_a_passing_run_or_a_tag_a_bisect_goes_back_to_the_commit_of_the_
     world.projects = [dataclasses.replace(world.projects[0], path="api")]
     written = repository.commit("The test", {"api/tests/test_cart.py": "1"})
     world.runs = [PastRun(written, failing=(CART,), project="api")]
-    assert bisect(*world.top()) == [], "HEAD itself wrote it"
+    assert bisect(*world.top()) == [], "HEAD added the test"
     head = repository.commit("Faster cart", {"api/cart.py": "1"})
     world.runs = [PastRun(head, failing=("tests/test_gone.py::test_gone", CART), project="api")]
     proposal = only(bisect(*world.top()))
@@ -129,21 +132,21 @@ def test_a_single_failing_test_is_run_alone_once(
     world.runs = [PastRun(head, failing=failing, passed=passed, tree="t2")]
     assert [proposal.prompt for proposal in still_red(*world.top())] == ([prompt] if prompt else [])
     world.runs += [PastRun(head, failing=(CART,), passed=0, full=False, tree="t2")]
-    assert bool(still_red(*world.top())) == (len(failing) > 1), "it has run alone on these files"
+    assert bool(still_red(*world.top())) == (len(failing) > 1), "a single test ran alone on these files already"
 
 
-def test_a_history_that_is_too_long_to_search_costs_the_bisect_alone(
+def test_a_history_that_takes_too_long_to_search_prevents_only_the_bisect(
     world: World, repository: Repository, head: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.runs = [PastRun(head, failing=(CART,))]
-    ask = Git.run
+    run = Git.run
 
-    def run(git: Git, *arguments: str, **options: Any) -> Any:
+    def run_or_time_out(git: Git, *arguments: str, **options: Any) -> Any:
         if "-1" in arguments and arguments[0] == "log":
             raise GitError(arguments, -1, "no answer within 15 s", git.folder)
-        return ask(git, *arguments, **options)
+        return run(git, *arguments, **options)
 
-    monkeypatch.setattr(Git, "run", run)
+    monkeypatch.setattr(Git, "run", run_or_time_out)
     context = world.sense()
     assert (context.errors, len(context.parts)) == ((), 1)
 
@@ -157,13 +160,13 @@ def test_a_bisect_of_the_same_head_is_not_offered_again(
     for runs in ([PastRun(head, failing=(CART,), tree="t2")], red_head(head, older)):
         world.runs = [answer, *runs]
         world.sessions = [session("bisect", SessionState.FAILED)]
-        assert only(bisect(*world.top())), "it did not get so far"
+        assert only(bisect(*world.top())), "the bisect did not come to its end"
         world.sessions = [session("bisect")]
         assert bisect(*world.top()) == []
     repository.commit("three", {"cart.py": "3"})
-    now = repository.git("rev-parse", "HEAD")
-    world.runs = [PastRun(now, failing=(CART,), tree="t3"), *world.runs]
-    assert only(bisect(*world.top())), "another HEAD is another question"
+    new_head = repository.git("rev-parse", "HEAD")
+    world.runs = [PastRun(new_head, failing=(CART,), tree="t3"), *world.runs]
+    assert only(bisect(*world.top()))
 
 
 def test_a_lock_file_card_is_as_old_as_the_change_of_its_manifest(world: World, repository: Repository) -> None:

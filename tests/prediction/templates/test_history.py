@@ -53,14 +53,13 @@ def test_a_meeting_is_prepared_for_an_hour_before(repository: Repository, tmp_pa
     dated_commit(repository, "round the cart", {"cart.py": "1"}, NOW - timedelta(hours=20))
     world = World(repository.path)
     context = world.sense()
-    with_meeting = [Meeting("Stand-up", NOW + PREPARATION_TIME, NOW - timedelta(days=3))]
 
-    def offered(found: list[Meeting]) -> list[str]:
-        return [proposal.prompt for proposal in prepare_meeting(replace(context, meetings=tuple(found)))]
+    def offered(meetings: list[Meeting]) -> list[str]:
+        return [proposal.prompt for proposal in prepare_meeting(replace(context, meetings=tuple(meetings)))]
 
-    [prompt] = offered(with_meeting)
+    [prompt] = offered([Meeting("Stand-up", NOW + PREPARATION_TIME, NOW - timedelta(days=3))])
     assert prompt.startswith("Prepare for “Stand-up” at ")
     assert "sum up 1 commit since" in prompt
     assert offered([Meeting("Stand-up", NOW + PREPARATION_TIME + timedelta(seconds=1))]) == []
-    assert offered([Meeting("Stand-up", NOW + PREPARATION_TIME, NOW - timedelta(hours=1))]) == []  # nothing since
-    assert offered([]) == []
+    no_commit_since = Meeting("Stand-up", NOW + PREPARATION_TIME, NOW - timedelta(hours=1))
+    assert offered([no_commit_since]) == []

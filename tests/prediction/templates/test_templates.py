@@ -1,4 +1,5 @@
-"""Rules for every proposal (SPEC 2.1, 2.3c, 2.9)."""
+"""Rules of every proposal: its evidence and fields, its fingerprint and subject, and hostile names. Also the age at
+which waiting work is proposed (SPEC 2.1, 2.3c, 2.9)."""
 
 from __future__ import annotations
 
@@ -23,13 +24,14 @@ DAY = timedelta(days=1)
 
 
 def branch(repository: Repository, name: str, at: datetime) -> None:
+    """Make a branch with a commit of this time."""
     repository.git("checkout", "-q", "-b", name, "main")
     dated_commit(repository, name, {f"{name.replace('/', '_')}.py": "1"}, at)
     repository.git("checkout", "-q", "main")
 
 
-def busy(world: World, repository: Repository) -> list[Proposal]:
-    """A state in which most templates have something to say."""
+def propose_when_busy(world: World, repository: Repository) -> list[Proposal]:
+    """The proposals in a workspace for which many templates propose something."""
     repository.git("tag", "v1", "HEAD~1")
     branch(repository, "a", NOW - 40 * DAY)
     branch(repository, "b", NOW - DAY)
@@ -47,10 +49,10 @@ def busy(world: World, repository: Repository) -> list[Proposal]:
 def test_the_evidence_of_a_proposal_is_what_it_arises_from(world: World, repository: Repository) -> None:
     evidence = {
         proposal.kind: {signal.name: signal.evidence for signal in proposal.signals if signal.relevance}
-        for proposal in busy(world, repository)
+        for proposal in propose_when_busy(world, repository)
     }
     assert set(evidence["report_branches"]) == {"git"}
-    assert set(evidence["lint"]) == {"git", "conversations", "tasks"}, "it goes on with the lint of before, on the cart"
+    assert set(evidence["lint"]) == {"git", "conversations", "tasks"}, "of the last lint, and of a task about the cart"
     world.now = NOW.replace(hour=19)
     dated_commit(repository, "evening", {"evening.py": "1"}, NOW)
     [summary] = [proposal for proposal in propose(world.sense()) if proposal.kind == "summarise_day"]
@@ -59,15 +61,15 @@ def test_the_evidence_of_a_proposal_is_what_it_arises_from(world: World, reposit
 
 
 def test_every_proposal_has_what_a_card_needs(world: World, repository: Repository) -> None:
-    proposals = busy(world, repository)
+    proposals = propose_when_busy(world, repository)
     assert len({proposal.kind for proposal in proposals}) >= 6
     assert len({proposal.fingerprint for proposal in proposals}) == len(proposals)
     for proposal in proposals:
         assert proposal.flow == KINDS[proposal.kind].flow
         assert proposal.tier is KINDS[proposal.kind].tier
         assert proposal.workspace == str(world.path)
-        assert [found.name for found in proposal.signals] == list(WEIGHTS)
-        assert all(0.0 <= found.relevance <= 1.0 and found.evidence for found in proposal.signals)
+        assert [signal.name for signal in proposal.signals] == list(WEIGHTS)
+        assert all(0.0 <= signal.relevance <= 1.0 and signal.evidence for signal in proposal.signals)
         assert 0 < len(proposal.prompt) <= 120
         assert 0 < len(proposal.reasoning) <= 160
         assert proposal.channel
@@ -79,14 +81,14 @@ def test_every_proposal_has_what_a_card_needs(world: World, repository: Reposito
 
 @pytest.mark.long
 def test_fingerprints_do_not_depend_on_the_time(world: World, repository: Repository) -> None:
-    before = {proposal.kind: proposal.fingerprint for proposal in busy(world, repository)}
+    before = {proposal.kind: proposal.fingerprint for proposal in propose_when_busy(world, repository)}
     world.now += timedelta(hours=4)
     after = {proposal.kind: proposal.fingerprint for proposal in propose(world.sense())}
     assert after == before
 
 
 def test_a_related_task_lends_its_channel(world: World, repository: Repository) -> None:
-    proposed = {proposal.kind: proposal for proposal in busy(world, repository)}
+    proposed = {proposal.kind: proposal for proposal in propose_when_busy(world, repository)}
     for kind in ("lint", "check_clean_head"):
         assert proposed[kind].channel == "garden"
         assert proposed[kind].task_id is None, "what is only related to a task does not do it"
@@ -104,24 +106,24 @@ def test_hostile_names_neither_reach_the_screen_nor_a_parameter(world: World, re
     )
     repository.git("update-ref", "refs/heads/x\u202e", "HEAD~1")
     for proposal in propose(world.sense()):
-        shown = proposal.prompt + proposal.reasoning + "".join("".join(found.evidence) for found in proposal.signals)
+        evidence = [line for signal in proposal.signals for line in signal.evidence]
+        shown = "".join([proposal.prompt, proposal.reasoning, *evidence])
         assert not any(ord(character) < 32 or character == "\u202e" for character in shown)
         FLOWS[proposal.flow or ""].model_validate(dict(proposal.parameters))
-        given = json.dumps(dict(proposal.parameters), ensure_ascii=False)
-        given.encode()
-        assert "\x1b" not in given
-        assert "\\u001b" not in given
+        parameters = json.dumps(dict(proposal.parameters), ensure_ascii=False)
+        parameters.encode()
+        assert "\\u001b" not in parameters
         for value in proposal.parameters.values():
             for name in value if isinstance(value, list) else [value]:
                 assert not str(name).startswith("-")
 
 
 @pytest.mark.parametrize("name", ["", "-x", " x", "x ", "a\nb", "a\x1bb", "a\u202eb", "caf\udce9"])
-def test_these_names_become_no_parameter(name: str) -> None:
+def test_a_name_that_is_hidden_broken_or_an_option_becomes_no_parameter(name: str) -> None:
     assert not is_usable(name)
 
 
-ONE_DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
+# The age at which waiting work is proposed.
 
 
 def commit_that_is_not_pushed(repository: Repository, age: timedelta) -> None:
@@ -148,18 +150,18 @@ def branch_without_a_commit(repository: Repository, age: timedelta) -> None:
 @pytest.mark.parametrize(
     ("make", "kind", "age"),
     [
-        (commit_that_is_not_pushed, "waiting_work", 2 * ONE_DAY),
-        (commit_of_a_branch, "waiting_work", 2 * ONE_DAY),
-        (change_that_is_not_committed, "waiting_work", 2 * ONE_DAY),
-        (branch_without_a_commit, "report_branches", 30 * ONE_DAY),
+        (commit_that_is_not_pushed, "waiting_work", 2 * DAY),
+        (commit_of_a_branch, "waiting_work", 2 * DAY),
+        (change_that_is_not_committed, "waiting_work", 2 * DAY),
+        (branch_without_a_commit, "report_branches", 30 * DAY),
     ],
 )
-def test_work_is_brought_up_at_this_age_and_not_a_minute_sooner(
+def test_waiting_work_is_proposed_at_this_age_and_not_a_minute_sooner(
     repository: Repository, make: Callable[[Repository, timedelta], None], kind: str, age: timedelta
 ) -> None:
-    dated_commit(repository, "one", {"cart.py": "1"}, NOW - 90 * ONE_DAY)
+    dated_commit(repository, "one", {"cart.py": "1"}, NOW - 90 * DAY)
     make(repository, age)
-    for now, is_offered in ((NOW - MINUTE, False), (NOW, True)):
+    for now, is_offered in ((NOW - timedelta(minutes=1), False), (NOW, True)):
         context = World(repository.path, now=now).sense()
         assert (kind in [proposal.kind for proposal in propose(context)]) is is_offered
 
@@ -177,8 +179,8 @@ def test_each_merge_is_a_subject_of_its_own(world: World, repository: Repository
     assert card.subject == f"merge of {other} on main"
     repository.git("add", "b.py")
     [later] = unfinished_operation(world.sense())
-    assert later.fingerprint == card.fingerprint, "one file that is settled makes no new card"
+    assert later.fingerprint == card.fingerprint, "one file that is resolved makes no new card"
     repository.git("add", "cart.py")
-    [settled] = unfinished_operation(world.sense())
-    assert settled.fingerprint != card.fingerprint, "now it is to be tested"
-    assert settled.subject == card.subject
+    [resolved] = unfinished_operation(world.sense())
+    assert resolved.fingerprint != card.fingerprint, "the next step is a test"
+    assert resolved.subject == card.subject

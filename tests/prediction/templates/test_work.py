@@ -4,33 +4,35 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from engine.model import Task
 from engine.prediction.kinds import BLOCKED_TASK, KINDS, OPEN_TASK, STALE_TASK
 from engine.prediction.templates import propose
-from engine.prediction.templates.work import MAX_TASKS, LearnedWork, open_task, propose_learned
+from engine.prediction.templates.work import LearnedWork, open_task, propose_learned
 from tests.prediction.sensing import NOW, World, session
 
 HOUR = timedelta(hours=1)
 
 
-def task(world: World, name: str, age: timedelta, **more: object) -> Task:
+def task(world: World, name: str, age: timedelta, **fields: Any) -> Task:
+    """An open task of the workspace that was added `age` ago, with these other fields."""
     at = NOW - age
-    made = Task(f"task_{name}", f"Rework the {name}", "open", "", str(world.path), "operator", at, at)
-    return replace(made, **more)  # type: ignore[arg-type]
+    original = Task(f"task_{name}", f"Rework the {name}", "open", "", str(world.path), "operator", at, at)
+    return replace(original, **fields)
 
 
 @pytest.mark.parametrize(("age", "kind"), [(timedelta(days=7, seconds=-1), OPEN_TASK), (timedelta(days=7), STALE_TASK)])
 def test_a_task_without_a_change_for_seven_days_is_stale(world: World, age: timedelta, kind: str) -> None:
     world.tasks = [task(world, "stock", timedelta(days=1), source="session"), task(world, "cart", age)]
-    (found,) = open_task(world.sense())
-    assert (found.kind, found.task_id, found.prompt, found.flow) == (kind, "task_cart", "Rework the cart", None)
-    assert found.tier is KINDS[kind].tier
-    [(name, evidence)] = [(signal.name, signal.evidence) for signal in found.signals if signal.relevance]
-    assert (name, len(evidence)) == ("tasks", 1)
-    assert evidence[0].startswith("“Rework the cart”, unchanged since 29 December")
+    (card,) = open_task(world.sense())
+    assert (card.kind, card.task_id, card.prompt, card.flow) == (kind, "task_cart", "Rework the cart", None)
+    assert card.tier is KINDS[kind].tier
+    [signal] = [signal for signal in card.signals if signal.relevance]
+    assert signal.name == "tasks"
+    assert signal.evidence == ("“Rework the cart”, unchanged since 29 December 2025",)
 
 
 def test_stale_tasks_come_first_then_needed_ones_and_at_most_three(world: World) -> None:
@@ -38,33 +40,29 @@ def test_stale_tasks_come_first_then_needed_ones_and_at_most_three(world: World)
     needed = task(world, "schema", timedelta(hours=1))
     waiting = task(world, "release", timedelta(days=9), needs=("task_schema",), waits_for=("task_schema",))
     world.tasks = [task(world, "docs", timedelta(hours=2)), needed, waiting, *stale]
-    found = open_task(world.sense())
-    assert [(item.kind, item.task_id) for item in found] == [
+    cards = open_task(world.sense())
+    assert [(card.kind, card.task_id) for card in cards] == [
         (STALE_TASK, "task_stale30"),
         (STALE_TASK, "task_stale8"),
         (BLOCKED_TASK, "task_schema"),
     ]
-    assert len(found) == MAX_TASKS
-    assert "“Rework the release” waits for it" in found[2].reasoning
+    assert "“Rework the release” waits for it" in cards[2].reasoning
 
 
 def test_a_task_that_names_a_flow_runs_it_and_says_how_it_failed_last(world: World) -> None:
     world.tasks = [
         task(world, "x", timedelta(hours=1), title="run the tests", note="failed: 2 tests", session_id="ses_1")
     ]
-    (found,) = open_task(world.sense())
-    assert (found.flow, found.reasoning) == (
-        "run_tests",
-        "On the task board since 08:30. The last try: failed: 2 tests.",
-    )
+    (card,) = open_task(world.sense())
+    assert card.flow == "run_tests"
+    assert card.reasoning == "On the task board since 08:30. The last try: failed: 2 tests."
 
 
 def test_no_card_for_tasks_of_another_workspace_of_sessions_or_running_ones(world: World) -> None:
-    hour = timedelta(hours=1)
     world.tasks = [
-        task(world, "a", hour, workspace="/other"),
-        task(world, "b", hour, source="session"),
-        task(world, "c", hour, state="running"),
+        task(world, "a", HOUR, workspace="/other"),
+        task(world, "b", HOUR, source="session"),
+        task(world, "c", HOUR, state="running"),
     ]
     assert open_task(world.sense()) == []
 
@@ -95,9 +93,9 @@ def test_a_learned_flow_is_offered_for_a_commit_that_it_did_not_run_on(world: Wo
     world.sessions = [replace(session("check_release"), created_at=NOW - timedelta(hours=1))]
     assert propose_learned(world.sense(), [WORK]) == []
     world.sessions = [replace(session("check_release"), created_at=NOW - timedelta(days=3))]
-    (again,) = propose_learned(world.sense(), [WORK])
-    assert again.fingerprint == proposal.fingerprint, "the same commit is the same card"
-    assert "It ran last" in again.reasoning
+    (later_proposal,) = propose_learned(world.sense(), [WORK])
+    assert later_proposal.fingerprint == proposal.fingerprint, "the same commit is the same card"
+    assert "It ran last" in later_proposal.reasoning
 
 
 def test_a_learned_flow_is_offered_only_in_its_own_workspace(world: World) -> None:
