@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
@@ -24,7 +24,7 @@ from sqlmodel import Field, Session, col, desc, select
 from engine.clock import Clock
 from engine.config import SettingsSource, WorkspaceAutonomy
 from engine.config.sections import FLOW
-from engine.events import LoopDetected, PermitIssued, TriggerBlocked
+from engine.events import LoopDetected, TriggerBlocked
 from engine.model import (
     ALWAYS_ASKED,
     Assignment,
@@ -33,7 +33,6 @@ from engine.model import (
     GateRuleName,
     Permit,
     RailVerdict,
-    Randomness,
     Refusal,
     Ruling,
     SessionView,
@@ -49,18 +48,16 @@ from engine.safety.costs import Costs
 from engine.safety.gate import GateFacts, decide_gate, targets_of_trigger
 from engine.safety.kill_switch import RAIL as KILL
 from engine.safety.kill_switch import KillSwitch
+from engine.safety.permits import Permits
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import (
     Row,
-    as_stored,
     ask,
     enum_field,
     json_field,
     load,
-    shallow_dict,
     utc_field,
-    value_of,
 )
 
 log = logging.getLogger(__name__)
@@ -115,9 +112,26 @@ _PAIR = """
 """Whether a trigger from `start` (None for any) ever passed to a channel."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Hooks:
+    """Functions of services above, which the rails call."""
+
+    stop_sessions: Callable[[str], object]
+    """Ends every running session within a second; takes the reason."""
+    agent_budget: Callable[[str], int | None] = lambda agent: None
+    """An agent's budget for a day in micro-dollars."""
+    quiet: Callable[[], bool] = lambda: False
+    """Whether quiet hours apply now (SPEC 7.3)."""
+    confined: Callable[[], bool] = lambda: True
+    """Whether a sandbox works on this machine."""
+    data_parameters: Callable[[str | None], frozenset[str]] = lambda flow: frozenset()
+    """The parameters of a flow that are never run, such as names of files. The content rail does not judge them."""
+    on_change: Callable[[], None] = lambda: None
+    """Called after holds changed, possibly on the writer thread, so it must neither write nor wait."""
+
+
 class Pipeline:
-    """Asks all rails about triggers. `quiet` tells whether quiet hours apply now (SPEC 7.3), `confined` whether a
-    sandbox works on this machine, and `data_parameters` which parameters of a flow are data."""
+    """Asks all rails about triggers."""
 
     def __init__(
         self,
@@ -128,9 +142,7 @@ class Pipeline:
         costs: Costs,
         permits: Permits,
         kill_switch: KillSwitch,
-        quiet: Callable[[], bool],
-        confined: Callable[[], bool],
-        data_parameters: Callable[[str | None], frozenset[str]],
+        hooks: Hooks,
     ) -> None:
         self._database = database
         self._settings = settings
@@ -138,9 +150,7 @@ class Pipeline:
         self._costs = costs
         self._permits = permits
         self._kill_switch = kill_switch
-        self._quiet = quiet
-        self._confined = confined
-        self._data_parameters = data_parameters
+        self._hooks = hooks
 
     def preview(self, trigger: Trigger) -> tuple[RailVerdict, ...]:
         """The verdicts of all rails on a pending card; changes nothing.
@@ -249,13 +259,13 @@ class Pipeline:
             by_operator=by_operator,
             autonomous=settings.autonomous_mode_enabled,
             workspace_acts=workspace.autonomy is WorkspaceAutonomy.ACT,
-            quiet=self._quiet(),
+            quiet=self._hooks.quiet(),
             phase=trigger.phase,
             approval_bound=trigger.approval_bound,
             threshold=settings.cross_poll_auto_execute_threshold,
             suggested=trigger.suggested,
             ordered=trigger.ordered,
-            confined=self._confined(),
+            confined=self._hooks.confined(),
             waived=workspace.without_sandbox,
             confirmed=trigger.without_sandbox,
             always_asked=trigger.assignment.flow in ALWAYS_ASKED,
@@ -297,7 +307,7 @@ class Pipeline:
         settings = self._settings.current
         own = own_rules(settings.content.allow, settings.content.block)
         assignment = trigger.assignment
-        data = self._data_parameters(assignment.flow) if assignment.runner == FLOW else frozenset()
+        data = self._hooks.data_parameters(assignment.flow) if assignment.runner == FLOW else frozenset()
         verdict = check_assignment(assignment, settings.channels, own=own, data=data)
         is_blocked = verdict.verdict is Verdict.BLOCK
         facts = ContentFacts(
@@ -386,103 +396,3 @@ def _log_row(trigger: Trigger, ruling: Ruling, now: datetime) -> CrosspollLog:
         decided_by=trigger.decided_by,
         unattended=not trigger_history.is_by_operator(trigger),
     )
-
-
-PERMIT_LIFETIME = timedelta(minutes=15)
-
-
-class PermitRow(Row, table=True):
-    """A permit as it is stored. At most one of `consumed_at` and `revoked_at` is set."""
-
-    __tablename__ = "permits"
-
-    id: str = Field(primary_key=True)
-    prediction_id: str
-    digest: str
-    trigger_type: TriggerType = enum_field(TriggerType)
-    issued_at: datetime = utc_field()
-    expires_at: datetime = utc_field()
-    consumed_at: datetime | None = utc_field(nullable=True)
-    revoked_at: datetime | None = utc_field(nullable=True)
-
-
-_OPEN = (col(PermitRow.consumed_at).is_(None), col(PermitRow.revoked_at).is_(None))
-_EXPIRE = """
-    UPDATE permits SET revoked_at = :now
-    WHERE consumed_at IS NULL AND revoked_at IS NULL AND expires_at <= :now RETURNING prediction_id
-"""
-
-
-class Permits:
-    """Issues permits for the pipeline and takes them back from the session that starts."""
-
-    def __init__(self, database: Database, randomness: Randomness, kill_switch: KillSwitch) -> None:
-        self._database = database
-        self._randomness = randomness
-        self._kill_switch = kill_switch
-
-    def issue(self, transaction: Transaction, trigger: Trigger) -> Permit:
-        """A fresh permit. Only the pipeline calls this, after every rail let the trigger pass."""
-        permit = Permit(
-            id=self._randomness.new_id("permit"),
-            prediction_id=trigger.prediction_id,
-            digest=trigger.assignment.digest,
-            trigger_type=trigger.type,
-            issued_at=transaction.now,
-            expires_at=transaction.now + PERMIT_LIFETIME,
-        )
-        transaction.insert(PermitRow(**shallow_dict(permit)))
-        transaction.record(
-            PermitIssued(
-                subject=permit.id,
-                workspace=trigger.assignment.workspace,
-                prediction_id=permit.prediction_id,
-                digest=permit.digest,
-            )
-        )
-        return permit
-
-    def consume(self, transaction: Transaction, permit: Permit, digest: str) -> None:
-        """Use the permit up for what has this digest; the session starts in the same transaction.
-
-        Raises `Refusal`: `permit_unknown`, `permit_used` (or revoked), `permit_mismatch` (for something else),
-        `permit_expired`, `stopped` (the kill switch was thrown meanwhile; the permit is not used up).
-        """
-        row = load(transaction.session, PermitRow, permit.id)
-        if row is None:
-            raise Refusal("permit_unknown", f"there is no permit {permit.id}", "approve the card again")
-        if row.consumed_at is not None or row.revoked_at is not None:
-            ended = "used" if row.consumed_at is not None else "revoked"
-            raise Refusal("permit_used", f"permit {permit.id} was already {ended}", "approve the card again")
-        if row.digest != digest or value_of(row, Permit) != permit:
-            raise Refusal("permit_mismatch", f"permit {permit.id} is for something else", "approve the card again")
-        if transaction.now >= row.expires_at:
-            raise Refusal(
-                "permit_expired",
-                f"permit {permit.id} was valid until {row.expires_at:%H:%M} UTC",
-                "approve the card again",
-            )
-        by_operator = permit.trigger_type is TriggerType.MANUAL
-        stopped = self._kill_switch.verdict(transaction.session, by_operator=by_operator)
-        if stopped.verdict is not Verdict.ALLOW:
-            raise Refusal("stopped", stopped.reason, "clawpy resume")
-        row.consumed_at = transaction.now
-
-    def revoke(self, transaction: Transaction, prediction_id: str) -> int:
-        """Make every permit of a card void that was not used; returns how many."""
-        unused = transaction.session.exec(select(PermitRow).where(PermitRow.prediction_id == prediction_id, *_OPEN))
-        rows = unused.all()
-        for row in rows:
-            row.revoked_at = transaction.now
-        return len(rows)
-
-    def revoke_expired(self, transaction: Transaction) -> list[str]:
-        """Revoke what expired unused; returns the ids of the cards, whose reservations the caller releases."""
-        expired = ask(transaction.session, _EXPIRE, {"now": as_stored(transaction.now)})
-        return [prediction_id for (prediction_id,) in expired]
-
-    def unconsumed(self) -> list[Permit]:
-        """Permits neither used nor revoked, oldest first, expired or not: what a crash left between two steps."""
-        with self._database.read() as session:
-            rows = session.exec(select(PermitRow).where(*_OPEN).order_by(col(PermitRow.issued_at))).all()
-        return [value_of(row, Permit) for row in rows]

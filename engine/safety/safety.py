@@ -7,7 +7,7 @@ decisions.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -37,31 +37,14 @@ from engine.safety import costs, gate, trigger_history
 from engine.safety.content import OwnRules, check_command, check_prompt, own_rules
 from engine.safety.costs import Costs
 from engine.safety.kill_switch import KillSwitch
-from engine.safety.pipeline import LOOP_COUNT_KEY, Allowance, CrosspollLog, Permits, Pipeline
+from engine.safety.permits import Permits
+from engine.safety.pipeline import LOOP_COUNT_KEY, Allowance, CrosspollLog, Hooks, Pipeline
 from engine.safety.trigger_history import Link
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import as_stored, ask, value_of
 
 _PASSED = "SELECT count(*), max(created_at) FROM crosspoll_log WHERE blocked IS 0"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Hooks:
-    """Functions of services above, which the rails call."""
-
-    stop_sessions: Callable[[str], object]
-    """Ends every running session within a second; takes the reason."""
-    agent_budget: Callable[[str], int | None] = lambda agent: None
-    """An agent's budget for a day in micro-dollars."""
-    quiet: Callable[[], bool] = lambda: False
-    """Whether quiet hours apply now."""
-    confined: Callable[[], bool] = lambda: True
-    """Whether a sandbox works on this machine."""
-    data_parameters: Callable[[str | None], frozenset[str]] = lambda flow: frozenset()
-    """The parameters of a flow that are never run, such as names of files. The content rail does not judge them."""
-    on_change: Callable[[], None] = lambda: None
-    """Called after holds changed, possibly on the writer thread, so it must neither write nor wait."""
 
 
 class Safety:
@@ -105,9 +88,7 @@ class Safety:
             costs=self.costs,
             permits=self.permits,
             kill_switch=self.kill_switch,
-            quiet=hooks.quiet,
-            confined=hooks.confined,
-            data_parameters=hooks.data_parameters,
+            hooks=hooks,
         )
         self._rail_states = RailStates(
             database,

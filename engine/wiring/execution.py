@@ -36,7 +36,8 @@ from engine.learning.learnings.prompt_part import LearningsPart, record_uses
 from engine.memory.recall_in_prompts import RecallPromptPart
 from engine.memory.summaries import from_others
 from engine.model import CheckResult, PromptRequest, SessionView
-from engine.safety.safety import Hooks, Safety
+from engine.safety.pipeline import Hooks
+from engine.safety.safety import Safety
 from engine.services import Overrides
 from engine.storage.database import Transaction
 from engine.wiring.learning import find_card

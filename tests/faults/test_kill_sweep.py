@@ -30,7 +30,7 @@ from engine.events import EngineStarted
 from engine.execution.session_store import SessionRow
 from engine.home import Home
 from engine.model import Card, ChangeSet, ChangeState, SessionState, Status
-from engine.safety.pipeline import PermitRow
+from engine.safety.permits import PermitRow
 from tests.conftest import Repository
 from tests.execution.landing_world import FileStates, file_states
 

@@ -14,8 +14,8 @@ from engine.config import Settings, WorkspaceAutonomy, WorkspaceSettings
 from engine.model import Assignment, DecidedBy, RailVerdict, Randomness, Ruling, Trigger, TriggerType
 from engine.safety.costs import Costs
 from engine.safety.kill_switch import KillSwitch
-from engine.safety.pipeline import CrosspollLog
-from engine.safety.safety import Hooks, Safety
+from engine.safety.pipeline import CrosspollLog, Hooks
+from engine.safety.safety import Safety
 from engine.storage.database import Database
 
 WORKSPACE = "/srv/shop"

@@ -21,7 +21,8 @@ from engine.execution.session_store import SessionRow
 from engine.lock import read_holder
 from engine.model import Assignment, DecidedBy, Permit, Refusal, TriggerType
 from engine.prediction.approvals import ApprovalRequest
-from engine.safety.pipeline import PERMIT_LIFETIME, CrosspollLog, PermitRow
+from engine.safety.permits import PERMIT_LIFETIME, PermitRow
+from engine.safety.pipeline import CrosspollLog
 from tests.autonomy.world import FLOW, World
 
 

@@ -13,7 +13,8 @@ from sqlmodel import select
 from engine.model import Assignment, DecidedBy, Refusal, Trigger, TriggerType, Verdict
 from engine.safety import costs, trigger_history
 from engine.safety import pipeline as pipeline_module
-from engine.safety.pipeline import PERMIT_LIFETIME, RAIL_ORDER, CrosspollLog, PermitRow
+from engine.safety.permits import PERMIT_LIFETIME, PermitRow
+from engine.safety.pipeline import RAIL_ORDER, CrosspollLog
 from engine.storage.ledger import Ledger
 from tests.safety.helpers import WORKSPACE, Rails, approval, unattended
 

@@ -1,0 +1,113 @@
+"""Permits (SPEC 3.1): each is stored, used once, and bound to exactly what was asked. Only the pipeline issues them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from sqlmodel import Field, col, select
+
+from engine.events import PermitIssued
+from engine.model import Permit, Randomness, Refusal, Trigger, TriggerType, Verdict
+from engine.safety.kill_switch import KillSwitch
+from engine.storage.database import Database, Transaction
+from engine.storage.rows import Row, as_stored, ask, enum_field, load, shallow_dict, utc_field, value_of
+
+PERMIT_LIFETIME = timedelta(minutes=15)
+"""Time in which the session of a permit must start."""
+
+
+class PermitRow(Row, table=True):
+    """A permit as it is stored. At most one of `consumed_at` and `revoked_at` is set."""
+
+    __tablename__ = "permits"
+
+    id: str = Field(primary_key=True)
+    prediction_id: str
+    digest: str
+    trigger_type: TriggerType = enum_field(TriggerType)
+    issued_at: datetime = utc_field()
+    expires_at: datetime = utc_field()
+    consumed_at: datetime | None = utc_field(nullable=True)
+    revoked_at: datetime | None = utc_field(nullable=True)
+
+
+_OPEN = (col(PermitRow.consumed_at).is_(None), col(PermitRow.revoked_at).is_(None))
+_EXPIRE = """
+    UPDATE permits SET revoked_at = :now
+    WHERE consumed_at IS NULL AND revoked_at IS NULL AND expires_at <= :now RETURNING prediction_id
+"""
+
+
+class Permits:
+    """Issues permits for the pipeline and takes them back from the session that starts."""
+
+    def __init__(self, database: Database, randomness: Randomness, kill_switch: KillSwitch) -> None:
+        self._database = database
+        self._randomness = randomness
+        self._kill_switch = kill_switch
+
+    def issue(self, transaction: Transaction, trigger: Trigger) -> Permit:
+        """A fresh permit. Only the pipeline calls this, after every rail let the trigger pass."""
+        permit = Permit(
+            id=self._randomness.new_id("permit"),
+            prediction_id=trigger.prediction_id,
+            digest=trigger.assignment.digest,
+            trigger_type=trigger.type,
+            issued_at=transaction.now,
+            expires_at=transaction.now + PERMIT_LIFETIME,
+        )
+        transaction.insert(PermitRow(**shallow_dict(permit)))
+        transaction.record(
+            PermitIssued(
+                subject=permit.id,
+                workspace=trigger.assignment.workspace,
+                prediction_id=permit.prediction_id,
+                digest=permit.digest,
+            )
+        )
+        return permit
+
+    def consume(self, transaction: Transaction, permit: Permit, digest: str) -> None:
+        """Use the permit up for what has this digest; the session starts in the same transaction.
+
+        Raises `Refusal`: `permit_unknown`, `permit_used` (or revoked), `permit_mismatch` (for something else),
+        `permit_expired`, `stopped` (the kill switch was thrown meanwhile; the permit is not used up).
+        """
+        row = load(transaction.session, PermitRow, permit.id)
+        if row is None:
+            raise Refusal("permit_unknown", f"there is no permit {permit.id}", "approve the card again")
+        if row.consumed_at is not None or row.revoked_at is not None:
+            ended = "used" if row.consumed_at is not None else "revoked"
+            raise Refusal("permit_used", f"permit {permit.id} was already {ended}", "approve the card again")
+        if row.digest != digest or value_of(row, Permit) != permit:
+            raise Refusal("permit_mismatch", f"permit {permit.id} is for something else", "approve the card again")
+        if transaction.now >= row.expires_at:
+            raise Refusal(
+                "permit_expired",
+                f"permit {permit.id} was valid until {row.expires_at:%H:%M} UTC",
+                "approve the card again",
+            )
+        by_operator = permit.trigger_type is TriggerType.MANUAL
+        stopped = self._kill_switch.verdict(transaction.session, by_operator=by_operator)
+        if stopped.verdict is not Verdict.ALLOW:
+            raise Refusal("stopped", stopped.reason, "clawpy resume")
+        row.consumed_at = transaction.now
+
+    def revoke(self, transaction: Transaction, prediction_id: str) -> int:
+        """Make every permit of a card void that was not used; returns how many."""
+        unused = transaction.session.exec(select(PermitRow).where(PermitRow.prediction_id == prediction_id, *_OPEN))
+        rows = unused.all()
+        for row in rows:
+            row.revoked_at = transaction.now
+        return len(rows)
+
+    def revoke_expired(self, transaction: Transaction) -> list[str]:
+        """Revoke what expired unused; returns the ids of the cards, whose reservations the caller releases."""
+        expired = ask(transaction.session, _EXPIRE, {"now": as_stored(transaction.now)})
+        return [prediction_id for (prediction_id,) in expired]
+
+    def unconsumed(self) -> list[Permit]:
+        """Permits neither used nor revoked, oldest first, expired or not: what a crash left between two steps."""
+        with self._database.read() as session:
+            rows = session.exec(select(PermitRow).where(*_OPEN).order_by(col(PermitRow.issued_at))).all()
+        return [value_of(row, Permit) for row in rows]
