@@ -31,6 +31,7 @@ END_SECONDS = 2.0
 """Seconds to wait for the end of a process that was killed."""
 
 _BASIC_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR")
+"""Environment variables that every helper gets."""
 
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 NETWORK_VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR", *_PROXIES, *map(str.upper, _PROXIES))

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Protocol
 
 QUARTER = timedelta(minutes=15)
+"""The step in which quiet hours are counted."""
 
 
 class Clock(Protocol):

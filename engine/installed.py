@@ -16,6 +16,7 @@ from types import MappingProxyType
 from engine.model.base import Refusal
 
 MODELS, NOTIFY, POSTGRES, TRAIN = "models", "notify", "postgres", "train"
+"""The names of the extras."""
 
 EXTRAS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {

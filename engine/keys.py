@@ -39,7 +39,10 @@ TWIN = "twin"
 """The key of the Twin model (`twinApiKey`, SPEC 7.6)."""
 
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+"""The name of a key."""
+
 VARIABLE = re.compile(r"CLAWPY_([A-Z][A-Z0-9_]{0,39})_API_KEY")
+"""The environment variable of a key."""
 
 _SECRET_VARIABLE = re.compile(r"(?:^|_)(?:API_?KEY|ACCESS_KEY|SECRET|SECRET_KEY|TOKEN|PASSWORD|PASSWD|PASS)$")
 _SECRET_VALUE = re.compile(r"(?=.*[0-9])[^\s/][!-~]{11,}")
@@ -60,7 +63,10 @@ KEYRING_TIMEOUT_S = 3.0
 """Seconds that a keyring may take. A locked one may ask its owner and never return."""
 
 LOCK_TIMEOUT_S = 5.0
+"""Seconds to wait for another process that writes the file."""
+
 MAX_FILE_BYTES = 64 * 1024
+"""Maximum size of the file."""
 
 
 @frozen
@@ -224,6 +230,8 @@ class Keys:
         return key
 
     def _ask_keyring(self, name: str) -> _KeyringAnswer:
+        """The answer of the keyring about a key, from the cache if it is recent. A recent fault answers for all
+        keys."""
         with self._lock:
             now = self._clock.monotonic()
             cached = self._answers.get(name)
@@ -348,6 +356,7 @@ class Keyring:
         return self._call(work)
 
     def _call(self, work: Callable[[KeyringBackend], Answer]) -> Answer:
+        """Run `work` with the keyring. Raises `NoKeyring` if it fails or takes too long."""
         with self._lock:
             if self._request is not None and not self._request.done():
                 raise NoKeyring("the keyring has still not answered; if a window asks for its password, enter it")
@@ -413,6 +422,7 @@ class KeyFile:
 
     @contextlib.contextmanager
     def _locked_for_writing(self) -> Iterator[None]:
+        """A context in which no other process writes the file. Raises `Refusal` `unwritable_keys`."""
         from filelock import FileLock, Timeout
 
         try:
@@ -429,6 +439,7 @@ class KeyFile:
         write_json(self.path, values, mode=0o600)
 
     def _read(self, *, to_use: bool = True) -> dict[str, str]:
+        """The keys in the file. If they are `to_use`, nobody else may be able to read the file."""
         try:
             descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:

@@ -116,6 +116,7 @@ class HomeLock:
         self._update_note(gateway=url)
 
     def _update_note(self, **changes: Any) -> None:
+        """Change fields of the note. A failure is only logged if it would remove an address."""
         assert self._holder is not None, "acquire the lock first"
         try:
             with self._note_lock:  # two threads may announce at once, and both changes must stay

@@ -36,7 +36,10 @@ MAX_RUNS = 50
 agents' files. Other code reads 20 of them."""
 
 _OPEN_SESSION = "SELECT id FROM sessions WHERE state IN ('queued', 'running')"
+"""The sessions that are not over."""
+
 _OPEN_CARD = "SELECT id FROM predictions WHERE status IN ('pending', 'confirmed')"
+"""The cards that are pending or approved."""
 
 _READ_BY_ALL = (
     "(SELECT coalesce(min(coalesce(s.value, 0)), 0) FROM json_each(:cursors) c "
@@ -163,6 +166,7 @@ class Retention:
         return deleted
 
     def _delete_from(self, rule: Rule) -> int:
+        """Delete the old rows of one table; returns their number."""
         values = {"cursors": json.dumps(sorted(self._cursors)), "limit": BATCH}
         with self._database.read() as session:
             driver = driver_of(session)

@@ -180,6 +180,7 @@ class SettingsStore:
         return text
 
     def _write(self, text: str) -> None:
+        """Write the file, if the settings in `text` are valid. Raises `Refusal`: `bad_config`, `unwritable_config`."""
         try:
             settings = self._parse(text)
         except BadConfig as error:
@@ -202,6 +203,7 @@ class SettingsStore:
         self._settings, self._signature, self.fault = settings, file_signature(self.file), ""
 
     def _is_in_file(self, path: KeyPath) -> bool:
+        """Whether the file sets the value at `path`."""
         import tomllib
 
         try:
@@ -215,6 +217,7 @@ class SettingsStore:
         return True
 
     def _reload(self) -> None:
+        """Read the file again if it changed."""
         signature = file_signature(self.file)
         if signature == self._signature:
             self._gone = False
@@ -247,6 +250,7 @@ class SettingsStore:
         return settings.model_copy(update=self._this_run) if self._this_run else settings
 
     def _read(self) -> str:
+        """The text of the file, "" if there is none. Raises `BadConfig`."""
         try:
             raw = read_plain(self.file, MAX_FILE_BYTES)
         except FileNotFoundError:

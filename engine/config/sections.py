@@ -27,6 +27,7 @@ Hour = Annotated[int, Field(ge=0, le=23)]
 """An hour of the day, local time."""
 
 Dollars = Annotated[float, Field(ge=0, le=1_000_000)]
+"""An amount of dollars."""
 
 Milliseconds = Annotated[int, Field(ge=1_000, le=366 * 24 * 3_600_000)]
 """A time span from one second to a leap year."""
@@ -40,7 +41,10 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _HOST = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*(:\d{1,5})?", re.IGNORECASE)
 
 RUNNERS = 'one of "auto", "flow", "model" or "acp:NAME", where NAME is a coding agent (`clawpy doctor` lists them)'
+"""The accepted names of runners, in words."""
+
 MODELS = 'provider:model, for example "openai:gpt-6.1-terra"'
+"""The accepted ids of models, in words."""
 
 STORED_WITH_KEYS = "key"
 """Stands in the place of an address that is stored with the keys."""
@@ -59,6 +63,7 @@ _SECRET_PARAMETER = re.compile(r"(?i)token|auth|pass|pwd|secret|key|^[+:-]")
 ADDRESS_FORMAT = (
     'an address, for example "ntfy://ntfy.sh/my-secret-topic" or "desktop://", or "key" for one stored with the keys'
 )
+"""The accepted addresses of a surface, in words."""
 
 MAX_DAYS = 36_500
 """Most days that a setting accepts. 0 keeps rows forever."""
@@ -314,6 +319,7 @@ MINIMUM_OF_TABLE = {
     "cost_entries": Minimum(35, "the monthly caps are computed from them"),
     "crosspoll_log": Minimum(35, "the rails need their recent blocks"),
 }
+"""The minimum of each table."""
 
 
 def _days(table: str, default: int | None) -> Any:

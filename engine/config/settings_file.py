@@ -36,6 +36,7 @@ KeyPath = tuple[str, ...]
 """The parts of a key: `console.theme` is `("console", "theme")`."""
 
 ID_FORMAT = "an id: a lower-case letter, then at most 39 of a-z, 0-9, _ and -"
+"""The form of an id, in words."""
 
 BOOLEAN_WORDS = {
     **dict.fromkeys(("true", "yes", "on", "1"), True),
@@ -47,6 +48,7 @@ _SECRET_NAME = re.compile(r"(?i)key|token|secret|password")
 """Names under which people would write a key of a provider."""
 
 MAX_SUGGESTED_KEYS = 4
+"""Maximum number of keys that are suggested for an unknown one."""
 
 
 @frozen
@@ -107,6 +109,7 @@ def _path_of(entry: ErrorDetails) -> KeyPath:
 
 
 def _explain(entry: ErrorDetails, path: KeyPath, data: Mapping[str, Any]) -> str:
+    """A validation error in words."""
     if entry["type"] == "json_invalid":
         return "a variable CLAWPY_… in the environment is not Unicode text"  # the text of a file always is
     if entry["type"] == "extra_forbidden":
@@ -297,6 +300,7 @@ def suggest_key(path: KeyPath) -> str:
 
 
 def _describe_type(annotation: Any, metadata: list[Any]) -> str:
+    """The values of a type, in words."""
     if annotation is bool:
         return "true or false"
     if annotation in (int, float):

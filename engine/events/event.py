@@ -70,6 +70,7 @@ class Subscription:
         self.dropped = 0
 
     def _offer(self, event: Event) -> None:
+        """Add an event to the queue, and wake the reader if it sleeps."""
         with self._lock:
             if len(self._events) >= self._capacity:
                 self._events.popleft()

@@ -362,6 +362,7 @@ class Agents:
         return member
 
     def _members(self) -> dict[str, Member]:
+        """The agents of all folders, by id. Raises `Refusal` `bad_agents`."""
         try:
             folders = sorted(entry for entry in self._folder.iterdir() if not entry.name.startswith("."))
         except FileNotFoundError:
@@ -380,6 +381,7 @@ class Agents:
         return tuple(name for name, channel in self._settings.current.channels.items() if channel.agent == agent_id)
 
     def _views(self, members: Iterable[Member]) -> Sequence[AgentView]:
+        """Agents as others see them, with their tiers, channels and activity."""
         config = self.config.current
         activity_by_agent = self._read_activity() if self._read_activity else {}
         views = []

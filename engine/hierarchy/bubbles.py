@@ -52,6 +52,7 @@ GENERIC_DOMAINS = frozenset({"executive", "general", "operations"})
 """Domains to which every category belongs."""
 
 GATES = ("enabled", "confidence", "importance", "tier", "leader", "domain", "novelty")
+"""The names of the gates in the order in which they are asked."""
 
 _TOKEN = re.compile(r"[a-z0-9_]{3,}")
 _WORD = re.compile(r"[^\W_]+")
@@ -236,6 +237,7 @@ class Bubbles:
         return replace(report, failed=failed)
 
     def _flush(self, tx: Transaction) -> FlushReport:
+        """Flush the queue in one transaction."""
         for row in tx.session.exec(_QUEUED).all():
             self._judge_again_if_moved(tx, row)
         tx.session.flush()
@@ -259,6 +261,7 @@ class Bubbles:
             self._judge(tx, row, row.bubble.learning, lineage)
 
     def _flush_to_leader(self, tx: Transaction, leader: str, rows: Sequence[BubbleRow]) -> None:
+        """Turn findings into patterns of their leader, and record that."""
         for row in rows:
             self._merge_into_pattern(tx, row)
         tx.record(

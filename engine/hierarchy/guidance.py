@@ -48,9 +48,12 @@ from engine.model.text import approved_text
 from engine.storage.database import Transaction
 
 MAX_CACHED = 4_000
+"""Number of blocks at which the cache is cleared."""
 
 
 BLOCK = "leadership-guidance"
+"""The tag of the block."""
+
 RATIOS = (1.0, 0.6, 0.3)
 """The relative shares of the budget: of the direct leader, of the next one, and of each leader above."""
 
@@ -68,6 +71,8 @@ MAX_ITEMS = 60
 """Maximum number of items of one section in guidance; a profile may have more."""
 
 SECTION_ORDER = ("principles", "patterns", "guardrails", "recent-decisions")
+"""The order of the sections in the block."""
+
 INLINE_SECTIONS = ("principles", "recent-decisions")
 """Sections whose items are on one line, separated by a bar."""
 

@@ -211,6 +211,7 @@ class SessionFollower(Generic[RowT]):
         self._database.write(lambda tx: self._apply_entries(tx, entries))
 
     def _apply_entries(self, tx: Transaction, entries: Sequence[LedgerEntry]) -> None:
+        """Add rows for new sessions, and update the states of others."""
         changed: list[RowT] = []
         for entry in entries:
             if entry.kind == self._begins:

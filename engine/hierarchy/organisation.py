@@ -26,6 +26,7 @@ from engine.model import Refusal, sanitise
 from engine.model.text import count
 
 DEFAULT_TIER = 4
+"""The tier of an agent for which no rule applies."""
 
 _TABLE = read_table(__file__, "tiers.toml")
 
@@ -33,9 +34,13 @@ ARCHETYPES: Mapping[str, int] = _TABLE["archetypes"]
 """Archetype keys of `tools.json` and their tiers."""
 
 ID = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+"""The id of an agent, which is the name of its folder."""
+
 MAX_FILE_BYTES = 256 * 1024
+"""Maximum size of a file of an agent or of the settings."""
 
 RETIRED = ".retired"
+"""The folder of retired agents."""
 
 OWNER = "owner"
 """The name of the operator, who is above all agents and is not an agent."""

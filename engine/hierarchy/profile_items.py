@@ -26,13 +26,21 @@ from engine.model.text import INHERITED, plain, without_section
 from engine.storage.rows import Row, json_field, utc_field
 
 MAX_ITEMS = 60
+"""Maximum number of items that a soul gives to a section."""
+
 MAX_DOMAIN = 200
+"""Maximum number of characters of a domain."""
+
 MAX_ITEM_LENGTH = 600
 """Maximum number of characters of one item. A longer one is cut, with an ellipsis."""
 
 
 SECTIONS = ("domain", "principles", "guardrails", "patterns", "decisions")
+"""The sections of a profile."""
+
 LISTS = ("principles", "guardrails")
+"""Sections that are stored as a whole list."""
+
 TRUST, APPROVED = "trust", "approved"
 """Keys in the body of a pattern: its trust, and whether the operator approved it if it is a quote. A quote without
 approval is ignored, even if it comes from the shared database."""
@@ -56,6 +64,7 @@ _SECTION_OF_HEADING = {
     "decisions": "decisions",
     "recent decisions": "decisions",
 }
+"""The section under each heading of a soul, in lower case."""
 
 
 def seed_profile(leader: str, soul: str) -> LeaderProfile:

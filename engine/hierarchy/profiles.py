@@ -57,13 +57,17 @@ from engine.storage.erasing import SearchTerms, json_contains
 from engine.storage.rows import table_of
 
 LoadDecisions = Callable[[Sequence[str]], Mapping[str, Sequence[LeaderDecision]]]
+"""Reads the captured decisions of leaders, by leader."""
 
 ORIGIN = "hierarchy.origin"
+"""Key in the state table: the name of this home in shared rows."""
+
 LAST_EDIT = "hierarchy.saved."
 """Prefix of a key in the state table, followed by a leader's id. Its value is (section, key, version before) of each
 item that the last edit changed. It has no texts, so that forgotten words do not stay in it."""
 
 MICROSECOND = timedelta(microseconds=1)
+"""The difference between two versions that are written at the same instant."""
 
 
 class Profiles:
@@ -162,11 +166,11 @@ class Profiles:
 
     def preview(self, leader: str, edits: Sequence[ProfileEdit]) -> LeaderProfile:
         """The profile after these edits, without storing them. Raises `Refusal` as `edit`."""
-        now = self.get(leader)
+        profile = self.get(leader)
         at = datetime.max.replace(tzinfo=UTC)  # newer than all stored versions
         new = [
             make_entry(leader, change.section, change.key, change.body, at, self.origin)
-            for change in self._changes_of(now, edits)
+            for change in self._changes_of(profile, edits)
         ]
         decisions = self._load_decisions([leader])
         with self._database.read() as session:
@@ -180,9 +184,9 @@ class Profiles:
         except (OSError, ValueError, Refusal):
             return LeaderProfile(leader)
 
-    def _changes_of(self, now: LeaderProfile, edits: Sequence[ProfileEdit]) -> list[_ItemChange]:
-        seed = self._seed(now.leader)
-        return [_change_of(now, seed, edit) for edit in edits]
+    def _changes_of(self, profile: LeaderProfile, edits: Sequence[ProfileEdit]) -> list[_ItemChange]:
+        seed = self._seed(profile.leader)
+        return [_change_of(profile, seed, edit) for edit in edits]
 
     def drop(self, lesson: str) -> list[str]:
         """Remove the patterns with this lesson from all profiles; returns the leaders that had one."""
@@ -350,8 +354,9 @@ class _ItemChange:
     body: dict[str, Any]
 
 
-def _change_of(now: LeaderProfile, seed: LeaderProfile, edit: ProfileEdit) -> _ItemChange:
-    """The change that an edit makes to the profile `now`. Raises `Refusal`: `bad_section`, `bad_profile`."""
+def _change_of(profile: LeaderProfile, seed: LeaderProfile, edit: ProfileEdit) -> _ItemChange:
+    """The change that an edit makes to a profile, which began as `seed`. Raises `Refusal`: `bad_section`,
+    `bad_profile`."""
     section, key = edit.section, edit.key
     if section not in SECTIONS:
         raise Refusal("bad_section", f"a profile has no {section}", "one of " + ", ".join(SECTIONS))
@@ -363,7 +368,7 @@ def _change_of(now: LeaderProfile, seed: LeaderProfile, edit: ProfileEdit) -> _I
     if section == "domain":
         return _ItemChange(section, "", _text_body(line if line != seed.domain else ""))
     if key:
-        is_new_pattern = section == "patterns" and key not in {pattern.key for pattern in now.patterns}
+        is_new_pattern = section == "patterns" and key not in {pattern.key for pattern in profile.patterns}
         return _ItemChange(section, slug(key) if is_new_pattern else key, _text_body(line))
     if not line:
         raise Refusal("bad_profile", f"which of the {section}?", "give its key, or a new text")

@@ -78,6 +78,7 @@ class ProfileSharing(Exchange):
             self._database.write(mark_unsent)
 
     def _send(self, shared: SharedDatabase) -> None:
+        """Send the rows that the shared database has not confirmed."""
         rows = self._unsent_rows()
         if not rows:
             return

@@ -39,7 +39,10 @@ from engine.storage.database import Database, Transaction
 log = logging.getLogger(__name__)
 
 LAST_ROUND = "hierarchy.taught"
+"""Key in the state table: the time of the last round."""
+
 MAX_SOUL_BYTES = 256 * 1024
+"""Maximum size of a soul."""
 
 TITLES = {"principles": "Principles", "patterns": "Patterns", "guardrails": "Guardrails"}
 
@@ -122,6 +125,7 @@ class Teaching:
         return datetime.fromisoformat(stored) if stored else None
 
     def _teach(self, agent_id: str) -> TeachingResult:
+        """Write the guidance of an agent's leaders into its soul."""
         file = self._agents.soul_file(agent_id)
         before, after = self._change(file, agent_id)
         if after == before:

@@ -223,6 +223,7 @@ class AgentFiles:
             self._thread.join(CLOSE_TIMEOUT_S)
 
     def _run(self) -> None:
+        """Watch the folder until `close`, and report changes."""
         from watchfiles import watch
 
         try:

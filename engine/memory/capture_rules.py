@@ -59,6 +59,7 @@ def _prose(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
 
 
 def _paragraphs(lines: Iterable[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
+    """The lines of each paragraph. Code, headings, quotes and tables are left out."""
     block: list[tuple[int, str]] = []
     for number, line in lines:
         item = _ITEM.match(line)
@@ -74,6 +75,7 @@ def _paragraphs(lines: Iterable[tuple[int, str]]) -> Iterator[list[tuple[int, st
 
 
 def _sentences_of(paragraph: list[tuple[int, str]]) -> Iterator[Sentence]:
+    """The sentences of one paragraph."""
     text, starts = "", []
     for number, line in paragraph:
         starts.append((len(text), number))
@@ -98,7 +100,11 @@ MIN_LENGTH, MAX_LENGTH = 12, 400
 """Numbers of characters between which a sentence is captured."""
 
 MIN_WORDS = 4
+"""Minimum number of words of a sentence that is captured."""
+
 MAX_TAGS = 6
+"""Maximum number of tags of a sentence."""
+
 MIN_OVERLAP = 0.5
 """A correction corrects a statement if they share at least this part of the shorter one's words."""
 
@@ -132,9 +138,12 @@ def _any_of(*patterns: str) -> re.Pattern[str]:
 
 
 _RULES = read_table(__file__, "capture_rules.toml")
+"""The patterns of labels, topics and kinds of sentences."""
 
 _LABELLED = {CaptureKind(kind): _any_of(rf"^(?:{words})\s*[:—–]") for kind, words in _RULES["labels"].items()}
 _LABELLED_LINE = _any_of(rf"^\W*(?:{'|'.join(_RULES['labels'].values())})\s*[:—–]")
+"""A line of output that begins with a label."""
+
 _TOPICS = {topic: _any_of(words) for topic, words in _RULES["topics"].items()}
 
 _CORRECTION = _any_of(*_RULES["correction"])
@@ -161,6 +170,7 @@ _STOP_WORDS_TEXT = """
 a an the that this these to of on in at for with and or we i it is are was were be been have has had so do does
 """
 _STOP_WORDS = frozenset(_STOP_WORDS_TEXT.split())
+"""Words that do not count when sentences are compared."""
 
 
 def capture(

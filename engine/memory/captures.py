@@ -248,6 +248,7 @@ def _messages(lines: Iterable[TranscriptLine]) -> Iterator[tuple[str, list[Trans
 
 
 def _store_capture(tx: Transaction, view: SessionView, captured: CapturedSentence, line: TranscriptLine) -> Capture:
+    """Store a sentence of a session, or count it again if its workspace has it. Returns its capture."""
     trust = trust_of_line(line.kind)
     spoken: dict[str, Any] = {
         "text": captured.text,
@@ -304,6 +305,7 @@ def _corrected_id(session: Session, workspace: str, captured: CapturedSentence) 
 
 
 def _to_memory(capture: Capture) -> NewMemory:
+    """A capture as it is remembered in layer C."""
     return NewMemory(
         capture.text,
         kind=capture.kind,

@@ -248,6 +248,7 @@ class Day:
         return words.format(count(files, "file")) if files else ""
 
     def _captured_facts(self) -> Iterator[NewFact]:
+        """Facts of what was captured: corrections first, then decisions, then facts."""
         order = ("correction", "decision", "fact")
         for item in sorted(self.captures, key=lambda item: (order.index(item.kind), -item.seen, item.at, item.id)):
             is_preference = "preference" in item.tags
@@ -264,6 +265,7 @@ class Day:
             )
 
     def _failure_facts(self) -> Iterator[NewFact]:
+        """Facts about tests that still failed in several sessions."""
         sessions: dict[tuple[str, str], list[str]] = {}
         for session, (workspace, tests) in sorted(self.failing.items()):
             for test in set(tests):
@@ -282,6 +284,7 @@ class Day:
                 )
 
     def _landed_facts(self) -> Iterator[NewFact]:
+        """Facts about work that landed."""
         for session in self.sessions:
             if landed := self._describe_landed(session, " ({})"):
                 yield NewFact(

@@ -21,12 +21,16 @@ if TYPE_CHECKING:
     from engine.memory.vector_math import Vector
 
 LOCAL_MODEL = "minilm-int8-1.0.0"
+"""The name of the local model, under which its vectors are stored."""
 
 TIMEOUT_S = 120.0
 """Seconds for a request, including the loading of the model on a busy machine."""
 
 ENDPOINT_BATCH = 64
+"""Maximum number of texts of one request to an endpoint."""
+
 ENDPOINT_TIMEOUT_S = 30.0
+"""Seconds that an endpoint may take for one request."""
 
 
 class NoEmbedder(Exception):
@@ -116,6 +120,7 @@ class EndpointEmbedder:
         return embeddings
 
     def _ask(self, endpoint: Endpoint, texts: list[str]) -> list[Embedding]:
+        """Ask the endpoint for the vectors of some texts. Raises `NoEmbedder`."""
         import urllib.error  # 20 ms that only who names an endpoint pays for
         import urllib.request
 

@@ -314,6 +314,7 @@ class _Files:
         sync_folder(self.snapshot.parent)
 
     def _read_file(self, path: Path) -> Iterator[Record]:
+        """The records of one file. A damaged file is copied aside and named in `faults`."""
         faults, self.lines = [], 0
         for self.lines, line in enumerate(_read_lines(path), 1):
             try:

@@ -20,6 +20,8 @@ from engine.storage.ledger import LedgerEntry, NotReady
 log = logging.getLogger(__name__)
 
 KINDS = ENDED | {"SessionStarted", "TaskAdded", "TaskChanged", "WorkOverlapped"}
+"""The kinds of events that change the graph."""
+
 SUCCESS_BY_OUTCOME = {"succeeded": True, "failed": False, PROBLEM_FOUND: False}
 """The outcomes (SPEC 2.12) that mean success or failure of a task. The others mean neither."""
 
@@ -71,6 +73,7 @@ class GraphProducer:
         self._graph.flush()
 
     def _session(self, session_id: str) -> None:
+        """Put a session into the graph, with an edge to the session that it continues or retries."""
         view = self._work.session(session_id)
         if view.started_at is None or view.not_begun:
             return  # the session was withdrawn before it began
@@ -94,6 +97,7 @@ class GraphProducer:
             self._relate(view.id, Relation.DERIVED_FROM, continued_id)
 
     def _task(self, task: Task) -> None:
+        """Put a task of the board into the graph, with what blocks it and what it blocks."""
         if task.source != "session":  # otherwise the session itself is the task
             existing = self._graph.get(task.id)
             outcome = {"done": "succeeded", "failed": "failed"}.get(task.state, "")

@@ -17,6 +17,7 @@ from typing import IO, Any, ClassVar, NamedTuple
 from engine.background import HelperGone, HelperKeeper, HelperProcess
 
 COMMAND = (sys.executable, "-m", "engine.memory.helper_main")
+"""The command of the process."""
 
 RESTART_DELAY_S = 10.0
 """A helper that dies within this many seconds is not started again for as long."""

@@ -73,6 +73,7 @@ class RequestLanes:
         (lane if request.method in MODEL_METHODS else self._indexing).put(request)
 
     def _start_lane(self, target: MiniLM | ChromaIndex, *, threads: int = 1, nice: int = 0) -> PriorityQueue[Request]:
+        """Start the threads of a lane; returns its queue."""
         requests: PriorityQueue[Request] = PriorityQueue()
 
         def run() -> None:
@@ -287,6 +288,7 @@ class ChromaIndex:
             raise
 
     def _open_collections(self, client: Any, stamp: str) -> None:
+        """Open or create the collection of each layer. Raises ValueError if its vectors are of another model."""
         for layer, name in COLLECTIONS.items():
             collection = client.get_or_create_collection(
                 name,

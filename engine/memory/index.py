@@ -55,8 +55,14 @@ MAX_SURPLUS = 100
 """Up to this many ids that the database does not have are no damage, whatever their share."""
 
 OPEN_TIMEOUT_S = 180.0
+"""Seconds until an index is open."""
+
 CHANGE_TIMEOUT_S = 60.0
+"""Seconds until a page of entries is changed or read."""
+
 QUERY_TIMEOUT_S = 5.0
+"""Seconds of a search."""
+
 MAX_BUILDS = 3
 """Number of builds in a row that may fail. After that the index stays degraded until `check` is called."""
 
@@ -64,6 +70,7 @@ RETRY_SECONDS = 15.0
 """Seconds after which a server that was lost is asked again."""
 
 _FAULTS = (HelperGone, HelperFailed, TimeoutError, OSError)
+"""Errors of the helper, after which the index is opened again."""
 
 
 @frozen
@@ -168,6 +175,7 @@ class Index:
     # -- the thread
 
     def _step(self) -> float | None:
+        """One step of the thread; returns the seconds until the next one, None to wait for `wake`."""
         try:
             self._sync()
             self._failures = 0
@@ -210,6 +218,7 @@ class Index:
         self._set_state("degraded", words)
 
     def _sync(self) -> None:
+        """Open the index if needed, and make it equal to the database."""
         if self._reopen_wanted or not self._is_open():
             self._reopen_wanted, self._compare_wanted = False, True
             self._open()
@@ -235,6 +244,7 @@ class Index:
             return 0
 
     def _open(self) -> None:
+        """Open the index in its folder or on the server."""
         if self.state.state != "building" and not self._is_disconnected:
             self._set_state("opening", "it is being opened")
         model, server = self._model(), self._server()

@@ -61,6 +61,8 @@ HAS_SECRET = "it contains what looks like a secret"
 """The fault of a proposed fact with a secret."""
 
 MEMORY_FILE = "memory.md"
+"""The file of an agent to which each day is added."""
+
 _EVENT_KINDS = (
     "SessionEnded",
     "ChangeSetLanded",

@@ -242,6 +242,7 @@ class Para:
         drop_intent(self._database, intent)
 
     def _write_files(self, changed: Sequence[ParaFact]) -> None:
+        """Write changed facts into the files of their groups. Raises OSError, and `Refusal` `para_damaged`."""
         with self._lock:
             for folder in {self._folder_of(fact): None for fact in changed}:
                 group = self._group(folder)
@@ -305,6 +306,7 @@ def _find_same(facts: Iterable[ParaFact], new: NewFact) -> ParaFact | None:
 
 
 def _validated(new: NewFact) -> NewFact:
+    """A new fact with its texts cleaned. Raises `Refusal` `bad_fact`."""
     text = one_line(new.fact)
     if not text or len(text) > MAX_FACT:
         raise Refusal("bad_fact", f"a fact must have 1 to {MAX_FACT} characters", "write it in one sentence")

@@ -77,6 +77,8 @@ _LATEST = re.compile(
 
 _NAMES = "january february march april may june july august september october november december"
 MONTHS = {name: number for number, name in enumerate(_NAMES.split(), 1)}
+"""The number of each month by its name in lower case."""
+
 _MONTH = "|".join(MONTHS)
 _IN_MONTH = re.compile(
     rf"\b(?:(\d{{1,2}})(?:st|nd|rd|th)?,? (?:of )?)?({_MONTH})\b"
@@ -86,10 +88,15 @@ _IN_MONTH = re.compile(
 _ISO = re.compile(r"\b(\d{4})-(\d{2})-(\d{2})\b")
 _AGO = re.compile(r"\b(\d{1,3}|an?|one|two|three|four|five|six|seven) (day|week|month|year)s? ago\b", re.I)
 _NUMBERS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7}
+"""Numbers that are written as words."""
+
 _DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
+"""The days of each unit of time, roughly."""
+
 _RELATIVE = re.compile(r"\b(today|yesterday|(?:last|this|past) (?:week|month|year))\b", re.I)
 
 _ENDINGS = ("ingly", "edly", "ing", "ed", "ly", "ment", "ness", "ful", "er")
+"""Endings that a stem lacks, the longest first."""
 
 
 @frozen
@@ -246,6 +253,7 @@ def _find_dates(text: str, now: datetime | None) -> Iterator[DateRange]:
 
 
 def _absolute_dates(text: str) -> Iterator[DateRange]:
+    """Dates that are named by day, month or year."""
     for match in _ISO.finditer(text):
         yield DateRange(int(match[1]), int(match[2]), int(match[3]))
     for match in _IN_MONTH.finditer(text):
@@ -258,6 +266,7 @@ def _absolute_dates(text: str) -> Iterator[DateRange]:
 
 
 def _relative_dates(text: str, today: date) -> Iterator[DateRange]:
+    """Dates that are named by their distance from today."""
     for match in _AGO.finditer(text):
         unit = _DAYS[match[2].lower()]
         number = _NUMBERS.get(match[1].lower()) or int(match[1])

@@ -52,6 +52,8 @@ IN_ARRAY = "(SELECT value FROM json_each(?))"
 """For `column IN`: any number of values in one parameter, because SQLite limits the number of parameters."""
 
 _COLUMNS = tuple(Memory.__dataclass_fields__)
+"""The columns of a `Memory`."""
+
 _INSERT_COLUMNS = ("model", *(name for name in _COLUMNS if name != "seq"))
 _INSERT = (
     f"INSERT INTO memories ({', '.join(_INSERT_COLUMNS)}) VALUES ({', '.join(f':{name}' for name in _INSERT_COLUMNS)}) "
@@ -74,6 +76,7 @@ _PENDING = "(model < :model OR model > :model) AND NOT forgotten"
 _WITH_VECTORS = (
     "FROM memory_vectors v JOIN memory_chunks c ON c.id = v.chunk_id JOIN memories m ON m.seq = c.seq WHERE m.model = ?"
 )
+"""The chunks with a vector of one model, with their memories."""
 
 
 def memory_id(new: NewMemory) -> str:

@@ -306,6 +306,8 @@ class SummarySharing(Exchange):
     def _push(
         self, shared: SharedDatabase, projects: Mapping[str, str], rows: Sequence[tuple[Memory, SharedRow]]
     ) -> None:
+        """Send rows, each to the topic of its project. A summary without a project is not sent, unless it was
+        forgotten."""
         by_project: dict[str, list[SharedRow]] = {}
         for memory, row in rows:
             project = projects.get(memory.workspace, "")

@@ -149,6 +149,7 @@ def reply_pairs(memories: MemoryStore) -> list[tuple[str, str]]:
 
 
 def _to_memory(turn: Turn, workspace: str, source: str, secrets: tuple[str, ...]) -> NewMemory:
+    """A turn as it is remembered in layer C, without the secrets."""
     return NewMemory(
         redact(turn.text, secrets),
         kind="turn",

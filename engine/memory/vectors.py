@@ -130,6 +130,7 @@ class Vectoriser:
         self._background.close()
 
     def _step(self) -> float | None:
+        """Make one batch; returns the seconds until the next step, None to wait for `wake`."""
         trouble = ""
         try:
             more = self._make_batch()

@@ -13,6 +13,7 @@ from typing import Any
 from engine.frozen import frozen
 
 MICRO = 1_000_000
+"""Micro-dollars of a dollar."""
 
 APPROVED = "approved by you"
 """The label of a quoted text that the operator approved."""

@@ -244,6 +244,7 @@ class Relation(StrEnum):
 
 
 ACYCLIC = frozenset({Relation.BLOCKS, Relation.DERIVED_FROM})
+"""Relations whose edges never form a circle."""
 
 
 @frozen

@@ -9,6 +9,7 @@ from typing import Any
 from engine.model.base import Refusal
 
 CUT = "[secret cut]"
+"""Stands in the place of a secret."""
 
 MIN_SECRET_LENGTH = 8
 """Minimum length of a known secret. Removing a secret such as "test" from every text would hide more than it
@@ -217,6 +218,7 @@ def _is_harmless(text: str, values: Iterable[str]) -> bool:
 
 
 def _redact_line(text: str, values: Iterable[str]) -> str:
+    """A line without the secrets `values`, and without texts that look like a secret."""
     for secret in values:
         text = text.replace(secret, CUT)
     text = _SHAPES.sub(CUT, text)

@@ -32,6 +32,8 @@ REPLACED = (*_NO_FOLDER, errno.EINVAL, errno.ENXIO)
 """Errors of reading a file that was replaced by something else since `lstat`."""
 
 _OPENAT2 = 437
+"""The number of the system call on Linux."""
+
 _RESOLVE = 0x01 | 0x02 | 0x04 | 0x08  # NO_XDEV, NO_MAGICLINKS, NO_SYMLINKS, BENEATH
 
 
@@ -233,6 +235,7 @@ def _outside_error() -> OSError:
 
 
 def _open_folder(top: int, path: str, flags: int) -> int:
+    """A descriptor of a folder beneath `top`, with these flags."""
     if not path:
         return os.open(".", flags, dir_fd=top)
     names = path.split("/")
@@ -243,6 +246,7 @@ def _open_folder(top: int, path: str, flags: int) -> int:
 
 
 def _step_by_step(top: int, names: list[str], flags: int) -> int:
+    """Open a folder by opening each folder of its path from the one before."""
     folder = top
     try:
         for name in names[:-1]:

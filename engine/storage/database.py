@@ -44,6 +44,7 @@ VERSION = 4
 """Stored as SQLite's `user_version`; raised with each change of `schema.sql`."""
 
 SCRIPT = Path(__file__).with_name("schema.sql")
+"""The statements that create the tables."""
 
 
 class Transaction:
@@ -201,6 +202,7 @@ class Database:
             raise Refusal("engine_closed", "the engine is closing; nothing is written any more") from None
 
     def _commit(self, work: Callable[[Transaction], T]) -> T:
+        """Run `work` in a transaction of the writer's thread, after the deferred writes."""
         with self._deferring:
             deferred, self._deferred = self._deferred, {}
         self._changed_tables.clear()

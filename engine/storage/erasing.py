@@ -38,7 +38,11 @@ SKIPPED_COLUMNS = frozenset(
     {"id", "key", "digest", "workspace", "cwd", "state", "status", "kind", "mode", "layer", "retention", "subject"}
     | {"agent", "channel", "runner", "flow", "provider", "model", "tool", "session", "source", "outcome", "decided_by"}
 )
+"""Columns that contain no free text."""
+
 _TEXT_TYPES = ("CHAR", "TEXT", "CLOB", "JSON")
+"""Declared types of columns that may contain text."""
+
 _ZLIB_HEADER = b"\x78"
 
 
@@ -163,6 +167,7 @@ def remove_from_json(text: str, terms: SearchTerms) -> str:
 
 
 def _searchable_columns(connection: sqlite3.Connection, skipped: frozenset[str]) -> Iterator[tuple[str, list[str]]]:
+    """The tables that may contain texts, each with its columns that may."""
     full_text = _full_text_tables(connection)
     skipped_tables = {*SKIPPED_TABLES, *skipped, *full_text}
     skipped_prefixes = ("sqlite_", *(f"{name}_" for name in full_text))  # the last are tables inside of an index

@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 _SELECT_ENTRIES = "SELECT id, at, kind, subject, workspace, payload FROM memory_events"
 MAX_ID = 2**63 - 1
+"""Larger than every id."""
 
 BATCH = 500
 """Maximum number of entries that are read at once."""

@@ -182,6 +182,7 @@ def _shared_fields(row: type[Row], kind: Any) -> tuple[str, ...]:
 # -- statements
 
 DIALECT = pysqlite.dialect(paramstyle="named")
+"""The dialect in which statements are compiled: with named parameters."""
 
 DRIVER = "driver"
 """Key in a session's `info`: SQLite's own connection, which is in the session's transaction."""
@@ -203,6 +204,7 @@ MAX_COMPILED = 2_000
 """Maximum number of statements that are kept compiled: more than there are constants."""
 
 Convert = Callable[[Any], Any]
+"""Converts a value of a column between its stored form and that of Python."""
 
 
 class Rows(list[tuple[Any, ...]]):
@@ -258,6 +260,7 @@ class _Compiled:
 
 @lru_cache(MAX_COMPILED)
 def _compile(statement: Executable) -> _Compiled:
+    """Compile a `select`, with the values that it contains itself."""
     assert isinstance(statement, Select)
     # Give the `bindparam`s that wait for a value None: SQLAlchemy refuses to expand a statement without them.
     with_values = statement.params(statement.compile(dialect=DIALECT).params)

@@ -13,6 +13,7 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from engine.events import CloudSyncFailed
@@ -31,7 +32,11 @@ SHARED_URL = "CLAWPY_SHARED_DATABASE_URL"
 """The variable that names the PostgreSQL; it may hold a password."""
 
 CONNECT_TIMEOUT_S = 5
+"""Seconds until a connection is made."""
+
 STATEMENT_TIMEOUT_MS = 10_000
+"""Milliseconds of one statement."""
+
 LOCK_ID = 0x636C6177
 """The advisory lock of writers."""
 
@@ -162,9 +167,10 @@ class Exchange(ABC):
             if not rows:
                 return
             store(rows)
-            self._database.write(lambda tx, cursor=next_cursor: state.put(tx, key, cursor))  # type: ignore[misc]
+            self._database.write(partial(state.put, key=key, value=next_cursor))
 
     def _report_failure(self, error: Exception) -> str:
+        """Log a failed exchange, and record it if the one before had succeeded. Returns the error in words."""
         message = sanitise(str(error).strip() or type(error).__name__)[:400]
         log.warning("%s could not be shared: %s", self.subject, message)
         if not self._is_failing and self._shared is not None:

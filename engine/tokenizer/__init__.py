@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tokenizers import BertWordPieceTokenizer
 
 VOCABULARY = Path(__file__).with_name("vocab.txt")
+"""The words of the tokenizer."""
 
 BYTES_OF_UNKNOWN = 2
 """A stretch that the vocabulary does not know (other scripts, long hashes) counts one token for so many bytes."""
