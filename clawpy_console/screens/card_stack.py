@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from textual import events
@@ -106,6 +106,7 @@ class CardStack(Widget, can_focus=True):
         self.has_chosen = False
         """Whether the operator chose the card in front, or read more about it, since the last decision."""
         self._has_pressed_key = False
+        self._known_ids: frozenset[str] | None = None  # the pending cards before, also hidden ones; None at the start
         self._front_index = 0
         self._dismissed_id = ""  # the last card that was dismissed here, until its reason is given or not any more
         self._dismissed_at = 0.0
@@ -132,10 +133,12 @@ class CardStack(Widget, can_focus=True):
         """True once the risk of the card in front was shown: `action_insist` approves it."""
         return self.front is not None and self._armed_id == self.front.id
 
-    def show(self, cards: Sequence[Card], *, empty: str) -> None:
+    def show(self, cards: Sequence[Card], *, empty: str, pending: Iterable[Card] | None) -> None:
         """Show `cards`, or the text `empty`. The card in front stays in front while it is among them, unless it was not
-        chosen and another one comes before it."""
+        chosen and another one comes before it. `pending` are all pending cards, also those of hidden workspaces; None
+        until the engine listed them."""
         self._replace(tuple(cards), self._index_in_front(cards), by_key=False)
+        self._known_ids = None if pending is None else frozenset(card.id for card in pending)
         text = self.query_one("#empty", Static)
         if text.content != empty:
             text.update(empty, layout=False)
@@ -143,9 +146,9 @@ class CardStack(Widget, can_focus=True):
     def _index_in_front(self, cards: Sequence[Card]) -> int:
         """The index of the one of `cards` that the engine's news leave or bring in front."""
         if not self.has_chosen:
-            known = {card.id for card in self.cards}
+            known = self._known_ids
             for index, card in enumerate(cards):
-                if card.source is Source.FOLLOW_UP and card.id not in known:
+                if card.source is Source.FOLLOW_UP and known is not None and card.id not in known:
                     return index
             if not self._has_pressed_key:
                 return 0

@@ -124,8 +124,9 @@ class MissionScreen(ConsoleScreen):
     def draw(self, changed: frozenset[str]) -> None:
         state = self.state
         if not changed or changed & {"cards", "recent", "autonomy", "workspaces", "waiting", "sessions"}:
-            stack = self._stack
-            stack.show(self._filter(self.app.cards.pending(state.cards)), empty=self._empty_text(state))
+            pending = self.app.cards.pending(state.cards)
+            known = pending if self.app.greeted else None
+            self._stack.show(self._filter(pending), empty=self._empty_text(state), pending=known)
             if not changed or changed & {"cards", "workspaces"}:
                 self._draw_stack()
             else:

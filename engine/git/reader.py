@@ -144,6 +144,12 @@ def is_text_at(workspace: Path, commit: str, path: str, text: str) -> bool:
     return Git(workspace, timeout=TIMEOUT_S).run("grep", "--quiet", *pattern, allowed=(0, 1)).returncode == 0
 
 
+def is_text_in_files(workspace: Path, folder: str, text: str) -> bool:
+    """Whether a present file below `folder` (relative to the top) has this text, in a commit or not."""
+    pattern = ("--untracked", "--fixed-strings", "-e", text, "--", f":(top,literal){folder}" if folder else ":(top)")
+    return Git(workspace, timeout=TIMEOUT_S).run("grep", "--quiet", *pattern, allowed=(0, 1)).returncode == 0
+
+
 @lru_cache(MAX_RELATIONS)
 def files_between(workspace: Path, old: str, new: str) -> tuple[str, ...] | None:
     """At most 2,000 paths that differ between two commits or trees; None if one of the two does not exist.

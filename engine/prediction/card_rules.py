@@ -224,7 +224,7 @@ def sort_cards(cards: Iterable[Card], now: datetime) -> list[Card]:
 
 def rank_cards(cards: Iterable[Card], now: datetime) -> list[Card]:
     """The operator's own prompts, newest first; then the other cards by tier, confidence and age of the evidence, and
-    if these are equal by kind, age and id."""
+    if these are equal by kind, age, workspace and subject."""
     own_prompts: list[Card] = []
     others: list[Card] = []
     for card in cards:
@@ -238,6 +238,7 @@ def rank_cards(cards: Iterable[Card], now: datetime) -> list[Card]:
             kind_of(card.kind).tier is not card.tier,  # cards that `adjusted_tier` moved here come last
             kind_of(card.kind).place,
             card.created_at,
+            card.about,
             card.id,
         )
     )

@@ -63,7 +63,7 @@ class Part:
     test_written_in: Mapping[str, str] = field(default_factory=dict)
     """By test that fails at HEAD: the commit that last changed its file, without HEAD itself."""
     deleted_tests: frozenset[str] = frozenset()
-    """The tests of pytest that failed in one of `tree_runs` and whose files are gone."""
+    """The tests that failed in one of `tree_runs` and whose files are gone."""
 
     def failed_run_of(self, head: str) -> ValidationRun | None:
         """The newest run of its tests on the files of this commit alone, if tests failed in it."""

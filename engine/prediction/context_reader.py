@@ -6,6 +6,7 @@ The cycle reads all workspaces with it. A source that fails gives nothing, and t
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field, replace
@@ -19,11 +20,20 @@ from engine.execution.housekeeping import FullDisk
 from engine.execution.runners.toolchains.lock_files import find_mismatches
 from engine.execution.runners.toolchains.projects import Project, ProjectCache
 from engine.execution.runners.toolchains.python_projects import measures_coverage
+from engine.execution.runners.toolchains.tool_table import TEST_FILE
 from engine.execution.sessions import Sessions
 from engine.frozen import frozen
 from engine.git.github import GitHub
 from engine.git.inspection import NOTHING_INSPECTED
-from engine.git.reader import GitReader, files_between, holds_patch, in_history, is_text_at, last_commit_of
+from engine.git.reader import (
+    GitReader,
+    files_between,
+    holds_patch,
+    in_history,
+    is_text_at,
+    is_text_in_files,
+    last_commit_of,
+)
 from engine.git.state import GitState, Touch, is_byproduct
 from engine.model import ChangeSet, Refusal, Signal, sanitise
 from engine.model.adaptation import KnownFix
@@ -59,6 +69,9 @@ GREEN_HEADS = 8
 
 MAX_LOCATED_TESTS = 3
 """Maximum number of failing tests whose files are looked up in the history."""
+
+MAX_GONE_FILES = 20
+"""Maximum number of deleted test files that are searched for the names of failing tests."""
 
 
 def _nothing(workspace: str) -> Sequence[Any]:
@@ -256,7 +269,7 @@ class ContextReader:
             part,
             changed=changed,
             test_written_in=_commits_of_failed_tests(folder, git, part),
-            deleted_tests=_find_deleted_tests(folder, part),
+            deleted_tests=_find_deleted_tests(folder, git, part),
         )
 
     def _changed(self, folder: Path, git: GitState, last: ValidationRun) -> tuple[ChangedFile, ...]:
@@ -287,12 +300,35 @@ def _commits_of_failed_tests(folder: Path, git: GitState, part: Part) -> dict[st
     return {test: commit for test, commit in commits.items() if commit}
 
 
-def _find_deleted_tests(folder: Path, part: Part) -> frozenset[str]:
-    """See `Part.deleted_tests`. Only the names that pytest gives begin with the path of a file for sure."""
+def _find_deleted_tests(folder: Path, git: GitState, part: Part) -> frozenset[str]:
+    """See `Part.deleted_tests`. The names that pytest gives begin with the path of a file. A test of another tool is
+    deleted if a test file that is gone since its run had its name, and no file has it now."""
     failed = {test for run in part.tree_runs for test in run.check.failing}
     files = {test: test.partition("::")[0] for test in failed if ".py::" in test}
     missing = {file for file in set(files.values()) if not os.path.lexists(folder / part.project.path / file)}
-    return frozenset(test for test, file in files.items() if file in missing)
+    deleted = {test for test, file in files.items() if file in missing}
+    for last_red in [run for run in part.tree_runs if not run.check.green][:1]:
+        unnamed = [test for test in last_red.check.failing if test not in files][:MAX_LOCATED_TESTS]
+        gone = _gone_test_files(folder, git, part, last_red) if unnamed else []
+        revision = last_red.tree or last_red.head
+        for test in unnamed:
+            was_there = any(is_text_at(folder, revision, path, _last_name(test)) for path in gone)
+            if was_there and not is_text_in_files(folder, part.project.path, _last_name(test)):
+                deleted.add(test)
+    return frozenset(deleted)
+
+
+def _last_name(test: str) -> str:
+    """The name of a test without those of its file, its class and its parameters: `TestAdd` for `shop/cart.TestAdd`."""
+    return re.split(r"::|[.#/]| [›>] ", re.sub(r"[\[(].*$", "", test))[-1].strip() or test
+
+
+def _gone_test_files(folder: Path, git: GitState, part: Part, run: ValidationRun) -> list[str]:
+    """The test files of a project that were deleted since a run."""
+    between = files_between(folder, run.tree or run.head, git.head) or ()
+    changed = {*between, *(file.path for file in git.files if file.deleted)}
+    gone = [path for path in sorted(changed) if part.holds(path) and not os.path.lexists(folder / path)]
+    return [path for path in gone if TEST_FILE.search(path)][:MAX_GONE_FILES]
 
 
 def _last_commit_of_test(folder: Path, git: GitState, part: Part, test: str) -> str:

@@ -70,6 +70,11 @@ def engine_says(card: Card | None, *gone: str) -> Step:
     return act
 
 
+def listed(card_id: str) -> Until:
+    """The console has read this card, shown or not."""
+    return Until(card_id, lambda app: any(card.id == card_id for card in app.state.cards))
+
+
 def approved_elsewhere(app: ConsoleApp) -> None:
     cards = app.engine.cards  # type: ignore[union-attr]
     cards.all[FIRST] = replace(cards.all[FIRST], status=Status.APPROVED)
@@ -149,6 +154,10 @@ STORIES: dict[str, tuple[Step, ...]] = {
     "until a key is pressed the first card is in front": (engine_says(NEW), sees("CARDS  1 of 6"), in_front(NEW.id)),
     "the next step of a result comes in front": (
         press("right"), in_front(SECOND), engine_says(NEXT_STEP), in_front(NEXT_STEP.id)
+    ),
+    "but not when its workspace is shown again": (
+        press("w w"), in_front(BLOG_CARD), engine_says(NEXT_STEP), listed(NEXT_STEP.id), press("w"), sees("of 6"),
+        in_front(BLOG_CARD),
     ),
     "unless another card was chosen meanwhile": (
         press("right j"), in_front(RISKY), engine_says(NEXT_STEP), sees("CARDS  3 of 5"), in_front(RISKY)

@@ -182,6 +182,14 @@ def test_within_a_step_of_freshness_the_kind_decides(step: timedelta) -> None:
     assert ids([lint, replace(check, evidence_at=NOW - step - timedelta(seconds=1))]) == ["lint", "leftovers"]
 
 
+def test_equal_cards_are_ordered_by_their_subject() -> None:
+    top, inner = (
+        replace(stack_card("lint"), id=card_id, subject=subject)
+        for card_id, subject in (("z", "run"), ("a", "run in x"))
+    )
+    assert ids([inner, top]) == ids([top, inner]) == ["z", "a"]
+
+
 @pytest.mark.long
 @given(CARDS)
 def test_the_order_does_not_depend_on_the_order_before(cards: list[Card]) -> None:

@@ -123,3 +123,29 @@ def test_a_deletion_is_a_change_since_the_last_run(world: World, repository: Rep
     (repository.path / "test_c.py").unlink()
     cards = {card.kind: card for card in propose(world.sense())}
     assert cards["rerun_failing"].parameters == {"paths": []}, "a test that is gone cannot run again"
+
+
+@pytest.mark.parametrize(
+    ("test", "is_deleted"),
+    [
+        ("test_c.py::test_it", True),
+        ("a_test.py::test_it", False),
+        ("shop/cart.TestAdd", True),
+        ("TestAdd/with_tax", False),  # the name of a part, which the file does not have
+        ("cart › adds two numbers", True),
+        ("TestBoth", False),  # another file has it as well
+        ("TestElsewhere", False),
+    ],
+)
+def test_a_failing_test_whose_file_is_gone_is_deleted(
+    world: World, repository: Repository, test: str, is_deleted: bool
+) -> None:
+    files = {"cart_test.go": "TestAdd TestBoth adds two numbers", "test_c.py": "test_it", "a_test.py": "TestBoth"}
+    head = repository.commit("tests", files)
+    world.runs = (PastRun(head, failing=(test,)),)
+    assert world.sense().parts[0].deleted_tests == frozenset()
+    for name in ("cart_test.go", "test_c.py"):
+        (repository.path / name).unlink()
+    assert (test in world.sense().parts[0].deleted_tests) is is_deleted
+    repository.commit("no tests")
+    assert (test in world.sense().parts[0].deleted_tests) is is_deleted

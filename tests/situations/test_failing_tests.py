@@ -5,6 +5,7 @@ Also: what a coding agent is offered that no flow can mend, and the changed line
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -278,6 +279,16 @@ def test_a_fix_that_the_files_have_is_not_offered(situation: Situation) -> None:
     situation.cards()
     assert situation.engine.adaptation.fixes(str(situation.path)), "it is known"
     assert "apply_fix" not in situation.kinds()
+
+    (fix,) = situation.engine.adaptation.fixes(str(situation.path))
+    parameters = {"fix": fix.id, "tests": [TEST], "patch": fix.template.patch}
+    by_hand = situation.approve(situation.propose(f"apply_fix {json.dumps(parameters)}"))
+    assert by_hand.summary.startswith(f"The files already have this fix, and {TEST} passes: the one test passed")
+    assert (by_hand.result, by_hand.change_set_id) == (Result.SUCCEEDED, None)
+    situation.write("tests/test_cart.py", TESTS.replace("3", "4"))
+    by_hand = situation.approve(situation.propose(f"apply_fix {json.dumps(parameters)}"))
+    assert by_hand.summary.startswith(f"The files already have this fix, and {TEST} still fails, so the failure has")
+    assert by_hand.result is Result.FAILED
 
 
 def test_a_fix_that_does_not_help_says_so(situation: Situation) -> None:

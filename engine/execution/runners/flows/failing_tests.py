@@ -439,14 +439,19 @@ class ApplyFix(ProjectFlow):
             reset_worktree(job)  # files with conflict markers must not become a change set
             why = f"it conflicts in {applied.files}" if applied.conflicts else last_line(applied.error)
             return FlowResult(f"The fix does not apply: {why}", sound=False, facts=failed)
-        if applied.is_empty:
-            summary = "The files already have this fix, so the failure has another cause"
-            return FlowResult(summary, sound=False, facts=failed)
-        job.say("The fix applies")
+        job.say("The files already have this fix" if applied.is_empty else "The fix applies")
         tool = toolchain_for(find_toolchains(job, self.project), self.tests)
         check = run_tests(job, tool, self.tests if tool.runs_single_tests else ())
         names = join_names(self.tests, 2)
-        if set(self.tests) & set(check.failing) or not check.passed:
+        still_fails = bool(set(self.tests) & set(check.failing)) or not check.passed
+        if applied.is_empty:
+            reset_worktree(job)
+            outcome = "still fails, so the failure has another cause" if still_fails else "passes"
+            summary = f"The files already have this fix, and {names} {outcome}: {describe_check(check)}"
+            if still_fails:
+                return FlowResult(summary, sound=False, facts=failed)
+            return FlowResult(summary, check=check, facts=facts)
+        if still_fails:
             reset_worktree(job)
             outcome = f"The fix applies, but {names} still fails, so the fix is discarded"
             return FlowResult(f"{outcome}: {describe_check(check)}", sound=False, facts=failed)
