@@ -182,7 +182,7 @@ class AutonomousRuns:
             approvals = self._decisions.count_by_group(session)
         return autonomy_requirements(
             autonomous=settings.autonomous_mode_enabled,
-            autonomies=[item.value for item in autonomies.values()],
+            autonomies=[autonomy.value for autonomy in autonomies.values()],
             quiet=self._quiet(),
             phase=self._card_cycle.phase().number,
             records=[

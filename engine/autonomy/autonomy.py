@@ -36,8 +36,11 @@ log = logging.getLogger(__name__)
 KEY = "autonomy.state"
 DND_KEY = "autonomy.dnd_until"
 CARDS, STATE, ACT = "cards", "state", "act"
+"""The names of the jobs: the card cycle, the update of the state with housekeeping, and the autonomous cycle."""
 FIRST = "first start"
+"""The cause of the state of a home in which no engine has run yet."""
 STATE_EVERY = timedelta(seconds=30)
+"""How often the state is brought up to date."""
 CHECK_EVERY = timedelta(minutes=5)
 """How often workspaces are checked for signs of the operator while there is no input (SPEC 2.2); as often as
 `silenceThresholdMs` when that is less."""
@@ -235,13 +238,13 @@ class Autonomy:
     def dnd(self, span: timedelta | None) -> datetime | None:
         """Do not disturb for `span` from now; None ends it. Returns until when."""
         until = None if span is None else self._clock.now() + span
-        value = until.isoformat() if until else "off"
+        text = until.isoformat() if until else None
 
-        def work(transaction: Transaction) -> None:
-            stored.put(transaction, DND_KEY, until.isoformat() if until else None)
-            transaction.record(SettingChanged(subject="dnd", value=value))
+        def store(transaction: Transaction) -> None:
+            stored.put(transaction, DND_KEY, text)
+            transaction.record(SettingChanged(subject="dnd", value=text or "off"))
 
-        self._database.write(work)
+        self._database.write(store)
         self._dnd_until = until
         return until
 
@@ -266,9 +269,9 @@ class Autonomy:
         return self._view.state in ACTING and self._may_begin()
 
     def _tick(self) -> None:
-        if self.presence.silence() >= self._silence_threshold() and (
-            self._checked_at is None or self._clock.now() - self._checked_at >= self._check_interval()
-        ):
+        """Bring the state up to date, and do the housekeeping."""
+        is_check_due = self._checked_at is None or self._clock.now() - self._checked_at >= self._check_interval()
+        if self.presence.silence() >= self._silence_threshold() and is_check_due:
             self.look_for_operator()
         else:
             self.evaluate()
@@ -321,15 +324,15 @@ class Autonomy:
 
     def _make_transitions(self, transitions: Sequence[tuple[AutonomyState, AutonomyTrigger]]) -> None:
         """Record these transitions, each as (state after it, cause), and store the last state."""
-        last, cause = transitions[-1]
+        last_state, last_cause = transitions[-1]
 
-        def work(transaction: Transaction) -> None:
+        def store(transaction: Transaction) -> None:
             before = self._view.state
-            for after, why in transitions:
-                transaction.record(StateChanged(before=before.value, after=after.value, cause=why.value))
+            for after, cause in transitions:
+                transaction.record(StateChanged(before=before.value, after=after.value, cause=cause.value))
                 before = after
             since = transaction.now.isoformat()
-            stored.put(transaction, KEY, {"state": last.value, "cause": cause.value, "since": since})
+            stored.put(transaction, KEY, {"state": last_state.value, "cause": last_cause.value, "since": since})
 
-        self._database.write(work)
-        self._view = StateView(last, cause.value, self._clock.now(), None)
+        self._database.write(store)
+        self._view = StateView(last_state, last_cause.value, self._clock.now(), None)

@@ -189,8 +189,14 @@ MIN_INTERVAL, MAX_INTERVAL = timedelta(minutes=5), timedelta(days=366)
 EXAMPLES = "`every day 09:00: …`, `every weekday …`, `every monday …`, `every 2h: …` or `2026-03-01 10:00: …`"
 
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_DAYS_BY_WORD = {
+    "day": frozenset(range(7)),
+    "weekday": frozenset(range(5)),
+    **{day: frozenset({number}) for number, day in enumerate(_DAYS)},
+}
+"""The weekdays (0 is Monday) that the word after `every` means."""
 _WORDS = "(?P<run> run)?: *(?P<text>.*)"
-_DAILY = re.compile(rf"every (?P<days>day|weekday|{'|'.join(_DAYS)}) (?P<hour>\d{{1,2}}):(?P<minute>\d\d){_WORDS}")
+_DAILY = re.compile(rf"every (?P<days>{'|'.join(_DAYS_BY_WORD)}) (?P<hour>\d{{1,2}}):(?P<minute>\d\d){_WORDS}")
 _SPAN = re.compile(rf"every (?P<number>\d{{1,4}}) ?(?P<unit>m|min|h|d){_WORDS}")
 _ONCE = re.compile(rf"(?P<date>\d{{4}}-\d\d-\d\d)[ T](?P<hour>\d{{1,2}}):(?P<minute>\d\d){_WORDS}")
 _UNITS = {"m": timedelta(minutes=1), "min": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
@@ -239,27 +245,27 @@ def parse_items(text: str) -> tuple[Sequence[Item], Sequence[tuple[int, str]]]:
     Only list items with a check box count, and none in code."""
     items: list[Item] = []
     problems: list[tuple[int, str]] = []
-    for number, is_open, rest in check_boxes(text):
+    for line, is_open, rest in check_boxes(text):
         if not is_open:
             continue
         try:
-            when, words, run = _parse_item(rest)
+            item = _parse_item(line, rest)
         except ValueError as error:
-            problems.append((number, str(error)))
+            problems.append((line, str(error)))
             continue
         if len(items) == MAX_ITEMS:
-            problems.append((number, f"only the first {MAX_ITEMS} items are read"))
+            problems.append((line, f"only the first {MAX_ITEMS} items are read"))
             break
-        items.append(Item(number, words, when, run))
+        items.append(item)
     return items, problems
 
 
-def _parse_item(rest: str) -> tuple[Daily | Every | Once, str, bool]:
+def _parse_item(line: int, rest: str) -> Item:
+    """The item in the text after a check box. Raises `ValueError` with the problem in words."""
     lower = rest[:60].lower() + rest[60:]
+    when: Daily | Every | Once
     if match := _DAILY.fullmatch(lower):
-        day = match["days"]
-        days = range(7) if day == "day" else range(5) if day == "weekday" else [_DAYS.index(day)]
-        when: Daily | Every | Once = Daily(frozenset(days), time(int(match["hour"]), int(match["minute"])))
+        when = Daily(_DAYS_BY_WORD[match["days"]], time(int(match["hour"]), int(match["minute"])))
     elif match := _SPAN.fullmatch(lower):
         span = int(match["number"]) * _UNITS[match["unit"]]
         if not MIN_INTERVAL <= span <= MAX_INTERVAL:
@@ -270,10 +276,10 @@ def _parse_item(rest: str) -> tuple[Daily | Every | Once, str, bool]:
         when = Once(datetime.combine(datetime.fromisoformat(match["date"]).date(), clock))
     else:
         raise ValueError(f"the time is not understood; write {EXAMPLES}")
-    words = rest[len(rest) - len(match["text"]) :].strip()
-    if not words:
+    text = rest[len(rest) - len(match["text"]) :].strip()  # as it is written, not in lower case
+    if not text:
         raise ValueError("it says when, but not what to do")
-    return when, words, match["run"] is not None
+    return Item(line, text, when, run=match["run"] is not None)
 
 
 def last_occurrence(when: Daily | Every | Once, first_seen: datetime, now: datetime, zone: tzinfo) -> datetime | None:
@@ -317,20 +323,21 @@ class Heartbeat:
     def pulse(self) -> list[str]:
         """Make tasks of all due items, and end the tasks whose items are gone. Returns the ids of the new tasks."""
         pages, unread = self._pages()
-        parsed = [(page, *parse_items(page.text)) for page in pages]
         faults = [("heartbeat", words) for words in unread]
-        for page, _, problems in parsed:
+        items_of_pages = []
+        for page in pages:
+            items, problems = parse_items(page.text)
             faults += [(f"agents/{page.agent}/heartbeat.md:{line}", words) for line, words in problems]
-        items_of_pages = [(page, items) for page, items, _ in parsed]
+            items_of_pages.append((page, items))
         if not faults and not any(items for _, items in items_of_pages) and not self._board.has_heartbeat_tasks():
             return []  # every cycle comes here: no transaction for nothing
 
-        def work(transaction: Transaction) -> list[str]:
+        def update(transaction: Transaction) -> list[str]:
             task_ids = self._update_tasks(transaction, items_of_pages, all_read=not unread)
             self._report(transaction, faults)
             return task_ids
 
-        return self._database.write(work)
+        return self._database.write(update)
 
     def _update_tasks(
         self,

@@ -69,16 +69,22 @@ def next_state(state: AutonomyState, trigger: AutonomyTrigger) -> AutonomyState:
 
 @frozen
 class Facts:
-    """The facts that triggers follow from. `holds` are the active holds (`stop`, `pause`, `month`). `resumed` says
-    whether the operator ended the last pause or month stop."""
+    """The facts that triggers follow from."""
 
     enabled: bool
+    """Whether anything may run."""
     holds: frozenset[str]
+    """The active holds: `stop`, `pause`, `month`."""
     autonomous: bool
+    """Whether autonomous mode is on."""
     silence: timedelta
+    """How long the operator has been inactive."""
     threshold: timedelta
+    """The silence after which cards may run by themselves."""
     resumed: bool = False
+    """Whether the operator ended the last pause or month stop."""
     paused_for_cost: bool = False
+    """Whether the active pause is because of a cost cap."""
 
     @property
     def pause_cause(self) -> AutonomyTrigger | None:

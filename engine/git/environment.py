@@ -197,22 +197,26 @@ class _Shadows:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._root: tuple[int, Path] | None = None
+        self._root: Path | None = None
+        """The folder of all shadow folders."""
+        self._process = 0
+        """The process that made the folder. A fork makes its own."""
         self._cache: dict[Path, _Shadow] = {}
+        """By the git folder of the repository."""
 
     def of(self, repository: Repository) -> _Shadow:
         """The up-to-date shadow of a repository."""
         with self._lock:
-            if self._root is None or self._root[0] != os.getpid() or not self._root[1].is_dir():
-                self._root = os.getpid(), Path(tempfile.mkdtemp(prefix="clawpy-git-"))
+            if self._root is None or self._process != os.getpid() or not self._root.is_dir():
+                self._root, self._process = Path(tempfile.mkdtemp(prefix="clawpy-git-")), os.getpid()
                 self._cache = {}
-                atexit.register(_remove_root, *self._root)
+                atexit.register(_remove_root, self._process, self._root)
             cached = self._cache.get(repository.git_dir)
             if cached is not None and cached.stamp == configuration_stamp(repository, cached.sources):
                 return cached
-            shadow = _create_shadow(repository, self._root[1])
-            for removed in [git_dir for git_dir in self._cache if not git_dir.is_dir()]:
-                shutil.rmtree(self._cache.pop(removed).folder, ignore_errors=True)
+            shadow = _create_shadow(repository, self._root)
+            for gone in [git_dir for git_dir in self._cache if not git_dir.is_dir()]:
+                shutil.rmtree(self._cache.pop(gone).folder, ignore_errors=True)
             self._cache[repository.git_dir] = shadow
             return shadow
 

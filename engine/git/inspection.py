@@ -81,30 +81,46 @@ class Inspection:
 NOTHING_INSPECTED: Final = Inspection()
 
 
+@frozen
+class _Answer:
+    """The last answer to a question."""
+
+    key: object
+    """The state of what the answer depends on."""
+    value: object = None
+    error: Exception | None = None
+    """The error that was raised instead of an answer."""
+    at: float = field(default_factory=time.monotonic)
+
+    def is_valid(self, key: object) -> bool:
+        """Whether it is still the answer for this key, and an error is not to be tried again."""
+        return self.key == key and (self.error is None or time.monotonic() - self.at <= RETRY_S)
+
+
 class Answers:
     """Remembers the last answer to each question, as long as the key of the question is the same. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._last: dict[object, tuple[object, float, object, Exception | None]] = {}
+        self._last: dict[object, _Answer] = {}
 
     def latest(self, question: object, key: object, ask: Callable[[], T], *, keep_errors: bool = True) -> T:
         """The answer to a question. `ask` is called if `key` has changed since the last time. With `keep_errors`, an
         error is remembered, too, for `RETRY_S` seconds."""
         with self._lock:
             last = self._last.get(question)
-        if last is None or last[0] != key or (last[3] and time.monotonic() - last[1] > RETRY_S):
+        if last is None or not last.is_valid(key):
             try:
-                last = (key, time.monotonic(), ask(), None)
+                last = _Answer(key, ask())
             except Exception as error:
                 if not keep_errors:
                     raise
-                last = (key, time.monotonic(), None, error)
+                last = _Answer(key, error=error)
             with self._lock:
                 self._last[question] = last
-        if last[3] is not None:
-            raise last[3].with_traceback(None)
-        return cast("T", last[2])
+        if last.error is not None:
+            raise last.error.with_traceback(None)
+        return cast("T", last.value)
 
 
 @frozen
@@ -145,12 +161,11 @@ def _find_due_merges(subject: InspectionSubject) -> tuple[Merge, ...]:
     left out if its commits were rewritten here, because then you mean to push over it.
     """
     state = subject.state
-    due = [(merge, try_merge(subject.git.folder, state.head, merge.tip)) for merge in due_merges(state)]
-    merges = [
-        replace(merge, files=trial.files)
-        for merge, trial in due
-        if trial.adds and (merge.source != state.upstream or not _is_rewritten(subject))
-    ]
+    merges = []
+    for merge in due_merges(state):
+        trial = try_merge(subject.git.folder, state.head, merge.tip)
+        if trial.adds and (merge.source != state.upstream or not _is_rewritten(subject)):
+            merges.append(replace(merge, files=trial.files))
     return tuple(sorted(merges, key=lambda merge: not merge.files))
 
 

@@ -188,7 +188,8 @@ class _Progress:
 def _read_progress(folder: Path, name: str) -> _Progress:
     theirs = _read_commit_id(folder / _HEAD_FILES[name]) if name in _HEAD_FILES else ""
     if name == "rebase":
-        state = next(folder / name for name in ("rebase-merge", "rebase-apply") if (folder / name).exists())
+        state_folders = (folder / "rebase-merge", folder / "rebase-apply")
+        state = next(state_folder for state_folder in state_folders if state_folder.exists())
         return _Progress(
             theirs or _read_commit_id(state / "stopped-sha") or _read_commit_id(state / "original-commit"),
             onto=_read_commit_id(state / "onto"),

@@ -94,8 +94,12 @@ def find_own_leftovers(git: Git, state: GitState, patch: Patch, since: datetime)
         ]
     if state.operation:
         leftovers = [leftover for leftover in leftovers if leftover.kind == CONFLICT_MARKER]
-    leftovers.sort(key=lambda found: (found.kind != CONFLICT_MARKER, found.kind in TODOS, found.path, found.line))
+    leftovers.sort(key=_leftover_order)
     return tuple(leftovers[:MAX_LEFTOVERS])
+
+
+def _leftover_order(leftover: LocatedLeftover) -> tuple[bool, bool, str, int]:
+    return leftover.kind != CONFLICT_MARKER, leftover.kind in TODOS, leftover.path, leftover.line
 
 
 def _leftovers_of_file(git: Git, path: str, lines: Sequence[PatchLine]) -> Iterator[LocatedLeftover]:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from engine.files import read_plain_or_nothing
 from engine.git import Git, GitError
@@ -190,7 +190,10 @@ def _read_ref_state(git: Git, status: Status, refs: list[str]) -> GitState:
     ahead_of_base, behind_base = count_apart(git, status.head, base_tip)
     recent = tuple(log_commits(git, f"-n{MAX_RECENT}", status.head)) if status.head else ()
     others = {tip for name, tip in tips.items() if name.startswith("refs/heads/")} - {status.head}
-    tag, previous_tag, since = _newest_tags(git, status.head, walked, tips)
+    recent_of_branches = recent
+    if recent and others:
+        recent_of_branches = tuple(log_commits(git, f"-n{MAX_RECENT}", "--branches", "HEAD"))
+    tags = _newest_tags(git, status.head, walked, tips)
     return GitState(
         head=status.head,
         branch=status.branch,
@@ -206,13 +209,11 @@ def _read_ref_state(git: Git, status: Status, refs: list[str]) -> GitState:
         own_files=_read_own_files(git, status.head, upstream_tip or base_tip),
         me=git.text("config", "user.email", allowed=(0, 1)),
         recent=recent,
-        recent_of_branches=tuple(log_commits(git, f"-n{MAX_RECENT}", "--branches", "HEAD"))
-        if recent and others
-        else recent,
+        recent_of_branches=recent_of_branches,
         branches=tuple(replace(branch, merged=branch.tip in merged) for branch in _limit_branches(dated, base)),
-        tag=tag,
-        commits_since_tag=since,
-        subjects=_subjects_since(git, status.head, tag if since else previous_tag),
+        tag=tags.newest,
+        commits_since_tag=tags.commits_since,
+        subjects=_subjects_since(git, status.head, tags.newest if tags.commits_since else tags.previous),
     )
 
 
@@ -273,19 +274,29 @@ def _choose_base(branches: list[Branch], links: dict[str, str]) -> tuple[str, st
     return (local[0].name, local[0].tip) if len(local) == 1 else ("", "")
 
 
-def _newest_tags(git: Git, head: str, walked: list[str], tips: dict[str, str]) -> tuple[str, str, int]:
-    """(newest tag in HEAD's history, the tag before it, number of commits since the newest). See `GitState`.
+class _NewestTags(NamedTuple):
+    """The last two tags in the history of HEAD, "" for none. See `GitState`."""
+
+    newest: str
+    previous: str
+    commits_since: int
+    """Number of commits since the newest tag."""
+
+
+def _newest_tags(git: Git, head: str, walked: list[str], tips: dict[str, str]) -> _NewestTags:
+    """The tags in HEAD's history, of which `walked` are the newest commits.
 
     `git describe --tags` finds the same tag, but walks through the whole history if there is no tag.
     """
     if not head:
-        return "", "", 0
+        return _NewestTags("", "", 0)
     tags = tags_by_commit(git) if any(name.startswith("refs/tags/") for name in tips) else {}
-    newest = [(commit, tags[commit][-1]) for commit in walked if commit in tags][:2]
-    if not newest:
-        return "", "", min(len(walked), MAX_UNTAGGED)
-    since = 0 if newest[0][0] == head else int(git.text("rev-list", "--count", f"{newest[0][0]}..{head}"))
-    return newest[0][1], newest[1][1] if len(newest) > 1 else "", since
+    tagged = [commit for commit in walked if commit in tags][:2]
+    if not tagged:
+        return _NewestTags("", "", min(len(walked), MAX_UNTAGGED))
+    since = 0 if tagged[0] == head else int(git.text("rev-list", "--count", f"{tagged[0]}..{head}"))
+    newest, previous = [*(tags[commit][-1] for commit in tagged), ""][:2]
+    return _NewestTags(newest, previous, since)
 
 
 def _subjects_since(git: Git, head: str, since: str) -> tuple[str, ...]:

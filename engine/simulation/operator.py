@@ -159,6 +159,10 @@ GRUMPY_DISMISSALS = 3
 """Number of cards dismissed in a row on a grumpy day. Those that are least likely to be approved are chosen."""
 
 
+UNDECIDED_SHARE = 0.2
+"""The share of cards that the operator looks at and leaves undecided."""
+
+
 class SimulatedOperator:
     """An operator with habits, who uses the services of the engine as a person would, and counts refusals."""
 
@@ -170,7 +174,8 @@ class SimulatedOperator:
         self._edits_left = 1
         self._lessons = 0
         self._corrected_on: date | None = None
-        self._looked_at: set[str] = set()
+        self._reviewed: set[str] = set()
+        """The ids of the cards whose work was reviewed."""
         self.refused = 0
         self.finish_sessions: Callable[[], object] = lambda: None
         """Waits until all sessions have ended. `SimulatedMonth` sets it."""
@@ -179,12 +184,9 @@ class SimulatedOperator:
         """Open the console, review the work that ran by itself, and correct the prompt of an agent once a day."""
         self._engine.autonomy.note_activity("console")
         for card in self._engine.cards.recent(20):
-            if (
-                card.decided_by is DecidedBy.AUTONOMY
-                and card.status is Status.EXECUTED
-                and card.id not in self._looked_at
-            ):
-                self._looked_at.add(card.id)
+            ran_by_itself = card.decided_by is DecidedBy.AUTONOMY and card.status is Status.EXECUTED
+            if ran_by_itself and card.id not in self._reviewed:
+                self._reviewed.add(card.id)
                 self._engine.cards.mark_reviewed(card.id)
         today = self._engine.clock.now().date()
         if self._corrected_on != today and self._correct_prompt(LESSONS[self._lessons % len(LESSONS)]):
@@ -236,9 +238,10 @@ class SimulatedOperator:
             self._decide(card)
 
     def _decide(self, card: Card) -> None:
+        """Approve or dismiss a card by the operator's habits; sometimes snooze it, undo the decision or leave it."""
         mood = self._chance.random()
-        if mood < 0.2:
-            return  # left undecided
+        if mood < UNDECIDED_SHARE:
+            return
         try:
             if self._chance.random() >= APPROVAL_RATES.get(card.kind, 0.5):
                 self._engine.cards.dismiss(card.id)

@@ -63,14 +63,22 @@ class SimulatedProject:
 
     workspace: str
     commits: list[Commit]
+    """The newest commits of `work`, newest first."""
     ahead: int = 0
+    """Number of commits that are not pushed."""
     behind_base: int = 0
+    """Number of commits that only the base has."""
     since_tag: int = 3
+    """Number of commits since the last tag."""
     files: dict[str, datetime] = field(default_factory=dict)
+    """The uncommitted files, and when each was written."""
     ours: set[str] = field(default_factory=set)
+    """Those of `files` that sessions wrote."""
     runs: list[ValidationRun] = field(default_factory=list)
+    """The last runs of the tests, newest first."""
     sessions: deque[SessionView] = field(default_factory=lambda: deque(maxlen=MAX_RECENT))
     touched: datetime | None = None
+    """When somebody last edited or committed."""
     id_counter: int = 0
     """Number of changes so far. Ids are made from it."""
     lock: threading.Lock = field(default_factory=threading.Lock)
