@@ -88,9 +88,8 @@ class ControlServer(socketserver.ThreadingUnixStreamServer):
 
     def _bind(self) -> None:
         self.address = str(self._folder / SOCKET_NAME)
-        Path(self.address).unlink(
-            missing_ok=True
-        )  # that of a dead engine: only the engine that holds the home's lock gets here
+        # A socket that is there belonged to a dead engine, because only the engine with the home's lock gets here.
+        Path(self.address).unlink(missing_ok=True)
         super().__init__(self.address, _Request)
         Path(self.address).chmod(0o600)
 
@@ -413,6 +412,7 @@ def _own_engine(home: Home, workspaces: Sequence[str], opener: Opener, *, lenien
 def _call_own_engine(
     home: Home, verb: str, arguments: Mapping[str, Any], workspaces: Sequence[str], opener: Opener
 ) -> Document:
+    """Carry out a verb with an engine that is opened for it. `resume` works even if the settings are invalid."""
     if verb == "approve":
         arguments = {**arguments, "wait": True}
     try:

@@ -79,9 +79,9 @@ def document(value: Any) -> Any:
         case datetime():
             return instant(value)
         case Mapping():
-            return {document(name): document(each) for name, each in value.items()}
+            return {document(name): document(item) for name, item in value.items()}
         case list() | tuple():
-            return [document(each) for each in value]
+            return list(map(document, value))
         case Path():
             return str(value)
     return _document_of_fields(value) if dataclasses.is_dataclass(value) else value

@@ -49,12 +49,19 @@ def completion_names(home: Home, kind: str) -> Mapping[str, Any]:
             case "workspaces":
                 return dict.fromkeys(home.configured_workspaces(), "workspace")
             case "channels":
-                return {**_program_names(home)["channels"], **_names_in_settings(home, "channels")}
+                return {**_load_program_names(home)["channels"], **_names_in_settings(home, "channels")}
             case "providers":
-                return {**_program_names(home)["providers"], **_names_in_settings(home, "providers")}
+                return {**_load_program_names(home)["providers"], **_names_in_settings(home, "providers")}
             case _:
-                return dict(_program_names(home)[kind])
+                return dict(_load_program_names(home)[kind])
     return {}
+
+
+def read_rows(database: Path, query: str, *, seconds: float = 2) -> list[tuple[Any, ...]]:
+    """The rows of a query on a database file, opened read-only. Waits `seconds` for a writer. Raises
+    `sqlite3.Error`."""
+    with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=seconds)) as connection:
+        return connection.execute(query).fetchall()
 
 
 def _read_ids(home: Home, query: str) -> dict[str, str]:
@@ -70,7 +77,7 @@ def _names_in_settings(home: Home, name: str) -> dict[str, str]:
     return dict.fromkeys(sections, "from your settings")
 
 
-def _program_names(home: Home) -> dict[str, Any]:
+def _load_program_names(home: Home) -> dict[str, Any]:
     """The names that the program itself defines. They come from the cache, which is written again when a source file
     has changed."""
     if not home.cache.is_dir():
@@ -107,7 +114,7 @@ def _collect_program_names() -> dict[str, Any]:
     flows = {
         name: {
             "title": flow.label,
-            "parameters": {each: field.description or "" for each, field in flow.model_fields.items()},
+            "parameters": {key: field.description or "" for key, field in flow.model_fields.items()},
         }
         for name, flow in FLOWS.items()
     }
@@ -129,10 +136,3 @@ def _setting_keys(section: Mapping[str, Any], prefix: str = "") -> Iterator[str]
             yield from _setting_keys(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}"
-
-
-def read_rows(database: Path, query: str, *, seconds: float = 2) -> list[tuple[Any, ...]]:
-    """The rows of a query on a database file, opened read-only. Waits `seconds` for a writer. Raises
-    `sqlite3.Error`."""
-    with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=seconds)) as connection:
-        return connection.execute(query).fetchall()

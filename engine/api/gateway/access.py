@@ -145,6 +145,7 @@ class Access:
             self.generation += 1
 
     def _use(self, token: str, source: str) -> None:
+        """Accept this token from now on."""
         digest = hashlib.sha256(token.encode()).digest()
         self.generation += digest != self._secret.digest
         self._secret = _Secret(digest, hashlib.sha256(b"clawpy gateway pass\0" + token.encode()).digest(), source)
@@ -165,15 +166,15 @@ class Access:
         """Use a pass up. Returns False if it was used before. Raises `Refusal` if that cannot be stored."""
         until, signature = _parts_of_pass(credential)
 
-        def work(tx: Transaction) -> bool:
+        def store_use(tx: Transaction) -> bool:
             stored = state.get(tx.session, USED_PASSES_KEY, {})
-            spent = {signed: end for signed, end in stored.items() if end > now}
-            if signature in spent:
+            used = {used_signature: end for used_signature, end in stored.items() if end > now}
+            if signature in used:
                 return False
-            state.put(tx, USED_PASSES_KEY, spent | {signature: until})
+            state.put(tx, USED_PASSES_KEY, used | {signature: until})
             return True
 
-        return self._database.write(work)
+        return self._database.write(store_use)
 
     def pass_for(self, method: str, path: str, *, until: float) -> str:
         """A pass for one method and path, valid until `until` (seconds since 1970); "" before `load_or_make`."""
@@ -384,18 +385,18 @@ class ClientCounts:
     dropped: int = 0
 
 
-class TokenBucket:
-    """A token bucket: `rate` requests a second, and `burst` at once."""
+class RateLimit:
+    """A limit of `rate` requests a second, and of `burst` at once. `now` is in seconds of one clock."""
 
     def __init__(self, rate: float, burst: float, now: float) -> None:
         self._rate, self._burst = rate, burst
-        self._tokens, self._updated_at = burst, now
+        self._allowed, self._updated_at = burst, now
 
-    def take_or_wait(self, now: float) -> float:
-        """Take a token and return 0; if there is none, return the seconds until the next one."""
-        self._tokens = min(self._burst, self._tokens + (now - self._updated_at) * self._rate)
+    def count_request(self, now: float) -> float:
+        """Count a request and return 0 if it is allowed now, else return the seconds until one is."""
+        self._allowed = min(self._burst, self._allowed + (now - self._updated_at) * self._rate)
         self._updated_at = now
-        if self._tokens >= 1:
-            self._tokens -= 1
+        if self._allowed >= 1:
+            self._allowed -= 1
             return 0.0
-        return (1 - self._tokens) / self._rate
+        return (1 - self._allowed) / self._rate

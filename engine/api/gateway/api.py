@@ -208,12 +208,7 @@ def _add_route(router: APIRouter, route: Route, calls: Calls) -> None:
     model = operation.model(f"{route.operation.capitalize()}Body", without=without, strict=not is_get)
     parameters = [inspect.Parameter("id", inspect.Parameter.KEYWORD_ONLY, annotation=CardId)] if has_id else []
     if model.model_fields:
-        required = any(field.is_required() for field in model.model_fields.values())
-        example = replies.EXAMPLES["bodies"].get(route.operation)
-        where = Query() if is_get else Body(examples=[example] if example else None)
-        kind: Any = Annotated[model if is_get or required else model | None, where]
-        default = inspect.Parameter.empty if is_get or required else None
-        parameters.append(inspect.Parameter("values", inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default))
+        parameters.append(_values_parameter(route, model))
 
     def endpoint(*, id: str | None = None, values: BaseModel | None = None) -> Any:
         arguments = dict(values or ())
@@ -234,6 +229,19 @@ def _add_route(router: APIRouter, route: Route, calls: Calls) -> None:
         responses=(NO_CARD if has_id or route.operation == "trigger" else {}) | (COMPRESSED if has_body else {}),
         tags=[route.tag],
     )
+
+
+def _values_parameter(route: Route, model: type[BaseModel]) -> inspect.Parameter:
+    """The parameter `values` of an endpoint: the query of a GET, or the body, which may be left out if no argument is
+    required."""
+    if route.method == "GET":
+        return inspect.Parameter("values", inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[model, Query()])
+    example = replies.EXAMPLES["bodies"].get(route.operation)
+    body = Body(examples=[example] if example else None)
+    if any(field.is_required() for field in model.model_fields.values()):
+        return inspect.Parameter("values", inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[model, body])
+    optional: Any = Annotated[model | None, body]
+    return inspect.Parameter("values", inspect.Parameter.KEYWORD_ONLY, annotation=optional, default=None)
 
 
 def _add_error_handlers(app: FastAPI) -> None:

@@ -24,7 +24,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from engine.api.documents import Document, document, instant
-from engine.api.gateway.access import Access, ClientCounts, Limits, TokenBucket
+from engine.api.gateway.access import Access, ClientCounts, Limits, RateLimit
 from engine.api.gateway.replies import INVALID_REQUEST, RpcCall, error_reply
 from engine.api.operations.operation import describe_fault
 from engine.api.operations.system import cross_poll_status
@@ -75,14 +75,16 @@ STATUS_TOPICS = frozenset({"cards", "autonomy", "costs", "log"})
 
 
 class Frame(NamedTuple):
-    """The messages about some ledger entries, as one text to send, "" for no messages. `end` is the id of the last
-    entry. `is_full` means that there may be more entries, and `changes_status` that the entries may have changed the
-    status."""
+    """The messages about some ledger entries."""
 
     text: str
+    """The messages as one text to send, "" for none."""
     end: int
+    """The id of the last entry."""
     is_full: bool
+    """Whether there may be more entries."""
     changes_status: bool
+    """Whether the entries may have changed the status."""
 
 
 class _Disconnect(Exception):
@@ -229,13 +231,13 @@ class _Client:
         self._cursor = 0
         self._status: Document = {}
         self._subscribed = asyncio.Event()
-        self._bucket = TokenBucket(pulse.limits.messages, pulse.limits.message_burst, time.monotonic())
+        self._message_limit = RateLimit(pulse.limits.messages, pulse.limits.message_burst, time.monotonic())
 
     async def receive(self) -> None:
         """Answer the client's messages until it disconnects."""
         while True:
             text = await self._socket.receive_text()
-            if self._bucket.take_or_wait(time.monotonic()):
+            if self._message_limit.count_request(time.monotonic()):
                 raise _Disconnect(CLOSE_POLICY, "too many messages")
             try:
                 request: Any = json.loads(text)

@@ -32,7 +32,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from engine.api.gateway.access import Access, ClientCounts, Limits, ListenAddress, TokenBucket, check_certificate
+from engine.api.gateway.access import Access, ClientCounts, Limits, ListenAddress, RateLimit, check_certificate
 from engine.model import Refusal
 from engine.model.secrets import redact
 
@@ -145,7 +145,8 @@ class _Connection(H11Protocol):
         super().connection_made(transport)
         self.arrived[self] = None
         if len(self.connections) > self.limits.connections:
-            idle = (each for each in self.arrived if each.conn.their_state in (h11.IDLE, h11.SEND_BODY))
+            waiting = (h11.IDLE, h11.SEND_BODY)
+            idle = (connection for connection in self.arrived if connection.conn.their_state in waiting)
             oldest = next(idle)  # there is always one: this connection has no request yet
             self.arrived.pop(oldest)
             oldest.transport.abort()
@@ -289,8 +290,8 @@ class Guard:
         self.address = address
         self._limits = limits
         self._clock = clock
-        self._request_bucket = TokenBucket(limits.requests, limits.burst, clock())
-        self._failure_bucket = TokenBucket(limits.failures, limits.failure_burst, clock())
+        self._request_limit = RateLimit(limits.requests, limits.burst, clock())
+        self._failure_limit = RateLimit(limits.failures, limits.failure_burst, clock())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request (ASGI)."""
@@ -351,11 +352,11 @@ class Guard:
         credential = _find_credential(scope, headers)
         with_pass = scope["type"] == "http" and await self._redeem_pass(credential, method, path)
         if self._access.accepts(credential) or with_pass:
-            self._charge(self._request_bucket)
+            self._count_request(self._request_limit)
             if with_pass and scope["query_string"]:
                 _refuse_content_with_pass()
             return with_pass
-        self._charge(self._failure_bucket)
+        self._count_request(self._failure_limit)
         raise HttpRefusal(
             401,
             "no_token",
@@ -374,8 +375,9 @@ class Guard:
         except Refusal as refusal:  # its use cannot be stored, so it could be used twice
             raise HttpRefusal(503, refusal.code, refusal.message, refusal.fix) from refusal
 
-    def _charge(self, bucket: TokenBucket) -> None:
-        if wait := bucket.take_or_wait(self._clock()):
+    def _count_request(self, limit: RateLimit) -> None:
+        """Count a request. Raises `HttpRefusal` if it is beyond the limit."""
+        if wait := limit.count_request(self._clock()):
             seconds = max(1, round(wait + 0.5))
             fix = f"wait {seconds} s and send fewer requests"
             raise HttpRefusal(429, "too_many", "too many requests", fix, {"retry-after": str(seconds)})

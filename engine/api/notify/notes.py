@@ -54,11 +54,15 @@ class NotificationKind(StrEnum):
 class Form(StrEnum):
     """The appearance of a notification."""
 
-    CARD = "banner + card"  # with approve, reject, snooze
+    CARD = "banner + card"
+    """With buttons to approve, reject and snooze."""
     BANNER = "banner"
-    SILENT = "silent"  # it is there, and nothing rings
-    BADGE = "badge"  # the number alone: nothing rings or taps
-    HAPTIC = "haptic"  # a tap that tells success from failure
+    SILENT = "silent"
+    """It is shown without a sound."""
+    BADGE = "badge"
+    """Only the number of cards, without a sound or a tap."""
+    HAPTIC = "haptic"
+    """A tap, which differs between success and failure."""
     HAPTIC_BADGE = "haptic + badge"
     REFRESH = "refresh"
     PAUSE = "⏸"
@@ -119,31 +123,29 @@ NEW_CARDS = frozenset({NotificationKind.NEW_MEDIUM, NotificationKind.NEW_HIGH})
 
 @frozen
 class NotificationContent:
-    """The content of a notification, independent of the surface.
-
-    `words` are a sentence about the event, or the prompt of a card. `confidence` (0 to 1) and `tier` are those of the
-    card, None without a card. `stated` says whether the confidence is shown to people. `asks` says whether a person
-    must look at the card itself, because the content filter asks or no sandbox works.
-    """
+    """The content of a notification, independent of the surface."""
 
     kind: NotificationKind
     at: datetime
     words: str
+    """A sentence about the event, or the prompt of a card."""
     card_id: str = ""
     channel: str = ""
     confidence: float | None = None
+    """That of the card, from 0 to 1; None without a card."""
     stated: bool = False
+    """Whether the confidence is shown to people."""
     tier: Tier | None = None
+    """That of the card; None without a card."""
     asks: bool = False
+    """Whether a person must look at the card itself, because the content filter asks or no sandbox works."""
 
 
 def kind_of(fact: LedgerEntry) -> NotificationKind | None:
     """The kind of event of a ledger entry, None for an entry that is not notified."""
     payload = fact.payload
     match fact.kind:
-        case "PredictionCreated" if (
-            payload["source"] != Source.OPERATOR
-        ):  # operators need no note about their own cards
+        case "PredictionCreated" if payload["source"] != Source.OPERATOR:  # who made the card needs no note about it
             is_confident = payload.get("stated", False) and payload["confidence"] >= HIGH_CONFIDENCE
             is_high = is_confident or payload.get("tier") == Tier.BROKEN  # older entries have no tier
             return NotificationKind.NEW_HIGH if is_high else NotificationKind.NEW_MEDIUM
@@ -242,8 +244,7 @@ QUIET_FORMS = frozenset({Form.SILENT, Form.BADGE, Form.REFRESH})
 
 @frozen
 class Note:
-    """One notification. `badge` is the number of pending cards, `actions` are the possible actions on the card,
-    `haptic` is one of `HAPTICS` or "" for none, and `ask` is a question to be answered by voice."""
+    """One notification as it is delivered."""
 
     form: Form
     title: str
@@ -251,14 +252,19 @@ class Note:
     subtitle: str = ""
     sound: str = ""
     badge: int = 0
+    """The number of pending cards."""
     category: str = ""
     prediction_id: str = ""
     channel: str = ""
     confidence: float | None = None
     actions: tuple[str, ...] = ()
+    """The possible actions on the card."""
     good: bool = True
+    """Whether it is good news."""
     haptic: str = ""
+    """One of `HAPTICS`, "" for no tap."""
     ask: str = ""
+    """A question to be answered by voice."""
 
     @property
     def text(self) -> str:
@@ -270,20 +276,21 @@ class Note:
         """The push message for a phone."""
         aps: dict[str, Any] = {"alert": {"title": self.title, "subtitle": self.subtitle, "body": self.body}}
         if self.sound:
-            aps |= {"sound": self.sound}
+            aps["sound"] = self.sound
         elif not self.haptic:
             aps |= {"content-available": 1, "interruption-level": "passive"}
-        aps |= (
-            {"badge": self.badge} | ({"category": self.category} if self.category else {}) | {"thread-id": APS_THREAD}
-        )
-        about: dict[str, Any] = {"predictionId": self.prediction_id, "targetChannel": self.channel}
-        about |= {} if self.confidence is None else {"confidence": round(self.confidence, 4)}
-        about |= {"haptic": self.haptic}
-        return (
-            {"aps": aps}
-            | {name: value for name, value in about.items() if value != ""}
-            | ({"actions": list(self.actions)} if self.actions else {})
-        )
+        aps["badge"] = self.badge
+        if self.category:
+            aps["category"] = self.category
+        aps["thread-id"] = APS_THREAD
+        about: dict[str, Any] = {
+            "predictionId": self.prediction_id or None,
+            "targetChannel": self.channel or None,
+            "confidence": None if self.confidence is None else round(self.confidence, 4),
+            "haptic": self.haptic or None,
+            "actions": list(self.actions) or None,
+        }
+        return {"aps": aps} | {name: value for name, value in about.items() if value is not None}
 
 
 def make_note(
@@ -298,7 +305,7 @@ def make_note(
         form,
         CARD_TITLE,
         words,
-        subtitle=_joined(content.channel, risk, percent and f"{percent} confidence"),
+        subtitle=_join(content.channel, risk, percent and f"{percent} confidence"),
         badge=pending,
         prediction_id=content.card_id,
         channel=content.channel,
@@ -312,8 +319,8 @@ def make_note(
         case Form.BANNER:
             return replace(base, sound=APS_SOUND)
         case Form.BADGE | Form.REFRESH | Form.HAPTIC_BADGE:
-            ago = _joined(content.channel, risk, percent, f"{format_age(now - content.at)} ago")
-            text = words if content.confidence is None else f"“{words}”\n{ago}"
+            details = _join(content.channel, risk, percent, f"{format_age(now - content.at)} ago")
+            text = words if content.confidence is None else f"“{words}”\n{details}"
             haptic = "notice" if form is Form.HAPTIC_BADGE else ""
             return replace(base, title=badge_text(pending), subtitle="", body=text, haptic=haptic)
         case Form.HAPTIC:
@@ -338,14 +345,15 @@ def _speak(note: Note, content: NotificationContent, words: str) -> Note:
     """The note as it is read aloud. For a card it ends with a question, which can be answered by voice."""
     if content.confidence is None:
         return note
-    whole = is_complete(content, words)
-    ask = "Say approve or skip." if whole else "Say skip, or read it before you approve."
-    answers = CARD_ACTIONS[:2] if whole else CARD_ACTIONS[1:2]
-    return replace(note, body=spoken_text(content, words), actions=answers, ask=ask)
+    note = replace(note, body=spoken_text(content, words))
+    if is_complete(content, words):
+        return replace(note, actions=("approve", "reject"), ask="Say approve or skip.")
+    return replace(note, actions=("reject",), ask="Say skip, or read it before you approve.")
 
 
-def _joined(*parts: str) -> str:
-    return " • ".join(part for part in parts if part)
+def _join(*parts: str) -> str:
+    """The parts that are not empty, with dots between them."""
+    return " • ".join(filter(None, parts))
 
 
 def make_digest(notes: Sequence[Note]) -> Note:

@@ -222,8 +222,8 @@ class Notifications:
     def retry(self, surface: Surface | None) -> int:
         """Send again the notifications that were given up, on one surface or all; returns their number."""
         revived = self.outbox.revive(surface)
-        for each, sender in self._senders.items():
-            if surface in (None, each):
+        for sender_surface, sender in self._senders.items():
+            if surface in (None, sender_surface):
                 sender.blocked_until = None
         self._wake(self.outbox.waiting_surfaces())
         return revived
@@ -233,10 +233,10 @@ class Notifications:
     def test(self, surface: Surface | None) -> list[Document]:
         """Send a test to a surface, or to all that have an address. Returns the results. Raises `Refusal`
         `no_surface`."""
-        chosen = [surface] if surface else [each for each in Surface if self.addresses.is_configured(each)]
+        chosen = [surface] if surface else list(filter(self.addresses.is_configured, Surface))
         if not chosen:
             raise Refusal("no_surface", "no address is set", EXAMPLE_FIX.format("phone"))
-        return [self._test(each) for each in chosen]
+        return list(map(self._test, chosen))
 
     def _test(self, surface: Surface) -> Document:
         reply: Document = {"surface": surface.value, "delivered": False}

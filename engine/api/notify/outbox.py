@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import groupby
+from typing import NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert
@@ -94,7 +95,7 @@ class Outbox:
         if not rows:
             return 0
 
-        def work(tx: Transaction) -> int:
+        def store(tx: Transaction) -> int:
             for state, age in KEPT_FOR.items():
                 is_old = col(NotificationRow.changed_at) < tx.now - age
                 tx.session.execute(sa.delete(NotificationRow).where(_state == state, is_old))
@@ -104,7 +105,7 @@ class Outbox:
             values = [row.model_dump(exclude={"id"}) | {"changed_at": tx.now} for row in rows]
             return sum(len(tx.session.execute(statement.values(row)).all()) for row in values)
 
-        return self._database.write(work)
+        return self._database.write(store)
 
     def waiting(self, surface: Surface) -> list[NotificationRow]:
         """Rows that wait for a surface, oldest first."""
@@ -163,14 +164,14 @@ class Outbox:
     ) -> int:
         """Change rows and record `event`. The columns in `now` get the present time. Returns the number of rows."""
 
-        def work(tx: Transaction) -> int:
+        def update(tx: Transaction) -> int:
             times = dict.fromkeys(("changed_at", *now), tx.now)
             statement = sa.update(NotificationRow).where(chosen).values(**changes, **times).returning(_id)
             if event is not None:
                 tx.record(event)
             return len(tx.session.execute(statement).all())
 
-        return self._database.write(work)
+        return self._database.write(update)
 
 
 def _given_up_on(surface: Surface | None) -> sa.ColumnElement[bool]:
@@ -196,18 +197,24 @@ MAX_BATCH = 50
 """Maximum number of notifications that are sent as one."""
 
 
-def plan_delivery(
-    waiting: Sequence[NotificationRow], now: datetime, *, quiet: bool
-) -> tuple[Sequence[NotificationRow], float | None]:
-    """(rows to send now as one notification, seconds until the next check).
+class DeliveryPlan(NamedTuple):
+    """What is sent to a surface now."""
 
-    Urgent rows come first, then the oldest. Collected rows are sent together. If there is nothing to send now, the
-    seconds are the time until a row is due, None if nothing waits.
-    """
+    batch: Sequence[NotificationRow]
+    """The rows to send now as one notification."""
+    wait: float | None
+    """Seconds until the next check; None if nothing waits."""
+
+
+def plan_delivery(waiting: Sequence[NotificationRow], now: datetime, *, quiet: bool) -> DeliveryPlan:
+    """The plan for the rows that wait for a surface. Urgent rows come first, then the oldest. Collected rows are sent
+    together."""
     sendable = sorted((row for row in waiting if row.urgent or not quiet), key=lambda row: (not row.urgent, row.id))
     first = next((row for row in sendable if row.due_at <= now), None)
-    if first is not None:
-        return ([row for row in sendable if row.is_collected] if first.is_collected else [first])[:MAX_BATCH], 0.0
-    waits = [(row.due_at - now).total_seconds() for row in sendable]
-    waits += [QUIET_POLL_S] if len(sendable) < len(waiting) else []
-    return (), min(waits, default=None)
+    if first is None:
+        waits = [(row.due_at - now).total_seconds() for row in sendable]
+        if len(sendable) < len(waiting):
+            waits.append(QUIET_POLL_S)
+        return DeliveryPlan((), min(waits, default=None))
+    batch = [row for row in sendable if row.is_collected] if first.is_collected else [first]
+    return DeliveryPlan(batch[:MAX_BATCH], 0.0)
