@@ -35,7 +35,7 @@ from engine.model import (
     Source,
     sanitise,
 )
-from engine.model.text import count
+from engine.model.text import count, join_names
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_rows import CardRow, card_of, load_card, own_session_ids, pending_cards
 from engine.prediction.card_rules import Room
@@ -47,7 +47,6 @@ from engine.prediction.selection import (
     CardSelector,
     Findings,
     Selection,
-    describe_held_back,
     is_done_by_operator,
     knows_problems,
     leaving_cards,
@@ -372,7 +371,18 @@ class CardCycle:
             for row in rows:
                 if verdict := self._selector.content_block(session, row):
                     verdicts[row.workspace].append(verdict)
-        return {workspace: describe_held_back(verdicts[workspace]) for workspace in workspaces}
+        return {workspace: _describe_held_back(verdicts[workspace]) for workspace in workspaces}
+
+
+def _describe_held_back(verdicts: Sequence[RailVerdict]) -> str:
+    """The number of cards that the content filter holds back, and why; "" for none."""
+    if not verdicts:
+        return ""
+    number, reasons = len(verdicts), list(dict.fromkeys(verdict.reason for verdict in verdicts))
+    return (
+        f"{count(number, 'card')} {'is' if number == 1 else 'are'} held back by the content rail "
+        f"({join_names(reasons, 1)}); the safety screen lists {'it' if number == 1 else 'them'}"
+    )
 
 
 def _reasons_for_no_cards(findings: Mapping[str, Findings]) -> list[str]:

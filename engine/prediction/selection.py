@@ -33,7 +33,7 @@ from engine.model import (
     Verdict,
     sanitise,
 )
-from engine.model.text import count, join_names, join_shortened, moment, plain
+from engine.model.text import count, join_shortened, moment, plain
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_rows import CardRow, card_of, last_trigger_times, load_card, make_row
 from engine.prediction.card_rules import MAX_COOL_DOWN, Room, adjusted_tier, group_of_one, is_cooling_down, rank_cards
@@ -333,17 +333,6 @@ def select_rows(
 def _is_certain(row: CardRow) -> bool:
     """Whether a card is shown at any confidence."""
     return row.tier == Tier.BROKEN or is_ordered(row.kind) or row.source == Source.FOLLOW_UP
-
-
-def describe_held_back(verdicts: Sequence[RailVerdict]) -> str:
-    """The number of cards that the content filter holds back, and why; "" for none."""
-    if not verdicts:
-        return ""
-    number, reasons = len(verdicts), list(dict.fromkeys(verdict.reason for verdict in verdicts))
-    return (
-        f"{count(number, 'card')} {'is' if number == 1 else 'are'} held back by the content rail "
-        f"({join_names(reasons, 1)}); the safety screen lists {'it' if number == 1 else 'them'}"
-    )
 
 
 @frozen

@@ -156,8 +156,7 @@ def _draft_fix_template(evidence: Evidence) -> Draft:
 
 
 def _find_heal(evidence: Evidence, test: str) -> LearningRecord | None:
-    """The record of the evidence in which a session fixed a test: the first of the record itself and the related
-    ones."""
+    """The record of a session that fixed a test: the record itself, or else the first of the related ones."""
     for record in (evidence.record, *evidence.related):
         if record.kind is RecordKind.SUCCESSFUL_HEAL and record.details.get("test") == test:
             return record

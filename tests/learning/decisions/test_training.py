@@ -1,9 +1,11 @@
-"""A training run from examples to a model in use; after a crash at any step nothing is done twice (SPEC 8.4)."""
+"""Training runs, from examples to a model in use: when one is due, what crashes and errors at each step leave, stops and
+caps, and which model stays in use (SPEC 8.4)."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -27,61 +29,67 @@ from engine.learning.decisions.training_runs import (
 from engine.model import Randomness, Refusal
 from engine.storage.database import Database, Transaction
 
+RUNNING = Job("", "running", "training", "", None)
+
 
 class FakeProvider:
-    """A provider in this process. `next_job` is what it says of a job; `fault` and `crash` are raised after a call got
-    through, `crash` once."""
+    """A provider in this process. Its calls are made before they raise `error` or, once, `crash`."""
 
     def __init__(self) -> None:
         self.files: dict[str, str] = {}
-        self.jobs: dict[str, dict[str, str]] = {}
-        self.next_job = Job("", "running", "training", "", None)
-        self.fault: TrainingError | None = None
+        """The names of the uploaded files, by id."""
+        self.file_of_job: dict[str, str] = {}
+        self.present = RUNNING
+        """The present state of each job."""
+        self.price_of_cancelled: float | None = None
+        self.error: TrainingError | None = None
         self.crash: BaseException | None = None
         self.opened = 0
+        """Number of times that it was opened and not closed yet."""
 
-    def _raise_fault(self) -> None:
-        if self.fault:
-            raise self.fault
+    def _raise_error(self) -> None:
+        if self.error:
+            raise self.error
         if self.crash:
             crash, self.crash = self.crash, None
             raise crash
 
     def upload(self, path: Path) -> str:
         self.files[f"file-{len(self.files)}"] = path.name
-        self._raise_fault()
+        self._raise_error()
         return next(reversed(self.files))
 
     def find_file(self, name: str) -> str:
         return next((file for file, known in self.files.items() if known == name), "")
 
     def start(self, file: str, *, model: str, checkpoint: str, method: str, suffix: str) -> Job:
-        job = f"ft-{len(self.jobs)}"
-        self.jobs[job] = {"file": file, "model": model, "checkpoint": checkpoint, "method": method, "suffix": suffix}
-        self._raise_fault()
-        return Job(job, "running", "queued", "", None)
+        job = f"ft-{len(self.file_of_job)}"
+        self.file_of_job[job] = file
+        self._raise_error()
+        return replace(RUNNING, id=job)
 
     def find_job(self, file: str) -> Job | None:
-        job_id = next((job for job, asked in self.jobs.items() if asked["file"] == file), None)
-        return Job(job_id, "running", "queued", "", None) if job_id else None
+        return next((replace(RUNNING, id=job) for job, own in self.file_of_job.items() if own == file), None)
 
     def job(self, job: str) -> Job:
-        self._raise_fault()
-        return Job(job, self.next_job.state, self.next_job.status, self.next_job.model, self.next_job.dollars)
+        self._raise_error()
+        return replace(self.present, id=job)
 
     def cancel(self, job: str) -> None:
-        self._raise_fault()
-        self.next_job = Job(job, "cancelled", "cancelled", "", None)
+        self._raise_error()
+        assert self.present.state == "running", "a provider refuses to cancel a finished job"
+        self.present = Job("", "cancelled", "cancelled", "", self.price_of_cancelled)
 
     def close(self) -> None:
         self.opened -= 1
 
 
 class FakeBudget:
-    """The reservations of money by number; with `is_exhausted` it refuses."""
+    """Reserves money, unless it `is_exhausted`."""
 
     def __init__(self) -> None:
         self.entries: dict[int, str] = {}
+        """What became of each reservation, by its number."""
         self.is_exhausted = False
 
     def reserve_call(self, transaction: Transaction, purpose: str, estimate: int) -> int:
@@ -98,7 +106,7 @@ class FakeBudget:
 
 
 class World:
-    """A home with pairs, a provider and a Twin model in the settings."""
+    """Training on a real database, with a provider, a budget, and the settings that a test gives."""
 
     def __init__(self, database: Database, folder: Path) -> None:
         self.database = database
@@ -108,6 +116,7 @@ class World:
         self.exporter._conversations = lambda: self.conversations
         self.base_model, self.current_model, self.hold_reason, self.stop_reason = "base", "", "", ""
         self.answers: dict[str, Callable[[str], str | None]] = {}
+        """The answer of each model to a situation."""
         self.folder = folder
         self.restart()
 
@@ -135,6 +144,7 @@ class World:
         return self.provider
 
     def add_pairs(self, count: int, name: str = "one") -> None:
+        """Add pairs in whose texts `name` is."""
         sides = [(f"situation {name} {n}", f"run {name} {n} → koji-core", f"rest {n} → garden") for n in range(count)]
         self.database.write(lambda tx: import_pairs(tx, sides))
 
@@ -150,12 +160,12 @@ class World:
         return run
 
     def finish(self, model: str, dollars: float | None = 0.42) -> None:
-        """The job is done; its model answers as the operator decided."""
-        self.provider.next_job = Job("", "done", "completed", model, dollars)
-        self.answers[f"together:{model}"] = lambda situation: f"run {situation.removeprefix('situation ')} → koji-core"
+        """Let the job be done. Its model answers as the operator decided."""
+        self.provider.present = Job("", "done", "completed", model, dollars)
+        self.answers[f"together:{model}"] = answer_as_operator
 
     def step_until(self, state: str) -> str:
-        """Step until the run is in `state`; its id."""
+        """Carry out steps until the run is in `state`; returns its id."""
         for _ in range(5):
             run = self.training.active()
             if run is None or run.state == state:
@@ -166,12 +176,18 @@ class World:
         return newest.id
 
 
+def answer_as_operator(situation: str) -> str:
+    """The chosen half of the pair with this situation."""
+    return f"run {situation.removeprefix('situation ')} → koji-core"
+
+
 @pytest.fixture
 def world(database: Database, tmp_path: Path) -> World:
     return World(database, tmp_path)
 
 
 def lines(world: World, run_id: str) -> list[str]:
+    """The lines of the examples of a run."""
     return (world.folder / f"{run_id}.jsonl").read_text().splitlines()
 
 
@@ -193,8 +209,10 @@ def test_conversations_come_first(world: World) -> None:
     world.conversations = [(f"shall I do {n}?", f"yes, {n}") for n in range(MIN_CONVERSATIONS)]
     first = world.training.begin()
     assert first.method == "sft"
-    roles = [[said["role"] for said in json.loads(line)["messages"]] for line in lines(world, first.id)]
-    assert roles == [["system", "user", "assistant"]] * len(roles) != []
+    conversations = [json.loads(line)["messages"] for line in lines(world, first.id)]
+    assert conversations
+    for conversation in conversations:
+        assert [message["role"] for message in conversation] == ["system", "user", "assistant"]
     world.finish("me/twin-1")
     world.step_until(RunState.ADOPTED)
     second = world.training.begin()
@@ -222,7 +240,7 @@ def test_a_run_from_examples_to_the_adopted_model(world: World) -> None:
 def test_a_worse_model_is_not_adopted_unless_the_operator_says_so(world: World) -> None:
     world.add_pairs(60)
     world.current_model = "together:me/twin-1"
-    world.answers["together:me/twin-1"] = lambda situation: f"run {situation.removeprefix('situation ')} → koji-core"
+    world.answers["together:me/twin-1"] = answer_as_operator
     world.training.begin()
     world.finish("me/twin-2")
     world.answers["together:me/twin-2"] = lambda situation: "rest → garden"
@@ -245,18 +263,18 @@ def test_a_step_is_not_done_twice_after_a_crash(world: World, crash_at: str) -> 
     world.restart()
     world.finish("me/twin-1")
     world.step_until(RunState.ADOPTED)
-    assert len(world.provider.files) == len(world.provider.jobs) == 1
+    assert len(world.provider.files) == len(world.provider.file_of_job) == 1
     assert world.budget.entries == {0: "settled 420000"}
 
 
 def test_a_transient_error_is_retried_and_a_lasting_one_ends_the_run(world: World) -> None:
     world.begin_run()
-    world.provider.fault = TrainingError("no network", transient=True)
+    world.provider.error = TrainingError("no network", transient=True)
     run = world.step()
     assert (run.state, run.note) == (RunState.PREPARED, "no network; it will be tried again")
-    world.provider.fault = None
+    world.provider.error = None
     world.step_until(RunState.STARTED)
-    world.provider.fault = TrainingError("job: 404 no such job", transient=False)
+    world.provider.error = TrainingError("job: 404 no such job", transient=False)
     run = world.step()
     assert (run.state, world.budget.entries) == (RunState.FAILED, {0: "released"})
 
@@ -264,12 +282,11 @@ def test_a_transient_error_is_retried_and_a_lasting_one_ends_the_run(world: Worl
 def test_a_cap_keeps_a_job_from_starting_with_a_note(world: World) -> None:
     world.begin_run()
     world.budget.is_exhausted = True
-    run = world.step_until(RunState.UPLOADED)
-    assert world.training.step() is not None
-    assert world.training.runs()[0].note == "training: the hour's cap; wait, or raise the cap in the settings"
-    assert world.provider.jobs == {}
+    run_id = world.step_until(RunState.UPLOADED)
+    assert world.step().note == "training: the hour's cap; wait, or raise the cap in the settings"
+    assert world.provider.file_of_job == {}
     world.budget.is_exhausted = False
-    assert world.step_until(RunState.STARTED) == run
+    assert world.step_until(RunState.STARTED) == run_id
 
 
 def test_a_run_can_be_cancelled(world: World) -> None:
@@ -278,7 +295,7 @@ def test_a_run_can_be_cancelled(world: World) -> None:
     world.begin_run()
     world.step_until(RunState.STARTED)
     assert world.training.cancel().state == RunState.CANCELLED
-    assert (world.provider.next_job.state, world.budget.entries) == ("cancelled", {0: "released"})
+    assert (world.provider.present.state, world.budget.entries) == ("cancelled", {0: "released"})
 
 
 def test_a_job_whose_start_a_crash_hid_is_cancelled_and_paid_for(world: World) -> None:
@@ -289,50 +306,43 @@ def test_a_job_whose_start_a_crash_hid_is_cancelled_and_paid_for(world: World) -
         world.training.step()
     assert world.training.reserved() == {0}
     world.restart()
-    world.provider.job = lambda job: Job(job, "cancelled", "cancelled", "", 0.07)  # type: ignore[method-assign]
+    world.provider.price_of_cancelled = 0.07
     assert world.training.cancel().cost_microusd == 70_000
-    assert (world.provider.next_job.state, world.budget.entries) == ("cancelled", {0: "settled 70000"})
+    assert (world.provider.present.state, world.budget.entries) == ("cancelled", {0: "settled 70000"})
     assert world.training.reserved() == set()
 
 
 def test_the_kill_switch_ends_the_job_at_the_provider(world: World) -> None:
-    """SPEC 3.7: what runs elsewhere goes on costing. A pause or a cap leaves what was paid for to come to its end."""
+    """A running job goes on costing money (SPEC 3.7). After a cap is reached, the job that is paid for still runs."""
     world.begin_run()
     world.step_until(RunState.STARTED)
     world.hold_reason = "month: the month's cap is reached"
     run = world.step()
-    assert (run.state, world.provider.next_job.state) == (RunState.STARTED, "running")
+    assert (run.state, world.provider.present.state) == (RunState.STARTED, "running")
     world.hold_reason = world.stop_reason = "stopped by the operator"
-    world.provider.fault = TrainingError("it cannot be reached", transient=True)
+    world.provider.error = TrainingError("it cannot be reached", transient=True)
     run = world.step()
-    assert (run.state, "tried again" in run.note) == (RunState.STARTED, True)
-    world.provider.fault = None
+    assert run.state == RunState.STARTED
+    assert "tried again" in run.note
+    world.provider.error = None
     run = world.step()
     assert (run.state, run.note) == (RunState.CANCELLED, "stopped by the operator")
-    assert (world.provider.next_job.state, world.budget.entries) == ("cancelled", {0: "released"})
+    assert (world.provider.present.state, world.budget.entries) == ("cancelled", {0: "released"})
 
 
-def test_a_job_that_was_done_when_work_was_stopped_keeps_its_model(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_was_done_when_work_was_stopped_keeps_its_model(world: World) -> None:
     world.begin_run()
     world.step_until(RunState.STARTED)
     world.stop_reason = "stopped by the operator"
-
-    def refuse(job: str) -> None:
-        raise TrainingError("a finished job cannot be cancelled", transient=False)
-
-    monkeypatch.setattr(world.provider, "cancel", refuse)
-    world.provider.next_job = Job("", "done", "succeeded", "ft:new", 0.5)
+    world.finish("ft:new")
     run = world.step()
     assert (run.state, run.model) == (RunState.TRAINED, "ft:new")
 
 
-def test_a_job_that_was_done_before_it_was_cancelled_is_paid_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_was_done_before_it_was_cancelled_is_paid_for(world: World) -> None:
     world.begin_run()
     world.step_until(RunState.STARTED)
-    monkeypatch.delattr(FakeProvider, "cancel")  # a provider refuses to cancel a finished job
-    world.provider.next_job = Job("", "done", "succeeded", "ft:new", None)
+    world.finish("ft:new", dollars=None)
     run = world.training.cancel()
     assert (run.state, run.cost_microusd, world.budget.entries) == (
         RunState.CANCELLED,
@@ -374,32 +384,33 @@ def test_while_work_is_stopped_nothing_begins_that_costs(world: World) -> None:
         run = world.step()
         assert (run.state, run.note) == (state, "stopped by the operator")
         world.hold_reason = ""
-    assert (world.provider.jobs, world.budget.entries) == ({}, {})
+    assert (world.provider.file_of_job, world.budget.entries) == ({}, {})
 
 
 def test_measuring_continues_where_an_error_interrupted_it(world: World) -> None:
     world.begin_run()
     world.finish("me/twin-1")
-    asked: list[str] = []
+    situations: list[str] = []
 
-    def answer(situation: str) -> str:
-        asked.append(situation)
-        if len(asked) == 3:
+    def answer_or_fail(situation: str) -> str:
+        situations.append(situation)
+        if len(situations) == 3:
             raise TrainingError("too many requests", transient=True)
-        return f"run {situation.removeprefix('situation ')} → koji-core"
+        return answer_as_operator(situation)
 
-    world.answers["together:me/twin-1"] = answer
+    world.answers["together:me/twin-1"] = answer_or_fail
     world.step_until(RunState.TRAINED)
-    run = world.step()
-    assert run.state == RunState.TRAINED
+    assert world.step().state == RunState.TRAINED
     world.step_until(RunState.ADOPTED)
-    assert len(asked) == len(set(asked)) + 1 == world.training.runs()[0].held_back + 1
+    assert len(set(situations)) == world.training.runs()[0].held_back
+    assert len(situations) == len(set(situations)) + 1, "only the failed question is asked again"
 
 
 def test_no_secret_goes_to_a_provider(world: World) -> None:
     world.exporter._secrets = lambda: ["hunter2-hunter2"]
-    sides = ("log in with hunter2-hunter2", "use sk-abcdefghijklmnopqrstuvwxyz → koji-core", "rest → garden")
-    world.database.write(lambda tx: import_pairs(tx, [(f"{sides[0]} {n}", *sides[1:]) for n in range(60)]))
+    chosen, rejected = "use sk-abcdefghijklmnopqrstuvwxyz → koji-core", "rest → garden"
+    sides = [(f"log in with hunter2-hunter2 {number}", chosen, rejected) for number in range(60)]
+    world.database.write(lambda tx: import_pairs(tx, sides))
     text = "\n".join(lines(world, world.training.begin().id))
     assert "log in with [secret cut]" in text
     assert "hunter2" not in text
@@ -416,7 +427,7 @@ def test_the_next_training_is_due_after_50_pairs_then_100_or_a_week(world: World
     assert world.training.missing(now) == "a training is in progress"
     world.finish("me/twin-1")
     world.step_until(RunState.ADOPTED)
-    assert world.training.missing(now + AGAIN_AFTER)  # nothing new
+    assert world.training.missing(now + AGAIN_AFTER), "there is no new pair"
     world.add_pairs(AGAIN_FROM - 1, "later")
     assert world.training.missing(now).startswith("1 more pair, or any by")
     assert world.training.missing(now + AGAIN_AFTER - timedelta(seconds=1))
@@ -428,14 +439,14 @@ def test_the_next_training_is_due_after_50_pairs_then_100_or_a_week(world: World
 def test_after_a_failed_or_cancelled_run_the_next_waits(world: World, clock: FakeClock) -> None:
     world.add_pairs(60)
     assert world.training.may_start(clock.now())
-    world.provider.fault = TrainingError("no such model", transient=False)
+    world.provider.error = TrainingError("no such model", transient=False)
     world.training.launch()
     assert world.training.runs()[0].state == RunState.FAILED
     assert not world.training.may_start(clock.now() + timedelta(hours=23, minutes=59))
     assert world.training.may_start(clock.now() + timedelta(days=1))
-    world.provider.fault = None
+    world.provider.error = None
     clock.advance(timedelta(minutes=1))
-    world.training.begin()  # whoever asks for it gets it
+    world.training.begin()  # the operator need not wait
     world.training.cancel()
     assert not world.training.may_start(clock.now() + timedelta(days=6))
     assert world.training.may_start(clock.now() + timedelta(days=7))

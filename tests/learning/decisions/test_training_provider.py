@@ -1,4 +1,5 @@
-"""Both providers' own libraries, in a child process, against a server that speaks their protocols (SPEC 8.4)."""
+"""The client of a provider: both providers' own libraries, in a child process, against a server with their protocols
+(SPEC 8.4)."""
 
 from __future__ import annotations
 
@@ -79,10 +80,10 @@ def test_a_job_continues_another_one_and_errors_are_transient_or_lasting(
     assert not lasting.value.transient
 
 
-def test_a_child_process_that_does_not_answer(open_provider: Opens) -> None:
-    with pytest.raises(TrainingError, match="without an answer") as fault:
+def test_a_child_process_that_ends_or_lacks_a_library_is_reported_without_the_key(open_provider: Opens) -> None:
+    with pytest.raises(TrainingError, match="without an answer") as failed:
         open_provider("openai", "http://127.0.0.1:9/v1", "/bin/true").job("x")
-    assert fault.value.transient
+    assert failed.value.transient
     reply = '{"error": "together is not installed", "status": 0, "missing": true}'
     with pytest.raises(Refusal, match="`train`, which is not installed") as refused:
         open_provider("together", "http://127.0.0.1:9", "/bin/sh", "-c", f"read asked; echo '{reply}'").job("x")
