@@ -1,5 +1,5 @@
-"""Training runs, from examples to a model in use: when one is due, what crashes and errors at each step leave, stops and
-caps, and which model stays in use (SPEC 8.4)."""
+"""Training runs, from examples to a model in use: when one is due, crashes and errors at each step, stops and caps, and
+which model stays in use (SPEC 8.4)."""
 
 from __future__ import annotations
 
