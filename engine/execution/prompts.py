@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
-from xml.sax.saxutils import escape, quoteattr
 
 from engine import tokenizer
 from engine.background import run_in_thread
@@ -161,7 +161,7 @@ def without_secrets(part: PromptPart, secrets: Iterable[str]) -> PromptPart:
 def quote_lines(text: str, source: PromptSource) -> list[PromptLine]:
     """The lines of a text that somebody else wrote, each with its source. They are XML-escaped and have no control
     characters."""
-    return [PromptLine(escape(line), source) for line in sanitise(text).strip("\n").split("\n")]
+    return [PromptLine(escape(line, quote=False), source) for line in sanitise(text).strip("\n").split("\n")]
 
 
 def make_own_lines(text: str) -> list[PromptLine]:
@@ -173,6 +173,8 @@ def make_block(
     name: str, lines: Iterable[PromptLine], *, attributes: Mapping[str, str] | None = None, role: str = "system"
 ) -> PromptPart:
     """A part with `lines` between `<name …>` and `</name>`. The lines are escaped already."""
+    from xml.sax.saxutils import quoteattr  # not before the first prompt: it imports an HTTP client
+
     rendered_attributes = "".join(
         f" {key}={quoteattr(_one_line(value))}" for key, value in (attributes or {}).items() if value
     )

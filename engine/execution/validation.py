@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 from typing import Any
-from xml.sax.saxutils import escape
 
 from engine.config import SettingsSource
 from engine.events import RetryRepeated, ValidationFailed, ValidationHealed
@@ -115,7 +115,7 @@ def make_heal_prompt(attempt: Attempt, *, playbook: Sequence[str] = ()) -> str:
     names = sorted(attempt.broken)
     more = f"\n- and {len(names) - MAX_NAMED_TESTS} more" if len(names) > MAX_NAMED_TESTS else ""
     tests = "".join(f"\n- {one_line(name)}" for name in names[:MAX_NAMED_TESTS]) + more
-    listed_repairs = "".join(f"\n- {escape(line)}" for line in playbook)
+    listed_repairs = "".join(f"\n- {escape(line, quote=False)}" for line in playbook)
     repairs = f"\n\n{REPAIRS_HEADING}:\n<repairs>{listed_repairs}\n</repairs>" if listed_repairs else ""
     return (
         f"The project's tests were run on your changes, and these fail that passed before:{tests}\n\n"

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from html import escape
 from typing import Any
-from xml.sax.saxutils import escape, quoteattr
 
 from engine import tokenizer
 from engine.clock import Clock
@@ -277,7 +277,7 @@ def select_items(profile: LeaderProfile, hop: int = 0) -> list[GuidanceItem]:
     for section in SECTIONS_BY_HOP[min(hop, len(SECTIONS_BY_HOP) - 1)]:
         for key, text, sources, trust in [*_section_items(profile, section, key_only=hop > 0)][:MAX_ITEMS]:
             if line := item_text(text):
-                rendered = f"{'|' if section in INLINE_SECTIONS else '-'} {escape(line)}"
+                rendered = f"{'|' if section in INLINE_SECTIONS else '-'} {escape(line, quote=False)}"
                 ref = f"{profile.leader}#{section}/{key}"
                 items.append(GuidanceItem(section, ref, line, tokenizer.count(rendered), sources, trust))
     return items
@@ -373,7 +373,7 @@ def _render_leader(hop: GuidanceHop) -> list[PromptLine]:
 
 
 def _render_section(hop: GuidanceHop, section: str, items: Sequence[GuidanceItem]) -> list[PromptLine]:
-    texts = [escape(format_item(item)) for item in items]
+    texts = [escape(format_item(item), quote=False) for item in items]
     if section in INLINE_SECTIONS:
         source = _make_source(f"{hop.leader}#{section}", hop, lowest_trust(item.trust for item in items))
         return [PromptLine(f"    <{section}>{' | '.join(texts)}</{section}>", source)]
@@ -388,6 +388,8 @@ def format_item(item: GuidanceItem) -> str:
 
 
 def _make_tags(hop: GuidanceHop) -> tuple[str, str]:
+    from xml.sax.saxutils import quoteattr  # not before the first prompt: it imports an HTTP client
+
     return f'<leader id={quoteattr(hop.leader)} tier="{hop.tier}" hop="{hop.hop}">', "</leader>"
 
 

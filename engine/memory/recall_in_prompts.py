@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from xml.sax.saxutils import escape, quoteattr
+from html import escape
 
 from engine import tokenizer
 from engine.config import SettingsSource
@@ -143,11 +143,13 @@ def memory_lines(recalled: RecallMatch) -> list[PromptLine]:
         "source": recalled.source,
         "part": recalled.place,
     }
+    from xml.sax.saxutils import quoteattr  # not before the first prompt: it imports an HTTP client
+
     rendered = "".join(f" {key}={quoteattr(_attribute(value))}" for key, value in attributes.items() if value)
     label_text = _attribute(f"{recalled.layer.value} {recalled.source or recalled.id}")
     source = PromptSource(SourceKind.MEMORY, recalled.id, label_text, recalled.trust, recalled.approved)
     tag = "memory" if may_guide(recalled.trust, approved=recalled.approved) else "evidence"
-    text = f"<{tag}{rendered}>{escape(without_invalid_xml(recalled.text).strip())}</{tag}>"
+    text = f"<{tag}{rendered}>{escape(without_invalid_xml(recalled.text).strip(), quote=False)}</{tag}>"
     return [PromptLine(line, source) for line in text.split("\n")]
 
 

@@ -7,7 +7,6 @@ contain the address, so errors are described in our own words.
 
 from __future__ import annotations
 
-import html
 import json
 import logging
 import os
@@ -366,6 +365,8 @@ def desktop_command(note: Note) -> list[str]:
         script = "on run argv\ndisplay notification (item 2 of argv) with title (item 1 of argv)\nend run"
         return ["osascript", "-e", script, note.title or "clawpy", note.text]
     if program := shutil.which("notify-send"):
+        import html  # not before the first notification
+
         urgency = "low" if note.form in QUIET_FORMS else "normal"
         return [
             program,

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from engine.api import model_checks
-from engine.api.doctor import examine
 from engine.api.documents import Document, document, instant
 from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, Seconds, Text, operation, require
 from engine.config.sections import Surface
@@ -261,6 +259,8 @@ def notify(
 @operation()
 def doctor(engine: ApiServices | OfflineServices, workspaces: Sequence[str] = (), online: bool = False) -> Document:
     """Check the installation: what is configured, found and missing, and how to fix it."""
+    from engine.api.doctor import examine  # not before the first check of the installation
+
     return examine(engine.home, workspaces or list(engine.workspaces), online=online)
 
 
@@ -269,6 +269,8 @@ def key(
     engine: ApiServices | OfflineServices, action: Literal["list", "delete", "test"] = "list", name: Text = ""
 ) -> Document:
     """List, delete or test keys. `engine.api.model_checks.store_key` stores one, outside of the engine."""
+    from engine.api import model_checks  # not before the first check of a key or a model
+
     match action:
         case "list":
             return model_checks.list_keys(engine.home)

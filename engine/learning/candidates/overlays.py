@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from html import escape
 from typing import Any
-from xml.sax.saxutils import escape
 
 import sqlalchemy
 from sqlalchemy.dialects.sqlite import insert
@@ -345,5 +345,5 @@ def fragment_lines(overlay: Overlay) -> list[PromptLine]:
     assert isinstance(overlay.effect, PromptFragment)
     approved = overlay.trust is Trust.QUOTED
     source = PromptSource(SourceKind.OVERLAY, overlay.candidate_id, f"overlay {overlay.id}", overlay.trust, approved)
-    lines = (escape(without_invalid_xml(text)) for text in overlay.effect.guidance)
+    lines = (escape(without_invalid_xml(text), quote=False) for text in overlay.effect.guidance)
     return [PromptLine(f"- {approved_text(line, is_quote=approved)}", source) for line in lines]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from html import escape
 from pathlib import Path
 from typing import Any
-from xml.sax.saxutils import escape
 
 from sqlalchemy import func
 from sqlalchemy.dialects.sqlite import insert
@@ -154,7 +154,7 @@ def entry_lines(entry: LearningEntry) -> list[PromptLine]:
     source = PromptSource(SourceKind.LEARNING, entry.id, label, entry.trust, approved)
     text = approved_text(without_invalid_xml(entry.text).strip(), is_quote=approved)
     return [
-        PromptLine(("- " if number == 0 else "  ") + escape(line), source)
+        PromptLine(("- " if number == 0 else "  ") + escape(line, quote=False), source)
         for number, line in enumerate(text.split("\n"))
     ]
 

@@ -13,14 +13,16 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
-from xml.etree import ElementTree
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from engine.execution.runners.toolchains.tool_table import TABLES
 from engine.frozen import frozen
 from engine.model import CheckResult
+
+if TYPE_CHECKING:
+    from xml.etree import ElementTree
 
 MAX_FAILING = 200
 """Maximum number of failing tests of a run that are kept by id. The numbers of tests are always complete."""
@@ -167,6 +169,8 @@ def _read_junit_cases(tool: str, root: ElementTree.Element, name: Callable[[Elem
 
 
 def _parse_xml(text: str) -> ElementTree.Element | None:
+    from xml.etree import ElementTree  # not before the first report
+
     try:
         return ElementTree.fromstring(text)
     except ElementTree.ParseError:
