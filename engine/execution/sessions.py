@@ -399,6 +399,12 @@ class Sessions(Admission):
             log.exception("the end of session %s could not be stored", session_id)
             failed = error
             self._late_ends.remember(session_id, result)
+        self._release_slot(session_id, live)
+        if failed is not None:
+            self._late_ends.retry(session_id, store, failed)
+
+    def _release_slot(self, session_id: str, live: LiveSession | None) -> None:
+        """Forget a session that is over, wake those who wait for its end, and start the next one."""
         self._watch.remove(session_id)
         with self._lock:
             self._live.pop(session_id, None)
@@ -408,8 +414,6 @@ class Sessions(Admission):
         if ended is not None:
             ended.set()
         self._dispatch()
-        if failed is not None:
-            self._late_ends.retry(session_id, store, failed)
 
     def _close_transcript(self, session_id: str, outcome: StopRequest | RunnerResult, live: LiveSession | None) -> int:
         """Write the closing lines of a transcript, and close it. Returns its number of lines."""

@@ -53,8 +53,6 @@ MAX_ERRORS = 50
 MAX_MESSAGE = 500
 """Maximum number of characters of an error."""
 
-_PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,30}")
-
 
 class TranscriptWriter:
     """Writes the transcript of one session. `flush`, which is called often, writes new lines to the file. Thread-safe.
@@ -351,16 +349,3 @@ class ToolJournal:
         if calls:
             events.append(ToolsUsed(subject=view.id, workspace=view.workspace, agent=view.agent, calls=calls))
         return events
-
-
-def describe_command(programs: Sequence[str]) -> str:
-    """A command as a tool call for `ToolsUsed`, such as `exec:git status`. `programs` are the commands that it runs.
-    Words that are no plain names are left out: paths, options, possible secrets."""
-    parts = programs[0].split() if programs else []
-    if not parts:
-        return "exec"
-    program = parts[0].rsplit("/", 1)[-1]
-    if not _PLAIN_NAME.fullmatch(program.replace(".", "")):
-        return "exec"
-    second = parts[1] if len(parts) > 1 and _PLAIN_NAME.fullmatch(parts[1]) else ""
-    return f"exec:{program} {second}".rstrip()

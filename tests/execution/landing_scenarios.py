@@ -30,7 +30,7 @@ class Edit:
     """One edit of the files of a folder. An edit that is impossible there is skipped."""
 
     kind: str
-    """The name of a method, without its underscore."""
+    """A key of `KINDS`."""
     name: str
     """The path of the file."""
     other: str = "a.txt"
@@ -43,60 +43,84 @@ class Edit:
     def apply(self, root: Path) -> None:
         path = root / self.name
         try:
-            getattr(self, f"_{self.kind}")(root, path)
+            KINDS[self.kind](self, root, path)
         except (OSError, UnicodeDecodeError):
             return
 
-    def _line(self, root: Path, path: Path) -> None:
-        """Change one line."""
-        lines = path.read_text().splitlines()
-        changed = self.number % max(len(lines), 1)
-        lines[changed : changed + 1] = [f"changed to {self.other}"]
-        path.write_text("\n".join(lines) + "\n")
 
-    def _write(self, root: Path, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.is_symlink():
-            path.write_text("\n".join(LINES[self.number :]) + "\n")
-
-    def _binary(self, root: Path, path: Path) -> None:
-        path.write_bytes(bytes([0, self.number, 255, 13, 10]))
-
-    def _delete(self, root: Path, path: Path) -> None:
-        path.unlink()
-
-    def _delete_folder(self, root: Path, path: Path) -> None:
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-
-    def _rename(self, root: Path, path: Path) -> None:
-        (root / self.other).parent.mkdir(parents=True, exist_ok=True)
-        if not os.path.lexists(root / self.other):
-            path.rename(root / self.other)
-
-    def _mode(self, root: Path, path: Path) -> None:
-        if path.is_file() and not path.is_symlink():
-            path.chmod((0o755, 0o600, 0o444, 0o700)[self.number % 4])
-
-    def _link(self, root: Path, path: Path) -> None:
-        path.unlink(missing_ok=True)
-        path.symlink_to(("nowhere", "./b.txt", "../shop", "d")[self.number % 4])
-
-    def _empty_folder(self, root: Path, path: Path) -> None:
-        (path / "empty").mkdir(parents=True)
-
-    def _ignored(self, root: Path, path: Path) -> None:
-        """An ignored file: what nothing may ever overwrite. Operator only."""
-        if os.path.lexists(path):
-            return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        exclude = root / ".git/info/exclude"
-        pattern = "/" + self.name.replace("\n", "?").replace('"', "?")
-        exclude.write_text((exclude.read_text() if exclude.exists() else "") + pattern + "\n")
-        path.write_text("ignored\n")
+def change_line(edit: Edit, root: Path, path: Path) -> None:
+    """Change one line."""
+    lines = path.read_text().splitlines()
+    changed = edit.number % max(len(lines), 1)
+    lines[changed : changed + 1] = [f"changed to {edit.other}"]
+    path.write_text("\n".join(lines) + "\n")
 
 
-FILES = ("line", "write", "binary", "delete", "delete_folder", "rename", "mode", "link", "empty_folder")
+def write_text(edit: Edit, root: Path, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.is_symlink():
+        path.write_text("\n".join(LINES[edit.number :]) + "\n")
+
+
+def write_binary(edit: Edit, root: Path, path: Path) -> None:
+    path.write_bytes(bytes([0, edit.number, 255, 13, 10]))
+
+
+def delete_file(edit: Edit, root: Path, path: Path) -> None:
+    path.unlink()
+
+
+def delete_folder(edit: Edit, root: Path, path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+
+
+def rename_file(edit: Edit, root: Path, path: Path) -> None:
+    (root / edit.other).parent.mkdir(parents=True, exist_ok=True)
+    if not os.path.lexists(root / edit.other):
+        path.rename(root / edit.other)
+
+
+def change_mode(edit: Edit, root: Path, path: Path) -> None:
+    if path.is_file() and not path.is_symlink():
+        path.chmod((0o755, 0o600, 0o444, 0o700)[edit.number % 4])
+
+
+def make_link(edit: Edit, root: Path, path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.symlink_to(("nowhere", "./b.txt", "../shop", "d")[edit.number % 4])
+
+
+def make_empty_folder(edit: Edit, root: Path, path: Path) -> None:
+    (path / "empty").mkdir(parents=True)
+
+
+def make_ignored_file(edit: Edit, root: Path, path: Path) -> None:
+    """An ignored file: what nothing may ever overwrite. Operator only."""
+    if os.path.lexists(path):
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    exclude = root / ".git/info/exclude"
+    pattern = "/" + edit.name.replace("\n", "?").replace('"', "?")
+    exclude.write_text((exclude.read_text() if exclude.exists() else "") + pattern + "\n")
+    path.write_text("ignored\n")
+
+
+KINDS: dict[str, Callable[[Edit, Path, Path], None]] = {
+    "line": change_line,
+    "write": write_text,
+    "binary": write_binary,
+    "delete": delete_file,
+    "delete_folder": delete_folder,
+    "rename": rename_file,
+    "mode": change_mode,
+    "link": make_link,
+    "empty_folder": make_empty_folder,
+    "ignored": make_ignored_file,
+}
+"""What an edit of each kind does, below the root and at the path."""
+
+FILES = tuple(kind for kind in KINDS if kind != "ignored")
 names = st.sampled_from((*EXISTING, *EXISTING, *NAMES))
 line_numbers = st.integers(0, 11)
 session_edits = st.lists(

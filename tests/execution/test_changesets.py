@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -90,33 +92,35 @@ def test_the_worktree_is_kept_while_changes_wait_and_the_trees_while_undo_is_pos
     assert (world.root / "a.txt").read_text() == "1\n2\n3\n"
 
 
-DECISIONS = {
-    "land": ChangeState.LANDED,
-    "branch": ChangeState.BRANCHED,
-    "discard": ChangeState.DISCARDED,
-    "undo": ChangeState.UNDONE,
+Decision = Callable[[Change], ChangeSet]
+
+DECISIONS: dict[Decision, ChangeState] = {
+    Change.land: ChangeState.LANDED,
+    Change.branch: ChangeState.BRANCHED,
+    Change.discard: ChangeState.DISCARDED,
+    Change.undo: ChangeState.UNDONE,
 }
 """The state after each decision."""
 
 
-@pytest.mark.parametrize(
-    "earlier", [[], ["land"], ["land", "undo"], ["branch"], ["discard"]], ids=lambda earlier: ", ".join(earlier)
-)
-def test_an_illegal_decision_is_refused(world: LandingWorld, earlier: list[str]) -> None:
+@pytest.mark.parametrize("earlier", [[], [Change.land], [Change.land, Change.undo], [Change.branch], [Change.discard]])
+def test_an_illegal_decision_is_refused(world: LandingWorld, earlier: list[Decision]) -> None:
     change_set = world.make_change(edit_a)
-    for decision in earlier:
-        getattr(change_set, decision)()
+    for decide in earlier:
+        decide(change_set)
     before = change_set.current.state
 
-    for decision, after in DECISIONS.items():
+    for decide, after in DECISIONS.items():
         if after not in NEXT_STATES.get(before, set()):
-            refused("already_decided", getattr(change_set, decision))
+            refused("already_decided", partial(decide, change_set))
             assert change_set.current.state is before
 
 
 def test_an_unknown_change_set_is_refused(world: LandingWorld) -> None:
-    for decision in ("get", "diff", "preview_land", "land", "branch", "discard", "undo"):
-        refused("unknown_change_set", lambda decision=decision: getattr(world.changes, decision)("change_x"))
+    changes = world.changes
+    for action in (changes.get, changes.diff, changes.preview_land, changes.land, changes.branch, changes.undo):
+        refused("unknown_change_set", partial(action, "change_x"))
+    refused("unknown_change_set", lambda: changes.discard("change_x"))
 
 
 def test_decisions_from_many_threads_decide_once(world: LandingWorld) -> None:
@@ -124,14 +128,14 @@ def test_decisions_from_many_threads_decide_once(world: LandingWorld) -> None:
     decided: list[ChangeSet] = []
     refusals: list[str] = []
 
-    def decide(decision: str) -> None:
+    def try_to(decide: Decision) -> None:
         try:
-            decided.append(getattr(change_set, decision)())
+            decided.append(decide(change_set))
         except Refusal as refusal:
             refusals.append(refusal.code)
 
     with ThreadPoolExecutor(9) as pool:
-        list(pool.map(decide, ("land", "discard", "branch") * 3))
+        list(pool.map(try_to, (Change.land, Change.discard, Change.branch) * 3))
 
     assert len(decided) == 1
     assert refusals == ["already_decided"] * 8
@@ -187,7 +191,7 @@ def test_changes_that_build_on_uncommitted_work_are_not_branched(world: LandingW
     world.write("a.txt", "1\n2\nmine\n")
     change_set = world.make_change(file_edit("a.txt", "1\n2\nmine too\n"))
 
-    assert refused("conflict", lambda: change_set.branch()).message == (
+    assert refused("conflict", change_set.branch).message == (
         "no branch was made: it builds on changes that HEAD does not have: a.txt"
     )
     assert change_set.current.state is ChangeState.WAITING
@@ -197,7 +201,7 @@ def test_changes_that_head_has_already_are_not_branched(world: LandingWorld) -> 
     change_set = world.make_change(edit_a)
     world.repository.commit("the same", {"a.txt": "1\n2\n3\nfour\n"})
 
-    refused("nothing_to_commit", lambda: change_set.branch())
+    refused("nothing_to_commit", change_set.branch)
 
 
 def test_a_discard_leaves_nothing_behind(world: LandingWorld) -> None:
@@ -219,7 +223,7 @@ def test_changes_of_a_repository_that_is_gone_can_be_discarded(world: LandingWor
     shutil.rmtree(world.root)
 
     assert change_set.discard().state is ChangeState.DISCARDED
-    refused("no_folder", lambda: change_set.diff())
+    refused("no_folder", change_set.diff)
 
 
 @pytest.fixture
@@ -278,18 +282,18 @@ def test_comments_are_sent_once_and_can_be_removed(world: LandingWorld, change: 
 
 
 @pytest.mark.parametrize(
-    ("decision", "step", "state"),
+    ("decide", "step", "state"),
     [
-        ("branch", "branch intent", ChangeState.WAITING),
-        ("branch", "branch made", ChangeState.BRANCHED),
-        ("discard", "discarded", ChangeState.DISCARDED),
+        (Change.branch, "branch intent", ChangeState.WAITING),
+        (Change.branch, "branch made", ChangeState.BRANCHED),
+        (Change.discard, "discarded", ChangeState.DISCARDED),
     ],
 )
 def test_an_interrupted_decision_is_finished_or_undone_at_the_next_start(
-    world: LandingWorld, decision: str, step: str, state: ChangeState
+    world: LandingWorld, decide: Decision, step: str, state: ChangeState
 ) -> None:
     change = world.make_change(edit_a)
-    kill_at(world, step, lambda: getattr(change, decision)())
+    kill_at(world, step, lambda: decide(change))
     world.changes.recover()
     assert change.current.state is state
     assert bool(world.refs) is (state is ChangeState.WAITING)
@@ -301,7 +305,7 @@ def test_an_interrupted_decision_is_finished_or_undone_at_the_next_start(
 def test_a_landing_can_be_undone_after_a_crash_and_git_gc(world: LandingWorld) -> None:
     before = world.files
     change = world.make_change(file_edits({"a.txt": None}))
-    kill_at(world, "files done", lambda: change.land())
+    kill_at(world, "files done", change.land)
     world.changes.recover()
     assert change.current.state is ChangeState.LANDED
     world.git("gc", "-q", "--prune=now")
@@ -354,10 +358,10 @@ def test_a_continuing_session_has_the_waiting_changes_in_its_change_set(world: L
     assert (world.root / "mine.txt").read_text() == "meanwhile\n"
 
 
-@pytest.mark.parametrize("decide", ["land", "discard"])
-def test_a_continuing_session_leaves_decided_changes_as_they_are(world: LandingWorld, decide: str) -> None:
+@pytest.mark.parametrize("decide", [Change.land, Change.discard])
+def test_a_continuing_session_leaves_decided_changes_as_they_are(world: LandingWorld, decide: Decision) -> None:
     earlier = run_session(world, "sess_1", {"a.txt": "one\n2\n3\n"})
-    getattr(earlier, decide)()
+    decide(earlier)
     state = earlier.current.state
 
     after = run_session(world, "sess_2", {"c.txt": "c\n"}, continues="sess_1")

@@ -24,7 +24,6 @@ from engine.execution.transcripts import (
     StreamedText,
     TranscriptReader,
     TranscriptWriter,
-    describe_command,
 )
 from engine.model import SessionState, sanitise
 from engine.model.secrets import CUT, MAX_KEY_LENGTH, Redactor, redact
@@ -251,31 +250,7 @@ def test_no_half_of_a_secret_at_the_end_of_a_long_line_is_stored(begin: int, fil
     assert not any(KEYRING_SECRET[:length] in line for length in range(3, len(KEYRING_SECRET) + 1))
 
 
-# Records of commands, and text that streams
-
-
-@pytest.mark.parametrize(
-    ("programs", "recorded"),
-    [
-        ([], "exec"),
-        (["git status --short"], "exec:git status"),
-        (["/usr/bin/python3.12 -m pytest"], "exec:python3.12"),
-        (["pytest tests/test_money.py"], "exec:pytest"),
-        (["curl https://me:secret@example.org"], "exec:curl"),
-        (["TOKEN=abc"], "exec"),
-        (["cargo build", "rm -r x"], "exec:cargo build"),
-    ],
-)
-def test_a_command_is_its_program_and_a_plain_word(programs: list[str], recorded: str) -> None:
-    assert describe_command(programs) == recorded
-
-
-@given(st.lists(st.text(max_size=80), max_size=3))
-def test_the_record_of_any_command_is_short_and_plain(programs: list[str]) -> None:
-    recorded = describe_command(programs)
-    assert len(recorded) < 80
-    assert recorded.isascii()
-    assert recorded.isprintable()
+# Text that streams
 
 
 @pytest.mark.long

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine.events import AgentErred, ToolsUsed
 from engine.execution.runners.flow import SessionStopped
@@ -18,7 +20,7 @@ from engine.execution.session_processes import find_marked_processes
 from engine.execution.tools import texts
 from engine.execution.tools.folder_jail import MAX_FILE_BYTES
 from engine.execution.tools.tool_gate import AgentToolCall
-from engine.execution.tools.toolbelt import Toolbelt, Toolbelts
+from engine.execution.tools.toolbelt import Toolbelt, Toolbelts, describe_command
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.organisation import Tools
 from engine.model import PermissionAnswer, Refusal
@@ -212,7 +214,7 @@ def test_a_command_with_control_characters_is_not_run(world: BeltWorld) -> None:
     assert list(world.folder.iterdir()) == [world.folder / ".git"]
 
 
-# The tools of an agent
+# The tools of an agent, and what is recorded of them
 
 
 def test_an_agent_has_the_tools_of_its_folder_and_none_if_that_is_broken(
@@ -236,6 +238,30 @@ def test_an_agent_has_the_tools_of_its_folder_and_none_if_that_is_broken(
     result = broken.call("read", {"path": "a"})
     assert result.denied
     assert "tools.json" in result.text
+
+
+@pytest.mark.parametrize(
+    ("programs", "recorded"),
+    [
+        ([], "exec"),
+        (["git status --short"], "exec:git status"),
+        (["/usr/bin/python3.12 -m pytest"], "exec:python3.12"),
+        (["pytest tests/test_money.py"], "exec:pytest"),
+        (["curl https://me:secret@example.org"], "exec:curl"),
+        (["TOKEN=abc"], "exec"),
+        (["cargo build", "rm -r x"], "exec:cargo build"),
+    ],
+)
+def test_a_command_is_its_program_and_a_plain_word(programs: list[str], recorded: str) -> None:
+    assert describe_command(programs) == recorded
+
+
+@given(st.lists(st.text(max_size=80), max_size=3))
+def test_the_record_of_any_command_is_short_and_plain(programs: list[str]) -> None:
+    recorded = describe_command(programs)
+    assert len(recorded) < 80
+    assert recorded.isascii()
+    assert recorded.isprintable()
 
 
 def test_the_journal_has_the_tools_in_order(world: BeltWorld) -> None:
