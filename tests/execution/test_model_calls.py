@@ -25,11 +25,10 @@ from engine.model import (
     PromptSource,
     Randomness,
     SessionState,
-    SessionView,
     SourceKind,
 )
 from engine.storage.database import Database
-from tests.support.helpers import refused
+from tests.support.helpers import make_session_view, refused
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 
@@ -51,13 +50,6 @@ def world(tmp_path: Path) -> Iterator[CallWorld]:
     database.close()
 
 
-def make_view(session_id: str = "sess_1", state: SessionState = SessionState.RUNNING) -> SessionView:
-    return SessionView(
-        session_id, "pred_1", "fix it", "/w/shop", "koji-core", "builder", "model", None, state, "approved", "", "",
-        NOW, NOW, None, 0, 0, "",
-    )  # fmt: skip
-
-
 def part(name: str, text: str, role: str = "user", kind: SourceKind = SourceKind.CONVERSATION) -> PromptPart:
     lines = tuple(PromptLine(line, PromptSource(kind, "ref", name)) for line in text.split("\n"))
     return PromptPart(name, lines, role)
@@ -72,7 +64,9 @@ PROMPT = Prompt(
 
 def begin(calls: ModelCalls, session_id: str = "sess_1", **options: Any) -> str:
     """Store a call of a session. Returns its id."""
-    return calls.begin(make_view(session_id), provider="openai", model="gpt-5-mini", run_kind="task", **options)
+    return calls.begin(
+        make_session_view(id=session_id), provider="openai", model="gpt-5-mini", run_kind="task", **options
+    )
 
 
 def test_a_call_is_stored_before_it_is_made_and_finished_with_its_usage(world: CallWorld) -> None:
@@ -183,7 +177,7 @@ def test_calls_that_ran_during_a_crash_are_interrupted(world: CallWorld) -> None
 
 def test_calls_are_cancelled_with_their_session_and_late_usage_is_stored(world: CallWorld) -> None:
     call, unrelated = begin(world.calls), begin(world.calls, session_id="sess_2")
-    world.database.write(lambda tx: world.calls.session_ended(tx, make_view(state=SessionState.CANCELLED)))
+    world.database.write(lambda tx: world.calls.session_ended(tx, make_session_view(state=SessionState.CANCELLED)))
     assert world.calls.get(call).state == "cancelled"
     assert world.calls.get(unrelated).state == "running"
 

@@ -1,4 +1,5 @@
-"""Small helpers of many tests: skips, tables of cases, checks of texts and refusals, waiting, programs, stand-ins."""
+"""Small helpers of many tests: skips, tables of cases, checks of texts and refusals, waiting, programs, stand-ins, and
+a view of a session."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import threading
 import time
 import tomllib
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ import psutil
 import pytest
 from keyring.backend import KeyringBackend
 
-from engine.model import Question, Refusal
+from engine.model import Question, Refusal, SessionState, SessionView
 
 
 @cache
@@ -87,6 +89,32 @@ def is_alive(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def make_session_view(**fields: Any) -> SessionView:
+    """A session of a text prompt that runs; `fields` replace its values."""
+    began = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
+    values = {
+        "id": "sess_1",
+        "prediction_id": "pred_1",
+        "prompt": "fix it",
+        "workspace": "/w/shop",
+        "channel": "koji-core",
+        "agent": "builder",
+        "runner": "model",
+        "flow": None,
+        "state": SessionState.RUNNING,
+        "mode": "approved",
+        "sandbox": "",
+        "cwd": "/w/shop",
+        "created_at": began,
+        "started_at": began,
+        "ended_at": None,
+        "tokens": 0,
+        "cost": 0,
+        "summary": "",
+    }
+    return SessionView(**values | fields)
 
 
 class MemoryKeyring(KeyringBackend):

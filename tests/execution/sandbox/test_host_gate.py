@@ -114,14 +114,6 @@ def open_gate() -> Iterator[Callable[..., OpenGate]]:
 
 
 @pytest.mark.long
-def test_a_tunnel_leads_to_a_listed_host(open_gate: Callable[..., OpenGate], server: int) -> None:
-    client = open_gate(f"127.0.0.1:{server}")
-    request = f"CONNECT 127.0.0.1:{server} HTTP/1.1\n\nGET /x HTTP/1.0\nHost: y\n\n"
-    assert client.send(request).endswith(b"/x y None")
-    assert client.reports == []
-
-
-@pytest.mark.long
 def test_the_gate_accepts_again_after_the_machine_had_no_file_left(
     open_gate: Callable[..., OpenGate], server: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

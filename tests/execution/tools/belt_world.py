@@ -22,11 +22,11 @@ from engine.execution.tools.tool_gate import TOOL_NAMES, Gate, Policy, ToolServi
 from engine.execution.tools.toolbelt import Toolbelt
 from engine.execution.tools.web import Web, system_resolve
 from engine.execution.transcripts import TranscriptReader, TranscriptWriter
-from engine.model import Assignment, PermissionAnswer, Randomness, SessionState, SessionView, ToolResult
+from engine.model import Assignment, PermissionAnswer, Randomness, SessionState, ToolResult
 from engine.safety.content import check_command, own_rules
 from engine.storage.database import Database
 from tests.execution.session_world import make_rails
-from tests.support.helpers import wait_until
+from tests.support.helpers import make_session_view, wait_until
 
 SECRET = "the operator's own"
 
@@ -73,11 +73,7 @@ class BeltWorld:
             rails=make_rails(check=lambda command: check_command(command, own=own)),
         )
         self._transcript = transcript
-        now = clock.now()
-        self.view = SessionView(
-            self.live.id, "pred_1", "do it", str(self.folder), "koji-core", "builder", "model", None,
-            SessionState.RUNNING, mode, self.live.sandbox.name, str(self.folder), now, now, None, 0, 0, "",
-        )  # fmt: skip
+        self.view = make_session_view(id=self.live.id, workspace=str(self.folder), mode=mode, cwd=str(self.folder))
         self.permissions = Permissions(database, randomness=Randomness())
         self.refused: list[ToolRefused] = []
         web = Web(self.settings, resolve=resolve, seconds=web_seconds)
