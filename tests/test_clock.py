@@ -37,12 +37,6 @@ def test_quiet_hours_within_a_day_and_none_at_all() -> None:
     assert not is_quiet(before_two, 13, 13)
 
 
-@pytest.mark.parametrize(("day", "hours"), [("2026-03-28", 8), ("2026-10-24", 10), ("2026-06-01", 9)])
-def test_the_night_of_a_change_is_shorter_or_longer(day: str, hours: int) -> None:
-    start = datetime.fromisoformat(f"{day}T23:00").replace(tzinfo=BERLIN).astimezone(UTC)
-    assert add_active_time(start, timedelta(minutes=1), BERLIN, 23, 8) - start == timedelta(hours=hours, minutes=1)
-
-
 @settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from(CLOCK_CHANGES),

@@ -57,11 +57,6 @@ def test_a_closed_subscription_gets_no_events(bus: EventBus) -> None:
     assert subscription.drain() == []
 
 
-def test_an_event_knows_its_kind_and_payload() -> None:
-    event: Event = TaskAdded(subject="task_1", workspace="/shop", title="x")
-    assert (event.kind, event.payload()) == ("TaskAdded", {"title": "x"})
-
-
 # -- sentences
 
 KINDS = [

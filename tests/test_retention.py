@@ -136,12 +136,6 @@ def test_a_table_accepts_its_fewest_days_and_no_less(section: str, table: str, l
     assert str(least) in describe_accepted(parse_key(f"{section}.{table}"))
 
 
-def test_a_workspace_may_have_days_of_its_own() -> None:
-    read_values = settings('[retention]\nmemoryEvents = 90\n[workspaces."/srv/shop".retention]\ncostEntries = 60\n')
-    assert read_values.kept_days("memory_events", SHOP) == 90
-    assert (read_values.kept_days("cost_entries", SHOP), read_values.kept_days("cost_entries", BLOG)) == (60, 0)
-
-
 def test_an_event_of_exactly_its_days_stays_and_an_older_one_is_deleted(database: Database, clock: FakeClock) -> None:
     land_changes(database, "older")
     clock.advance(INSTANT)

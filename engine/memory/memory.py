@@ -138,7 +138,7 @@ class MemoryService:
         fault = self.vectoriser.trouble or self.vectors.trouble
         states = []
         for layer in (Layer.VECTORS, Layer.CONTEXT):
-            count, newest = self.store.count_and_newest(layer)
+            number, newest = self.store.count_and_newest(layer)
             status, message, progress = "ready", "", 1.0
             index = self.index.state
             if fault:
@@ -148,7 +148,7 @@ class MemoryService:
                 progress = max(0.0, 1 - pending / max(1, self.store.count()))
             elif index.state in ("building", "degraded"):
                 status, message, progress = index.state, f"index: {index.message}", index.progress
-            states.append(LayerState(layer, count, newest, status, message, progress))
+            states.append(LayerState(layer, number, newest, status, message, progress))
         return states
 
     def entries(self, layer: Layer, *, words: str = "", before: int | None = None, limit: int = 200) -> list[Memory]:

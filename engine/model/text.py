@@ -15,19 +15,25 @@ from engine.frozen import frozen
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-# Text from agents, models, files and git is hostile: escapes and control characters never reach a terminal.
 _ESCAPES = re.compile(
     r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC, ended by BEL or ST
     r"|\x1b[PX^_][^\x1b]*(?:\x1b\\)?"  # DCS, SOS, PM, APC
     r"|\x1b\[[0-?]*[ -/]*[@-~]?"  # CSI
     r"|\x1b[@-_]?"  # two-character escapes, stray ESC
 )
-
+"""Escape sequences of terminals."""
 
 _STRAY = re.compile(r"[\ud800-\udfff]")
 """Surrogates, which Python uses for file names that are not UTF-8. Neither terminals nor databases accept them."""
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+"""Control characters except tab and newline, direction overrides, and the byte order mark."""
+
+_PROMPT_WORD = re.compile(r"[a-z0-9_]{3,}")
+"""See `prompt_words`."""
+
+_WORD = re.compile(r"[^\W\d_]{4,}")
+"""See `words_of`."""
 
 
 def validation_faults(error: ValidationError) -> list[str]:
@@ -58,9 +64,6 @@ def one_line(text: str) -> str:
     return " ".join(sanitise(text).split())
 
 
-_PROMPT_WORD = re.compile(r"[a-z0-9_]{3,}")
-
-
 def prompt_words(prompt: str) -> frozenset[str]:
     """The words by which prompts are compared: in lower case, with three characters or more."""
     return frozenset(_PROMPT_WORD.findall(prompt.lower()))
@@ -83,9 +86,6 @@ def text_hash(text: str) -> str:
     import hashlib  # not before the first frame
 
     return hashlib.sha256(" ".join(text.lower().split()).encode()).hexdigest()[:16]
-
-
-_WORD = re.compile(r"[^\W\d_]{4,}")
 
 
 def counted(items: Sequence[object], noun: str) -> str:
@@ -206,8 +206,10 @@ def in_words(name: str) -> str:
     return re.sub("[-_]", " ", name)
 
 
-# -- a marked section of a file that others own: the first opening mark that is followed by a closing mark with no
-# other opening mark in between; every other byte stays
+# -- a marked section of a file that others own
+
+# It begins with the first opening mark that is followed by a closing mark without another opening mark in between. Every
+# other byte of the file stays.
 
 
 @frozen

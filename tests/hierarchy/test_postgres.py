@@ -30,11 +30,11 @@ from engine.model import (
     PromptRequest,
     Randomness,
     SessionState,
-    SessionView,
 )
 from engine.services import Overrides
 from tests.conftest import MONDAY_MORNING, Repository
 from tests.hierarchy.guidance_world import edit_profile, learning
+from tests.memory.fake_work import view
 
 psycopg = pytest.importorskip("psycopg")
 
@@ -154,16 +154,13 @@ class Machine:
 
     def call(self, number: int, part: PartSource) -> None:
         """Record a call of the builder's model whose prompt has this part."""
-        now, id = self.engine.clock.now(), f"sess_call_{number}"
-        request = PromptRequest("backend_builder", "koji-core", self.workspace, "fix the basket", session_id=id)
+        session_id = f"sess_call_{number}"
+        request = PromptRequest("backend_builder", "koji-core", self.workspace, "fix the basket", session_id=session_id)
         contribution = part.part(request)
         assert isinstance(contribution, Contribution)
-        view = SessionView(
-            id, "pred_1", "fix", self.workspace, "koji-core", "backend_builder", "model", None, SessionState.RUNNING,
-            "approved", "", "", now, now, None, 0, 0, "",
-        )  # fmt: skip
+        session = view(session_id, workspace=self.workspace, state=SessionState.RUNNING, ended_at=None)
         prompt = Prompt((contribution.part,) if contribution.part else (), (), contribution.provenance)
-        self.engine.calls.begin(view, provider="openai", model="m", run_kind="task", prompt=prompt)
+        self.engine.calls.begin(session, provider="openai", model="m", run_kind="task", prompt=prompt)
 
     def events(self, kind: str) -> list[dict[str, object]]:
         return [{**entry.payload, "subject": entry.subject} for entry in self.engine.ledger.latest(500, kinds=(kind,))]

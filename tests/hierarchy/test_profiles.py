@@ -148,15 +148,6 @@ def test_if_one_edit_is_refused_none_is_made(world: World) -> None:
     assert world.profiles.get("cto") == before
 
 
-def test_a_pattern_is_reworded_under_its_own_key(world: World) -> None:
-    before = edit_profile(world.profiles, "cto", "patterns", value="Run the tests of the cart before it lands")
-    key = before.patterns[0].key
-    after = edit_profile(world.profiles, "cto", "patterns", key=key, value="Run all tests before it lands")
-    assert [pattern.key for pattern in after.patterns].count(key) == 1
-    assert "Run all tests before it lands" in [pattern.text for pattern in after.patterns]
-    assert len(after.patterns) == 2
-
-
 def test_a_text_of_another_version_is_refused(world: World) -> None:
     before = world.profiles.get("cto")
     text = print_profile(before)
