@@ -208,8 +208,8 @@ def in_words(name: str) -> str:
 
 # -- a marked section of a file that others own
 
-# It begins with the first opening mark that is followed by a closing mark without another opening mark in between. Every
-# other byte of the file stays.
+# It begins with the first opening mark that is followed by a closing mark without another opening mark in between.
+# Every other byte of the file stays.
 
 
 @frozen
