@@ -249,6 +249,11 @@ class World:
     """The errors of the contexts."""
     calibrator: Calibrator | None = None
     place: Callable[[str, str], Route] = lambda prompt, channel: Route(channel)
+    randomness: Randomness = field(default_factory=lambda: Randomness(1))
+    template_errors: tuple[Exception, ...] = ()
+    """The errors of templates in the next cycle."""
+    deleted: tuple[str, ...] = ()
+    """The workspaces that are gone from the disk."""
 
     def __post_init__(self) -> None:
         self.rails = SimpleRails()
@@ -257,11 +262,11 @@ class World:
         self.decisions = Decisions(self.database, self.clock)
         self.twin = EmbeddedTwin(self.decisions, calibrator=self.calibrator or IdentityCalibrator())
         self.workspaces = [SHOP]
-        settings, randomness = FixedSettings(self.settings), Randomness(1)
-        router = Router(settings, self.clock, randomness, self.place)
+        settings = FixedSettings(self.settings)
+        router = Router(settings, self.clock, self.randomness, self.place)
         self.store = CardStore(
             self.database, self.clock, settings, safety=self._safety(), decisions=self.decisions,
-            ledger=Ledger(self.database), deleted=lambda workspace: False,
+            ledger=Ledger(self.database), deleted=lambda workspace: workspace in self.deleted,
         )  # fmt: skip
         approvals = Approvals(self.store, self.sessions, self.twin, flows=["run_tests"])  # type: ignore[arg-type]
         self.card_cycle = CardCycle(
@@ -269,15 +274,15 @@ class World:
             approvals,
             router,
             self.twin,
-            randomness,
+            self.randomness,
             contexts=self.contexts,
             workspaces=lambda: self.workspaces,
-            propose=lambda context, failed: [item for item in self.proposals if item.workspace == context.workspace],
+            propose=self._propose,
         )
         self.cards = self.sessions.cards = Cards(
             self.store,
             approvals,
-            PromptCards(self.store, approvals, self.card_cycle, router, randomness),
+            PromptCards(self.store, approvals, self.card_cycle, router, self.randomness),
             reverse=self.landed.reverse,
         )
 
@@ -285,6 +290,10 @@ class World:
         """The simple rails, and a kill switch whose reason is `stopped`."""
         kill_switch = SimpleNamespace(stop_reason=lambda: self.stopped, pause_after_rejections=lambda tx: None)
         return SimpleNamespace(pipeline=self.rails, kill_switch=kill_switch)
+
+    def _propose(self, context: WorkspaceContext, failed: list[Exception]) -> list[Proposal]:
+        failed.extend(self.template_errors)
+        return [proposed for proposed in self.proposals if proposed.workspace == context.workspace]
 
     def contexts(self, workspaces: Sequence[str]) -> list[WorkspaceContext]:
         """The contexts of these workspaces."""

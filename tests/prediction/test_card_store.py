@@ -280,7 +280,7 @@ def test_the_cards_of_a_deleted_workspace_are_withdrawn_at_the_next_cycle(world:
     world.workspaces = [SHOP, "/site"]
     in_shop, in_site = world.cycle(proposal("a"), proposal("b", workspace="/site"))
     own = world.propose("look around", workspace="/site")
-    world.store._deleted = lambda workspace: workspace == "/site"
+    world.deleted = ("/site",)
     world.workspaces = [SHOP]
     world.cycle(proposal("a"))
     assert [card.id for card in world.cards.pending()] == [in_shop.id]

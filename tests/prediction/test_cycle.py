@@ -186,13 +186,7 @@ def test_nothing_is_withdrawn_when_a_source_failed(world: World) -> None:
 
 def test_an_error_of_a_template_leaves_the_cards_of_others(world: World) -> None:
     pending = world.card("a")
-    propose = world.card_cycle._propose
-
-    def propose_with_error(context: WorkspaceContext, failed: list[Exception]) -> list[Proposal]:
-        failed.append(KeyError("head"))
-        return list(propose(context, failed))
-
-    world.card_cycle._propose = propose_with_error
+    world.template_errors = (KeyError("head"),)
     world.proposals = [proposal("b")]
     report = world.card_cycle.run_cycle()
     assert [card.kind for card in report.created] == ["run_tests"]

@@ -24,6 +24,7 @@ from engine.prediction.twin import (
     MIN_DECISIONS,
     ConfidenceEstimate,
 )
+from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING as NOW
 from tests.prediction.deciding import SHOP, World, proposal, teach
 
@@ -82,9 +83,9 @@ def test_an_explored_card_says_why_it_is_shown() -> None:
 
 @pytest.mark.parametrize(("age", "is_shown"), [(EXPLORED_AFTER, False), (EXPLORED_AFTER + timedelta(seconds=1), True)])
 def test_a_kind_is_explored_again_after_a_month_without_a_decision(
-    world: World, clock: FakeClock, age: timedelta, is_shown: bool
+    database: Database, clock: FakeClock, age: timedelta, is_shown: bool
 ) -> None:
-    world.card_cycle._selector._randomness = ALWAYS
+    world = World(database, clock, randomness=ALWAYS)
     teach(world, MIN_DECISIONS, DecisionSignal.DISMISSED, kind="lint")
     clock.advance(age)
     assert bool(world.cycle(proposal("new", kind="lint"))) is is_shown

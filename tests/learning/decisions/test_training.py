@@ -111,9 +111,11 @@ class World:
     def __init__(self, database: Database, folder: Path) -> None:
         self.database = database
         self.provider, self.budget = FakeProvider(), FakeBudget()
-        self.exporter = Exporter(database, folder)
         self.conversations: list[tuple[str, str]] = []
-        self.exporter._conversations = lambda: self.conversations
+        self.secrets: list[str] = []
+        self.exporter = Exporter(
+            database, folder, conversations=lambda: self.conversations, secrets=lambda: self.secrets
+        )
         self.base_model, self.current_model, self.hold_reason, self.stop_reason = "base", "", "", ""
         self.answers: dict[str, Callable[[str], str | None]] = {}
         """The answer of each model to a situation."""
@@ -407,7 +409,7 @@ def test_measuring_continues_where_an_error_interrupted_it(world: World) -> None
 
 
 def test_no_secret_goes_to_a_provider(world: World) -> None:
-    world.exporter._secrets = lambda: ["hunter2-hunter2"]
+    world.secrets = ["hunter2-hunter2"]
     chosen, rejected = "use sk-abcdefghijklmnopqrstuvwxyz → koji-core", "rest → garden"
     sides = [(f"log in with hunter2-hunter2 {number}", chosen, rejected) for number in range(60)]
     world.database.write(lambda tx: import_pairs(tx, sides))
