@@ -47,6 +47,7 @@ def echo(verb: str, arguments: Any) -> dict[str, Any]:
 
 
 def exchange(address: str, sent: bytes) -> Any:
+    """Send bytes to the socket; the answer as a document."""
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(10)
         client.connect(address)

@@ -37,7 +37,7 @@ def answer(argv: list[str]) -> str | None:
     return None if common.as_json or rest[0] != "status" else status_bar.answer(common.home_name, rest)
 
 
-class World:
+class StatusBarWorld:
     """The file of an engine whose pending cards and holds a test sets."""
 
     def __init__(self, home: Home, clock: FakeClock, bus: EventBus) -> None:
@@ -58,11 +58,11 @@ class World:
 
 
 @pytest.fixture
-def world(home: Home, clock: FakeClock, bus: EventBus) -> World:
-    return World(home, clock, bus)
+def world(home: Home, clock: FakeClock, bus: EventBus) -> StatusBarWorld:
+    return StatusBarWorld(home, clock, bus)
 
 
-def test_the_long_form_names_the_first_card(world: World, clock: FakeClock) -> None:
+def test_the_long_form_names_the_first_card(world: StatusBarWorld, clock: FakeClock) -> None:
     world.pending = [card("pred_a", clock.now()), card("pred_b", clock.now())]
     clock.advance(timedelta(minutes=2, seconds=59))
     assert world.line("long") == "🔮 Run the tests · koji-core · 72% · 2m"
@@ -70,7 +70,7 @@ def test_the_long_form_names_the_first_card(world: World, clock: FakeClock) -> N
     assert world.line("long") == "🔮 0"
 
 
-def test_the_file_stays_true_when_nobody_writes_it_any_more(world: World, clock: FakeClock) -> None:
+def test_the_file_stays_true_when_nobody_writes_it_any_more(world: StatusBarWorld, clock: FakeClock) -> None:
     world.pending = [card("pred_a", clock.now(), expires_at=clock.now() + timedelta(hours=1))]
     world.pending += [card("pred_b", clock.now(), snoozed_until=clock.now() + timedelta(hours=2))]
     document = world.file.document()
@@ -78,7 +78,7 @@ def test_the_file_stays_true_when_nobody_writes_it_any_more(world: World, clock:
         assert line(document, "short", clock.now() + timedelta(hours=hours)) == text
 
 
-def test_a_hold_is_shown_until_it_ends(world: World, clock: FakeClock) -> None:
+def test_a_hold_is_shown_until_it_ends(world: StatusBarWorld, clock: FakeClock) -> None:
     world.holds = [Hold("pause", "3 rejections", clock.now(), clock.now() + timedelta(hours=2))]
     document = world.file.document()
     assert line(document, "short", clock.now()) == "⏸ pause"
@@ -91,7 +91,7 @@ def test_a_hold_is_shown_until_it_ends(world: World, clock: FakeClock) -> None:
     ("argv", "answered"),
     [
         (["status", "--format", "short"], True),
-        (["--home", "H", "status", "--format=short"], True),
+        (["--home", "HOME", "status", "--format=short"], True),
         (["status", "--format", "long", "--workspace", "/x"], True),
         (["status", "--format", "short", "--json"], False),
         (["status", "--format", "full"], False),
@@ -101,16 +101,16 @@ def test_a_hold_is_shown_until_it_ends(world: World, clock: FakeClock) -> None:
     ],
 )
 def test_what_is_answered_without_an_engine(
-    world: World, argv: list[str], answered: bool, monkeypatch: pytest.MonkeyPatch
+    world: StatusBarWorld, argv: list[str], answered: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CLAWPY_HOME", str(world.home.root))
-    argv = [str(world.home.root) if word == "H" else word for word in argv]
+    argv = [str(world.home.root) if word == "HOME" else word for word in argv]
     assert answer(argv) is None, "nobody has written the file yet"
     world.file.write()
     assert answer(argv) == ("🔮 0" if answered else None)
 
 
-def test_a_stop_file_that_no_engine_has_found_yet_is_shown(world: World) -> None:
+def test_a_stop_file_that_no_engine_has_found_yet_is_shown(world: StatusBarWorld) -> None:
     world.file.write()
     world.home.data.mkdir(parents=True)
     (world.home.data / "STOP").touch()
@@ -130,11 +130,9 @@ def test_a_status_bar_tells_of_a_verb_as_soon_as_it_has_returned(
             return call(home, verb, arguments, opener=open_engine)
 
         for number in (1, 2):
-            [card] = ask("propose", text=f"report_branches days={number}", workspace=str(repository.path))[
-                "predictions"
-            ]
+            proposed = ask("propose", text=f"report_branches days={number}", workspace=str(repository.path))
             assert answer(argv) == f"🔮 {number}"
-        ask("dismiss", id=card["id"])
+        ask("dismiss", id=proposed["predictions"][0]["id"])
         assert answer(argv) == "🔮 1"
         stop(home, "lunch")
         assert answer(argv) == "⏸ stop"
@@ -144,12 +142,12 @@ def test_a_status_bar_tells_of_a_verb_as_soon_as_it_has_returned(
 
 @pytest.mark.long
 def test_the_figures_of_an_engine_that_was_killed_are_not_shown(
-    world: World, clock: FakeClock, tmp_path: Path, fork_server: ForkServer
+    world: StatusBarWorld, clock: FakeClock, tmp_path: Path, fork_server: ForkServer
 ) -> None:
     world.pending = [card("pred_a", clock.now(), expires_at=clock.now() + timedelta(days=36500))]
     world.file.write()
     argv = ["--home", str(world.home.root), "status", "--format", "short"]
-    with fork_server.python(HELD, str(world.home.root), folder=tmp_path) as engine:
+    with fork_server.python(HOLD_HOME, str(world.home.root), folder=tmp_path) as engine:
         assert engine.stdout.readline() == "held\n"
         assert answer(argv) == "🔮 1"
         os.kill(engine.pid, signal.SIGKILL)
@@ -157,17 +155,17 @@ def test_the_figures_of_an_engine_that_was_killed_are_not_shown(
     assert [answer(argv), answer([*argv[:-1], "long"])] == ["○ no engine"] * 2
     world.holds = [Hold("stop", "enough", clock.now(), None)]
     world.file.write()
-    assert answer(argv) == "⏸ stop", "which holds on, whoever starts next"
+    assert answer(argv) == "⏸ stop", "a stop outlasts the engine"
     world.holds = []
     world.file.write()
     lock = HomeLock(world.home, clock=clock)
     lock.acquire()
     assert answer(argv) == "🔮 1"
     lock.release()
-    assert answer(argv) == "🔮 1", "one that ended wrote it a last time"
+    assert answer(argv) == "🔮 1", "an engine that ends writes the file a last time"
 
 
-HELD = """
+HOLD_HOME = """
 import sys
 from engine.clock import SystemClock
 from engine.home import Home
@@ -180,13 +178,13 @@ sys.stdin.readline()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"version": 2}', '{"version": 1, "holds": 3}', "\ud800"])
-def test_a_damaged_file_counts_as_none(world: World, text: str) -> None:
+def test_a_damaged_file_counts_as_none(world: StatusBarWorld, text: str) -> None:
     world.home.cache.mkdir(parents=True)
     world.home.status_bar_file.write_bytes(text.encode("utf-8", "surrogatepass"))
     assert answer(["--home", str(world.home.root), "status", "--format", "short"]) is None
 
 
-def test_nothing_heavy_is_imported(world: World, tmp_path: Path) -> None:
+def test_nothing_heavy_is_imported(world: StatusBarWorld, tmp_path: Path) -> None:
     world.file.write()
     script = (
         "import sys\n"
@@ -196,5 +194,5 @@ def test_nothing_heavy_is_imported(world: World, tmp_path: Path) -> None:
         "heavy = {'argparse', 'engine', 'textual', 'sqlalchemy', 'asyncio', 'subprocess', 'dataclasses'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.split("\n")[:2] == ["🔮 0", "[]"]
+    completed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert completed.stdout.split("\n")[:2] == ["🔮 0", "[]"]

@@ -7,9 +7,9 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.storage.database import Database
-from tests.api.notify.world import World
+from tests.api.notify.world import NotifyWorld
 
 
 @pytest.fixture
-def world(database: Database, clock: FakeClock, bus: EventBus) -> World:
-    return World(database, clock, bus)
+def world(database: Database, clock: FakeClock, bus: EventBus) -> NotifyWorld:
+    return NotifyWorld(database, clock, bus)

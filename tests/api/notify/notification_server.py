@@ -1,7 +1,4 @@
-"""A server on loopback that behaves like ntfy, Discord's webhooks and plain JSON hooks.
-
-`status` is the status of its answers. While `held` is cleared, it does not answer.
-"""
+"""A server on loopback that behaves like ntfy, Discord's webhooks and plain JSON hooks."""
 
 from __future__ import annotations
 
@@ -15,6 +12,8 @@ from typing import Any
 
 @dataclass
 class Post:
+    """A request that the server received."""
+
     path: str
     headers: dict[str, str]
     body: Any
@@ -22,12 +21,15 @@ class Post:
 
 @dataclass
 class NotificationServer:
-    """The running server: it records each post, and answers it with `status` once `open` is set."""
+    """The running server, which records each post."""
 
     status: int = 200
+    """The status of its answers."""
     posts: list[Post] = field(default_factory=list)
     open: threading.Event = field(default_factory=threading.Event)
+    """While this is cleared, no post is answered."""
     arrived: threading.Event = field(default_factory=threading.Event)
+    """Set at the first post."""
 
     def __enter__(self) -> NotificationServer:
         self.open.set()

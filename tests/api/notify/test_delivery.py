@@ -21,7 +21,7 @@ from engine.config.sections import NotifySettings, Surface, SurfaceSettings, add
 from engine.config.settings_file import BadConfig, read_settings
 from engine.home import Home
 from tests.api.notify.notification_server import NotificationServer
-from tests.api.notify.world import FakeKeys, MutableSettings
+from tests.api.notify.world import MutableSettings, StandInKeys
 from tests.support.helpers import read_table, refused
 
 ADDRESSES = read_table(__file__)
@@ -49,7 +49,7 @@ def test_addresses_that_may_hold_a_secret_are_refused_and_not_repeated(url: str)
 
 
 def test_the_environment_comes_first_then_the_key_then_the_settings() -> None:
-    keys, environment = FakeKeys({"notify-phone": "discord://1/kept"}), {"CLAWPY_NOTIFY_PHONE_URL": "ntfy://mine"}
+    keys, environment = StandInKeys({"notify-phone": "discord://1/kept"}), {"CLAWPY_NOTIFY_PHONE_URL": "ntfy://mine"}
     address = Addresses(settings("key"), keys, environment=environment).of(Surface.PHONE)
     assert address is not None
     assert (address.url, address.source) == ("ntfy://mine", "environment")
@@ -63,7 +63,7 @@ def test_the_environment_comes_first_then_the_key_then_the_settings() -> None:
 
 @pytest.mark.parametrize(("stored", "code"), [({}, "no_address"), ({"notify-phone": "hunter2"}, "bad_address")])
 def test_a_stored_address_that_is_missing_or_malformed_is_refused(stored: dict[str, str], code: str) -> None:
-    refusal = refused(code, lambda: Addresses(settings("key"), FakeKeys(stored), environment={}).of(Surface.PHONE))
+    refusal = refused(code, lambda: Addresses(settings("key"), StandInKeys(stored), environment={}).of(Surface.PHONE))
     assert "hunter2" not in str(refusal)
 
 
@@ -74,9 +74,9 @@ def test_an_address_is_not_shown() -> None:
 
 def test_secret_parts_of_known_addresses_are_listed() -> None:
     environment = {"CLAWPY_NOTIFY_DISCORD_URL": "discord://4242/hunter2hunter2?x=y"}
-    assert "hunter2hunter2" in Addresses(settings(""), FakeKeys(), environment=environment).secrets()
+    assert "hunter2hunter2" in Addresses(settings(""), StandInKeys(), environment=environment).secrets()
     stored = Addresses(
-        settings("key"), FakeKeys({"notify-phone": "ntfys://me:passw0rd1@ntfy.sh/services"}), environment={}
+        settings("key"), StandInKeys({"notify-phone": "ntfys://me:passw0rd1@ntfy.sh/services"}), environment={}
     )
     assert stored.secrets() == ()
     stored.of(Surface.PHONE)

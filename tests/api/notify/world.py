@@ -23,10 +23,14 @@ from tests.api.stand_in import card
 
 @dataclass
 class MutableSettings:
+    """Settings that a test may exchange."""
+
     current: Settings
 
 
-class FakeKeys(Keys):
+class StandInKeys(Keys):
+    """Keys by name, which are in a keyring, and one known secret."""
+
     def __init__(self, values: dict[str, str] | None = None) -> None:
         self.values = values or {}
 
@@ -38,8 +42,8 @@ class FakeKeys(Keys):
 
 
 @dataclass
-class Courier:
-    """Records the notes that are delivered; fails where it was set to."""
+class StandInCourier:
+    """Records the notes and buttons that are delivered, and fails on the surfaces in `failures`."""
 
     sent: list[tuple[Surface, Note]] = field(default_factory=list)
     failures: dict[Surface, Failure] = field(default_factory=dict)
@@ -54,19 +58,21 @@ class Courier:
         return [note for sent_to, note in self.sent if sent_to is surface]
 
 
-class World:
-    """Notifications of an engine whose cards and sessions a test sets. A courier delivers them unless `real`."""
+class NotifyWorld:
+    """Notifications of an engine whose cards and sessions a test sets. A stand-in delivers them unless `real`."""
 
     def __init__(self, database: Database, clock: FakeClock, bus: EventBus, *, real: bool = False) -> None:
         self.database, self.clock = database, clock
         self.settings = MutableSettings(Settings(glasses_alerts_enabled=True))
-        self.keys = FakeKeys()
+        self.keys = StandInKeys()
         self.environment: dict[str, str] = {}
         self.cards: dict[str, Card] = {}
         self.sessions: dict[str, SessionView] = {}
-        self.courier = Courier()
+        self.courier = StandInCourier()
         self.quiet = False
+        """Whether these are quiet hours."""
         self.listens = False
+        """Whether the gateway listens, so that notifications have buttons."""
         engine: Any = SimpleNamespace(
             database=database,
             clock=clock,
@@ -75,7 +81,7 @@ class World:
             keys=self.keys,
             ledger=Ledger(database),
             cards=self,
-            sessions=_Sessions(self.sessions),
+            sessions=SimpleNamespace(get=self._get_session),
             autonomy=SimpleNamespace(quiet=lambda: self.quiet),
         )
         self.notifications = Notifications(
@@ -83,14 +89,19 @@ class World:
         )
         self.notifications.addresses = Addresses(self.settings, self.keys, environment=self.environment)
 
-    def at(self, digest: float = 5, gateway: str = "", **urls: str) -> None:
-        """Set the addresses of surfaces."""
+    def at(self, gateway: str = "", **urls: str) -> None:
+        """Set the addresses of surfaces, and the gateway that their buttons call."""
         sections = {name: SurfaceSettings(url=url) for name, url in urls.items()}
-        notify = NotifySettings(digest_minutes=digest, gateway=gateway, **sections)
+        notify = NotifySettings(digest_minutes=5, gateway=gateway, **sections)
         self.settings.current = self.settings.current.model_copy(update={"notify": notify})
 
     def _pass_for(self, method: str, path: str, *, until: float) -> str:
         return "word" if self.listens else ""
+
+    def _get_session(self, session_id: str) -> SessionView:
+        if session_id not in self.sessions:
+            raise Refusal("unknown_session", "there is none")
+        return self.sessions[session_id]
 
     def get(self, card_id: str) -> Card:
         if card_id not in self.cards:
@@ -118,13 +129,3 @@ class World:
         for surface in surfaces:
             while self.notifications.step(surface) == 0:
                 pass
-
-
-@dataclass
-class _Sessions:
-    by_id: dict[str, SessionView]
-
-    def get(self, session_id: str) -> SessionView:
-        if session_id not in self.by_id:
-            raise Refusal("unknown_session", "there is none")
-        return self.by_id[session_id]

@@ -15,7 +15,7 @@ from engine.config.sections import Surface
 from engine.events import EventBus, StateChanged
 from engine.model import Refusal
 from engine.storage.database import Database
-from tests.api.notify.world import World
+from tests.api.notify.world import NotifyWorld
 from tests.api.operations.conftest import Ask, Refused
 
 
@@ -40,11 +40,11 @@ def test_check_says_the_verdict_of_the_content_filter(ask: Ask, arguments: dict[
 
 
 @pytest.fixture
-def world(database: Database, clock: FakeClock, bus: EventBus) -> World:
-    return World(database, clock, bus)
+def world(database: Database, clock: FakeClock, bus: EventBus) -> NotifyWorld:
+    return NotifyWorld(database, clock, bus)
 
 
-def notify(world: World, **arguments: Any) -> dict[str, Any]:
+def notify(world: NotifyWorld, **arguments: Any) -> dict[str, Any]:
     """The document of the verb `notify`."""
     engine: Any = SimpleNamespace(
         notify=world.notifications,
@@ -58,7 +58,7 @@ def print_notify(document: dict[str, Any]) -> str:
     return render_document("notify", document)
 
 
-def test_every_surface_is_listed_with_what_is_missing(world: World) -> None:
+def test_every_surface_is_listed_with_what_is_missing(world: NotifyWorld) -> None:
     world.at(phone="ntfy://topic", discord="key")
     world.quiet = True
     assert print_notify(notify(world)).splitlines() == [
@@ -73,7 +73,7 @@ def test_every_surface_is_listed_with_what_is_missing(world: World) -> None:
     ]
 
 
-def test_an_undelivered_notification_is_shown_retried_and_dismissed(world: World) -> None:
+def test_an_undelivered_notification_is_shown_retried_and_dismissed(world: NotifyWorld) -> None:
     world.at(phone="ntfy://topic")
     world.courier.failures[Surface.PHONE] = Failure("the server answers 401", lasting=True)
     world.happen(StateChanged(before="WATCHING", after="PAUSED", cause="3 rejections in a row"))
@@ -89,7 +89,7 @@ def test_an_undelivered_notification_is_shown_retried_and_dismissed(world: World
     assert notify(world)["surfaces"][0]["undelivered"] == 0
 
 
-def test_a_test_notification_says_how_it_went(world: World) -> None:
+def test_a_test_notification_says_how_it_went(world: NotifyWorld) -> None:
     with pytest.raises(Refusal) as refused:
         notify(world, action="test")
     assert refused.value.code == "no_surface"
