@@ -6,13 +6,14 @@ import os
 import shutil
 import sys
 import venv
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from engine.execution.runners.flow import FlowError
 from tests.conftest import Repository
-from tests.execution.flows.conftest import RunFlow, commit_shop
+from tests.execution.flows.conftest import ProcessSession, RunFlow, commit_shop
 from tests.support.helpers import make_program
 
 pytestmark = pytest.mark.long
@@ -29,6 +30,18 @@ def test_only_the_tests_of_changed_files_run(project: Repository, run_flow: RunF
     assert "shop/cart.py → tests/test_cart.py" in run.transcript
     assert project.git("status", "--porcelain") == ""
     assert not list(project.path.rglob("__pycache__"))
+
+
+def test_a_run_took_as_long_as_its_command(
+    project: Repository, run_flow: RunFlow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pytest itself counts only the time of the tests, and the line of the command's exit all of it."""
+    commit_shop(project)
+    execute = ProcessSession.execute
+    monkeypatch.setattr(ProcessSession, "execute", lambda *call, **more: replace(execute(*call, **more), seconds=4.9))
+    assert run_flow("run_tests", paths=["shop/cart.py"]).summary == (
+        "The one test passed in 4.9 s (only the tests of this change)"
+    )
 
 
 def test_a_clean_head_is_tested_without_uncommitted_files(project: Repository, run_flow: RunFlow) -> None:
