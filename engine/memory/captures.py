@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import func, tuple_
 from sqlmodel import Field, Session, col, desc, select
@@ -249,45 +248,42 @@ def _messages(lines: Iterable[TranscriptLine]) -> Iterator[tuple[str, list[Trans
 
 def _store_capture(tx: Transaction, view: SessionView, captured: CapturedSentence, line: TranscriptLine) -> Capture:
     """Store a sentence of a session, or count it again if its workspace has it. Returns its capture."""
-    trust = trust_of_line(line.kind)
-    spoken: dict[str, Any] = {
-        "text": captured.text,
-        "tags": [*captured.tags, view.outcome],
-        "session_id": view.id,
-        "line": captured.line,
-        "agent": view.agent,
-        "at": line.at,
-        "trust": trust,
-    }
+    trust, tags = trust_of_line(line.kind), [*captured.tags, view.outcome]
     row = _row_of(tx.session, view.workspace, captured.digest)
     if row is None:
         basis = f"{view.workspace}\n{captured.digest}".encode(errors="replace")
         row = CaptureRow(
             id="cap_" + hashlib.sha256(basis).hexdigest()[:12],
             kind=captured.kind.value,
+            text=captured.text,
+            tags=tags,
             digest=captured.digest,
+            session_id=view.id,
+            line=captured.line,
+            agent=view.agent,
             workspace=view.workspace,
+            at=line.at,
             last_session=view.id,
             corrects=_corrected_id(tx.session, view.workspace, captured),
-            **spoken,
+            trust=trust,
         )
     elif row.session_id == view.id:
-        row.tags = spoken["tags"]  # of what was thrown away later
+        row.tags = tags  # the outcome of the session may have changed
     if row.last_session != view.id:
         row.seen, row.last_session = row.seen + 1, view.id
         if trust is Trust.OPERATOR and row.trust is Trust.QUOTED and not row.forgotten:
             # The operator's own words take the place of a quote that says the same.
-            for name, value in {**spoken, "approved_at": None}.items():
-                setattr(row, name, value)
+            row.text, row.tags, row.trust, row.approved_at = captured.text, tags, trust, None
+            row.session_id, row.line, row.agent, row.at = view.id, captured.line, view.agent, line.at
     tx.session.add(row)
     tx.session.flush()
     return row.view
 
 
-def _row_of(session: Session, workspace: str, digest: str) -> CaptureRow | None:
+def _row_of(session: Session, workspace: str, sentence_digest: str) -> CaptureRow | None:
     """The capture of a workspace with the same words."""
     return session.exec(
-        select(CaptureRow).where(CaptureRow.workspace == workspace, CaptureRow.digest == digest)
+        select(CaptureRow).where(CaptureRow.workspace == workspace, CaptureRow.digest == sentence_digest)
     ).first()
 
 

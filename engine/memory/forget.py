@@ -224,11 +224,8 @@ class HomeFiles:
     def find(self, terms: SearchTerms) -> Iterator[tuple[str, str]]:
         """Each file that contains the terms, with the first such line."""
         for path in self._files():
-            text = _read_text(path)
-            is_match = partial(json_contains, terms=terms) if path.suffix == ".jsonl" else terms.match
-            lines = filter(is_match, text.split("\n"))
-            in_json = path.name if path.suffix == ".json" and json_contains(text, terms) else None
-            if (line := next(lines, in_json)) is not None:
+            line = _find_line(path, terms)
+            if line is not None:
                 yield str(path), line
 
     def erase(self, terms: SearchTerms) -> int:
@@ -254,6 +251,17 @@ def _read_text(path: Path) -> str:
             return "" if b"\x00" in head else (head + file.read()).decode("utf-8", errors="surrogateescape")
     except OSError:
         return ""
+
+
+def _find_line(path: Path, terms: SearchTerms) -> str | None:
+    """The first line of a file that contains one of the terms; the name of a JSON file if only a string of it does; None
+    for no match."""
+    text = _read_text(path)
+    is_match = partial(json_contains, terms=terms) if path.suffix == ".jsonl" else terms.match
+    line = next(filter(is_match, text.split("\n")), None)
+    if line is None and path.suffix == ".json" and json_contains(text, terms):
+        return path.name
+    return line
 
 
 def _erase_from_file(path: Path, terms: SearchTerms) -> None:
