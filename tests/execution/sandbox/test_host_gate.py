@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import select
 import socket
 import ssl
@@ -24,18 +23,11 @@ from hypothesis import strategies as st
 from engine.execution.live_session import LiveSession
 from engine.execution.sandbox import host_gate
 from engine.execution.sandbox.host_gate import (
-    PUBLIC,
     HostGate,
-    find_local_hosts,
-    is_public,
-    normalise_host,
-    parse_address,
-    parse_rules,
     read_server_name,
-    split_address,
 )
 from engine.execution.sandbox.ladder import find_best_sandbox
-from engine.model import Refusal, SessionState
+from engine.model import SessionState
 from tests.execution.session_world import MakeWorld, ScriptWorld
 from tests.support.helpers import read_table, wait_for_threads, wait_until
 
@@ -394,71 +386,7 @@ def test_the_gate_ends_with_its_command_and_leaves_the_exit_code_alone(
     wait_for_threads("clawpy-gate")
 
 
-# Which hosts and addresses may be reached: the decisions alone
-
-
-@pytest.mark.parametrize(("entry", "host", "port", "through"), ROWS["an_entry_lets_these_hosts_through"])
-def test_an_entry_lets_these_hosts_through(entry: str, host: str, port: int, through: bool) -> None:
-    assert parse_rules([entry])[0].matches(normalise_host(host), port) is through
-
-
-@pytest.mark.parametrize(("entry", "address", "admitted"), ROWS["an_entry_admits_these_addresses"])
-def test_an_entry_admits_these_addresses(entry: str, address: str, admitted: bool) -> None:
-    assert parse_rules([entry])[0].admits(ipaddress.ip_address(address)) is admitted
-
-
-@pytest.mark.parametrize("entry", ROWS["an_entry_that_is_no_host_is_refused"])
-def test_an_entry_that_is_no_host_is_refused(entry: str) -> None:
-    with pytest.raises(Refusal) as refused:
-        parse_rules([entry])
-    assert refused.value.code == "bad_host"
-
-
-@pytest.mark.parametrize("spelled", ROWS["an_address_in_another_spelling_is_no_name"])
-def test_an_address_in_another_spelling_is_no_name(spelled: str) -> None:
-    """A resolver would take them for addresses; here they match nothing."""
-    with pytest.raises(ValueError, match=spelled):
-        normalise_host(spelled)
-
-
-PRIVATE = (
-    "127.0.0.1", "127.8.8.8", "0.0.0.0", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1",
-    "224.0.0.1", "255.255.255.255", "192.0.2.1", "198.18.0.1", "240.0.0.1", "::1", "::", "fe80::1", "fe80::1%eth0",
-    "fc00::1", "fd12::1", "fec0::1", "ff02::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::127.0.0.1",
-    "64:ff9b::7f00:1", "2002:7f00:0001::", "2002:c0a8:0101::1", "2001:db8::1", "nonsense", "",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("address", PRIVATE)
-def test_private_addresses_are_not_public(address: str) -> None:
-    parsed = parse_address(address)
-    assert parsed is None or not is_public(parsed)
-
-
-@pytest.mark.parametrize(
-    ("text", "is_for_pages"), [("::ffff:8.8.8.8", False), ("2002:808:808::", False), ("64:ff9b::808:808", True)]
-)
-def test_a_public_ipv4_address_in_ipv6_is_for_commands_and_only_as_nat64_for_pages(
-    text: str, is_for_pages: bool
-) -> None:
-    address = ipaddress.ip_address(text)
-    assert is_public(address) is is_for_pages
-    assert PUBLIC.admits(address)
-
-
-def test_local_hosts_are_those_on_the_loopback() -> None:
-    entries = ["api.example.com", "localhost:11434", "127.0.0.1:8080", "[::1]:9", "*.example.com", "10.0.0.1:80"]
-    assert find_local_hosts(entries) == ["localhost:11434", "127.0.0.1:8080", "[::1]:9"]
-
-
-@given(st.text(max_size=40))
-def test_any_text_is_split_or_refused(text: str) -> None:
-    try:
-        host, port = split_address(text)
-    except ValueError:
-        return
-    assert host == normalise_host(host)
-    assert 0 < port < 65_536
+# The host that a TLS client asks for
 
 
 def test_the_name_is_read_from_the_first_bytes_of_tls() -> None:

@@ -140,7 +140,7 @@ PRIVATE_ADDRESSES = (
     "64:ff9b::7f00:1",
     "",
 )
-"""Some of each sort; `test_host_gate` has them all."""
+"""Some of each sort; `sandbox/test_host_rules.py` has them all."""
 
 
 def test_a_name_of_a_private_address_is_refused(make_belt_world: MakeWorld, server: WebServer) -> None:
