@@ -254,8 +254,8 @@ def _read_text(path: Path) -> str:
 
 
 def _find_line(path: Path, terms: SearchTerms) -> str | None:
-    """The first line of a file that contains one of the terms; the name of a JSON file if only a string of it does; None
-    for no match."""
+    """The first line of a file that contains one of the terms; the name of a JSON file if only a string of it does;
+    None for no match."""
     text = _read_text(path)
     is_match = partial(json_contains, terms=terms) if path.suffix == ".jsonl" else terms.match
     line = next(filter(is_match, text.split("\n")), None)
