@@ -61,7 +61,8 @@ class Terminal:
         """Run `command`; returns the instant just before, on `time.perf_counter`."""
         words = [f"{name}={value}" for name, value in ({"COLORTERM": "truecolor"} | (environment or {})).items()]
         # COLUMNS and LINES of whoever runs the benchmark would be believed before the terminal's own size.
-        line = "exec env -u COLUMNS -u LINES " + shlex.join([*words, *command])
+        # An installed program has bytecode: without it, each start would compile its modules again.
+        line = "exec env -u COLUMNS -u LINES -u PYTHONDONTWRITEBYTECODE " + shlex.join([*words, *command])
         began = time.perf_counter()
         # A session each: a window of a session that nobody looks at would be 80x24.
         wanted = ("-P", "-F", "#{window_id} #{pane_pid}", "-c", str(cwd))
