@@ -77,11 +77,6 @@ class Overlays:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def find_fragments(self, *, agent_id: str, run_kind: str, workspace: str = "") -> Sequence[Overlay]:
-        """The fragments for an agent's prompts of a kind of run, oldest first. With `workspace` "", fragments for a
-        certain workspace are left out."""
-        return self.find(CandidateType.PROMPT_FRAGMENT, agent_id, run_kind, workspace)
-
     def choose_model(self, run: ModelRun) -> tuple[str, str] | None:
         """(model, reason) of the newest routing hint that applies, None for none."""
         for overlay in reversed(self.find(CandidateType.ROUTING_HINT, run.agent, run.run_kind, run.workspace)):
@@ -102,7 +97,8 @@ class Overlays:
         return [overlay for overlay in self.load_active() if overlay.type is CandidateType.FLOW_OFFLOAD]
 
     def find(self, type: CandidateType, agent_id: str, run_kind: str | None, workspace: str) -> Sequence[Overlay]:
-        """The active effects of a type for an agent, a kind of run (None for all) and a workspace, oldest first."""
+        """The active effects of a type for an agent, a kind of run (None for all) and a workspace, oldest first. With
+        `workspace` "", effects for a certain workspace are left out."""
         return [
             overlay
             for overlay in self.load_active()
@@ -313,9 +309,7 @@ class LearnedGuidance:
 
     def _fragments(self, request: PromptRequest) -> Sequence[Overlay]:
         """The active fragments for a request, oldest first."""
-        return self._overlays.find_fragments(
-            agent_id=request.agent, run_kind=request.run_kind, workspace=request.workspace
-        )
+        return self._overlays.find(CandidateType.PROMPT_FRAGMENT, request.agent, request.run_kind, request.workspace)
 
     def _fit(self, overlays: Sequence[Overlay]) -> list[Overlay]:
         """The fragments that fit the budget, oldest first. Fragments that help most, by their lift, are chosen first,

@@ -52,14 +52,14 @@ def test_fragments_apply_by_agent_kind_of_run_and_workspace(world: OverlayWorld)
     of_agent = world.guide(agent="introspection_loop", run_kind="introspection_evaluation")
     of_workspace = world.guide(agent="cto", workspace="/w")
 
-    def fragments(**arguments: str) -> set[str]:
-        return {fragment.id for fragment in world.overlays.find_fragments(**arguments)}
+    def find(agent: str, run_kind: str, workspace: str = "") -> Sequence[Overlay]:
+        return world.overlays.find(CandidateType.PROMPT_FRAGMENT, agent, run_kind, workspace)
 
-    assert fragments(agent_id="introspection_loop", run_kind="introspection_evaluation") == {everywhere.id, of_agent.id}
-    assert fragments(agent_id="introspection_loop", run_kind="task") == {everywhere.id}
-    assert fragments(agent_id="cto", run_kind="task", workspace="/w") == {everywhere.id, of_workspace.id}
-    assert fragments(agent_id="cto", run_kind="task", workspace="/other") == {everywhere.id}
-    assert fragments(agent_id="cto", run_kind="task") == {everywhere.id}, "no workspace is none of them"
+    assert find("introspection_loop", "introspection_evaluation") == [everywhere, of_agent]
+    assert find("introspection_loop", "task") == [everywhere]
+    assert find("cto", "task", "/w") == [everywhere, of_workspace]
+    assert find("cto", "task", "/other") == [everywhere]
+    assert find("cto", "task") == [everywhere]
 
 
 def test_forgotten_words_leave_prompts_at_once_and_an_empty_candidate_is_rolled_back(world: OverlayWorld) -> None:
