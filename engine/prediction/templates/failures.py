@@ -289,6 +289,17 @@ def find_culprit(session: SessionView) -> tuple[str, str]:
     return str(facts.get("culprit", ""))[:10], str(facts.get("subject", ""))
 
 
+def _bisected_tests(context: WorkspaceContext, part: Part) -> set[str]:
+    """The tests of which a bisect named the commit that broke them, and which did not pass on your files since."""
+    tests: set[str] = set()
+    for session in ended_sessions(context, part.project.path, "bisect"):
+        run = next((run for run in part.runs if run.session_id == session.id), None)
+        if run is not None and find_culprit(session)[0]:
+            newer = [other for other in part.tree_runs if other.ran_at > run.ran_at]
+            tests.update(test for test in usable_failures(run) if not any(verdict_on(other, test) for other in newer))
+    return tests
+
+
 @template
 def still_red(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """The last run failed, and nothing changed since. The card offers to group the failures by cause. A single failing
@@ -304,6 +315,8 @@ def still_red(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         return
     if len(tests) == 1 and any(run.tree == last.tree and failed_alone(run) == tests[0] for run in part.tree_runs):
         return
+    if _bisected_tests(context, part).issuperset(tests):
+        return  # each failed without the others, at the commit that broke it
     prompt = f"Run the {len(tests)} failing tests alone and group the failures by cause"
     if len(tests) == 1:
         prompt = f"Run `{short_test(tests[0])}` alone: does it fail without the other tests?"

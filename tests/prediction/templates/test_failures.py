@@ -135,6 +135,25 @@ def test_a_single_failing_test_is_run_alone_once(
     assert bool(still_red(*world.top())) == (len(failing) > 1), "a single test ran alone on these files already"
 
 
+@pytest.mark.parametrize(
+    ("facts", "later", "is_offered"),
+    [
+        ({"culprit": "0" * 40, "subject": "Faster cart"}, (), False),
+        ({"culprit": "0" * 40, "subject": "Faster cart"}, (CART,), True),  # it passed since, and fails anew
+        ({}, (), True),  # the bisect named no commit
+    ],
+)
+def test_a_bisect_answers_whether_a_test_fails_alone(
+    world: World, head: str, facts: dict[str, str], later: tuple[str, ...], is_offered: bool
+) -> None:
+    bisected = PastRun(head, failing=(CART,), passed=0, full=False, tree="t1", session_id="ses_1", changed=False)
+    last = PastRun(head, failing=(CART,), tree="t2", ran_at=bisected.ran_at + timedelta(minutes=9))
+    passed = PastRun(head, durations=((CART, 0.1),), tree="t3", ran_at=bisected.ran_at + timedelta(minutes=5))
+    world.runs = [last, *([passed] if later else []), bisected]
+    world.sessions = [session("bisect", facts=facts)]
+    assert bool(still_red(*world.top())) is is_offered
+
+
 def test_a_history_that_takes_too_long_to_search_prevents_only_the_bisect(
     world: World, repository: Repository, head: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
