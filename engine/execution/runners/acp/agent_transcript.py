@@ -26,19 +26,28 @@ MAX_MESSAGE_CHARACTERS = 100_000
 MAX_CONTENT_LINES = 200
 """Maximum number of lines of a tool's output or diff that are shown."""
 
+MAX_CONTENT_BLOCKS = 20
+"""Maximum number of outputs and diffs of a tool call that are shown."""
+
 MAX_TOOL_CALLS = 1_000
 """Maximum number of tool calls that are remembered. An agent could invent any number of ids."""
 
 STATUS_WORDS = {"pending": "waits", "in_progress": "runs", "completed": "done", "failed": "failed"}
+"""The status of a tool call on screens, by that of the protocol."""
+
 PLAN_MARKS = {"pending": "·", "in_progress": "→", "completed": "✓"}
+"""The mark of a step of a plan, by its status in the protocol."""
 
 
 @dataclass(slots=True)
 class _ToolCall:
+    """What the agent has told about one tool call so far."""
+
     title: str = ""
     kind: str = ""
     status: str = ""
     last_line: str = ""
+    """The line that was last written about it."""
 
 
 class AgentTranscript:
@@ -52,6 +61,8 @@ class AgentTranscript:
         self._streamed = StreamedText(write, clean, max_line=MAX_PARAGRAPH)
         self._calls: OrderedDict[str, _ToolCall] = OrderedDict()
         self._plan: list[tuple[str, str]] = []
+        """(text, status) of each step."""
+
         self.message = ""
         """The message of the present turn, at most its last `MAX_MESSAGE_CHARACTERS` characters."""
 
@@ -108,12 +119,13 @@ class AgentTranscript:
         self._plan = [
             (_single_line(entry.content), str(entry.status)) for entry in itertools.islice(entries, MAX_CONTENT_LINES)
         ]
-        for number, step in enumerate(self._plan):
-            if step not in before:
-                self._write("note", f"plan {number + 1}/{len(self._plan)} {PLAN_MARKS[step[1]]} {step[0]}")
+        for number, (text, status) in enumerate(self._plan, 1):
+            if (text, status) not in before:
+                self._write("note", f"plan {number}/{len(self._plan)} {PLAN_MARKS[status]} {text}")
 
     def _write_results(self, contents: Iterable[Any]) -> None:
-        for content in itertools.islice(contents, 20):
+        """Write the output and the diffs of a tool call that ended."""
+        for content in itertools.islice(contents, MAX_CONTENT_BLOCKS):
             if isinstance(content, schema.FileEditToolCallContent):
                 lines = unified_diff(content.old_text or "", content.new_text, content.path).splitlines()
             elif isinstance(content, schema.ContentToolCallContent):
@@ -121,33 +133,39 @@ class AgentTranscript:
             else:
                 continue  # a terminal: its output is in the transcript already
             if lines:
-                shown = lines[:MAX_CONTENT_LINES]
-                more = [f"… {len(lines) - len(shown):,} more lines"] if len(lines) > len(shown) else []
-                self._write("output", "\n".join([*shown, *more]))
+                if len(lines) > MAX_CONTENT_LINES:
+                    lines[MAX_CONTENT_LINES:] = [f"… {len(lines) - MAX_CONTENT_LINES:,} more lines"]
+                self._write("output", "\n".join(lines))
 
 
 def _failure_reason(update: schema.ToolCallStart | schema.ToolCallProgress) -> str:
     """The first line that a failed call shows."""
-    shown = (
-        _block_text(block.content) for block in update.content or () if isinstance(block, schema.ContentToolCallContent)
-    )
-    return next((line.strip() for text in shown for line in text.splitlines() if line.strip()), "")
+    blocks = (block for block in update.content or () if isinstance(block, schema.ContentToolCallContent))
+    lines = (line.strip() for block in blocks for line in _block_text(block.content).splitlines())
+    return next(filter(None, lines), "")
 
 
-def command_of(raw: Any) -> str:
-    """The command in the arguments of a call of an agent's own tool, "" for none."""
-    if not isinstance(raw, dict):
+def command_of(tool_input: Any) -> str:
+    """The command in the input of a call of an agent's own tool, "" for none."""
+    if not isinstance(tool_input, dict):
         return ""
     for name in ("command", "cmd", "script"):
-        value = raw.get(name)
-        if isinstance(value, str):
-            return value
-        if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
-            shell = len(value) >= 3 and value[0].rsplit("/", 1)[-1] in ("sh", "bash", "zsh", "dash")
-            if shell and value[1] in ("-c", "-lc"):
-                return str(value[2])
-            return shlex.join(value)
+        match tool_input.get(name):
+            case str() as command:
+                return command
+            case [str() as shell, "-c" | "-lc", str() as script, *_] as words if _are_words(words) and _is_shell(shell):
+                return script
+            case [_, *_] as words if _are_words(words):
+                return shlex.join(words)
     return ""
+
+
+def _are_words(items: list[Any]) -> bool:
+    return all(isinstance(item, str) for item in items)
+
+
+def _is_shell(program: str) -> bool:
+    return program.rsplit("/", 1)[-1] in ("sh", "bash", "zsh", "dash")
 
 
 def _block_text(content: Any) -> str:

@@ -44,6 +44,7 @@ class KnownAgent(BaseModel):
 
 
 KNOWN_AGENTS = tuple(KnownAgent(name=name, **row) for name, row in read_table(__file__, "agents.toml").items())
+"""In the order in which they are looked for."""
 
 
 def find_agents(data: Path, path: str | None = None) -> list[FoundAgent]:
@@ -140,16 +141,16 @@ def _script_paths(command: Sequence[str]) -> list[Path]:
         file = Path(word)
         if file.is_absolute() and file.is_file():
             for path in dict.fromkeys((file, file.resolve())):
-                paths.append(next((up for up in path.parents if up.name == "node_modules"), path))
+                paths.append(next((parent for parent in path.parents if parent.name == "node_modules"), path))
     return paths
 
 
 def agent_environment(*, home: Path, names: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that are added to a session's clean environment: the agent's HOME, the places of the operator's
     tools, and the `names` that the operator configured."""
-    user = Path(environment.get("HOME") or Path.home())
-    added = {"HOME": str(home)}
+    user_home = Path(environment.get("HOME") or Path.home())
+    variables = {"HOME": str(home)}
     for tool in TOOLS:
-        if tool.for_agents and tool.variable not in environment and (user / tool.folder).is_dir():
-            added[tool.variable] = str(user / tool.folder)
-    return added | {name: environment[name] for name in names if name in environment}
+        if tool.for_agents and tool.variable not in environment and (user_home / tool.folder).is_dir():
+            variables[tool.variable] = str(user_home / tool.folder)
+    return variables | {name: environment[name] for name in names if name in environment}

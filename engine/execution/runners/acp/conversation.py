@@ -41,10 +41,12 @@ EXIT_SECONDS = 0.5
 """Seconds in which an agent that closed its output must exit."""
 
 AUTH_REQUIRED = -32000
+"""The code of the error of an agent that is not logged in."""
+
 _LOGIN_HINTS = ("auth", "log in", "login", "logged in", "api key", "api_key", "apikey", "credential", "401")
+"""Parts of an error's text that mean the same."""
 
-A = TypeVar("A", bound=BaseModel)
-
+AnswerType = TypeVar("AnswerType", bound=BaseModel)
 
 MAX_LINE_BYTES = 32 * 1024 * 1024
 """Maximum number of bytes of a message. The default of asyncio is 64 KiB, which is too little for a diff."""
@@ -94,7 +96,7 @@ class Conversation:
         self._pipe: JsonRpcPipe | None = None
         self._runner = asyncio.Runner()
         self._connection: Connection | None = None
-        self._listening: asyncio.BaseTransport | None = None
+        self._stderr_pipe: asyncio.BaseTransport | None = None
         self._error_lines: deque[str] = deque(maxlen=5)
         self.model = ""
         """The name and version of the agent, as it reports them."""
@@ -170,7 +172,9 @@ class Conversation:
             self._transcript.flush()
         return TurnResult(answer.stop_reason, self._transcript.message, answer.usage)
 
-    async def _request(self, method: str, request: BaseModel, answer: type[A], seconds: float | None) -> A:
+    async def _request(
+        self, method: str, request: BaseModel, answer_type: type[AnswerType], seconds: float | None
+    ) -> AnswerType:
         """Send a request and wait for its answer, at most `seconds`."""
         assert self._connection is not None
         self._live.check_running()
@@ -185,7 +189,7 @@ class Conversation:
                 raise FlowError(
                     f"{self._agent.title} did not answer `{method}` within {seconds:g} s", self._agent.login
                 )
-            return answer.model_validate(pending.result())
+            return answer_type.model_validate(pending.result())
         except RequestError as error:
             raise self._explain_refused_request(error) from None
         except ConnectionError:
@@ -197,6 +201,7 @@ class Conversation:
             pending.cancel()
 
     def _explain_refused_request(self, error: RequestError) -> FlowError:
+        """The error that says what the agent answered, or that it is not logged in."""
         details = error.data.get("details") if isinstance(error.data, dict) else error.data
         message = sanitise(f"{error}: {details}" if details and str(details) != str(error) else str(error))[:500]
         needs_login = error.code == AUTH_REQUIRED or any(hint in message.lower() for hint in _LOGIN_HINTS)
@@ -210,8 +215,8 @@ class Conversation:
         self._live.check_running()
         if self._pipe is not None and self._pipe.problem:
             return FlowError(f"{self._agent.title} was ended: {self._pipe.problem}")
-        until = asyncio.get_running_loop().time() + EXIT_SECONDS
-        while not (ended := has_ended(self._process)) and asyncio.get_running_loop().time() < until:
+        deadline = asyncio.get_running_loop().time() + EXIT_SECONDS
+        while not (ended := has_ended(self._process)) and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(0.01)
         self._live.check_running()
         last_output = f"; its last output: {' / '.join(self._error_lines)[:600]}" if self._error_lines else ""
@@ -231,7 +236,7 @@ class Conversation:
                 self._live.write("output", "\n".join(lines))
 
         loop = asyncio.get_running_loop()
-        self._listening, _ = await loop.connect_read_pipe(lambda: _LineProtocol(add_lines), self._process.stderr)
+        self._stderr_pipe, _ = await loop.connect_read_pipe(lambda: _LineProtocol(add_lines), self._process.stderr)
 
     def _on_invalid_line(self, line: str) -> None:
         self._requests.warn_once("the agent writes lines that are not messages")
@@ -248,11 +253,13 @@ class Conversation:
     async def _close_connection(self) -> None:
         if self._connection is not None:
             await self._connection.close()  # this also closes the pipe
-        if self._listening is not None:
-            self._listening.close()
+        if self._stderr_pipe is not None:
+            self._stderr_pipe.close()
 
 
 class _LineProtocol(asyncio.Protocol):
+    """Calls `on_lines` with the lines of a pipe as they come."""
+
     def __init__(self, on_lines: Callable[[list[str]], None]) -> None:
         self._on_lines = on_lines
         self._splitter = LineSplitter()
@@ -331,8 +338,8 @@ class JsonRpcPipe:
                 return None
             if (message := parse_message(line)) is not None:
                 return message
-            if shown := line[: 4 * MAX_SHOWN_CHARACTERS].decode(errors="replace").strip():
-                self._on_invalid_line(shown[:MAX_SHOWN_CHARACTERS])
+            if text := line[: 4 * MAX_SHOWN_CHARACTERS].decode(errors="replace").strip():
+                self._on_invalid_line(text[:MAX_SHOWN_CHARACTERS])
         return None
 
     async def close(self) -> None:
@@ -352,6 +359,8 @@ class JsonRpcPipe:
 
 
 class _WriteProtocol(asyncio.BaseProtocol):
+    """Calls `on_lost` when the other end of a pipe is closed."""
+
     def __init__(self, on_lost: Callable[[], None]) -> None:
         self._on_lost = on_lost
 

@@ -44,7 +44,7 @@ MAX_OPEN_REQUESTS = 64
 MAX_DETAIL = 20_000
 """Maximum number of characters of the details of a permission that are checked and shown."""
 
-T = TypeVar("T")
+ResultType = TypeVar("ResultType")
 
 REQUESTS: Mapping[str, type[BaseModel]] = {
     "session/request_permission": schema.RequestPermissionRequest,
@@ -59,7 +59,7 @@ REQUESTS: Mapping[str, type[BaseModel]] = {
 """The form of each request that is answered, by method."""
 
 UsageCallback = Callable[[int, "schema.Cost | None"], None]
-
+"""A function that receives the tokens and the cost of the conversation so far."""
 
 MAX_OUTPUT_BYTES = 1024 * 1024
 """Maximum number of bytes that are kept of a terminal's output. An agent may ask for fewer."""
@@ -190,6 +190,7 @@ class ClientRequests:
         raise AssertionError(f"no answer to {type(request).__name__}")
 
     async def _answer_permission(self, request: schema.RequestPermissionRequest) -> schema.RequestPermissionResponse:
+        """Ask the rails, and perhaps a person. The answer is "cancelled" if the session ends meanwhile."""
         allowed: bool | None = None
         call = self._describe_call(request.tool_call)
         with contextlib.suppress(SessionStopped):
@@ -207,6 +208,7 @@ class ClientRequests:
         return schema.RequestPermissionResponse(outcome=schema.AllowedOutcome(outcome="selected", option_id=option))
 
     async def _create_terminal(self, request: schema.CreateTerminalRequest) -> schema.CreateTerminalResponse:
+        """Start a command that the rails allow, now or in an earlier permission."""
         argv = _terminal_argv(request.command, request.args)
         command = command_of({"command": argv})
         if self._granted_commands[command] > 0:  # the agent asked for this command before, and it was allowed
@@ -216,8 +218,8 @@ class ClientRequests:
         ):
             raise _request_error("it is not allowed to run this; do the task without it, or say why it is needed")
         env = {variable.name: variable.value for variable in request.env or ()}
-        created = self._terminals.create(argv, cwd=request.cwd, env=env, max_bytes=request.output_byte_limit)
-        return schema.CreateTerminalResponse(terminal_id=created)
+        terminal_id = self._terminals.create(argv, cwd=request.cwd, env=env, max_bytes=request.output_byte_limit)
+        return schema.CreateTerminalResponse(terminal_id=terminal_id)
 
     def _validate(self, form: type[BaseModel], params: Any) -> BaseModel:
         """Parse a request of this session. Raises ValidationError, `RequestError`."""
@@ -232,8 +234,8 @@ class ClientRequests:
         """The tool call for which the agent asks for a permission."""
         known_title, known_kind = self._transcript.find_call(update.tool_call_id)
         title = sanitise(update.title or known_title or "a tool")[:300]
-        raw = update.raw_input if isinstance(update.raw_input, dict) else {}
-        command = command_of(raw)
+        tool_input = update.raw_input if isinstance(update.raw_input, dict) else {}
+        command = command_of(tool_input)
         kind = update.kind or known_kind or "other"
         if command and kind in ("other", "think"):
             kind = "execute"
@@ -241,17 +243,20 @@ class ClientRequests:
             command = title.strip("` ")  # nothing else says what it would run
         diffs = [block for block in update.content or () if isinstance(block, schema.FileEditToolCallContent)]
         paths = [*(diff.path for diff in diffs), *(location.path for location in update.locations or ())]
-        paths += [raw[name] for name in ("file_path", "path", "abs_path") if isinstance(raw.get(name), str)]
+        input_paths = (tool_input.get(name) for name in ("file_path", "path", "abs_path"))
+        paths += [path for path in input_paths if isinstance(path, str)]
+        detail = _format_diffs(diffs) or command or "\n".join(paths) or _format_input(tool_input)
+        url = tool_input.get("url")
         return AgentToolCall(
             kind,
             title,
-            _truncate_detail(sanitise(_shown_diffs(diffs) or command or "\n".join(paths) or _shown_input(raw))),
+            _truncate_detail(sanitise(detail)),
             command=command if kind == "execute" else "",
-            url=raw["url"] if isinstance(raw.get("url"), str) else "",
+            url=url if isinstance(url, str) else "",
             paths=tuple(dict.fromkeys(paths)),
         )
 
-    async def _run_in_thread(self, blocking: Callable[[], T]) -> T:
+    async def _run_in_thread(self, blocking: Callable[[], ResultType]) -> ResultType:
         """Run `blocking` in a thread of its own and return its result. Raises `SessionStopped` as soon as the session
         ends.
 
@@ -270,13 +275,13 @@ class ClientRequests:
         return answer.result()
 
 
-def _shown_diffs(diffs: Iterable[schema.FileEditToolCallContent]) -> str:
+def _format_diffs(diffs: Iterable[schema.FileEditToolCallContent]) -> str:
     changes = (unified_diff(diff.old_text or "", diff.new_text, diff.path) for diff in diffs)
     return "\n".join(filter(None, changes))
 
 
-def _shown_input(raw: Mapping[str, Any]) -> str:
-    return json.dumps(raw, ensure_ascii=False) if raw else ""
+def _format_input(tool_input: Mapping[str, Any]) -> str:
+    return json.dumps(tool_input, ensure_ascii=False) if tool_input else ""
 
 
 def choose_option(options: Sequence[schema.PermissionOption], allowed: bool) -> str | None:
@@ -372,8 +377,8 @@ class Terminals:
                 raise Refusal("too_many_terminals", f"{MAX_TERMINALS} terminals are open", "release some")
             terminal_id = f"term_{next(self._numbers)}"
             self._terminals[terminal_id] = terminal
-        allowed = {name: value for name, value in env.items() if not name.startswith(_RESERVED_VARIABLES)}
-        run_in_thread(f"clawpy-{self._live.id}-{terminal_id}", lambda: self._run(terminal, argv, folder, allowed))
+        variables = {name: value for name, value in env.items() if not name.startswith(_RESERVED_VARIABLES)}
+        run_in_thread(f"clawpy-{self._live.id}-{terminal_id}", lambda: self._run(terminal, argv, folder, variables))
         return terminal_id
 
     def get(self, terminal_id: str) -> Terminal:

@@ -30,6 +30,8 @@ STOP_REASONS = {
     "max_tokens": "it reached its own token limit; the work may be incomplete",
     "max_turn_requests": "it reached its own request limit; the work may be incomplete",
 }
+"""Why the work may be incomplete, by the reason that ended the turn."""
+
 MAX_SUMMARY = 600
 """Maximum number of characters of the agent's last message in the summary of a session."""
 
@@ -39,32 +41,38 @@ class UsageCounter:
     the caps."""
 
     def __init__(self, live: LiveSession, estimate: int) -> None:
+        """`estimate` is the number of micro-dollars that a turn without a named price costs."""
         self.price_known = False
         self.tokens = 0
         self.cost = 0
         self._live = live
         self._estimate = estimate
-        self._turn_start = (0, 0)
-        self._totals = (0, 0)
+        self._turn_start_cost = 0
+        self._turn_start_tokens = 0
+        self._input_tokens = 0
+        self._output_tokens = 0
 
     def begin_turn(self) -> None:
         """Reserve the cost of a turn. Raises `SessionStopped` when a cap does not allow it."""
         self._live.reserve_cost(self._estimate)
-        self._turn_start = (self.cost, self.tokens)
+        self._turn_start_cost = self.cost
+        self._turn_start_tokens = self.tokens
 
     def end_turn(self, usage: schema.Usage | None) -> CallUsage:
         """Count a turn, however it ended. It costs the estimate if the agent has never named a price. It never raises,
         because a session above its limit is ending already."""
-        used = 0, 0
+        input_tokens, output_tokens = 0, 0
         if usage is not None:
             self.count_totals(usage.total_tokens, None)
-            before, now = self._totals, (usage.input_tokens, usage.output_tokens)
-            self._totals = max(before[0], now[0]), max(before[1], now[1])
-            used = self._totals[0] - before[0], self._totals[1] - before[1]
+            input_tokens = max(0, usage.input_tokens - self._input_tokens)
+            output_tokens = max(0, usage.output_tokens - self._output_tokens)
+            self._input_tokens += input_tokens
+            self._output_tokens += output_tokens
         if not self.price_known:
             self._charge(self._estimate, 0)
-        input_tokens = self.tokens - self._turn_start[1] if usage is None else used[0]
-        return CallUsage(input_tokens, used[1], self.cost - self._turn_start[0])
+        if usage is None:
+            input_tokens = self.tokens - self._turn_start_tokens
+        return CallUsage(input_tokens, output_tokens, self.cost - self._turn_start_cost)
 
     def count_totals(self, tokens: int, cost: schema.Cost | None) -> None:
         """Count the tokens and the money of the conversation so far. Above a limit, the session ends."""
@@ -112,8 +120,8 @@ class AgentTurns:
 
     def run_task(self, prompt: Prompt, kind: str) -> None:
         """Run the first turn."""
-        noted = replace(prompt, notes=(*prompt.notes, OWN_PROMPT_NOTE))
-        self._run_turn([part.text for part in prompt.parts if part.text], kind, prompt=noted)
+        stored_prompt = replace(prompt, notes=(*prompt.notes, OWN_PROMPT_NOTE))
+        self._run_turn([part.text for part in prompt.parts if part.text], kind, prompt=stored_prompt)
 
     def run_heal(self, text: str) -> None:
         """Run a turn about the problems that the checks found."""
@@ -155,7 +163,7 @@ class AgentTurns:
         messages: tuple[PromptPart, ...] = (),
     ) -> None:
         self._usage_counter.begin_turn()
-        self._last_call = call = self._calls.begin(
+        self._last_call = self._calls.begin(
             self._view,
             provider=f"{ACP}{self._agent.name}",
             model=self.model,
@@ -178,7 +186,7 @@ class AgentTurns:
             raise
         finally:
             self._calls.finish(
-                call,
+                self._last_call,
                 state=state,
                 usage=self._usage_counter.end_turn(usage),
                 price_known=self.price_known,

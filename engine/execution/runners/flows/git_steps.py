@@ -19,7 +19,6 @@ from engine.model.text import count, join_names
 MAX_DIFF_LINES = 200
 """Maximum number of lines of a commit's diff in the transcript."""
 
-
 MAX_LISTED_COMMITS = 50
 """Maximum number of commits in the transcript."""
 

@@ -46,8 +46,6 @@ from engine.git.operations import (
 )
 from engine.model.text import count, join_names
 
-# -- Merge one branch into another, and run the tests on the result -------------------------------------------------
-
 MAX_REBASED_COMMITS = 200
 """Maximum number of commits of a rebase that is tried."""
 
@@ -58,8 +56,11 @@ MAX_PAIRED_BRANCHES = 5
 MAX_LISTED_FILES = 50
 """Maximum number of files in conflict in the transcript."""
 
-_SUBMODULE = "160000"
-_LINK = "120000"
+_SUBMODULE, _LINK = "160000", "120000"
+"""Modes of entries that are no plain files."""
+
+
+# -- Merge one branch into another, and run the tests on the result -------------------------------------------------
 
 
 class RehearseMerge(ProjectFlow):
@@ -109,13 +110,15 @@ class RehearseMerge(ProjectFlow):
 
     def _try_rebase(self, job: Job, source: str, target: str) -> str:
         """Try a rebase of the target. Returns its outcome in words."""
-        own = int(job.git.text("rev-list", "--count", f"{source}..{target}"))
-        merges = job.git.text("rev-list", "--count", "--merges", f"{source}..{target}")
-        if own > MAX_REBASED_COMMITS or merges != "0":
-            return "a rebase was not tried: " + ("the commits include merges" if merges != "0" else f"{own} commits")
+        commits = int(job.git.text("rev-list", "--count", f"{source}..{target}"))
+        merges = int(job.git.text("rev-list", "--count", "--merges", f"{source}..{target}"))
+        if merges:
+            return "a rebase was not tried: the commits include merges"
+        if commits > MAX_REBASED_COMMITS:
+            return f"a rebase was not tried: {commits} commits"
         reset_worktree(job, target)
         rebased = try_git(job, "rebase", "--no-autosquash", source)
-        outcome = rebased.stop or f"of {count(own, 'commit')} would be clean"
+        outcome = rebased.stop or f"of {count(commits, 'commit')} would be clean"
         job.say(f"A rebase {outcome}")
         return f"a rebase {outcome}"
 
@@ -138,9 +141,9 @@ class ForecastConflicts(Flow):
 
     def run(self, job: Job) -> FlowResult:
         tips = {name: resolve_commit(job, name) for name in dict.fromkeys([self.base, *self.branches])}
-        age = {name: int(job.git.text("show", "--no-patch", "--format=%ct", tips[name])) for name in self.branches}
-        newest = sorted(age, key=lambda name: -age[name])[:MAX_PAIRED_BRANCHES]
-        pairs = [(branch, self.base) for branch in age] + list(combinations(newest, 2))
+        times = {name: int(job.git.text("show", "--no-patch", "--format=%ct", tips[name])) for name in self.branches}
+        newest = sorted(times, key=lambda name: -times[name])[:MAX_PAIRED_BRANCHES]
+        pairs = [(branch, self.base) for branch in times] + list(combinations(newest, 2))
         conflicts = {pair: _conflicting_files(job, tips[pair[1]], tips[pair[0]]) for pair in pairs}
         titles = {pair: " → ".join(pair) for pair in pairs}
         width = max(map(len, titles.values()))
@@ -149,14 +152,16 @@ class ForecastConflicts(Flow):
         merges = [{"from": branch, "into": into, "conflicts": files} for (branch, into), files in conflicts.items()]
         facts: Facts = {"merges": merges}
         tried = count(len(pairs), "merge")
-        bad = [pair for pair in pairs if conflicts[pair]]
-        if not bad:
+        conflicting = [pair for pair in pairs if conflicts[pair]]
+        if not conflicting:
             return FlowResult(f"No conflicts ahead in {tried}", facts=facts)
-        colliding = [name for name in newest if any(name in pair for pair in bad)][:MAX_COLLIDING]
+        colliding = [name for name in newest if any(name in pair for pair in conflicting)][:MAX_COLLIDING]
         if len(colliding) < 2:
-            names = [f"{branch} with {into} ({count(len(conflicts[branch, into]), 'file')})" for branch, into in bad]
-            return FlowResult(f"{len(bad)} of {tried} would conflict: {join_names(names, 3)}", sound=False, facts=facts)
-        oldest_first = sorted(colliding, key=lambda name: age[name])
+            names = [f"{name} with {into} ({count(len(conflicts[name, into]), 'file')})" for name, into in conflicting]
+            return FlowResult(
+                f"{len(conflicting)} of {tried} would conflict: {join_names(names, 3)}", sound=False, facts=facts
+            )
+        oldest_first = sorted(colliding, key=lambda name: times[name])
         order, summary = self._find_order(job, tips[self.base], {name: tips[name] for name in oldest_first})
         return FlowResult(summary, sound=False, facts=facts | {"order": order})
 
@@ -166,9 +171,9 @@ class ForecastConflicts(Flow):
         orders = _try_orders(job, base, tips)
         costs = {names: sum(map(len, files)) for names, files in orders.items()}
         best = min(costs, key=lambda names: costs[names])
-        for place, (name, files) in enumerate(zip(best, orders[best], strict=True), 1):
+        for number, (name, files) in enumerate(zip(best, orders[best], strict=True), 1):
             outcome = f"conflicts in {join_names(files, 4)}" if files else "clean"
-            job.say(f"{place}. {name} into {self.base}: {outcome}")
+            job.say(f"{number}. {name} into {self.base}: {outcome}")
         return list(best), f"Merge {', then '.join(best)}: {describe_order(costs[best], max(costs.values()))}"
 
 
@@ -310,10 +315,13 @@ def _commit_ranges(operation: Operation) -> dict[str, str]:
 
 
 def _next_commands(operation: Operation) -> tuple[str, str]:
-    names = " ".join(shlex.quote(path) for path in operation.unmerged[:5])
-    more = " …" if len(operation.unmerged) > 5 else ""
-    before = f"fix {join_names(operation.unmerged, 3)}, `git add -- {names}{more}`, then " if operation.unmerged else ""
-    return f"{before}`{operation.continue_command}`", f"`{operation.abort_command}`"
+    """(how to go on, how to give up), in words."""
+    go_on = f"`{operation.continue_command}`"
+    if operation.unmerged:
+        names = " ".join(shlex.quote(path) for path in operation.unmerged[:5])
+        ellipsis = " …" if len(operation.unmerged) > 5 else ""
+        go_on = f"fix {join_names(operation.unmerged, 3)}, `git add -- {names}{ellipsis}`, then {go_on}"
+    return go_on, f"`{operation.abort_command}`"
 
 
 def _report_bisect(job: Job, operation: Operation) -> FlowResult:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from engine.execution.runners.flow import CannotRun, CommandResult, FlowError, Job
@@ -77,8 +78,8 @@ def how_to_run_tests(project: Project, top: Path) -> str:
 def toolchain_for(tools: Sequence[Toolchain], tests: Sequence[str], *, single: bool = False) -> Toolchain:
     """The tool to which test ids belong. Ids of pytest contain `.py`. Raises `FlowError` if `single` tests must be run
     and the tool cannot do that."""
-    python = any(".py" in test for test in tests)
-    tool = next((tool for tool in tools if (tool.row.kind == "python") == python), tools[0])
+    are_python = any(".py" in test for test in tests)
+    tool = next((tool for tool in tools if (tool.row.kind == "python") == are_python), tools[0])
     if single and not tool.runs_single_tests:
         raise FlowError(
             f"`{tool.title}` cannot run one test alone",
@@ -162,8 +163,8 @@ def _find_missing_by_test(
     texts = tool.failure_texts(report, result.output, check.failing)
     if not check.passed and not any(texts.values()):  # the run broke before the first test
         texts = dict.fromkeys(check.failing, result.output)
-    found = [_find_missing_item(job, tool, texts.get(test, "")) for test in check.failing]
-    return [missing for missing in found if missing is not None]
+    items = [_find_missing_item(job, tool, texts.get(test, "")) for test in check.failing]
+    return [item for item in items if item is not None]
 
 
 def _find_missing_item(
@@ -240,9 +241,11 @@ def compare_with_base(
     job: Job, base: str, results: Sequence[tuple[Toolchain, CheckResult]]
 ) -> list[tuple[Toolchain, CheckResult]]:
     """`results` of the present files, each with those of its failing tests that also fail on the files of the tree
-    `base`, which the changes build on. Nothing runs if no test failed. The present files are there again afterwards.
-    What cannot be run on the other files is not known. What the first run left behind is removed, but not files that
-    git ignores."""
+    `base`, which the changes build on. Nothing runs if no test failed.
+
+    The present files are restored afterwards. Of a test that cannot be run on the files of `base`, it is not known
+    whether it fails there. Files that the first run left behind are removed, except those that git ignores.
+    """
     if not any(check.failed or check.errors for _, check in results):
         return list(results)
     job.say("Do these tests also fail without the changes?")
@@ -297,8 +300,9 @@ def combine_checks(results: Sequence[tuple[Toolchain, CheckResult]]) -> CheckRes
 
 
 def _combine_failed_before(checks: Sequence[CheckResult]) -> tuple[str, ...] | None:
-    known = [check.failed_before for check in checks if check.failed_before is not None]
-    return tuple(name for names in known for name in names) if known else None
+    """The tests that failed before; None if that is known of no tool."""
+    known_names = [check.failed_before for check in checks if check.failed_before is not None]
+    return tuple(chain.from_iterable(known_names)) if known_names else None
 
 
 def describe_compared(check: CheckResult) -> str:
@@ -322,15 +326,15 @@ def _describe_failed_before(check: CheckResult) -> str:
 def describe_check(check: CheckResult) -> str:
     """A result in words, as a sentence without a full stop."""
     skipped = f", {check.skipped} skipped" if check.skipped else ""
-    took = f" in {seconds_in_words(check.seconds)}{skipped}"
+    duration = f" in {seconds_in_words(check.seconds)}{skipped}"
     if not check.counted:
         name = check.failing[0] if check.failing else check.tool
-        return f"{name} {'failed' if check.failed else 'succeeded'}{took}; its output names no tests"
+        return f"{name} {'failed' if check.failed else 'succeeded'}{duration}; its output names no tests"
     if check.failed or check.errors:
-        return f"{_describe_failures(check)}{took}: {join_names(check.failing, 2)}"
+        return f"{_describe_failures(check)}{duration}: {join_names(check.failing, 2)}"
     if not check.passed:
         return f"no tests ran{skipped}"
-    return f"{'the one test' if check.passed == 1 else f'all {check.passed} tests'} passed{took}"
+    return f"{'the one test' if check.passed == 1 else f'all {check.passed} tests'} passed{duration}"
 
 
 def _describe_failures(check: CheckResult) -> str:

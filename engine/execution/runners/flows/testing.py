@@ -48,16 +48,19 @@ from engine.files import read_plain
 from engine.model import CheckResult
 from engine.model.text import capitalised, count, join_names, last_line
 
-# -- Run the tests that belong to changed files ---------------------------------------------------------------------
-
 MAX_TARGETS = 400
 """Maximum number of tests in a command. If there are more, the whole suite is run."""
 
-
 MAX_REPORT_BYTES = 100_000_000
+"""Maximum size of a report of coverage that is read."""
+
 _LIST_INSTALLED = (
     "import importlib.util as u; print(*(n for n in ('coverage', 'pytest_cov', 'xdist') if u.find_spec(n)))"
 )
+"""Python code that prints those of these packages that are installed."""
+
+
+# -- Run the tests that belong to changed files ---------------------------------------------------------------------
 
 
 class RunTests(ProjectFlow):
@@ -150,8 +153,8 @@ class CheckCleanHead(ProjectFlow):
     )
 
     def describe(self) -> str:
-        named = f", among them {join_names(self.files, 3)}" if self.files else ""
-        return f"Check that HEAD passes{self.where} without the uncommitted files{named}"
+        names = f", among them {join_names(self.files, 3)}" if self.files else ""
+        return f"Check that HEAD passes{self.where} without the uncommitted files{names}"
 
     def run(self, job: Job) -> FlowResult:
         snapshot = store_tree(job)
@@ -167,13 +170,13 @@ class CheckCleanHead(ProjectFlow):
             check = combine_checks(results)
             if check.green:
                 return FlowResult(f"HEAD is complete: {describe_check(check)}", check=check, facts=facts, full=True)
-            tool, own = next((result for result in results if not result[1].green), results[0])
-            needed = self._rerun_with_files(job, tool, own.failing, snapshot) if left_out else None
+            tool, failed = next((result for result in results if not result[1].green), results[0])
+            passing = self._rerun_with_files(job, tool, failed.failing, snapshot) if left_out else None
             reset_worktree(job, head)  # the result is recorded for the state of the worktree
         summary = f"On HEAD alone {describe_check(check)}"
-        if needed is not None:
-            facts["passes_with_files"] = needed
-            outcome = f"{len(needed)} of them pass" if needed else "they also fail"
+        if passing is not None:
+            facts["passes_with_files"] = passing
+            outcome = f"{len(passing)} of them pass" if passing else "they also fail"
             summary = f"{summary}; {outcome} with the uncommitted files"
         return FlowResult(summary, check=check, facts=facts, full=True)
 
@@ -232,9 +235,14 @@ class UncoveredLines(ProjectFlow):
 
     def _read_changed_lines(self, job: Job) -> dict[str, Sequence[int]]:
         """The changed lines of each of the files, sorted by the path inside the project."""
-        added = {path: lines for path, lines in read_own_changes(job).added_lines.items() if path in self.paths}
-        inside = {name: lines for path, lines in added.items() for name in self.paths_inside([path])}
-        return dict(sorted(inside.items()))
+        added_lines = read_own_changes(job).added_lines
+        changed = {
+            path_inside: lines
+            for path, lines in added_lines.items()
+            if path in self.paths
+            for path_inside in self.paths_inside([path])
+        }
+        return dict(sorted(changed.items()))
 
 
 def _report_uncovered(

@@ -49,8 +49,10 @@ from engine.frozen import frozen
 from engine.model.text import capitalised, count, join_names, last_line
 
 MAX_SHOWN_FINDINGS = 100
+"""Maximum number of findings that are kept in the facts of a result."""
 
-_PLACE_IN_MESSAGE = re.compile(r"\bline \d+")
+_LINE_NUMBER = re.compile(r"\bline \d+")
+"""The number of another line in the message of a finding."""
 
 
 def _linter_failure(linter: Linter, result: CommandResult) -> CannotRun:
@@ -77,12 +79,14 @@ def _run_linter(job: Job, linter: Linter, targets: list[str]) -> list[Finding]:
 def _finding_keys(folder: Path, findings: list[Finding], names: dict[str, str]) -> list[tuple[str, ...]]:
     """A key for each finding, which is the same in two states of the files. It has the text of the line, because the
     number of the line may change. `names` has the present names of files that were renamed."""
-    texts: dict[str, list[str]] = {}
+    lines_by_path: dict[str, list[str]] = {}
     keys: list[tuple[str, ...]] = []
     for finding in findings:
-        lines = texts.setdefault(finding.path, read_text(folder / finding.path).splitlines())
+        if finding.path not in lines_by_path:
+            lines_by_path[finding.path] = read_text(folder / finding.path).splitlines()
+        lines = lines_by_path[finding.path]
         line = lines[finding.line - 1].strip() if 0 < finding.line <= len(lines) else ""
-        message = _PLACE_IN_MESSAGE.sub("line", finding.message)
+        message = _LINE_NUMBER.sub("line", finding.message)
         keys.append((names.get(finding.path, finding.path), finding.rule, message, line))
     return keys
 
@@ -94,7 +98,7 @@ class _LintRun:
     linter: Linter
     targets: list[str]
     findings: list[Finding]
-    known: int | None = None
+    number_known: int | None = None
     """The number of findings that the base has as well, and that are left out; None if the base was not compared."""
 
 
@@ -109,20 +113,20 @@ class _LintFlow(ProjectFlow):
         if linters:
             return linters
         folder = job.folder / self.project
-        python = is_python_project(folder) or any(folder.glob("*.py"))
+        has_python = is_python_project(folder) or any(folder.glob("*.py"))
         fix = "configure a linter for the project and install it in the project's environment"
         names = ", ".join(row.name for row in LINTERS)
         raise CannotRun(
             f"no linter{self.where}: looked for {names}",
-            add_package_command(job.workspace / self.project, job.workspace, "ruff") if python else fix,
+            add_package_command(job.workspace / self.project, job.workspace, "ruff") if has_python else fix,
         )
 
     def _select_targets(self, linters: list[Linter]) -> list[tuple[Linter, list[str]]]:
         """(linter, existing files of `paths` that it reads, relative to its folder). A linter that reads none of the
         files is left out."""
-        inside = self.paths_inside(self.paths)
+        paths = self.paths_inside(self.paths)
         targets = [
-            (linter, [path for path in inside if linter.covers(path) and is_own_file(linter.folder, path)])
+            (linter, [path for path in paths if linter.covers(path) and is_own_file(linter.folder, path)])
             for linter in linters
         ]
         return [pair for pair in targets if pair[1] or not self.paths]
@@ -177,7 +181,7 @@ class Lint(_LintFlow):
         job.say(f"Linting the same files at {base[:10]}, to see what is new")
         try:
             restore_tree(job, base)
-            return [_without_known(job, run, own, old_names) for run, own in zip(runs, keys, strict=True)]
+            return [_without_known(job, run, run_keys, old_names) for run, run_keys in zip(runs, keys, strict=True)]
         finally:
             restore_tree(job, present)
 
@@ -189,18 +193,18 @@ class Lint(_LintFlow):
         for rule, number in rules.items():
             job.say(f"{number:>5}  {rule}")
         tools = join_names(run.linter.name for run in runs)
-        known = sum(run.known or 0 for run in runs)
+        number_known = sum(run.number_known or 0 for run in runs)
         facts: Facts = {
             "rules": rules,
             "findings": as_facts(findings[:MAX_SHOWN_FINDINGS], "path", "line", "rule", "message"),
-            "known": known,
+            "known": number_known,
         }
         if not findings:
             scope = _describe_linted({path for run in runs for path in run.targets})
-            return FlowResult(f"{tools} found nothing{' new' if known else ''} in {scope}{unable}", facts=facts)
+            return FlowResult(f"{tools} found nothing{' new' if number_known else ''} in {scope}{unable}", facts=facts)
         failed = [run for run in runs if run.findings]
         facts["next"] = "fix_lint" if _can_fix(job, failed) else "let_agent_fix"
-        are_new = bool(self.paths) and all(run.known is not None for run in failed)
+        are_new = bool(self.paths) and all(run.number_known is not None for run in failed)
         summary = f"{tools}: {_describe_findings(findings, are_new=are_new)} ({_describe_rules(rules)}){unable}"
         return FlowResult(summary, sound=False, facts=facts)
 
@@ -238,7 +242,7 @@ def _without_known(job: Job, run: _LintRun, keys: list[tuple[str, ...]], old_nam
     old_paths = [old_names.get(path, path) for path in run.targets]
     old_paths = [path for path in old_paths if is_own_file(run.linter.folder, path)]
     if not run.findings or not old_paths:
-        return replace(run, known=0)
+        return replace(run, number_known=0)
     try:
         old = _run_linter(job, run.linter, old_paths)
     except CannotRun as error:
@@ -252,7 +256,7 @@ def _without_known(job: Job, run: _LintRun, keys: list[tuple[str, ...]], old_nam
             old_numbers[key] -= 1
         else:
             new.append(finding)
-    return replace(run, findings=new, known=len(run.findings) - len(new))
+    return replace(run, findings=new, number_known=len(run.findings) - len(new))
 
 
 class FixLint(_LintFlow):
@@ -329,9 +333,9 @@ class PrepareEnvironment(InstallFlow):
         chosen = choose_installation(
             available, self.command, f"installs the packages of {self.project or 'this project'}"
         )
-        if own := chosen.find_own_environment(workspace):
+        if environment := chosen.find_own_environment(workspace):
             raise CannotRun(
-                f"Clawpy itself runs from {own}, which cannot be replaced meanwhile",
+                f"Clawpy itself runs from {environment}, which cannot be replaced meanwhile",
                 f"quit Clawpy, then run `{chosen.command}` in a terminal",
             )
         return chosen

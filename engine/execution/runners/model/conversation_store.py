@@ -14,6 +14,7 @@ from engine.model import Refusal
 from engine.model.secrets import redact_json
 
 FILE_SUFFIX = ".messages.jsonl"
+"""The end of a conversation's file, after the id of its session."""
 
 UNREDACTED_FIELDS = frozenset({"signature", "id", "tool_call_id", "provider_details", "kind", "part_kind", "timestamp"})
 """Fields that must be sent back to a provider unchanged. They are not searched for secrets."""

@@ -32,6 +32,7 @@ WRITE_SECONDS = 10.0
 """Seconds in which the host must read a message, even while it loads its modules."""
 
 COMMAND = (sys.executable, "-m", "engine.execution.runners.model.host_main")
+"""The command that starts a host."""
 
 _WAKE: Message = {"type": "alive"}
 """A message without content, which makes `Conversation.next_message` return."""
@@ -180,6 +181,7 @@ class _HostProcess(HelperProcess):
             timer.cancel()
 
     def read(self, output: IO[bytes]) -> None:
+        """Give each message to its conversation, until the host ends."""
         for line in output:
             message = host_protocol.decode(line)
             if message["type"] == "broken":
@@ -192,6 +194,7 @@ class _HostProcess(HelperProcess):
                 conversation.receive(message)
 
     def fail_pending(self) -> None:
+        """Report to all conversations that the host has ended."""
         gone = Failure(FailureKind.GONE, "the model host ended")
         failure = Failure(FailureKind.HOST, self._problem) if self._problem else gone
         with self._lock:

@@ -22,6 +22,7 @@ from typing import Any
 from engine.frozen import frozen
 
 Message = dict[str, Any]
+"""One message, in either direction. The docstring of the module has its keys."""
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 """Maximum number of bytes of an answer of a provider."""

@@ -96,8 +96,8 @@ class ModelRunner(AgentRunner):
                 live.is_listening = False
                 loop.close()
             # Only the last answer: after an earlier one the tests failed, and the files have changed since.
-            parts = [next((answer for answer in reversed(answers) if answer), ""), validated.summary]
-            summary = "\n\n".join(filter(None, parts))
+            last_answer = next(filter(None, reversed(answers)), "")
+            summary = "\n\n".join(filter(None, [last_answer, validated.summary]))
             return self._result(live, view, workspace, validated, summary=summary, closing=validated.summary, facts={})
 
     def _run_first_turn(self, loop: AgentLoop, prompt: Prompt, previous: str) -> str:
@@ -113,8 +113,8 @@ class ModelRunner(AgentRunner):
 
     def _last_call(self, session_id: str) -> str:
         """The id of the last call of a session that was answered, "" for none."""
-        own = [call for call in self._services.calls.for_session(session_id) if call.run_kind in (TASK, HEAL, REPLY)]
-        answered = [call for call in own if call.state == CallState.DONE]
+        calls = self._services.calls.for_session(session_id)
+        answered = [call for call in calls if call.run_kind in (TASK, HEAL, REPLY) and call.state == CallState.DONE]
         followed = {call.follows for call in answered}
         return next((call.id for call in reversed(answered) if call.id not in followed), "")
 

@@ -155,17 +155,19 @@ class SingleQuestions:
             raise NoAnswer(reason)
 
     def _answer(self, pending: _PendingQuestion, conversation: Conversation) -> Answer:
-        question, allowed = pending.question, _request_budget(pending)
+        """Reserve the cost, send the question, and settle what it cost."""
+        question, budget = pending.question, _request_budget(pending)
         try:
             entry = self._database.write(
-                lambda tx: self._costs.reserve_call(tx, question.purpose, allowed.max_cost, agent=question.agent)
+                lambda tx: self._costs.reserve_call(tx, question.purpose, budget.max_cost, agent=question.agent)
             )
         except Refusal as refusal:
             raise NoAnswer(str(refusal)) from refusal
-        call_id, outcome = "", _Outcome(NOTHING_USED, problem="it was cancelled")
+        call_id = ""
+        outcome = _Outcome(NOTHING_USED, problem="it was cancelled")
         try:
             call_id = self._begin(pending)
-            outcome = self._send(pending, conversation, allowed)
+            outcome = self._send(pending, conversation, budget)
         finally:
             # The cost is settled even if the call could not be stored.
             self._database.write(lambda tx: self._costs.settle(tx, entry, outcome.usage.cost))
@@ -182,26 +184,24 @@ class SingleQuestions:
             raise NoAnswer(outcome.problem, outcome.usage.cost)
         return Answer(outcome.text, outcome.usage.cost)
 
-    def _send(self, pending: _PendingQuestion, conversation: Conversation, allowed: RequestBudget) -> _Outcome:
+    def _send(self, pending: _PendingQuestion, conversation: Conversation, budget: RequestBudget) -> _Outcome:
         conversation.ask(
-            texts=[pending.text], results=(), max_tokens=allowed.max_tokens, temperature=pending.question.temperature
+            texts=[pending.text], results=(), max_tokens=budget.max_tokens, temperature=pending.question.temperature
         )
         answer, received = self._await_message(pending, conversation, "done")
         if answer["type"] == "failed":
             failure = host_protocol.failure_of(answer)
-            return _Outcome(allowed.usage_of_failed(failure), problem=_failure_text(pending, failure))
+            return _Outcome(budget.usage_of_failed(failure), problem=_failure_text(pending, failure))
         text = redact(sanitise(str(answer["text"])), pending.secrets).strip()
-        return _Outcome(allowed.usage_of_answer(answer, received), text, _answer_problem(text, answer))
+        return _Outcome(budget.usage_of_answer(answer, received), text, _answer_problem(text, answer))
 
     def _begin(self, pending: _PendingQuestion) -> str:
+        """Store the call with its exact prompt, and return its id."""
         question = pending.question
         about = PromptSource(SourceKind.MEMORY, question.subject, question.purpose, Trust.QUOTED)
         parts = [
-            PromptPart(name, tuple(PromptLine(line, source) for line in text.split("\n")), role)
-            for name, text, source, role in (
-                ("instructions", question.instructions, OWN_TEXT, "system"),
-                (question.purpose, pending.text, about, "user"),
-            )
+            PromptPart("instructions", _prompt_lines(question.instructions, OWN_TEXT), "system"),
+            PromptPart(question.purpose, _prompt_lines(pending.text, about), "user"),
         ]
         return self._calls.begin(
             Caller(question.subject, question.agent, question.workspace),
@@ -228,6 +228,10 @@ class SingleQuestions:
                 return host_protocol.failure_message(Failure(FailureKind.SILENT, slow, received=received)), received
 
 
+def _prompt_lines(text: str, source: PromptSource) -> tuple[PromptLine, ...]:
+    return tuple(PromptLine(line, source) for line in text.split("\n"))
+
+
 def _request_budget(pending: _PendingQuestion) -> RequestBudget:
     """The budget of the request. Raises `NoAnswer` if it is too small for an answer."""
     question = pending.question
@@ -236,9 +240,9 @@ def _request_budget(pending: _PendingQuestion) -> RequestBudget:
     allowance = Allowance(None, question.budget)
     limit = request_limits.max_output_tokens(size, price=pending.price, allowance=allowance, window=pending.window)
     if limit < request_limits.MIN_OUTPUT_TOKENS:
-        allowed = dollars(question.budget)
+        cost = f"${dollars(question.budget):.2f}"
         raise NoAnswer(
-            f"an answer of {pending.model.name} may cost more than ${allowed:.2f}, and a shorter one would be useless"
+            f"an answer of {pending.model.name} may cost more than {cost}, and a shorter one would be useless"
         )
     return RequestBudget(size, min(limit, question.max_tokens), pending.price)
 
@@ -265,5 +269,6 @@ class MemoryModel:
     single_questions: SingleQuestions
 
     def ask(self, question: Question) -> Answer | None:
+        """Ask the named model; None if none is named. Raises as `SingleQuestions.ask`."""
         model_id = self.settings.current.memory.model
         return self.single_questions.ask(model_id, question) if model_id else None
