@@ -85,15 +85,13 @@ def test_a_project_of_node_is_tested_by_its_own_tool(both: Situation) -> None:
     assert (session.check.passed, session.check.failed) == (1, 0)
 
 
-def test_two_unchanged_projects_have_one_upkeep_card(both: Situation) -> None:
-    assert both.kinds() == ["first_run"]
-
-
 def test_a_dismissed_first_run_leaves_that_of_the_other_project(both: Situation) -> None:
-    card = both.top_card("first_run")
-    both.engine.cards.dismiss(card.id)
-    second = both.top_card("first_run")
-    assert {card.assignment.parameters["project"] for card in (card, second)} == {"packages/api", "packages/web"}
+    assert both.kinds() == ["first_run"], "two unchanged projects have one card"
+    first_card = both.top_card("first_run")
+    both.engine.cards.dismiss(first_card.id)
+    second_card = both.top_card("first_run")
+    projects = {card.assignment.parameters["project"] for card in (first_card, second_card)}
+    assert projects == {"packages/api", "packages/web"}
 
 
 @pytest.mark.long
@@ -126,8 +124,9 @@ def test_findings_of_a_project_are_fixed_in_that_project(both: Situation) -> Non
 # The tests need packages that are not installed.
 
 
-def test_missing_packages_block_you_where_you_changed_something(situation: Situation) -> None:
+def test_missing_packages_are_upkeep_and_block_you_where_you_changed_something(situation: Situation) -> None:
     situation.commit("Web", WITHOUT_PACKAGES, days_ago=9)
+    situation.top_card("prepare_environment", Tier.UPKEEP)
     situation.write("price.js", "exports.price = (cents) => Math.round(cents) / 100;\n")
     card = situation.top_card("prepare_environment", Tier.BLOCKS)
     assert card.assignment.prompt == "Install the packages: npm ci"
@@ -144,11 +143,6 @@ def test_of_two_languages_the_one_that_lacks_packages_is_installed(situation: Si
     card = situation.card("prepare_environment")
     assert "need node_modules, which is not installed" in card.reasoning
     assert card.assignment.prompt == "Install the packages: npm ci"
-
-
-def test_missing_packages_are_upkeep_where_you_changed_nothing(situation: Situation) -> None:
-    situation.commit("Web", WITHOUT_PACKAGES, days_ago=9)
-    situation.top_card("prepare_environment", Tier.UPKEEP)
 
 
 def test_python_without_pytest(situation: Situation, monkeypatch: pytest.MonkeyPatch) -> None:

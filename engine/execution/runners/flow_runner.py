@@ -109,7 +109,8 @@ class FlowRunner:
         """Run the flow to its end. Raises `Refusal`, `FlowError`, `SessionStopped`."""
         flow = self._resolve(live.assignment)
         installation = _find_installation(flow, live.assignment)
-        network, hosts = (False, installation.packages.hosts) if installation else (live.confinement.network, ())
+        network = live.confinement.network and installation is None
+        hosts = installation.packages.hosts if installation else ()
         live.say(f"{flow.label} · sandbox: {live.sandbox.describe(network=network, hosts=hosts)}")
         place = flow.place
         with self._workspaces.open(live, view, place) as workspace:

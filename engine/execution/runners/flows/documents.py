@@ -31,8 +31,10 @@ from engine.frozen import frozen
 from engine.model.text import LEARNT, count, join_names, one_line, read_section, write_section
 
 MAX_COMMITS = 500
+"""Maximum number of commits that are drafted."""
 
 MAX_CHANGELOG_BYTES = 20_000_000
+"""Maximum size of a change log."""
 
 
 def _check_since(text: str) -> str:
@@ -57,25 +59,25 @@ class DraftChangelog(Flow):
     def run(self, job: Job) -> FlowResult:
         commits = self._read_commits(job)
         name, text = self._read_file(job)
-        found = _sort_commits(commits, text)
+        sorted_commits = _sort_commits(commits, text)
         facts: Facts = {
             "file": name,
             "commits": len(commits),
-            "entries": found.entries,
-            "left_out": found.unnoticed,
-            "already_there": found.mentioned,
+            "entries": sorted_commits.entries,
+            "left_out": sorted_commits.unnoticed,
+            "already_there": sorted_commits.mentioned,
         }
         job.say(f"{count(len(commits), 'commit')}, {name} {'exists' if text else 'is new'}")
-        for section, entries in found.entries.items():
+        for section, entries in sorted_commits.entries.items():
             for entry in entries:
                 job.say(f"{section:<10}  {entry}")
-        for title, subjects in (("left out", found.unnoticed), ("already there", found.mentioned)):
+        for title, subjects in (("left out", sorted_commits.unnoticed), ("already there", sorted_commits.mentioned)):
             if subjects:
                 job.say(f"{title}: {join_names(subjects, 10)}")
-        if not found.entries:
-            return FlowResult(f"Nothing to add to {name}: {found.describe_nothing()}", facts=facts)
-        (job.folder / name).write_bytes(add_entries(text, found.entries).encode())
-        number = sum(map(len, found.entries.values()))
+        if not sorted_commits.entries:
+            return FlowResult(f"Nothing to add to {name}: {sorted_commits.describe_nothing()}", facts=facts)
+        (job.folder / name).write_bytes(add_entries(text, sorted_commits.entries).encode())
+        number = sum(map(len, sorted_commits.entries.values()))
         return FlowResult(f"{name}: {count(number, 'entry', 'entries')} under Unreleased", facts=facts)
 
     def _read_file(self, job: Job) -> tuple[str, str]:
@@ -172,20 +174,24 @@ class LookAtRelease(Flow):
 
 
 FILE = "AGENTS.md"
+"""The file that coding agents read in a repository."""
 
 MAX_LESSONS = 60
+"""Maximum number of lessons in the section."""
 
 MAX_AGENTS_MD_BYTES = 1024 * 1024
+"""Maximum size of the file."""
 
 SECTION_HEAD = (
     "## What was learned here\n\nWritten by Clawpy with your approval; the text between the marks is overwritten.\n\n"
 )
 
+"""The text above the list of lessons."""
+
 _NEEDS_ESCAPE = re.compile(r"&(?=(?:lt|amp);)|<(?=!--)")
-
 _ESCAPED = re.compile(r"&(lt|amp);")
-
 _MARKDOWN_SIGN = re.compile(r"[\\#>*+\-`~|=_\[]")
+"""A character with a meaning at the beginning of an item."""
 
 
 def _check_lesson(text: str) -> str:
@@ -196,6 +202,7 @@ def _check_lesson(text: str) -> str:
 
 
 Lesson = Annotated[str, StringConstraints(max_length=700), AfterValidator(_check_lesson)]
+"""A lesson in one line of at most 700 characters."""
 
 
 class WriteAgentsMd(Flow):
@@ -240,8 +247,8 @@ _SECTION_BY_TYPE = dict.fromkeys(_TABLES["silent_types"], "") | {
 }
 """The section of each type of conventional commit; "" if no user would notice such a commit."""
 
-
 _CONVENTIONAL_SUBJECT = re.compile(r"(?P<type>[a-zA-Z]+)(?:\((?P<scope>[^)]*)\))?(?P<breaking>!)?:\s+(?P<text>.+)$")
+"""The subject of a conventional commit, such as `fix(cart)!: rounding`."""
 
 
 def classify(subject: str) -> tuple[str, str] | None:
@@ -263,8 +270,8 @@ def classify(subject: str) -> tuple[str, str] | None:
 def _guess_section(subject: str) -> str:
     """The section for a subject that names no type, by its words."""
     words_by_section = {name: _TABLES["sections"][name]["words"] for name in _TABLES["asked"]}
-    found = (name for name, words in words_by_section.items() if re.search(words, subject, re.I))
-    return next(found, "Changed")
+    sections = (name for name, words in words_by_section.items() if re.search(words, subject, re.I))
+    return next(sections, "Changed")
 
 
 def _format_entry(text: str) -> str:
@@ -275,6 +282,7 @@ def _format_entry(text: str) -> str:
 
 
 _LIST_ITEM = re.compile(r"^(?P<bullet> {0,3}[-*+] +)\S")
+"""The beginning of an entry."""
 
 
 def is_mentioned(changelog: str, sha: str, entry: str) -> bool:
@@ -296,10 +304,12 @@ def _normalise_words(text: str) -> str:
 
 
 _UNRELEASED = re.compile(r"unreleased|upcoming|next release", re.I)
+"""Matches the heading of the section that is not released yet."""
 
 _VERSION = r"\[?v?\d+\.\d+[\w.+-]*\]?|\[?unreleased\]?|next release|\[?upcoming\]?"
 
 _HEADING = re.compile(rf"^(?:(?P<marks>#{{1,3}})\s+)?(?P<text>(?:[\w-]+ )?(?:{_VERSION})(?:$|[\s(:,–—-].*))$", re.I)
+"""The heading of a version, with `#` marks or to be underlined by the next line."""
 
 _UNDERLINE = re.compile(r"^(?P<mark>[=\-~^*+])(?P=mark){2,}\s*$")
 
@@ -364,11 +374,11 @@ def _detect_style(lines: Sequence[str], headings: Sequence[tuple[int, re.Match[s
 def _own_section_names(groups: Sequence[re.Match[str]]) -> dict[str, str]:
     """The names of the sections in a file that has the headings `groups`."""
     used = {match["name"].lower(): match["name"] for match in reversed(groups)}
-    own = {
-        section: next((used[name.lower()] for name in names if name.lower() in used), "")
-        for section, names in _SECTION_NAMES.items()
-    }
-    return {section: name for section, name in own.items() if name}
+    own_names: dict[str, str] = {}
+    for section, names in _SECTION_NAMES.items():
+        if name := next((used[name.lower()] for name in names if name.lower() in used), ""):
+            own_names[section] = name
+    return own_names
 
 
 def _find_headings(lines: Sequence[str]) -> list[tuple[int, re.Match[str]]]:
@@ -466,10 +476,10 @@ def lessons_in(data: bytes) -> list[str]:
 def _to_markdown(text: str) -> str:
     """One line of Markdown that shows `text`. It is escaped, so that it begins no comment, and its first character has
     no special meaning."""
-    shown = _NEEDS_ESCAPE.sub(lambda match: "&amp;" if match[0] == "&" else "&lt;", text)
-    return f"\\{shown}" if _MARKDOWN_SIGN.match(shown) else shown
+    escaped = _NEEDS_ESCAPE.sub(lambda match: "&amp;" if match[0] == "&" else "&lt;", text)
+    return f"\\{escaped}" if _MARKDOWN_SIGN.match(escaped) else escaped
 
 
 def _from_markdown(item: str) -> str:
-    shown = item.removeprefix("\\")
-    return _ESCAPED.sub(lambda match: "<" if match[1] == "lt" else "&", shown)
+    escaped = item.removeprefix("\\")
+    return _ESCAPED.sub(lambda match: "<" if match[1] == "lt" else "&", escaped)

@@ -17,10 +17,10 @@ from engine.model import sanitise
 from engine.model.text import count, join_names
 
 MAX_COMMITS = 500
+"""Maximum number of commits of a summary."""
 
 DAY_STARTS_AT = timedelta(hours=5)
 """Work before five in the morning belongs to the day before."""
-
 
 MAX_SHOWN_COMMITS = 3
 """Maximum number of commits in the transcript in which both files changed."""
@@ -135,6 +135,7 @@ def _read_commits(job: Job, since: datetime, until: datetime | None) -> list[Com
 
 
 def _parse_commit(record: str, main: str | None, shared: set[str], zone: tzinfo | None) -> CommitSummary:
+    """The commit in a record of `git log`. `shared` are the commits of the branch `main`."""
     sha, date, source, author, subject, numbers = record.split("\x02", 5)
     rows = [entry.strip("\n").split("\t", 2) for entry in numbers.split("\0")]
     branch = main if main and sha in shared else source.removeprefix("refs/heads/")
@@ -159,6 +160,7 @@ class JointChange:
     added: str
     """The number of the partner's added lines, "-" for a binary file."""
     deleted: str
+    """The number of its deleted lines, in the same form."""
 
 
 class FindJointChanges(Flow):
@@ -179,10 +181,10 @@ class FindJointChanges(Flow):
         commits = _joint_commits(git, path, partner)
         if not commits:
             raise FlowError(f"no commit changed both {path} and {partner}")
-        shown = [_read_joint_change(git, sha, partner) for sha in commits[:MAX_SHOWN_COMMITS]]
-        for commit in shown:
+        changes = [_read_joint_change(git, sha, partner) for sha in commits[:MAX_SHOWN_COMMITS]]
+        for commit in changes:
             job.say(f"{commit.date}  {commit.sha[:10]}  {commit.subject}  (+{commit.added} −{commit.deleted})")
-        newest = shown[0]
+        newest = changes[0]
         job.say("")
         job.say(f"{partner} in {newest.sha[:10]}:")
         job.say_list(_changed_lines(git, newest.sha, partner), MAX_SHOWN_LINES)
@@ -193,7 +195,7 @@ class FindJointChanges(Flow):
             "path": path,
             "partner": partner,
             "together": len(commits),
-            "commits": [{"id": commit.sha, "date": commit.date, "subject": commit.subject} for commit in shown],
+            "commits": [{"id": commit.sha, "date": commit.date, "subject": commit.subject} for commit in changes],
         }
         return FlowResult(f"{len(commits)} {times} both {path} and {partner}, {last}", facts=facts)
 
@@ -206,11 +208,12 @@ def _joint_commits(git: Git, path: str, partner: str) -> list[str]:
         ).splitlines()
         for name in (path, partner)
     )
-    of_partner = set(second)
-    return [sha for sha in first if sha in of_partner]
+    partner_commits = set(second)
+    return [sha for sha in first if sha in partner_commits]
 
 
 def _make_pathspec(path: str) -> str:
+    """The path for git: a group of files as a pattern, any other name as it stands."""
     return f":(top,glob){path}" if is_group(path) else f":(top,literal){path}"
 
 

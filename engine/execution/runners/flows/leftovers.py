@@ -32,9 +32,7 @@ CONTEXT_LINES = 2
 """Number of lines shown before and after."""
 
 MAX_FILE_BYTES = 5_000_000
-
-
-MAX_DOCUMENT_BYTES = 5_000_000
+"""Maximum size of a source file or document that is changed."""
 
 
 def _check_instant(text: str) -> str:
@@ -68,15 +66,15 @@ class LookForLeftovers(Flow):
         if not findings:
             return FlowResult("No leftovers: no debugging, no conflict markers, no TODOs of today")
         can_remove = False
-        for path, of_file in _group_by_path(findings).items():
+        for path, file_findings in _group_by_path(findings).items():
             text = read_text(job.git, path)
-            for finding in of_file:
+            for finding in file_findings:
                 _show_leftover(job, finding, text)
-            debugging = [finding.line for finding in of_file if finding.kind not in (CONFLICT_MARKER, *TODOS)]
+            debugging = [finding.line for finding in file_findings if finding.kind not in (CONFLICT_MARKER, *TODOS)]
             can_remove |= bool(removable_lines(path, text, debugging))
-        marked = [finding for finding in findings if finding.kind == CONFLICT_MARKER]
-        if marked:
-            job.say(f"Next: resolve {marked[0].place} in your editor; it contains both sides.")
+        conflict = next((finding for finding in findings if finding.kind == CONFLICT_MARKER), None)
+        if conflict is not None:
+            job.say(f"Next: resolve {conflict.place} in your editor; it contains both sides.")
         facts: Facts = {"findings": as_facts(findings, "kind", "path", "line")}
         if can_remove:
             facts["next"] = "remove_leftovers"
@@ -120,8 +118,8 @@ class RemoveLeftovers(Flow):
     def run(self, job: Job) -> FlowResult:
         findings = [finding for finding in read_own_changes(job).leftovers if finding.kind != CONFLICT_MARKER]
         base = store_tree(job)
-        lines_by_path = {path: [item.line for item in of_file] for path, of_file in _group_by_path(findings).items()}
-        removed = {path: self._remove_from_file(job, path, lines_by_path.get(path, [])) for path in self.paths}
+        findings_by_path = _group_by_path(findings)
+        removed = {path: self._remove_from_file(job, path, findings_by_path.get(path, [])) for path in self.paths}
         remaining = [item for item in findings if item.path in removed and item.line not in removed[item.path]]
         for finding in remaining:
             job.say(f"left: {finding.place}  {finding.kind}, not a statement on a line of its own")
@@ -135,11 +133,11 @@ class RemoveLeftovers(Flow):
             summary = f"{summary}; {describe_compared(check)}"
         return FlowResult(summary, check=check, facts={"changed": changed})
 
-    def _remove_from_file(self, job: Job, path: str, lines: list[int]) -> list[int]:
+    def _remove_from_file(self, job: Job, path: str, findings: Sequence[LocatedLeftover]) -> list[int]:
         """Remove statements from one file of the worktree. Returns the numbers of the removed lines."""
         try:
             before = read_plain(job.folder / path, MAX_FILE_BYTES, follow=False).decode()
-            removed = removable_lines(path, before, lines)
+            removed = removable_lines(path, before, [finding.line for finding in findings])
             after = without_lines(path, before, removed)
         except (OSError, ValueError, SyntaxError) as error:
             job.say(f"{path} was not changed: {error!s}")
@@ -155,9 +153,9 @@ class RemoveLeftovers(Flow):
         projects = find_projects(job.folder, job.workspace, git=job.git)
         plan: TestPlan = []
         for project in projects:
-            own = [project.path_inside(path) or path for path in paths if project_of(projects, path) is project]
+            inside = [project.path_inside(path) or path for path in paths if project_of(projects, path) is project]
             for tool in project.tools:
-                if covered := [path for path in own if tool.covers(path)]:
+                if covered := [path for path in inside if tool.covers(path)]:
                     plan.append((tool, all_tests(tool.tests_for(covered))))  # [] runs the whole suite
         if not plan:
             return None
@@ -185,8 +183,8 @@ class FindOutdatedDocs(Flow):
         if not mentions:
             return FlowResult("The documentation names nothing that your changes renamed or removed")
         for finding in mentions:
-            now = f" (now {finding.new})" if finding.new else " (gone)"
-            job.say(f"{finding.path}:{finding.line}  {finding.old}{now}")
+            replacement = f"now {finding.new}" if finding.new else "gone"
+            job.say(f"{finding.path}:{finding.line}  {finding.old} ({replacement})")
             job.say(f"      {finding.text}")
         renamed = [finding for finding in mentions if finding.new]
         if len(renamed) < len(mentions):
@@ -231,7 +229,7 @@ class UpdateDocs(Flow):
     def _rename_in_file(self, job: Job, path: str, mentions: Sequence[Mention]) -> bool:
         """Replace the names that a document mentions, longer names first. Returns False if the file cannot be read."""
         try:
-            rows = read_plain(job.folder / path, MAX_DOCUMENT_BYTES, follow=False).decode().split("\n")
+            rows = read_plain(job.folder / path, MAX_FILE_BYTES, follow=False).decode().split("\n")
         except (OSError, ValueError) as error:
             job.say(f"{path} was not changed: {error!s}")
             return False

@@ -33,11 +33,17 @@ from engine.git.unpushed import (
 from engine.model.text import article, capitalised, count, join_names
 
 MAX_FINDINGS = 200
-
+"""Maximum number of findings in the transcript and in the facts of a result."""
 
 MAX_COUNTED_BYTES = 1_000_000
+"""Maximum size of an untracked file whose lines are counted."""
+
 MAX_GROUPS = 8
+"""Maximum number of suggested commits in the transcript."""
+
 _TEST_STEM = re.compile(r"^(?:test[_-])?(.+?)(?:[._-](?:test|tests|spec))?$", re.I)
+"""The name of a test file without its ending; the group is the name of what it tests."""
+
 _PROSE_FILE = re.compile(r"\.(?:md|rst|adoc|txt)$|(?:^|/)docs?/", re.I)
 _SETTINGS_FILE = re.compile(
     r"\.(?:toml|ya?ml|cfg|ini|lock|mod|sum|gradle|properties)$|(?:^|/)(?:package(?:-lock)?\.json|\.[^/]+)$"
@@ -198,10 +204,12 @@ def _conflict_steps(findings: Iterable[UnpushedProblem]) -> Iterator[str]:
 
 def _paths_of(findings: Iterable[UnpushedProblem]) -> tuple[list[str], list[str]]:
     """Returns (lines, files): the files with findings on some lines, and those that are findings as a whole."""
-    paths: tuple[dict[str, None], dict[str, None]] = {}, {}
+    lines: dict[str, None] = {}
+    files: dict[str, None] = {}
     for finding in findings:
-        paths[not finding.line][finding.path] = None
-    return list(paths[0]), list(paths[1])
+        paths = lines if finding.line else files
+        paths[finding.path] = None
+    return list(lines), list(files)
 
 
 def _quote(paths: Iterable[str]) -> str:
@@ -336,6 +344,7 @@ def _report_groups(job: Job, groups: Mapping[str, list[UncommittedFile]]) -> Non
 
 
 def _read_changes(job: Job, head: str, files: Iterable[FileState]) -> list[UncommittedFile]:
+    """The uncommitted files with their numbers of lines, without byproducts of tools."""
     numbers = {}
     for field in job.git.items("diff-index", "--numstat", "-z", "--no-renames", head):
         added, removed, path = field.split("\t", 2)

@@ -47,6 +47,7 @@ SLOWER_RATIO = 1.5
 other commit."""
 
 MAX_TEST_FILE_BYTES = 5_000_000
+"""Maximum size of a file in which a test is skipped."""
 
 
 @frozen
@@ -72,12 +73,13 @@ def _tally_runs(checks: Sequence[CheckResult]) -> list[TestTally]:
     times: dict[str, list[float]] = {}
     failed: dict[str, int] = {}
     for check in checks:
-        seconds = dict(check.durations)
-        for test in {*seconds, *check.failing}:
-            times.setdefault(test, []).append(seconds.get(test, 0.0))
+        durations = dict(check.durations)
+        for test in {*durations, *check.failing}:
+            times.setdefault(test, []).append(durations.get(test, 0.0))
             failed[test] = failed.get(test, 0) + (test in check.failing)
     tallies = [
-        TestTally(test, len(each), failed[test], round(sum(each) / len(each), 4)) for test, each in times.items()
+        TestTally(test, len(seconds), failed[test], round(sum(seconds) / len(seconds), 4))
+        for test, seconds in times.items()
     ]
     return sorted(tallies, key=lambda tally: (-tally.failed / tally.runs, -tally.mean_seconds, tally.test))
 
@@ -120,8 +122,8 @@ def _tally_without_names(tool: str, tests: Sequence[str], checks: Sequence[Check
     """One tally for all tests. It is used if no test failed and the tool names only failures, as cargo does."""
     if not any(check.passed for check in checks):
         raise FlowError(f"{tool} ran none of these tests", "take the ids from the output of a run")
-    mean = sum(check.seconds for check in checks) / len(checks)
-    return [TestTally(join_names(tests, 3), len(checks), 0, round(mean, 4))]
+    mean_seconds = sum(check.seconds for check in checks) / len(checks)
+    return [TestTally(join_names(tests, 3), len(checks), 0, round(mean_seconds, 4))]
 
 
 def _summarise_tallies(tallies: Sequence[TestTally], times: int) -> str:
@@ -155,26 +157,21 @@ class TimeTests(ProjectFlow):
         tools = find_toolchains(job, self.project)
         tool = toolchain_for(tools, self.tests, single=True)
         with linked_packages(job, tools):
-            before = self._time_tests_at(job, tool, fast)
-            now = self._time_tests_at(job, tool, head)
+            fast_times = self._time_tests_at(job, tool, fast)
+            head_times = self._time_tests_at(job, tool, head)
         comparisons = []
         slower = 0
-        for test in [test for test in now if test in before]:
-            old, new = before[test], now[test]
-            is_slower = median(new) >= SLOWER_RATIO * median(old) and min(new) > max(old)
-            slower += is_slower
-            ratio = "not slower"
-            if is_slower:
-                ratio = f"{median(new) / median(old):.1f} times as long" if median(old) >= 0.01 else "slower"
-            comparisons.append(
-                f"{test} takes {_format_spread(new)} at HEAD and {_format_spread(old)} at {fast[:7]}: {ratio}"
-            )
+        for test in [test for test in head_times if test in fast_times]:
+            old, new = fast_times[test], head_times[test]
+            slower += _is_slower(new, old)
+            spreads = f"{_format_spread(new)} at HEAD and {_format_spread(old)} at {fast[:7]}"
+            comparisons.append(f"{test} takes {spreads}: {_describe_ratio(new, old)}")
             job.say(comparisons[-1])
         if not comparisons:
             raise FlowError("none of these tests ran at both commits", "name tests that both commits have")
         if slower:
             job.say(f"Next: git log --oneline {fast[:10]}..HEAD")
-        facts = {"fast": fast, "head": head, "before": before, "now": now, "slower": slower}
+        facts = {"fast": fast, "head": head, "before": fast_times, "now": head_times, "slower": slower}
         return FlowResult("; ".join(comparisons[:3]), sound=not slower, facts=facts)
 
     def _time_tests_at(self, job: Job, tool: Toolchain, revision: str) -> dict[str, list[float]]:
@@ -196,9 +193,25 @@ class TimeTests(ProjectFlow):
         return durations
 
 
+def _is_slower(new: list[float], old: list[float]) -> bool:
+    """See `SLOWER_RATIO`."""
+    return median(new) >= SLOWER_RATIO * median(old) and min(new) > max(old)
+
+
+def _describe_ratio(new: list[float], old: list[float]) -> str:
+    if not _is_slower(new, old):
+        return "not slower"
+    return f"{median(new) / median(old):.1f} times as long" if median(old) >= 0.01 else "slower"
+
+
 def _format_spread(seconds: list[float]) -> str:
     """The median, the minimum and the maximum, as in `2.10 s (2.00 to 2.30)`."""
     return f"{median(seconds):.2f} s ({min(seconds):.2f} to {max(seconds):.2f})"
+
+
+def _is_pytest_id(test: str) -> bool:
+    """Whether an id names a test in a Python file of the project."""
+    return ".py::" in test and is_inside(test.partition("::")[0])
 
 
 def _check_day(text: str) -> str:
@@ -222,12 +235,11 @@ class Quarantine(ProjectFlow):
 
     def run(self, job: Job) -> FlowResult:
         tool = toolchain_for(find_toolchains(job, self.project), self.tests)
-        if tool.name != "pytest" or any(
-            ".py::" not in test or not is_inside(test.partition("::")[0]) for test in self.tests
-        ):
+        if tool.name != "pytest" or not all(map(_is_pytest_id, self.tests)):
             raise FlowError("only pytest tests can be skipped until a date")
         base = store_tree(job)
-        until, marked = date.fromisoformat(self.until), []
+        until = date.fromisoformat(self.until)
+        marked: list[str] = []
         for test in self.tests:
             path, _, names = test.partition("::")
             file = tool.folder / path
@@ -246,11 +258,11 @@ class Quarantine(ProjectFlow):
             return FlowResult("Nothing changed: these tests are already in quarantine")
         summary = f"{count(len(marked), 'test')} skipped until {self.until}"
         try:
-            found = run_tests(job, tool, sorted({test.partition("::")[0] for test in marked}))
+            result = run_tests(job, tool, sorted({test.partition("::")[0] for test in marked}))
         except CannotRun as error:
             job.say(str(error))
             return FlowResult(f"{summary}; not tested: {error.message}")
-        check = combine_checks(compare_with_base(job, base, [(tool, found)]))
+        check = combine_checks(compare_with_base(job, base, [(tool, result)]))
         facts = {"tests": marked, "until": self.until}
         is_skipped = set(marked).isdisjoint(check.failing)
         return FlowResult(
@@ -320,6 +332,7 @@ def _import_row(tree: ast.Module) -> int:
 
 
 def _find_test(tree: ast.Module, names: list[str]) -> ast.FunctionDef | ast.AsyncFunctionDef:
+    """The function of a test. Raises `ValueError` if there is none."""
     body: list[ast.stmt] = tree.body
     for name in names[:-1]:
         body = next(

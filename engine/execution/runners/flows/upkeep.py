@@ -40,6 +40,8 @@ from engine.model.text import count, join_names, last_line
 MAX_BRANCHES = 200
 """Maximum number of branches. If there are more, those with the oldest last commits are taken."""
 
+MAX_PATCHES = 100
+"""Maximum number of commits of a branch whose changes are searched in the base."""
 
 MAX_STASH_FILES = 20
 """Maximum number of files of a stash in the transcript."""
@@ -107,6 +109,7 @@ class ReportBranches(Flow):
         return FlowResult(summary, facts={"base": base, "branches": rows})
 
     def _read_branches(self, job: Job, base: str) -> list[ComparedBranch]:
+        """The other local branches, those with the oldest last commits first."""
         form = "%(refname)%00%(objectname)%00%(committerdate:iso-strict)%00%(worktreepath)"
         output = job.git.text(
             "for-each-ref", "--sort=committerdate", f"--count={MAX_BRANCHES}", f"--format={form}", "refs/heads/"
@@ -121,7 +124,7 @@ class ReportBranches(Flow):
         state = "stale" if days >= self.days else "active"
         if ahead == 0:
             state = "merged"
-        elif ahead <= 100 and _is_applied(job, base, sha):
+        elif ahead <= MAX_PATCHES and _is_applied(job, base, sha):
             state = "applied"
         name = reference.removeprefix("refs/heads/")
         return ComparedBranch(name, days, ahead, behind, is_checked_out=bool(worktree), state=state)
@@ -174,6 +177,7 @@ class LookAtStash(Flow):
         return FlowResult(summary, facts={"stashes": states})
 
     def _try_stash(self, job: Job, stash: Stash, head: str) -> str:
+        """Show a stash, and return in words whether it still applies."""
         where = f"on {stash.branch}" if stash.branch else "on a detached HEAD"
         job.say(f"{stash.name} of {stash.at:%F}, {where}: {stash.words}")
         job.say_list(stash.files, MAX_STASH_FILES, indent="  ")
@@ -206,8 +210,8 @@ def _read_untracked(job: Job, stash: Stash) -> dict[str, str]:
     """The untracked files of a stash: the ids of their contents by path."""
     blobs = {}
     for entry in job.git.items("ls-tree", "-r", "-z", f"{stash.commit}^3", allowed=(0, 128)):
-        about, _, path = entry.partition("\t")
-        blobs[path] = about.split()[2]
+        fields, _, path = entry.partition("\t")
+        blobs[path] = fields.split()[2]
     return blobs
 
 
@@ -280,16 +284,16 @@ class RehearseAutosquash(ProjectFlow):
                 f"The autosquash {squashed.stop}", sound=False, facts=facts | {"conflicts": [*squashed.conflicts]}
             )
         after = _commits_since(job, onto)
-        became = f"{count(len(before), 'commit')} would become {len(after)}"
-        job.say(f"{became}:")
+        effect = f"{count(len(before), 'commit')} would become {len(after)}"
+        job.say(f"{effect}:")
         list_commits(job, job.git, after)
-        same = job.git.text("rev-parse", "HEAD^{tree}") == job.git.text("rev-parse", f"{head}^{{tree}}")
-        facts |= {"after": after, "same_files": same}
-        if not same:
-            summary = f"The autosquash changes the files: {became}, but the result differs from HEAD"
+        has_same_files = job.git.text("rev-parse", "HEAD^{tree}") == job.git.text("rev-parse", f"{head}^{{tree}}")
+        facts |= {"after": after, "same_files": has_same_files}
+        if not has_same_files:
+            summary = f"The autosquash changes the files: {effect}, but the result differs from HEAD"
             return FlowResult(summary, sound=False, facts=facts)
         check, outcome = try_whole_suite(job, self.project)
-        summary = f"The autosquash is clean: {became}, with the same files at the end{outcome}; to do it: `{command}`"
+        summary = f"The autosquash is clean: {effect}, with the same files at the end{outcome}; to do it: `{command}`"
         return FlowResult(summary, check=check, facts=facts | {"command": command}, full=check is not None)
 
 
