@@ -129,6 +129,7 @@ class CardStore:
         return self._pending()
 
     def _load_pending(self) -> Sequence[Card]:
+        """See `pending`."""
         with self.database.read() as session:
             return pending_cards(session)
 

@@ -204,6 +204,7 @@ class ContextReader:
 
     @property
     def _calendar_files(self) -> Sequence[str]:
+        """The calendars that the settings name."""
         return self._settings.current.calendar.files
 
     def _signals(self, context: WorkspaceContext, fetch: _Fetch) -> tuple[Signal, ...]:

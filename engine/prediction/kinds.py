@@ -86,6 +86,7 @@ class Kind:
 
 
 def _read() -> Mapping[str, Kind]:
+    """Read the table of kinds."""
     kinds = {}
     for place, (name, row) in enumerate(read_table(__file__, "kinds.toml").items()):
         columns: dict[str, Any] = {"name": name, "flow": name, **row, "tier": Tier(row["tier"]), "place": place}

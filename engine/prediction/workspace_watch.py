@@ -98,6 +98,7 @@ class WorkspaceWatch:
             self._thread.join()
 
     def _run(self) -> None:
+        """Watch until `close`. An error ends the watch and is reported."""
         try:
             while not self._stop.is_set():
                 self._watch_once()

@@ -391,14 +391,17 @@ def _read_recall(reading: Reading) -> NewRecords:
 
 
 def _count_common(files: list[str]) -> str:
+    """The number of common files in words."""
     return f"{count(len(files), 'file')} in common"
 
 
 def _describe_earlier(event: str, number: int) -> str:
+    """How often an event happened before, in words."""
     return f"{event} once before" if number == 1 else f"{event} {number} times before"
 
 
 def _describe_cost(cost: int) -> str:
+    """A cost in micro-dollars, in words."""
     return f"${dollars(cost):.2f} spent on it"
 
 

@@ -129,6 +129,7 @@ def _validate_line(text: str) -> str:
 
 
 def _invalid_effect(problem: str) -> Refusal:
+    """The refusal of an effect with this problem."""
     return Refusal("bad_effect", f"this change cannot be activated: {problem}", "reject its candidate")
 
 

@@ -139,6 +139,7 @@ class Records:
             return int(ask(session, _COUNT_BEFORE, values).scalar())
 
     def _load(self, statement: Select[Any], **values: Any) -> list[LearningRecord]:
+        """The records that a statement selects with these values."""
         with self._database.read() as session:
             rows = read_all(session, LearningRecordRow, statement, values)
         return [value_of(row, LearningRecord) for row in rows]

@@ -285,10 +285,12 @@ def _append_once(file: Path, data: bytes) -> None:
 
 
 def _weights_file(file: Path) -> Path:
+    """The file of weights beside a file of pairs."""
     return file.with_suffix(".weights.jsonl")
 
 
 def _count_lines(file: Path) -> int:
+    """The number of lines of a file, 0 without one."""
     return file.read_bytes().count(b"\n") if file.exists() else 0
 
 
@@ -335,10 +337,12 @@ def _preference(pair: Preference, shape: Shape) -> dict[str, Any]:
 
 
 def _prompt_messages(situation: str, system: str) -> list[dict[str, str]]:
+    """The messages that a model gets."""
     return [{"role": "system", "content": system}, {"role": "user", "content": situation}]
 
 
 def _reply_message(text: str) -> dict[str, str]:
+    """The message that a model answers."""
     return {"role": "assistant", "content": text}
 
 

@@ -405,10 +405,12 @@ def _make_group(name: str, cards: Sequence[CardFigures]) -> Group:
 
 
 def _sort_by_size(groups: Iterable[Group]) -> tuple[Group, ...]:
+    """The groups, the largest first."""
     return tuple(sorted(groups, key=lambda group: (-group.predictions, group.name)))
 
 
 def _sort_by_name(groups: Iterable[Group], names: Sequence[str]) -> tuple[Group, ...]:
+    """The groups in the order of these names."""
     return tuple(sorted(groups, key=lambda group: names.index(group.name)))
 
 
@@ -419,8 +421,10 @@ def _cost_per_accepted(cards: Sequence[CardFigures]) -> float | None:
 
 
 def _share(part: int, whole: int) -> float | None:
+    """A share, None of nothing."""
     return part / whole if whole else None
 
 
 def _mean(cards: Sequence[CardFigures]) -> float | None:
+    """The mean confidence of cards, None without cards."""
     return fmean(card.confidence for card in cards) if cards else None

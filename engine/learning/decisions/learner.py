@@ -158,6 +158,7 @@ class Learner:
         return self.neighbours.pattern_share(query, self.habits.shares_of([()])[0].overall)
 
     def _estimate(self, row: Array) -> Estimate:
+        """The estimate for a card with these values."""
         raw = self._regression.predict(row)
         return Estimate(raw, self.calibration.calibrate(raw))
 

@@ -209,6 +209,7 @@ def _unit(vector: Vector) -> Vector:
 
 
 def _length(vector: Vector) -> float:
+    """The length of a vector."""
     import numpy
 
     return float(numpy.sqrt((vector * vector).sum()))

@@ -316,6 +316,7 @@ class Training(TrainingViews):
         return measure_agreement(pairs, [self._answers[model, pair.context] for pair in pairs])
 
     def _file(self, run_id: str) -> Path:
+        """The file of examples of a run."""
         return self._folder / f"{run_id}.jsonl"
 
     def _reserve(self, tx: Transaction, run_id: str) -> None:
@@ -363,6 +364,7 @@ class Training(TrainingViews):
 
 
 def _active_refusal(run: TrainingRun) -> Refusal:
+    """The refusal of another run while this one is in progress."""
     return Refusal("training_active", f"{run.id} is in progress ({run.state})", "clawpy train cancel")
 
 

@@ -238,6 +238,7 @@ class TrainingViews:
         return f"{more}, or any by {day:%d %B}, until the next training"
 
     def _load_newest(self, *where: ColumnElement[bool] | bool, by_start: bool = False) -> TrainingRun | None:
+        """See `newest_run`."""
         with self._database.read() as session:
             return newest_run(session, *where, by_start=by_start)
 

@@ -288,6 +288,7 @@ class Chain:
         return {entry.id: f"{word}: {verdict.reason}"}
 
     def _global_plan(self, entry: LearningEntry) -> PromotionPlan:
+        """The plan to promote an entry from its project to all projects."""
         global_entries = self._files.entries(GLOBAL, below=False)
         return plan_global(entry, global_entries, GLOBAL, self._vectors, self._clock.now())
 
@@ -299,6 +300,7 @@ class Chain:
                 self._carry_out(self._global_plan(current), "model")
 
     def _carry_out(self, plan: PromotionPlan, by: str) -> None:
+        """Carry out a plan, and record its events."""
         self._files.apply(plan.changes(self._clock.now()), plan.events(by))
 
 

@@ -242,6 +242,7 @@ class Extraction:
 
 
 def _session_scope(record: SessionRecord) -> Scope:
+    """The scope of a session."""
     return Scope(project_key(record.view.workspace), record.view.id)
 
 

@@ -125,6 +125,7 @@ def rate_importance(impact: Impact) -> Score:
 
 
 def _things(reach: int) -> str:
+    """A number of things in words."""
     return "one thing" if reach == 1 else f"{reach} things"
 
 

@@ -317,6 +317,7 @@ def _state(scope: Scope, entries: Sequence[LearningEntry], errors: Sequence[str]
 
 
 def _newest_first(entry: LearningEntry) -> tuple[float, str]:
+    """The sort key that puts the newest entry first, and entries without a date last."""
     return (-entry.created_at.timestamp() if entry.created_at else 0.0, entry.id)
 
 

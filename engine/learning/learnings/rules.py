@@ -325,4 +325,5 @@ def _measure_impact(record: SessionRecord) -> Impact:
 
 
 def _shorten(text: str) -> str:
+    """A text in one line of at most `MAX_QUOTE_LENGTH` characters."""
     return plain(text, MAX_QUOTE_LENGTH)
