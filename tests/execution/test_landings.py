@@ -389,3 +389,15 @@ def test_a_workspace_that_is_a_linked_worktree_lands_and_undoes(world: LandingWo
 def test_a_landing_is_what_git_would_do_and_an_undo_is_its_exact_reverse(scenario: Scenario) -> None:
     with tempfile.TemporaryDirectory() as folder:
         check_scenario(scenario, Path(folder))
+
+
+def test_nothing_is_written_through_a_link(world: LandingWorld) -> None:
+    change_set = world.make_change(file_edit("sub/new.txt", "theirs\n"))
+    elsewhere = world.folder / "elsewhere"
+    elsewhere.mkdir()
+    (world.root / ".git/info/exclude").write_text("/sub\n")
+    (world.root / "sub").symlink_to(elsewhere)
+
+    assert_landing_is_refused(world, change_set)
+
+    assert list(elsewhere.iterdir()) == []

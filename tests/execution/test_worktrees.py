@@ -19,6 +19,7 @@ from engine.git import GitError
 from engine.model import ChangeState
 from tests.conftest import Repository
 from tests.execution.landing_world import LandingWorld, file_states
+from tests.support.helpers import make_program
 
 GITIGNORE = "*.log\n.env*\ncache/\nlinks/\nother\n"
 
@@ -284,3 +285,29 @@ def test_copied_files_are_no_part_of_the_changes(world: LandingWorld) -> None:
     names = world.git("ls-tree", "-r", "--name-only", result.tree).splitlines()
     assert "made.txt" in names
     assert ".env" not in names
+
+
+def test_a_git_file_that_the_session_rewrote_is_not_read(world: LandingWorld) -> None:
+    worktree = world.open_worktree()
+    evil = Repository(world.folder / "evil")
+    evil.git("config", "core.fsmonitor", f"touch {world.folder}/trap")
+    evil.git("config", "filter.evil.clean", f"touch {world.folder}/trap; cat")
+    (worktree.folder / ".git").write_text(f"gitdir: {evil.path}/.git\n")
+    (worktree.folder / ".gitattributes").write_text("* filter=evil\n")
+    (worktree.folder / "a.txt").write_text("changed\n")
+
+    result = world.worktrees.capture(worktree).tree
+
+    assert world.git("show", f"{result}:a.txt") == "changed"
+    assert not (world.folder / "trap").exists()
+    world.worktrees.remove("session_1")
+    assert not worktree.folder.exists()
+    assert evil.path.exists()
+
+
+def test_no_hook_runs_when_a_worktree_is_made(world: LandingWorld) -> None:
+    make_program(world.root / ".git/hooks/post-checkout", f"touch {world.folder}/trap")
+
+    world.open_worktree()
+
+    assert not (world.folder / "trap").exists()
