@@ -20,7 +20,7 @@ from engine.execution.sandbox.ladder import NoSandbox
 from engine.execution.session_terms import APPROVED, Limits, StopRequest
 from engine.execution.tools.tool_gate import TOOL_NAMES, Gate, Policy, ToolServices
 from engine.execution.tools.toolbelt import Toolbelt
-from engine.execution.tools.web import Web, system_resolve
+from engine.execution.tools.web import Web
 from engine.execution.transcripts import TranscriptReader, TranscriptWriter
 from engine.model import Assignment, PermissionAnswer, Randomness, SessionState, ToolResult
 from engine.safety.content import check_command, own_rules
@@ -44,9 +44,9 @@ class BeltWorld:
         policy: Policy | None = None,
         settings: Mapping[str, Any] | None = None,
         sandbox: Sandbox | None = None,
-        resolve: Callable[[str, int], list[str]] = system_resolve,
-        web_seconds: float = 5.0,
+        web: Mapping[str, Any] | None = None,
     ) -> None:
+        """`web` are options of `Web`. Without `seconds` a page has five."""
         self.root = root / "world"
         self.folder = self.root / "work tree"
         self.outside = self.root / "outside"
@@ -76,8 +76,8 @@ class BeltWorld:
         self.view = make_session_view(id=self.live.id, workspace=str(self.folder), mode=mode, cwd=str(self.folder))
         self.permissions = Permissions(database, randomness=Randomness())
         self.refused: list[ToolRefused] = []
-        web = Web(self.settings, resolve=resolve, seconds=web_seconds)
-        services = ToolServices(self.settings, self.permissions, web, self.refused.append)
+        pages = Web(self.settings, **({"seconds": 5.0} | dict(web or {})))
+        services = ToolServices(self.settings, self.permissions, pages, self.refused.append)
         policy = policy or Policy(allow=TOOL_NAMES)
         self.belt = Toolbelt(Gate(self.live, self.view, self.folder, policy, services))
 

@@ -32,15 +32,16 @@ def server() -> Iterator[WebServer]:
     server.close()
 
 
-def open_world(make_belt_world: MakeWorld, server: WebServer, **options: Any) -> BeltWorld:
-    """A world that may reach the server, as `here.test`, and nothing else of this machine."""
+def open_world(make_belt_world: MakeWorld, server: WebServer, *, seconds: float = 5.0, **options: Any) -> BeltWorld:
+    """A world that may reach the server, as `here.test`, and nothing else of this machine. A page has `seconds`."""
     allowed = {"web": {"allow": [f"here.test:{server.port}"]}}
-    return make_belt_world(settings=allowed, resolve=lambda host, port: ["127.0.0.1"], **options)
+    web = {"resolve": lambda host, port: ["127.0.0.1"], "seconds": seconds}
+    return make_belt_world(settings=allowed, web=web, **options)
 
 
 @pytest.fixture
 def web(make_belt_world: MakeWorld, server: WebServer) -> BeltWorld:
-    return open_world(make_belt_world, server, web_seconds=1.0)
+    return open_world(make_belt_world, server, seconds=1.0)
 
 
 def url(server: WebServer, path: str = "/", host: str = "here.test") -> str:
@@ -123,7 +124,7 @@ def test_a_fetch_ends_at_once_with_its_session(make_belt_world: MakeWorld, serve
         server.over.wait()
 
     server.answers["/hang"] = hang
-    world = open_world(make_belt_world, server, web_seconds=60.0)
+    world = open_world(make_belt_world, server, seconds=60.0)
     assert world.stopped_call(hanging.is_set, "web_fetch", url=url(server, "/hang")) == "enough"
 
 
@@ -145,7 +146,7 @@ PRIVATE_ADDRESSES = (
 
 def test_a_name_of_a_private_address_is_refused(make_belt_world: MakeWorld, server: WebServer) -> None:
     addresses = iter(PRIVATE_ADDRESSES)
-    world = make_belt_world(policy=ANY_HOST, resolve=lambda host, port: [next(addresses)])
+    world = make_belt_world(policy=ANY_HOST, web={"resolve": lambda host, port: [next(addresses)]})
     for _ in PRIVATE_ADDRESSES:
         answer = world.problem("web_fetch", url=url(server, host="innocent.test"))
         assert "an address of this machine or its network" in answer
@@ -163,7 +164,7 @@ def test_this_machine_is_refused_in_any_spelling(make_belt_world: MakeWorld, ser
 
 
 def test_one_private_address_among_public_ones_is_refused(make_belt_world: MakeWorld) -> None:
-    world = make_belt_world(policy=ANY_HOST, resolve=lambda host, port: ["8.8.8.8", "127.0.0.1"])
+    world = make_belt_world(policy=ANY_HOST, web={"resolve": lambda host, port: ["8.8.8.8", "127.0.0.1"]})
     assert "an address of this machine" in world.problem("web_fetch", url="http://innocent.test/")
 
 
@@ -175,7 +176,7 @@ def test_a_name_is_resolved_once(make_belt_world: MakeWorld, server: WebServer) 
         asked.append(host)
         return ["203.0.113.7"] if len(asked) == 1 else ["127.0.0.1"]
 
-    world = make_belt_world(policy=ANY_HOST, resolve=resolve, web_seconds=0.5)
+    world = make_belt_world(policy=ANY_HOST, web={"resolve": resolve, "seconds": 0.5})
     world.problem("web_fetch", url=url(server, host="rebind.test"))
     assert server.paths == []
     assert asked == ["rebind.test"]
@@ -245,7 +246,7 @@ def test_any_url_is_refused_or_parses_the_same_again(beginning: str, rest: str) 
 
 
 def test_a_person_is_asked_about_an_unlisted_host_once_for_the_session(make_belt_world: MakeWorld) -> None:
-    world = make_belt_world(resolve=lambda host, port: ["127.0.0.1"])
+    world = make_belt_world(web={"resolve": lambda host, port: ["127.0.0.1"]})
     world.answer_request(PermissionAnswer.ALLOW_SESSION)
     world.problem("web_fetch", url="https://docs.example/a")  # allowed, and then it is an address of this machine
     request = world.permissions.latest()[0]
