@@ -40,11 +40,13 @@ _MODEL_ID = re.compile(r"[a-z][a-z0-9_-]{0,39}:[!-~]{1,200}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _HOST = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*(:\d{1,5})?", re.IGNORECASE)
 
-RUNNERS = 'one of "auto", "flow", "model" or "acp:NAME", where NAME is a coding agent (`clawpy doctor` lists them)'
-"""The accepted names of runners, in words."""
+RUNNER_FORMAT = (
+    'one of "auto", "flow", "model" or "acp:NAME", where NAME is a coding agent (`clawpy doctor` lists them)'
+)
+"""The accepted names of a runner, in words."""
 
-MODELS = 'provider:model, for example "openai:gpt-6.1-terra"'
-"""The accepted ids of models, in words."""
+MODEL_FORMAT = 'provider:model, for example "openai:gpt-6.1-terra"'
+"""The accepted ids of a model, in words."""
 
 STORED_WITH_KEYS = "key"
 """Stands in the place of an address that is stored with the keys."""
@@ -122,13 +124,13 @@ def without_slash(url: str) -> str:
 
 
 def _model_name_problem(name: str) -> str:
-    fault = "the name of a model must have no spaces and at most 200 characters"
-    return "" if re.fullmatch(r"[!-~]{1,200}", name) else fault
+    problem = "the name of a model must have no spaces and at most 200 characters"
+    return "" if re.fullmatch(r"[!-~]{1,200}", name) else problem
 
 
 def _host_problem(host: str) -> str:
-    fault = f'{host[:80]!r} is not a host; write "api.example.com", without https:// and without a path'
-    return "" if _HOST.fullmatch(host) else fault
+    problem = f'{host[:80]!r} is not a host; write "api.example.com", without https:// and without a path'
+    return "" if _HOST.fullmatch(host) else problem
 
 
 def _variable_problem(name: str) -> str:
@@ -163,9 +165,9 @@ class ProviderSettings(Section):
     @field_validator("base_url", mode="after")
     @classmethod
     def _check_address(cls, value: str, info: ValidationInfo) -> str:
-        if fault := url_problem(value, insecure=info.data.get("insecure", False)):
-            raise ValueError(fault)
-        return value.rstrip("/")
+        if problem := url_problem(value, insecure=info.data.get("insecure", False)):
+            raise ValueError(problem)
+        return without_slash(value)
 
     @property
     def host(self) -> str:
@@ -202,7 +204,7 @@ def runner_problem(name: str, *, auto: bool = True) -> str:
     """The problem of the name of a runner in words, "" for none."""
     if _RUNNER.fullmatch(name) or (auto and name == AUTO):
         return ""
-    accepted = RUNNERS if auto else RUNNERS.replace('"auto", ', "")
+    accepted = RUNNER_FORMAT if auto else RUNNER_FORMAT.replace('"auto", ', "")
     return f"{name[:80]!r} is not a runner; expected {accepted}"
 
 
@@ -213,10 +215,10 @@ def fallback_problem(name: str) -> str:
 
 def model_problem(name: str) -> str:
     """The problem of the id of a model in words, "" for none."""
-    return "" if _MODEL_ID.fullmatch(name) else f"{name[:80]!r} is not a model; expected {MODELS}"
+    return "" if _MODEL_ID.fullmatch(name) else f"{name[:80]!r} is not a model; expected {MODEL_FORMAT}"
 
 
-ModelId = Annotated[str, checked(model_problem, optional=True), Field(description=MODELS)]
+ModelId = Annotated[str, checked(model_problem, optional=True), Field(description=MODEL_FORMAT)]
 """`provider:model`, or "" for none."""
 
 PROVIDERS: dict[str, ProviderSettings] = {

@@ -20,7 +20,7 @@ from pydantic import AfterValidator, Field, StringConstraints, field_validator
 from engine.config.sections import (
     AUTO,
     PROVIDERS,
-    RUNNERS,
+    RUNNER_FORMAT,
     AcpSettings,
     Dollars,
     Hour,
@@ -89,7 +89,7 @@ class ChannelSettings(Section):
 
     agent: Name
     specialty: str = ""
-    runner: Annotated[str, checked(runner_problem), Field(description=RUNNERS)] = AUTO
+    runner: Annotated[str, checked(runner_problem), Field(description=RUNNER_FORMAT)] = AUTO
     fallback: Annotated[
         tuple[str, ...], checked(fallback_problem), Field(description='a list of runners, for example ["model"]')
     ] = ()
@@ -126,9 +126,9 @@ class ContentSettings(Section):
         if len(value) > MAX_CONTENT_PATTERNS:
             raise ValueError(f"{len(value)} patterns given, at most {MAX_CONTENT_PATTERNS}")
         for text in value:
-            fault = _pattern_problem(text)
-            if fault:
-                raise ValueError(f"pattern {text[:80]!r} {fault}")
+            problem = _pattern_problem(text)
+            if problem:
+                raise ValueError(f"pattern {text[:80]!r} {problem}")
         return value
 
 
@@ -171,13 +171,13 @@ class WebSettings(Section):
 
 
 def _host_name_problem(name: str) -> str:
-    fault = f"{name[:80]!r} is not a host name; write it in lower case, without a port or https://"
-    return "" if _HOST_NAME.fullmatch(name) else fault
+    problem = f"{name[:80]!r} is not a host name; write it in lower case, without a port or https://"
+    return "" if _HOST_NAME.fullmatch(name) else problem
 
 
 def _origin_problem(origin: str) -> str:
-    fault = f"{origin[:80]!r} is not an origin; write, for example, https://phone.example, without a path"
-    return "" if _ORIGIN.fullmatch(origin) else fault
+    problem = f"{origin[:80]!r} is not an origin; write, for example, https://phone.example, without a path"
+    return "" if _ORIGIN.fullmatch(origin) else problem
 
 
 class GatewaySettings(Section):

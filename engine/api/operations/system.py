@@ -11,7 +11,7 @@ from pydantic import Field
 
 from engine.api.documents import Document, document, instant
 from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, Seconds, Text, operation, require
-from engine.config.sections import Surface
+from engine.config.sections import Dollars, Hour, Milliseconds, Surface
 from engine.config.settings_file import describe_accepted, parse_key
 from engine.model import Hold, Refusal
 from engine.safety.content import check_command, check_prompt
@@ -37,7 +37,7 @@ def check(engine: OfflineServices, command: Text = "", prompt: Text | None = Non
 
 
 def trigger_figures(engine: Services) -> Document:
-    """Triggers, loops and costs against caps. `enabled` says what the settings and this run say."""
+    """Triggers, loops and costs against caps. `enabled`: neither the settings nor `configure` stop it."""
     triggers, last_trigger = engine.safety.triggers()
     return {
         "enabled": all(
@@ -72,7 +72,7 @@ def status(engine: ApiServices) -> Document:
     phase = engine.card_cycle.phase()
     pending = engine.cards.pending()
     gateway = engine.gateway.state()
-    earning = autonomy.requirements(engine.workspaces)
+    requirements = autonomy.requirements(engine.workspaces)
     return {
         "engine": "running" if runs else "none",
         "state": str(state.state),
@@ -82,7 +82,7 @@ def status(engine: ApiServices) -> Document:
         "nextChange": instant(state.next_change),
         "holds": document(engine.safety.kill_switch.holds()),
         "crossPollStatus": trigger_figures(engine),
-        "byItself": {"missing": list(earning.missing), "words": earning.words},
+        "byItself": {"missing": list(requirements.missing), "words": requirements.words},
         "phase": {
             "number": phase.number,
             "decisions": phase.decisions,
@@ -198,18 +198,18 @@ def config(
     }
 
 
-Hour = Annotated[int, Field(ge=0, le=23), ACCEPT_WHOLE_FLOAT]
+WholeHour = Annotated[Hour, ACCEPT_WHOLE_FLOAT]
 
 
 @operation(marks_presence=True)
 def configure(
     engine: Services,
     enabled: bool | None = None,
-    interval_ms: Annotated[int, Field(ge=1_000, le=366 * 24 * 3_600_000), ACCEPT_WHOLE_FLOAT] | None = None,
-    cost_cap_per_hour: Annotated[float, Field(ge=0, le=1_000_000)] | None = None,
+    interval_ms: Annotated[Milliseconds, ACCEPT_WHOLE_FLOAT] | None = None,
+    cost_cap_per_hour: Dollars | None = None,
     auto_execute_threshold: Annotated[float, Field(ge=0.8, le=1)] | None = None,
-    quiet_hours_start: Hour | None = None,
-    quiet_hours_end: Hour | None = None,
+    quiet_hours_start: WholeHour | None = None,
+    quiet_hours_end: WholeHour | None = None,
 ) -> Document:
     """Change settings for this run only, all or none; a restart brings the file's back. Dollars, milliseconds, hours of
     the local day. Holds stay until they are resumed."""
