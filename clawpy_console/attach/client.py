@@ -32,7 +32,7 @@ PASSED_VARIABLES = (
 )  # fmt: skip
 """Environment variables that the console needs from the terminal."""
 
-RESTORE = (
+RESTORING_SEQUENCES = (
     b"\x1b[?2026l\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"
 )
 """Ends every mode that a console may have set: synchronized output, bracketed paste, no wrap, mouse, Kitty's keys, the
@@ -49,6 +49,87 @@ CHUNK_BYTES = 1024
 
 MAX_PENDING_BYTES = 65536
 """Bytes that wait for the terminal before the client stops reading from the console."""
+
+HEAD = struct.Struct(">cI")
+"""The head of a message: its kind, and the length of its content."""
+
+MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+"""Bytes of one message at most."""
+
+# To the client
+TAKE_TERMINAL = b"E"
+"""Set the terminal to raw mode, and write this."""
+OUTPUT = b"O"
+"""Write this, unless the terminal is given to a program."""
+RESTORE_TERMINAL = b"L"
+"""Restore the terminal."""
+RUN = b"R"
+"""Give the terminal to a program until it ends: JSON with `command`, `folder`, `banner`."""
+EXIT = b"X"
+"""End: a `ClientEnd` as JSON."""
+
+# From the client
+INPUT = b"I"
+"""Typed bytes."""
+SIZE = b"S"
+"""The terminal's size: JSON, columns and rows."""
+TERMINAL_IS_FREE = b"B"
+"""The terminal is free again after `RUN` or SIGTSTP: its size as JSON, columns and rows."""
+
+
+def encode_message(kind: bytes, content: bytes = b"") -> bytes:
+    """The bytes of one message."""
+    return HEAD.pack(kind, len(content)) + content
+
+
+class ClientEnd(NamedTuple):
+    """The end of a client: its exit code and last words."""
+
+    code: int = 0
+    """The exit code."""
+    text: str = ""
+    """Printed on standard error."""
+    again: bool = False
+    """Whether the client attaches again, to the engine that holds the home now."""
+
+    def encode(self) -> bytes:
+        """The bytes of the message that ends a client in this way."""
+        return encode_message(EXIT, json.dumps(self._asdict()).encode())
+
+
+class MessageParser:
+    """Splits received bytes into messages."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
+        """The messages that `data` completes, as kind and content. Raises ValueError for one that is too large."""
+        self._buffer += data
+        messages = []
+        while len(self._buffer) >= HEAD.size:
+            kind, length = HEAD.unpack_from(self._buffer)
+            if length > MAX_MESSAGE_BYTES:
+                raise ValueError(f"a message of {length} bytes")
+            end = HEAD.size + length
+            if len(self._buffer) < end:
+                break
+            messages.append((kind, bytes(self._buffer[HEAD.size : end])))
+            del self._buffer[:end]
+        return messages
+
+
+class TerminalDescription(NamedTuple):
+    """The facts about a terminal that a console needs before it draws."""
+
+    environment: dict[str, str]
+    """The variables of the terminal's environment that a console needs, if they are set."""
+    size: tuple[int, int]
+    """Columns and rows."""
+    folder: str
+    """The current folder."""
+    workspaces: list[str] = []
+    """The folders that the command line names."""
 
 
 @contextmanager
@@ -68,7 +149,7 @@ def main(home: Home | None, workspaces: Sequence[str], serve: Callable[[socket.s
     `home` is None for a temporary one. `serve` receives the connection to this terminal, and returns the exit code of
     its process. `workspaces` are those of the command line. Returns the exit code of the client.
     """
-    deadline = 0.0
+    deadline: float | None = None
     while True:
         try:
             connection = attach(home, workspaces) if home else None
@@ -87,7 +168,7 @@ def main(home: Home | None, workspaces: Sequence[str], serve: Callable[[socket.s
         began = time.monotonic()
         with connection:
             end = Client(connection).run()
-        if not deadline or time.monotonic() - began > TIMEOUT_S:  # a console was shown: this is a new try
+        if deadline is None or time.monotonic() - began > TIMEOUT_S:  # a console was shown: this is a new try
             deadline = time.monotonic() + TIMEOUT_S
         if end is None:
             end = ClientEnd(1, _ended_text(home, child))
@@ -191,15 +272,17 @@ class Client:
         with signal_handlers(dict.fromkeys(waking, lambda *_: None)):
             try:
                 while self._end is None and self._connected:
-                    self._handle_input(woken)
+                    self._handle_ready(woken)
             finally:
-                self._restore()
+                self._restore_terminal()
                 signal.set_wakeup_fd(former)
                 os.close(woken)
                 os.close(wake)
         return self._end
 
-    def _handle_input(self, woken: int) -> None:
+    def _handle_ready(self, woken: int) -> None:
+        """Wait until something is ready, and handle it: signals, keys, output, messages. `woken` is readable after a
+        signal, and has its number."""
         reads = [woken, *([0] if self._saved_mode else [])]
         if len(self._pending) < MAX_PENDING_BYTES:
             reads.append(self._connection.fileno())
@@ -239,12 +322,12 @@ class Client:
                 continue
             self._write()
             if kind == TAKE_TERMINAL:
-                self._enter()
+                self._take_terminal()
                 self._pending += content
             elif kind == RESTORE_TERMINAL:
-                self._restore()
+                self._restore_terminal()
             elif kind == RUN:
-                self._run(json.loads(content))
+                self._run_program(json.loads(content))
             elif kind == EXIT and self._end is None:
                 self._end = ClientEnd(**json.loads(content))
 
@@ -254,14 +337,14 @@ class Client:
         elif number in (signal.SIGTERM, signal.SIGHUP):
             self._end_after(number)
         elif number == signal.SIGTSTP:
-            self._restore()
+            self._restore_terminal()
             os.kill(os.getpid(), signal.SIGSTOP)
         elif number == signal.SIGCONT:
             self._send(TERMINAL_IS_FREE, json.dumps(terminal_size()).encode())
 
     def _end_after(self, number: int) -> None:
         """End after a signal: tell the console, and wait for it for some seconds."""
-        self._restore()
+        self._restore_terminal()
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_WR)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -290,7 +373,8 @@ class Client:
             if limit is not None:
                 return
 
-    def _enter(self) -> None:
+    def _take_terminal(self) -> None:
+        """Set the terminal to raw mode, unless it is."""
         if self._saved_mode is not None:
             return
         with suppress(termios.error):
@@ -301,21 +385,22 @@ class Client:
             raw[6][termios.VMIN] = 1
             termios.tcsetattr(0, termios.TCSANOW, raw)
 
-    def _restore(self) -> None:
+    def _restore_terminal(self) -> None:
+        """Give the terminal the mode that it had, unless it has it."""
         if self._saved_mode is None:
             return
         before, self._saved_mode = self._saved_mode, None
         with suppress(termios.error):
             termios.tcflush(0, termios.TCIFLUSH)
             termios.tcsetattr(0, termios.TCSANOW, before)
-        self._pending[:] = RESTORE
+        self._pending[:] = RESTORING_SEQUENCES
         self._write()
 
-    def _run(self, program: dict[str, Any]) -> None:
+    def _run_program(self, program: dict[str, Any]) -> None:
         """Run a program on the terminal. Ctrl+C goes to it alone; Ctrl+Z stops both."""
         import subprocess
 
-        self._restore()
+        self._restore_terminal()
         if program["banner"]:
             print(f"\n{program['banner']}\n", flush=True)
         meanwhile: dict[int, Any] = {
@@ -372,84 +457,3 @@ def _ended_text(home: Home | None, child: int) -> str:
         process = f" (process {_engine_note(home).get('pid', 'unknown')})"
     log = f" Log: {home.logs}" if home else ""
     return f"The engine ended unexpectedly{process}. Start it again with `clawpy`.{log}"
-
-
-HEAD = struct.Struct(">cI")
-
-MAX_MESSAGE_BYTES = 16 * 1024 * 1024
-"""Bytes of one message at most."""
-
-# To the client
-TAKE_TERMINAL = b"E"
-"""Set the terminal to raw mode, and write this."""
-OUTPUT = b"O"
-"""Write this, unless the terminal is given to a program."""
-RESTORE_TERMINAL = b"L"
-"""Restore the terminal."""
-RUN = b"R"
-"""Give the terminal to a program until it ends: JSON with `command`, `folder`, `banner`."""
-EXIT = b"X"
-"""End: a `ClientEnd` as JSON."""
-
-# From the client
-INPUT = b"I"
-"""Typed bytes."""
-SIZE = b"S"
-"""The terminal's size: JSON, columns and rows."""
-TERMINAL_IS_FREE = b"B"
-"""The terminal is free again after `RUN` or SIGTSTP: its size as JSON, columns and rows."""
-
-
-def encode_message(kind: bytes, content: bytes = b"") -> bytes:
-    """The bytes of one message."""
-    return HEAD.pack(kind, len(content)) + content
-
-
-class ClientEnd(NamedTuple):
-    """The end of a client: its exit code and last words."""
-
-    code: int = 0
-    """The exit code."""
-    text: str = ""
-    """Printed on standard error."""
-    again: bool = False
-    """Whether the client attaches again, to the engine that holds the home now."""
-
-    def encode(self) -> bytes:
-        """The bytes of the message that ends a client in this way."""
-        return encode_message(EXIT, json.dumps(self._asdict()).encode())
-
-
-class MessageParser:
-    """Splits received bytes into messages."""
-
-    def __init__(self) -> None:
-        self._buffer = bytearray()
-
-    def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
-        """The messages that `data` completes, as kind and content. Raises ValueError for one that is too large."""
-        self._buffer += data
-        messages = []
-        while len(self._buffer) >= HEAD.size:
-            kind, length = HEAD.unpack_from(self._buffer)
-            if length > MAX_MESSAGE_BYTES:
-                raise ValueError(f"a message of {length} bytes")
-            end = HEAD.size + length
-            if len(self._buffer) < end:
-                break
-            messages.append((kind, bytes(self._buffer[HEAD.size : end])))
-            del self._buffer[:end]
-        return messages
-
-
-class TerminalDescription(NamedTuple):
-    """The facts about a terminal that a console needs before it draws."""
-
-    environment: dict[str, str]
-    """The variables of the terminal's environment that a console needs, if they are set."""
-    size: tuple[int, int]
-    """Columns and rows."""
-    folder: str
-    """The current folder."""
-    workspaces: list[str] = []
-    """The folders that the command line names."""

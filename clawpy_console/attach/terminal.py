@@ -169,7 +169,7 @@ class TerminalDriver(Driver):
         self.update_size()
 
     def enter(self) -> None:
-        """Set the modes that a console needs; `client.RESTORE` ends them."""
+        """Set the modes that a console needs; `client.RESTORING_SEQUENCES` ends them."""
         mouse = "\x1b[?1000h\x1b[?1003h\x1b[?1015h\x1b[?1006h" if self._mouse else ""
         # Disambiguated keys, all of them as escape codes, with their text (Kitty's keyboard protocol).
         keys = "" if constants.DISABLE_KITTY_KEY else "\x1b[>25u"

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from clawpy_console.attach import client as client_module
-from clawpy_console.attach.client import RESTORE, Client, ClientEnd, Refused, attach
+from clawpy_console.attach.client import RESTORING_SEQUENCES, Client, ClientEnd, Refused, attach
 from engine import Home, __version__
 
 
@@ -103,7 +103,7 @@ def test_keys_go_to_the_console_and_its_drawing_to_the_terminal(client: ClientPr
     client.send(client_module.OUTPUT, b"x" * 300_000 + b"<end>")
     assert client.read_until(b"<end>").count(b"x") == 300_000
     client.send(client_module.EXIT, b'{"code": 7, "text": ""}')
-    client.read_until(RESTORE)
+    client.read_until(RESTORING_SEQUENCES)
     assert client.is_cooked()
     assert client.exit_code() == 7
 
@@ -117,7 +117,7 @@ def test_a_new_size_of_the_terminal_is_sent(client: ClientProcess) -> None:
 def test_a_console_that_dies_without_a_word_leaves_the_terminal_as_it_was(client: ClientProcess) -> None:
     client.enter()
     client.connection.close()
-    client.read_until(RESTORE)
+    client.read_until(RESTORING_SEQUENCES)
     assert client.is_cooked()
     assert client.exit_code() == 98
 
@@ -141,7 +141,7 @@ def test_a_program_has_the_terminal_until_it_ends(client: ClientProcess, tmp_pat
 def test_a_signal_restores_the_terminal_and_lets_the_console_end(client: ClientProcess) -> None:
     client.enter()
     os.kill(client.pid, signal.SIGTERM)
-    client.read_until(RESTORE)
+    client.read_until(RESTORING_SEQUENCES)
     assert client.connection.recv(1) == b"", "the console hears that nobody is there"
     client.send(client_module.EXIT, b'{"code": 0, "text": ""}')
     client.connection.close()
