@@ -178,7 +178,7 @@ def ask_github(address: str, program: str, me: str = "") -> GitHubState:
         if done.returncode != 0:
             complaint = sanitise(done.stderr.decode(errors="replace")).strip()
             return GitHubState(error=complaint.splitlines()[0] if complaint else f"exit code {done.returncode}")
-        return parse_answer(done.stdout, me)
+        return parse_pull_requests(done.stdout, me)
     except subprocess.TimeoutExpired:
         return GitHubState(error=f"no answer within {TIMEOUT_S:.0f} s")
     except ValidationError as error:
@@ -214,13 +214,14 @@ def _run_gh(program: str, host: str, arguments: list[str]) -> subprocess.Complet
     )
 
 
-Hostile = Annotated[str, AfterValidator(sanitise)]
+Sanitised = Annotated[str, AfterValidator(sanitise)]
+"""Text of others, without control characters."""
 
 
 class _Person(BaseModel):
     """An account, which may be a bot."""
 
-    login: Hostile = ""
+    login: Sanitised = ""
     is_bot: bool = False
 
 
@@ -240,19 +241,19 @@ class _Remark(BaseModel):
 class _Check(BaseModel):
     """A check of the head of a pull request."""
 
-    name: Hostile = Field("a check", validation_alias=AliasChoices("name", "context"))
+    name: Sanitised = Field("a check", validation_alias=AliasChoices("name", "context"))
     result: str | None = Field("", validation_alias=AliasChoices("conclusion", "state"))
 
 
-class _Request(BaseModel):
+class _ListedPullRequest(BaseModel):
     """A pull request as `gh pr list --json` describes it."""
 
     number: int
-    title: Hostile
-    branch: Hostile = Field(alias="headRefName")
+    title: Sanitised
+    branch: Sanitised = Field(alias="headRefName")
     checks: list[_Check] | None = Field(None, alias="statusCheckRollup")
     author: Author = NOBODY
-    url: Hostile = ""
+    url: Sanitised = ""
     draft: bool = Field(False, alias="isDraft")
     decision: str | None = Field(None, alias="reviewDecision")
     reviewers: list[_Person] | None = Field(None, alias="reviewRequests")
@@ -281,10 +282,10 @@ class _Request(BaseModel):
         return None if author.login in ("", me) or is_bot else Wait(WaitsFor.ANSWER, author.login, at)
 
 
-_REQUESTS: Final = TypeAdapter(list[_Request])
+_LISTED_PULL_REQUESTS: Final = TypeAdapter(list[_ListedPullRequest])
 
 
-def parse_answer(document: bytes, me: str = "") -> GitHubState:
+def parse_pull_requests(document: bytes, me: str = "") -> GitHubState:
     """The state in the output of `gh pr list --json`. Raises `ValidationError` if the output has another form."""
     return GitHubState(
         tuple(
@@ -297,6 +298,6 @@ def parse_answer(document: bytes, me: str = "") -> GitHubState:
                 mine=bool(me) and request.author.login == me,
                 wait=request.wait(me) if me else None,
             )
-            for request in _REQUESTS.validate_json(document)
+            for request in _LISTED_PULL_REQUESTS.validate_json(document)
         )
     )

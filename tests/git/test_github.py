@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.git.github import GitHub, address_of, ask_github, parse_answer
+from engine.git.github import GitHub, address_of, ask_github, parse_pull_requests
 from tests.conftest import Repository
 
 ANSWER = [
@@ -55,7 +55,7 @@ def test_pull_requests_and_failing_checks(tmp_path: Path) -> None:
 def describe_wait(**entry: object) -> str:
     """For what a pull request of ada's, changed by `entry`, waits for her; "" for nothing."""
     document = [{"number": 9, "title": "t", "headRefName": "b", "author": {"login": "ada"}, **entry}]
-    wait = parse_answer(json.dumps(document).encode(), "ada").pull_requests[0].wait
+    wait = parse_pull_requests(json.dumps(document).encode(), "ada").pull_requests[0].wait
     return "" if wait is None else f"{wait.what.value} by {wait.by} since {wait.since}"
 
 
