@@ -174,7 +174,7 @@ def _find_missing_item(
 
     def is_valid(missing: MissingItem) -> bool:
         is_suspect = job.suspect_imports and missing.kind == "package"
-        return missing.kind in kinds and not is_suspect and tool.is_missing(missing)
+        return missing.kind in kinds and not is_suspect and tool.is_really_missing(missing)
 
     return first_missing(output, is_valid)
 

@@ -57,7 +57,7 @@ _LINE_NUMBER = re.compile(r"\bline \d+")
 
 def _linter_failure(linter: Linter, result: CommandResult) -> CannotRun:
     """The error of a linter that could not do its work, with a fix where one is known."""
-    missing = first_missing(result.output, linter.is_missing)
+    missing = first_missing(result.output, linter.is_really_missing)
     if missing is not None:
         return CannotRun(f"{linter.name} cannot run: {missing.sentence}", linter.fix_for(missing))
     return CannotRun(

@@ -44,14 +44,6 @@ _CLIPPY_PLACE = re.compile(r"^ *--> (?P<path>[^:\n]+):(?P<line>\d+):\d+$")
 _CLIPPY_RULE = re.compile(
     r"index\.html#(?P<clippy>\w+)|`#\[(?:warn|deny)\((?P<lint>[\w:]+)\)\]`|`-[DW] (?P<flag>[\w:-]+)`"
 )
-MISSING_KINDS: Mapping[str, Any] = TABLES["missing"]
-"""The kinds of missing items: the messages that show them, a sentence and a fix for each."""
-
-PROGRAM_FIXES: Mapping[str, str] = TABLES["programs"]
-"""The commands that install programs which are not packages of a project, by program."""
-
-EXECUTION_KINDS = frozenset({"program", "permission"})
-"""The kinds that a shell reports if it cannot start a program. They count even if the exit code is 0."""
 
 
 def fill_command(template: str, placeholders: Placeholders) -> tuple[str, ...] | None:
@@ -90,7 +82,7 @@ class ProjectTool:
     def name(self) -> str:
         return self.row.name
 
-    def is_missing(self, missing: MissingItem) -> bool:
+    def is_really_missing(self, missing: MissingItem) -> bool:
         """Whether an item that the output calls missing really is missing, and not a mistake in the project."""
         if missing.kind != "package":
             return True
@@ -304,13 +296,15 @@ class Finding:
     message: str
 
 
-def read_findings(name: str, output: str) -> list[Finding]:
-    """The findings in the output of a linter or type checker with the format `name`; [] if it printed no position."""
-    return list(_read_clippy(output) if name == "clippy" else _read_lines(TABLES["findings"][name], output))
+def read_findings(output_format: str, output: str) -> list[Finding]:
+    """The findings in the output of a linter or type checker; [] if it printed no position."""
+    if output_format == "clippy":
+        return list(_read_clippy(output))
+    return list(_read_lines(TABLES["findings"][output_format], output))
 
 
 def _read_lines(table: Mapping[str, Any], output: str) -> Iterator[Finding]:
-    pattern, heading = "".join(table["line"]), table.get("heading", "(?!)")
+    pattern, heading = "".join(table["line"]), table.get("heading", "(?!)")  # "(?!)" matches nothing
     file = ""
     for line in output.splitlines():
         if match := re.match(pattern, line):
@@ -335,6 +329,16 @@ def _read_clippy(output: str) -> Iterator[Finding]:
             name = name.replace("-", "_").removeprefix("clippy::")
             findings[Finding(position["path"], int(position["line"]), name, head["message"])] = None
     yield from findings
+
+
+MISSING_KINDS: Mapping[str, Any] = TABLES["missing"]
+"""The kinds of missing items: the messages that show them, a sentence and a fix for each."""
+
+PROGRAM_FIXES: Mapping[str, str] = TABLES["programs"]
+"""The commands that install programs which are not packages of a project, by program."""
+
+EXECUTION_KINDS = frozenset({"program", "permission"})
+"""The kinds that a shell reports if it cannot start a program. They count even if the exit code is 0."""
 
 
 @frozen
