@@ -49,8 +49,8 @@ def recall(options: argparse.Namespace, common: CommonOptions, *, opener: Callab
         raise WrongUse("give a question, or --batch FILE.jsonl")
     scope: dict[str, Any] = {"agent": options.agent} if options.agent else {}
     if common.workspace_names:
-        scope["workspaces"] = common.scope()
-    with engine.connect(common.home, workspaces=common.all(), opener=opener) as ask:
+        scope["workspaces"] = common.chosen_workspaces()
+    with engine.connect(common.home, workspaces=common.all_workspaces(), opener=opener) as ask:
         if options.batch is None:
             return ask("recall", scope | {"query": " ".join(options.query), "k": options.k})
         settle = iter([30.0])  # the first question waits for vectors, for all of them
@@ -176,7 +176,7 @@ def remember(name: str, common: CommonOptions, *, opener: Callable[..., Any], wa
 
     with (
         Console(stderr=True).status("Reading…") as progress,
-        engine.connect(common.home, workspaces=common.all(), opener=opener) as ask,
+        engine.connect(common.home, workspaces=common.all_workspaces(), opener=opener) as ask,
     ):
         for piece in split_lines(_lines_that_fit(lines, report_bad), MAX_PIECE_LINES):
             answer = ask("remember", {"lines": list(piece.values()), "first": min(piece), "source": source})

@@ -138,7 +138,7 @@ def _exit_on_signal(number: int, _frame: object) -> None:
 def _open_console(common: CommonOptions, terminal: socket.socket | None) -> int:
     if common.as_json:
         raise WrongUse("--json needs a verb; `clawpy cards --json` for example")
-    workspaces = common.all(needed=True)
+    workspaces = common.all_workspaces(needed=True)
     if terminal is None:
         raise engine.Refusal("no_terminal", "the console needs a terminal", "use a verb instead, see `clawpy --help`")
     from clawpy_console.attach.consoles import serve
@@ -243,7 +243,7 @@ def _document_of(options: argparse.Namespace, common: CommonOptions) -> Any:
         case "run" | "serve":
             return _run(options, common)
         case "mcp":  # standard output belongs to the protocol from here on
-            workspace, version = next(iter(common.scope()), ""), engine.__version__
+            workspace, version = next(iter(common.chosen_workspaces()), ""), engine.__version__
             agent = options.agent or ""
             return engine.mcp_serve(common.home, workspace=workspace, opener=open_engine, agent=agent, version=version)
         case "stop":
@@ -290,14 +290,14 @@ def _call_engine(verb: str, arguments: Mapping[str, Any], common: CommonOptions,
 def _ask_engine(options: argparse.Namespace, common: CommonOptions) -> Any:
     from clawpy_console.cli.verbs import make_request
 
-    return _call_engine(options.verb, make_request(options, common), common, common.all())
+    return _call_engine(options.verb, make_request(options, common), common, common.all_workspaces())
 
 
 def _run(options: argparse.Namespace, common: CommonOptions) -> None:
     """Run the engine without a screen; `serve` opens the gateway."""
     from clawpy_console.cli.headless import run, serve
 
-    workspaces = common.all(needed=True)
+    workspaces = common.all_workspaces(needed=True)
     if options.verb == "run":
         run(common.home, workspaces, seconds=options.seconds, as_json=common.as_json)
         return
@@ -309,7 +309,7 @@ def _run(options: argparse.Namespace, common: CommonOptions) -> None:
 
 def _doctor(options: argparse.Namespace, common: CommonOptions) -> Any:
     try:
-        workspaces = common.all()
+        workspaces = common.all_workspaces()
     except engine.Refusal:
         workspaces = common.workspace_names  # what is wrong with them is one of its findings
     document = _call_engine("doctor", {"online": options.online}, common, workspaces)

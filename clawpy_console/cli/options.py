@@ -5,7 +5,7 @@ Light: used by the status bar, and before the console's first frame.
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
+TYPE_CHECKING = False  # not from typing, which takes longer to import than this module
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -25,14 +25,20 @@ class CommonOptions:
     """The options before or after any verb."""
 
     home: Home
+    """Set by `locate`."""
 
     def __init__(
-        self, home_name: str | None = None, workspace_names: Sequence[str] = (), as_json: bool = False
+        self,
+        home_name: str | None = None,
+        workspace_names: Sequence[str] = (),
+        *,
+        as_json: bool = False,
+        demo: bool = False,
     ) -> None:
         self.home_name = home_name
         self.workspace_names = list(workspace_names)
         self.as_json = as_json
-        self.demo = False
+        self.demo = demo
 
     def locate(self) -> None:
         """Find the home; creates nothing."""
@@ -40,7 +46,7 @@ class CommonOptions:
 
         self.home = Home.locate(self.home_name)
 
-    def scope(self, *, needed: bool = False) -> list[str]:
+    def chosen_workspaces(self, *, needed: bool = False) -> list[str]:
         """The workspaces given as options, else the repository of the current folder, else none.
 
         Raises `Refusal` when one that was given is no repository, or, with `needed`, the current folder is none.
@@ -64,10 +70,10 @@ class CommonOptions:
                 raise
         return []
 
-    def all(self, *, needed: bool = False) -> list[str]:
-        """The scope and the workspaces of the settings; raises as `scope` when there is none and one is `needed`."""
-        workspaces = list(dict.fromkeys([*self.scope(), *self.home.configured_workspaces()]))
-        return self.scope(needed=True) if needed and not workspaces else workspaces
+    def all_workspaces(self, *, needed: bool = False) -> list[str]:
+        """The chosen workspaces and those of the settings. With `needed`, raises `Refusal` when there is none."""
+        workspaces = list(dict.fromkeys([*self.chosen_workspaces(), *self.home.configured_workspaces()]))
+        return self.chosen_workspaces(needed=True) if needed and not workspaces else workspaces
 
 
 def split_options(argv: Sequence[str]) -> tuple[CommonOptions, list[str]]:

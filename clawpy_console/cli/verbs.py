@@ -311,17 +311,17 @@ def _comment_place(place: str, text: object) -> Document:
 
 
 def _workspace_arguments(verb: str, arguments: Table, common: CommonOptions) -> Document:
-    """The workspaces that a verb is about: all in scope, the first, or the only one. Raises `WrongUse`, `Refusal`."""
+    """The workspaces of a verb: all chosen ones, the first, or the only one. Raises `WrongUse`, `Refusal`."""
     match verb, arguments.get("action"):
         case "predict", _:
-            common.all(needed=True)
-            return {"workspaces": common.scope()}
+            common.all_workspaces(needed=True)
+            return {"workspaces": common.chosen_workspaces()}
         case ("cards", _) | ("work", _):
-            return {"workspaces": common.scope()}
+            return {"workspaces": common.chosen_workspaces()}
         case "metrics", _ if not common.workspace_names:
             return {}
         case ("tasks", "list" | "add") | ("metrics", _):
-            return {"workspace": scope[0]} if (scope := common.scope()) else {}
+            return {"workspace": workspaces[0]} if (workspaces := common.chosen_workspaces()) else {}
         case "propose", _ if "continues" in arguments:
             return {}
         case "learnings", "list" if arguments.get("scope") == "global" or "session" in arguments:
@@ -332,10 +332,10 @@ def _workspace_arguments(verb: str, arguments: Table, common: CommonOptions) -> 
 
 
 def _one_workspace(common: CommonOptions) -> str:
-    scope = common.scope(needed=True)
-    if len(scope) > 1:
+    workspaces = common.chosen_workspaces(needed=True)
+    if len(workspaces) > 1:
         raise WrongUse("this verb needs one workspace; give a single --workspace")
-    return scope[0]
+    return workspaces[0]
 
 
 def _read_text(file: str) -> str:

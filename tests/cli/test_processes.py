@@ -46,7 +46,7 @@ import clawpy_console.cli.main
 from clawpy_console.cli.options import split_options
 where, _ = split_options(["--home", sys.argv[1]])
 where.locate()
-assert where.all()
+assert where.all_workspaces()
 heavy = {"textual", "pydantic", "sqlalchemy", "sqlmodel", "chromadb", "keyring", "apscheduler", "tomlkit",
          "psutil", "filelock", "asyncio", "argparse"}
 print(*sorted(heavy & set(sys.modules)))
