@@ -67,7 +67,20 @@ KEY_LINE = sorted((action for action in ACTIONS if action.label), key=lambda act
 """The actions of the key line, in its order."""
 
 _LIVE_TOGETHER = [set(row.split()) for row in _ROWS["live-together"]]
+"""Groups, and names of screens, whose keys work at the same time."""
+
 _SHARED = [set(row.split()) for row in _ROWS["shared-keys"]]
+"""Pairs of actions that may share a key."""
+
+_SHORT = {
+    "left": "←", "right": "→", "up": "↑", "down": "↓", "enter": "⏎", "escape": "esc", "tab": "⇥", "space": "space",
+    "question_mark": "?", "slash": "/", "pageup": "PgUp", "pagedown": "PgDn",
+    "shift+tab": "⇧⇥", "delete": "del", "backspace": "⌫",
+}  # fmt: skip
+"""The signs and words for keys on screens, by Textual's name."""
+
+_NAMED = {key.value for key in Keys} | set(KEY_ALIASES)
+"""Textual's names of keys."""
 
 
 def bindings(*groups: str, but: str = "") -> list[BindingType]:
@@ -102,22 +115,18 @@ def find_key_line_actions(keys: Collection[str], keymap: Mapping[str, str]) -> l
 
 def is_on_screen(action: Action, mode: str) -> bool:
     """Whether an action can be done somewhere on the screen `mode`."""
-    return action.group == "app" or any({mode, action.group} <= live for live in _LIVE_TOGETHER)
+    return action.group == "app" or _are_live_together({mode, action.group})
+
+
+def _are_live_together(names: set[str]) -> bool:
+    """Whether keys of these groups and screens work at the same time somewhere."""
+    return any(names <= live for live in _LIVE_TOGETHER)
 
 
 def shown_keys(action_id: str, keymap: Mapping[str, str]) -> str:
     """The key as `shown_key` writes it, then the letters that do the same."""
     _, *further_keys = keymap.get(action_id, BY_ID[action_id].keys).split(",")
     return " ".join([shown_key(action_id, keymap), *(key for key in further_keys if len(key) == 1)])
-
-
-_SHORT = {
-    "left": "←", "right": "→", "up": "↑", "down": "↓", "enter": "⏎", "escape": "esc", "tab": "⇥", "space": "space",
-    "question_mark": "?", "slash": "/", "pageup": "PgUp", "pagedown": "PgDn",
-    "shift+tab": "⇧⇥", "delete": "del", "backspace": "⌫",
-}  # fmt: skip
-
-_NAMED = {key.value for key in Keys} | set(KEY_ALIASES)
 
 
 class BadKeys(Refusal):
@@ -190,7 +199,7 @@ def _clashes(action_id: str, keymap: Mapping[str, str]) -> list[tuple[str, str]]
     clashes = []
     for action in ACTIONS:
         groups = {changed.group, action.group}
-        together = len(groups) == 1 or "app" in groups or any(groups <= live for live in _LIVE_TOGETHER)
+        together = len(groups) == 1 or "app" in groups or _are_live_together(groups)
         if action.id != action_id and together and {action_id, action.id} not in _SHARED:
             clashes += [(action.id, key) for key in sorted(_keys_of(changed, keymap) & _keys_of(action, keymap))]
     return clashes
