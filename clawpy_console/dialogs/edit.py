@@ -113,7 +113,7 @@ class EditFile(EditDialog):
                 self.show_refusal(refusal)
 
         self.app.call_engine(
-            lambda engine: engine.agent_files.write(file.agent, file.name, text, read=file.digest),
+            lambda engine: engine.agent_files.write(file.agent, file.name, text, based_on=file.digest),
             lambda _: self._saved(),
             on_refusal,
         )

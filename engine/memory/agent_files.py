@@ -104,7 +104,7 @@ class AgentFiles:
 
     def layer_state(self) -> LayerState:
         """The state of layer A (SPEC 9.5)."""
-        files = [item for item in self.files() if item.digest or item.problem]
+        files = [file for file in self.files() if file.digest or file.problem]
         broken = [f"{file.agent}/{file.name}: {file.problem}" for file in files if file.problem]
         newest = max((file.written for file in files if file.written is not None), default=None)
         state = "degraded" if broken else "ready"
@@ -155,16 +155,16 @@ class AgentFiles:
 
     # Writing
 
-    def write(self, agent: str, name: str, text: str, *, read: str) -> AgentFile:
-        """Replace the text of a file; its mode and line ends stay. `read` is the digest of the text that was edited, ""
-        if the file did not exist.
+    def write(self, agent: str, name: str, text: str, *, based_on: str) -> AgentFile:
+        """Replace the text of a file; its mode and line ends stay. `based_on` is the digest of the text that was
+        edited, "" if the file did not exist.
 
         Raises `Refusal`: `changed_meanwhile` (neither text is lost), `bad_file` (invalid JSON, or not what the engine
         expects, with its place), `unknown_file`, `unreadable_file`, `unwritable_file`.
         """
         with self._lock:
             before = self._read_bytes(agent, name)
-            if (_digest(before[0]) if before else "") != read:
+            if (_digest(before[0]) if before else "") != based_on:
                 raise Refusal(
                     "changed_meanwhile",
                     f"{agent}/{name} was changed by another program while it was edited here",

@@ -54,6 +54,9 @@ MAX_TOKENS, TIMEOUT_S = 4_096, 120.0
 LAST_DAY_KEY = "memory.nightly.last"
 """Key in the state table: the newest day that is done."""
 
+EVALUATED, DONE = "evaluated", "done"
+"""The states of a day: see `NightRow`."""
+
 NOTHING_KEPT = "the model found nothing to keep"
 """The reason of a night without facts."""
 
@@ -115,7 +118,7 @@ class _Attempt:
 
 
 class NightRow(Row, table=True):
-    """One day. In the state `evaluated`, `facts` has the model's answer, and nothing was done with it yet. `done`
+    """One day. In the state `EVALUATED`, `facts` has the model's answer, and nothing was done with it yet. `DONE`
     follows."""
 
     __tablename__ = "nightly_days"
@@ -180,7 +183,7 @@ class Nightly:
         with self._lock:
             day_record = self._read_day(day)
             night = self._load_or_evaluate(day_record)
-            if night.state == "done":
+            if night.state == DONE:
                 return NightlyFinished(subject=night.day, promoted=0, drafted=0, cost=night.cost_microusd)
             return self._keep(day_record, night)
 
@@ -189,7 +192,8 @@ class Nightly:
         proposed = [day.fact_of(**fact.model_dump()) for fact in night.facts]
         promoted = self._para.add([fact for fact in proposed if fact.trust is not Trust.QUOTED])
         drafts = [replace(fact, reason="the model would keep it") for fact in proposed if fact.trust is Trust.QUOTED]
-        if not proposed and night.reason != NOTHING_KEPT:
+        has_chosen_none = night.reason == NOTHING_KEPT
+        if not proposed and not has_chosen_none:
             drafts = day.draft(self._para.facts())
         self._write_diaries(day)
 
@@ -201,7 +205,7 @@ class Nightly:
                 cost=night.cost_microusd,
                 reason=night.reason,
             )
-            night.state, night.at = "done", tx.now
+            night.state, night.at = DONE, tx.now
             tx.session.merge(night)
             for fact in promoted:
                 tx.record(FactPromoted(subject=fact.id, workspace=fact.workspace, by="nightly"))
@@ -217,14 +221,21 @@ class Nightly:
             night = session.get(NightRow, day.date)
         if night is not None:
             return night
-        night = NightRow(day=day.date, state="evaluated", reason="nothing happened", facts=(), at=self._clock.now())
+        night = NightRow(day=day.date, state=EVALUATED, reason="nothing happened", facts=(), at=self._clock.now())
         runs = [] if day.empty else self._evaluate(day, night)
 
         def store(tx: Transaction) -> None:
             tx.session.add(night)
             for attempt, (check, cost) in enumerate(runs, 1):
-                run = {"session_id": f"nightly:{day.date}", "workspace": "", "full": True, "attempt": attempt}
-                self._runs.record(tx, check=check, cost=cost, **run)
+                self._runs.record(
+                    tx,
+                    session_id=f"nightly:{day.date}",
+                    workspace="",
+                    full=True,
+                    attempt=attempt,
+                    check=check,
+                    cost=cost,
+                )
 
         self._database.write(store)
         return night

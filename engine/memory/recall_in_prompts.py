@@ -72,10 +72,10 @@ class RecallPromptPart:
         out."""
         injection = self.preview(request)
         sources = [
-            {"id": match.id, "layer": match.layer.value, "source": match.source, "score": round(match.score, 4)}
-            for match in injection.items
+            {"id": memory.id, "layer": memory.layer.value, "source": memory.source, "score": round(memory.score, 4)}
+            for memory in injection.items
         ]
-        notes = [f"recall went without {item}" for item in injection.left_out]
+        notes = [f"recall went without {layer}" for layer in injection.left_out]
         return Contribution(injection.part, {"memory_sources": sources} if sources else {}, tuple(notes))
 
     def preview(self, request: PromptRequest) -> Injection:
@@ -88,16 +88,16 @@ class RecallPromptPart:
         tokens = _count([*lines, end])
         used: list[RecallMatch] = []
         dropped: list[RecallMatch] = []
-        for item in recall.items:
+        for memory in recall.items:
             # A memory that cannot fit is not rendered: a megabyte would take long.
-            item_lines = memory_lines(item) if tokens + item.tokens <= budget else []
-            cost = _count(item_lines)
-            if item_lines and tokens + cost <= budget:
-                lines += item_lines
-                used.append(item)
+            new_lines = memory_lines(memory) if tokens + memory.tokens <= budget else []
+            cost = _count(new_lines)
+            if new_lines and tokens + cost <= budget:
+                lines += new_lines
+                used.append(memory)
                 tokens += cost
             else:
-                dropped.append(item)
+                dropped.append(memory)
         part = PromptPart(BLOCK, (*lines, end)) if used else None
         used_tokens = tokens if used else 0
         return Injection(part, tuple(used), tuple(dropped), recall.left_out, used_tokens, budget, recall.seconds)
@@ -116,40 +116,40 @@ class RecallPromptPart:
             passages=True,
         )
         recall, excluded_lessons = self._memory.recall(query), self._excluded_lessons(request)
-        items = []
-        for item in recall.items:
-            text = remove_lessons(item.text, excluded_lessons)
-            if text != item.text:
-                item = replace(item, text=text, tokens=tokenizer.count(text))
+        memories = []
+        for memory in recall.items:
+            text = remove_lessons(memory.text, excluded_lessons)
+            if text != memory.text:
+                memory = replace(memory, text=text, tokens=tokenizer.count(text))
             if text.strip():
-                items.append(item)
-        return replace(recall, items=tuple(items))
+                memories.append(memory)
+        return replace(recall, items=tuple(memories))
 
 
 def _count(lines: Iterable[PromptLine]) -> int:
     return sum(tokenizer.count(line.text) for line in lines)
 
 
-def memory_lines(recalled: RecallMatch) -> list[PromptLine]:
+def memory_lines(memory: RecallMatch) -> list[PromptLine]:
     """One memory as lines of a prompt: an element with its escaped text, and its layer, date, speaker and source as
     attributes. For a passage of a long memory, `part` says which one it is. The element is `evidence` unless the
     operator said or approved the text, or it was measured."""
-    is_approved_quote = recalled.approved and recalled.trust is Trust.QUOTED
-    attributes = {
-        "trust": "approved by the operator" if is_approved_quote else recalled.trust.value,
-        "layer": recalled.layer.value,
-        "date": recalled.at.date().isoformat() if recalled.at else "",
-        "by": recalled.speaker,
-        "source": recalled.source,
-        "part": recalled.place,
-    }
     from xml.sax.saxutils import quoteattr  # not before the first prompt: it imports an HTTP client
 
+    is_approved_quote = memory.approved and memory.trust is Trust.QUOTED
+    attributes = {
+        "trust": "approved by the operator" if is_approved_quote else memory.trust.value,
+        "layer": memory.layer.value,
+        "date": memory.at.date().isoformat() if memory.at else "",
+        "by": memory.speaker,
+        "source": memory.source,
+        "part": memory.place,
+    }
     rendered = "".join(f" {key}={quoteattr(_attribute(value))}" for key, value in attributes.items() if value)
-    label_text = _attribute(f"{recalled.layer.value} {recalled.source or recalled.id}")
-    source = PromptSource(SourceKind.MEMORY, recalled.id, label_text, recalled.trust, recalled.approved)
-    tag = "memory" if may_guide(recalled.trust, approved=recalled.approved) else "evidence"
-    text = f"<{tag}{rendered}>{escape(without_invalid_xml(recalled.text).strip(), quote=False)}</{tag}>"
+    label_text = _attribute(f"{memory.layer.value} {memory.source or memory.id}")
+    source = PromptSource(SourceKind.MEMORY, memory.id, label_text, memory.trust, memory.approved)
+    tag = "memory" if may_guide(memory.trust, approved=memory.approved) else "evidence"
+    text = f"<{tag}{rendered}>{escape(without_invalid_xml(memory.text).strip(), quote=False)}</{tag}>"
     return [PromptLine(line, source) for line in text.split("\n")]
 
 

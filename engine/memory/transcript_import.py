@@ -56,19 +56,19 @@ class Importer:
         folders: Callable[[], Sequence[str]],
         *,
         workspace_of: Callable[[str], str],
-        ours: Callable[[str], bool],
+        is_ours: Callable[[str], bool],
         secrets: Callable[[], Iterable[str]],
         report: Callable[[str, str], None],
     ) -> None:
-        """`workspace_of(folder)` returns the workspace of a folder. `ours(folder)`: a session of this engine worked
-        there, and has a transcript of its own. `report(where, words)` is called if something cannot be read."""
+        """`workspace_of(folder)` returns the workspace of a folder. `is_ours(folder)`: a session of this engine
+        worked there, and has a transcript of its own. `report(where, words)` is called if something cannot be read."""
         self._report = report
         self._last_problems: list[str] = []
         self._database = database
         self._remember = remember
         self._folders = folders
         self._workspace_of = workspace_of
-        self._ours = ours
+        self._is_ours = is_ours
         self._secrets = secrets
 
     def run(self) -> int:
@@ -101,7 +101,7 @@ class Importer:
         if size == progress["offset"]:
             return 0
         progress = dict(progress)
-        memories = self._read_memories(path, progress, problems)
+        memories = self._read_memories(path, progress, problems)  # advances `progress` while it is consumed
         turns = 0
         while batch := list(itertools.islice(memories, BATCH)):
             self._remember(batch)
@@ -124,11 +124,11 @@ class Importer:
                 except ValueError as error:
                     problems.append(f"{path.name} line {progress['line']}: {error}")
                     continue
-                progress["folder"] = folder_line(raw) or progress["folder"]
+                progress["folder"] = folder_in_metadata(raw) or progress["folder"]
                 if turn is None:
                     continue
                 folder = turn.folder or progress["folder"]
-                if not (folder and self._ours(folder)):
+                if not (folder and self._is_ours(folder)):
                     workspace = workspace_of(folder) if folder else ""
                     yield _to_memory(turn, workspace, f"{path}:{progress['line']}", secrets)
 
@@ -148,6 +148,19 @@ def reply_pairs(memories: MemoryStore) -> list[tuple[str, str]]:
     return pairs
 
 
+@frozen
+class Turn:
+    """One turn of a conversation: who said what, when, in which session and folder."""
+
+    id: str
+    speaker: str
+    text: str
+    at: datetime | None
+    session: str
+    folder: str
+    agent: str
+
+
 def _to_memory(turn: Turn, workspace: str, source: str, secrets: tuple[str, ...]) -> NewMemory:
     """A turn as it is remembered in layer C, without the secrets."""
     return NewMemory(
@@ -162,19 +175,6 @@ def _to_memory(turn: Turn, workspace: str, source: str, secrets: tuple[str, ...]
         tags=(IMPORTED, turn.agent),
         ref=turn.id,
     )
-
-
-@frozen
-class Turn:
-    """One turn of a conversation: who said what, when, in which session and folder."""
-
-    id: str
-    speaker: str
-    text: str
-    at: datetime | None
-    session: str
-    folder: str
-    agent: str
 
 
 def read_turn(raw: bytes, name: str) -> Turn | None:
@@ -241,7 +241,7 @@ def folder_of(line: object) -> str:
     return folder if isinstance(folder, str) else ""
 
 
-def folder_line(raw: bytes) -> str:
+def folder_in_metadata(raw: bytes) -> str:
     """The working folder in a line of metadata, as Codex writes it before the first turn; "" for any other line."""
     start = raw[:200]
     return folder_of(json.loads(raw)) if b"session_meta" in start or b"turn_context" in start else ""

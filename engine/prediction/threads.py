@@ -72,15 +72,15 @@ class Threads:
         clock: Clock,
         *,
         workspace_of: Callable[[str], str] = lambda folder: folder,
-        ours: Callable[[str], bool] = lambda folder: False,
+        is_ours: Callable[[str], bool] = lambda folder: False,
         secrets: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        """`workspace_of(folder)` is the workspace that a folder belongs to. `ours(folder)` says whether one of our
+        """`workspace_of(folder)` is the workspace that a folder belongs to. `is_ours(folder)` says whether one of our
         sessions works there. `secrets` are values that are cut out."""
         self._folders = folders
         self._clock = clock
         self._workspace_of = workspace_of
-        self._ours = ours
+        self._is_ours = is_ours
         self._secrets = secrets
         self._listing: tuple[float, Sequence[str], list[tuple[datetime, Path, int]]] | None = None
 
@@ -111,7 +111,7 @@ class Threads:
         """The operator's conversations, the newest first, as (when the file grew, the end of the transcript)."""
         for at, path, size in self._list():
             end = _read_once(path, size, at)
-            if end is not None and not (end.folder and self._ours(end.folder)):
+            if end is not None and not (end.folder and self._is_ours(end.folder)):
                 yield at, end
 
     def _list(self) -> list[tuple[datetime, Path, int]]:

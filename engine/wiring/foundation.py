@@ -137,7 +137,7 @@ def _build_memory_sources(services: Services, overrides: Overrides) -> None:
         services.memory.remember,
         lambda: services.settings.current.memory.transcripts,
         workspace_of=top_folder,
-        ours=services.home.holds_worktree,
+        is_ours=services.home.holds_worktree,
         secrets=services.keys.secrets,
         report=services.report,
     )

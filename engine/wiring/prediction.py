@@ -195,7 +195,7 @@ def build_prediction(services: Services, launcher: Sessions, hook: PredictorHook
         lambda: services.settings.current.memory.transcripts,
         clock,
         workspace_of=top_folder,
-        ours=services.home.holds_worktree,
+        is_ours=services.home.holds_worktree,
         secrets=services.keys.secrets,
     )
     sources = Sources(

@@ -40,7 +40,7 @@ def files(tmp_path: Path, agents: Agents, database: Database) -> AgentFiles:
 def edit(files: AgentFiles, name: str, change: Callable[[str], str]) -> AgentFile:
     """Edit a file of the gardener."""
     file = files.read("gardener", name)
-    return files.write("gardener", name, change(file.text), read=file.digest)
+    return files.write("gardener", name, change(file.text), based_on=file.digest)
 
 
 def recorded_changes(database: Database) -> list[tuple[str, str, str]]:
@@ -68,10 +68,10 @@ def test_an_edit_keeps_links_mode_and_line_ends_and_is_recorded(
 def test_an_edit_of_a_file_that_changed_meanwhile_is_refused_and_loses_nothing(files: AgentFiles) -> None:
     before = files.read("gardener", "soul.md")
     (files.folder / "gardener" / "soul.md").write_text("theirs\n")
-    refused("changed_meanwhile", lambda: files.write("gardener", "soul.md", "mine", read=before.digest))
+    refused("changed_meanwhile", lambda: files.write("gardener", "soul.md", "mine", based_on=before.digest))
     theirs = files.read("gardener", "soul.md")
     assert theirs.text == "theirs\n"
-    assert files.write("gardener", "soul.md", "both", read=theirs.digest).text == "both\n"
+    assert files.write("gardener", "soul.md", "both", based_on=theirs.digest).text == "both\n"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_invalid_json_is_refused_with_its_place_and_not_written(
     files: AgentFiles, name: str, text: str, problem: str
 ) -> None:
     before = files.read("gardener", name)
-    refusal = refused("bad_file", lambda: files.write("gardener", name, text, read=before.digest))
+    refusal = refused("bad_file", lambda: files.write("gardener", name, text, based_on=before.digest))
     assert problem in refusal.message
     assert files.read("gardener", name) == before
 
@@ -117,7 +117,7 @@ def test_a_file_that_cannot_be_read_says_why(files: AgentFiles) -> None:
 )
 def test_nothing_but_the_files_of_agents_is_touched(files: AgentFiles, agent: str, name: str) -> None:
     refused("unknown_file", lambda: files.read(agent, name))
-    refused("unknown_file", lambda: files.write(agent, name, "x", read=""))
+    refused("unknown_file", lambda: files.write(agent, name, "x", based_on=""))
 
 
 def test_a_full_disk_leaves_the_old_text(files: AgentFiles, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +126,7 @@ def test_a_full_disk_leaves_the_old_text(files: AgentFiles, monkeypatch: pytest.
 
     monkeypatch.setattr("engine.memory.agent_files.write_atomic", full)
     before = files.read("gardener", "soul.md")
-    refused("unwritable_file", lambda: files.write("gardener", "soul.md", "x", read=before.digest))
+    refused("unwritable_file", lambda: files.write("gardener", "soul.md", "x", based_on=before.digest))
     assert files.read("gardener", "soul.md") == before
 
 

@@ -49,11 +49,11 @@ def make_importer(
     work: FakeWork,
     folders: Sequence[Path],
     *,
-    ours: Callable[[str], bool] = lambda folder: False,
+    is_ours: Callable[[str], bool] = lambda folder: False,
     report: Callable[[str, str], None] = lambda where, problems: None,
 ) -> Importer:
     return Importer(
-        database, work.remember, lambda: list(map(str, folders)), workspace_of=lambda folder: folder, ours=ours,
+        database, work.remember, lambda: list(map(str, folders)), workspace_of=lambda folder: folder, is_ours=is_ours,
         secrets=tuple, report=report,
     )  # fmt: skip
 
@@ -95,7 +95,7 @@ def test_our_own_sessions_are_not_read_and_a_folder_that_is_named_once_counts(
     file, head = tmp_path / "rollout-1.jsonl", json_line(type="session_meta", payload={"cwd": "/home/me/shop"})
     file.write_text(head)
     work = FakeWork()
-    importer = make_importer(database, work, [tmp_path], ours=lambda folder: folder.startswith("/ours"))
+    importer = make_importer(database, work, [tmp_path], is_ours=lambda folder: folder.startswith("/ours"))
     assert importer.run() == 0
     file.write_text(head + CODEX_TURN)
     assert importer.run() == 1

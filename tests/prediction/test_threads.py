@@ -34,7 +34,7 @@ class Transcripts:
         self.threads = Threads(
             lambda: [str(folder)],
             self.clock,
-            ours=lambda folder: folder.startswith("/ours"),
+            is_ours=lambda folder: folder.startswith("/ours"),
             secrets=lambda: ["hunter2-hunter2"],
         )
 
