@@ -36,9 +36,9 @@ def test_a_change_set_has_its_files_state_and_check(world: LandingWorld) -> None
         (folder / "esc\x1b[31m.txt").write_text("\x1b[2Jhello\n")
 
     check = CheckResult("pytest", 3, 1, failing=("t::x",), durations=(("t::x", 0.5),))
-    captured = world.run_session(edit, check=check)
+    stored = world.run_session(edit, check=check)
 
-    change_set = world.changes.get(captured.id)
+    change_set = world.changes.get(stored.id)
 
     assert change_set.state is ChangeState.WAITING
     assert change_set.check == check
@@ -78,17 +78,17 @@ def test_the_diff_has_the_hunks_of_each_file(world: LandingWorld) -> None:
 
 
 def test_the_worktree_is_kept_while_changes_wait_and_the_trees_while_undo_is_possible(world: LandingWorld) -> None:
-    change_set = world.make_change(edit_a)
+    change = world.make_change(edit_a)
     folder = world.worktrees.folder_of("session_1")
 
     assert world.changes.recover() == []
     assert folder.exists()
-    change_set.land()
+    change.land()
     assert not folder.exists()
     assert world.changes.recover() == []
     assert len(world.refs) == 3  # base, result, landing
     world.git("-c", "gc.pruneExpire=now", "gc", "-q", "--prune=now")
-    change_set.undo()
+    change.undo()
     assert (world.root / "a.txt").read_text() == "1\n2\n3\n"
 
 
@@ -105,15 +105,15 @@ DECISIONS: dict[Decision, ChangeState] = {
 
 @pytest.mark.parametrize("earlier", [[], [Change.land], [Change.land, Change.undo], [Change.branch], [Change.discard]])
 def test_an_illegal_decision_is_refused(world: LandingWorld, earlier: list[Decision]) -> None:
-    change_set = world.make_change(edit_a)
+    change = world.make_change(edit_a)
     for decide in earlier:
-        decide(change_set)
-    before = change_set.current.state
+        decide(change)
+    before = change.current.state
 
     for decide, after in DECISIONS.items():
         if after not in NEXT_STATES.get(before, set()):
-            refused("already_decided", partial(decide, change_set))
-            assert change_set.current.state is before
+            refused("already_decided", partial(decide, change))
+            assert change.current.state is before
 
 
 def test_an_unknown_change_set_is_refused(world: LandingWorld) -> None:
@@ -124,13 +124,13 @@ def test_an_unknown_change_set_is_refused(world: LandingWorld) -> None:
 
 
 def test_decisions_from_many_threads_decide_once(world: LandingWorld) -> None:
-    change_set = world.make_change(edit_a)
+    change = world.make_change(edit_a)
     decided: list[ChangeSet] = []
     refusals: list[str] = []
 
     def try_to(decide: Decision) -> None:
         try:
-            decided.append(decide(change_set))
+            decided.append(decide(change))
         except Refusal as refusal:
             refusals.append(refusal.code)
 
@@ -144,10 +144,10 @@ def test_decisions_from_many_threads_decide_once(world: LandingWorld) -> None:
 def test_a_branch_has_only_the_changes_of_the_session(world: LandingWorld) -> None:
     world.write("b.txt", "uncommitted\n")
     world.write("mine.txt", "untracked\n")
-    change_set = world.make_change(edit_a)
+    change = world.make_change(edit_a)
     files, state = world.files, world.git_state
 
-    branched = change_set.branch()
+    branched = change.branch()
 
     git = world.repository.git
     assert branched.branch == "clawpy/fix-the-cart"
@@ -169,17 +169,17 @@ def test_a_branch_gets_a_free_name(world: LandingWorld) -> None:
     assert world.make_change(edit_a).branch().branch == "clawpy/fix-the-cart-2"
     world.git("branch", "-q", "-D", "clawpy/fix-the-cart", "clawpy/fix-the-cart-2")
     world.git("branch", "clawpy")
-    change_set = world.make_change(edit_a, name="session_2")
-    assert change_set.branch().branch == "clawpy-fix-the-cart"
+    change = world.make_change(edit_a, name="session_2")
+    assert change.branch().branch == "clawpy-fix-the-cart"
 
 
 def test_a_branch_is_made_without_a_commit_or_an_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     world = LandingWorld(tmp_path)
     world.write("x.txt", "operator's\n")
-    change_set = world.make_change(file_edit("y.txt", "session's\n"))
+    change = world.make_change(file_edit("y.txt", "session's\n"))
 
-    change_set.branch()
+    change.branch()
 
     git = world.repository.git
     assert git("ls-tree", "-r", "--name-only", "clawpy/fix-the-cart") == "y.txt"
@@ -189,41 +189,41 @@ def test_a_branch_is_made_without_a_commit_or_an_identity(tmp_path: Path, monkey
 
 def test_changes_that_build_on_uncommitted_work_are_not_branched(world: LandingWorld) -> None:
     world.write("a.txt", "1\n2\nmine\n")
-    change_set = world.make_change(file_edit("a.txt", "1\n2\nmine too\n"))
+    change = world.make_change(file_edit("a.txt", "1\n2\nmine too\n"))
 
-    assert refused("conflict", change_set.branch).message == (
+    assert refused("conflict", change.branch).message == (
         "no branch was made: it builds on changes that HEAD does not have: a.txt"
     )
-    assert change_set.current.state is ChangeState.WAITING
+    assert change.current.state is ChangeState.WAITING
 
 
 def test_changes_that_head_has_already_are_not_branched(world: LandingWorld) -> None:
-    change_set = world.make_change(edit_a)
+    change = world.make_change(edit_a)
     world.repository.commit("the same", {"a.txt": "1\n2\n3\nfour\n"})
 
-    refused("nothing_to_commit", change_set.branch)
+    refused("nothing_to_commit", change.branch)
 
 
 def test_a_discard_leaves_nothing_behind(world: LandingWorld) -> None:
     files, state = world.files, world.git_state
-    change_set = world.make_change(edit_a)
+    change = world.make_change(edit_a)
 
-    assert change_set.discard().state is ChangeState.DISCARDED
+    assert change.discard().state is ChangeState.DISCARDED
 
     assert world.refs == []
     assert not world.worktrees.folder_of("session_1").exists()
     assert (world.files, world.git_state) == (files, state)
     world.git("gc", "-q", "--prune=now")
     with pytest.raises(Refusal, match=r"git no longer has the contents.*clawpy propose TEXT"):
-        change_set.diff()
+        change.diff()
 
 
 def test_changes_of_a_repository_that_is_gone_can_be_discarded(world: LandingWorld) -> None:
-    change_set = world.make_change(edit_a)
+    change = world.make_change(edit_a)
     shutil.rmtree(world.root)
 
-    assert change_set.discard().state is ChangeState.DISCARDED
-    refused("no_folder", change_set.diff)
+    assert change.discard().state is ChangeState.DISCARDED
+    refused("no_folder", change.diff)
 
 
 @pytest.fixture
@@ -335,16 +335,16 @@ def test_waiting_changes_of_the_same_file_are_recorded_with_their_conflicts(
 # A session that continues another one (SPEC 9.4)
 
 
-def run_session(world: LandingWorld, session_id: str, files: dict[str, str], *, continues: str = "") -> Change:
+def change_of_session(world: LandingWorld, session_id: str, files: dict[str, str], *, continues: str = "") -> Change:
     """Run a session that writes `files`; its change set."""
     return world.make_change(file_edits(files), name=session_id, continues=continues)
 
 
 def test_a_continuing_session_has_the_waiting_changes_in_its_change_set(world: LandingWorld) -> None:
-    earlier = run_session(world, "sess_1", {"a.txt": "one\n2\n3\n", "new.txt": "n\n"})
+    earlier = change_of_session(world, "sess_1", {"a.txt": "one\n2\n3\n", "new.txt": "n\n"})
     world.write("mine.txt", "meanwhile\n")
 
-    after = run_session(world, "sess_2", {"c.txt": "c\n"}, continues="sess_1")
+    after = change_of_session(world, "sess_2", {"c.txt": "c\n"}, continues="sess_1")
 
     assert {file.path for file in after.files} == {"a.txt", "new.txt", "c.txt"}
     superseded = earlier.current
@@ -360,11 +360,11 @@ def test_a_continuing_session_has_the_waiting_changes_in_its_change_set(world: L
 
 @pytest.mark.parametrize("decide", [Change.land, Change.discard])
 def test_a_continuing_session_leaves_decided_changes_as_they_are(world: LandingWorld, decide: Decision) -> None:
-    earlier = run_session(world, "sess_1", {"a.txt": "one\n2\n3\n"})
+    earlier = change_of_session(world, "sess_1", {"a.txt": "one\n2\n3\n"})
     decide(earlier)
     state = earlier.current.state
 
-    after = run_session(world, "sess_2", {"c.txt": "c\n"}, continues="sess_1")
+    after = change_of_session(world, "sess_2", {"c.txt": "c\n"}, continues="sess_1")
 
     assert [file.path for file in after.files] == ["c.txt"]
     assert earlier.current.state is state
@@ -372,7 +372,7 @@ def test_a_continuing_session_leaves_decided_changes_as_they_are(world: LandingW
 
 @pytest.mark.long
 def test_changes_that_land_while_a_session_continues_them_are_not_discarded(world: LandingWorld) -> None:
-    earlier = run_session(world, "sess_1", {"a.txt": "one\n2\n3\n"})
+    earlier = change_of_session(world, "sess_1", {"a.txt": "one\n2\n3\n"})
 
     def edit(folder: Path) -> None:
         earlier.land()
@@ -386,7 +386,7 @@ def test_changes_that_land_while_a_session_continues_them_are_not_discarded(worl
 
 
 def test_changes_that_conflict_with_your_files_cannot_be_continued(world: LandingWorld) -> None:
-    run_session(world, "sess_1", {"a.txt": "agent\n2\n3\n"})
+    change_of_session(world, "sess_1", {"a.txt": "agent\n2\n3\n"})
     world.write("a.txt", "mine\n2\n3\n")
 
     onto = world.changes.starting_tree("sess_1")

@@ -42,29 +42,29 @@ FLOW = Assignment("run the tests", "koji-core", "/srv/shop", "flow", "run_tests"
 
 @pytest.fixture
 def store(database: Database, clock: FakeClock) -> SessionStore:
-    """With one session, `ses_1`, in the queue."""
+    """With one session, `sess_1`, in the queue."""
     store = SessionStore(database, lambda tx, permit, digest: None)
     now = clock.now()
     permit = Permit("permit_1", "pred_1", FLOW.digest, TriggerType.MANUAL, now, now + timedelta(minutes=15))
-    store.enqueue("ses_1", permit, FLOW, agent="backend_builder", mode="approved", estimate=0, sandbox="none")
+    store.enqueue("sess_1", permit, FLOW, agent="backend_builder", mode="approved", estimate=0, sandbox="none")
     return store
 
 
 def state_and_summary(store: SessionStore) -> tuple[str, str]:
-    row = store.row("ses_1")
+    row = store.row("sess_1")
     return row.state, row.summary
 
 
 @pytest.mark.parametrize("has_begun", [True, False])
 def test_a_session_that_is_over_neither_begins_nor_ends_again(store: SessionStore, has_begun: bool) -> None:
     if has_begun:
-        assert store.begin("ses_1", "none") is not None
-        assert store.begin("ses_1", "none") is None
-    assert store.end("ses_1", CANCELLED, lines=0)
-    assert store.begin("ses_1", "none") is None
-    assert not store.end("ses_1", SUCCEEDED, lines=9, write=lambda tx: "change_1")
+        assert store.begin("sess_1", "none") is not None
+        assert store.begin("sess_1", "none") is None
+    assert store.end("sess_1", CANCELLED, lines=0)
+    assert store.begin("sess_1", "none") is None
+    assert not store.end("sess_1", SUCCEEDED, lines=9, write=lambda tx: "change_1")
     assert state_and_summary(store) == ("cancelled", f"stopped by you; {CHANGES_WAIT}")
-    assert store.row("ses_1").change_set_id == "change_1", "its thread returned with them after its end"
+    assert store.row("sess_1").change_set_id == "change_1", "its thread returned with them after its end"
 
 
 def attach(database: Database, session_id: str, change_set_id: str = "change_1") -> bool:
@@ -75,27 +75,27 @@ def attach(database: Database, session_id: str, change_set_id: str = "change_1")
 def test_the_summary_of_a_stopped_session_says_that_its_changes_wait(
     store: SessionStore, database: Database, result: SessionResult, expected: str
 ) -> None:
-    store.begin("ses_1", "none")
-    assert store.end("ses_1", result, lines=0, write=lambda tx: "change_1")
+    store.begin("sess_1", "none")
+    assert store.end("sess_1", result, lines=0, write=lambda tx: "change_1")
     assert state_and_summary(store) == (result.state.value, expected)
-    assert not attach(database, "ses_1", "change_2")
-    assert store.row("ses_1").change_set_id == "change_1"
+    assert not attach(database, "sess_1", "change_2")
+    assert store.row("sess_1").change_set_id == "change_1"
 
 
 @pytest.mark.parametrize(("error", "is_attached"), [("stopped by you", True), (UNDONE, False)])
 def test_later_changes_are_attached_unless_the_card_was_undone(
     store: SessionStore, database: Database, error: str, is_attached: bool
 ) -> None:
-    store.begin("ses_1", "none")
-    assert not attach(database, "ses_1"), "it runs still"
-    store.end("ses_1", SessionResult(SessionState.CANCELLED, error, error=error), lines=0)
-    assert attach(database, "ses_1") is is_attached
-    assert not attach(database, "ses_2")
-    assert store.row("ses_1").change_set_id == ("change_1" if is_attached else None)
+    store.begin("sess_1", "none")
+    assert not attach(database, "sess_1"), "it runs still"
+    store.end("sess_1", SessionResult(SessionState.CANCELLED, error, error=error), lines=0)
+    assert attach(database, "sess_1") is is_attached
+    assert not attach(database, "sess_2")
+    assert store.row("sess_1").change_set_id == ("change_1" if is_attached else None)
 
 
 def test_only_text_prompts_continue_a_session() -> None:
-    prose = Assignment("go on", "koji-core", "/w", "model", None, {"continues": "sess_1"})
-    assert continued_session(prose) == "sess_1"
+    text_prompt = Assignment("go on", "koji-core", "/w", "model", None, {"continues": "sess_1"})
+    assert continued_session(text_prompt) == "sess_1"
     assert continued_session(Assignment("x", "koji-core", "/w", "flow", "run_tests", {"continues": "sess_1"})) == ""
     assert continued_session(Assignment("x", "koji-core", "/w", "model")) == ""

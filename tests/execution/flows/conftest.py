@@ -1,4 +1,4 @@
-"""Fixtures that run a flow on a real repository with real processes, and repositories for it."""
+"""Fixtures that run a flow on a real repository with real processes, with repositories and programs for it."""
 
 from __future__ import annotations
 
@@ -172,6 +172,9 @@ def commit_branches(repository: Repository) -> None:
         repository.git("checkout", "-q", "-b", name, "main")
         repository.commit(name, {file: text})
     repository.git("checkout", "-q", "main")
+
+
+# Programs
 
 
 @pytest.fixture
