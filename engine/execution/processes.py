@@ -20,16 +20,15 @@ from pathlib import Path
 import psutil
 
 from engine.execution import sandbox
+from engine.execution.control_groups import make_group, remove_group
 from engine.execution.sandbox import NICE, SESSION_MARK
 from engine.execution.session_processes import (
     GRACE_S,
     SUPERVISOR,
     PidFiles,
     SessionProcesses,
-    kill_group,
-    make_group,
+    kill_process_group,
     read_name,
-    remove_group,
 )
 from engine.frozen import frozen
 
@@ -165,7 +164,7 @@ class Processes:
             SessionProcesses(leaders=(psutil.Process(process.pid),)).end(grace=0)
         # While the leader is not reaped, no other process can have its id, so the group is surely ours.
         if has_ended(process) or read_name(psutil.Process(process.pid)) != SUPERVISOR:
-            kill_group(process.pid)
+            kill_process_group(process.pid)
         process.wait()
         with self._lock:
             self._leaders.pop(process.pid, None)

@@ -8,16 +8,11 @@ Without the engine they are found by files. The first process of each command wr
 before it becomes the command. That line has its process id and its start time. If the id belongs to another process by
 now, the start time differs. A process without the session's mark in its environment is not the session's either.
 Neither of them is touched, whatever a file says. One more file of a session names its control group.
-
-The kernel limits the processes of a control group (cgroup v2) together, and ends all of them at once. A process leaves
-its group only by writing to another one, which no sandbox allows. Where the engine may not divide its own group (a
-login session without systemd's delegation, a container) there are no groups, and sandboxes do without.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import shlex
 import signal
@@ -29,6 +24,7 @@ from pathlib import Path
 
 import psutil
 
+from engine.execution.control_groups import is_group_of, kill_members, read_member_pids, remove_group
 from engine.execution.sandbox import SESSION_MARK, supervisor
 from engine.frozen import frozen
 from engine.home import Home
@@ -52,9 +48,6 @@ _COMMAND, _GROUP = ".command", ".group"
 """The suffixes of the file of a command, and of the file that names a session's control group."""
 
 _SHELL = ["/bin/sh", "-c"]
-
-GROUP_PREFIX = "clawpy-"
-"""The beginning of the name of a session's control group. Its id follows."""
 
 
 @frozen
@@ -100,7 +93,7 @@ class SessionProcesses:
                     process.kill()
         for leader in self.leaders:
             if leader not in supervisors and _is_alive(leader):
-                kill_group(leader.pid)
+                kill_process_group(leader.pid)
 
     def end(self, grace: float = GRACE_S) -> bool:
         """End the processes: SIGTERM, `grace` seconds, SIGKILL. True when nothing is left."""
@@ -187,7 +180,7 @@ def wait_for_deaths(processes: Iterable[psutil.Process], until: float) -> list[p
     return alive
 
 
-def kill_group(leader: int) -> None:
+def kill_process_group(leader: int) -> None:
     """Kill the process group of `leader`."""
     # macOS answers EPERM for a group of zombies.
     with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -205,22 +198,22 @@ class Termination:
     """The processes that did not end: "PID NAME"."""
 
 
-def terminate_sessions(pid_folder: Path, *, ask_engine: Callable[[], object] = lambda: None) -> Termination:
-    """End all sessions that have PID files in `pid_folder`.
+def terminate_sessions(folder: Path, *, ask_engine: Callable[[], object] = lambda: None) -> Termination:
+    """End all sessions that have PID files in `folder`.
 
     `ask_engine` may ask the engine to do it. Processes that are left after that, or that begin meanwhile, are ended
     here, for at most `TERMINATE_TIMEOUT_S` seconds.
     """
-    session_of = _map_to_sessions(_find_alive(pid_folder))
+    session_of = _map_to_sessions(_find_alive(folder))
     ask_engine()
     until = time.monotonic() + TERMINATE_TIMEOUT_S
-    while time.monotonic() < until and (alive := _find_alive(pid_folder)):
+    while time.monotonic() < until and (alive := _find_alive(folder)):
         session_of |= _map_to_sessions(alive)
         for session, processes in alive:
             session.kill(processes)
         wait_for_deaths(_map_to_sessions(alive), min(until, time.monotonic() + 0.02))
     survivors = wait_for_deaths(session_of, until)  # a process that is ending has no environment to be found by
-    _remove_stale_files(pid_folder)
+    _remove_stale_files(folder)
     return Termination(
         sessions=tuple(sorted(set(session_of.values()))),
         killed=len(session_of) - len(survivors),
@@ -228,9 +221,9 @@ def terminate_sessions(pid_folder: Path, *, ask_engine: Callable[[], object] = l
     )
 
 
-def _find_alive(pid_folder: Path) -> list[tuple[SessionProcesses, list[psutil.Process]]]:
+def _find_alive(folder: Path) -> list[tuple[SessionProcesses, list[psutil.Process]]]:
     """The sessions of the PID files that have living processes, each with these."""
-    sessions = ((session, session.find()) for session in read_pid_files(pid_folder))
+    sessions = ((session, session.find()) for session in read_pid_files(folder))
     return [(session, processes) for session, processes in sessions if processes]
 
 
@@ -239,12 +232,12 @@ def _map_to_sessions(alive: Sequence[tuple[SessionProcesses, list[psutil.Process
     return {process: session.session_id for session, processes in alive for process in processes}
 
 
-def _remove_stale_files(pid_folder: Path) -> None:
+def _remove_stale_files(folder: Path) -> None:
     """Remove the control groups that are empty, and the files of processes and groups that are gone."""
-    for session in read_pid_files(pid_folder):
+    for session in read_pid_files(folder):
         if session.group is not None:
             remove_group(session.group)
-    for _, file, found in _read_entries(pid_folder):
+    for _, file, found in _read_entries(folder):
         if found is None:
             with contextlib.suppress(OSError):
                 file.unlink()
@@ -300,9 +293,9 @@ def _read_entries(folder: Path) -> Iterator[tuple[str, Path, psutil.Process | Pa
         for file in sorted(folder.iterdir()):
             session_id = file.name.partition(".")[0]
             if file.suffix == _COMMAND:
-                yield session_id, file, _find_leader(_read_start(file), session_id)
+                yield session_id, file, _find_leader(_read_beginning(file), session_id)
             elif file.suffix == _GROUP:
-                group = Path(_read_start(file))
+                group = Path(_read_beginning(file))
                 yield session_id, file, group if is_group_of(group, session_id) else None
 
 
@@ -320,7 +313,7 @@ def _find_leader(line: str, session_id: str) -> psutil.Process | None:
     return None
 
 
-def _read_start(file: Path) -> str:
+def _read_beginning(file: Path) -> str:
     """The first 4096 characters of a file; "" when it cannot be read."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -328,79 +321,3 @@ def _read_start(file: Path) -> str:
             return stream.read(4096).strip()
     except OSError:
         return ""
-
-
-@functools.cache
-def find_parent_group() -> Path | None:
-    """The engine's own group, in which it may make others. None where it may not."""
-    try:
-        line = next(entry for entry in Path("/proc/self/cgroup").read_text().splitlines() if entry.startswith("0::"))
-        mounts = [mount.split() for mount in Path("/proc/self/mounts").read_text().splitlines()]
-    except (OSError, StopIteration):
-        return None
-    for _, mount_point, kind, *_ in mounts:
-        group = Path(mount_point) / line.removeprefix("0::/")
-        if kind == "cgroup2" and os.access(group, os.W_OK) and os.access(group / "cgroup.procs", os.W_OK):
-            return group
-    return None
-
-
-def can_limit_groups() -> bool:
-    """Whether the kernel limits the groups that the engine makes."""
-    parent = find_parent_group()
-    if parent is None:
-        return False
-    try:
-        controllers = (parent / "cgroup.subtree_control").read_text().split()
-    except OSError:
-        return False
-    return "memory" in controllers or "pids" in controllers
-
-
-def make_group(session_id: str, *, memory: int, processes: int, contained: bool) -> Path | None:
-    """Make the group of a session; None where that is not possible.
-
-    It is limited to `memory` bytes and so many `processes`, where the kernel has controllers for that. `contained`
-    means that the kernel ends a command with its first process anyway. Then a group is made only where it limits: a
-    process waits more than 10 ms to enter one, and meanwhile no process of the machine may fork.
-    """
-    parent = find_parent_group()
-    if parent is None or (contained and not can_limit_groups()):
-        return None
-    group = parent / f"{GROUP_PREFIX}{session_id}"
-    try:
-        group.mkdir(exist_ok=True)
-        if not (group / "cgroup.kill").exists():  # before Linux 5.14
-            group.rmdir()
-            return None
-        for name, maximum in (("memory.max", memory), ("pids.max", processes)):
-            if (group / name).exists():
-                (group / name).write_text(str(maximum))
-    except OSError:
-        return None
-    return group
-
-
-def is_group_of(group: Path, session_id: str) -> bool:
-    """Whether this is the group of a session, and exists."""
-    return group.name == f"{GROUP_PREFIX}{session_id}" and (group / "cgroup.kill").is_file()
-
-
-def read_member_pids(group: Path) -> list[int]:
-    """The ids of the processes in the group."""
-    try:
-        return [int(line) for line in (group / "cgroup.procs").read_text().split()]
-    except (OSError, ValueError):
-        return []
-
-
-def kill_members(group: Path) -> None:
-    """Kill all processes of the group, even those that fork meanwhile."""
-    with contextlib.suppress(OSError):
-        (group / "cgroup.kill").write_text("1")
-
-
-def remove_group(group: Path) -> None:
-    """Remove the group if it is empty."""
-    with contextlib.suppress(OSError):
-        group.rmdir()

@@ -25,9 +25,10 @@ MAX_PATTERN_WORDS = 400
 """Maximum number of words of one pattern."""
 
 EXCERPT_WORDS = 8
+"""Number of words at the beginning of a text by which its excerpts are found, too."""
+
 MAX_EXCERPT = 2_000
-"""Excerpts of a text are found, too: its first `EXCERPT_WORDS` words, and up to `MAX_EXCERPT` characters after them
-until an ellipsis."""
+"""Maximum number of characters of an excerpt between these words and its ellipsis."""
 
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+")
 
@@ -57,7 +58,7 @@ class SearchTerms:
                 "too_short", f"the words to forget must have {MIN_LETTERS} letters or more", "write more of the text"
             )
         words = [text.split() for text in sorted(self.texts, key=len, reverse=True)]
-        # A pattern of more words than that takes seconds to compile: a longer text is found piece by piece.
+        # A longer pattern takes seconds to compile, so a longer text is found piece by piece.
         pieces = [text[at : at + MAX_PATTERN_WORDS] for text in words for at in range(0, len(text), MAX_PATTERN_WORDS)]
         excerpts = [_pattern(text[:EXCERPT_WORDS]) for text in words if len(text) > EXCERPT_WORDS]
         cut = [f"{begin}[^\\n…]{{0,{MAX_EXCERPT}}}…" for begin in excerpts]
@@ -152,9 +153,20 @@ def json_contains(text: str, terms: SearchTerms) -> bool:
         document = json.loads(text)
     except (ValueError, RecursionError):
         return terms.match(text)
-    strings: list[str] = []
-    map_strings(document, lambda string: strings.append(string) or string)  # type: ignore[func-returns-value]
-    return any(map(terms.match, strings))
+    return any(map(terms.match, _strings_in(document)))
+
+
+def _strings_in(document: Any) -> Iterator[str]:
+    """Every string in a JSON value, names included."""
+    pending = [document]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, list):
+            pending += value
+        elif isinstance(value, dict):
+            pending += [*value, *value.values()]
 
 
 def remove_from_json(text: str, terms: SearchTerms) -> str:

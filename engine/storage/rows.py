@@ -151,6 +151,9 @@ def _field(stored: TypeEngine[Any], **options: Any) -> Any:
     return Field(sa_column=Column(stored, nullable=options.get("default", ()) is None), **options)
 
 
+# -- rows and values
+
+
 def shallow_dict(value: Any) -> dict[str, Any]:
     """The fields of a dataclass by name. Unlike `dataclasses.asdict` it does not copy their values."""
     return {name: getattr(value, name) for name in value.__dataclass_fields__}
@@ -207,8 +210,8 @@ Convert = Callable[[Any], Any]
 """Converts a value of a column between its stored form and that of Python."""
 
 
-class Rows(list[tuple[Any, ...]]):
-    """The rows that a statement found, in its order: of each row the values of its columns."""
+class Answer(list[tuple[Any, ...]]):
+    """What a statement found: of each row, in order, the values of its columns."""
 
     def first(self) -> tuple[Any, ...] | None:
         """The first row, None when there is none."""
@@ -224,7 +227,7 @@ class Rows(list[tuple[Any, ...]]):
         return self[0][0] if self else None
 
 
-def ask(session: Session, statement: Executable | str, values: Mapping[str, Any] | None = None) -> Rows:
+def ask(session: Session, statement: Executable | str, values: Mapping[str, Any] | None = None) -> Answer:
     """Execute a statement in the session's transaction. Changes of the session's objects are written first.
 
     The values of a `select` are converted by the types of its columns. Plain SQL takes and returns what is stored: an
@@ -233,11 +236,11 @@ def ask(session: Session, statement: Executable | str, values: Mapping[str, Any]
     if not session.info[READS]:
         session.flush()
     if isinstance(statement, str):
-        return Rows(driver_of(session).execute(statement, values or {}))
+        return Answer(driver_of(session).execute(statement, values or {}))
     compiled = _compile(statement)
     parameters = compiled.constants | {name: _parameter(value) for name, value in (values or {}).items()}
-    rows = Rows(driver_of(session).execute(compiled.sql, parameters))
-    return Rows(map(compiled.convert_row, rows)) if compiled.conversions else rows
+    rows = Answer(driver_of(session).execute(compiled.sql, parameters))
+    return Answer(map(compiled.convert_row, rows)) if compiled.conversions else rows
 
 
 @frozen
@@ -370,6 +373,8 @@ def _by_key(model: type[SQLModel]) -> Select[Any]:
     (key,) = table_of(model).primary_key
     return select_all(model).where(key == bindparam("key"))
 
+
+# -- queries of many tables
 
 MAX_PREFIX_MATCHES = 20
 """Maximum number of matches of a prefix that are returned: one, or a few to show that it is too short."""

@@ -1,6 +1,7 @@
-"""Snapshots of working trees have all files that are not ignored (SPEC 3.9); names of sessions, paths and branches.
+"""Snapshots of working trees have all files that are not ignored, and run no program of the repository (SPEC 3.9);
+names of sessions, paths and branches.
 
-That they run no program of the repository is tested in `tests/attacks/test_repository_config.py`.
+More such programs are in `tests/attacks/test_repository_config.py`.
 """
 
 from __future__ import annotations
@@ -138,11 +139,11 @@ def test_conflict_markers_of_an_unfinished_merge_are_in_the_snapshot(repository:
 def test_submodules_keep_their_commit_and_nested_repositories_are_left_out(
     repository: Repository, tmp_path: Path
 ) -> None:
-    part = Repository(tmp_path / "part")
-    part.commit("one", {"x": "1"})
+    library = Repository(tmp_path / "library")
+    library.commit("one", {"x": "1"})
     repository.commit("one", {"a": "1"})
-    repository.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(part.path), "lib")
-    repository.commit("with a part")
+    repository.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library.path), "lib")
+    repository.commit("with a submodule")
     (repository.path / "lib/x").write_text("dirty")
     nested = Repository(repository.path / "nested")
     nested.commit("one", {"y": "1"})

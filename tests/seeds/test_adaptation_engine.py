@@ -89,7 +89,7 @@ def test_prompt_fragments(eager: World) -> None:
 
 
 def test_fix_templates(closed: World) -> None:
-    """5.2, 5.4: A repair that worked is told to whoever meets the same red test again."""
+    """5.2, 5.4: A repair that worked is told to whoever meets the same failing test again."""
     closed.configure(validation=True, **{"adaptation.withheld": 0.0})
     closed.repository.commit("A cart", GREEN)
     repair = "The cart counts three; a test greps for it."
@@ -171,14 +171,14 @@ def test_flow_offloads(eager: World) -> None:
 
 
 def test_modes(eager: World) -> None:
-    """5.6: In manual mode candidates wait for you; in autonomous mode what passes is in force by itself."""
+    """5.6: In manual mode candidates wait for you; in autonomous mode what passes is active by itself."""
     eager.work_corrected(CORRECTION, "greeting", "farewell", "thanks")
     (candidate,) = candidates_in_review(eager)
     assert candidate["id"] in [entry.id for entry in eager.engine.queue()]
     eager.work("Write an apology into sorry.txt", "Done.")
     (line,) = candidate["effect"]["guidance"]
     assert line not in eager.system_prompt
-    eager.decide("lint", DecisionSignal.APPROVED, 30)  # in the first days nothing is in force by itself
+    eager.decide("lint", DecisionSignal.APPROVED, 30)  # in the first days nothing is active by itself
     eager.set("adaptation.mode", "autonomous")
     eager.run_jobs("adaptation")
     candidates = {candidate["id"]: candidate for candidate in eager.say("candidates")["candidates"]}

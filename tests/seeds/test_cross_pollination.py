@@ -165,7 +165,7 @@ def test_predictor_hook(world: World) -> None:
 
 @pytest.mark.long
 def test_follow_ups(world: World) -> None:
-    """2.10: What ran may propose its next step: red tests lead to a card that looks for the cause."""
+    """2.10: What ran may propose its next step: failing tests lead to a card that looks for the cause."""
     world.repository.commit("A cart", GREEN)
     assert world.run_flow("run_tests").state is SessionState.SUCCEEDED
     good = world.repository.git("rev-parse", "HEAD")

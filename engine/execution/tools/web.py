@@ -26,7 +26,7 @@ from urllib.parse import SplitResult, quote, urlencode, urljoin, urlsplit, urlun
 from engine.background import run_in_thread
 from engine.config import SettingsSource
 from engine.execution.sandbox.host_gate import is_public, parse_address
-from engine.execution.tools.texts import html_to_text
+from engine.execution.tools.page_text import html_to_text
 from engine.frozen import frozen
 from engine.model import Refusal, sanitise
 

@@ -74,7 +74,7 @@ MAX_RECORDS = 2_000
 MAX_DRAFTS = 5
 """Maximum number of candidates drafted in a round."""
 
-COUNTER_EVIDENCE = {
+EVIDENCE_AGAINST = {
     CandidateType.POLICY_TWEAK: RecordKind.SUCCESSFUL_HEAL,
     CandidateType.ROUTING_HINT: RecordKind.FAILED_TDD,
 }
@@ -103,11 +103,13 @@ class Adaptation:
         self._clock = clock
         self._randomness = randomness
         self._reflection = Reflection(database, self._records, clock=clock, ledger=ledger, sources=sources)
-        self.read_ledger = self._reflection.catch_up
-        """Make records from the new ledger entries; returns their number. Quick."""
         self._round_lock = threading.Lock()
         self.not_drafted: dict[str, str] = {}
         """The opportunities of the last round without a draft: the reason, by key."""
+
+    def read_ledger(self) -> int:
+        """Make records from the new ledger entries; returns their number. Quick."""
+        return self._reflection.catch_up()
 
     def candidates(
         self, status: CandidateStatus | None = None, type: CandidateType | None = None, limit: int = 200
@@ -160,7 +162,7 @@ class Adaptation:
     def waiting(self) -> list[Waiting]:
         """The decisions that wait for the operator (SPEC 9.3), on candidates in review and on harmful candidates."""
         in_review = load_candidates(self._database, CandidateStatus.REVIEW)
-        return [*map(_ask_to_promote, in_review), *self._ask_to_roll_back()]
+        return [*map(_ask_to_activate, in_review), *self._ask_to_roll_back()]
 
     def _ask_to_roll_back(self) -> list[Waiting]:
         """The questions about harmful candidates."""
@@ -232,7 +234,7 @@ class Adaptation:
     def run_round(self) -> list[Candidate]:
         """Read the ledger, draft, evaluate, and in autonomous mode activate (SPEC 5.6). Returns the new candidates."""
         with self._round_lock:
-            self._reflection.catch_up()
+            self.read_ledger()
             self._reflection.find_sequences()
             drafted = self._draft_and_evaluate()
             if self._settings.current.adaptation.mode is AdaptationMode.AUTONOMOUS:
@@ -324,13 +326,13 @@ class Adaptation:
         drafted = self._records.by_id({record_id for row in rows for record_id in row.drafted_from})
         scopes = {(row.scope_type, row.scope_id) for row in rows}
         by_scope = {scope: self._records.of_scope(*scope) for scope in scopes}
-        counter_evidence = {
+        evidence_against = {
             type: self._records.of_kind(kind)
-            for type, kind in COUNTER_EVIDENCE.items()
+            for type, kind in EVIDENCE_AGAINST.items()
             if any(row.type is type for row in rows)
         }
         for row in rows:
-            records = [*by_scope[row.scope_type, row.scope_id], *counter_evidence.get(row.type, ())]
+            records = [*by_scope[row.scope_type, row.scope_id], *evidence_against.get(row.type, ())]
             self._evaluate(
                 row,
                 [record for record in drafted if record.id in row.drafted_from],
@@ -415,10 +417,10 @@ def _store_move(tx: Transaction, row: CandidateRow, evaluation: Evaluation, move
         store_evaluation(tx, current, evaluation, CandidateMove.CORROBORATE)
 
 
-def _ask_to_promote(row: CandidateRow) -> Waiting:
+def _ask_to_activate(row: CandidateRow) -> Waiting:
     """The question about a candidate in review."""
     text = _text_for_agents(row.value.effect)
-    return Waiting("candidate", row.id, f"promote? {row.title}", row.changed_at, text=text)
+    return Waiting("candidate", row.id, f"activate? {row.title}", row.changed_at, text=text)
 
 
 def describe_lift(lift: Lift) -> str:

@@ -1,4 +1,5 @@
-"""A world for sessions of a coding agent: git, worktrees, database, processes and agent are real, people stand-ins."""
+"""A world for sessions of a coding agent: git, worktrees, database, processes and agent are real; prompts, model calls,
+the toolbelt and the operator are stand-ins."""
 
 from __future__ import annotations
 
@@ -105,7 +106,9 @@ class AcpWorld(SessionWorld):
         self.permission_requests: list[AgentToolCall] = []
         self.decide: Callable[[str], bool | None] = lambda title: True
         self.calls = StandInModelCalls()
-        self._prompts, self._validation, self._start_seconds = prompts or StandInPrompts(), validation, start_seconds
+        self._prompts = prompts or StandInPrompts()
+        self._validation = validation
+        self._start_seconds = start_seconds
         super().__init__(*parts, settings=Settings().model_copy(update={"acp": {"small": agent}}), **options)
 
     def make_runners(self) -> list[Runner]:
@@ -114,7 +117,7 @@ class AcpWorld(SessionWorld):
         return [self.runner]
 
     def open(self, live: LiveSession, view: SessionView, folder: Path) -> Any:
-        """Open the toolbelt of a session."""
+        """Open the toolbelt of a session, as the `belts` of `AgentServices` do, for which the world stands in."""
         return StandInToolbelt(self, live, folder)
 
     def start(self, *steps: Step, prompt: str = "", mode: str = "approved") -> SessionView:
