@@ -173,7 +173,8 @@ def test_a_habit_becomes_a_flow_and_chance_does_not(tmp_path: Path, server: Mode
         card = engine.cards.propose(offload.effect.name, workspace=str(shop.repository.path))
         started = engine.cards.approve(card.id)
         view = engine.sessions.wait(started.session_id, 60)
-        assert (view.runner, view.state) == ("flow", SessionState.SUCCEEDED)
+        output = "\n".join(line.text for line in engine.sessions.transcript(view.id))
+        assert (view.runner, view.state) == ("flow", SessionState.SUCCEEDED), f"{view.error}\n{output}"
         assert len(server.requests) == requests, "no model was asked"
         engine.adaptation.roll_back(offload.id)
         assert engine.cards.propose(offload.effect.name, workspace=str(shop.repository.path)).assignment.flow is None

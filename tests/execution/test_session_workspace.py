@@ -13,6 +13,7 @@ from engine.execution import sessions as sessions_module
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import Place
 from engine.execution.runners.runner import Runner, RunnerResult
+from engine.execution.sandbox.ladder import find_rungs
 from engine.execution.session_store import SessionRow
 from engine.execution.session_workspace import SessionWorkspace
 from engine.model import UNDONE, ChangeState, SessionState, SessionView
@@ -217,3 +218,24 @@ def test_a_worktree_whose_changes_cannot_be_captured_is_kept(
     ]
     shutil.rmtree(world.worktrees.folder_of(session_id))
     assert unfinished_intents(world.database, "worktree") != []
+
+
+@pytest.mark.parametrize("name", ["bubblewrap", "landlock", "none"])
+def test_git_shows_an_agent_what_it_changed(make_world: MakeWorld, repository: Repository, name: str) -> None:
+    """Agents run git in their worktree all the time. There it reads the repository, in each sandbox."""
+    sandbox = next((rung for rung in find_rungs() if rung.name == name), None)
+    if sandbox is None:
+        pytest.skip(f"{name} does not work on this machine")
+    repository.commit("Begin", {"a.txt": "a\n"})
+    world = make_world(AgentWorld, repository=repository, sandbox=sandbox)
+    outputs: list[str] = []
+
+    def change_and_ask_git(live: LiveSession, workspace: SessionWorkspace) -> None:
+        (workspace.folder / "a.txt").write_text("changed\n")
+        for command in (["git", "status", "--short"], ["git", "log", "--format=%s"]):
+            outputs.append(live.execute(command, cwd=workspace.folder).output)
+
+    world.agent.work = change_and_ask_git
+    world.wait(world.begin_prose())
+
+    assert outputs == [" M a.txt\n", "Begin\n"]
