@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field, replace
@@ -22,6 +23,7 @@ from engine.execution.runners.toolchains.projects import Project, ProjectCache
 from engine.execution.runners.toolchains.python_projects import measures_coverage
 from engine.execution.runners.toolchains.tool_table import TEST_FILE
 from engine.execution.sessions import Sessions
+from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git.github import GitHub
 from engine.git.inspection import NOTHING_INSPECTED
@@ -39,7 +41,8 @@ from engine.model import ChangeSet, Refusal, Signal, sanitise
 from engine.model.adaptation import KnownFix
 from engine.prediction.context import ChangedFile, Part, WorkspaceContext, changed_since, writes_of_sessions
 from engine.prediction.signals import (
-    CalendarReader,
+    MEETINGS_AHEAD,
+    Meeting,
     OurWrite,
     calendar_signal,
     conversations_signal,
@@ -69,6 +72,12 @@ GREEN_HEADS = 8
 
 MAX_LOCATED_TESTS = 3
 """Maximum number of failing tests whose files are looked up in the history."""
+
+MEETINGS_BEHIND = timedelta(days=14)
+"""How far back the last occurrence of a meeting is looked for."""
+
+MAX_CALENDAR_BYTES = 20 * 1024 * 1024
+"""Maximum size of a calendar in bytes."""
 
 MAX_GONE_FILES = 20
 """Maximum number of deleted test files that are searched for the names of failing tests."""
@@ -361,3 +370,73 @@ def _coverage_folders(folder: Path, projects: Sequence[Project]) -> frozenset[st
 def _locked_folders(projects: Sequence[Project]) -> list[str]:
     """The folders of packages that have a lock file."""
     return [package.folder for project in projects for package in project.packages if package.lock]
+
+
+# -- calendars
+
+
+class CalendarReader:
+    """Reads meetings from calendar files, with libraries that know RRULE, TZID, EXDATE and the rest. A file is parsed
+    again only after it changed. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._parsed: dict[Path, tuple[tuple[int, int], Any]] = {}
+
+    def meetings(self, files: Sequence[str], local: datetime) -> list[Meeting]:
+        """The meetings that begin within `MEETINGS_AHEAD` of `local`, the earliest first.
+
+        Events of whole days, cancelled events, and events in which the operator is not busy are no meetings. Raises
+        `Refusal` `unreadable_calendar` that names the file.
+        """
+        with self._lock:
+            calendars = [self._read_calendar(Path(name).expanduser()) for name in files]
+            meetings = [meeting for calendar in calendars for meeting in _meetings_around(calendar, local)]
+        return sorted(meetings, key=lambda meeting: (meeting.begins, meeting.name))
+
+    def _read_calendar(self, file: Path) -> Any:
+        """The calendar in a file. Raises `Refusal` `unreadable_calendar`."""
+        try:
+            status = file.stat()
+            version = (status.st_mtime_ns, status.st_size)
+            known_version, calendar = self._parsed.get(file, (None, None))
+            if version != known_version:
+                import icalendar  # takes 0.3 s, which only users of a calendar wait for
+
+                calendar = icalendar.Calendar.from_ical(read_plain(file, MAX_CALENDAR_BYTES))
+                self._parsed[file] = (version, calendar)
+        except (OSError, ValueError) as error:
+            raise Refusal(
+                "unreadable_calendar", f"{file}: {sanitise(str(error))[:200]}", "fix calendar.files in the settings"
+            ) from error
+        return calendar
+
+
+def _meetings_around(calendar: Any, local: datetime) -> list[Meeting]:
+    """The meetings of a calendar that begin within `MEETINGS_AHEAD`, each with the time when it was last held."""
+    import recurring_ical_events
+
+    events = filter(
+        _is_meeting, recurring_ical_events.of(calendar).between(local - MEETINGS_BEHIND, local + MEETINGS_AHEAD)
+    )
+    last_held: dict[str, datetime] = {}
+    meetings = []
+    for event in sorted(events, key=lambda event: _begin_of(event, local)):
+        begins, uid = _begin_of(event, local), str(event.get("UID", ""))
+        if local <= begins < local + MEETINGS_AHEAD:
+            name = sanitise(str(event.get("SUMMARY", ""))).strip() or "a meeting"
+            meetings.append(Meeting(name, begins, last_held.get(uid)))
+        last_held[uid] = begins
+    return meetings
+
+
+def _is_meeting(event: Any) -> bool:
+    """Whether an event has a time, takes place, and keeps the operator busy."""
+    is_whole_day = not isinstance(event["DTSTART"].dt, datetime)
+    return not is_whole_day and event.get("STATUS", "") != "CANCELLED" and event.get("TRANSP", "") != "TRANSPARENT"
+
+
+def _begin_of(event: Any, local: datetime) -> datetime:
+    """When an event begins, in the operator's zone. A time without a zone is in that zone, too."""
+    begins: datetime = event["DTSTART"].dt
+    return begins.replace(tzinfo=local.tzinfo) if begins.tzinfo is None else begins.astimezone(local.tzinfo)

@@ -1,32 +1,26 @@
 """The six signals of SPEC 2.1. Each says how relevant work is now, in [0, 1], and gives its evidence in words.
 
-The evidence names moments, not ages, because a card shows it for hours. Everything is pure except `CalendarReader`,
-which reads meetings from `.ics` files.
+The evidence names moments, not ages, because a card shows it for hours. Everything here is pure.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from math import prod
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git.github import GitHubState
 from engine.git.state import GitState, Touch
 from engine.model import (
     PartOfDay,
-    Refusal,
     SessionState,
     SessionView,
     Signal,
     Task,
     Thread,
     part_of_day,
-    sanitise,
 )
 from engine.model.text import count, moment, plain, span, words_of
 
@@ -254,7 +248,7 @@ def _waiting(state: GitState, github: GitHubState | None, tests_stale: bool) -> 
         (0.4, tests_stale, ""),
         (0.1, state.open_branches, ""),
     )
-    return [(part, words) for part, holds, words in rows if holds]
+    return [(relevance, words) for relevance, value, words in rows if value]
 
 
 def git_evidence(state: GitState, github: GitHubState | None = None) -> list[str]:
@@ -265,9 +259,9 @@ def git_evidence(state: GitState, github: GitHubState | None = None) -> list[str
 
 
 def git_signal(state: GitState, github: GitHubState | None = None, tests_stale: bool = False) -> Signal:
-    """The signal of the workspace. Its relevance is 1 minus the product of (1 - part) over all that waits. If `gh`
-    failed, the signal has that error, and the rest still counts."""
-    relevance = 1.0 - prod(1.0 - part for part, _ in _waiting(state, github, tests_stale))
+    """The signal of the workspace. Its relevance is 1 minus the product of (1 - relevance) over all that waits. If
+    `gh` failed, the signal has that error, and the rest still counts."""
+    relevance = 1.0 - prod(1.0 - item_relevance for item_relevance, _ in _waiting(state, github, tests_stale))
     error = f"gh: {plain(github.error, 200)}" if github and github.error else ""
     return signal("git", relevance, *git_evidence(state, github), error=error)
 
@@ -275,14 +269,8 @@ def git_signal(state: GitState, github: GitHubState | None = None, tests_stale: 
 # -- calendar
 
 
-AHEAD = timedelta(hours=4)
+MEETINGS_AHEAD = timedelta(hours=4)
 """How far ahead meetings count. The relevance of a meeting decreases evenly to 0 over this time."""
-
-BEHIND = timedelta(days=14)
-"""How far back the last occurrence of a meeting is looked for."""
-
-MAX_BYTES = 20 * 1024 * 1024
-"""Maximum size of a calendar in bytes."""
 
 
 @frozen
@@ -296,8 +284,8 @@ class Meeting:
 
 
 def nearest(meetings: Sequence[Meeting], now: datetime) -> Meeting | None:
-    """The next meeting that begins within `AHEAD`, None for none."""
-    coming = [meeting for meeting in meetings if now <= meeting.begins < now + AHEAD]
+    """The next meeting that begins within `MEETINGS_AHEAD`, None for none."""
+    coming = [meeting for meeting in meetings if now <= meeting.begins < now + MEETINGS_AHEAD]
     return min(coming, key=lambda meeting: (meeting.begins, meeting.name), default=None)
 
 
@@ -308,71 +296,6 @@ def calendar_signal(meetings: Sequence[Meeting] | None, now: datetime) -> Signal
         return signal("calendar", 0.0, "no calendar configured")
     meeting = nearest(meetings, now)
     if meeting is None:
-        return signal("calendar", 0.0, f"no meeting within {span(AHEAD)}")
+        return signal("calendar", 0.0, f"no meeting within {span(MEETINGS_AHEAD)}")
     wait = meeting.begins - now
-    return signal("calendar", 1.0 - wait / AHEAD, f"{plain(meeting.name, 50)} at {meeting.begins:%H:%M}")
-
-
-class CalendarReader:
-    """Reads meetings from calendar files, with libraries that know RRULE, TZID, EXDATE and the rest. A file is parsed
-    again only after it changed. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._parsed: dict[Path, tuple[tuple[int, int], Any]] = {}
-
-    def meetings(self, files: Sequence[str], local: datetime) -> list[Meeting]:
-        """The meetings that begin within `AHEAD` of `local`, the earliest first.
-
-        Events of whole days, cancelled events, and events in which the operator is not busy are no meetings. Raises
-        `Refusal` `unreadable_calendar` that names the file.
-        """
-        with self._lock:
-            calendars = [self._read_calendar(Path(name).expanduser()) for name in files]
-            meetings = [meeting for calendar in calendars for meeting in _meetings_around(calendar, local)]
-        return sorted(meetings, key=lambda meeting: (meeting.begins, meeting.name))
-
-    def _read_calendar(self, file: Path) -> Any:
-        """The calendar in a file. Raises `Refusal` `unreadable_calendar`."""
-        try:
-            status = file.stat()
-            version = (status.st_mtime_ns, status.st_size)
-            known_version, calendar = self._parsed.get(file, (None, None))
-            if version != known_version:
-                import icalendar  # takes 0.3 s, which only users of a calendar wait for
-
-                calendar = icalendar.Calendar.from_ical(read_plain(file, MAX_BYTES))
-                self._parsed[file] = (version, calendar)
-        except (OSError, ValueError) as error:
-            raise Refusal(
-                "unreadable_calendar", f"{file}: {sanitise(str(error))[:200]}", "fix calendar.files in the settings"
-            ) from error
-        return calendar
-
-
-def _meetings_around(calendar: Any, local: datetime) -> list[Meeting]:
-    """The meetings of a calendar that begin within `AHEAD`, each with the time when it was last held."""
-    import recurring_ical_events
-
-    events = filter(_is_meeting, recurring_ical_events.of(calendar).between(local - BEHIND, local + AHEAD))
-    last_held: dict[str, datetime] = {}
-    meetings = []
-    for event in sorted(events, key=lambda event: _begin_of(event, local)):
-        begins, uid = _begin_of(event, local), str(event.get("UID", ""))
-        if local <= begins < local + AHEAD:
-            name = sanitise(str(event.get("SUMMARY", ""))).strip() or "a meeting"
-            meetings.append(Meeting(name, begins, last_held.get(uid)))
-        last_held[uid] = begins
-    return meetings
-
-
-def _is_meeting(event: Any) -> bool:
-    """Whether an event has a time, takes place, and keeps the operator busy."""
-    is_whole_day = not isinstance(event["DTSTART"].dt, datetime)
-    return not is_whole_day and event.get("STATUS", "") != "CANCELLED" and event.get("TRANSP", "") != "TRANSPARENT"
-
-
-def _begin_of(event: Any, local: datetime) -> datetime:
-    """When an event begins, in the operator's zone. A time without a zone is in that zone, too."""
-    begins: datetime = event["DTSTART"].dt
-    return begins.replace(tzinfo=local.tzinfo) if begins.tzinfo is None else begins.astimezone(local.tzinfo)
+    return signal("calendar", 1.0 - wait / MEETINGS_AHEAD, f"{plain(meeting.name, 50)} at {meeting.begins:%H:%M}")

@@ -20,7 +20,7 @@ from engine.execution.sandbox.mounts import find_protected_git_paths
 from engine.git import Git, submodule_paths
 from engine.git.reader import GitReader
 from engine.model import PromptRequest, Refusal
-from engine.prediction.signals import CalendarReader
+from engine.prediction.context_reader import CalendarReader
 from tests.attacks.planting import Trap, make_project, read_tree, run_clawpy, run_session, use_worktree
 from tests.conftest import MONDAY_MORNING, Repository
 from tests.execution.landing_world import LandingWorld

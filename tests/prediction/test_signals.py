@@ -12,11 +12,11 @@ import pytest
 from engine.git.github import GitHubState, PullRequest
 from engine.git.state import FileState, GitState, Touch
 from engine.model import CheckResult, Refusal, SessionState, Thread
+from engine.prediction.context_reader import CalendarReader
 from engine.prediction.signals import (
-    AHEAD,
     ANY_NEW_FILE,
+    MEETINGS_AHEAD,
     WEIGHTS,
-    CalendarReader,
     Meeting,
     OurWrite,
     calendar_signal,
@@ -214,7 +214,12 @@ def test_a_file_that_is_no_calendar_is_named(tmp_path: Path, content: bytes) -> 
 
 @pytest.mark.parametrize(
     ("wait", "relevance"),
-    [(timedelta(0), 1.0), (timedelta(hours=1), 0.75), (AHEAD - timedelta(seconds=1), 1 / 14400), (AHEAD, 0.0)],
+    [
+        (timedelta(0), 1.0),
+        (timedelta(hours=1), 0.75),
+        (MEETINGS_AHEAD - timedelta(seconds=1), 1 / 14400),
+        (MEETINGS_AHEAD, 0.0),
+    ],
 )
 def test_a_meeting_is_less_relevant_the_later_it_begins(wait: timedelta, relevance: float) -> None:
     assert calendar_signal([Meeting("review", NOW + wait)], NOW).relevance == pytest.approx(relevance)
