@@ -17,7 +17,7 @@ from typing import Any
 from engine.api.documents import Document
 from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings, SettingsSource
-from engine.config.sections import ACP, AUTO, MODEL, ProviderKind, ProviderSettings
+from engine.config.sections import ACP_PREFIX, AUTO, MODEL, ProviderKind, ProviderSettings
 from engine.execution.model_router import ModelRouter, ProviderState, describe_setup
 from engine.frozen import frozen
 from engine.hierarchy.agents import Agents
@@ -214,7 +214,9 @@ def text_prompt_check(settings: Settings, router: ModelRouter) -> Check:
     """The models and agents that would answer text prompts now, and how to set one up."""
     models = channel_models(FixedSettings(settings), router)
     answers = [f"{channels} on {model}" for model, channels in channels_by_model(models).items()]
-    answers += [f"{entry.channel}: its runner is {entry.runner}" for entry in models if entry.runner.startswith(ACP)]
+    answers += [
+        f"{entry.channel}: its runner is {entry.runner}" for entry in models if entry.runner.startswith(ACP_PREFIX)
+    ]
     if not answers:
         return Check("prose", WARN, "no model configured; flows need none", describe_setup(router.missing_steps()))
     channel_by_reason = {entry.reason: entry.channel for entry in models if entry.reason}  # an example for each reason
@@ -267,7 +269,7 @@ def _check_coding_agent(home: Home, settings: Settings, name: str) -> Check:
     """Whether the program of a coding agent in the settings is installed, and the channels that it serves."""
     from engine.execution.runners.acp.agents import describe_agent
 
-    section, runner = settings.acp[name], f"{ACP}{name}"
+    section, runner = settings.acp[name], f"{ACP_PREFIX}{name}"
     agent = describe_agent(name, section.command, home.data)
     serves = [channel for channel, line in settings.channels.items() if runner in (line.runner, *line.fallback)]
     message = f"{agent.title} serves {', '.join(serves) or 'no channel'}"

@@ -1,5 +1,5 @@
-"""Sections of the settings: their base class, those of services outside the engine, and that of retention
-(SPEC 3.8, 4.2, 7.6, 10.2).
+"""Sections of the settings: their base class, the forms of their values, and the sections of providers, coding agents,
+surfaces and retention (SPEC 3.8, 4.2, 7.6, 10.2).
 
 Only the form of a value is checked here, not whether a provider has a key or an agent is installed. An address must
 have no password or token in it, because secrets are stored with the keys (SPEC 11.1). For an address of notifications
@@ -31,44 +31,6 @@ Dollars = Annotated[float, Field(ge=0, le=1_000_000)]
 
 Milliseconds = Annotated[int, Field(ge=1_000, le=366 * 24 * 3_600_000)]
 """A time span from one second to a leap year."""
-
-AUTO, FLOW, MODEL, ACP = "auto", "flow", "model", "acp:"
-"""Names of runners. `ACP` is followed by the name of a coding agent."""
-
-_RUNNER = re.compile(rf"{FLOW}|{MODEL}|{ACP}[a-z][a-z0-9_-]{{0,39}}")
-_MODEL_ID = re.compile(r"[a-z][a-z0-9_-]{0,39}:[!-~]{1,200}")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
-_HOST = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*(:\d{1,5})?", re.IGNORECASE)
-
-RUNNER_FORMAT = (
-    'one of "auto", "flow", "model" or "acp:NAME", where NAME is a coding agent (`clawpy doctor` lists them)'
-)
-"""The accepted names of a runner, in words."""
-
-MODEL_FORMAT = 'provider:model, for example "openai:gpt-6.1-terra"'
-"""The accepted ids of a model, in words."""
-
-STORED_WITH_KEYS = "key"
-"""Stands in the place of an address that is stored with the keys."""
-
-DESKTOP_SCHEME, SPEAK_SCHEME = "desktop", "speak"
-"""Schemes that only this program knows: notifications on this machine's desktop, and this machine's voice."""
-
-OPEN_SCHEMES = frozenset(
-    {"ntfy", "ntfys", "json", "jsons", "dbus", "glib", "gnome", "macosx", "windows", DESKTOP_SCHEME, SPEAK_SCHEME}
-)
-"""Services whose addresses need no secret. The address of any other service contains one."""
-
-_SECRET_PARAMETER = re.compile(r"(?i)token|auth|pass|pwd|secret|key|^[+:-]")
-"""Names of parameters that may carry a secret. Names that begin with a sign are headers and fields."""
-
-ADDRESS_FORMAT = (
-    'an address, for example "ntfy://ntfy.sh/my-secret-topic" or "desktop://", or "key" for one stored with the keys'
-)
-"""The accepted addresses of a surface, in words."""
-
-MAX_DAYS = 36_500
-"""Most days that a setting accepts. 0 keeps rows forever."""
 
 
 class Section(BaseModel):
@@ -121,6 +83,50 @@ def _is_nearby_host(host: str) -> bool:
 def without_slash(url: str) -> str:
     """An address without a slash at its end."""
     return url.rstrip("/")
+
+
+# -- runners and models
+
+AUTO, FLOW, MODEL, ACP_PREFIX = "auto", "flow", "model", "acp:"
+"""Names of runners. `ACP_PREFIX` is followed by the name of a coding agent."""
+
+_RUNNER = re.compile(rf"{FLOW}|{MODEL}|{ACP_PREFIX}[a-z][a-z0-9_-]{{0,39}}")
+_MODEL_ID = re.compile(r"[a-z][a-z0-9_-]{0,39}:[!-~]{1,200}")
+RUNNER_FORMAT = (
+    'one of "auto", "flow", "model" or "acp:NAME", where NAME is a coding agent (`clawpy doctor` lists them)'
+)
+"""The accepted names of a runner, in words."""
+
+MODEL_FORMAT = 'provider:model, for example "openai:gpt-6.1-terra"'
+"""The accepted ids of a model, in words."""
+
+
+def runner_problem(name: str, *, auto: bool = True) -> str:
+    """The problem of the name of a runner in words, "" for none."""
+    if _RUNNER.fullmatch(name) or (auto and name == AUTO):
+        return ""
+    accepted = RUNNER_FORMAT if auto else RUNNER_FORMAT.replace('"auto", ', "")
+    return f"{name[:80]!r} is not a runner; expected {accepted}"
+
+
+def fallback_problem(name: str) -> str:
+    """The problem of a name in `fallback`, where `auto` is not accepted, in words; "" for none."""
+    return runner_problem(name, auto=False)
+
+
+def model_problem(name: str) -> str:
+    """The problem of the id of a model in words, "" for none."""
+    return "" if _MODEL_ID.fullmatch(name) else f"{name[:80]!r} is not a model; expected {MODEL_FORMAT}"
+
+
+ModelId = Annotated[str, checked(model_problem, optional=True), Field(description=MODEL_FORMAT)]
+"""`provider:model`, or "" for none."""
+
+
+# -- providers and coding agents
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+_HOST = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*(:\d{1,5})?", re.IGNORECASE)
 
 
 def _model_name_problem(name: str) -> str:
@@ -200,27 +206,6 @@ class AcpSettings(Section):
         return value
 
 
-def runner_problem(name: str, *, auto: bool = True) -> str:
-    """The problem of the name of a runner in words, "" for none."""
-    if _RUNNER.fullmatch(name) or (auto and name == AUTO):
-        return ""
-    accepted = RUNNER_FORMAT if auto else RUNNER_FORMAT.replace('"auto", ', "")
-    return f"{name[:80]!r} is not a runner; expected {accepted}"
-
-
-def fallback_problem(name: str) -> str:
-    """The problem of a name in `fallback`, where `auto` is not accepted, in words; "" for none."""
-    return runner_problem(name, auto=False)
-
-
-def model_problem(name: str) -> str:
-    """The problem of the id of a model in words, "" for none."""
-    return "" if _MODEL_ID.fullmatch(name) else f"{name[:80]!r} is not a model; expected {MODEL_FORMAT}"
-
-
-ModelId = Annotated[str, checked(model_problem, optional=True), Field(description=MODEL_FORMAT)]
-"""`provider:model`, or "" for none."""
-
 PROVIDERS: dict[str, ProviderSettings] = {
     "openai": ProviderSettings(kind=ProviderKind.OPENAI, base_url="https://api.openai.com/v1", model="gpt-6.1-terra"),
     "anthropic": ProviderSettings(
@@ -232,6 +217,28 @@ PROVIDERS: dict[str, ProviderSettings] = {
     "ollama": ProviderSettings(kind=ProviderKind.OPENAI, base_url="http://127.0.0.1:11434/v1", keyless=True),
 }
 """The providers that are built in. A keyless one is used only when the settings name it: it may not be running."""
+
+
+# -- surfaces
+
+STORED_WITH_KEYS = "key"
+"""Stands in the place of an address that is stored with the keys."""
+
+DESKTOP_SCHEME, SPEAK_SCHEME = "desktop", "speak"
+"""Schemes that only this program knows: notifications on this machine's desktop, and this machine's voice."""
+
+OPEN_SCHEMES = frozenset(
+    {"ntfy", "ntfys", "json", "jsons", "dbus", "glib", "gnome", "macosx", "windows", DESKTOP_SCHEME, SPEAK_SCHEME}
+)
+"""Services whose addresses need no secret. The address of any other service contains one."""
+
+_SECRET_PARAMETER = re.compile(r"(?i)token|auth|pass|pwd|secret|key|^[+:-]")
+"""Names of parameters that may carry a secret. Names that begin with a sign are headers and fields."""
+
+ADDRESS_FORMAT = (
+    'an address, for example "ntfy://ntfy.sh/my-secret-topic" or "desktop://", or "key" for one stored with the keys'
+)
+"""The accepted addresses of a surface, in words."""
 
 
 class Surface(StrEnum):
@@ -304,6 +311,12 @@ class NotifySettings(Section):
         """The section of one surface."""
         section: SurfaceSettings = getattr(self, surface.value)
         return section
+
+
+# -- retention
+
+MAX_DAYS = 36_500
+"""Most days that a setting accepts. 0 keeps rows forever."""
 
 
 @frozen

@@ -18,7 +18,7 @@ from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
 from engine.background import run_in_thread
-from engine.config.sections import ACP, AUTO, MODEL, ProviderKind, ProviderSettings, model_problem
+from engine.config.sections import ACP_PREFIX, AUTO, MODEL, ProviderKind, ProviderSettings, model_problem
 from engine.execution.model_router import ModelChoice
 from engine.execution.runners.acp.agents import KNOWN_AGENTS, describe_agent, find_agents
 from engine.model import FoundAgent, LocalModels, Refusal, SetupStep, sanitise
@@ -65,8 +65,8 @@ class ChannelSetup:
         channel_settings = self._settings.current.channels.get(channel)
         if channel_settings is None:
             return ""
-        if channel_settings.runner.startswith(ACP):
-            return channel_settings.runner.removeprefix(ACP)
+        if channel_settings.runner.startswith(ACP_PREFIX):
+            return channel_settings.runner.removeprefix(ACP_PREFIX)
         if channel_settings.runner not in (AUTO, MODEL):
             return ""
         try:
@@ -94,7 +94,7 @@ class ChannelSetup:
         provider, _, model = model_id.partition(":")
         self._settings.set(f"providers.{provider}.model", model)
         channel_settings = self._settings.current.channels.get(DEFAULT_CHANNEL)
-        if channel_settings is not None and channel_settings.runner.startswith(ACP):
+        if channel_settings is not None and channel_settings.runner.startswith(ACP_PREFIX):
             self._settings.set(f"channels.{DEFAULT_CHANNEL}.runner", AUTO)
 
     def find_agents(self) -> list[FoundAgent]:
@@ -135,7 +135,7 @@ class ChannelSetup:
             self._settings.set(f"acp.{name}.command", list(agent.command))
             if agent.hosts:
                 self._settings.set(f"acp.{name}.hosts", list(agent.hosts))
-        self._settings.set(f"channels.{channel}.runner", f"{ACP}{name}")
+        self._settings.set(f"channels.{channel}.runner", f"{ACP_PREFIX}{name}")
         return agent
 
 

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from engine.api.documents import Document, document, dollars, instant
 from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, Limit, NonEmptyText, Text, operation, require
-from engine.config.sections import ACP
+from engine.config.sections import ACP_PREFIX
 from engine.hierarchy import profile_items
 from engine.learning.decisions.exporting import Shape
 from engine.learning.decisions.training_runs import DPO, RunState, TrainingRun
@@ -113,7 +113,9 @@ def _coding_agents(engine: Services) -> list[Document]:
         document(agent)
         | {
             "configured": agent.name in settings.acp,
-            "serves": [name for name, channel in settings.channels.items() if channel.runner == f"{ACP}{agent.name}"],
+            "serves": [
+                name for name, channel in settings.channels.items() if channel.runner == f"{ACP_PREFIX}{agent.name}"
+            ],
         }
         for agent in engine.channel_setup.list_agents()
     ]

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from engine.config.sections import ACP, MODEL
+from engine.config.sections import ACP_PREFIX, MODEL
 from engine.learning.candidates.records import Part, Reading
 from engine.model import MICRO, PermissionAnswer, Trust, dollars
 from engine.model.adaptation import LearningRecord, RecordKind
@@ -263,7 +263,7 @@ def _read_error(reading: Reading) -> NewRecords:
         part = (45.0, "a command could not run or did not finish")
     elif coded:
         part = (50.0, f"{tool} refused the call")
-    elif tool == MODEL or tool.startswith(ACP):
+    elif tool == MODEL or tool.startswith(ACP_PREFIX):
         part = (30.0, "a model or program failed")
     else:
         part = (50.0, f"a call of {tool} was wrong")

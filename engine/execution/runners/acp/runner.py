@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.config.sections import ACP
+from engine.config.sections import ACP_PREFIX
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.acp.agents import (
     ConfiguredAgent,
@@ -75,7 +75,7 @@ class AcpRunner(AgentRunner):
     def configured_agent(self, runner: str) -> ConfiguredAgent:
         """The agent of the runner `acp:NAME`. Raises `Refusal` `no_runner` if it is not configured or not on the
         PATH."""
-        name = runner.removeprefix(ACP)
+        name = runner.removeprefix(ACP_PREFIX)
         section = self._services.settings.current.acp.get(name)
         if section is None:
             names = ", ".join(self._services.settings.current.acp) or "none"

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from acp import schema
 
-from engine.config.sections import ACP
+from engine.config.sections import ACP_PREFIX
 from engine.execution.live_session import LiveSession
 from engine.execution.model_calls import CallState, CallUsage, ModelCalls
 from engine.execution.runners.acp.agents import ConfiguredAgent
@@ -165,7 +165,7 @@ class AgentTurns:
         self._usage_counter.begin_turn()
         self._last_call = self._calls.begin(
             self._view,
-            provider=f"{ACP}{self._agent.name}",
+            provider=f"{ACP_PREFIX}{self._agent.name}",
             model=self.model,
             run_kind=kind,
             prompt=prompt,
@@ -182,7 +182,7 @@ class AgentTurns:
             raise
         except FlowError as failure:
             error = str(failure)
-            self._live.journal.note_error(f"{ACP}{self._agent.name}", failure.message)
+            self._live.journal.note_error(f"{ACP_PREFIX}{self._agent.name}", failure.message)
             raise
         finally:
             self._calls.finish(
