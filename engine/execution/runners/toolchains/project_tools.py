@@ -1,7 +1,9 @@
-"""The test tools and linters of one project. They make its command lines, and read what their runs print.
+"""The test tools and linters of one project. They make its command lines, and read what their runs print: results of
+tests, findings of linters, and messages about missing items.
 
-Each is a row of the table (`tool_table`), together with the folders of the project. If a tool could not work because
-something is missing, that says nothing about the project. So a missing item is neither a finding nor a failed test.
+Each tool is a row of the table (`tool_table`), together with the folders of the project. If a tool could not work
+because something is missing, that says nothing about the project. So a missing item is neither a finding nor a failed
+test.
 """
 
 from __future__ import annotations
@@ -39,12 +41,6 @@ Placeholders = dict[str, tuple[str, ...]]
 _BRACES = re.compile(r"\{(-*\w*)\}")
 """A placeholder in a command."""
 
-_CLIPPY_HEAD = re.compile(r"^(?P<level>warning|error)(?:\[(?P<code>\w+)\])?: (?P<message>.*)$")
-_CLIPPY_PLACE = re.compile(r"^ *--> (?P<path>[^:\n]+):(?P<line>\d+):\d+$")
-_CLIPPY_RULE = re.compile(
-    r"index\.html#(?P<clippy>\w+)|`#\[(?:warn|deny)\((?P<lint>[\w:]+)\)\]`|`-[DW] (?P<flag>[\w:-]+)`"
-)
-
 
 def fill_command(template: str, placeholders: Placeholders) -> tuple[str, ...] | None:
     """A command of the table with its placeholders replaced; None if one of them is unknown."""
@@ -61,6 +57,7 @@ def fill_command(template: str, placeholders: Placeholders) -> tuple[str, ...] |
 
 
 def _fill_text(text: str, placeholders: Placeholders) -> str:
+    """A text with its placeholders replaced by their words."""
     return _BRACES.sub(lambda match: " ".join(placeholders[match[1]]), text)
 
 
@@ -80,6 +77,7 @@ class ProjectTool:
 
     @property
     def name(self) -> str:
+        """The name of its row."""
         return self.row.name
 
     def is_really_missing(self, missing: MissingItem) -> bool:
@@ -143,10 +141,10 @@ class Toolchain(ProjectTool):
     def test_command(self, tests: Sequence[str], report: Path) -> Command:
         """The command that runs `tests`, which are ids, files or packages; without any, the whole suite. The tool may
         write to the file `report` in the session's scratch folder."""
-        name, text = self.row.extra_file
-        extra = report.parent / name
-        if name:
-            extra.write_text(text, encoding="utf-8")
+        extra_name, extra_text = self.row.extra_file
+        extra = report.parent / extra_name
+        if extra_name:
+            extra.write_text(extra_text, encoding="utf-8")
         paths = {"folder": self.folder, "report": report, "scratch": report.parent, "extra": extra}
         placeholders = _test_placeholders(self.row, tests) | {name: (str(path),) for name, path in paths.items()}
         command = self._fill_command(self.row.single if tests else self.row.test_command, placeholders)
@@ -280,9 +278,20 @@ def _go_pattern(names: Sequence[str]) -> str:
 
 
 def _go_package(folder: Path, path: str) -> list[str]:
+    """The package of a changed file, if it has tests, in the form for `test_command`; [] else."""
     package = PurePosixPath(path).parent
     has_tests = path.endswith(".go") and any((folder / package).glob("*_test.go"))
     return ["./" if str(package) == "." else f"./{package}"] if has_tests else []
+
+
+# -- findings of linters
+
+_CLIPPY_HEAD = re.compile(r"^(?P<level>warning|error)(?:\[(?P<code>\w+)\])?: (?P<message>.*)$")
+_CLIPPY_PLACE = re.compile(r"^ *--> (?P<path>[^:\n]+):(?P<line>\d+):\d+$")
+_CLIPPY_RULE = re.compile(
+    r"index\.html#(?P<clippy>\w+)|`#\[(?:warn|deny)\((?P<lint>[\w:]+)\)\]`|`-[DW] (?P<flag>[\w:-]+)`"
+)
+"""The first line of a block, the line with its position, and the rule in its link or its note."""
 
 
 @frozen
@@ -304,16 +313,19 @@ def read_findings(output_format: str, output: str) -> list[Finding]:
 
 
 def _read_lines(table: Mapping[str, Any], output: str) -> Iterator[Finding]:
-    pattern, heading = "".join(table["line"]), table.get("heading", "(?!)")  # "(?!)" matches nothing
-    file = ""
+    """Read each line that matches `line` as one finding. One without a path is in the file of the last `heading`."""
+    line_pattern = "".join(table["line"])
+    heading_pattern = table.get("heading", "(?!)")  # "(?!)" matches nothing
+    heading_path = ""
     for line in output.splitlines():
-        if match := re.match(pattern, line):
+        if match := re.match(line_pattern, line):
             groups = match.groupdict()
-            path, message = groups.get("path", file).removeprefix("./"), groups.get("message", table.get("message", ""))
+            path = groups.get("path", heading_path).removeprefix("./")
             rule = (groups.get("rule") or table["rule"]).rstrip(":")
-            yield Finding(path, int(groups.get("line", 0)), rule, message.strip())
-        elif match := re.match(heading, line):
-            file = match["path"].strip()
+            message = groups.get("message", table.get("message", "")).strip()
+            yield Finding(path, int(groups.get("line", 0)), rule, message)
+        elif match := re.match(heading_pattern, line):
+            heading_path = match["path"].strip()
 
 
 def _read_clippy(output: str) -> Iterator[Finding]:
@@ -324,12 +336,14 @@ def _read_clippy(output: str) -> Iterator[Finding]:
         head = _CLIPPY_HEAD.match(lines[0]) if lines else None
         position = next(filter(None, map(_CLIPPY_PLACE.match, lines)), None)
         if head and position:
-            rule = _CLIPPY_RULE.search(block)
-            name = (rule["clippy"] or rule["lint"] or rule["flag"]) if rule else (head["code"] or head["level"])
-            name = name.replace("-", "_").removeprefix("clippy::")
-            findings[Finding(position["path"], int(position["line"]), name, head["message"])] = None
+            match = _CLIPPY_RULE.search(block)
+            rule = (match["clippy"] or match["lint"] or match["flag"]) if match else (head["code"] or head["level"])
+            rule = rule.replace("-", "_").removeprefix("clippy::")
+            findings[Finding(position["path"], int(position["line"]), rule, head["message"])] = None
     yield from findings
 
+
+# -- missing items
 
 MISSING_KINDS: Mapping[str, Any] = TABLES["missing"]
 """The kinds of missing items: the messages that show them, a sentence and a fix for each."""
