@@ -17,7 +17,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from engine.clock import Clock, Stopwatch
-from engine.execution.processes import GroupClosed, Processes
+from engine.execution.processes import Processes, ProcessesClosed
 from engine.execution.runners.flow import (
     MAX_OUTPUT_CHARACTERS,
     CannotRun,
@@ -290,7 +290,7 @@ class LiveSession:
         """Turn the errors of a command that cannot be started into `SessionStopped` or `CannotRun`."""
         try:
             yield
-        except GroupClosed:
+        except ProcessesClosed:
             raise SessionStopped(self.id) from None
         except OSError as error:
             raise CannotRun(f"`{shlex.join(argv)[:200]}` cannot be started: {error.strerror}") from error

@@ -32,7 +32,7 @@ MAX_SEARCHED_CALLS = 2_000
 MAX_CALLS_WITH_MEMORY = 20
 """Maximum number of calls that are returned for a memory."""
 
-CONTINUES_CALL = "carried_from"
+CARRIED_FROM = "carried_from"
 """The key in the provenance of a call that names the earlier call of its conversation."""
 
 MAX_REPLY = 100_000
@@ -103,6 +103,10 @@ class ModelCallRow(Row, table=True):
         )
 
 
+_RUNNING = select_all(ModelCallRow).where(col(ModelCallRow.state) == CallState.RUNNING)
+_RUNNING_IN = _RUNNING.where(col(ModelCallRow.session_id) == bindparam("session"))
+
+
 class Caller(NamedTuple):
     """The caller of a model outside of sessions."""
 
@@ -124,7 +128,7 @@ class ModelCalls:
         randomness: Randomness,
         *,
         secrets: Callable[[], Iterable[str]] = tuple,
-        on_prompt: OnPrompt = lambda tx, session, call_id, provenance: None,
+        on_prompt: OnPrompt = lambda tx, caller, call_id, provenance: None,
     ) -> None:
         """`secrets` returns values that are never stored (SPEC 11.1), besides those that look secret."""
         self._on_prompt = on_prompt
@@ -136,7 +140,7 @@ class ModelCalls:
 
     def begin(
         self,
-        session: SessionView | Caller,
+        caller: SessionView | Caller,
         *,
         provider: str,
         model: str,
@@ -164,8 +168,8 @@ class ModelCalls:
             tx.session.add(
                 ModelCallRow(
                     id=call_id,
-                    session_id=session.id,
-                    agent=session.agent,
+                    session_id=caller.id,
+                    agent=caller.agent,
                     provider=provider,
                     model=model,
                     run_kind=run_kind,
@@ -178,8 +182,8 @@ class ModelCalls:
                 )
             )
             if prompt is not None:
-                self._on_prompt(tx, session, call_id, provenance)
-            tx.record(ModelCallBegan(subject=call_id, workspace=session.workspace, session_id=session.id))
+                self._on_prompt(tx, caller, call_id, provenance)
+            tx.record(ModelCallBegan(subject=call_id, workspace=caller.workspace, session_id=caller.id))
 
         self._database.write(work)
         return call_id
@@ -206,10 +210,11 @@ class ModelCalls:
 
         def work(tx: Transaction) -> None:
             row = _load_row(tx.session, call_id)
+            lacks_figures = row.state == CallState.CANCELLED and not row.input_tokens  # it ended with its session
             if row.state == CallState.RUNNING:
                 row.state, row.ended_at = state, tx.now
                 row.error = redact(sanitise(error), secrets)
-            elif row.state != CallState.CANCELLED or row.input_tokens:
+            elif not lacks_figures:
                 return
             row.input_tokens, row.output_tokens, row.cost_microusd = usage.input_tokens, usage.output_tokens, usage.cost
             row.price_known, row.reply = price_known and usage.is_reported, packed_reply
@@ -265,7 +270,7 @@ class ModelCalls:
                 select(ModelCallRow)
                 .where(rowid.in_(newest))
                 .where(provenance.contains(json.dumps(memory_id), autoescape=True))
-                .where(~provenance.contains(f'"{CONTINUES_CALL}"', autoescape=True))
+                .where(~provenance.contains(f'"{CARRIED_FROM}"', autoescape=True))
                 .order_by(rowid.desc())
                 .limit(MAX_CALLS_WITH_MEMORY)
             )
@@ -310,10 +315,6 @@ def unpack_parts(data: bytes) -> tuple[PromptPart, ...]:
     return _parts_adapter().validate_json(zlib.decompress(data)) if data else ()
 
 
-_RUNNING = select_all(ModelCallRow).where(col(ModelCallRow.state) == CallState.RUNNING)
-_RUNNING_IN = _RUNNING.where(col(ModelCallRow.session_id) == bindparam("session"))
-
-
 def _end_calls(tx: Transaction, rows: Sequence[ModelCallRow], state: CallState, reason: str) -> int:
     """End calls that will not be finished. Returns their number."""
     for row in rows:
@@ -327,7 +328,7 @@ def _carried_provenance(session: Session, follows: str) -> Mapping[str, Any]:
     previous = session.get(ModelCallRow, follows)
     if previous is None or not previous.provenance:
         return {}
-    return {CONTINUES_CALL: follows, **previous.provenance}
+    return {CARRIED_FROM: follows, **previous.provenance}
 
 
 def _load_row(session: Session, call_id: str) -> ModelCallRow:

@@ -1,4 +1,4 @@
-"""Starts the processes of one session in groups of their own, and ends all of them with it (SPEC 3.7, 3.8).
+"""Starts the commands of one session, each in a process group of its own, and ends all of them with it (SPEC 3.7, 3.8).
 
 Every command runs under bubblewrap or under the supervisor. The process namespace of bubblewrap ends with the command.
 Everything that a command starts under the supervisor remains a descendant of the supervisor. If there is neither
@@ -45,7 +45,7 @@ _BATCH_S = 0.005
 """Seconds between two reads, so that a program that flushes every line is read in at most 200 batches a second."""
 
 
-class GroupClosed(Exception):
+class ProcessesClosed(Exception):
     """The session is ending, so that no process starts any more."""
 
 
@@ -77,7 +77,7 @@ class Processes:
         self._pid_files = PidFiles(pid_folder, session_id) if pid_folder and sys.platform == "linux" else None
         self._memory = memory
         self._contained = contained
-        self._group: Path | None = None
+        self._control_group: Path | None = None
         self._lock = threading.Lock()
         self._leaders: dict[int, psutil.Process] = {}
         self._pid_file_of: dict[int, Path] = {}
@@ -103,7 +103,8 @@ class Processes:
         """Run a command to its end. `on_output` gets stdout and stderr as they come, in pieces of at most 64 KiB.
 
         The command is ended after `timeout` seconds, or within 0.1 s of `cancel`. Processes that it left in the
-        background end with it. Raises `GroupClosed` once `end` was called, OSError when the program cannot be started.
+        background end with it. Raises `ProcessesClosed` once `end` was called, OSError when the program cannot be
+        started.
         """
         started = time.monotonic()
         process = self.start(argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT)
@@ -126,8 +127,8 @@ class Processes:
         and must not reap it before; `has_ended` and `wait_for_end` do not. Raises as `run`."""
         with self._lock:
             if self._closed:
-                raise GroupClosed(self.session_id)
-            command, pid_file = self._wrap_in_group(argv)
+                raise ProcessesClosed(self.session_id)
+            command, pid_file = self._wrap_command(argv)
             process = subprocess.Popen(
                 command,
                 cwd=cwd,
@@ -145,21 +146,21 @@ class Processes:
         _lower_priority(process.pid)
         return process
 
-    def _wrap_in_group(self, argv: Sequence[str]) -> tuple[list[str], Path | None]:
-        """The command line that enters the session's group and becomes `argv`, and its PID file. The first call makes
-        the group. Without PID files it is `argv` itself."""
+    def _wrap_command(self, argv: Sequence[str]) -> tuple[list[str], Path | None]:
+        """The command line that enters the session's control group and becomes `argv`, and its PID file. The first call
+        makes the group. Without PID files it is `argv` itself."""
         if self._pid_files is None:
             return list(argv), None
         if not self._is_set_up:
             self._is_set_up = True
-            self._group = make_group(
+            self._control_group = make_group(
                 self.session_id, memory=self._memory, processes=sandbox.MAX_PROCESSES, contained=self._contained
             )
-            self._pid_files.create(self._group)
-        return self._pid_files.wrap(argv, self._group)
+            self._pid_files.create(self._control_group)
+        return self._pid_files.wrap(argv, self._control_group)
 
     def finish(self, process: subprocess.Popen[bytes]) -> None:
-        """End a child and the rest of its group at once, and close its pipes."""
+        """End a child and the rest of its process group at once, and close its pipes."""
         if not has_ended(process):
             SessionProcesses(leaders=(psutil.Process(process.pid),)).end(grace=0)
         # While the leader is not reaped, no other process can have its id, so the group is surely ours.
@@ -185,10 +186,10 @@ class Processes:
             leaders = tuple(self._leaders.values())
         if not self._marked:
             return True  # nothing was ever started, so the processes of the machine need not be searched
-        all_ended = SessionProcesses(self.session_id, leaders, self._group).end(grace)
+        all_ended = SessionProcesses(self.session_id, leaders, self._control_group).end(grace)
         if all_ended and self._pid_files is not None:
-            if self._group is not None:
-                remove_group(self._group)
+            if self._control_group is not None:
+                remove_group(self._control_group)
             self._pid_files.clear()
         return all_ended
 
@@ -199,7 +200,7 @@ class Processes:
         if not leaders:
             return ""
         memory = count = 0
-        for process in SessionProcesses(leaders=leaders, group=self._group).find():
+        for process in SessionProcesses(leaders=leaders, group=self._control_group).find():
             with contextlib.suppress(psutil.Error):
                 memory += process.memory_info().rss
                 count += 1

@@ -63,13 +63,11 @@ class SessionWorkspace:
     """The session whose changes it continues, "" for none."""
 
     def take_snapshot(self) -> Snapshot:
-        """A snapshot of the present files. It is `UNKNOWN_FILES` when git fails, so that tests can still run."""
-        try:
-            present = take_snapshot(self.git)
-        except Refusal as refusal:
-            log.warning("the state of %s is unknown: %s", self.folder, refusal)
-            return UNKNOWN_FILES
-        if self.worktree is not None and present.head == self.worktree.start != self.worktree.head:
+        """A snapshot of the present files, or `UNKNOWN_FILES`."""
+        present = _try_snapshot(self.git)
+        if present == UNKNOWN_FILES or self.worktree is None:
+            return present
+        if present.head == self.worktree.start != self.worktree.head:
             return Snapshot(self.worktree.head, present.tree, False)  # its commit is our own, on top of the operator's
         return present
 
@@ -186,27 +184,26 @@ class SessionWorkspaces:
             return
         common = git.repository.common
         live.confinement = replace(live.confinement, readable=(*live.confinement.readable, common))
+        is_in_tree = place in (Place.OPERATOR_TREE, Place.BRANCH)
         uses_overlay = place in (Place.CHECK, Place.INSTALL) and live.sandbox.can_overlay(live.confinement)
         if place is Place.INSTALL and not uses_overlay:
             message = (
                 f"only a sandbox with an overlay may install packages into your tree; {live.sandbox.name} has none"
             )
             raise CannotRun(message, live.sandbox.way_out("run the command in a terminal"))
-        reads_tree = place in (Place.OPERATOR_TREE, Place.BRANCH)
         is_confined = live.sandbox.confines
         with ExitStack() as stack:
-            if reads_tree or place is Place.INSTALL or not is_confined:
+            if is_in_tree or place is Place.INSTALL or not is_confined:
                 # No change set lands in files that the commands of this session may write.
                 locks = self._worktrees.locks
                 stack.enter_context(locks.register_writer(live.id, project, is_confined=is_confined))
-            if not (uses_overlay or reads_tree):
-                yield stack.enter_context(self._open_worktree(live, view, project, for_agent=for_agent))
-                return
-            workspace = SessionWorkspace(project, git)
-            workspace = replace(workspace, before=workspace.take_snapshot())
-            stack.callback(live.processes.end, grace=0)
-            if uses_overlay:
-                stack.enter_context(self._shared_caches(live, workspace))
+            if is_in_tree or uses_overlay:
+                workspace = SessionWorkspace(project, git, before=_try_snapshot(git))
+                stack.callback(live.processes.end, grace=0)
+                if uses_overlay:
+                    stack.enter_context(self._shared_caches(live, workspace))
+            else:
+                workspace = stack.enter_context(self._open_worktree(live, view, project, for_agent=for_agent))
             yield workspace
 
     @contextmanager
@@ -215,6 +212,7 @@ class SessionWorkspaces:
     ) -> Iterator[SessionWorkspace]:
         """Make a worktree and prepare it. If the block raises, its changes are stored or it is discarded."""
         workspace = None
+        settings = self._settings.current.workspace(live.assignment.workspace)
         try:
             continues = continued_session(live.assignment)
             onto = self._changes.starting_tree(continues) if continues else None
@@ -222,9 +220,9 @@ class SessionWorkspaces:
             live.confinement = replace(live.confinement, folder=worktree.folder)
             if worktree.included.summary:
                 live.note(worktree.included.summary)
-            if for_agent and self._settings.current.workspace(live.assignment.workspace).prepare:
+            if for_agent and settings.prepare:
                 _prepare_packages(live, worktree.folder)
-            if command := self._settings.current.workspace(live.assignment.workspace).setup.strip():
+            if command := settings.setup.strip():
                 _run_setup_command(live, worktree.folder, command)
             if for_agent:
                 self._worktrees.mark_worth_keeping(worktree)  # from here on a crash loses nothing either
@@ -334,6 +332,15 @@ class SessionWorkspaces:
     def _discard_worktree(self, live: LiveSession) -> None:
         self._worktrees.remove(live.id)
         self._worktrees.release(Path(live.assignment.workspace), live.id)
+
+
+def _try_snapshot(git: Git) -> Snapshot:
+    """A snapshot of the present files. It is `UNKNOWN_FILES` when git fails, so that tests can still run."""
+    try:
+        return take_snapshot(git)
+    except Refusal as refusal:
+        log.warning("the state of %s is unknown: %s", git.folder, refusal)
+        return UNKNOWN_FILES
 
 
 def _has_unsaved_changes(row: SessionRow) -> bool:

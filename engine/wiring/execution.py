@@ -215,19 +215,17 @@ def _own_lessons(services: Services, request: PromptRequest) -> frozenset[str]:
 
 
 def _record_prompt(
-    services: Services, tx: Transaction, session: SessionView | Caller, call_id: str, provenance: Mapping[str, Any]
+    services: Services, tx: Transaction, caller: SessionView | Caller, call_id: str, provenance: Mapping[str, Any]
 ) -> None:
     """Record that a model call was made with a prompt of this provenance (SPEC 1.10)."""
     services.cascade.record_applied(
-        tx, provenance, agent=session.agent, call=call_id, session_id=session.id, workspace=session.workspace
+        tx, provenance, agent=caller.agent, call=call_id, session_id=caller.id, workspace=caller.workspace
     )
-    services.trials.record_applied(
-        tx, provenance, session_id=session.id, agent=session.agent, workspace=session.workspace
-    )
-    record_uses(tx, provenance, call=call_id, session_id=session.id, agent=session.agent)
+    services.trials.record_applied(tx, provenance, session_id=caller.id, agent=caller.agent, workspace=caller.workspace)
+    record_uses(tx, provenance, call=call_id, session_id=caller.id, agent=caller.agent)
     memories, origins = from_others(provenance.get("memory_sources", ()))
     if memories:
-        about = {"subject": session.agent, "workspace": session.workspace, "session_id": session.id}
+        about = {"subject": caller.agent, "workspace": caller.workspace, "session_id": caller.id}
         tx.record(CloudMemoryRecalled(**about, call=call_id, memories=memories, origins=origins))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.processes import GroupClosed, Processes
+from engine.execution.processes import Processes, ProcessesClosed
 from engine.execution.sandbox import NICE
 from tests.support.helpers import is_alive, wait_until
 
@@ -37,7 +37,7 @@ class RunningCommand:
             argv = [sys.executable, "-c", script]
             env = {"PATH": os.environ["PATH"]}
             self.finished = processes.run(argv, cwd=cwd, env=env, on_output=receive, **options)  # type: ignore[arg-type]
-        except GroupClosed as error:
+        except ProcessesClosed as error:
             self.error = error
 
     @property
@@ -68,7 +68,7 @@ def test_no_command_starts_after_the_end(processes: Processes, tmp_path: Path) -
     processes.end()
     run = RunningCommand(processes, "print('no')", tmp_path)
     run.thread.join(5)
-    assert isinstance(run.error, GroupClosed)
+    assert isinstance(run.error, ProcessesClosed)
     assert run.output == b""
 
 

@@ -366,9 +366,9 @@ class CandidateTexts:
         """The candidates whose effect matches: id and the texts that would be removed."""
         with self._database.read() as session:
             for row, remaining in _find_matching(session, query):
-                kept = list_texts(remaining)
+                remaining_texts = list_texts(remaining)
                 texts = list_texts(effect_from_json(row.effect))
-                yield row.id, " · ".join(text for text in texts if text not in kept)
+                yield row.id, " · ".join(text for text in texts if text not in remaining_texts)
 
     def erase(self, query: SearchTerms, /) -> int:
         """Remove the matching texts; returns from how many candidates. One without a valid effect afterwards is

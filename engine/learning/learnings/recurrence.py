@@ -94,8 +94,8 @@ def find_names(text: str) -> frozenset[str]:
 def find_sides(text: str) -> tuple[int, ...]:
     """The side of a text in each pair of opposites: 1 or -1, or 0 for neither or both. Texts on different sides of a
     pair are not the same."""
-    said = set(re.findall(r"[a-z-]+", text.casefold()))
-    return tuple(bool(said & words) - bool(said & opposites) for words, opposites in _OPPOSITES)
+    words_of_text = set(re.findall(r"[a-z-]+", text.casefold()))
+    return tuple(bool(words_of_text & words) - bool(words_of_text & opposites) for words, opposites in _OPPOSITES)
 
 
 def may_be_same(text: str, other: str) -> bool:
