@@ -130,7 +130,7 @@ def read_pid_files(folder: Path) -> list[SessionProcesses]:
 def find_marked_processes(session_id: str) -> list[psutil.Process]:
     """The living processes of this user that carry the session's mark, except for this one."""
     processes = []
-    for pid in _pids_with(f"{SESSION_MARK}={session_id}") if sys.platform == "linux" else psutil.pids():
+    for pid in _find_pids_with(f"{SESSION_MARK}={session_id}") if sys.platform == "linux" else psutil.pids():
         if pid == os.getpid():
             continue
         with contextlib.suppress(psutil.Error, OSError):
@@ -140,7 +140,7 @@ def find_marked_processes(session_id: str) -> list[psutil.Process]:
     return processes
 
 
-def _pids_with(variable: str) -> Iterator[int]:
+def _find_pids_with(variable: str) -> Iterator[int]:
     """The ids of the processes whose environment has `variable`, in the form "NAME=VALUE".
 
     Every session looks through all processes of the machine more than once, and a `psutil.Process` for each of them

@@ -60,9 +60,9 @@ class SearchTerms:
         words = [text.split() for text in sorted(self.texts, key=len, reverse=True)]
         # A longer pattern takes seconds to compile, so a longer text is found piece by piece.
         pieces = [text[at : at + MAX_PATTERN_WORDS] for text in words for at in range(0, len(text), MAX_PATTERN_WORDS)]
-        excerpts = [_pattern(text[:EXCERPT_WORDS]) for text in words if len(text) > EXCERPT_WORDS]
+        excerpts = [_make_pattern(text[:EXCERPT_WORDS]) for text in words if len(text) > EXCERPT_WORDS]
         cut = [f"{begin}[^\\n…]{{0,{MAX_EXCERPT}}}…" for begin in excerpts]
-        self._pattern = re.compile("|".join([*map(_pattern, pieces), *cut]), re.IGNORECASE)
+        self._pattern = re.compile("|".join([*map(_make_pattern, pieces), *cut]), re.IGNORECASE)
 
     def match(self, text: str) -> bool:
         """Whether `text` contains any of them."""
@@ -77,7 +77,7 @@ class SearchTerms:
         return self._pattern.sub(lambda match: " " * len(match[0].encode()), text)
 
 
-def _pattern(words: Iterable[str]) -> str:
+def _make_pattern(words: Iterable[str]) -> str:
     """A pattern of these words, one after the other, with any white space between them."""
     return r"(?<!\w)" + r"\s+".join(map(re.escape, words)) + r"(?!\w)"
 
@@ -103,7 +103,7 @@ class Match:
 
 def find(connection: sqlite3.Connection, terms: SearchTerms, skipped: frozenset[str] = frozenset()) -> Iterator[Match]:
     """Every value that contains one of `terms`, except in the tables `skipped`. Reads all rows."""
-    for table, columns in _searchable_columns(connection, skipped):
+    for table, columns in _find_searchable_columns(connection, skipped):
         for name in columns:
             rows = connection.execute(f'SELECT rowid, "{name}" FROM "{table}" WHERE "{name}" IS NOT NULL')
             for rowid, value in rows:
@@ -123,7 +123,7 @@ def erase(connection: sqlite3.Connection, terms: SearchTerms, skipped: frozenset
 def scrub(connection: sqlite3.Connection) -> bool:
     """Remove what was erased from the file, too: merge full-text indexes, rebuild the file, empty the log. Not inside a
     transaction. False if a reader kept the log from being emptied; then it is emptied later."""
-    for table in _full_text_tables(connection):
+    for table in _find_full_text_tables(connection):
         connection.execute(f'INSERT INTO "{table}"("{table}") VALUES (\'optimize\')')
     connection.execute("VACUUM")
     busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -153,10 +153,10 @@ def json_contains(text: str, terms: SearchTerms) -> bool:
         document = json.loads(text)
     except (ValueError, RecursionError):
         return terms.match(text)
-    return any(map(terms.match, _strings_in(document)))
+    return any(map(terms.match, _iterate_strings(document)))
 
 
-def _strings_in(document: Any) -> Iterator[str]:
+def _iterate_strings(document: Any) -> Iterator[str]:
     """Every string in a JSON value, names included."""
     pending = [document]
     while pending:
@@ -178,9 +178,11 @@ def remove_from_json(text: str, terms: SearchTerms) -> str:
     return json.dumps(map_strings(document, terms.remove_from), ensure_ascii=text.isascii())
 
 
-def _searchable_columns(connection: sqlite3.Connection, skipped: frozenset[str]) -> Iterator[tuple[str, list[str]]]:
+def _find_searchable_columns(
+    connection: sqlite3.Connection, skipped: frozenset[str]
+) -> Iterator[tuple[str, list[str]]]:
     """The tables that may contain texts, each with its columns that may."""
-    full_text = _full_text_tables(connection)
+    full_text = _find_full_text_tables(connection)
     skipped_tables = {*SKIPPED_TABLES, *skipped, *full_text}
     skipped_prefixes = ("sqlite_", *(f"{name}_" for name in full_text))  # the last are tables inside of an index
     tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()
@@ -200,7 +202,7 @@ def _is_searchable(name: str, kind: str) -> bool:
     return kind in ("", "BLOB") or any(word in kind for word in _TEXT_TYPES)
 
 
-def _full_text_tables(connection: sqlite3.Connection) -> list[str]:
+def _find_full_text_tables(connection: sqlite3.Connection) -> list[str]:
     rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL%fts5%'")
     return [name for (name,) in rows]
 

@@ -118,14 +118,14 @@ class JsonValue(TypeDecorator[Any]):
         self.kind = kind
 
     def bind_processor(self, dialect: Dialect) -> Callable[[Any], str | None]:
-        return lambda value: None if value is None else _adapter(self.kind).dump_json(value).decode()
+        return lambda value: None if value is None else _make_adapter(self.kind).dump_json(value).decode()
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[str | None], Any]:
-        return lambda text: None if text is None else _adapter(self.kind).validate_json(text)
+        return lambda text: None if text is None else _make_adapter(self.kind).validate_json(text)
 
 
 @cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
+def _make_adapter(kind: Any) -> TypeAdapter[Any]:
     from pydantic import TypeAdapter  # not before it is needed
 
     return TypeAdapter(kind)
@@ -133,20 +133,20 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 def utc_field(*, nullable: bool = False) -> Any:
     """The column of an instant; None by default if it may be null."""
-    return _field(UtcDateTime(), **({"default": None} if nullable else {}))
+    return _make_field(UtcDateTime(), **({"default": None} if nullable else {}))
 
 
 def enum_field(kind: type[Enum], **options: Any) -> Any:
     """The column of a member of an enum; `options` are those of `Field`."""
-    return _field(EnumText(kind), **options)
+    return _make_field(EnumText(kind), **options)
 
 
 def json_field(kind: Any = None, **options: Any) -> Any:
     """The column of a JSON value, of the type `kind` if that is given; `options` are those of `Field`."""
-    return _field(JSON() if kind is None else JsonValue(kind), **options)
+    return _make_field(JSON() if kind is None else JsonValue(kind), **options)
 
 
-def _field(stored: TypeEngine[Any], **options: Any) -> Any:
+def _make_field(stored: TypeEngine[Any], **options: Any) -> Any:
     """A field with a column of this type, which may be null if the default is None."""
     return Field(sa_column=Column(stored, nullable=options.get("default", ()) is None), **options)
 
@@ -173,12 +173,12 @@ def value_of(row: Row, kind: Callable[..., T], /, **others: Any) -> T:
     """A value of the dataclass `kind`, made of a row: a field is in `others`, or else it is the attribute of the row
     with the same name."""
     return kind(
-        **{name: getattr(row, name) for name in _shared_fields(type(row), kind) if name not in others}, **others
+        **{name: getattr(row, name) for name in _find_shared_fields(type(row), kind) if name not in others}, **others
     )
 
 
 @cache
-def _shared_fields(row: type[Row], kind: Any) -> tuple[str, ...]:
+def _find_shared_fields(row: type[Row], kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(kind) if hasattr(row, field.name))
 
 
@@ -238,7 +238,7 @@ def ask(session: Session, statement: Executable | str, values: Mapping[str, Any]
     if isinstance(statement, str):
         return Answer(driver_of(session).execute(statement, values or {}))
     compiled = _compile(statement)
-    parameters = compiled.constants | {name: _parameter(value) for name, value in (values or {}).items()}
+    parameters = compiled.constants | {name: _to_parameter(value) for name, value in (values or {}).items()}
     rows = Answer(driver_of(session).execute(compiled.sql, parameters))
     return Answer(map(compiled.convert_row, rows)) if compiled.conversions else rows
 
@@ -271,12 +271,12 @@ def _compile(statement: Executable) -> _Compiled:
     types = [column.type.dialect_impl(DIALECT) for column in statement.selected_columns]
     return _Compiled(
         expanded.statement,
-        {name: _parameter(value) for name, value in expanded.parameters.items()},
+        {name: _to_parameter(value) for name, value in expanded.parameters.items()},
         [(place, convert) for place, type in enumerate(types) if (convert := type.result_processor(DIALECT, None))],
     )
 
 
-def _parameter(value: Any) -> Any:
+def _to_parameter(value: Any) -> Any:
     return as_stored(value) if isinstance(value, datetime) else value
 
 
@@ -365,11 +365,11 @@ def _mapping_of(model: type[AnyRow]) -> tuple[ClassManager[AnyRow], Sequence[str
 
 def load(session: Session, model: type[AnyRow], key: str | int) -> AnyRow | None:
     """The row with this key as from `load_all`, or None. The table must have a key of one column."""
-    return next(iter(load_all(session, model, _by_key(model), {"key": key})), None)
+    return next(iter(load_all(session, model, _select_by_key(model), {"key": key})), None)
 
 
 @cache
-def _by_key(model: type[SQLModel]) -> Select[Any]:
+def _select_by_key(model: type[SQLModel]) -> Select[Any]:
     (key,) = table_of(model).primary_key
     return select_all(model).where(key == bindparam("key"))
 

@@ -66,7 +66,7 @@ def html_to_text(html: str) -> str:
     """The text of a page: its title, then words, headings, lists and links. Scripts, styles and hidden parts are left
     out."""
     page = _PageText()
-    for tag in _visible_tags(html):
+    for tag in _find_visible_tags(html):
         page.add(tag)
     title = _TITLE.search(html)
     return "\n\n".join(filter(None, [" ".join(unescape(title[1]).split()) if title else "", page.text()]))
@@ -111,10 +111,10 @@ class _PageText:
         return (_ENDS if tag.is_end else _STARTS).get(tag.name, "")
 
 
-def _visible_tags(html: str) -> Iterator[_Tag]:
+def _find_visible_tags(html: str) -> Iterator[_Tag]:
     """The tags outside of hidden elements. The tag that begins a hidden element has only the text before it."""
     hidden_element, depth = "", 0
-    for tag in _tags(html):
+    for tag in _split_tags(html):
         if depth:
             if tag.name == hidden_element and tag.is_end:
                 depth -= 1
@@ -127,7 +127,7 @@ def _visible_tags(html: str) -> Iterator[_Tag]:
             yield tag
 
 
-def _tags(html: str) -> Iterator[_Tag]:
+def _split_tags(html: str) -> Iterator[_Tag]:
     """All tags of a page. One is added at the end, which has the rest of the text."""
     place = 0
     for match in _TAG.finditer(f"{html}</html>"):

@@ -137,7 +137,7 @@ def _draft_fix_template(evidence: Evidence) -> Draft:
         raise NothingToDraft(f"nothing has fixed {test} yet")
     session = evidence.ended_session(heal.session_id)
     patch = sources.patch(session, landed="landed" in heal.details)
-    repairs = healing_lines(
+    repairs = describe_heal(
         sources.transcript(session), patch, sources.changed_files(session), sources.summary(session)
     )
     if not repairs:
@@ -171,7 +171,7 @@ def _draft_routing_hint(evidence: Evidence) -> Draft:
         raise NothingToDraft(f"the price of the model of {record.agent} is not known")
     chosen = _choose_cheaper_model(models)
     saved = 1 - chosen.price / models.current.price
-    reason = f"{_reason_to_save(record)}; {chosen.model} costs {saved:.0%} less than {models.current.model}"
+    reason = f"{_explain_saving(record)}; {chosen.model} costs {saved:.0%} less than {models.current.model}"
     return Draft(
         RoutingHint(chosen.model, models.channel, models.median_prompt, reason),
         f"Give shorter tasks of {record.agent} to {chosen.model}",
@@ -192,7 +192,7 @@ def _choose_cheaper_model(models: ModelsUsed) -> ModelPrice:
     return max(cheaper, key=lambda model: (model.price, model.model))
 
 
-def _reason_to_save(record: LearningRecord) -> str:
+def _explain_saving(record: LearningRecord) -> str:
     """Why an agent should get a cheaper model, in words."""
     details = record.details
     match record.kind:
@@ -207,15 +207,15 @@ def _reason_to_save(record: LearningRecord) -> str:
 def _draft_policy_tweak(evidence: Evidence) -> Draft:
     """Draft a limit that is lower than the number of attempts that failed, but not lower than any number of attempts
     that fixed a test."""
-    failures = _failed_retries(evidence)
+    failures = _find_failed_retries(evidence)
     if not failures:
         raise NothingToDraft("no failed attempt here would be avoided by a lower limit")
     heals = [heal for heal in evidence.related_of(RecordKind.SUCCESSFUL_HEAL) if "landed" not in heal.details]
-    needed = max(map(_attempts, heals), default=1)
-    failed = min(max(map(_attempts, failures)), evidence.sources.max_healing_attempts())
+    needed = max(map(_count_retries, heals), default=1)
+    failed = min(max(map(_count_retries, failures)), evidence.sources.max_healing_attempts())
     if needed >= failed:
         raise NothingToDraft(f"a repair took {needed} attempts and a failure {failed}: no limit separates them")
-    cost_cap = _cost_cap(heals, failures)
+    cost_cap = _choose_cost_cap(heals, failures)
     capped = f", for at most ${dollars(cost_cap):.2f}" if cost_cap is not None else ""
     times = {1: "once", 2: "twice"}.get(needed, f"{needed} times")
     for_agent = f" for {evidence.scope_agent}" if evidence.scope_agent else ""
@@ -223,7 +223,7 @@ def _draft_policy_tweak(evidence: Evidence) -> Draft:
     return Draft(PolicyTweak(needed, cost_cap), title, agent_id=evidence.scope_agent, trust=Trust.MEASURED)
 
 
-def _failed_retries(evidence: Evidence) -> list[LearningRecord]:
+def _find_failed_retries(evidence: Evidence) -> list[LearningRecord]:
     """The record itself if it is about attempts that changed nothing, else such records of other sessions."""
     record = evidence.record
     if record.kind is RecordKind.REPEATED_RETRY:
@@ -232,7 +232,7 @@ def _failed_retries(evidence: Evidence) -> list[LearningRecord]:
     return [retry for retry in retries if retry.session_id != record.session_id]
 
 
-def _cost_cap(heals: Sequence[LearningRecord], failures: Sequence[LearningRecord]) -> int | None:
+def _choose_cost_cap(heals: Sequence[LearningRecord], failures: Sequence[LearningRecord]) -> int | None:
     """A cap above the dearest heal, in micro-dollars; None if no failure cost more, or nothing was healed."""
     if not heals:
         return None
@@ -240,7 +240,7 @@ def _cost_cap(heals: Sequence[LearningRecord], failures: Sequence[LearningRecord
     return cap if cap < max(int(failure.details["cost"]) for failure in failures) else None
 
 
-def _attempts(record: LearningRecord) -> int:
+def _count_retries(record: LearningRecord) -> int:
     """The number of attempts after the first test run."""
     return int(record.details["attempts"]) - 1
 
@@ -257,18 +257,18 @@ def _draft_flow(evidence: Evidence) -> Draft:
     record = evidence.record
     calls = tuple(map(str, record.details["calls"]))
     sessions = [evidence.sources.transcript(str(session)) for session in record.details["sessions"][-10:]]
-    commands = common_commands(sessions, calls)
+    commands = find_common_commands(sessions, calls)
     if not commands:
         raise NothingToDraft("no session has its steps as commands that run without a shell")
     return Draft(
-        FlowOffload(_flow_name(calls), plain(" > ".join(commands), MAX_FLOW_TITLE), commands),
+        FlowOffload(_make_flow_name(calls), plain(" > ".join(commands), MAX_FLOW_TITLE), commands),
         f"Run {' > '.join(call.removeprefix('exec:') for call in calls)} as a flow, without a model",
         agent_id=record.agent,
         workspace=record.workspace,
     )
 
 
-def _flow_name(calls: Sequence[str]) -> str:
+def _make_flow_name(calls: Sequence[str]) -> str:
     """A name for a flow, made of the programs that it runs: `git_status_then_pytest`, at most 40 characters."""
     names = ["_".join(re.findall(r"[a-z0-9]+", call.removeprefix("exec:").lower())) for call in calls]
     return f"{'' if names[0][:1].isalpha() else 'run_'}{'_then_'.join(names)}"[:40].strip("_")
@@ -279,7 +279,7 @@ def _make_fragment(lines: Sequence[str], title: str, trust: Trust) -> Draft:
     return Draft(PromptFragment(tuple(dict.fromkeys(lines))[:MAX_LINES]), title, trust=trust)
 
 
-def _fragment_from_approval(evidence: Evidence) -> Draft:
+def _draft_from_approval(evidence: Evidence) -> Draft:
     """Draft a fragment from a rule that the operator added to a prompt, or from a fact that the operator kept. Other
     approvals have too low a score to get here."""
     record, details = evidence.record, evidence.record.details
@@ -294,14 +294,14 @@ def _fragment_from_approval(evidence: Evidence) -> Draft:
     return _make_fragment([rule.text], title, Trust.OPERATOR)
 
 
-def _fragment_from_error(evidence: Evidence) -> Draft:
+def _draft_from_error(evidence: Evidence) -> Draft:
     """Draft a fragment that describes an error, the calls that worked after it, and the corrections in that session."""
     record, sources = evidence.record, evidence.sources
     tool, message = str(record.details["tool"]), str(record.details["message"])
     cause = message.partition(": ")[2] or message
     line = f"A call of {tool} failed: {quote(cause)}."
     session = evidence.ended_session(record.session_id)
-    remedies = calls_after_error(sources.transcript(session), tool, message)
+    remedies = find_calls_after_error(sources.transcript(session), tool, message)
     corrections = sources.corrections(session)
     if not remedies and not corrections:
         raise NothingToDraft(f"no remedy is known for {record.source_label}")
@@ -311,12 +311,12 @@ def _fragment_from_error(evidence: Evidence) -> Draft:
     return _make_fragment([line, *corrections], title, Trust.QUOTED)
 
 
-def _fragment_from_noisy(evidence: Evidence) -> Draft:
+def _draft_from_noisy_guidance(evidence: Evidence) -> Draft:
     """Draft a fragment that weakens guidance with which sessions went worse."""
     details = evidence.record.details
     if "candidate_id" in details:
         raise NothingToDraft("a harmful candidate is rolled back, not worked around")
-    text, trust = _guidance_text(evidence)
+    text, trust = _read_guidance(evidence)
     line = (
         f"{details['leader']} says {quote(text)}. Of {details['told']} sessions with it {details['told_bad']} ended "
         f"badly, of {details['untold']} without it {details['untold_bad']}: where it and the task disagree, the task "
@@ -325,10 +325,10 @@ def _fragment_from_noisy(evidence: Evidence) -> Draft:
     return _make_fragment([line], f"Weaken advice from {details['leader']}: {quote(text, 60)}", trust)
 
 
-def _fragment_from_stale(evidence: Evidence) -> Draft:
+def _draft_from_stale_guidance(evidence: Evidence) -> Draft:
     """Draft a fragment that marks guidance as possibly out of date."""
     details = evidence.record.details
-    text, trust = _guidance_text(evidence)
+    text, trust = _read_guidance(evidence)
     line = (
         f"{details['leader']} says {quote(text)}, and it is {count(details['days'], 'day')} old, where "
         f"{details['most']} are the rule: look whether it still holds before you follow it."
@@ -337,7 +337,7 @@ def _fragment_from_stale(evidence: Evidence) -> Draft:
     return _make_fragment([line], title, trust)
 
 
-def _guidance_text(evidence: Evidence) -> tuple[str, Trust]:
+def _read_guidance(evidence: Evidence) -> tuple[str, Trust]:
     """The guidance that the record is about, and its trust."""
     ref = str(evidence.record.details["ref"])
     text, trust = evidence.sources.guidance_text(ref)
@@ -346,7 +346,7 @@ def _guidance_text(evidence: Evidence) -> tuple[str, Trust]:
     return text, trust
 
 
-def _fragment_from_recalled(evidence: Evidence) -> Draft:
+def _draft_from_memory(evidence: Evidence) -> Draft:
     """Draft a fragment with a memory that was useful repeatedly."""
     text, trust = evidence.sources.memory_text(str(evidence.record.details["memory"]))
     if not text:
@@ -356,11 +356,11 @@ def _fragment_from_recalled(evidence: Evidence) -> Draft:
 
 
 FRAGMENT_DRAFTERS: Mapping[RecordKind, Callable[[Evidence], Draft]] = {
-    RecordKind.HUMAN_APPROVAL: _fragment_from_approval,
-    RecordKind.AGENT_ERROR: _fragment_from_error,
-    RecordKind.GUIDANCE_NOISY: _fragment_from_noisy,
-    RecordKind.STALE_GUIDANCE: _fragment_from_stale,
-    RecordKind.CLOUD_MEMORY_RECALL_HIT: _fragment_from_recalled,
+    RecordKind.HUMAN_APPROVAL: _draft_from_approval,
+    RecordKind.AGENT_ERROR: _draft_from_error,
+    RecordKind.GUIDANCE_NOISY: _draft_from_noisy_guidance,
+    RecordKind.STALE_GUIDANCE: _draft_from_stale_guidance,
+    RecordKind.CLOUD_MEMORY_RECALL_HIT: _draft_from_memory,
 }
 """The drafters by kind of record. Records of plain success have no drafter: their score is too low (see
 `entry_readers`)."""
@@ -374,17 +374,17 @@ DRAFTERS: Mapping[CandidateType, Callable[[Evidence], Draft]] = {
 }
 
 
-def healing_lines(lines: Sequence[TranscriptLine], patch: str, changed: Sequence[str], summary: str) -> tuple[str, ...]:
+def describe_heal(lines: Sequence[TranscriptLine], patch: str, changed: Sequence[str], summary: str) -> tuple[str, ...]:
     """How the tests were fixed, as lines of a playbook.
 
     The first line is the agent's last message after the last test failure, or `summary` if there is no message. The
     changes in `patch` follow, or the names of the `changed` files.
     """
     last_failure = max((number for number, line in enumerate(lines) if _is_handed_back(line)), default=len(lines))
-    messages = _messages(takewhile(lambda line: line.kind != "command", lines[last_failure + 1 :]))
+    messages = _collect_messages(takewhile(lambda line: line.kind != "command", lines[last_failure + 1 :]))
     changes = describe_changes(patch) or [f"it changed {path}" for path in (changed if messages else ())]
     source = messages[-1] if messages else summary
-    return (*_first_sentences(source), *list(dict.fromkeys(changes))[:MAX_CHANGES])
+    return (*_cut_to_sentences(source), *list(dict.fromkeys(changes))[:MAX_CHANGES])
 
 
 def describe_changes(patch: str) -> list[str]:
@@ -402,7 +402,7 @@ def _describe_section(section: str) -> str:
     path = paths[-1]
     if "\n--- /dev/null" in head:
         return f"it wrote {path}"
-    removed, added = _lines_with_sign(body, "-"), _lines_with_sign(body, "+")
+    removed, added = _find_signed_lines(body, "-"), _find_signed_lines(body, "+")
     if not 0 < len(removed) + len(added) <= MAX_CHANGED_LINES:
         return f"it changed {path}"
     before, after = (plain(" / ".join(lines), MAX_LINE_LENGTH) for lines in (removed, added))
@@ -411,35 +411,30 @@ def _describe_section(section: str) -> str:
     return f"in {path} it {'added' if after else 'took out'} `{after or before}`"
 
 
-def _lines_with_sign(body: str, sign: str) -> list[str]:
+def _find_signed_lines(body: str, sign: str) -> list[str]:
     """The removed or added lines of a diff that are not empty, without the sign."""
     return [line[1:].strip() for line in body.splitlines() if line.startswith(sign) and line[1:].strip()]
 
 
-def calls_after_error(lines: Sequence[TranscriptLine], tool: str, message: str) -> tuple[str, ...]:
+def find_calls_after_error(lines: Sequence[TranscriptLine], tool: str, message: str) -> tuple[str, ...]:
     """The agent's successful calls after an error, up to and including the next call of the same tool. If that tool is
     not called again, only the next call. () if there is none, or if the error is not in these lines."""
     cause = message.partition(": ")[2] or message
     error_index = next((index for index, line in enumerate(lines) if _is_error(line, tool, cause)), len(lines))
-    successful_calls = [
-        line.text for line in lines[error_index + 1 :] if line.kind == "tool" and not _failed(line.text)
-    ]
-    same_tool_index = next(
-        (index for index, call in enumerate(successful_calls) if call.split(" ", 1)[0] == tool), None
-    )
-    calls = successful_calls[:1]
-    if same_tool_index is not None:
-        calls = successful_calls[max(0, same_tool_index - PRECEDING_CALLS) : same_tool_index + 1]
-    return tuple(plain(call, MAX_LINE_LENGTH) for call in calls)
+    later_calls = [line.text for line in lines[error_index + 1 :] if line.kind == "tool"]
+    successful_calls = [call for call in later_calls if not _has_failed(call)]
+    calls_of_tool = (index for index, call in enumerate(successful_calls) if call.split(" ", 1)[0] == tool)
+    last = next(calls_of_tool, 0)
+    return tuple(plain(call, MAX_LINE_LENGTH) for call in successful_calls[max(0, last - PRECEDING_CALLS) : last + 1])
 
 
-def common_commands(transcripts: Sequence[Sequence[TranscriptLine]], calls: Sequence[str]) -> tuple[str, ...]:
+def find_common_commands(transcripts: Sequence[Sequence[TranscriptLine]], calls: Sequence[str]) -> tuple[str, ...]:
     """The commands that most of these sessions ran for a sequence of calls, such as `exec:git status`. () if no session
     ran all of them without a shell."""
     command_words = [call.partition(":")[2].split() for call in calls]
     counts: Counter[tuple[str, ...]] = Counter()
     for lines in transcripts:
-        commands = [_command(line) for line in lines if line.kind == "tool"]
+        commands = [_read_command(line) for line in lines if line.kind == "tool"]
         starts = range(len(commands) - len(command_words) + 1)
         runs = (tuple(commands[start : start + len(command_words)]) for start in starts)
         counts.update({run for run in runs if all(map(_is_call_of, run, command_words))})
@@ -451,7 +446,7 @@ def _is_handed_back(line: TranscriptLine) -> bool:
     return line.kind == "note" and HANDED_BACK in line.text
 
 
-def _messages(lines: Iterable[TranscriptLine]) -> list[str]:
+def _collect_messages(lines: Iterable[TranscriptLine]) -> list[str]:
     """The agent's messages; consecutive lines are one message."""
     groups = groupby(lines, key=lambda line: line.kind)
     messages = [" ".join(line.text for line in group).strip() for kind, group in groups if kind == "say"]
@@ -465,7 +460,7 @@ def _is_error(line: TranscriptLine, tool: str, cause: str) -> bool:
     return line.kind in ("error", "exit", "output") or (line.kind == "tool" and line.text.startswith(tool))
 
 
-def _command(line: TranscriptLine) -> str:
+def _read_command(line: TranscriptLine) -> str:
     """The command that a call ran, "" for a call that ran none."""
     return line.text.removeprefix("exec ").strip() if line.kind == "tool" and line.text.startswith("exec ") else ""
 
@@ -473,23 +468,24 @@ def _command(line: TranscriptLine) -> str:
 def _is_call_of(command: str, call_words: Sequence[str]) -> bool:
     """Whether a command succeeded, needs no shell, and has the program and the subcommand of a call."""
     tokens = command.split()
-    if not call_words or not tokens or _failed(command) or _SHELL.search(command):
+    if not call_words or not tokens or _has_failed(command) or _SHELL.search(command):
         return False
-    return _program(tokens[0]) == _program(call_words[0]) and (len(call_words) == 1 or call_words[1] in tokens[1:])
+    has_subcommand = len(call_words) == 1 or call_words[1] in tokens[1:]
+    return has_subcommand and _program_name(tokens[0]) == _program_name(call_words[0])
 
 
-def _failed(call: str) -> bool:
+def _has_failed(call: str) -> bool:
     """Whether a call failed or was refused."""
     return CALL_FAILED in call or CALL_REFUSED in call
 
 
-def _program(word: str) -> str:
+def _program_name(word: str) -> str:
     """The name of a program without path and version: `python` for `/usr/bin/python3.12`."""
     name = word.rsplit("/", 1)[-1]
     return name.rstrip("0123456789.") or name
 
 
-def _first_sentences(text: str) -> tuple[str, ...]:
+def _cut_to_sentences(text: str) -> tuple[str, ...]:
     """The beginning of a text, cut after a whole sentence if possible; () for an empty text."""
     head = plain(text, MAX_MESSAGE_LENGTH)
     end = max(head.rfind(". "), head.rfind("! "), head.rfind("? "))

@@ -246,14 +246,16 @@ def select_supporting(
     """
     drafted = list(drafted)
     drafted_sessions = {record.session_id for record in drafted if record.session_id}
-    facts = [_fact(record) for record in drafted]
+    facts = [_find_kept_fact(record) for record in drafted]
 
     def supports(record: LearningRecord) -> bool:
         if (record.scope_type, record.scope_id) != (candidate.scope_type, candidate.scope_id):
             return False
         if record.id in candidate.drafted_from or record.session_id in drafted_sessions:
             return False
-        return record.source_label == candidate.source_label or any(_agree(_fact(record), fact) for fact in facts)
+        return record.source_label == candidate.source_label or any(
+            _do_facts_agree(_find_kept_fact(record), fact) for fact in facts
+        )
 
     return _best_of_each_session(filter(supports, records))
 
@@ -268,12 +270,12 @@ def _best_of_each_session(records: Iterable[LearningRecord]) -> list[LearningRec
     return list(best.values())
 
 
-def _fact(record: LearningRecord) -> str:
+def _find_kept_fact(record: LearningRecord) -> str:
     """The fact that the operator kept, "" for any other record."""
     return str(record.details["text"]) if "kept" in record.details else ""
 
 
-def _agree(fact: str, other: str) -> bool:
+def _do_facts_agree(fact: str, other: str) -> bool:
     """Whether two facts are similar and do not contradict each other.
 
     A fact may have words that the other does not have. If they have different content words in the same place, they

@@ -222,7 +222,7 @@ class Trials(SessionFollower[OverlayRun]):
     def measure_lifts(self) -> Mapping[str, Lift]:
         """The lifts of all overlays, active or not, by id."""
         with self._database.read() as session:
-            return _lifts(session)
+            return _load_lifts(session)
 
     def find_harmful(self) -> list[tuple[Overlay, Lift]]:
         """The active overlays that do harm, most certain first."""
@@ -233,7 +233,7 @@ class Trials(SessionFollower[OverlayRun]):
 
     def on_state_change(self, tx: Transaction, rows: Sequence[OverlayRun]) -> None:
         """Record an event for each overlay that does harm, once."""
-        for overlay_id, measured in _lifts(tx.session, {row.overlay_id for row in rows}).items():
+        for overlay_id, measured in _load_lifts(tx.session, {row.overlay_id for row in rows}).items():
             row = tx.session.get(CandidateRow, overlay_id.rpartition(".")[0])
             if row is None or row.told_at is not None or measured.verdict != LiftVerdict.HARMS:
                 continue
@@ -259,7 +259,7 @@ class Trials(SessionFollower[OverlayRun]):
             )
 
 
-def _lifts(session: Session, overlay_ids: Iterable[str] | None = None) -> dict[str, Lift]:
+def _load_lifts(session: Session, overlay_ids: Iterable[str] | None = None) -> dict[str, Lift]:
     """The lifts of these overlays, by default of all. A run does not count if its probability was 0 or 1."""
     id_column, propensity, withheld = col(OverlayRun.overlay_id), col(OverlayRun.propensity), col(OverlayRun.withheld)
     good, over = col(OverlayRun.state) == "good", col(OverlayRun.state).in_(["good", "bad"])

@@ -138,7 +138,7 @@ class TwinCalibration:
     def learn(self, score: float, outcome: bool, weight: float = 1.0) -> None:
         """Learn the outcome of a score, `weight` in (0, 1]."""
         log_odds = logit(score)
-        cell = _cell(logit(self._scale(log_odds)))
+        cell = _find_cell(logit(self._scale(log_odds)))
         self._cell_weights[cell] += weight
         self._cell_approvals[cell] += weight * outcome
         self._slope.learn(log_odds, outcome, weight)
@@ -151,7 +151,7 @@ class TwinCalibration:
     def _cap(self, probability: float) -> float:
         """The probability, at most the share of equally high scores that came true."""
         if probability > CREDIBLE_BELOW:
-            low = max(0, _cell(logit(probability)) - _CELLS_BELOW)
+            low = max(0, _find_cell(logit(probability)) - _CELLS_BELOW)
             weight = sum(self._cell_weights[low:])
             prior = PRIOR_STRENGTH * PRIOR_FADES_FROM / max(weight, PRIOR_FADES_FROM)
             cap = (sum(self._cell_approvals[low:]) + PRIOR_SHARE * prior) / (weight + prior)
@@ -271,6 +271,6 @@ def calibration_bound(scores: Sequence[float]) -> float:
     return float(numpy.quantile(errors, BOUND_QUANTILE))
 
 
-def _cell(log_odds: float) -> int:
+def _find_cell(log_odds: float) -> int:
     """The index of the cell in which these log-odds are counted."""
     return min(max(round((log_odds - _LOWEST_CELL) / _CELL_WIDTH), 0), _CELLS - 1)

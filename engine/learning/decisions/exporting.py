@@ -302,7 +302,7 @@ def format_answer(prompt: str, channel: str, confidence: float, reasoning: str) 
 
 def format_preference(pair: Preference, shape: Shape) -> str:
     """A pair as one line of JSON, without its line end."""
-    return json.dumps(_preference(pair, shape), ensure_ascii=False)
+    return json.dumps(_format_preference(pair, shape), ensure_ascii=False)
 
 
 def format_exchange(exchange: Exchange) -> str:
@@ -323,7 +323,7 @@ def encode_lines(lines: Iterable[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def _preference(pair: Preference, shape: Shape) -> dict[str, Any]:
+def _format_preference(pair: Preference, shape: Shape) -> dict[str, Any]:
     """The document of a pair in a format."""
     if shape is Shape.PLAIN:
         confidences = {"confidence_chosen": pair.chosen_confidence, "confidence_rejected": pair.rejected_confidence}

@@ -118,7 +118,7 @@ class Figures:
         local = self._clock.local()
         now, zone = self._clock.now(), local.tzinfo
         assert zone is not None
-        since = None if days is None else _days_ago(local, days)
+        since = None if days is None else _find_first_midnight(local, days)
         with self._database.read() as session:
             cards = _load_cards(session, since, workspace, zone)
             newest = _load_newest(session, workspace)
@@ -139,7 +139,7 @@ class Figures:
         )
 
 
-def _days_ago(local: datetime, days: int) -> datetime:
+def _find_first_midnight(local: datetime, days: int) -> datetime:
     """The local midnight at which the last `days` days begin, including today."""
     day = local.date() - timedelta(days=days - 1)
     return datetime(day.year, day.month, day.day, tzinfo=local.tzinfo)
@@ -273,9 +273,9 @@ def compute_metrics(cards: Sequence[CardFigures]) -> Metrics:
         auto_undone=undone,
         approval_rate=_share(len(approved), len(persons)),
         auto_success_rate=_share(len(auto) - undone, len(auto)),
-        confidence=_mean(predictions),
-        approved_confidence=_mean(approved),
-        rejected_confidence=_mean(rejected),
+        confidence=_mean_confidence(predictions),
+        approved_confidence=_mean_confidence(approved),
+        rejected_confidence=_mean_confidence(rejected),
         calibration=tuple(make_bucket(low, high, persons) for low, high in BUCKETS),
         trend=_describe_trend(persons),
         sources=_sort_by_size(_group_cards(cards, lambda card: card.source)),
@@ -305,8 +305,8 @@ def make_bucket(low: float, high: float, persons: Iterable[CardFigures]) -> Conf
         high,
         len(inside),
         _share(approved, len(inside)),
-        _mean(inside),
-        *_interval(approved, len(inside)),
+        _mean_confidence(inside),
+        *_estimate_interval(approved, len(inside)),
         sum(not card.stated for card in inside),
     )
 
@@ -361,15 +361,15 @@ def _group_by_kind(decisions: Iterable[tuple[str, bool]]) -> dict[str, list[bool
 
 def _find_shift(kind: str, newest: Sequence[bool], earlier: Sequence[bool]) -> Shift | None:
     """The change of taste about a kind, None if the intervals of its shares approved overlap."""
-    newest_low, newest_high = _interval(sum(newest), len(newest))
-    earlier_low, earlier_high = _interval(sum(earlier), len(earlier))
+    newest_low, newest_high = _estimate_interval(sum(newest), len(newest))
+    earlier_low, earlier_high = _estimate_interval(sum(earlier), len(earlier))
     do_overlap = newest_low <= earlier_high and newest_high >= earlier_low
     if do_overlap:
         return None
     return Shift(kind, sum(newest), len(newest), sum(earlier) / len(earlier))
 
 
-def _interval(approved: int, decided: int) -> tuple[float, float]:
+def _estimate_interval(approved: int, decided: int) -> tuple[float, float]:
     """The 95 % interval of a share approved."""
     low = wilson_lower_bound(approved, decided, Z_TWO_SIDED_95)
     return low, wilson_upper_bound(approved, decided, Z_TWO_SIDED_95)
@@ -425,6 +425,6 @@ def _share(part: int, whole: int) -> float | None:
     return part / whole if whole else None
 
 
-def _mean(cards: Sequence[CardFigures]) -> float | None:
+def _mean_confidence(cards: Sequence[CardFigures]) -> float | None:
     """The mean confidence of cards, None without cards."""
     return fmean(card.confidence for card in cards) if cards else None

@@ -127,7 +127,7 @@ def hash_word_set(words: frozenset[str]) -> Vector:
     for word in words:
         word_hash = crc32(word.encode())
         vector[word_hash % WORD_DIMENSIONS] += 1.0 if word_hash & 0x80000000 else -1.0
-    return _unit(vector)
+    return _normalise(vector)
 
 
 def extract_features(
@@ -147,7 +147,7 @@ def extract_features(
     if len(present) == len(texts):
         vectors, scale = numpy.stack(present), EMBEDDING_SIMILARITY
     else:
-        vectors, scale = numpy.stack([hash_word_set(_words(text)) for text in texts]), WORD_SIMILARITY
+        vectors, scale = numpy.stack([hash_word_set(_find_subject_words(text)) for text in texts]), WORD_SIMILARITY
     features = _compare_lines(vectors[0], vectors[1:], scale) | _compare_words(prompt, latest, earlier)
     embedding = embeddings[0]
     return TextFeatures(
@@ -157,8 +157,8 @@ def extract_features(
 
 def _compare_words(prompt: str, latest: str, earlier: Sequence[str]) -> dict[str, float]:
     """The features of `SCALES`, which need no vectors."""
-    words, latest_words = _words(prompt), _words(latest)
-    earlier_words = frozenset().union(*map(_words, earlier))
+    words, latest_words = _find_subject_words(prompt), _find_subject_words(latest)
+    earlier_words = frozenset().union(*map(_find_subject_words, earlier))
     values = {
         "words of the latest": _share(words, latest_words),
         "words of all": _share(words, earlier_words | latest_words),
@@ -177,7 +177,7 @@ def _compare_lines(prompt: Vector, lines: Vector, scale: Scale) -> dict[str, flo
     newest_first = [near_latest, *reversed(near_earlier)]
     nearest = max(newest_first)
     mean = lines[1:].mean(axis=0) if near_earlier else lines[0]
-    length = _length(mean)
+    length = _measure_length(mean)
     return {
         "near the latest": scale.apply(near_latest),
         "near all before": scale.apply(float(mean @ prompt) / length if length else scale.centre),
@@ -199,23 +199,23 @@ def dequantise(data: bytes) -> Vector:
 
     if not data:
         return numpy.zeros(EMBEDDING_SIZE, numpy.float32)
-    return _unit(numpy.frombuffer(data, numpy.int8).astype(numpy.float32))
+    return _normalise(numpy.frombuffer(data, numpy.int8).astype(numpy.float32))
 
 
-def _unit(vector: Vector) -> Vector:
+def _normalise(vector: Vector) -> Vector:
     """The unit vector of the same direction; all 0 for a vector without a direction."""
-    length = _length(vector)
+    length = _measure_length(vector)
     return vector / length if length else vector
 
 
-def _length(vector: Vector) -> float:
+def _measure_length(vector: Vector) -> float:
     """The length of a vector."""
     import numpy
 
     return float(numpy.sqrt((vector * vector).sum()))
 
 
-def _words(text: str) -> frozenset[str]:
+def _find_subject_words(text: str) -> frozenset[str]:
     """The words of a text that say something about its subject."""
     return prompt_words(text) - STOP_WORDS
 

@@ -290,7 +290,7 @@ def find_risks(record: SessionRecord, entries: Iterable[LearningEntry]) -> list[
     task, or names a file in the prompt."""
     task, prompt_names = normalise(_task_title(record.view)), find_names(record.view.prompt)
     findings = [
-        _risk(f"Tests are red before anything is changed: `{test}`.", f"red/{test}", Basis.TESTS)
+        _make_risk(f"Tests are red before anything is changed: `{test}`.", f"red/{test}", Basis.TESTS)
         for test in record.failing
     ]
     failures = [entry for entry in entries if entry.active and entry.about.startswith(_RISKY)]
@@ -304,7 +304,7 @@ def find_risks(record: SessionRecord, entries: Iterable[LearningEntry]) -> list[
         if is_of_project or has_same_task or prompt_names & find_names(entry.text):
             seen.add(entry.about)
             basis = Basis.REPEATED if is_of_project else Basis.SINGLE
-            findings.append(_risk(f"It may go as before: {entry.text}", entry.about, basis))
+            findings.append(_make_risk(f"It may go as before: {entry.text}", entry.about, basis))
     return findings[:MAX_RISKS]
 
 
@@ -315,7 +315,7 @@ def find_assumptions(lines: Iterable[TranscriptLine], secrets: Sequence[str]) ->
     for line in lines:
         if line.kind == "tool" and _CHANGES.match(line.text):
             milestone = "while changing files"
-        for text in _assumptions(line) if line.kind in ("say", "thought") else ():
+        for text in _find_assumptions(line) if line.kind in ("say", "thought") else ():
             if redact(text, secrets) == text:
                 finding = Finding(
                     LearningKind.TASK, LearningType.DECLARATIVE, text, IN_FLIGHT, rate_confidence(Basis.MODEL),
@@ -325,7 +325,7 @@ def find_assumptions(lines: Iterable[TranscriptLine], secrets: Sequence[str]) ->
     return list(by_words.values())[:MAX_ASSUMPTIONS]
 
 
-def _assumptions(line: TranscriptLine) -> Iterator[str]:
+def _find_assumptions(line: TranscriptLine) -> Iterator[str]:
     """The sentences of a line that state an assumption."""
     for sentence in re.split(r"(?<=[.!?])\s+", line.text):
         text = " ".join(sentence.split()).strip("-*# ")
@@ -334,7 +334,7 @@ def _assumptions(line: TranscriptLine) -> Iterator[str]:
             yield text
 
 
-def _risk(text: str, about: str, basis: Basis) -> Finding:
+def _make_risk(text: str, about: str, basis: Basis) -> Finding:
     """A risk as a finding; `about` is that of the entry or the test that it comes from."""
     times = 2 if basis is Basis.REPEATED else 1
     return Finding(

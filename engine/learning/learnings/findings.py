@@ -116,7 +116,7 @@ def rate_importance(impact: Impact) -> Score:
         (FAILURE_WEIGHT if impact.failure_avoided else 0.0, "a failure was avoided"),
         (TIME_WEIGHT * share(impact.seconds, FULL_SECONDS), f"{count(round(impact.seconds / 60), 'minute')} of work"),
         (COST_WEIGHT * share(impact.cost, FULL_COST), f"${impact.cost / MICRO:.2f} spent on it"),
-        (REACH_WEIGHT * share(impact.reach, FULL_REACH), f"it concerns {_things(impact.reach)}"),
+        (REACH_WEIGHT * share(impact.reach, FULL_REACH), f"it concerns {_count_in_words(impact.reach)}"),
     ]
     return Score(
         round(sum(value for value, _ in parts), 2),
@@ -124,7 +124,7 @@ def rate_importance(impact: Impact) -> Score:
     )
 
 
-def _things(reach: int) -> str:
+def _count_in_words(reach: int) -> str:
     """A number of things in words."""
     return "one thing" if reach == 1 else f"{reach} things"
 

@@ -97,7 +97,7 @@ class Learnings:
             entries.setdefault(scope, []).extend(page.entries)
             errors.setdefault(scope, []).extend(page.errors)
         order = sorted(entries, key=lambda scope: (bool(scope.project), scope.project, scope.session, scope.team))
-        return [_state(scope, entries[scope], errors[scope]) for scope in order]
+        return [_describe_state(scope, entries[scope], errors[scope]) for scope in order]
 
     def entries(
         self,
@@ -297,7 +297,7 @@ def _find_entry(provenance: Provenance, id: str) -> LearningEntry:
     raise Refusal("unknown_learning", f"there is no learning {shown}", "see `clawpy learnings list`")
 
 
-def _state(scope: Scope, entries: Sequence[LearningEntry], errors: Sequence[str]) -> ScopeState:
+def _describe_state(scope: Scope, entries: Sequence[LearningEntry], errors: Sequence[str]) -> ScopeState:
     """The state of a scope with these entries, and with these errors of its pages."""
     active = [entry for entry in entries if entry.active]
     count_by_kind = Counter(entry.kind for entry in active)

@@ -100,7 +100,7 @@ class Part:
 
     def parse(self) -> None:
         """Find the keys of the front matter, the id, and the error of the entry."""
-        self.closing = _closing(self.lines, 0)
+        self.closing = _find_closing_mark(self.lines, 0)
         self.error = "" if self.closing else f"line {self.line}: the front matter has no closing {MARK}"
         self._find_fields()
         try:
@@ -135,7 +135,7 @@ class Page:
         lines = re.findall(r"[^\n]*\n|[^\n]+$", data.decode("utf-8", errors="surrogateescape"))
         first = next((line for line in lines if line.endswith("\n")), "\n")
         self.newline = "\r\n" if first.endswith("\r\n") else "\n"
-        self.parts = _parts(lines, path)
+        self.parts = _split_page(lines, path)
 
     @property
     def entries(self) -> list[Part]:
@@ -197,7 +197,7 @@ def clean_text(text: str) -> str:
     return sanitise(text).strip("\n")
 
 
-def _parts(lines: list[str], path: str) -> list[Part]:
+def _split_page(lines: list[str], path: str) -> list[Part]:
     """The parts of a page: the text before the first entry, and each entry, with its id and its error."""
     starts = _find_starts(lines)
     parts = [Part(1, lines[: starts[0] if starts else len(lines)])]
@@ -222,7 +222,7 @@ def _find_starts(lines: list[str]) -> list[int]:
     starts: list[int] = []
     index = 0
     while index < len(lines):
-        closing = _closing(lines, index)
+        closing = _find_closing_mark(lines, index)
         begins = _strip_mark(lines[index]) == MARK and index + 1 < len(lines)
         opening = _OPENS.match(lines[index + 1]) if begins else None
         if opening and (closing or not opening["by_hand"]):
@@ -232,7 +232,7 @@ def _find_starts(lines: list[str]) -> list[int]:
     return starts
 
 
-def _closing(lines: list[str], opening: int) -> int:
+def _find_closing_mark(lines: list[str], opening: int) -> int:
     """The index of the closing mark of front matter; 0 if another entry or the end comes first."""
     for at in range(opening + 1, min(len(lines), opening + MAX_FRONT_LINES)):
         if _strip_mark(lines[at]) == MARK:
@@ -275,10 +275,10 @@ def parse_value(lines: Sequence[str]) -> Value:
     try:
         return json.loads(text)  # type: ignore[no-any-return]
     except (ValueError, RecursionError):
-        return _yaml("\n".join(lines))
+        return _parse_value("\n".join(lines))
 
 
-def _yaml(text: str) -> Value:
+def _parse_value(text: str) -> Value:
     """A value that the operator wrote. If it has a colon, it may lack the quotes that YAML requires."""
     import yaml
 
@@ -312,7 +312,7 @@ def _as_list(value: object) -> list[object]:
     return value if isinstance(value, list) else [value]
 
 
-def _utc(instant: datetime) -> datetime:
+def _to_utc(instant: datetime) -> datetime:
     """An instant in UTC. One without a time zone is in UTC already."""
     return instant.astimezone(UTC) if instant.tzinfo else instant.replace(tzinfo=UTC)
 
@@ -320,7 +320,7 @@ def _utc(instant: datetime) -> datetime:
 ShortText = Annotated[str, BeforeValidator(_clean_words), AfterValidator(lambda text: text[:500])]
 ShortTexts = Annotated[tuple[Annotated[str, BeforeValidator(_clean_words)], ...], BeforeValidator(_as_list)]
 UnitFloat = Annotated[float, Field(strict=True, ge=0, le=1)]
-Instant = Annotated[datetime, AfterValidator(_utc)] | None
+Instant = Annotated[datetime, AfterValidator(_to_utc)] | None
 
 
 class FrontMatter(BaseModel):

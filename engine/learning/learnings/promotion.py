@@ -379,7 +379,7 @@ def plan_retraction(
     """Plan the retraction of an entry. The entry is retired; if it is that of a session, so is the same entry of the
     team. Entries that were promoted from it, or have its lesson in another project, need the operator's review, and are
     in no prompt until then."""
-    retired = [entry, *_same_in_team(entry, provenance)]
+    retired = [entry, *_find_same_in_teams(entry, provenance)]
     retired_ids = {entry.id for entry in retired}
     dependent = _find_dependent(entry, retired, provenance)
     queued = [entry for entry in dependent if entry.active and entry.id not in retired_ids]
@@ -399,7 +399,7 @@ def plan_retraction(
     return changes, event, RetractReport(tuple(entry.id for entry in retired), ids, sessions)
 
 
-def _same_in_team(entry: LearningEntry, provenance: Provenance) -> list[LearningEntry]:
+def _find_same_in_teams(entry: LearningEntry, provenance: Provenance) -> list[LearningEntry]:
     """The active entries of teams that are the same as an entry of their session. They were promoted to it."""
     if entry.scope is not LearningScope.SESSION:
         return []

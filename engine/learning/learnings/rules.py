@@ -148,7 +148,7 @@ def find_in_entry(entry: LedgerEntry, record: SessionRecord) -> list[Finding]:
             return _find_in_tests(entry, record)
         case "AgentErred":
             return [_find_in_error(entry, record)]
-        case "ToolRefused" if not _denied_by_person(str(entry.payload.get("what", "")), record):
+        case "ToolRefused" if not _was_denied_by_person(str(entry.payload.get("what", "")), record):
             return [_find_in_refusal(entry, record)]
         case "WorkOverlapped":
             return _find_in_overlap(entry, record)
@@ -280,7 +280,7 @@ def _find_in_permission(request: PermissionRequest, record: SessionRecord) -> It
         )
 
 
-def _denied_by_person(call: str, record: SessionRecord) -> bool:
+def _was_denied_by_person(call: str, record: SessionRecord) -> bool:
     """Whether a person denied this call in the session, which is a finding already."""
     denied = [request for request in record.permissions if request.answer is not None and not request.answer.allows]
     return any(call in request.title or call in request.detail for request in denied)

@@ -313,7 +313,9 @@ class LearningFiles:
             changes = [Change(**change) for change in intent.payload["changes"]]
             try:
                 with self.lock:
-                    self._finish(intent.id or 0, changes, [_event(stored) for stored in intent.payload["facts"]])
+                    self._finish(
+                        intent.id or 0, changes, [_restore_event(stored) for stored in intent.payload["facts"]]
+                    )
             except Refusal as refusal:
                 problems.append(f"learnings of {intent.begun_at:%Y-%m-%d} are waiting to be written: {refusal}")
         return problems
@@ -405,7 +407,7 @@ def title_of(text: str) -> str:
     return plain(text, MAX_TITLE)
 
 
-def _event(stored: Mapping[str, Any]) -> Event:
+def _restore_event(stored: Mapping[str, Any]) -> Event:
     """The event that an intent stores."""
     fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in stored.items()}
     return Event.kinds[fields.pop("kind")](**fields)

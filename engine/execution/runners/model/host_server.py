@@ -325,7 +325,11 @@ class _Conversation:
             "type": "done",
             "text": self._without_key("".join(part.content for part in response.parts if isinstance(part, TextPart))),
             "calls": [
-                {"id": call.tool_call_id, "name": call.tool_name, "arguments": self._without_key(_arguments(call))}
+                {
+                    "id": call.tool_call_id,
+                    "name": call.tool_name,
+                    "arguments": self._without_key(_format_arguments(call)),
+                }
                 for call in response.tool_calls
             ],
             "input": usage.input_tokens if is_reported else None,
@@ -336,7 +340,7 @@ class _Conversation:
         }
 
 
-def _arguments(call: ToolCallPart) -> str:
+def _format_arguments(call: ToolCallPart) -> str:
     return call.args if isinstance(call.args, str) else json.dumps(call.args or {})
 
 

@@ -105,17 +105,17 @@ def _managed_environments(workspace: Path) -> Iterator[tuple[str, Path]]:
 
 def _poetry_environments(workspace: Path) -> list[Path]:
     project = read_toml(workspace / "pyproject.toml")
-    poetry = _table(project, "tool", "poetry")
-    name = poetry.get("name") or _table(project, "project").get("name") or workspace.name
+    poetry = _find_table(project, "tool", "poetry")
+    name = poetry.get("name") or _find_table(project, "project").get("name") or workspace.name
     if not poetry and not (workspace / "poetry.lock").is_file():
         return []
     settings = read_toml(platformdirs.user_config_path("pypoetry", roaming=True) / "config.toml")
     cache = os.environ.get("POETRY_CACHE_DIR") or settings.get("cache-dir") or platformdirs.user_cache_dir("pypoetry")
-    location = os.environ.get("POETRY_VIRTUALENVS_PATH") or _table(settings, "virtualenvs").get("path")
+    location = os.environ.get("POETRY_VIRTUALENVS_PATH") or _find_table(settings, "virtualenvs").get("path")
     root = Path(str(location or "{cache-dir}/virtualenvs").replace("{cache-dir}", str(cache)))
     safe_name = re.sub(r"[ $`!*@\"\\\r\n\t]", "_", str(name).lower())[:42]
     prefix = f"{safe_name}-{_short_hash(os.path.normcase(os.path.realpath(workspace)))}"
-    chosen = _table(read_toml(root / "envs.toml"), prefix).get("minor", "")
+    chosen = _find_table(read_toml(root / "envs.toml"), prefix).get("minor", "")
     homes = sorted(_list_subfolders(root, f"{prefix}-py"), key=_python_version, reverse=True)
     return sorted(homes, key=lambda home: not home.name.endswith(f"-py{chosen}"))
 
@@ -129,7 +129,7 @@ def _pipenv_environments(workspace: Path) -> list[Path]:
     return _list_subfolders(root, f"{safe_name}-{_short_hash(str(workspace / 'Pipfile'))}")
 
 
-def _table(document: dict[str, Any], *names: str) -> dict[str, Any]:
+def _find_table(document: dict[str, Any], *names: str) -> dict[str, Any]:
     """The table `names` in a document; {} if there is none, or if it is something else."""
     for name in names:
         inner = document.get(name)
@@ -153,11 +153,11 @@ def _list_subfolders(root: Path, prefix: str) -> list[Path]:
 def pytest_group_option(workspace: Path) -> str:
     """The option of `uv sync` for the group or extra with pytest; "" if none is needed."""
     project = read_toml(workspace / "pyproject.toml")
-    groups, extras = _table(project, "dependency-groups"), _table(project, "project", "optional-dependencies")
+    groups, extras = _find_table(project, "dependency-groups"), _find_table(project, "project", "optional-dependencies")
     needs = {f" --group {name}": group for name, group in groups.items()} | {
         f" --extra {name}": extra for name, extra in extras.items()
     }
-    always = [_table(project, "project").get("dependencies"), groups.get("dev")]
+    always = [_find_table(project, "project").get("dependencies"), groups.get("dev")]
     for option, requirements in [*(("", group) for group in always), *needs.items()]:
         if isinstance(requirements, list) and any(str(need).startswith("pytest") for need in requirements):
             return option
