@@ -72,7 +72,7 @@ class WaitsFor(StrEnum):
 class Wait:
     """A pull request waits for the operator."""
 
-    what: WaitsFor
+    step: WaitsFor
     by: str
     """Who asked for it."""
     since: datetime | None
@@ -263,13 +263,14 @@ class _ListedPullRequest(BaseModel):
     def wait(self, me: str) -> Wait | None:
         """The step for which it waits, if the operator is `me`. None if it does not wait for the operator, or if the
         server does not say enough."""
-        return self._wait_for_author(me) if self.author.login == me else self._wait_for_reviewer(me)
+        return self._wait_as_author(me) if self.author.login == me else self._wait_as_reviewer(me)
 
-    def _wait_for_reviewer(self, me: str) -> Wait | None:
+    def _wait_as_reviewer(self, me: str) -> Wait | None:
+        """The author asked the operator for a review."""
         is_requested = any(reviewer.login == me for reviewer in self.reviewers or ())
         return Wait(WaitsFor.REVIEW, self.author.login, None) if is_requested and not self.draft else None
 
-    def _wait_for_author(self, me: str) -> Wait | None:
+    def _wait_as_author(self, me: str) -> Wait | None:
         """Others asked for changes or commented last. Bots do not count."""
         reviews = [review for review in self.reviews or () if review.author.login not in ("", me)]
         changes = [review for review in reviews if review.state == "CHANGES_REQUESTED"]

@@ -56,7 +56,7 @@ def describe_wait(**entry: object) -> str:
     """For what a pull request of ada's, changed by `entry`, waits for her; "" for nothing."""
     document = [{"number": 9, "title": "t", "headRefName": "b", "author": {"login": "ada"}, **entry}]
     wait = parse_pull_requests(json.dumps(document).encode(), "ada").pull_requests[0].wait
-    return "" if wait is None else f"{wait.what.value} by {wait.by} since {wait.since}"
+    return "" if wait is None else f"{wait.step.value} by {wait.by} since {wait.since}"
 
 
 def test_which_pull_requests_wait_for_you() -> None:

@@ -289,19 +289,19 @@ def pull_request(context: WorkspaceContext) -> Iterator[Offer]:
     """You are asked for a review, or somebody waits for you to change or answer something in your own pull request."""
     requests = context.github.pull_requests if context.github else ()
     waiting = [(request.wait, request) for request in requests if request.wait]
-    waiting.sort(key=lambda pair: (_ORDER.index(pair[0].what), pair[1].number))
+    waiting.sort(key=lambda pair: (_ORDER.index(pair[0].step), pair[1].number))
     return (_pull_request_offer(context, request, wait) for wait, request in waiting[:MAX_PULL_REQUESTS])
 
 
 def _pull_request_offer(context: WorkspaceContext, request: PullRequest, wait: Wait) -> Offer:
     title, name = plain(request.title, 50), plain(wait.by, 40) or "Somebody"
     since = f" ({moment(wait.since, context.local)})" if wait.since else ""
-    reason = f"{name} {_REQUESTS[wait.what]} pull request #{request.number}{since}"
+    reason = f"{name} {_REQUESTS[wait.step]} pull request #{request.number}{since}"
     return Offer(
         f"Look at pull request #{request.number} “{title}”",
         f"{reason}.",
         subject=f"pull request {request.number}",
-        facts={"number": request.number, "waits": wait.what.value, "by": wait.by, "since": str(wait.since or "")},
+        facts={"number": request.number, "waits": wait.step.value, "by": wait.by, "since": str(wait.since or "")},
         parameters={
             "number": request.number,
             "title": title,
