@@ -34,10 +34,11 @@ class Action:
 
     @property
     def group(self) -> str:
+        """The first part of its id."""
         return self.id.partition(".")[0]
 
 
-def _sections() -> tuple[dict[str, str], dict[str, list[str]]]:
+def _read_sections() -> tuple[dict[str, str], dict[str, list[str]]]:
     """The titles and the rows of the sections of `keys.txt`, by the name in brackets."""
     titles: dict[str, str] = {}
     rows: dict[str, list[str]] = {}
@@ -51,16 +52,17 @@ def _sections() -> tuple[dict[str, str], dict[str, list[str]]]:
     return titles, rows
 
 
-def _action(group: str, row: str) -> Action:
+def _make_action(group: str, row: str) -> Action:
+    """Make an action from a row of `keys.txt`. A cell after the name of the method gives the key priority."""
     name, keys, label, tooltip, action, *more = (cell.strip() for cell in row.split(" | "))
     return Action(f"{group}.{name}", keys, label, tooltip, action, bool(more))
 
 
-_TITLES, _ROWS = _sections()
+_TITLES, _ROWS = _read_sections()
 GROUPS = {name: title.strip() for name, title in _TITLES.items() if title}
 """The titles of the groups."""
 
-ACTIONS = tuple(_action(group, row) for group in GROUPS for row in _ROWS[group])
+ACTIONS = tuple(_make_action(group, row) for group in GROUPS for row in _ROWS[group])
 BY_ID = {action.id: action for action in ACTIONS}
 _LINE_ORDER = _ROWS["line-order"][0].split()
 KEY_LINE = sorted((action for action in ACTIONS if action.label), key=lambda action: _LINE_ORDER.index(action.group))
@@ -123,7 +125,7 @@ def _are_live_together(names: set[str]) -> bool:
     return any(names <= live for live in _LIVE_TOGETHER)
 
 
-def shown_keys(action_id: str, keymap: Mapping[str, str]) -> str:
+def key_with_letters(action_id: str, keymap: Mapping[str, str]) -> str:
     """The key as `shown_key` writes it, then the letters that do the same."""
     _, *further_keys = keymap.get(action_id, BY_ID[action_id].keys).split(",")
     return " ".join([shown_key(action_id, keymap), *(key for key in further_keys if len(key) == 1)])
@@ -183,6 +185,7 @@ def _suggest_action(action_id: str) -> str:
 
 
 def _is_key(key: str) -> bool:
+    """Whether a terminal may send this key, which may begin with modifiers."""
     *modifiers, last = key.split("+") if key != "+" else ["+"]
     if any(modifier not in ("ctrl", "shift", "alt") for modifier in modifiers):
         return False
@@ -190,6 +193,7 @@ def _is_key(key: str) -> bool:
 
 
 def _keys_of(action: Action, keymap: Mapping[str, str]) -> set[str]:
+    """The keys of an action, remapped or not."""
     return {key.strip() for key in keymap.get(action.id, action.keys).split(",")}
 
 

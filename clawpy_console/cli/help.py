@@ -69,14 +69,14 @@ def _read(topic: str) -> str:
 def _keys(home: Home) -> str:
     """The table of keys as a page, with the changes of the settings."""
     from clawpy_console.appearance import configured_keys
-    from clawpy_console.keys import ACTIONS, GROUPS, check_keymap, shown_keys
+    from clawpy_console.keys import ACTIONS, GROUPS, check_keymap, key_with_letters
 
     keymap = check_keymap(configured_keys(home))[0]
     example = "clawpy config set 'keys.\"stack.approve\"' right,l,a"
     lines = ["# Keys of the console", "", f"To change the keys of an action, put its ID in quotes: `{example}`."]
     for group, title in GROUPS.items():
         rows = [
-            f"| {shown_keys(action.id, keymap)} | {action.tooltip} | `{action.id}` |"
+            f"| {key_with_letters(action.id, keymap)} | {action.tooltip} | `{action.id}` |"
             for action in ACTIONS
             if action.group == group
         ]

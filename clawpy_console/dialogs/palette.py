@@ -19,7 +19,7 @@ from clawpy_console import formats
 from clawpy_console.dialogs.base import Answer, Dialog, Question, confirm, show_text
 from clawpy_console.fields.states import RESUME_QUESTIONS
 from clawpy_console.formats import crop, fit_to_width, one_line, workspace_name
-from clawpy_console.keys import ACTIONS, BY_ID, GROUPS, Action, shown_key, shown_keys
+from clawpy_console.keys import ACTIONS, BY_ID, GROUPS, Action, key_with_letters, shown_key
 from clawpy_console.widgets.frame import Filter, has_words
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from engine import kind_title
@@ -85,12 +85,12 @@ class Help(Dialog[None]):
             yield Content.styled("No match.", "$grey")
 
     def _matches(self, action: Action, terms: list[str]) -> bool:
-        keys = f"{shown_keys(action.id, self.app.keymap)} {action.keys}"
+        keys = f"{key_with_letters(action.id, self.app.keymap)} {action.keys}"
         text = f"{keys} {action.label} {action.tooltip} {action.id} {GROUPS[action.group]}"
         return has_words(text, terms)
 
     def _row(self, action: Action, width: int) -> Content:
-        key, id_cells = shown_keys(action.id, self.app.keymap), ID_CELLS if width >= 80 else 0
+        key, id_cells = key_with_letters(action.id, self.app.keymap), ID_CELLS if width >= 80 else 0
         room = width - 2 - max(KEY_CELLS, cell_len(key) + 1) - id_cells
         return Content.assemble(
             (f"  {key}{' ' * max(1, KEY_CELLS - cell_len(key))}", "bold $ink"),
