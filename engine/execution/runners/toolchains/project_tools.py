@@ -86,16 +86,21 @@ class ProjectTool:
             return True
         if self.row.kind == "python":
             return python_projects.is_external_module(missing.name, self.folder, self.workspace)
-        if self.row.kind == "node" and (self.workspace / "node_modules").exists():
-            # The packages are installed. If package.json does not name this one, that is a mistake in the project.
+        if self.row.kind == "node" and self._has_node_packages:
+            # If package.json does not name this package, that is a mistake in the project.
             return f'"{missing.name}"' in read_text(self.workspace / "package.json")
         return True
+
+    @property
+    def _has_node_packages(self) -> bool:
+        """Whether the packages of a Node project are installed."""
+        return (self.workspace / "node_modules").exists()
 
     def fix_for(self, missing: MissingItem) -> str:
         """The command for a missing item. If a script of package.json lacks a program and no packages are installed,
         that is the command which installs the packages."""
         is_packaged = missing.kind == "program" and missing.name not in PROGRAM_FIXES
-        if is_packaged and self.row.kind == "node" and not (self.workspace / "node_modules").exists():
+        if is_packaged and self.row.kind == "node" and not self._has_node_packages:
             return self.install
         return missing_fix(missing, self.install or "install what the project needs")
 
