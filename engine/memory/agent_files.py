@@ -62,7 +62,7 @@ class AgentFiles:
         self._report = report
         self._lock = threading.Lock()
         self._known: dict[tuple[str, str], str] = {}
-        """The state of each file (`_state`) as it was last written here or noticed."""
+        """The digest of each file, or its problem, as it was last written here or noticed."""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self.is_watched = threading.Event()
@@ -229,7 +229,9 @@ class AgentFiles:
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with self._lock:
-                self._known = {(agent, name): self._state(agent, name) for agent in self.agents() for name in FILES}
+                self._known = {
+                    (agent, name): self._digest_or_problem(agent, name) for agent in self.agents() for name in FILES
+                }
             for changes in watch(
                 self.folder,
                 watch_filter=None,
@@ -259,13 +261,13 @@ class AgentFiles:
             if agent.startswith(".") or len(rest) > 1 or (name and name not in FILES):
                 continue
             with self._lock:
-                state = self._state(agent, name) if name else ""
+                state = self._digest_or_problem(agent, name) if name else ""
                 is_news = not name or self._known.get((agent, name), "") != state
                 self._known[agent, name] = state
             if is_news:
                 self._record(sanitise(agent)[:80], name, "on disk")
 
-    def _state(self, agent: str, name: str) -> str:
+    def _digest_or_problem(self, agent: str, name: str) -> str:
         """The digest of a file, "" if it does not exist; for an unreadable file the problem, in words."""
         try:
             content = self._read_bytes(agent, name)

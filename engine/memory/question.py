@@ -95,6 +95,12 @@ _DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
 
 _RELATIVE = re.compile(r"\b(today|yesterday|(?:last|this|past) (?:week|month|year))\b", re.I)
 
+MONTH_FIT = 0.67
+"""How well a day fits a month, or a span of more than three days."""
+
+OTHER_DAY_FIT = 0.33
+"""How well a day fits another day of its month."""
+
 _ENDINGS = ("ingly", "edly", "ing", "ed", "ly", "ment", "ness", "ful", "er")
 """Endings that a stem lacks, the longest first."""
 
@@ -110,17 +116,17 @@ class DateRange:
     last: date | None = None
 
     def fits(self, day: date) -> float:
-        """How well a day fits, in [0, 1]: 1 for the named day or the one beside it, 0.67 for a day of the named month,
-        0.33 for another day of the month if a day was named."""
+        """How well a day fits, in [0, 1]: 1 for the named day or the one beside it, `MONTH_FIT` for a day of the named
+        month, `OTHER_DAY_FIT` for another day of the month if a day was named."""
         if self.first is not None and self.last is not None:
             if not self.first <= day <= self.last:
                 return 0.0
-            return 1.0 if (self.last - self.first).days <= 3 else 0.67
+            return 1.0 if (self.last - self.first).days <= 3 else MONTH_FIT
         if self.month != day.month or (self.year is not None and self.year != day.year):
             return 0.0
         if self.day is None:
-            return 0.67
-        return 1.0 if abs(self.day - day.day) <= 1 else 0.33
+            return MONTH_FIT
+        return 1.0 if abs(self.day - day.day) <= 1 else OTHER_DAY_FIT
 
 
 @frozen

@@ -65,6 +65,17 @@ def test_tasks_and_edges_are_there_after_a_restart(graph: TaskGraph, tmp_path: P
     assert second["edges"] == [["derived_from", "a", 1.0]]
 
 
+def has_circle(edges: set[tuple[str, str]]) -> bool:
+    """Whether edges form a circle: something is left after removing, again and again, all to which no edge leads."""
+    remaining = {name for edge in edges for name in edge}
+    while remaining:
+        targets = {target for source, target in edges if source in remaining}
+        if remaining <= targets:
+            return True
+        remaining &= targets
+    return False
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(
@@ -91,17 +102,6 @@ def test_an_edge_is_refused_exactly_if_it_closes_a_circle(
             assert not closes_circle
             edges[relation].add(edge)
     graph.close()
-
-
-def has_circle(edges: set[tuple[str, str]]) -> bool:
-    """Whether edges form a circle: something is left after removing, again and again, all to which no edge leads."""
-    remaining = {name for edge in edges for name in edge}
-    while remaining:
-        targets = {target for source, target in edges if source in remaining}
-        if remaining <= targets:
-            return True
-        remaining &= targets
-    return False
 
 
 @pytest.mark.parametrize("torn", range(1, 40, 7))
@@ -142,6 +142,17 @@ def test_a_document_that_is_a_folder_is_refused(tmp_path: Path) -> None:
     assert graph.faults == (refusal.message,)
 
 
+class UntruncatableFile:
+    """A journal whose truncation crashes."""
+
+    def truncate(self, size: int) -> None:
+        crash()
+
+
+def crash(*_: object, **__: object) -> None:
+    raise InterruptedError("the power went")
+
+
 @pytest.mark.parametrize("step", ["write_atomic", "_encode", "truncate"])
 def test_a_crash_at_any_step_of_compacting_loses_nothing(
     graph: TaskGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
@@ -157,17 +168,6 @@ def test_a_crash_at_any_step_of_compacting_loses_nothing(
     graph.put(GraphNode("after", "Task after", NOW))
     before = contents(graph)
     assert contents(reopen(graph, tmp_path)) == before
-
-
-class UntruncatableFile:
-    """A journal whose truncation crashes."""
-
-    def truncate(self, size: int) -> None:
-        crash()
-
-
-def crash(*_: object, **__: object) -> None:
-    raise InterruptedError("the power went")
 
 
 @pytest.mark.parametrize("whole", [False, True])

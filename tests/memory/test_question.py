@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from engine.memory.question import read_question
+from engine.memory.question import MONTH_FIT, OTHER_DAY_FIT, read_question
 
 NOW = datetime(2025, 6, 15, 12, tzinfo=UTC)
 
@@ -58,13 +58,13 @@ def test_with_an_assistant_a_question_is_about_what_the_user_or_it_said(text: st
     [
         ("on 7 May 2023", date(2023, 5, 7), 1.0),
         ("on May 7th, 2023", date(2023, 5, 8), 1.0),
-        ("on 2023-05-07", date(2023, 5, 20), 0.33),
-        ("in May 2023", date(2023, 5, 20), 0.67),
-        ("in may", date(2022, 5, 20), 0.67),
+        ("on 2023-05-07", date(2023, 5, 20), OTHER_DAY_FIT),
+        ("in May 2023", date(2023, 5, 20), MONTH_FIT),
+        ("in may", date(2022, 5, 20), MONTH_FIT),
         ("in May 2023", date(2022, 5, 20), 0.0),
         ("yesterday", date(2025, 6, 14), 1.0),
-        ("three weeks ago", date(2025, 5, 25), 0.67),
-        ("last month", date(2025, 5, 1), 0.67),
+        ("three weeks ago", date(2025, 5, 25), MONTH_FIT),
+        ("last month", date(2025, 5, 1), MONTH_FIT),
     ],
 )
 def test_a_day_fits_a_date_as_far_as_the_question_names_it(text: str, day: date, fit: float) -> None:
