@@ -20,11 +20,15 @@ CARD_EVENT = re.compile(rb'"type":"prediction\.[a-z]+","id":\d+,"at":"([^"]+)"')
 MEASURED_EVERY = 10
 """The age of one message in this many is measured. All are counted."""
 
+TEXT_FRAME = 1
+"""The opcode of a frame with text (RFC 6455)."""
+
 SUBSCRIBE = json.dumps({"type": "subscribe", "channels": ["crosspoll"]}).encode()
 
 
 def listen(pipe: Connection, port: int, token: str, number: int, stalled: int) -> None:
-    """Connect the clients, send "listening", count messages until something is received, then send the report."""
+    """Connect `number` clients that read, and `stalled` that do not. Send "listening", and count messages until
+    something is received. Then send the report."""
     asyncio.run(_listen(pipe, port, token, number, stalled))
 
 
@@ -33,7 +37,7 @@ class _Client:
 
     def __init__(self) -> None:
         self.messages = 0
-        self.seconds: Counter[int] = Counter()
+        self.frames_by_second: Counter[int] = Counter()
         self.ages: list[float] = []
 
     async def read(self, reader: asyncio.StreamReader) -> None:
@@ -45,10 +49,10 @@ class _Client:
             elif size == 127:
                 (size,) = struct.unpack(">Q", await reader.readexactly(8))
             body = await reader.readexactly(size)
-            if head[0] & 0x0F != 1:
+            if head[0] & 0x0F != TEXT_FRAME:
                 continue
             now = time.time()
-            self.seconds[int(now)] += 1
+            self.frames_by_second[int(now)] += 1
             for at in CARD_EVENT.findall(body):
                 self.messages += 1
                 if self.messages % MEASURED_EVERY == 0:
@@ -87,8 +91,8 @@ async def _listen(pipe: Connection, port: int, token: str, number: int, stalled:
         task.cancel()
     report = {
         "ages": [age for client in clients for age in client.ages],
-        "frames": sum(client.seconds.total() for client in clients),
-        "busiest": max(max(client.seconds.values(), default=0) for client in clients),
+        "frames": sum(client.frames_by_second.total() for client in clients),
+        "busiest": max(max(client.frames_by_second.values(), default=0) for client in clients),
         "fewest": min(client.messages for client in clients),
     }
     pipe.send(json.dumps(report))

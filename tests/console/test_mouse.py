@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from textual.events import MouseScrollDown
+from textual.pilot import Pilot
+from textual.widget import Widget
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.widgets.frame import KeyLine
@@ -10,30 +12,33 @@ from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.transcript import Transcript
 from tests.console.conftest import running, screen_text, until
 
+STATE_LINE, KEY_LINE = 0, 39
+"""The lines of the screen, from 0."""
 
-async def _click_words(pilot, widget, words: str, line: int) -> None:
-    at = screen_text(pilot.app).splitlines()[line].index(words)
-    assert await pilot.click(widget, offset=(at - widget.region.x, line - widget.region.y))
+
+async def _click_words(pilot: Pilot, widget: Widget, words: str, line: int) -> None:
+    column = screen_text(pilot.app).splitlines()[line].index(words)
+    assert await pilot.click(widget, offset=(column - widget.region.x, line - widget.region.y))
 
 
 async def test_tabs_rows_and_keys_are_clicked(console: ConsoleApp) -> None:
     async with running(console, "escape") as pilot:
-        await _click_words(pilot, console.screen.query_one("#state"), "2 work", 0)
+        await _click_words(pilot, console.screen.query_one("#state"), "2 work", STATE_LINE)
         await until(pilot, lambda: console.current_mode == "work")
         rows = console.screen.query_one("#sessions", Rows)
         before = rows.current
         line = next(y for y, text in enumerate(screen_text(console).splitlines()) if "Lint the 6" in text)
         await pilot.click(rows, offset=(6, line - rows.region.y))
         assert rows.current != before
-        await _click_words(pilot, console.screen.query_one(KeyLine), "z zoom", 39)
+        await _click_words(pilot, console.screen.query_one(KeyLine), "z zoom", KEY_LINE)
         assert console.screen.maximized is not None
 
 
 async def test_the_keys_of_a_dialog_are_clicked(console: ConsoleApp) -> None:
     async with running(console, "enter") as pilot:
         await until(pilot, lambda: console.screen.query(KeyLine) and "esc back" in screen_text(console))
-        line = console.screen.query_one(KeyLine)
-        await _click_words(pilot, line, "esc", line.region.y)
+        key_line = console.screen.query_one(KeyLine)
+        await _click_words(pilot, key_line, "esc", key_line.region.y)
         await until(pilot, lambda: len(console.screen_stack) == 1)
 
 

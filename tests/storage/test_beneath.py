@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,12 @@ import pytest
 from engine.storage.beneath import Beneath
 
 
-@pytest.mark.parametrize("method", ["replace", "link"])
-def test_a_rename_that_fails_names_the_file_and_not_the_temporary_one(tmp_path: Path, method: str) -> None:
+@pytest.mark.parametrize("rename", [Beneath.replace, Beneath.link])
+def test_a_rename_that_fails_names_the_file_and_not_the_temporary_one(
+    tmp_path: Path, rename: Callable[[Beneath, str, str], None]
+) -> None:
     (tmp_path / "temporary").write_text("new")
     (tmp_path / "sub/cart.py").mkdir(parents=True)
     with Beneath.open(tmp_path) as root, pytest.raises(OSError) as caught:
-        getattr(root, method)("temporary", "sub/cart.py")
+        rename(root, "temporary", "sub/cart.py")
     assert caught.value.filename == "sub/cart.py"

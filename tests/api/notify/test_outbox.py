@@ -13,31 +13,32 @@ NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 
 
 def row(number: int, *, urgent: bool = False, collected: bool = False, due: float = 0) -> NotificationRow:
+    """A notification that is due `due` seconds after `NOW`."""
     due_at = NOW + timedelta(seconds=due)
     return NotificationRow(id=number, urgent=urgent, is_collected=collected, due_at=due_at)  # type: ignore[call-arg]
 
 
 NORMAL, URGENT = row(1), row(2, urgent=True)
-LOW, LATER = row(1, collected=True, due=300), row(2, collected=True, due=420)
+COLLECTED, LATER = row(1, collected=True, due=300), row(2, collected=True, due=420)
 MANY = [row(number, collected=True) for number in range(MAX_BATCH + 3)]
 
 
 @pytest.mark.parametrize(
-    ("waiting", "after", "quiet", "batch", "wait"),
+    ("waiting", "after_s", "quiet", "batch", "wait_s"),
     [
         ([], 0, False, [], None),
         ([NORMAL, URGENT], 0, False, [URGENT], 0),
         ([NORMAL], 0, False, [NORMAL], 0),
-        ([LOW, LATER], 299, False, [], 1),
-        ([LOW, LATER], 300, False, [LOW, LATER], 0),
+        ([COLLECTED, LATER], 299, False, [], 1),
+        ([COLLECTED, LATER], 300, False, [COLLECTED, LATER], 0),
         (MANY, 0, False, MANY[:MAX_BATCH], 0),
-        ([LOW, URGENT], 300, True, [URGENT], 0),
-        ([LOW], 300, True, [], QUIET_POLL_S),
+        ([COLLECTED, URGENT], 300, True, [URGENT], 0),
+        ([COLLECTED], 300, True, [], QUIET_POLL_S),
     ],
     ids=["none", "urgent first", "one", "window", "window over", "bound", "quiet, urgent", "quiet"],
 )
 def test_which_notifications_are_sent_when(
-    waiting: Any, after: int, quiet: bool, batch: Any, wait: float | None
+    waiting: Any, after_s: int, quiet: bool, batch: Any, wait_s: float | None
 ) -> None:
-    planned, seconds = plan_delivery(waiting, NOW + timedelta(seconds=after), quiet=quiet)
-    assert (list(planned), seconds) == (batch, wait)
+    planned, seconds = plan_delivery(waiting, NOW + timedelta(seconds=after_s), quiet=quiet)
+    assert (list(planned), seconds) == (batch, wait_s)
