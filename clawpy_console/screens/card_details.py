@@ -21,7 +21,7 @@ from clawpy_console.keys import bindings
 from clawpy_console.screens.card_stack import headline, signal_words, tier_label
 from clawpy_console.screens.mission_panes import result_words
 from clawpy_console.state import AppState
-from clawpy_console.widgets.frame import KeyLine
+from clawpy_console.widgets.frame import Frame, KeyLine
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from engine.model import CONFIDENCE_WEIGHTS, Card, RailVerdict, Refusal, Source, Tier, Verdict
 
@@ -223,6 +223,7 @@ class Details(Dialog[None]):
             self._evidence = Evidence()
         self._card, self._armed = card, False
         if self.is_mounted:
+            self.query_one(Frame).screen_name = self.app.current_mode
             self._show_card()
 
     def _show_card(self) -> None:
@@ -235,6 +236,7 @@ class Details(Dialog[None]):
             editor.load_text(self._editable_text)
         self.query_one("#refusal").display = False
         self._pane.scroll_home(animate=False)
+        self._pane.vertical_scrollbar.position = 0  # a hidden scrollbar does not follow
         self.set_focus(self._pane)
         self._draw()
         self._read_again()
@@ -312,7 +314,17 @@ class Details(Dialog[None]):
         parameters = parse_parameters(text) if is_edited and card.assignment.flow else None
         edit = text if is_edited and parameters is None else None
 
+        def is_shown() -> bool:  # meanwhile the details may be closed, or show another card
+            return self.is_current and self._card.id == card.id
+
+        def on_approved() -> None:
+            if is_shown():
+                self.dismiss()
+
         def on_refusal(refusal: Refusal) -> None:
+            if not is_shown():
+                self.app.show_toast(f"Not started: {one_line(card.assignment.prompt)}: {refusal}", "warning")
+                return
             self._show_refusal(refusal)
             self._armed = False
             self._read_again()
@@ -322,7 +334,7 @@ class Details(Dialog[None]):
                 card.id, edit=edit, parameters=parameters, without_sandbox=self._armed and card.needs_confirmation
             )
 
-        self.app.cards.approve_edited(card, call, self.dismiss, on_refusal)
+        self.app.cards.approve_edited(card, call, on_approved, on_refusal)
 
 
 def show_details(app: CardConsole, card: Card) -> None:

@@ -66,8 +66,9 @@ class Frame(Widget):
     app: Console
 
     def __init__(self, screen_name: str) -> None:
+        """`screen_name` is the screen whose tab is marked."""
         super().__init__()
-        self._screen_name = screen_name
+        self.screen_name = screen_name
 
     def compose(self) -> ComposeResult:
         yield ReflowingText(id="state")
@@ -78,11 +79,11 @@ class Frame(Widget):
         app, now = self.app, self.app.now()
         state, hold, key = app.state, gravest_hold(app.holds), shown_key("app.resume", app.keymap)
         place = " ".join(part for part in ("DEMO" if app.demo else "", place_words(state)) if part)
-        shown = ALWAYS_SHOWN.union(state.used, app.visited, [self._screen_name])
+        shown = ALWAYS_SHOWN.union(state.used, app.visited, [self.screen_name])
         is_stopped = hold is not None and hold.word == "stop"
 
         def draw_state(width: int) -> list[Content]:
-            tabs = screen_tabs(self._screen_name, shown, width - min(cell_len(place), MAX_PLACE_CELLS) - 2)
+            tabs = screen_tabs(self.screen_name, shown, width - min(cell_len(place), MAX_PLACE_CELLS) - 2)
             right = crop(place, max(0, width - tabs.cell_length - 2))
             gap = " " * max(1, width - tabs.cell_length - cell_len(right))
             line = state_line(state, now, app.opening, width, key if is_stopped else "")

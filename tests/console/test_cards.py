@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from textual.widgets import TextArea
@@ -15,7 +16,7 @@ from clawpy_console.widgets.rows import Rows
 from engine.execution.runners.flows import FLOWS
 from engine.model import ALREADY_REVIEWED, Card, CycleReport, Phase, RailVerdict, Refusal, Source, Status, Verdict
 from tests.console import stand_in_data
-from tests.console.conftest import running, screen_text, until
+from tests.console.conftest import running, screen_text, toasts, until
 from tests.console.stand_in import StandIn
 from tests.console.stories import (
     CLOSED,
@@ -413,6 +414,26 @@ async def test_details_of_another_card_begin_anew_at_the_present_size(console: C
         assert screen.classes >= {"-narrow", "-low"}
         await carry_out(pilot, press("escape k enter"), sees(FIRST))
         assert not screen.query_one("#editor", TextArea).text.startswith("x")
+
+
+@pytest.mark.parametrize("refusal", [None, Refusal("busy", "a session works there already", "wait for it")])
+async def test_an_answer_to_an_approval_leaves_the_details_of_another_card_open(
+    console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch, refusal: Refusal | None
+) -> None:
+    answered, approve = threading.Event(), engine.cards.approve
+
+    def approve_later(*arguments: Any, **options: Any) -> Card:
+        answered.wait(20)
+        return approve(*arguments, **options)
+
+    monkeypatch.setattr(engine.cards, "approve", approve_later)
+    engine.refuse = {"approve": refusal} if refusal else {}
+    async with running(console, "enter", "a", "escape", "j", "enter", notifications=True) as pilot:
+        answered.set()
+        await until(pilot, lambda: any(call[0] == "approve" for call in engine.call_log))
+        await carry_out(pilot, sees("Card details", SECOND))
+        assert not console.screen.query_one("#refusal").display
+        assert bool(refusal) is ("a session works there already" in toasts(console))
 
 
 HOSTILE = [
