@@ -280,7 +280,7 @@ class ChangeComments:
             number = max((comment.number for comment in comments), default=0) + 1
             return (*comments, DiffComment(number, path, line, quote, text, now, old))
 
-        return self._change(change_set_id, append)
+        return self._change_comments(change_set_id, append)
 
     def remove(self, change_set_id: str, number: int) -> ChangeSet:
         """Remove one comment. Raises `Refusal`: `unknown_change_set`, `unknown_comment`."""
@@ -292,7 +292,7 @@ class ChangeComments:
                 raise Refusal("unknown_comment", message, f"`clawpy comment {change_set_id}`")
             return remaining
 
-        return self._change(change_set_id, drop)
+        return self._change_comments(change_set_id, drop)
 
     def unsent(self, change_set_id: str) -> tuple[str, tuple[int, ...]]:
         """A message with the comments that no agent has received yet, and their numbers. Raises `Refusal`:
@@ -312,9 +312,9 @@ class ChangeComments:
         def mark(comments: Comments, now: str) -> Comments:
             return tuple(replace(comment, sent=now) if comment.number in numbers else comment for comment in comments)
 
-        return self._change(change_set_id, mark)
+        return self._change_comments(change_set_id, mark)
 
-    def _change(self, change_set_id: str, change: Callable[[Comments, str], Comments]) -> ChangeSet:
+    def _change_comments(self, change_set_id: str, change: Callable[[Comments, str], Comments]) -> ChangeSet:
         """Store other comments, which `change` makes from the present ones and the time."""
 
         def work(tx: Transaction) -> ChangeSet:

@@ -131,7 +131,7 @@ class Sessions(Admission):
 
     def get(self, session_id: str) -> SessionView:
         """One session. Raises `Refusal` `unknown_session`."""
-        return self._view(self.row(session_id))
+        return self._make_view(self.row(session_id))
 
     def running(self) -> list[SessionView]:
         """The sessions that run or are starting, oldest first."""
@@ -140,11 +140,11 @@ class Sessions(Admission):
         if not live_ids:  # the usual case, and this is asked twice a minute
             return []
         rows = self.rows(state=SessionState.QUEUED) + self.rows(state=SessionState.RUNNING)
-        return [self._view(row) for row in reversed(rows) if row.id in live_ids]
+        return [self._make_view(row) for row in reversed(rows) if row.id in live_ids]
 
     def of_card(self, prediction_id: str) -> SessionView | None:
         """The newest session of a card, or None."""
-        return next((self._view(row) for row in self.rows(1, prediction_id=prediction_id)), None)
+        return next((self._make_view(row) for row in self.rows(1, prediction_id=prediction_id)), None)
 
     def continues(self, session_id: str) -> str:
         """The session that this one continues, "" for none. Raises `Refusal` `unknown_session`."""
@@ -432,7 +432,7 @@ class Sessions(Admission):
             return live.transcript.lines if live else 0
         return transcript.lines
 
-    def _view(self, row: SessionRow) -> SessionView:
+    def _make_view(self, row: SessionRow) -> SessionView:
         """The view of a session, with its live values while it runs, or with its result if that is not stored yet."""
         if row.state == SessionState.RUNNING and (result := self._late_ends.find_result(row.id)) is not None:
             row.set_result(result)
@@ -444,4 +444,4 @@ class Sessions(Admission):
     # Last in the class, because its name hides the type `list` from what follows.
     def list(self, *, workspace: str | None = None, agent: str | None = None, limit: int = 50) -> list[SessionView]:
         """Sessions, newest first."""
-        return [self._view(row) for row in self.rows(limit, workspace=workspace, agent=agent)]
+        return [self._make_view(row) for row in self.rows(limit, workspace=workspace, agent=agent)]

@@ -56,10 +56,10 @@ class Caps:
 
     def tighten(self, tweak: PolicyTweak) -> Caps:
         """Caps that have the lower one of each value, but never less than 0."""
-        return Caps(_lower(self.tries, tweak.tries), _lower(self.cost, tweak.cost))
+        return Caps(_lower_cap(self.tries, tweak.tries), _lower_cap(self.cost, tweak.cost))
 
 
-def _lower(cap: int, wanted: int | None) -> int:
+def _lower_cap(cap: int, wanted: int | None) -> int:
     """A cap lowered to `wanted`; None leaves it."""
     return cap if wanted is None else max(0, min(cap, wanted))
 

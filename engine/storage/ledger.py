@@ -65,10 +65,10 @@ class Ledger:
         """The newest entries first, at most `limit`; page on with `before` = the last id seen."""
         before = before or MAX_ID
         if not kinds:
-            return self._entries("WHERE id < ? ORDER BY id DESC LIMIT ?", before, limit)
+            return self._load_entries("WHERE id < ? ORDER BY id DESC LIMIT ?", before, limit)
         # One query for each kind uses the index; one for all kinds would sort all their entries.
         clause = "WHERE kind = ? AND id < ? ORDER BY at DESC, id DESC LIMIT ?"
-        entries = [entry for kind in set(kinds) for entry in self._entries(clause, kind, before, limit)]
+        entries = [entry for kind in set(kinds) for entry in self._load_entries(clause, kind, before, limit)]
         return sorted(entries, key=lambda entry: entry.id, reverse=True)[:limit]
 
     def since(self, cursor: int, limit: int = BATCH) -> Sequence[LedgerEntry]:
@@ -77,12 +77,12 @@ class Ledger:
         read_at = self.database.commits, cursor, limit  # before reading: after a commit meanwhile it is read again
         last = self._last_since
         if last is None or last[0] != read_at:
-            last = self._last_since = read_at, self._entries("WHERE id > ? ORDER BY id LIMIT ?", cursor, limit)
+            last = self._last_since = read_at, self._load_entries("WHERE id > ? ORDER BY id LIMIT ?", cursor, limit)
         return last[1]
 
     def between(self, start: datetime, end: datetime, kinds: tuple[str, ...], limit: int = 5_000) -> list[LedgerEntry]:
         """Entries of some kinds from `start` until before `end`, oldest first."""
-        return self._entries(
+        return self._load_entries(
             "WHERE kind IN (SELECT value FROM json_each(?)) AND at >= ? AND at < ? ORDER BY id LIMIT ?",
             *(json.dumps(kinds), as_stored(start), as_stored(end), limit),
         )
@@ -94,7 +94,7 @@ class Ledger:
             (number,) = driver_of(session).execute("SELECT count(*) FROM memory_events").fetchone()
         return LayerState(Layer.LEDGER, number, newest[0].at if newest else None, "ready")
 
-    def _entries(self, clause: str, *values: object) -> list[LedgerEntry]:
+    def _load_entries(self, clause: str, *values: object) -> list[LedgerEntry]:
         with self.database.read() as session:
             rows = driver_of(session).execute(f"{_SELECT_ENTRIES} {clause}", values).fetchall()
         return [

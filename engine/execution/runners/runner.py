@@ -153,7 +153,7 @@ class AgentRunner:
         """Nothing to do: worktrees and model calls are recovered by their own services."""
         return []
 
-    def _prompt(self, live: LiveSession, view: SessionView, workspace: SessionWorkspace, kind: str) -> Prompt:
+    def _assemble_prompt(self, live: LiveSession, view: SessionView, workspace: SessionWorkspace, kind: str) -> Prompt:
         prompt = self._services.prompts.assemble(
             PromptRequest(
                 agent=view.agent,

@@ -288,7 +288,9 @@ class Gate:
         decision = self._policy.decide(request.tool, request.subjects)
         if decision.verdict is Verdict.BLOCK:
             raise Refusal(
-                "denied", self._denial(request, decision.entry), "do it another way, or leave it to the operator"
+                "denied",
+                self._explain_denial(request, decision.entry),
+                "do it another way, or leave it to the operator",
             )
         reasons = []
         verdict = self.live.check_command(request.command)
@@ -335,7 +337,7 @@ class Gate:
             "denied", f"the operator said no to: {request.title}", "do not try it again; do it another way, or ask"
         )
 
-    def _denial(self, request: ToolRequest, entry: str) -> str:
+    def _explain_denial(self, request: ToolRequest, entry: str) -> str:
         if self._policy.problem:
             return f"no tool may be used: {self._policy.problem}"
         if entry:
@@ -355,7 +357,7 @@ class Gate:
             key=f"{tool}:{relative}",
             detail=detail,
             wide_key=tool,
-            production=() if tool == "read" else self._production(relative),
+            production=() if tool == "read" else self._find_production_targets(relative),
         )
 
     def command_request(self, command: str, judged: str, reasons: Sequence[str] = ()) -> ToolRequest:
@@ -443,10 +445,12 @@ class Gate:
             key=f"{call.kind}:{':'.join(resolved) or call.title}",
             detail=lambda: detail,
             wide_key=tool,
-            production=() if tool == "read" else [target for path in resolved for target in self._production(path)],
+            production=()
+            if tool == "read"
+            else [target for path in resolved for target in self._find_production_targets(path)],
             reasons=reasons,
         )
 
-    def _production(self, relative: str) -> tuple[str, ...]:
+    def _find_production_targets(self, relative: str) -> tuple[str, ...]:
         """The production targets that a file is."""
         return target_of_file(relative, self.view.workspace, self.services.settings.current.production)

@@ -263,7 +263,7 @@ class Web:
         exact = [entry for entry in self._settings.current.web.allow if "*" not in entry]
         with RequestDeadline(self._seconds, on_stop) as deadline:
             for _ in range(MAX_REDIRECTS + 1):
-                answer = self._get(target, deadline, private=is_listed(target, exact))
+                answer = self._request_page(target, deadline, private=is_listed(target, exact))
                 location = answer.headers.get("location", "")
                 if answer.status not in (301, 302, 303, 307, 308) or not location:
                     return _make_page(target, answer)
@@ -283,13 +283,13 @@ class Web:
         # The operator configured this address, so it may be one of this machine.
         target = parse_url(urlunsplit((parts.scheme, parts.netloc, parts.path, query, "")))
         with RequestDeadline(self._seconds, on_stop) as deadline:
-            answer = self._get(target, deadline, private=True)
+            answer = self._request_page(target, deadline, private=True)
         if answer.status != 200:
             message = f"the search answered {answer.status}"
             raise Refusal("unreachable", message, "try again later, or without searching")
         return _parse_hits(answer.text)
 
-    def _get(self, target: Target, deadline: RequestDeadline, *, private: bool) -> _Answer:
+    def _request_page(self, target: Target, deadline: RequestDeadline, *, private: bool) -> _Answer:
         """Request a page. Addresses of this machine and its network are refused unless they may be `private`."""
         connection = http.client.HTTPConnection(target.host, target.port)
         try:

@@ -127,7 +127,7 @@ class Adaptation:
         return CandidateView(
             candidate,
             records=tuple(records),
-            preview=self._preview(candidate),
+            preview=self._make_preview(candidate),
             lift=self._trials.measure_lifts().get(overlays[0].id) if overlays else None,
             overlays=tuple(overlays),
             stations=list_stations(row, [record for record in records if record.id in row.drafted_from]),
@@ -177,7 +177,7 @@ class Adaptation:
                 questions.append(Waiting("candidate", row.id, title, row.changed_at))
         return questions
 
-    def _preview(self, candidate: Candidate) -> EffectPreview:
+    def _make_preview(self, candidate: Candidate) -> EffectPreview:
         """The present behaviour with and without a candidate's effect."""
         healing = self._settings.current.validation
         models = self._sources.models(candidate.agent_id) if candidate.type is CandidateType.ROUTING_HINT else None

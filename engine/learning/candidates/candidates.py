@@ -260,9 +260,9 @@ def _add_step(
     flow_names: Collection[str] = (),
 ) -> None:
     """Change the status, with a new entry of the history. If the candidate becomes active, a new term begins. Raises
-    what `_effect_to_activate` raises, before any change."""
+    what `_prepare_effect` raises, before any change."""
     if status is CandidateStatus.ACTIVE:
-        row.effect = _effect_to_activate(tx, row, flow_names).to_json()
+        row.effect = _prepare_effect(tx, row, flow_names).to_json()
         row.term, row.since, row.told_at = row.term + 1, tx.now, None
     row.status, row.changed_at = status, tx.now
     step: Step = {
@@ -279,7 +279,7 @@ def _add_step(
     tx.session.add(row)
 
 
-def _effect_to_activate(tx: Transaction, row: CandidateRow, flow_names: Collection[str]) -> Effect:
+def _prepare_effect(tx: Transaction, row: CandidateRow, flow_names: Collection[str]) -> Effect:
     """The effect of a candidate that becomes active. A flow gets a name that no other commands ever had, because
     permits name flows. Raises `Refusal` `bad_effect`, `already_in_force`."""
     effect = validate_effect(effect_from_json(row.effect))

@@ -288,8 +288,8 @@ class LearnedGuidance:
     def part(self, request: PromptRequest) -> Contribution:
         """The block for a request, None without fragments. Its provenance names all fragments that fit, including the
         withheld ones. Its notes say how many did not fit, and how many a trial withheld."""
-        overlays = self._fragments(request)
-        fitting = self._fit(overlays)
+        overlays = self._find_fragments(request)
+        fitting = self._choose_fitting(overlays)
         draws = self._trials.draw(fitting, request.session_id)
         lines = [line for draw in draws if not draw.withheld for line in fragment_lines(draw.overlay)]
         notes = []
@@ -304,14 +304,14 @@ class LearnedGuidance:
     def lessons(self, request: PromptRequest) -> frozenset[str]:
         """The lessons in the fragments of this request, including the withheld ones. No other block may contain them,
         or the trial would not really withhold them."""
-        fitting = self._fit(self._fragments(request))
+        fitting = self._choose_fitting(self._find_fragments(request))
         return lessons_of(text for overlay in fitting for text in list_texts(overlay.effect))
 
-    def _fragments(self, request: PromptRequest) -> Sequence[Overlay]:
+    def _find_fragments(self, request: PromptRequest) -> Sequence[Overlay]:
         """The active fragments for a request, oldest first."""
         return self._overlays.find(CandidateType.PROMPT_FRAGMENT, request.agent, request.run_kind, request.workspace)
 
-    def _fit(self, overlays: Sequence[Overlay]) -> list[Overlay]:
+    def _choose_fitting(self, overlays: Sequence[Overlay]) -> list[Overlay]:
         """The fragments that fit the budget, oldest first. Fragments that help most, by their lift, are chosen first,
         then the newest. A withheld fragment takes up its room too, so that runs with and without it differ in nothing
         else."""

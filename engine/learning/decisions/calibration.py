@@ -133,22 +133,22 @@ class TwinCalibration:
 
     def calibrate(self, score: float) -> float:
         """The calibrated score, in (0, 1)."""
-        return self._cap(self._scale(logit(score)))
+        return self._apply_cap(self._apply_slope(logit(score)))
 
     def learn(self, score: float, outcome: bool, weight: float = 1.0) -> None:
         """Learn the outcome of a score, `weight` in (0, 1]."""
         log_odds = logit(score)
-        cell = _find_cell(logit(self._scale(log_odds)))
+        cell = _find_cell(logit(self._apply_slope(log_odds)))
         self._cell_weights[cell] += weight
         self._cell_approvals[cell] += weight * outcome
         self._slope.learn(log_odds, outcome, weight)
 
-    def _scale(self, log_odds: float) -> float:
+    def _apply_slope(self, log_odds: float) -> float:
         """The probability by the slope. The less certain the slope is, the nearer it is to a half."""
         variance = log_odds * log_odds * self._slope.variance
         return logistic(self._slope.value * log_odds / math.sqrt(1 + math.pi * variance / 8))
 
-    def _cap(self, probability: float) -> float:
+    def _apply_cap(self, probability: float) -> float:
         """The probability, at most the share of equally high scores that came true."""
         if probability > CREDIBLE_BELOW:
             low = max(0, _find_cell(logit(probability)) - _CELLS_BELOW)

@@ -191,10 +191,10 @@ class Decisions:
         partner = self._recent_rejection(tx, card) if approved else None
         edited = approved and bool(card.original_prompt)
         if edited:
-            tx.insert(self._row(tx, DecisionSignal.ORIGINAL, card, card.original_prompt))
+            tx.insert(self._make_row(tx, DecisionSignal.ORIGINAL, card, card.original_prompt))
             add_pair_of_edit(tx, card)
             card = replace(card, seen=b"", raw=None)  # the features and the confidence were those of the original
-        row = self._row(tx, signal, card, card.prompt, at)
+        row = self._make_row(tx, signal, card, card.prompt, at)
         row.edited = edited
         tx.insert(row)
         if partner is not None:
@@ -265,7 +265,7 @@ class Decisions:
             standing = select(Decision).where(_IS_STANDING).order_by(col(Decision.id).desc()).limit(limit)
             return list(session.exec(standing))
 
-    def _row(
+    def _make_row(
         self, tx: Transaction, signal: DecisionSignal, card: DecidedCard, prompt: str, at: datetime | None = None
     ) -> Decision:
         """The row of a signal about a card that was given at `at`, by default now. `prompt` is the one it is about."""

@@ -168,7 +168,7 @@ class Exporter:
         if shape is not Shape.PLAIN:
             file = self.file.with_name(f"dpo-pairs.{shape.value}.jsonl")
             with self._database.read() as session:
-                pairs = self._redacted(load_pairs(session, exported=True))
+                pairs = self._redact_rows(load_pairs(session, exported=True))
             write_atomic(file, encode_lines(format_preference(pair, shape) for pair in pairs))
             write_atomic(_weights_file(file), encode_lines(format_weight(pair) for pair in pairs))
         return ExportedFile(file, _weights_file(file), records=exported_before + new, new=new)
@@ -187,7 +187,7 @@ class Exporter:
     def load_preferences(self) -> list[Preference]:
         """All pairs without secrets, oldest first."""
         with self._database.read() as session:
-            return self._redacted(load_pairs(session))
+            return self._redact_rows(load_pairs(session))
 
     def load_exchanges(self) -> list[Exchange]:
         """The examples of `export_conversations` without secrets, oldest first, each once."""
@@ -216,7 +216,7 @@ class Exporter:
         pair_ids = set(payload["pairs"])
         with self._database.read() as session:
             rows = list(session.exec(select(DpoPair).where(col(DpoPair.id).in_(pair_ids)).order_by(col(DpoPair.id))))
-        batch = self._redacted(rows)
+        batch = self._redact_rows(rows)
         plain = encode_lines(format_preference(pair, Shape.PLAIN) for pair in batch)
         _append_once(self.file, plain)
         _append_once(_weights_file(self.file), encode_lines(format_weight(pair) for pair in batch))
@@ -238,7 +238,7 @@ class Exporter:
         self._database.write(mark_exported)
         return ExportedFile(self.file, _weights_file(self.file), _count_lines(self.file), len(batch))
 
-    def _redacted(self, rows: Iterable[DpoPair]) -> list[Preference]:
+    def _redact_rows(self, rows: Iterable[DpoPair]) -> list[Preference]:
         """The pairs of these rows without secrets."""
         secrets = tuple(self._secrets())
         return [

@@ -271,8 +271,8 @@ def compute_metrics(cards: Sequence[CardFigures]) -> Metrics:
         own=len(cards) - len(predictions),
         auto_executed=len(auto),
         auto_undone=undone,
-        approval_rate=_share(len(approved), len(persons)),
-        auto_success_rate=_share(len(auto) - undone, len(auto)),
+        approval_rate=_divide(len(approved), len(persons)),
+        auto_success_rate=_divide(len(auto) - undone, len(auto)),
         confidence=_mean_confidence(predictions),
         approved_confidence=_mean_confidence(approved),
         rejected_confidence=_mean_confidence(rejected),
@@ -304,7 +304,7 @@ def make_bucket(low: float, high: float, persons: Iterable[CardFigures]) -> Conf
         low,
         high,
         len(inside),
-        _share(approved, len(inside)),
+        _divide(approved, len(inside)),
         _mean_confidence(inside),
         *_estimate_interval(approved, len(inside)),
         sum(not card.stated for card in inside),
@@ -400,7 +400,7 @@ def _make_group(name: str, cards: Sequence[CardFigures]) -> Group:
     persons = [card for card in cards if not card.autonomous]
     approved = sum(card.counted_as == CountedAs.APPROVED for card in persons)
     rejected = sum(card.counted_as in (CountedAs.REJECTED, CountedAs.DISCARDED) for card in persons)
-    approval_rate = _share(approved, approved + rejected)
+    approval_rate = _divide(approved, approved + rejected)
     return Group(name, len(cards), approved, rejected, approval_rate, _cost_per_accepted(cards))
 
 
@@ -420,7 +420,7 @@ def _cost_per_accepted(cards: Sequence[CardFigures]) -> float | None:
     return sum(card.cost for card in cards) / accepted if accepted else None
 
 
-def _share(part: int, whole: int) -> float | None:
+def _divide(part: int, whole: int) -> float | None:
     """A share, None of nothing."""
     return part / whole if whole else None
 

@@ -137,11 +137,11 @@ class Learner:
 
     def estimate(self, query: CardFeatures) -> Estimate:
         """The probability that the operator approves this card."""
-        return self._estimate(self._row(query))
+        return self._estimate(self._make_feature_row(query))
 
     def learn(self, decision: PastDecision) -> Estimate:
         """Learn one decision, newer than all before; returns the estimate made before it was learned."""
-        row = self._row(decision.card)
+        row = self._make_feature_row(decision.card)
         estimate = self._estimate(row)
         if decision.weight >= EXPLICIT_WEIGHT:
             self.calibration.learn(estimate.raw, decision.chosen, decision.weight)
@@ -162,7 +162,7 @@ class Learner:
         raw = self._regression.predict(row)
         return Estimate(raw, self.calibration.calibrate(raw))
 
-    def _row(self, query: CardFeatures) -> Array:
+    def _make_feature_row(self, query: CardFeatures) -> Array:
         """The values of `FEATURE_PRIORS` for this card."""
         habits = self.habits
         shares = habits.shares_of(level_keys(query))

@@ -160,12 +160,12 @@ def _compare_words(prompt: str, latest: str, earlier: Sequence[str]) -> dict[str
     words, latest_words = _find_subject_words(prompt), _find_subject_words(latest)
     earlier_words = frozenset().union(*map(_find_subject_words, earlier))
     values = {
-        "words of the latest": _share(words, latest_words),
-        "words of all": _share(words, earlier_words | latest_words),
+        "words of the latest": _measure_overlap(words, latest_words),
+        "words of all": _measure_overlap(words, earlier_words | latest_words),
         "length": math.log1p(len(prompt)),
         "length of the evidence": math.log1p(len(latest)),
         "lines of evidence": math.log1p(len(earlier)),
-        "what is new in the evidence": _share(latest_words, latest_words - earlier_words),
+        "what is new in the evidence": _measure_overlap(latest_words, latest_words - earlier_words),
     }
     return {name: SCALES[name].apply(value) for name, value in values.items()}
 
@@ -220,6 +220,6 @@ def _find_subject_words(text: str) -> frozenset[str]:
     return prompt_words(text) - STOP_WORDS
 
 
-def _share(words: frozenset[str], others: frozenset[str]) -> float:
+def _measure_overlap(words: frozenset[str], others: frozenset[str]) -> float:
     """The share of `words` that is also in `others`."""
     return len(words & others) / len(words) if words else 0.0

@@ -85,10 +85,10 @@ class Training(TrainingViews):
         Raises `Refusal`: `held`, `training_active`, `no_base_model`, `few_pairs`, and the refusals of the provider's
         key.
         """
-        plan, batch, adopted = self._ready()
+        plan, batch, adopted = self._prepare_run()
         run_id = self._randomness.new_id("train")
-        self._file(run_id).parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(self._file(run_id), batch.data)
+        self._examples_file(run_id).parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(self._examples_file(run_id), batch.data)
 
         def add_run(tx: Transaction) -> TrainingRun:
             if (active := newest_run(tx.session, IS_ACTIVE)) is not None:
@@ -113,7 +113,7 @@ class Training(TrainingViews):
         try:
             return self._database.write(add_run)
         except Refusal:
-            self._file(run_id).unlink(missing_ok=True)
+            self._examples_file(run_id).unlink(missing_ok=True)
             raise
 
     def launch(self) -> TrainingRun:
@@ -127,7 +127,7 @@ class Training(TrainingViews):
 
     def offer(self) -> TrainingOffer:
         """The run that `begin` would start now. Raises as `begin`."""
-        plan, batch, _ = self._ready()
+        plan, batch, _ = self._prepare_run()
         if (active := self.active()) is not None:
             raise _active_refusal(active)
         return TrainingOffer(
@@ -135,7 +135,7 @@ class Training(TrainingViews):
             batch.held_back, plan.cost_cap, plan.current_model,
         )  # fmt: skip
 
-    def _ready(self) -> tuple[TrainingPlan, Batch, TrainingRun | None]:
+    def _prepare_run(self) -> tuple[TrainingPlan, Batch, TrainingRun | None]:
         """The settings and examples of the next run, and the last run whose model was adopted."""
         if hold := self._hold_reason():
             raise Refusal("held", f"no training can start: {hold}", "clawpy resume")
@@ -212,7 +212,7 @@ class Training(TrainingViews):
 
     def _upload(self, run: TrainingRun, api: Provider) -> None:
         """Send the examples to the provider."""
-        file = self._file(run.id)
+        file = self._examples_file(run.id)
         if not file.exists():
             self._change_state(run.id, RunState.FAILED, note=f"{file} is gone; start a new training")
             return
@@ -270,10 +270,10 @@ class Training(TrainingViews):
             self._change_state(run.id, RunState.KEPT_OLD, note=note, held_back=len(pairs))
             return
         model = f"{run.provider}:{run.model}"
-        new = self._agreement(model, pairs)
+        new = self._measure_agreement(model, pairs)
         current = self._twin.plan().current_model
         former = run.former_model if current == model else current  # adopted already, before a crash
-        old = self._agreement(former, pairs) if former else COIN_TOSS
+        old = self._measure_agreement(former, pairs) if former else COIN_TOSS
         better = may_replace(new, old)
         compared = f"{former} with {old.share:.0%}" if former else "a coin toss with half"
         note = f"agrees with {new.share:.0%} of {new.asked} held-back decisions, {compared}"
@@ -306,7 +306,7 @@ class Training(TrainingViews):
             raise Refusal("no_training", f"there is no trained model that is {description}")
         return run
 
-    def _agreement(self, model: str, pairs: Sequence[Preference]) -> Agreement:
+    def _measure_agreement(self, model: str, pairs: Sequence[Preference]) -> Agreement:
         """The agreement of a model with the operator. If it raises `TrainingError`, the answers so far are kept."""
         for situation in dict.fromkeys(pair.context for pair in pairs):
             if self._cancel_requested.is_set():
@@ -315,7 +315,7 @@ class Training(TrainingViews):
                 self._answers[model, situation] = self._twin.answer(model, situation)
         return measure_agreement(pairs, [self._answers[model, pair.context] for pair in pairs])
 
-    def _file(self, run_id: str) -> Path:
+    def _examples_file(self, run_id: str) -> Path:
         """The file of examples of a run."""
         return self._folder / f"{run_id}.jsonl"
 
@@ -346,7 +346,7 @@ class Training(TrainingViews):
         run = self._database.write(update)
         if state not in ACTIVE:
             self._answers.clear()
-            self._file(run_id).unlink(missing_ok=True)  # the provider has it
+            self._examples_file(run_id).unlink(missing_ok=True)  # the provider has it
         return run
 
     def _settle_cost(self, tx: Transaction, run: TrainingRun, job: Job | None) -> None:

@@ -173,11 +173,11 @@ class Api:
     _list_filter: Mapping[str, str] = {}
 
     def find_file(self, request: Request) -> Reply:
-        files = self._items(self._files.list(**self._list_filter))
+        files = self._read_items(self._files.list(**self._list_filter))
         return {"file": next((file.id for file in files if file.filename == request["name"]), "")}
 
     def find_job(self, request: Request) -> Reply:
-        jobs = self._items(self._jobs.list())
+        jobs = self._read_items(self._jobs.list())
         return next((asdict(self._to_job(job)) for job in jobs if job.training_file == request["file"]), {})
 
     def job(self, request: Request) -> Reply:
@@ -187,7 +187,7 @@ class Api:
         self._jobs.cancel(request["job"])
         return {}
 
-    def _items(self, page: Any) -> Any:
+    def _read_items(self, page: Any) -> Any:
         """The items of a list that the provider returned."""
         return page
 
@@ -222,7 +222,7 @@ class Together(Api):
         )
         return asdict(self._to_job(job))
 
-    def _items(self, page: Any) -> Any:
+    def _read_items(self, page: Any) -> Any:
         return page.data or ()
 
     def _to_job(self, job: Any) -> Job:

@@ -84,7 +84,7 @@ class LearningsPart:
         """The block for a request, None without learnings. Its provenance names them. Its notes say how many did not
         fit."""
         entries = self._ordered_entries(request)
-        chosen = self._fit(entries)
+        chosen = self._choose_fitting(entries)
         left_out = len(entries) - len(chosen)
         notes = (f"learnings: {left_out} of {len(entries)} had no room",) if left_out else ()
         if not chosen:
@@ -94,7 +94,7 @@ class LearningsPart:
 
     def lessons(self, request: PromptRequest) -> frozenset[str]:
         """The lessons in this part and in the parts nearer to the agent."""
-        chosen = self._fit(self._ordered_entries(request))
+        chosen = self._choose_fitting(self._ordered_entries(request))
         return self._nearer_lessons(request).union(entry.lesson for entry in chosen)
 
     def _ordered_entries(self, request: PromptRequest) -> list[LearningEntry]:
@@ -117,7 +117,7 @@ class LearningsPart:
                 by_lesson.setdefault(entry.lesson, entry)
         return list(by_lesson.values())
 
-    def _fit(self, entries: Sequence[LearningEntry]) -> list[LearningEntry]:
+    def _choose_fitting(self, entries: Sequence[LearningEntry]) -> list[LearningEntry]:
         """The first of `entries` that fit into the token budget."""
         budget = self._settings.current.memory.learnings_tokens
         room = budget - sum(tokenizer.count(line.text) for line in (*_HEAD, _END))

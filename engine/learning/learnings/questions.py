@@ -141,7 +141,7 @@ def ask_judge(model: Asks, entry: LearningEntry) -> Verdict | None:
 def read_verdict(text: str) -> Verdict:
     """The verdict in an answer, which must be exactly the required object. Pure."""
     try:
-        judgement = _Judgement.model_validate_json(_unfenced(text))
+        judgement = _Judgement.model_validate_json(_remove_fence(text))
     except ValueError:
         return Verdict(None, f"the answer is not the JSON object that was asked for: {plain(text, 200)}")
     return Verdict(judgement.generalises, plain(judgement.reason, 200) or "no reason was given")
@@ -175,7 +175,7 @@ def ask_learnings(model: Asks, record: SessionRecord, lines: Iterable[Transcript
 def read_claims(text: str, impact: Impact) -> list[Finding]:
     """The learnings in an answer. Raises ValueError if it does not have the required form. Pure."""
     try:
-        claims = _Claims.model_validate_json(_unfenced(text)).learnings[:MAX_CLAIMS]
+        claims = _Claims.model_validate_json(_remove_fence(text)).learnings[:MAX_CLAIMS]
     except ValidationError as error:
         faults = "; ".join(validation_faults(error))
         raise ValueError(f"the answer is not the JSON object that was asked for: {sanitise(faults)}") from None
@@ -215,7 +215,7 @@ def _payload_text(payload: Mapping[str, Any]) -> str:
     return json.dumps(fields, ensure_ascii=False, default=str)[:300]
 
 
-def _unfenced(text: str) -> str:
+def _remove_fence(text: str) -> str:
     """The answer, or the content of its code block if the whole answer is one."""
     bare = text.strip()
     lines = bare.splitlines()

@@ -199,7 +199,7 @@ class LearningFiles:
         """The pages of a scope, by default of all scopes, ordered by path. With `below`, the pages of the scopes in it
         are included."""
         top = ROOT if scope is None else scope.folder
-        for path in self._paths(top, below=below):
+        for path in self._find_paths(top, below=below):
             contents = self._read(path)
             if contents is not None:
                 yield contents
@@ -225,7 +225,7 @@ class LearningFiles:
                     errors.append(f"{page.path} has {entry.id}, which is in {first_path} already")
         return errors
 
-    def _paths(self, top: str, *, below: bool) -> Iterator[str]:
+    def _find_paths(self, top: str, *, below: bool) -> Iterator[str]:
         """The paths of the pages in a folder, with those of its scopes if `below`, in order."""
         start = self._data / top
         for parent, names, files in os.walk(start):
@@ -285,7 +285,7 @@ class LearningFiles:
         with self.lock:
             self.finish_pending()
             for path in {change.path for change in changes}:
-                self._page(path)
+                self._load_page(path)
             payload = {
                 "changes": [asdict(change) for change in changes],
                 "facts": [{"kind": event.kind, **vars(event)} for event in events],
@@ -297,8 +297,8 @@ class LearningFiles:
         """Make pending changes, and check that all pages of a scope can be read. Raises as `apply`."""
         with self.lock:
             self.finish_pending()
-            for path in self._paths(scope.folder, below=True):
-                self._page(path)
+            for path in self._find_paths(scope.folder, below=True):
+                self._load_page(path)
 
     def finish_pending(self) -> None:
         """Make the changes that could not be written before. Raises as `apply` if they still cannot."""
@@ -345,7 +345,7 @@ class LearningFiles:
 
     def _write(self, path: str, changes: Iterable[Change]) -> None:
         """Make these changes of one page, and write it if it differs."""
-        page = self._page(path)
+        page = self._load_page(path)
         before = page.data
         for change in changes:
             if not _apply_change(page, change):
@@ -355,7 +355,7 @@ class LearningFiles:
             file.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(file, page.data)
 
-    def _page(self, path: str) -> Page:
+    def _load_page(self, path: str) -> Page:
         """The page at a path, empty if it does not exist. Raises `Refusal` `learnings_damaged`."""
         try:
             return Page(read_plain(self._data / path, MAX_PAGE_BYTES), path)

@@ -92,7 +92,7 @@ class AcpRunner(AgentRunner):
         agent.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._services.workspaces.open(live, view, Place.CHANGE_SET, for_agent=True) as workspace:
             kind = REPLY if workspace.continues else TASK
-            prompt = self._prompt(live, view, workspace, kind)
+            prompt = self._assemble_prompt(live, view, workspace, kind)
             if workspace.continues:
                 live.say("a new conversation: the agent sees the files of the previous one, but not its messages")
             live.say(f"{agent.title} · {_describe_start(live, agent)}")

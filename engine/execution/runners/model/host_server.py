@@ -204,7 +204,7 @@ def _openai_model(name: str, options: dict[str, Any]) -> PydanticModel:
     return OpenAIChatModel(name, provider=OpenAIProvider(openai_client=AsyncOpenAI(**options)), profile=profile)
 
 
-def _text_of(event: Any) -> tuple[str, str]:
+def _find_text(event: Any) -> tuple[str, str]:
     """The message type and the text of an event of the stream. An event that is not shown is `alive`."""
     match event:
         case PartStartEvent(part=TextPart(content=text)) | PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
@@ -252,7 +252,7 @@ class _Conversation:
         task.cancel()
 
     async def _ask(self, message: Message) -> None:
-        request = ModelRequest(parts=self._parts(message), instructions=self.instructions or None)
+        request = ModelRequest(parts=self._make_request_parts(message), instructions=self.instructions or None)
         self._received = 0
         try:
             response = await self._request(request, message)
@@ -281,7 +281,7 @@ class _Conversation:
             self.client, [*self.messages, request], model_settings=settings, model_request_parameters=parameters
         ) as streamed:
             async for event in streamed:
-                self._report(*_text_of(event))
+                self._report(*_find_text(event))
                 if self._received > max_characters:
                     raise _UnusableAnswer(FailureKind.TOO_BIG)
             if not ending.is_seen:
@@ -298,7 +298,7 @@ class _Conversation:
             self._sent_at = now
             self.send({"type": kind, "text": text})
 
-    def _parts(self, message: Message) -> list[ModelRequestPart]:
+    def _make_request_parts(self, message: Message) -> list[ModelRequestPart]:
         """The parts of the next request. If the conversation was interrupted, results for its unanswered calls come
         first."""
         results = message["results"]

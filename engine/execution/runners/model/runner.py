@@ -72,7 +72,7 @@ class ModelRunner(AgentRunner):
         with suppress(HelperGone):  # the first request reports it
             self._providers.host.running()  # it starts while the worktree is made
         with self._services.workspaces.open(live, view, Place.CHANGE_SET, for_agent=True) as workspace:
-            prompt = self._prompt(live, view, workspace, kind)
+            prompt = self._assemble_prompt(live, view, workspace, kind)
             loop = AgentLoop(
                 live,
                 view,
@@ -118,8 +118,8 @@ class ModelRunner(AgentRunner):
         followed = {call.follows for call in answered}
         return next((call.id for call in reversed(answered) if call.id not in followed), "")
 
-    def _prompt(self, live: LiveSession, view: SessionView, workspace: SessionWorkspace, kind: str) -> Prompt:
-        prompt = super()._prompt(live, view, workspace, kind)
+    def _assemble_prompt(self, live: LiveSession, view: SessionView, workspace: SessionWorkspace, kind: str) -> Prompt:
+        prompt = super()._assemble_prompt(live, view, workspace, kind)
         if workspace.continues:  # its conversation tells of changes that these files may not have
             carried = operator_part(self._services.workspaces.describe_carried(workspace.continues), "runner")
             prompt = replace(prompt, parts=(*prompt.parts, carried))
