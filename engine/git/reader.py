@@ -139,9 +139,10 @@ def last_commit_of(workspace: Path, path: str, head: str) -> str:
 
 @lru_cache(MAX_RELATIONS)
 def is_text_at(workspace: Path, commit: str, path: str, text: str) -> bool:
-    """Whether the file `path` (relative to the top) has this text at a commit."""
+    """Whether the file `path` (relative to the top) has this text at a commit or tree. False also if that does not
+    exist any more, such as the tree of a test run after `git gc`."""
     pattern = ("--fixed-strings", "-e", text, commit, "--", f":(top,literal){path}")
-    return Git(workspace, timeout=TIMEOUT_S).run("grep", "--quiet", *pattern, allowed=(0, 1)).returncode == 0
+    return Git(workspace, timeout=TIMEOUT_S).run("grep", "--quiet", *pattern, allowed=(0, 1, 128)).returncode == 0
 
 
 def is_text_in_files(workspace: Path, folder: str, text: str) -> bool:

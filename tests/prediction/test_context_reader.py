@@ -147,5 +147,16 @@ def test_a_failing_test_whose_file_is_gone_is_deleted(
     for name in ("cart_test.go", "test_c.py"):
         (repository.path / name).unlink()
     assert (test in world.sense().parts[0].deleted_tests) is is_deleted
+    cards = {card.kind: card for card in propose(world.sense())}
+    assert ("tests" in cards["rerun_failing"].parameters) is not is_deleted, "a test that is gone cannot run again"
     repository.commit("no tests")
     assert (test in world.sense().parts[0].deleted_tests) is is_deleted
+
+
+def test_a_failing_test_is_kept_when_the_files_of_its_run_are_gone(world: World, repository: Repository) -> None:
+    head = repository.commit("tests", {"cart_test.go": "TestAdd"})
+    world.runs = (PastRun(head, tree="1" * 40, failing=("shop/cart.TestAdd",)),)  # as after `git gc`
+    (repository.path / "cart_test.go").unlink()
+    context = world.sense()
+    assert context.errors == ()
+    assert context.parts[0].deleted_tests == frozenset()
