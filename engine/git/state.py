@@ -5,6 +5,7 @@ Names and paths come from git unchanged and may be hostile text, so sanitise the
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
 import re
@@ -225,6 +226,8 @@ class Status:
     upstream: str
     files: tuple[FileState, ...]
     more_files: int
+    digest: str
+    """It is another one after any change of HEAD, of the index or of a file that git tracks."""
 
 
 def read_status(git: Git) -> Status:
@@ -246,12 +249,16 @@ def read_status(git: Git) -> Status:
             else:
                 omitted += 1
     head, branch = header.get("branch.oid", ""), header.get("branch.head", "")
+    tracked = [part for part in records if part[0] in "12u"]
+    times = [str(file.modified_at) for file in files if not file.untracked]
+    text = "\0".join([head, *tracked, *times])
     return Status(
         head="" if head == "(initial)" else head,
         branch="" if branch == "(detached)" else branch,
         upstream=header.get("branch.upstream", ""),
         files=tuple(files),
         more_files=omitted,
+        digest=hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest(),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from sqlmodel import Session, col, select
@@ -17,6 +18,8 @@ from engine.events import PredictionReassigned
 from engine.execution.runners.flow_runner import named_flow
 from engine.execution.sessions import Sessions
 from engine.frozen import frozen
+from engine.git import Git
+from engine.git.state import read_status
 from engine.model import (
     ALREADY_REVIEWED,
     SANDBOX_FIX,
@@ -39,13 +42,16 @@ from engine.model.secrets import refuse_secret
 from engine.prediction.card_rows import CardRow, card_of, load_card
 from engine.prediction.card_rules import Move
 from engine.prediction.card_store import CardStore, status_after
-from engine.prediction.kinds import ALWAYS_ASK, REVIEWED_IN, RUN_FACT, is_heartbeat
+from engine.prediction.kinds import ALWAYS_ASK, REVIEWED_IN, REVIEWED_STATE, RUN_FACT, is_heartbeat
 from engine.prediction.tasks import HEARTBEAT_ORDER, TaskRow
 from engine.prediction.templates.history import default_parameters
 from engine.prediction.twin import EmbeddedTwin
 from engine.statistics import wilson_lower_bound
 from engine.storage.database import Transaction
 from engine.storage.rows import load
+
+STATUS_TIMEOUT_S = 5.0
+"""Maximum time for reading whether anything changed since a review."""
 
 MAX_PROMPT = 20_000
 """Maximum number of characters of a prompt."""
@@ -181,7 +187,7 @@ class Approvals:
                 row = load_card(session, card_id)
                 status_after(row, Move.APPROVE, self._store.clock.now())
             assignment, other_runner = self.launcher.choose(self._edited(row.assignment, edit, parameters))
-            if (review := row.facts.get(REVIEWED_IN)) and assignment == row.assignment:
+            if assignment == row.assignment and (review := _review_of_present_state(row)):
                 fix = f"its details say what to do, and so does `clawpy work {review}`"
                 raise Refusal(ALREADY_REVIEWED, "the same was reviewed already, and nothing has changed since", fix)
             info = self.launcher.check(assignment)
@@ -393,6 +399,18 @@ def _has_consent_to_runner(row: CardRow, assignment: Assignment, info: RunnerInf
     """Whether the approval covers the runner: it is the one that the card shows, or the edit names a built-in flow."""
     names_own_flow = edited and bool(assignment.flow) and not info.consent_text
     return info.consent_text == row.served or names_own_flow
+
+
+def _review_of_present_state(row: CardRow) -> str:
+    """The session that found what a warning says in the present HEAD, index and files. "" if there is none, or if the
+    state cannot be read: a review too many is better than one too few."""
+    if not row.facts.get(REVIEWED_STATE):
+        return ""
+    try:
+        status = read_status(Git(Path(row.workspace), timeout=STATUS_TIMEOUT_S))
+    except Refusal:
+        return ""
+    return str(row.facts[REVIEWED_IN]) if status.digest == row.facts[REVIEWED_STATE] else ""
 
 
 def _refusal_of(verdict: RailVerdict, request: ApprovalRequest, card_id: str) -> Refusal:

@@ -17,7 +17,11 @@ RUN_FACT: Final = "run"
 """Key of a heartbeat card's facts: whether the operator ordered it to run by itself when it is due."""
 
 REVIEWED_IN: Final = "reviewed_in"
-"""Key of a warning's facts: the session that reviewed the same state already. Another one would find the same."""
+"""Key of a warning's facts: the session that found the same already."""
+
+REVIEWED_STATE: Final = "reviewed_state"
+"""Key of a warning's facts: the digest of the state that this session read (`Status.digest`). While it is the same,
+another session would find the same."""
 
 SUGGESTED: Final = "suggested"
 """The kind of cards that agents or programs suggest."""

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from engine.clock import FakeClock
+from engine.git import Git
+from engine.git.state import read_status
 from engine.model import (
     ALREADY_REVIEWED,
     Card,
@@ -23,10 +25,11 @@ from engine.model import (
     Status,
     TriggerType,
 )
-from engine.prediction.kinds import REVIEWED_IN, RUN_FACT
+from engine.prediction.kinds import REVIEWED_IN, REVIEWED_STATE, RUN_FACT
 from engine.prediction.tasks import TaskBoard
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
+from tests.conftest import Repository
 from tests.prediction.deciding import SHOP, World, proposal, refusal
 
 
@@ -52,13 +55,26 @@ def test_a_blocked_card_stays_pending_with_the_reason(world: World) -> None:
     assert world.signals() == []
 
 
-def test_a_review_of_the_same_state_is_not_run_again_unless_it_is_edited(world: World) -> None:
-    card = world.card("a", facts={REVIEWED_IN: "sess_1"})
+def test_a_review_of_the_same_state_is_not_run_again_unless_it_is_edited(world: World, repository: Repository) -> None:
+    state = read_status(Git(repository.path)).digest
+    facts = {REVIEWED_IN: "sess_1", REVIEWED_STATE: state}
+    world.workspaces[:] = [str(repository.path)]
+    card = world.card("a", workspace=str(repository.path), facts=facts)
     with pytest.raises(Refusal, match="clawpy work sess_1") as refused:
         world.cards.approve(card.id)
     assert refused.value.code == ALREADY_REVIEWED
     assert (world.sessions.started, world.signals()) == ([], [])
     assert world.cards.approve(card.id, edit="paths=other").status is Status.APPROVED
+
+
+def test_a_review_from_before_a_commit_does_not_stand_in_the_way_of_another(
+    world: World, repository: Repository
+) -> None:
+    facts = {REVIEWED_IN: "sess_1", REVIEWED_STATE: read_status(Git(repository.path)).digest}
+    world.workspaces[:] = [str(repository.path)]
+    card = world.card("a", workspace=str(repository.path), facts=facts)
+    repository.commit("after the last cycle", {"a.py": "1"})
+    assert world.cards.approve(card.id).status is Status.APPROVED
 
 
 def test_a_stop_is_not_noted_on_a_card(world: World) -> None:

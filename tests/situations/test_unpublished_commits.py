@@ -34,7 +34,7 @@ def test_a_key_in_an_unpushed_commit(situation: Situation) -> None:
     transcript = situation.transcript(session)
     commands = f"  git rebase -i --autostash --empty=drop {culprit[:10]}~1"
     assert commands in transcript
-    assert "  git commit --amend --no-edit -- 'shop/Zugänge prod.py'\n" in transcript
+    assert "  git commit --amend --no-edit --allow-empty -- 'shop/Zugänge prod.py'\n" in transcript
     assert KEY not in transcript + session.summary + repr(card)
     assert session.outcome == PROBLEM_FOUND
 
@@ -58,6 +58,24 @@ def test_a_key_in_an_unpushed_commit(situation: Situation) -> None:
     situation.git("reset", "-q", "--soft", "origin/main")
     situation.commit("Upload without a key", days_ago=0)
     assert "secret" not in situation.kinds()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("is_at_same_line", [False, True])
+def test_another_key_in_a_reviewed_file_can_be_reviewed(situation: Situation, is_at_same_line: bool) -> None:
+    situation.commit_shop()
+    situation.write("conf.py", SETTINGS)
+    situation.git("add", "conf.py")
+    situation.approve(situation.top_card("secret"))
+    card = situation.top_card("secret")
+    with pytest.raises(Refusal, match="nothing has changed since"):
+        situation.engine.cards.approve(card.id)
+
+    other = SETTINGS.replace("Q7W2", "Z9X8")
+    situation.write("conf.py", other if is_at_same_line else SETTINGS + other)
+    situation.git("add", "conf.py")
+    session = situation.approve(situation.top_card("secret"))
+    assert session.facts["findings"][-1]["line"] == (2 if is_at_same_line else 4)
 
 
 @pytest.mark.long

@@ -17,7 +17,7 @@ from engine.git.unpushed import UnpushedProblem, span_of
 from engine.model import PartOfDay, SessionView, Tier
 from engine.model.text import article, because, count, join_shortened, moment, plain, tail, text_hash
 from engine.prediction.context import WorkspaceContext, result_words
-from engine.prediction.kinds import REVIEWED_IN
+from engine.prediction.kinds import REVIEWED_IN, REVIEWED_STATE
 from engine.prediction.signals import nearest
 from engine.prediction.templates.failures import find_culprit
 from engine.prediction.templates.offers import (
@@ -197,7 +197,7 @@ def _warning(context: WorkspaceContext, problems: Sequence[UnpushedProblem], tie
         at = moment(review.ended_at or review.created_at, context.local)
         reasoning += f" You reviewed it at {at}; the details say how to take it out."
         reasoning = "\n".join([reasoning, *review.facts.get("steps", ())])
-        facts[REVIEWED_IN] = review.id
+        facts |= {REVIEWED_IN: review.id, REVIEWED_STATE: review.facts.get("state", "")}
     return Offer(
         f"Do not {step} yet: {describe_problem(first)}{and_others(problems, ', and ', 'other finding')}",
         reasoning,
@@ -221,8 +221,11 @@ def _find_review(context: WorkspaceContext, problems: Sequence[UnpushedProblem])
     review = next(iter(ended_sessions(context, "", "review_unpushed")), None)
     if review is None or review.facts.get("head") != context.repository.head:
         return None
-    found = {(fact["kind"], fact["path"], fact["commit"], fact["gone"]) for fact in review.facts.get("findings", ())}
-    present = {(problem.kind, problem.path, problem.sha, problem.is_in_history_only) for problem in problems}
+    keys = ("kind", "path", "line", "commit", "gone")
+    found = {tuple(fact[key] for key in keys) for fact in review.facts.get("findings", ())}
+    present = {
+        (problem.kind, problem.path, problem.line, problem.sha, problem.is_in_history_only) for problem in problems
+    }
     return review if present <= found else None
 
 

