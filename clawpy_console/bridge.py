@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.notifications import SeverityLevel
 
 from clawpy_console import formats
-from engine.model import PROBLEM_FOUND, outcome_in_words
+from engine.model import PROBLEM_FOUND, SessionState, outcome_in_words
 
 if TYPE_CHECKING:
     from engine.events import Event, EventBus, SessionEnded
@@ -149,7 +149,7 @@ def _session_toast(event: SessionEnded, changed_files: int) -> Toast:
     is_in_summary = event.summary.lower().startswith(f"{outcome.lower()} ")  # "stopped by you"
     text = f"{outcome}{event.summary[len(outcome) :]}" if is_in_summary else f"{outcome}: {event.summary}"
     if not changed_files:
-        return Toast(text, severity)
+        return Toast(text, severity, about="stop" if event.state == SessionState.CANCELLED else "")
     return Toast(f"{text} · {_to_land(changed_files)}", "error" if severity == "error" else "warning")
 
 

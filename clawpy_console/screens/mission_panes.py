@@ -189,7 +189,7 @@ def _empty_title(state: AppState, workspace: str, keymap: Mapping[str, str]) -> 
     if needs := [*_waiting_words(state, keymap), *_bad_run_words(bad_run, keymap)]:
         title = f"No cards · {' · '.join(needs)}"
     else:
-        title = "No cards" if remark else "✓ Nothing needs you"
+        title = "No cards" if remark or state.holds else "✓ Nothing needs you"
     return f"{title}\n\n{bad_run.error or bad_run.summary}" if bad_run is not None and not remark else title
 
 

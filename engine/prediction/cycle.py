@@ -30,6 +30,7 @@ from engine.model import (
     RailVerdict,
     Randomness,
     Refusal,
+    Result,
     SessionState,
     SessionView,
     Source,
@@ -68,6 +69,9 @@ Propose = Callable[[WorkspaceContext, list[Exception]], Sequence[Proposal]]
 
 FOLLOW_UP_CURSOR = "cards.follow_ups"
 """Name of the cursor in the ledger of `follow_up`."""
+
+FOLLOWED = frozenset({"SessionStarted", "SessionEnded"})
+"""The kinds of events that `follow_up` reads."""
 
 LAST_CHECKED = "cards.looked"
 """Key in the state table: when each workspace was last checked."""
@@ -136,7 +140,7 @@ class CardCycle:
         """Whether a cycle runs now."""
         self._last_contexts: dict[str, WorkspaceContext] = {}
         """By workspace: its context in the last cycle."""
-        self._ended = LedgerCursor(store.ledger, FOLLOW_UP_CURSOR, lambda entry: entry.kind == "SessionEnded")
+        self._ended = LedgerCursor(store.ledger, FOLLOW_UP_CURSOR, lambda entry: entry.kind in FOLLOWED)
 
     def run_cycle(self, *, workspaces: Sequence[str] | None = None, requested: bool = False) -> CycleReport:
         """Run one cycle in this thread. If one is running already, this call waits for its end.
@@ -192,13 +196,14 @@ class CardCycle:
         return self._twin.calibrator.check()
 
     def follow_up(self) -> list[Card]:
-        """Make cards for the next steps of the sessions that ended since the last call (SPEC 2.10). While the engine is
-        stopped nothing is done, and these sessions wait."""
+        """Make cards for the next steps of the sessions that ended since the last call (SPEC 2.10), and name
+        again what is a problem where a session started or was stopped. While the engine is stopped nothing is done,
+        and these sessions wait."""
         cards: list[Card] = []
 
         def handle(entries: Sequence[LedgerEntry]) -> None:
-            for entry in entries:
-                cards.extend(self._follow_session(entry.subject))
+            for session_id in dict.fromkeys(entry.subject for entry in entries):
+                cards.extend(self._follow_session(session_id))
 
         if not self._store.safety.kill_switch.stop_reason():
             with self._lock:
@@ -207,15 +212,18 @@ class CardCycle:
 
     def _follow_session(self, session_id: str) -> list[Card]:
         """Make the card that follows a session, if the session ended within a day. After a run of the tests, and after
-        any problem, the workspace is read even if nothing may follow, because cards may have lost their evidence."""
+        any problem, the workspace is read even if nothing may follow, because cards may have lost their evidence. It is
+        also read if the session was stopped, or if it starts where a problem is named, because that may change."""
         try:
             view = self._approvals.launcher.get(session_id)
         except Refusal as refusal:
             log.warning("no follow-up of %s: %s", session_id, refusal)
             return []
-        is_recent = view.ended_at is not None and self._store.clock.now() - view.ended_at <= MAX_AGE
+        is_recent = self._store.clock.now() - (view.ended_at or view.created_at) <= MAX_AGE
         kinds = next_kinds(view)
-        if not is_recent or not (kinds or view.check or view.has_problem) or self._store.is_off(view.workspace):
+        is_news = view.result is Result.CANCELLED if view.state.over else view.workspace in self.remarks()
+        is_followed = kinds or view.check or view.has_problem or is_news
+        if not is_recent or not is_followed or self._store.is_off(view.workspace):
             return []
         errors: list[str] = []
         findings, selection = self._plan([view.workspace], errors, kinds)

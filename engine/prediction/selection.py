@@ -42,8 +42,10 @@ from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.dismissals import MuteIndex, read_mutes
 from engine.prediction.kinds import is_ordered
 from engine.prediction.routing import Router
+from engine.prediction.templates.failures import describe_answer
 from engine.prediction.templates.history import describe_problem
-from engine.prediction.templates.offers import is_usable, short_test
+from engine.prediction.templates.offers import short_test
+from engine.prediction.templates.runs import find_stopped_run
 from engine.prediction.twin import EmbeddedTwin, band_of
 from engine.storage.rows import UtcDateTime, ask, each_of
 from engine.storage.validation_runs import ValidationRun, verdict_on
@@ -203,6 +205,7 @@ def unsolved_problem(context: WorkspaceContext, muted: Sequence[Proposal] = ()) 
         *(_unfinished(context) if "unfinished_operation" not in muted_kinds else ()),
         *_conflicts(context),
         *_failing_tests(context),
+        *_stopped_runs(context),
     ]
     problems.sort(key=lambda problem: problem.at, reverse=True)
     if len(problems) < 2:
@@ -254,6 +257,15 @@ def _failing_tests(context: WorkspaceContext) -> Iterator[_Problem]:
                 break
 
 
+def _stopped_runs(context: WorkspaceContext) -> Iterator[_Problem]:
+    """The projects whose last test run was stopped, and in which none has finished yet."""
+    for part in context.parts:
+        if (stopped := find_stopped_run(context, part)) is not None:
+            request = " project=".join(filter(None, ("run_tests", part.project.path)))
+            sentence = f"the tests{part.within} were stopped, no run has finished here yet; ask for “{request}”"
+            yield _Problem(stopped.ended_at or stopped.created_at, sentence)
+
+
 def _passed(run: ValidationRun, test: str) -> bool:
     """Whether a later run shows that a test passes, or for "", that the tests of an earlier run do, which named none.
     Some test runners do not list the tests that passed; a green run of theirs counts for every test."""
@@ -274,14 +286,7 @@ def _describe_failing(context: WorkspaceContext, part: Part, run: ValidationRun,
     )
     if part.changed or not _saw_same_files(run, part.tree_runs[0]):
         return sentence
-    can_bisect = (
-        is_usable(test) and part.tool is not None and part.tool.runs_single_tests and len(context.repository.recent) > 1
-    )
-    project = f" project={part.project.path}" if part.project.path else ""
-    asking = (
-        f", or ask for “bisect test={test} good=COMMIT{project}” with a commit where it passed" if can_bisect else ""
-    )
-    return f"{sentence}; fix {'it' if len(failing) == 1 else 'them'}{asking}"
+    return f"{sentence}; {describe_answer(context, part, failing)}"
 
 
 def _saw_same_files(run: ValidationRun, latest_run: ValidationRun) -> bool:

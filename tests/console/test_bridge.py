@@ -9,7 +9,7 @@ import pytest
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.bridge import BATCH_INTERVAL_S, Bridge, EngineChanged, toasts_of
-from engine.events import ChangeSetReady, EventBus, PredictionCreated, SessionEnded, SessionOutput
+from engine.events import ChangeSetReady, EventBus, HoldPlaced, PredictionCreated, SessionEnded, SessionOutput
 from tests.console import stand_in_data
 from tests.console.conftest import running, until, wait_for_text
 from tests.console.stand_in import StandIn
@@ -87,6 +87,8 @@ def test_a_session_that_ends_with_changes_has_one_toast(state: str, toast: tuple
 def test_the_toast_about_a_stopped_session_says_it_once() -> None:
     ended = SessionEnded(subject="s", prediction_id="", state="cancelled", summary="stopped by you", cost=0)
     assert [toast.text for toast in toasts_of([ended])] == ["Stopped by you"]
+    placed = HoldPlaced(subject="stop", reason="F12 pressed in the console")
+    assert [toast.about for toast in toasts_of([placed, ended])] == ["stop"] * 2, "one is shown"
 
 
 @pytest.mark.long

@@ -141,6 +141,10 @@ STORIES: dict[str, tuple[Step, ...]] = {
         Given(lambda engine: setattr(engine.card_cycle, "remarks", lambda: {SHOP: "no commit yet; make a commit"})),
         sees("shop: no commit yet"), hides("Nothing needs you"),
     ),
+    "nothing says that all is well while everything is stopped": (
+        Given(nothing_waits), Given(lambda engine: engine.safety.kill_switch.stop("F12 pressed", "operator")),
+        sees("No cards"), hides("Nothing needs you"),
+    ),
     "without cards, failures and items that wait, nothing needs you": (
         Given(nothing_waits), sees("✓ Nothing needs you")
     ),

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from engine.git.state import FileState
-from engine.model import SessionState
+from engine.model import SessionState, SessionView
 from engine.prediction.context import ChangedFile, changed_since
 from engine.prediction.selection import unsolved_problem
 from tests.conftest import Repository
@@ -90,6 +90,43 @@ def test_a_run_of_other_tests_does_not_answer_a_failed_test(world: World, reposi
     assert unsolved_problem(world.sense()) == ""
     world.runs = [replace(measured, durations=()), *world.runs[1:]]
     assert unsolved_problem(world.sense()) == "", "a green run that names no tests counts"
+
+
+@pytest.mark.parametrize(
+    ("latest", "answer"),
+    [
+        (session("bisect", SessionState.RUNNING, prompt="Find what broke `test_a`"), "a bisect is running"),
+        (session("rehearse_revert", SessionState.RUNNING, prompt="Revert it, run `test_a`"), "a revert is being tried"),
+        (
+            session("rehearse_revert", facts={"test": "t.py::test_a"}, change_set_id="change_1"),
+            "its revert waits for you",
+        ),
+        (
+            session("bisect", facts={"test": "t.py::test_a", "culprit": "d3d1785" * 5, "subject": "tidy"}),
+            "d3d1785d3d “tidy” broke `test_a`",
+        ),
+        (session("bisect", SessionState.RUNNING, prompt="Find what broke `test_b`"), "fix it"),
+        (session("bisect", facts={"test": "t.py::test_b", "culprit": "d3d1785" * 5}), "fix it"),
+        (session("rehearse_revert", facts={"test": "t.py::test_a"}, change_set_id="change_1", gone="gone"), "fix it"),
+    ],
+)
+def test_a_failed_test_is_named_with_its_answer(
+    world: World, repository: Repository, latest: SessionView, answer: str
+) -> None:
+    world.runs = [PastRun(repository.git("rev-parse", "HEAD"), ("t.py::test_a",))]
+    world.sessions = [latest]
+    assert unsolved_problem(world.sense()) == FAILED.replace("fix it", answer)
+
+
+def test_a_stopped_run_stays_a_problem_until_a_run_finishes(world: World, repository: Repository) -> None:
+    stopped = session(state=SessionState.CANCELLED)
+    world.sessions = [stopped]
+    expected = "the tests were stopped, no run has finished here yet; ask for “run_tests”"
+    assert unsolved_problem(world.sense()) == expected
+    world.sessions = [session(state=SessionState.RUNNING), stopped]
+    assert unsolved_problem(world.sense()) == ""
+    world.sessions, world.runs = [stopped], [PastRun(repository.git("rev-parse", "HEAD"))]
+    assert unsolved_problem(world.sense()) == ""
 
 
 def test_advice_on_a_failed_test_names_its_project(world: World, repository: Repository) -> None:

@@ -411,6 +411,18 @@ def test_nothing_follows_during_a_stop_and_nothing_is_lost_by_it(world: World) -
     assert len(world.card_cycle.follow_up()) == 1
 
 
+def test_a_stopped_session_has_its_workspace_read_again(world: World, clock: FakeClock) -> None:
+    [created] = world.cycle(proposal("a"))
+    card = world.cards.approve(created.id)
+    world.sessions.end(card.id)
+    view = world.sessions.views[card.id] = replace(world.sessions.views[card.id], state=SessionState.CANCELLED)
+    clock.advance(timedelta(minutes=1))
+    event = SessionEnded(subject=view.id, prediction_id="", state="cancelled", summary="", cost=0)
+    world.database.write(lambda tx: tx.record(event))
+    world.card_cycle.follow_up()
+    assert world.card_cycle.last_checked()[view.workspace] == clock.now()
+
+
 @pytest.mark.parametrize(("age", "cards"), [(timedelta(hours=24), 1), (timedelta(hours=24, seconds=1), 0)])
 def test_nothing_follows_a_session_that_ended_more_than_a_day_ago(
     world: World, clock: FakeClock, age: timedelta, cards: int

@@ -283,6 +283,35 @@ def _is_mended(context: WorkspaceContext, part: Part, bisect_run: ValidationRun,
     return any(commit.subject == f'Revert "{commit_subject}"' for commit in later)
 
 
+def describe_answer(context: WorkspaceContext, part: Part, tests: Sequence[str]) -> str:
+    """The newest answer to failing tests, in words: the bisect or the revert that runs, the revert that waits, or the
+    commit that broke one of them. If there is none, what the operator can do."""
+    for session in context.sessions:
+        if session.flow not in ("bisect", "rehearse_revert") or session.project != part.project.path:
+            continue
+        if not session.state.over:
+            if any(test and short_test(test) in session.prompt for test in tests):
+                return "a bisect is running" if session.flow == "bisect" else "a revert is being tried"
+        elif session.facts.get("test") in tests:
+            has_changes = session.change_set_id is not None and session.discarded_at is None and not session.gone
+            if session.flow == "rehearse_revert" and has_changes:
+                return "its revert waits for you"
+            sha, subject = find_culprit(session)
+            if sha:
+                return f"{sha} “{plain(subject, 50)}” broke `{short_test(session.facts['test'])}`"
+    return _advise(context, part, tests)
+
+
+def _advise(context: WorkspaceContext, part: Part, failing: Sequence[str]) -> str:
+    """What the operator can do about failing tests."""
+    advice, test = f"fix {'it' if len(failing) == 1 else 'them'}", failing[0]
+    has_earlier = len(context.repository.recent) > 1
+    if not (is_usable(test) and part.tool is not None and part.tool.runs_single_tests and has_earlier):
+        return advice
+    project = f" project={part.project.path}" if part.project.path else ""
+    return f"{advice}, or ask for “bisect test={test} good=COMMIT{project}” with a commit where it passed"
+
+
 def find_culprit(session: SessionView) -> tuple[str, str]:
     """The commit that a bisect found, and its subject. Both are "" if the session is no bisect or found none."""
     facts = session.facts if session.flow == "bisect" else {}

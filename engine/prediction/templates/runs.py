@@ -11,7 +11,7 @@ from typing import Any
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.tool_table import TEST_FILE
 from engine.frozen import frozen
-from engine.model import SessionState
+from engine.model import SessionState, SessionView
 from engine.model.text import count, join_shortened, moment, plain
 from engine.prediction.context import Part, WorkspaceContext, result_words
 from engine.prediction.templates.offers import (
@@ -67,6 +67,15 @@ def run_tests(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         facts={"run": last.session_id or last.ran_at.isoformat()},
         evidence_at=earliest(file.at for file in changed) or newest_commit(git),
     )
+
+
+def find_stopped_run(context: WorkspaceContext, part: Part) -> SessionView | None:
+    """The last run of the tests, if it was stopped and no run has finished yet."""
+    if part.tool is None or part.tree_runs:
+        return None
+    runs = (ran for ran in context.sessions if ran.flow == "run_tests" and ran.project == part.project.path)
+    last = next(runs, None)
+    return last if last is not None and last.state is SessionState.CANCELLED else None
 
 
 def _first_run(context: WorkspaceContext, part: Part, tool: Toolchain) -> Iterator[Offer]:

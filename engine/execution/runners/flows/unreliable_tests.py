@@ -40,7 +40,7 @@ from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git.leftovers import UNTIL
 from engine.model import CheckResult
-from engine.model.text import count, join_names
+from engine.model.text import count, join_names, one_line
 
 SLOWER_RATIO = 1.5
 """A test is slower if its median time is at least this many times as long, and each run is longer than every run at the
@@ -228,7 +228,9 @@ class Quarantine(ProjectFlow):
     until: Annotated[Line, AfterValidator(_check_day)] = Field(
         description="the day on which they run again, such as 2026-12-07"
     )
-    why: Line = Field(default="flaky", max_length=120, description="the reason, for example `flaky: failed 3 of 20`")
+    why: Annotated[str, AfterValidator(lambda text: one_line(text))] = Field(
+        default="flaky", max_length=120, description="the reason, for example `flaky: failed 3 of 20`"
+    )
 
     def describe(self) -> str:
         return f"Skip {join_names(self.tests, 2)}{self.where} until {self.until}"
