@@ -121,7 +121,7 @@ class SettingsStore:
         chosen = parse_value(path, value) if isinstance(value, str) else value
         try:
             tomlkit.item(chosen).as_string().encode()
-        except (TypeError, ValueError) as error:  # such as null, or text that is not Unicode
+        except (TypeError, ValueError, RecursionError) as error:  # such as null, no Unicode, or too many brackets
             message = f"{format_key(path)}: this value is not accepted; expected {describe_accepted(path)}"
             raise Refusal("bad_config", message, "nothing was changed; give another value") from error
         with self._lock:
@@ -181,6 +181,9 @@ class SettingsStore:
 
     def _write(self, text: str) -> None:
         """Write the file, if the settings in `text` are valid. Raises `Refusal`: `bad_config`, `unwritable_config`."""
+        if (size := len(text.encode())) > MAX_FILE_BYTES:
+            message = f"{self.file} would have {size} bytes, and is read up to {MAX_FILE_BYTES}"
+            raise Refusal("bad_config", message, "nothing was changed; give a shorter value")
         try:
             settings = self._parse(text)
         except BadConfig as error:

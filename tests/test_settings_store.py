@@ -97,6 +97,32 @@ def test_an_edit_that_a_variable_overrides_is_refused(file: Path, clock: FakeClo
     assert not file.exists()
 
 
+def nested(depth: int) -> list[object]:
+    """A list in a list, and so on."""
+    value: list[object] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("console.theme", "x" * 300_000),
+        ("production.branches", nested(5000)),
+        ("production.branches", "[" * 400 + "]" * 400),
+    ],
+    ids=["long_text", "deep_list", "deep_text"],
+)
+def test_a_value_after_which_the_file_could_not_be_read_is_refused(
+    file: Path, clock: FakeClock, key: str, value: object
+) -> None:
+    save(file, WRITTEN)
+    before, store = file.read_bytes(), open_store(file, clock)
+    assert refused("bad_config", lambda: store.set(key, value)).fix.startswith("nothing was changed")
+    assert file.read_bytes() == before
+
+
 def test_an_edit_by_another_program_counts_within_a_second(
     store: SettingsStore, file: Path, clock: FakeClock, database: Database
 ) -> None:
