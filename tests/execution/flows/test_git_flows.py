@@ -317,11 +317,18 @@ def in_file_of_later_commit(repository: Repository) -> None:
     repository.commit("settings again", {NAME: HELD.replace("ZONE", "AREA")})
 
 
+def key_in_file_kept_but_removed_from_git(repository: Repository) -> None:
+    repository.commit("env", {".env": f"DATABASE=shop\nKEY={TOKEN}\n"})
+    repository.git("rm", "-q", "--cached", ".env")
+    repository.git("commit", "-q", "--allow-empty", "-m", "no env")
+    repository.write(".env", "DATABASE=shop\n")
+
+
 SECRET_PLACES = [
     in_last_commit, edited_out_of_last_commit, in_older_commit, edited_out_of_older_commit, removed_by_later_commit,
     below_merge, in_merge, in_merge_below_commit, in_two_commits, whole_file_in_last_commit,
     whole_file_in_older_commit, whole_file_kept_but_removed_from_git, alone_in_last_commit, alone_in_older_commit,
-    edited_out_of_commit_of_its_own, deleted_by_hand, in_file_of_later_commit,
+    edited_out_of_commit_of_its_own, deleted_by_hand, in_file_of_later_commit, key_in_file_kept_but_removed_from_git,
 ]  # fmt: skip
 
 
@@ -353,6 +360,7 @@ def test_the_advice_against_a_secret_works_to_the_letter(
     assert repository.git("stash", "list") == ""
     assert (repository.path / "untracked.txt").exists()
     if ".env" in run.transcript:
+        assert not repository.git("ls-files", ".env")
         assert (repository.path / ".env").read_text() == "DATABASE=shop\n"
     again = run_flow("review_unpushed")
     assert not [fact for fact in again.result.facts.get("findings", ()) if fact["commit"]], again.summary

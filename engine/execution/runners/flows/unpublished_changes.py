@@ -171,6 +171,7 @@ def _rebase_steps(job: Job, committed: Sequence[UnpushedProblem], status: Status
     is left to the operator."""
     head = status.head
     changed = {file.path for file in status.files if not file.untracked}
+    committed = _with_whole_files(job, committed, head)
     by_hand: dict[str, list[str]] = {}
     for finding in committed:
         if not finding.line:
@@ -217,8 +218,9 @@ def _rebase_steps(job: Job, committed: Sequence[UnpushedProblem], status: Status
         if lines:
             yield f"remove the secret from {join_names(lines, 3)}, then:"
             yield f"  git commit --amend --no-edit --allow-empty -- {_quote(lines)}"
+        for file in files:
+            yield f"  git rm -r {'' if file in kept else '--cached '}-- {shlex.quote(file)}"
         if files:
-            yield f"  git rm -r --cached -- {_quote(files)}"
             yield "  git commit --amend --no-edit --allow-empty"
         yield "  git rebase --continue"
     yield from _conflict_steps()
@@ -245,6 +247,19 @@ def _manual_steps(by_hand: Mapping[str, Sequence[str]]) -> Iterator[str]:
 def _files_of(finding: UnpushedProblem, paths: Iterable[str]) -> set[str]:
     """Those of `paths` that are the file of a finding, or in its folder."""
     return {path for path in paths if path == finding.path or path.startswith(f"{finding.path}/")}
+
+
+def _with_whole_files(job: Job, findings: Sequence[UnpushedProblem], head: str) -> list[UnpushedProblem]:
+    """The findings, where a file that HEAD no longer has is removed from its commit as a whole. If only its lines were
+    changed there, the commit that removes it would conflict, and could make git track it again."""
+    present = {*job.git.items("ls-tree", "-z", "--name-only", head, "--", *{finding.path for finding in findings})}
+    return [
+        replace(finding, line=0)
+        if finding.path not in present
+        and (os.path.lexists(job.folder / finding.path) or not _list_later_changes(job, finding, head))
+        else finding
+        for finding in findings
+    ]
 
 
 def _list_later_changes(job: Job, finding: UnpushedProblem, head: str) -> list[str]:
