@@ -195,29 +195,30 @@ def read_commits(git: Git, span: Span, *, leftovers: bool = False) -> Unpushed:
 
 
 def mark_edited_out(git: Git, unpushed: Unpushed, files: Iterable[FileState]) -> Unpushed:
-    """The problems of commits, with a mark on the secrets that the uncommitted state of their files no longer has.
-    `files` are the uncommitted files."""
+    """The problems of commits, with a mark on the secrets that the last commit has, but not the uncommitted state of
+    their files. `files` are the uncommitted files."""
     changed = {file.path for file in files}
-    problems = [
-        replace(problem, is_edited_out=True)
-        if problem.is_secret and problem.line and problem.path in changed and not _has_secret(git, problem)
-        else problem
-        for problem in unpushed.committed
-    ]
+    paths = {problem.path for problem in unpushed.committed if problem.is_secret and problem.line} & changed
+    kinds = {path: _secret_kinds(git, path) for path in paths}
+    problems = []
+    for problem in unpushed.committed:
+        present = kinds.get(problem.path) if problem.is_secret and problem.line else None
+        is_edited_out = present is not None and problem.kind not in present and not problem.is_removed_later
+        problems.append(replace(problem, is_edited_out=is_edited_out))
     return replace(unpushed, committed=tuple(problems))
 
 
-def _has_secret(git: Git, problem: UnpushedProblem) -> bool:
-    """Whether the file of a problem in the working tree has a secret of that kind, as far as it can be read."""
+def _secret_kinds(git: Git, path: str) -> set[str] | None:
+    """The kinds of secrets in a file of the working tree; None if it cannot be read."""
     try:
-        text = read_plain(git.folder / problem.path, MAX_READ_BYTES, follow=False).decode(errors="surrogateescape")
+        text = read_plain(git.folder / path, MAX_READ_BYTES, follow=False).decode(errors="surrogateescape")
     except FileNotFoundError:
-        return False
+        return set()
     except (OSError, ValueError):
-        return True  # a link, or too large
+        return None  # a link, or too large
     lines = text.split("\n")
     pairs = itertools.zip_longest(lines, lines[1:], fillvalue="")
-    return any(found.kind == problem.kind for line, after in pairs for found in scan_line(problem.path, line, after))
+    return {found.kind for line, after in pairs for found in scan_line(path, line, after)}
 
 
 def read_uncommitted(git: Git, head: str, files: Sequence[FileState]) -> tuple[UnpushedProblem, ...]:

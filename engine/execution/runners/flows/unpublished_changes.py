@@ -135,8 +135,9 @@ def _cleanup_steps(job: Job, findings: Sequence[UnpushedProblem], status: Status
 
 
 def _can_be_written(path: str) -> bool:
-    """Whether a command can contain a path as it is: without controls or line breaks, and in valid UTF-8."""
-    return sanitise(path) == path and len(path.splitlines()) == 1
+    """Whether a command can contain a path as it is: without controls or line breaks, in valid UTF-8, and without the
+    colon at its beginning with which git's patterns begin."""
+    return sanitise(path) == path and len(path.splitlines()) == 1 and not path.startswith(":")
 
 
 def _uncommitted_steps(findings: Sequence[UnpushedProblem]) -> Iterator[str]:
@@ -211,7 +212,7 @@ def _rebase_steps(job: Job, committed: Sequence[UnpushedProblem], status: Status
         yield f"In the list that opens, write edit in place of pick before {join_names(edited, 5)}; save and close it."
     for sha in affected:
         if sha in merges:
-            yield f"In the list that opens, add a line break below “merge -C {sha[:7]}”; save and close it."
+            yield f"In the list that opens, add a line that says break below “merge -C {sha[:7]}”; save and close it."
     for sha in affected:
         lines, files = _paths_of([finding for finding in findings if finding.sha == sha])
         yield f"When git stops at {sha[:7]}:"
