@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from engine.files import read_plain
 from engine.git import Git, unpushed
 from engine.git.inspection import Inspection, read_fixups
 from engine.git.reader import GitReader
+from engine.git.state import read_status
 from engine.git.unpushed import Span, Unpushed, UnpushedProblem, read_commits
 from tests.conftest import Repository
 
@@ -164,6 +166,27 @@ def test_what_a_merge_commit_itself_adds_is_read_and_what_it_brings_in_is_not(re
         (".env", 0),
         ("b.zip", 0),
     ]
+
+
+def test_a_changed_file_with_many_keys_is_read_once(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = repository.commit("begin", {"a.py": "x = 1\n"})
+    keys = "".join(f"KEY_{number} = '{TOKEN}'\n" for number in range(50))
+    repository.commit("keys", {"keys.py": keys, "gone.py": keys})
+    repository.commit("gone", {"gone.py": ""})
+    for name in ("keys.py", "gone.py"):
+        repository.write(name, "KEYS = ()\n")
+    read: list[Path] = []
+
+    def read_and_count(path: Path, size: int, *, follow: bool = True) -> bytes:
+        read.append(path)
+        return read_plain(path, size, follow=follow)
+
+    monkeypatch.setattr(unpushed, "read_plain", read_and_count)
+    git = Git(repository.path)
+    committed = read_commits(git, Span("HEAD", base))
+    marked = unpushed.mark_edited_out(git, committed, read_status(git).files).committed
+    assert {(problem.path, problem.is_edited_out) for problem in marked} == {("keys.py", True), ("gone.py", False)}
+    assert (len(marked), len(read)) == (100, 2)
 
 
 def test_a_problem_in_a_file_whose_name_is_no_text(repository: Repository) -> None:
