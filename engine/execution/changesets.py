@@ -220,8 +220,9 @@ class ChangeSets(Landings):
         with self._locks.hold(workspace):
             row = self.row(change_set_id, becoming=ChangeState.BRANCHED)
             git = row.open_git()
+            message = self._revert_message(git, row) or row.commit_message
             commit = commit_diff(
-                git, base=row.landed_tree, result=row.result_tree, message=row.commit_message, at=self._clock.local()
+                git, base=row.landed_tree, result=row.result_tree, message=message, at=self._clock.local()
             )
             name = find_free_branch_name(git, row.title, row.session_id)
             payload = {"change_set": row.id, "workspace": workspace, "branch": name, "commit": commit}
@@ -236,6 +237,16 @@ class ChangeSets(Landings):
             changed = self._record_branch(payload, intent)
         self._clear_away(changed)
         return changed
+
+    def _revert_message(self, git: Git, row: ChangeSetRow) -> str:
+        """The message that git gives a revert, if the session reverted a commit, else ""."""
+        with self._database.read() as session:
+            session_row = load(session, SessionRow, row.session_id)
+        commit = session_row.facts.get("commit") if session_row and session_row.flow == "rehearse_revert" else None
+        subject = sanitise(git.text("log", "-1", "--format=%s", commit, "--", allowed=(0, 128))) if commit else ""
+        if not subject:
+            return ""
+        return f'Revert "{subject}"\n\nThis reverts commit {commit}.\n\nSession: {row.session_id}\n'
 
     def discard(self, change_set_id: str) -> ChangeSet:
         """Discard its rest and its worktree. Raises `Refusal` `already_decided`, `unknown_change_set`."""

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from engine.execution.change_store import NEXT_STATES
-from engine.model import ChangeSet, ChangeState, CheckResult, FileChange, Refusal
+from engine.execution.session_store import SessionRow
+from engine.model import ChangeSet, ChangeState, CheckResult, FileChange, Refusal, SessionState
 from engine.storage.ledger import Ledger
 from tests.execution.landing_world import Change, LandingWorld, file_edit, file_edits, kill_at
 from tests.support.helpers import refused, wait_for_threads
@@ -161,6 +162,23 @@ def test_a_branch_has_only_the_changes_of_the_session(world: LandingWorld) -> No
     assert world.git_state == state
     assert world.refs == []
     assert not world.worktrees.folder_of("session_1").exists()
+
+
+def test_a_branch_with_a_revert_has_the_message_of_git(world: LandingWorld) -> None:
+    culprit = world.git("rev-parse", "HEAD").strip()
+    change = world.make_change(edit_a)
+    row = SessionRow(
+        id=change.current.session_id, prediction_id="", permit_id="", prompt="Revert it", workspace="", channel="",
+        agent="", runner="flow", flow="rehearse_revert", parameters={}, state=SessionState.SUCCEEDED, mode="approved",
+        created_at=world.clock.now(), facts={"commit": culprit},
+    )  # fmt: skip
+    world.database.write(lambda tx: tx.session.merge(row))
+
+    branch = change.branch().branch
+
+    subject = world.git("log", "-1", "--format=%s", culprit).strip()
+    lines = world.git("log", "-1", "--format=%B", branch).splitlines()
+    assert lines[:3] == [f'Revert "{subject}"', "", f"This reverts commit {culprit}."]
 
 
 @pytest.mark.long
