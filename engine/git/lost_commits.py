@@ -234,6 +234,9 @@ def _rewritten_commits(git: Git, reflog: list[ReflogEntry], commits: dict[str, C
     rebased, amended = _rewritten_tips(reflog)
     for tip in (rebased & commits.keys()) - amended:
         rewritten |= {commit.id for commit in _ancestry(commits, tip)}
+    # `git rebase --root` starts from an empty commit without a message that it makes for itself.
+    starts = {entry.new for entry in reflog if entry.action.startswith("rebase (start)")} & commits.keys()
+    rewritten |= {start for start in starts if not commits[start].parents and not commits[start].subject}
     # The last of several amended commits has the work of all of them, whether it is lost or on a branch.
     return rewritten | (amended & commits.keys())
 

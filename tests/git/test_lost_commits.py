@@ -55,6 +55,15 @@ def test_lines_of_commits_that_no_ref_reaches_are_found_with_their_length(
     assert {(line.tip, line.number) for line in lost} == {(tip, 2) for tip in lost_tips}
 
 
+def test_the_empty_commit_that_a_rebase_of_the_root_starts_from_is_not_lost(repository: Repository) -> None:
+    repository.commit("begin", {"a.txt": "1\n"}, at=ago(3))
+    repository.commit("more", {"b.txt": "1\n"}, at=ago(2))
+    repository.git("-c", "sequence.editor=sed -i 1s/pick/edit/", "rebase", "-q", "-i", "--root", at=ago(1))
+    repository.git("commit", "-q", "--amend", "-m", "begin again", at=ago(1))
+    repository.git("rebase", "--continue", at=ago(1))
+    assert read_lost_tips(repository) == set()
+
+
 def test_a_commit_with_a_tag_is_not_lost(repository: Repository, lost_tips: tuple[str, str]) -> None:
     git, (left, right) = Git(repository.path), lost_tips
     assert not is_reachable(git, left)
