@@ -273,7 +273,7 @@ def make_request(options: argparse.Namespace, common: CommonOptions) -> Document
         case "dnd":
             is_off = options.off or options.switch == "off"
             if is_off and (options.seconds or options.switch == "on"):
-                raise WrongUse("give --for SPAN or --off, not both")
+                raise WrongUse("off and --off end it: give neither on nor --for SPAN with them")
             return arguments | ({"off": True} if is_off else {})
     return arguments
 

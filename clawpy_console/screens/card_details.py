@@ -234,6 +234,7 @@ class Details(Dialog[None]):
         editor.placeholder = "No parameters set. Write key = value, one per line." if flow else ""
         if editor.text != self._editable_text:
             editor.load_text(self._editable_text)
+        editor.move_cursor((0, 0))
         self.query_one("#refusal").display = False
         self._pane.scroll_home(animate=False)
         self._pane.vertical_scrollbar.position = 0  # a hidden scrollbar does not follow

@@ -348,7 +348,8 @@ class MissionScreen(ConsoleScreen):
         if refusal.code == ALREADY_REVIEWED:
             self._stack.restore(card, "")
             self.show_message("You reviewed this already: the details say what to do.", "$grey")
-            self.action_details()
+            if self.is_current:
+                self.action_details()
             return
         # A stop concerns no single card, and its message is removed when the stop ends.
         is_stop = bool(self.app.holds) and refusal.message.startswith("kill: ")

@@ -416,6 +416,18 @@ async def test_details_of_another_card_begin_anew_at_the_present_size(console: C
         assert not screen.query_one("#editor", TextArea).text.startswith("x")
 
 
+async def test_the_risk_of_a_card_is_not_confirmed_by_that_of_the_card_before(
+    console: ConsoleApp, engine: StandIn
+) -> None:
+    verdicts = engine.cards.all[RISKY].verdicts
+    for card_id in (FIRST, SECOND):
+        engine.cards.all[card_id] = replace(engine.cards.all[card_id], verdicts=verdicts)
+    async with running(console, "enter", "a") as pilot:
+        await carry_out(pilot, sees("A approves it anyway"), press("escape j enter"), sees("Card details"))
+        assert not console.screen.query_one("#refusal").display
+        await carry_out(pilot, press("A"), UNDECIDED)
+
+
 @pytest.mark.parametrize("refusal", [None, Refusal("busy", "a session works there already", "wait for it")])
 async def test_an_answer_to_an_approval_leaves_the_details_of_another_card_open(
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch, refusal: Refusal | None
