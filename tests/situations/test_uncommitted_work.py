@@ -227,6 +227,16 @@ def test_a_breakpoint_in_a_file_whose_name_reads_like_a_command(situation: Situa
 
 
 @pytest.mark.long
+def test_debugging_is_not_removed_from_a_file_that_is_not_there(situation: Situation) -> None:
+    situation.commit_shop()
+    session = situation.approve(situation.propose("remove_leftovers paths=gone.py"))
+    assert (session.state, session.error) == (
+        SessionState.FAILED,
+        "there is no file gone.py (name files of the repository)",
+    )
+
+
+@pytest.mark.long
 def test_landed_changes_whose_tests_passed_are_tested(situation: Situation) -> None:
     situation.commit_shop()
     situation.write("cart.py", f"import os\n\n\n{TOTAL_WITH_BREAKPOINT}", days_ago=0.01)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -9,7 +10,18 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from engine.execution.runners.flow import CannotRun, Facts, Flow, FlowResult, Job, Line, Place, RepoPath, as_facts
+from engine.execution.runners.flow import (
+    CannotRun,
+    Facts,
+    Flow,
+    FlowError,
+    FlowResult,
+    Job,
+    Line,
+    Place,
+    RepoPath,
+    as_facts,
+)
 from engine.execution.runners.flows.git_steps import operator_git, store_tree
 from engine.execution.runners.flows.suite_runs import (
     TestPlan,
@@ -116,6 +128,8 @@ class RemoveLeftovers(Flow):
         return f"Remove the debugging from {join_names(self.paths, 3)}"
 
     def run(self, job: Job) -> FlowResult:
+        if missing := [path for path in self.paths if not os.path.lexists(job.folder / path)]:
+            raise FlowError(f"there is no file {join_names(missing, 3)}", "name files of the repository")
         findings = [finding for finding in read_own_changes(job).leftovers if finding.kind != CONFLICT_MARKER]
         base = store_tree(job)
         findings_by_path = _group_by_path(findings)
