@@ -13,6 +13,7 @@ from pydantic import Field
 from engine.execution.runners.flow import Flow, Place
 from engine.execution.runners.flow_runner import PROSE, edit_parameters, similar_flow, validate_parameters
 from engine.execution.runners.flows import FLOWS
+from engine.execution.runners.flows.leftovers import RemoveLeftovers
 from engine.model import Refusal
 from tests.support.helpers import refused
 
@@ -94,3 +95,16 @@ def test_a_sentence_is_no_mistyped_parameter(edit: str) -> None:
 def test_any_edit_is_accepted_or_refused(edit: str) -> None:
     with contextlib.suppress(Refusal):
         assert edit_parameters(RerunTests, PRESENT, edit)
+
+
+@pytest.mark.parametrize(
+    ("text", "paths"),
+    [
+        ('"a b.py"', ["a b.py"]),
+        ("'a, b.py', c.py", ["a, b.py", "c.py"]),
+        ('"a.py" b"c d".py', ["a.py", 'b"c', 'd".py']),
+        ('"a.py, b.py', ['"a.py', "b.py"]),
+    ],
+)
+def test_items_of_a_list_may_stand_in_quotes(text: str, paths: list[str]) -> None:
+    assert edit_parameters(RemoveLeftovers, {}, f"paths={text}").model_dump()["paths"] == paths

@@ -45,6 +45,9 @@ _FILLERS = frozenset({"the", "a", "an", "my", "our", "all", "please", "this", "p
 ALIASES: Mapping[str, Sequence[str]] = read_table(__file__, "flow_aliases.toml")
 """Common requests in words, by flow."""
 
+_ITEM = re.compile(r"""\"([^"]+)\"(?=[,\s]|$)|'([^']+)'(?=[,\s]|$)|([^,\s]+)""")
+"""An item of a list, which may stand in quotes."""
+
 _PAIR = re.compile(r"\s*(?:\w+[ \t]*=|$)")
 """The beginning of each line of parameters after the first. If a line has another beginning, the text is a prompt."""
 
@@ -248,7 +251,8 @@ def edit_parameters(flow: type[Flow], present: Mapping[str, Any], edit: str) -> 
     """The flow after an edit of its parameters.
 
     The edit is a JSON object, `key=value` pairs or `key: value` lines. Items of a list are separated by commas or white
-    space. Parameters that the edit does not name stay. Raises `Refusal` `bad_parameters`, and `PROSE` for a sentence.
+    space; those that contain either stand in quotes. Parameters that the edit does not name stay. Raises `Refusal`
+    `bad_parameters`, and `PROSE` for a sentence.
     """
     text = edit.strip()
     if text.startswith("{"):
@@ -279,7 +283,7 @@ def _parse_pairs(flow: type[Flow], text: str) -> dict[str, Any]:
 
 def _parse_value(field: FieldInfo, text: str) -> Any:
     if get_origin(field.annotation) is list and not text.startswith("["):
-        return [item for item in re.split(r"[,\s]+", text) if item]
+        return ["".join(groups) for groups in _ITEM.findall(text)]
     if text[:1] in '["{' or field.annotation is not str:
         try:
             return json.loads(text)
