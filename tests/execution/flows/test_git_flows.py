@@ -402,6 +402,16 @@ def test_a_change_beside_a_key_that_is_only_in_the_history_is_no_removal(
     assert first.startswith("First commit your changes"), "a fixup would put this change into an old commit"
 
 
+def test_stops_on_both_sides_of_a_merge_may_come_in_another_order(repository: Repository, run_flow: RunFlow) -> None:
+    repository.commit("begin", {"app.py": "x = 1\n"})
+    below_merge(repository)
+    repository.git("switch", "-q", "side")
+    repository.commit("key", {"side.py": HELD})
+    repository.git("switch", "-q", "main")
+    repository.git("merge", "-q", "--no-ff", "side")
+    assert "Git may stop at these commits in another order:" in run_flow("review_unpushed").result.facts["steps"]
+
+
 def test_a_name_with_a_line_break_adds_no_command(repository: Repository, run_flow: RunFlow) -> None:
     repository.commit("begin", {"app.py": "x = 1\n"})
     repository.commit(

@@ -213,6 +213,8 @@ def _rebase_steps(job: Job, committed: Sequence[UnpushedProblem], status: Status
     for sha in affected:
         if sha in merges:
             yield f"In the list that opens, add a line that says break below “merge -C {sha[:7]}”; save and close it."
+    if merges and len(affected) > 1:
+        yield "Git may stop at these commits in another order:"
     for sha in affected:
         lines, files = _paths_of([finding for finding in findings if finding.sha == sha])
         yield f"When git stops at {sha[:7]}:"
