@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     from engine.model import Refusal
     from engine.prediction.kinds import kind_title
     from engine.simulation.simulate import simulate
+    from engine.storage.ledger import LedgerEntry
 
 __all__ = [
     "Engine",
     "Holder",
     "Home",
+    "LedgerEntry",
     "Refusal",
     "call",
     "completion_names",
@@ -53,6 +55,7 @@ __version__ = "0.1.0"
 _MODULES = {
     "Engine": "engine.engine",
     "Holder": "engine.lock",
+    "LedgerEntry": "engine.storage.ledger",
     "Refusal": "engine.model",
     "call": "engine.api.control",
     "completion_names": "engine.api.offline",

@@ -17,7 +17,7 @@ from clawpy_console.fields import Field, text_line
 from clawpy_console.formats import fit_to_width, one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens import memory_entries
-from clawpy_console.screens.memory_entries import LAYER_NAMES, LAYER_SIGNS, Entry, detail_fields, layer_fields
+from clawpy_console.screens.memory_entries import LAYER_NAMES, Entry, detail_fields
 from clawpy_console.screens.recall_preview import MemoryActions
 from clawpy_console.widgets.frame import Filter
 from clawpy_console.widgets.reflowing_text import ReflowingText
@@ -35,6 +35,11 @@ REFRESH_S = 2.0
 
 MAX_LABEL_CELLS = 20
 """Maximum number of cells of the label before an entry."""
+
+LAYER_SIGNS: Mapping[str, tuple[str, str]] = {
+    "ready": ("●", "grey"), "building": ("◐", "accent"), "degraded": ("▲", "wants"), "off": ("○", "faint"),
+}  # fmt: skip
+"""Sign and tone of each state of a layer."""
 
 
 class MemoryScreen(MemoryActions):
@@ -115,7 +120,7 @@ class MemoryScreen(MemoryActions):
         states |= {layer.layer: layer for layer in self.state.layers}
         self._layer_rows.show([_layer_row(state, now) for state in states.values()])
         state = states[self._layer]
-        self.show_fields("#layer", layer_fields(state, now))
+        self.show_fields("#layer", _layer_fields(state, now))
         count = f"  {len(self._entries)}{'+' if self._has_more else ''}" if self._entries else ""
         title = f"{self._layer.value} {LAYER_NAMES[self._layer][0].upper()}"
         filter_text, empty = "", "None yet."
@@ -290,9 +295,22 @@ class MemoryScreen(MemoryActions):
         return self.entry.id if self.entry else ""
 
 
+def _layer_fields(state: LayerState, now: datetime) -> Iterator[Field]:
+    """A layer: what it holds, its state and the number of its entries."""
+    name, content = LAYER_NAMES[state.layer]
+    sign, tone = LAYER_SIGNS[state.state]
+    yield text_line(f"{state.layer.value} {name}", "title")
+    yield text_line(content, "grey")
+    done = f" {state.progress:.0%}" if state.state == "building" else ""
+    words = f": {state.words}" if state.words else ""
+    yield text_line(f"{sign} {state.state}{done}{words}", tone)
+    newest = f", newest {formats.moment(state.fresh_at, now)}" if state.fresh_at else ""
+    yield text_line(f"{formats.count(state.count, 'entry', 'entries')}{newest}", "grey")
+
+
 def _layer_row(state: LayerState, now: datetime) -> Row:
     """A layer: letter, name, number of entries, and its progress or age."""
-    sign, style = LAYER_SIGNS.get(state.state, ("▲", "wants"))
+    sign, style = LAYER_SIGNS[state.state]
     age = ""
     if state.state == "building":
         age = f"{state.progress:>4.0%}"

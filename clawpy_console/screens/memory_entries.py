@@ -1,17 +1,17 @@
-"""The entries of the layers of memory: read from the engine, as rows and as fields."""
+"""The entries of the layers of memory: read from the engine, with their links, and described by fields."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from clawpy_console import formats
 from clawpy_console.fields import Field, states, text_fields, text_line
 from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.widgets.frame import has_words
+from engine import LedgerEntry
 from engine.frozen import frozen
 from engine.model import (
     PROBLEM_FOUND,
@@ -20,7 +20,6 @@ from engine.model import (
     FactDraft,
     GraphNode,
     Layer,
-    LayerState,
     Memory,
     ParaFact,
     RecallMatch,
@@ -33,6 +32,19 @@ from engine.model import (
 if TYPE_CHECKING:
     from engine import Engine
 
+EntryValue = AgentFile | Memory | RecallMatch | Capture | GraphNode | ParaFact | FactDraft | LedgerEntry
+"""An entry as the engine gives it. What recall found is a `RecallMatch`, whatever its layer is."""
+
+LAYER_NAMES: Mapping[Layer, tuple[str, str]] = {
+    Layer.MARKDOWN: ("files", "what each agent is and knows, in files that you can edit"),
+    Layer.LEDGER: ("ledger", "everything that happened, one row each; rows never change"),
+    Layer.VECTORS: ("vectors", "turns and notes, found by meaning and by word"),
+    Layer.CAPTURE: ("captured", "decisions, facts and corrections from sessions"),
+    Layer.CONTEXT: ("context", "a summary of each task, for all agents"),
+    Layer.GRAPH: ("tasks", "how tasks are related: blocked by, derived from, similar to"),
+    Layer.PARA: ("facts", "what is true until it is corrected"),
+}
+"""The name of each layer and what it holds."""
 
 TASK_OUTCOMES = {True: ("✓", "good", "done"), False: ("✗", "wrong", "failed"), None: ("○", "grey", "pending")}
 """Sign, tone and word of each outcome of a task."""
@@ -57,8 +69,8 @@ class Entry:
     """Whether it is no longer valid."""
     is_forgotten: bool = False
     """Whether its text was erased."""
-    value: Any = None
-    """The engine's value, None for a session."""
+    value: EntryValue | None = None
+    """None for a session, and for a link to an entry that was not read yet."""
 
     @property
     def key(self) -> str:
@@ -71,7 +83,7 @@ class Entry:
         return self.layer not in (Layer.MARKDOWN, Layer.LEDGER) and not self.is_forgotten
 
 
-def to_entry(value: Any) -> Entry:
+def to_entry(value: EntryValue) -> Entry:
     """A value of the engine as an entry of its layer."""
     entry = replace(_entry_of_layer(value), value=value)
     if entry.text:
@@ -81,7 +93,7 @@ def to_entry(value: Any) -> Entry:
     return replace(entry, text="forgotten", is_forgotten=True)  # what is erased keeps its place
 
 
-def _entry_of_layer(value: Any) -> Entry:
+def _entry_of_layer(value: EntryValue) -> Entry:
     """The entry of a value. Its text is "" if the value has none, or was forgotten."""
     match value:
         case AgentFile():
@@ -97,9 +109,11 @@ def _entry_of_layer(value: Any) -> Entry:
             )
         case Memory():
             is_old = value.forgotten or bool(value.superseded_by)
-            return Entry(value.layer, value.id, _spoken(value), sanitise(value.kind), value.at, is_old=is_old)
+            return Entry(
+                value.layer, value.id, _text_with_speaker(value), sanitise(value.kind), value.at, is_old=is_old
+            )
         case RecallMatch():
-            return Entry(value.layer, value.id, _spoken(value), value.reason, value.at)
+            return Entry(value.layer, value.id, _text_with_speaker(value), value.reason, value.at)
         case Capture():
             return Entry(Layer.CAPTURE, value.id, sanitise(value.text), value.kind, value.at, is_old=value.forgotten)
         case GraphNode():
@@ -126,17 +140,19 @@ def _entry_of_layer(value: Any) -> Entry:
                 mark="▲",
                 mark_style="wants",
             )
-    # A row of the ledger.
-    values = (f"{name} {part}" for name, part in value.payload.items() if part not in ("", None, [], False))
-    text = sanitise(" · ".join(part for part in (value.subject, ", ".join(values)) if part))
-    return Entry(Layer.LEDGER, str(value.id), text, value.kind, value.at)
+        case LedgerEntry():
+            values = (f"{name} {part}" for name, part in value.payload.items() if part not in ("", None, [], False))
+            text = sanitise(" · ".join(part for part in (value.subject, ", ".join(values)) if part))
+            return Entry(Layer.LEDGER, str(value.id), text, value.kind, value.at)
 
 
-def _spoken(value: Memory | RecallMatch) -> str:
+def _text_with_speaker(value: Memory | RecallMatch) -> str:
     """The text of a memory, after its speaker."""
     text = sanitise(value.text)
     return f"{value.speaker}: {text}" if value.speaker and text else text
 
+
+# Reading
 
 PAGE_SIZE = 200
 """Number of entries that are read at once."""
@@ -147,36 +163,48 @@ MAX_BY_MEANING = 50
 MAX_SCANNED_PAGES = 10
 """Maximum number of pages of the ledger that are searched for words."""
 
-RELATIONS = {
-    "blocks": ("blocked", "was blocked by"), "derived_from": ("derived from", "led to"),
-    "related_to": ("related to", "related to"), "similar_to": ("similar to", "similar to"),
-}  # fmt: skip
-"""An edge in words, from this task and towards it."""
-
 
 def read_page(engine: Engine, layer: Layer, words: str, after: Sequence[Entry] = ()) -> list[Entry]:
     """A page of the entries of a layer that have all `words`, newest first; the page that follows `after`."""
     last = after[-1].value if after else None
-    before = getattr(last, "seq", None) or getattr(last, "id", None)
+    values: Iterable[EntryValue] = ()
     match layer:
         case Layer.LEDGER:
-            return _read_ledger_page(engine, words, before)
+            values = _read_ledger(engine, words, before=last.id if isinstance(last, LedgerEntry) else None)
         case Layer.VECTORS | Layer.CONTEXT:
-            values: Iterable[Any] = engine.memory.entries(layer, words=words, before=before, limit=PAGE_SIZE)
+            before_seq = last.seq if isinstance(last, Memory) else None
+            values = engine.memory.entries(layer, words=words, before=before_seq, limit=PAGE_SIZE)
         case Layer.CAPTURE:
-            values = engine.knowledge.captures.entries(words=words, before=before, limit=PAGE_SIZE)
+            before_id = last.id if isinstance(last, Capture) else None
+            values = engine.knowledge.captures.entries(words=words, before=before_id, limit=PAGE_SIZE)
         case Layer.GRAPH:
             values = engine.knowledge.graph.newest(words=words, limit=len(after) + PAGE_SIZE)[len(after) :]
-        case _ if after:  # all files and facts are on the first page
-            values = ()
-        case Layer.PARA:
+        case Layer.PARA if not after:  # all facts are on the first page
             values = _read_facts(engine, words)
-        case _:
+        case Layer.MARKDOWN if not after:  # and so are all files
             values = _read_agent_files(engine, words)
     return [to_entry(value) for value in values]
 
 
-def _read_facts(engine: Engine, words: str) -> Iterator[Any]:
+def _read_ledger(engine: Engine, words: str, before: int | None) -> list[LedgerEntry]:
+    """At least a page of the rows of the ledger that have all `words`, fewer at its end or when too many rows without
+    them come first. `before` is the id of the last row seen."""
+    found: list[LedgerEntry] = []
+    for _ in range(MAX_SCANNED_PAGES if words else 1):
+        rows = engine.ledger.latest(PAGE_SIZE, before=before)
+        found += [row for row in rows if _row_has_words(row, words)]
+        if len(rows) < PAGE_SIZE or len(found) >= PAGE_SIZE:
+            break
+        before = rows[-1].id
+    return found
+
+
+def _row_has_words(row: LedgerEntry, words: str) -> bool:
+    entry = to_entry(row)
+    return has_words(f"{entry.label} {entry.text}", words.split())
+
+
+def _read_facts(engine: Engine, words: str) -> Iterator[FactDraft | ParaFact]:
     """The drafts, then the facts that have all `words`."""
     for draft in engine.knowledge.drafts.waiting():
         if has_words(draft.fact, words.split()):
@@ -184,7 +212,7 @@ def _read_facts(engine: Engine, words: str) -> Iterator[Any]:
     yield from engine.knowledge.para.facts(words=words)
 
 
-def _read_agent_files(engine: Engine, words: str) -> Iterator[Any]:
+def _read_agent_files(engine: Engine, words: str) -> Iterator[AgentFile]:
     """The files of agents that exist or cannot be read, and have all `words`."""
     for file in engine.agent_files.files():
         is_there = file.digest or file.problem
@@ -198,27 +226,16 @@ def search_by_meaning(engine: Engine, layer: Layer, text: str) -> tuple[list[Ent
     return [to_entry(item) for item in recall.items], recall.left_out
 
 
-def _read_ledger_page(engine: Engine, words: str, before: int | None) -> list[Entry]:
-    entries: list[Entry] = []
-    for _ in range(MAX_SCANNED_PAGES if words else 1):
-        rows = engine.ledger.latest(PAGE_SIZE, before=before)
-        entries += [item for item in map(to_entry, rows) if has_words(f"{item.label} {item.text}", words.split())]
-        if len(rows) < PAGE_SIZE or len(entries) >= PAGE_SIZE:
-            break
-        before = rows[-1].id
-    return entries
-
-
 def find_entry(engine: Engine, layer: Layer, id: str) -> Entry:
     """One entry by its id. Raises `Refusal` `unknown_memory` when there is none (any more)."""
-    memory, knowledge = engine.memory, engine.knowledge
-    value: Any = None
+    knowledge = engine.knowledge
+    value: EntryValue | None = None
     match layer:
         case Layer.MARKDOWN:
             agent, _, name = id.partition("/")
             value = engine.agent_files.read(agent, name)
         case Layer.VECTORS | Layer.CONTEXT:
-            value = memory.entry(layer, id)
+            value = engine.memory.entry(layer, id)
         case Layer.CAPTURE:
             value = knowledge.captures.entry(id)
         case Layer.GRAPH:
@@ -235,37 +252,54 @@ def find_entry(engine: Engine, layer: Layer, id: str) -> Entry:
     return to_entry(value)
 
 
+# Links
+
+RELATIONS = {
+    "blocks": ("blocked", "was blocked by"), "derived_from": ("derived from", "led to"),
+    "related_to": ("related to", "related to"), "similar_to": ("similar to", "similar to"),
+}  # fmt: skip
+"""Each relation in words: of an edge from the task that is shown, and of one towards it."""
+
+
 def entry_with_links(engine: Engine, entry: Entry) -> tuple[Entry, list[Entry]]:
     """An entry as it is now, and its links. Raises `Refusal` as `find_entry`."""
     if isinstance(entry.value, (RecallMatch, AgentFile)) and entry.layer is not None:
         entry = find_entry(engine, entry.layer, entry.id)
-    value, links = entry.value, []
+    links = _links(engine, entry.value)
+    if entry.layer not in (Layer.MARKDOWN, Layer.LEDGER):
+        links += _using_sessions(engine, entry.id)
+    return entry, links
+
+
+def _links(engine: Engine, value: EntryValue | None) -> list[Entry]:
+    """Links to what an entry came from, what corrects it and what is around it."""
     match value:
-        case AgentFile():
-            return entry, []
         case Memory():
-            if value.superseded_by:
-                id = value.superseded_by
-                links.append(Entry(value.layer, id, id, label="", at=None, group="CORRECTED BY"))
-            links += _session_link(value.session, "SAID IN")
+            return [
+                *_entry_link(value.layer, value.superseded_by, "CORRECTED BY"),
+                *_session_link(value.session, "SAID IN"),
+            ]
         case Capture():
-            links += _session_link(value.session, "SAID IN")
-            if value.corrects:
-                id = value.corrects
-                links.append(Entry(Layer.CAPTURE, id, id, label="", at=None, group="CORRECTS"))
+            return [*_session_link(value.session, "SAID IN"), *_entry_link(Layer.CAPTURE, value.corrects, "CORRECTS")]
         case GraphNode():
-            links += [*_neighbour_links(engine, value.task_id), *_session_link(value.task_id, "ITS SESSION")]
-        case FactDraft():
-            links += _correction_links(engine, value.supersedes, "IT WOULD REPLACE") if value.supersedes else []
+            return [*_neighbour_links(engine, value.task_id), *_session_link(value.task_id, "ITS SESSION")]
+        case FactDraft() if value.supersedes:
+            return _correction_links(engine, value.supersedes, "IT WOULD REPLACE")
         case ParaFact():
             chain = _correction_links(engine, value.id, "CORRECTIONS, OLDEST FIRST")
-            links += chain if len(chain) > 1 else []
-        case _:  # a row of the ledger
-            return entry, _session_link(value.subject, "ABOUT")
-    return entry, [*links, *_using_sessions(engine, entry.id)]
+            return chain if len(chain) > 1 else []
+        case LedgerEntry():
+            return _session_link(value.subject, "ABOUT")
+    return []
+
+
+def _entry_link(layer: Layer, id: str, heading: str) -> list[Entry]:
+    """A link to the entry with this id; no link for ""."""
+    return [Entry(layer, id, id, label="", at=None, group=heading)] if id else []
 
 
 def _session_link(id: str, heading: str) -> list[Entry]:
+    """A link to the session with this id; no link if the id is no session's."""
     if not id.startswith("sess_"):
         return []
     return [Entry(None, id, id, label="session", at=None, group=heading, mark="▸", mark_style="grey")]
@@ -277,8 +311,8 @@ def _neighbour_links(engine: Engine, task_id: str) -> list[Entry]:
     nodes = {node.task_id: node for node in neighbourhood.neighbours}
     links = []
     for edge in neighbourhood.edges:
-        is_outward = edge.source == task_id
-        label = RELATIONS[edge.relation.value][not is_outward]
+        from_this_task, towards_this_task = RELATIONS[edge.relation]
+        label = from_this_task if edge.source == task_id else towards_this_task
         if edge.invalidated:
             label = f"formerly {label}"
         elif edge.weight < 1:
@@ -289,6 +323,7 @@ def _neighbour_links(engine: Engine, task_id: str) -> list[Entry]:
 
 
 def _correction_links(engine: Engine, fact_id: str, heading: str) -> list[Entry]:
+    """The chain of corrections that a fact belongs to."""
     links = []
     for fact in engine.knowledge.para.corrections(fact_id):
         label = "valid" if fact.active else "replaced"
@@ -300,31 +335,18 @@ def _correction_links(engine: Engine, fact_id: str, heading: str) -> list[Entry]
 
 def _using_sessions(engine: Engine, id: str) -> list[Entry]:
     """The sessions whose prompts contained the entry, newest first."""
-    by_session: dict[str, Entry] = {}
+    link_by_session: dict[str, Entry] = {}
     for call in engine.calls.calls_with_memory(id):
         text = f"{call.agent} · {call.model} · {call.session_id}"
         link = Entry(
             None, call.session_id, text, call.run_kind, call.started_at, group="USED BY", mark="▸", mark_style="grey"
         )
-        by_session.setdefault(call.session_id, link)
-    return list(by_session.values())
+        link_by_session.setdefault(call.session_id, link)
+    return list(link_by_session.values())
 
 
-LAYER_NAMES: Mapping[Layer, tuple[str, str]] = {
-    Layer.MARKDOWN: ("files", "what each agent is and knows, in files that you can edit"),
-    Layer.LEDGER: ("ledger", "everything that happened, one row each; rows never change"),
-    Layer.VECTORS: ("vectors", "turns and notes, found by meaning and by word"),
-    Layer.CAPTURE: ("captured", "decisions, facts and corrections from sessions"),
-    Layer.CONTEXT: ("context", "a summary of each task, for all agents"),
-    Layer.GRAPH: ("tasks", "how tasks are related: blocked by, derived from, similar to"),
-    Layer.PARA: ("facts", "what is true until it is corrected"),
-}
-"""The name of each layer and what it holds."""
+# Details
 
-LAYER_SIGNS: Mapping[str, tuple[str, str]] = {
-    "ready": ("●", "grey"), "building": ("◐", "accent"), "degraded": ("▲", "wants"), "off": ("○", "faint"),
-}  # fmt: skip
-"""Sign and tone of each state of a layer."""
 
 RETENTION_WORDS = {
     Retention.SESSION: "until a day after its session",
@@ -332,26 +354,13 @@ RETENTION_WORDS = {
     Retention.FOREVER: "forever",
 }
 
-ATTRIBUTES: Mapping[str, str] = {
+ATTRIBUTE_NAMES: Mapping[str, str] = {
     "source": "source", "speaker": "speaker", "agent": "agent", "session": "session", "tags": "tags",
     "category": "category", "reason": "why", "why": "invalid", "seen": "sessions", "day": "day",
     "access_count": "recalled", "last_accessed": "last", "retention": "kept", "workspace": "workspace",
     "subject": "about",
 }  # fmt: skip
-"""Attributes of entries that are shown, in this order, with their names."""
-
-
-def layer_fields(state: LayerState, now: datetime) -> Iterator[Field]:
-    """A layer: what it holds, its state and the number of its entries."""
-    name, content = LAYER_NAMES[state.layer]
-    sign, tone = LAYER_SIGNS.get(state.state, ("▲", "wants"))
-    yield text_line(f"{state.layer.value} {name}", "title")
-    yield text_line(content, "grey")
-    done = f" {state.progress:.0%}" if state.state == "building" else ""
-    words = f": {state.words}" if state.words else ""
-    yield text_line(f"{sign} {state.state}{done}{words}", tone)
-    newest = f", newest {formats.moment(state.fresh_at, now)}" if state.fresh_at else ""
-    yield text_line(f"{formats.count(state.count, 'entry', 'entries')}{newest}", "grey")
+"""The attributes of entries that are shown, in this order, with their names on the screen. Each class has some."""
 
 
 def detail_fields(entry: Entry, folder: str, now: datetime) -> Iterator[Field]:
@@ -363,9 +372,9 @@ def detail_fields(entry: Entry, folder: str, now: datetime) -> Iterator[Field]:
     yield text_line(f"{folder}/{entry.id}" if isinstance(value, AgentFile) else entry.id, "faint")
     if isinstance(value, (ParaFact, FactDraft)):
         yield Field("in", f"{value.bucket.value} / {value.group}", "grey")
-    for attribute, name in ATTRIBUTES.items():
-        if shown := _attribute_text(getattr(value, attribute, None), attribute, now):
-            yield Field(name, one_line(sanitise(shown)), "grey")
+    for attribute, name in ATTRIBUTE_NAMES.items():
+        if text := _attribute_text(attribute, getattr(value, attribute, None), now):
+            yield Field(name, one_line(sanitise(text)), "grey")
     if entry.is_old:
         yield text_line("· no longer valid", "wants")
     if isinstance(value, AgentFile) and value.problem:
@@ -374,28 +383,33 @@ def detail_fields(entry: Entry, folder: str, now: datetime) -> Iterator[Field]:
     yield from text_fields(full_text(entry))
 
 
-def _attribute_text(value: Any, attribute: str, now: datetime) -> str:
-    if not value:
-        return ""
-    if attribute == "workspace":
-        return workspace_name(value)
-    if isinstance(value, datetime):
-        return formats.moment(value, now)
-    if isinstance(value, Retention):
-        return RETENTION_WORDS[value]
-    if attribute == "access_count":
-        return formats.count(value, "time")
-    return ", ".join(value) if isinstance(value, tuple) else str(value.value if isinstance(value, Enum) else value)
+def _attribute_text(attribute: str, value: object, now: datetime) -> str:
+    """An attribute of an entry in words, "" if the entry has no such attribute or an empty one."""
+    match value:
+        case str() if attribute == "workspace" and value:
+            return workspace_name(value)
+        case Retention():
+            return RETENTION_WORDS[value]
+        case datetime():
+            return formats.moment(value, now)
+        case tuple():
+            return ", ".join(value)
+        case int() if attribute == "access_count" and value:
+            return formats.count(value, "time")
+    return str(value) if value else ""
 
 
 def full_text(entry: Entry) -> str:
     """The whole text of an entry."""
-    value = entry.value
     if entry.is_forgotten:
         return "Forgotten: its text is removed everywhere. This empty entry keeps its place."
-    if isinstance(value, GraphNode):
-        return sanitise(f"{value.title}\n\n{value.description}".strip())
-    if entry.layer is Layer.LEDGER:
-        return sanitise("\n".join(f"{name}: {part}" for name, part in value.payload.items()))
-    text = value.fact if isinstance(value, (ParaFact, FactDraft)) else value.text
-    return sanitise(text) or "It is empty."
+    match entry.value:
+        case GraphNode(title=title, description=description):
+            return sanitise(f"{title}\n\n{description}".strip())
+        case LedgerEntry(payload=payload):
+            return sanitise("\n".join(f"{name}: {value}" for name, value in payload.items()))
+        case ParaFact(fact=text) | FactDraft(fact=text):
+            return sanitise(text) or "It is empty."
+        case AgentFile(text=text) | Memory(text=text) | RecallMatch(text=text) | Capture(text=text):
+            return sanitise(text) or "It is empty."
+    return ""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -19,7 +20,7 @@ from clawpy_console.fields.learning import forgetting_fields, recalled_fields
 from clawpy_console.formats import crop, one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens.base import ConsoleScreen
-from clawpy_console.screens.memory_entries import LAYER_NAMES, Entry
+from clawpy_console.screens.memory_entries import LAYER_NAMES, Entry, EntryValue
 from clawpy_console.screens.xray import PromptDialog, PromptLines
 from clawpy_console.widgets.frame import KeyLine
 from clawpy_console.widgets.reflowing_text import ReflowingText
@@ -42,6 +43,8 @@ from engine.model import (
 if TYPE_CHECKING:
     from engine import Engine
 
+T = TypeVar("T")
+
 
 class MemoryActions(ConsoleScreen):
     """Base of the screen: the keys that do something with the entry under the cursor."""
@@ -61,8 +64,8 @@ class MemoryActions(ConsoleScreen):
         raise NotImplementedError
 
     @property
-    def _value(self) -> Any:
-        """The engine's value of the entry under the cursor, None for no entry."""
+    def _value(self) -> EntryValue | None:
+        """The entry under the cursor as the engine gave it, None for no entry."""
         return self.entry.value if self.entry is not None else None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -77,22 +80,26 @@ class MemoryActions(ConsoleScreen):
 
     def action_edit(self) -> None:
         """Edit the file in the console."""
-        edit_file(self.app, self._value.agent, self._value.name, self.read_again)
+        if isinstance(file := self._value, AgentFile):
+            edit_file(self.app, file.agent, file.name, self.read_again)
 
     def action_editor(self) -> None:
         """Edit the file in the operator's own editor; what is saved there is shown by itself."""
         engine, file = self.app.engine, self._value
-        if engine is not None:
+        if engine is not None and isinstance(file, AgentFile):
             external_programs.open_editor(self.app, str(engine.agent_files.folder / file.agent / file.name))
             self.read_again()
 
     def action_decide(self, decision: str) -> None:
         """`promote` the draft to a fact, or `reject` it: it is not drafted again."""
-        draft = self._value
-        message = "Rejected. It will not be drafted again."
+        if not isinstance(draft := self._value, FactDraft):
+            return
         if decision == "promote":
             message = f"Kept: {crop(one_line(draft.fact), 60)}"
-        self._change_memory(lambda engine: getattr(engine.knowledge.drafts, decision)(draft.id), lambda _: message)
+            self._change_memory(lambda engine: engine.knowledge.drafts.promote(draft.id), lambda _: message)
+        else:
+            message = "Rejected. It will not be drafted again."
+            self._change_memory(lambda engine: engine.knowledge.drafts.reject(draft.id), lambda _: message)
 
     def action_forget(self) -> None:
         """Forget the entry, after a question that says where it would be removed."""
@@ -110,38 +117,39 @@ class MemoryActions(ConsoleScreen):
 
         self.app.load_for_dialog(lambda engine: dispatch(engine, "forget", {"what": entry.id}), confirm_forget)
 
-    def _change_memory(self, act: Callable[[Engine], Any], describe: Callable[[Any], str]) -> None:
-        """Call `act`, show its result as `describe` words it, and read the layer again."""
+    def _change_memory(self, change: Callable[[Engine], T], describe: Callable[[T], str]) -> None:
+        """Call `change`, show its result as `describe` words it, and read the layer again."""
 
-        def on_done(result: Any) -> None:
+        def on_done(result: T) -> None:
             self.app.report(describe(result), "memory", "changes")
             self.read_again(leave_single=True)
 
-        self.app.call_engine(act, on_done)
+        self.app.call_engine(change, on_done)
 
     def action_recall(self) -> None:
         """Show what would be recalled for the task under the cursor, or for the first card."""
         value, card = self._value, next(iter(self.state.cards), None)
-        agent = channel = task = ""
-        workspace = next(iter(self.state.workspaces), "")
+        request = PromptRequest("", "", next(iter(self.state.workspaces), ""), "")
         if card is not None:
-            agent, channel = card.agent, card.assignment.channel
-            task, workspace = card.assignment.prompt, card.assignment.workspace
+            assignment = card.assignment
+            request = PromptRequest(card.agent, assignment.channel, assignment.workspace, assignment.prompt)
         if isinstance(value, GraphNode):
-            task = value.title
-        request = PromptRequest(agent, channel, getattr(value, "workspace", "") or workspace, task)
-
+            request = replace(request, task=value.title)
+        if value is not None and not isinstance(value, (AgentFile, RecallMatch)) and value.workspace:
+            request = replace(request, workspace=value.workspace)
         self.app.ask(RecallPreview(request), lambda memory: self.show(memory.layer, memory.id))
 
 
 def _forgotten_message(report: Document) -> str:
+    """The result of forgetting: the number of places, and what was not forgotten."""
     remainder = f". Not forgotten: {'; '.join(report['left'])}" if report["left"] else ""
     return f"Forgotten in {formats.count(sum(report['counts'].values()), 'place')}{remainder}"
 
 
 class RecallPreview(
-    PreviewDialog[RecallMatch | None], PromptDialog[RecallMatch | None]
-):  # styles come by the first base
+    PreviewDialog[RecallMatch | None],  # first, since its styles have to apply
+    PromptDialog[RecallMatch | None],
+):
     """Asks for a task and shows its recall. Gives the memory that the operator opens, None on Escape."""
 
     BINDINGS = bindings("recalled", "panes", "zoom")
@@ -189,7 +197,7 @@ class RecallPreview(
 
     def _recall_for(self, task: str) -> None:
         if task.strip():
-            request = PromptRequest(self._request.agent, self._request.channel, self._request.workspace, task)
+            request = replace(self._request, task=task)
             self.show_status("Searching all layers…", "$grey")
             self.preview(lambda engine: engine.recall_part.preview(request), self._show_recall, wait=0)
 
@@ -233,9 +241,8 @@ class RecallPreview(
         if memory is None:
             yield text_line("Select a line of a memory.", "faint")
             return
-        yield Field(
-            "", f"{memory.layer.value} {LAYER_NAMES[memory.layer][0]}, {formats.count(memory.tokens, 'token')}", "title"
-        )
+        name, _ = LAYER_NAMES[memory.layer]
+        yield text_line(f"{memory.layer.value} {name}, {formats.count(memory.tokens, 'token')}", "title")
         if memory in recall.dropped:
             yield text_line("▼ left out (budget)", "wants")
         yield from recalled_fields(document(memory))
@@ -258,5 +265,6 @@ class RecallPreview(
 
 
 def _prompt_lines(memory: RecallMatch) -> list[PromptLine]:
+    """The text of a memory as lines of a prompt, each with the memory as its source."""
     source = PromptSource(SourceKind.MEMORY, memory.id, f"{memory.layer.value} {memory.source or memory.id}")
     return [PromptLine(line, source) for line in sanitise(memory.text)[:2_000].split("\n")]

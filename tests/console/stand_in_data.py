@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
+from engine import LedgerEntry
 from engine.model import (
     COLD_START,
     AgentView,
@@ -116,10 +117,10 @@ HUNKS = """@@ -12,7 +12,7 @@ def total(cart: Cart) -> Decimal:
 """
 
 
-def ledger(limit: int = 50, *, kinds: tuple[str, ...] = (), before: int | None = None) -> list[Any]:
+def ledger(limit: int = 50, *, kinds: tuple[str, ...] = (), before: int | None = None) -> list[LedgerEntry]:
     """Rows of the event ledger, the newest first: 450 of them."""
     rows = [
-        SimpleNamespace(
+        LedgerEntry(
             id=number, at=ago(minutes=450 - number), workspace=SHOP,
             kind=("SessionEnded", "CostSettled", "TriggerBlocked")[number % 3],
             subject=f"sess_{number % 5 + 1:012}", payload={"state": "succeeded", "cost": number},
