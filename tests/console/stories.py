@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from textual.geometry import Region
@@ -119,9 +119,14 @@ def never_called(*names: str) -> Until:
     return Until(f"no call of {names}", lambda app: not [call for call in call_log(app) if call[0] in names])
 
 
+def stand_in(app: ConsoleApp) -> StandIn:
+    """The engine of a console of these tests."""
+    return cast(StandIn, app.engine)
+
+
 def call_log(app: ConsoleApp) -> list[tuple[Any, ...]]:
     """The calls of the stand-in."""
-    return app.engine.call_log  # type: ignore[union-attr]
+    return stand_in(app).call_log
 
 
 def cursor(rows: str, id: str) -> Until:

@@ -1,4 +1,5 @@
-"""The memory screen: layers, entries and their links, search, recall preview, editing, forgetting."""
+"""The memory screen: layers, entries and their links, filter and search by meaning, the preview of recall, editing of
+files, drafts and forgetting."""
 
 from __future__ import annotations
 
@@ -6,12 +7,11 @@ import pytest
 from textual.widgets import TextArea
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.screens.memory import MemoryScreen
-from clawpy_console.screens.memory_entries import detail_fields, full_text, to_entry
+from clawpy_console.screens.memory_entries import LAYER_NAMES, detail_fields, full_text, to_entry
 from clawpy_console.screens.xray import open_source
 from clawpy_console.widgets.rows import Rows
 from engine.events import AgentFileChanged
-from engine.model import AgentFile, Layer, Memory, PromptSource, Refusal, Retention, SourceKind, Waiting
+from engine.model import AgentFile, Layer, Memory, PromptSource, Retention, SourceKind, Waiting
 from tests.console.conftest import running
 from tests.console.snapshots import SIZES, CompareSnapshot
 from tests.console.stand_in import StandIn
@@ -21,18 +21,20 @@ from tests.console.stories import (
     Given,
     Step,
     Until,
-    call_log,
     called,
     calls_of,
     carry_out,
     hides,
     never_called,
+    on_screen,
     play,
     press,
     refused,
     sees,
     select,
+    stand_in,
     story_test,
+    text_in,
     type_text,
 )
 
@@ -41,169 +43,261 @@ pytestmark = pytest.mark.long
 WIDE = (150, 45)
 SOUL = ("backend_builder", "soul.md")
 
+TEXT_BY_LAYER = {
+    Layer.MARKDOWN: "Builds small, tests first.",
+    Layer.LEDGER: "SessionEnded",
+    Layer.VECTORS: "money, decimal",
+    Layer.CAPTURE: "I take Decimal, since floats lose cents.",
+    Layer.CONTEXT: "Rounded cart totals to whole cents with Decimal",
+    Layer.GRAPH: "3 files changed, lint is clean",
+    Layer.PARA: "stated in 3 sessions",
+}
+"""A text of the first entry of each layer."""
 
-def detail(id: str = "") -> Until:
-    """This entry is shown on the right, "" for any."""
-
-    def holds(app: ConsoleApp) -> bool:
-        entry = app.screen._detail_entry if isinstance(app.screen, MemoryScreen) else None
-        return entry is not None and id in ("", entry.id)
-
-    return Until(f"the detail {id}", holds)
+PROMPT_SOURCE = PromptSource(SourceKind.MEMORY, "mem_0000000000000002", "C sess_3")
+"""A memory as the source of a line of a prompt."""
 
 
-def layer(layer: Layer) -> tuple[Step, ...]:
-    """To the entries of a layer."""
-    is_read = Until(layer, lambda app: app.screen.entry is not None and app.screen.entry.layer is layer)
+def open_layer(layer: Layer) -> tuple[Step, ...]:
+    """Go to the entries of a layer, and wait until the first one is shown."""
     return (
         press("4"),
         lambda app: app.screen.go_to("layers"),
         select("#layers", layer.value),
         press("enter"),
-        is_read,
-        detail(),
+        Until(f"layer {layer}", lambda app: app.screen.entry is not None and app.screen.entry.layer is layer),
+        hides("Select an entry."),
     )
 
 
-def entries(count: int) -> Until:
-    return Until(f"{count} entries", lambda app: len(app.screen._entries) == count)
-
-
-def text(start: str) -> Until:
-    """The text in the editor begins like this."""
-    return Until(start, lambda app: app.screen.query_one("#text", TextArea).text.startswith(start))
-
-
-def single(id: str) -> Until:
-    return Until(id, lambda app: app.screen._is_single and app.screen.entry.id == id)
-
-
-def show(layer: Layer, id: str) -> Step:
+def open_entry(layer: Layer, id: str) -> Step:
+    """Show a single entry, as another screen does."""
     return lambda app: app.screen.show(layer, id)
 
 
-def link(id: str) -> Step:
-    """The cursor on the last link whose row has this in its id."""
+def shows_details(id: str) -> Until:
+    """The pane on the right shows the entry with this id."""
+    return Until(f"the details of {id}", lambda app: id in text_in(app, app.screen.query_one("#entry").region))
+
+
+def lists_entries(layer: Layer, count: str) -> Until:
+    """The heading of the entries says how many there are; "200+" while there are more to read."""
+    return sees(f"{layer.value} {LAYER_NAMES[layer][0].upper()} {count} ")
+
+
+def select_link(id: str) -> Step:
+    """Put the cursor on the last link whose row has this in its id."""
 
     def act(app: ConsoleApp) -> None:
-        rows = app.screen.query_one("#links", Rows)
-        select("#links", next(row.id for row in reversed(rows.rows) if id in row.id))(app)  # type: ignore[operator]
+        links = [row.id for row in app.screen.query_one("#links", Rows).rows if id in row.id]
+        app.screen.query_one("#links", Rows).focus()
+        app.screen.query_one("#links", Rows).select(links[-1])
 
     return act
 
 
-def edited_outside(app: ConsoleApp) -> None:
-    soul(app.engine, "# Theirs\n")  # type: ignore[arg-type]
-    app.engine.bus.publish(AgentFileChanged(subject="backend_builder", file="soul.md", how="on disk"))  # type: ignore[union-attr]
+def has_called(times: int, name: str) -> Until:
+    """The engine was called by this name so many times."""
+    return Until(f"{name} was called {times} times", lambda app: len(calls_of(stand_in(app), name)) == times)
 
 
-def soul(engine: StandIn, text: str) -> None:
-    engine.agent_files.all[SOUL] = text
+def editor_begins(start: str) -> Until:
+    """The text in the editor begins like this."""
+    return Until(f"an editor with {start}", lambda app: app.screen.query_one("#text", TextArea).text.startswith(start))
 
 
-def saved(start: str) -> Until:
-    return Until(start, lambda app: app.engine.agent_files.all[SOUL].startswith(start))
+def file_begins(start: str) -> Until:
+    """The saved soul begins like this."""
+    return Until(f"a file with {start}", lambda app: stand_in(app).agent_files.all[SOUL].startswith(start))
 
 
-def a_draft_waits(engine: StandIn) -> None:
-    queue = engine.queue
-    engine.queue = lambda: [*queue(), Waiting("fact", "draft_2", "keep a fact?", NOW)]  # type: ignore[method-assign]
+def write_outside(app: ConsoleApp) -> None:
+    """Another program writes the soul."""
+    stand_in(app).agent_files.all[SOUL] = "# Theirs\n"
 
 
-def recall_fails(engine: StandIn) -> None:
-    def fails(request: object) -> None:
-        raise Refusal("damaged_home", "the database is damaged", "put back a copy")
-
-    engine.recall_part.preview = fails  # type: ignore[method-assign, assignment]
+def announce_change(app: ConsoleApp) -> None:
+    """The engine notices that the soul was written."""
+    stand_in(app).bus.publish(AgentFileChanged(subject="backend_builder", file="soul.md", how="on disk"))
 
 
-SHOWS = {
-    Layer.MARKDOWN: "Builds small, tests first.", Layer.LEDGER: "SessionEnded", Layer.VECTORS: "money, decimal",
-    Layer.CAPTURE: "I take Decimal, since floats lose cents.",
-    Layer.CONTEXT: "Rounded cart totals to whole cents with Decimal", Layer.GRAPH: "3 files changed, lint is clean",
-    Layer.PARA: "stated in 3 sessions",
-}  # fmt: skip
-TASK = PromptSource(SourceKind.MEMORY, "mem_0000000000000002", "C sess_3")
-ASKED_NOW = Until(
-    "another task", lambda app: [call for call in call_log(app) if call[0] == "preview"][-1][1].endswith(" now")
-)
+def make_draft_wait(engine: StandIn) -> None:
+    read_queue = engine.queue
+    engine.queue = lambda: [*read_queue(), Waiting("fact", "draft_2", "keep a fact?", NOW)]  # type: ignore[method-assign]
+
+
+def has_previewed_new_task(app: ConsoleApp) -> bool:
+    """The last preview was for the task with " now" at its end."""
+    _, task, *_ = calls_of(stand_in(app), "preview")[-1]
+    return task.endswith(" now")
+
 
 STORIES: dict[str, tuple[Step, ...]] = {
     "each layer shows its entries and where they came from": tuple(
-        step for item in Layer for step in (*layer(item), sees(SHOWS[item]))
+        step for layer in Layer for step in (*open_layer(layer), sees(TEXT_BY_LAYER[layer]))
     ),
-    "words filter as one types": (
-        *layer(Layer.VECTORS), press("slash"), type_text("rounded once"), entries(1), press("enter escape"), entries(5),
-        Until("not once a key", lambda app: len({call[2] for call in call_log(app) if call[0] == "entries"}) < 6),
+    "words filter as one types, without a reading for each key": (
+        *open_layer(Layer.VECTORS),
+        press("slash"),
+        type_text("rounded once"),
+        lists_entries(Layer.VECTORS, "1"),
+        press("enter escape"),
+        lists_entries(Layer.VECTORS, "5"),
+        Until("few readings", lambda app: len(set(calls_of(stand_in(app), "entries"))) < 6),
     ),
     "a search by meaning has a key of its own": (
-        *layer(Layer.VECTORS), press("m"), type_text("cents"), never_called("recall"), press("enter"),
-        called("recall", "cents", frozenset({Layer.VECTORS})), sees("without graph: no answer", "0.90", "tags"),
+        *open_layer(Layer.VECTORS),
+        press("m"),
+        type_text("cents"),
+        never_called("recall"),
+        press("enter"),
+        called("recall", "cents", frozenset({Layer.VECTORS})),
+        sees("without graph: no answer", "0.90", "tags"),
     ),
     "the next page is read at the end of the last": (
-        *layer(Layer.LEDGER), entries(200), press("end"), entries(400), press("end"), entries(450),
-        Until("no more", lambda app: not app.screen._has_more),
+        *open_layer(Layer.LEDGER),
+        lists_entries(Layer.LEDGER, "200+"),
+        press("end"),
+        lists_entries(Layer.LEDGER, "400+"),
+        press("end"),
+        lists_entries(Layer.LEDGER, "450"),
     ),
-    "an outside edit shows up at once": (*layer(Layer.MARKDOWN), edited_outside, sees("# Theirs")),
+    "an outside edit shows up at once": (
+        *open_layer(Layer.MARKDOWN),
+        write_outside,
+        announce_change,
+        sees("# Theirs"),
+    ),
     "around a task edges are named, and one can walk on": (
-        *layer(Layer.GRAPH), press("down"), detail("sess_000000000003"),
+        *open_layer(Layer.GRAPH),
+        press("down"),
+        shows_details("sess_000000000003"),
         sees("AROUND THIS TASK", "✓ blocked Format and fix", "○ led to Hunt flakes", "· formerly similar to Round per"),
-        link("sess_000000000002"), press("enter"), detail("sess_000000000002"), sees("was blocked by"),
-        press("escape"), entries(4),
+        select_link("sess_000000000002"),
+        press("enter"),
+        shows_details("sess_000000000002"),
+        sees("was blocked by"),
+        press("escape"),
+        lists_entries(Layer.GRAPH, "4"),
     ),
     "the chain of corrections of a fact is walked": (
-        *layer(Layer.PARA), show(Layer.PARA, "fact_0002"), detail("fact_0002"),
+        *open_layer(Layer.PARA),
+        open_entry(Layer.PARA, "fact_0002"),
+        shows_details("fact_0002"),
         sees("this one Cart totals are rounded once", "replaced Cart totals are rounded per line"),
-        link("fact_0003"), press("enter"), detail("fact_0003"),
+        select_link("fact_0003"),
+        press("enter"),
+        shows_details("fact_0003"),
     ),
     "who used a memory leads to the session": (
-        Given(StandIn.with_agent), *layer(Layer.VECTORS), sees("USED BY"), link("sess_000000000009"), press("enter"),
-        Until("work", lambda app: app.current_mode == "work" and app.screen.session.id == "sess_000000000009"),
+        Given(StandIn.with_agent),
+        *open_layer(Layer.VECTORS),
+        sees("USED BY"),
+        select_link("sess_000000000009"),
+        press("enter"),
+        on_screen("work"),
+        Until("the session", lambda app: app.screen.session.id == "sess_000000000009"),
     ),
     "a line of a prompt leads to its memory": (
-        lambda app: open_source(app, TASK, "sess_9"), single(TASK.ref), sees("from another screen")
+        lambda app: open_source(app, PROMPT_SOURCE, "sess_9"),
+        on_screen("memory"),
+        shows_details(PROMPT_SOURCE.ref),
+        sees("from another screen"),
     ),
     "a memory that is gone says so": (
-        *layer(Layer.VECTORS), show(Layer.CONTEXT, "mem_gone"), sees("layer E has no mem_gone")
+        *open_layer(Layer.VECTORS),
+        open_entry(Layer.CONTEXT, "mem_gone"),
+        sees("layer E has no mem_gone"),
     ),
     "a preview of recall shows each line, its score and what fell out": (
-        *layer(Layer.VECTORS), press("r"),
+        *open_layer(Layer.VECTORS),
+        press("r"),
         sees("212 of 600 tokens", "<recalled-memory>", "left out (budget)", "▲ without graph"),
-        press("tab"), sees("meaning", "▇▇▇▇▇▇▇▇·· 0.82 × 0.60"), press("slash end"), type_text(" now"), press("enter"),
-        ASKED_NOW, press("down enter"), CLOSED, Until("a single one", lambda app: app.screen._is_single),
+        press("tab"),
+        sees("meaning", "▇▇▇▇▇▇▇▇·· 0.82 × 0.60"),
+        press("slash end"),
+        type_text(" now"),
+        press("enter"),
+        Until("a preview of the new task", has_previewed_new_task),
+        press("down enter"),
+        CLOSED,
+        sees("from another screen"),
     ),
     "a recall that fails says so": (
-        Given(recall_fails), *layer(Layer.VECTORS), press("r"), sees("the database is damaged"),
+        refused("preview", "the database is damaged"),
+        *open_layer(Layer.VECTORS),
+        press("r"),
+        sees("the database is damaged"),
     ),
     "a file is edited and saved": (
-        *layer(Layer.MARKDOWN), press("e"), text("# Builder"), type_text("New "), press("ctrl+s"),
-        saved("New # Builder"), sees("New # Builder")
+        *open_layer(Layer.MARKDOWN),
+        press("e"),
+        editor_begins("# Builder"),
+        type_text("New "),
+        press("ctrl+s"),
+        file_begins("New # Builder"),
+        sees("New # Builder"),
     ),
     "an edit of what changed meanwhile shows both texts": (
-        *layer(Layer.MARKDOWN), press("e"), text("# Builder"), lambda app: soul(app.engine, "# Theirs\n"),
-        type_text("Mine "), press("ctrl+s"),
-        sees("Another program changed the file", "# Theirs"), never_called("wrote"), press("ctrl+t"),
-        text("# Theirs\n"),
-        press("ctrl+z"), text("Mine # Builder"), press("ctrl+s"), saved("Mine # Builder"),
+        *open_layer(Layer.MARKDOWN),
+        press("e"),
+        editor_begins("# Builder"),
+        write_outside,
+        type_text("Mine "),
+        press("ctrl+s"),
+        sees("Another program changed the file", "# Theirs"),
+        never_called("wrote"),
+        press("ctrl+t"),
+        editor_begins("# Theirs\n"),
+        press("ctrl+z"),
+        editor_begins("Mine # Builder"),
+        press("ctrl+s"),
+        file_begins("Mine # Builder"),
     ),
     "a file that is refused stays open, and closes at the second key": (
-        refused("wrote", "line 2, column 3: there is a comma too many here"), *layer(Layer.MARKDOWN), press("e"),
-        text("# Builder"), press("x ctrl+s"), sees("line 2, column 3"), press("escape"), sees("Not saved"),
-        press("escape"), CLOSED,
+        refused("wrote", "line 2, column 3: there is a comma too many here"),
+        *open_layer(Layer.MARKDOWN),
+        press("e"),
+        editor_begins("# Builder"),
+        press("x ctrl+s"),
+        sees("line 2, column 3"),
+        press("escape"),
+        sees("Not saved"),
+        press("escape"),
+        CLOSED,
     ),
-    "drafts are kept or turned down, and the queue leads to them": (
-        Given(a_draft_waits), select("#queue", "draft_2"), press("enter"), detail("draft_2"), press("n"),
+    "drafts are kept or rejected, and the queue leads to them": (
+        Given(make_draft_wait),
+        select("#queue", "draft_2"),
+        press("enter"),
+        shows_details("draft_2"),
+        press("n"),
         called("reject", "draft_2"),
-        detail("draft_1"), press("a"), called("promote", "draft_1"), hides("DRAFTS"), press("a n"),
+        shows_details("draft_1"),
+        press("a"),
         called("promote", "draft_1"),
+        hides("DRAFTS"),
+        press("a n"),  # no draft is under the cursor: they do nothing
+        has_called(1, "promote"),
+        has_called(1, "reject"),
     ),
     "forgetting shows what it touches and asks for a second key": (
-        *layer(Layer.VECTORS), press("x"), sees("Forget it in 3 places", "stays: prompts that were sent already"),
-        press("y up enter x enter"), never_called("forget"), press("X"), hides("We take Decimal"),
-        Until("it is forgotten", lambda app: len([call for call in call_log(app) if call[0] == "forget"]) == 1),
+        *open_layer(Layer.VECTORS),
+        press("x"),
+        sees("Forget it in 3 places", "stays: prompts that were sent already"),
+        press("y up enter x enter"),
+        never_called("forget"),
+        press("X"),
+        hides("We take Decimal"),
+        has_called(1, "forget"),
     ),
-    "rows of the ledger are not forgotten": (*layer(Layer.LEDGER), press("x"), CLOSED, hides("x forget")),
-}  # fmt: skip
+    "rows of the ledger are not forgotten": (
+        *open_layer(Layer.LEDGER),
+        press("x"),
+        CLOSED,
+        hides("x forget"),
+    ),
+}
 
 
 test_story = story_test(STORIES, size=WIDE)
@@ -212,15 +306,15 @@ test_story = story_test(STORIES, size=WIDE)
 async def test_a_layer_that_is_built_shows_its_progress(console: ConsoleApp, engine: StandIn) -> None:
     engine.memory.building = 0.41
     async with running(console, size=WIDE) as pilot:
-        await carry_out(pilot, *layer(Layer.VECTORS), sees("41%", "building"))
+        await carry_out(pilot, *open_layer(Layer.VECTORS), sees("41%", "building"))
         engine.memory.building = 0.0
-        console.screen._refresh_layers()
+        console.reload(["memory"])
         await carry_out(pilot, hides("41%"))
 
 
 async def test_the_first_preview_is_for_the_first_card(console: ConsoleApp, engine: StandIn) -> None:
     first = engine.cards.pending()[0]
-    await play(console, *layer(Layer.VECTORS), press("r"), sees("212 of 600 tokens"))
+    await play(console, *open_layer(Layer.VECTORS), press("r"), sees("212 of 600 tokens"))
     assert calls_of(engine, "preview") == [
         ("preview", first.assignment.prompt, first.assignment.workspace, first.agent)
     ]
@@ -231,7 +325,7 @@ async def test_the_operators_editor_gets_the_file(
 ) -> None:
     opened: list[str] = []
     monkeypatch.setattr("clawpy_console.external_programs.open_editor", lambda app, path: opened.append(path))
-    await play(console, *layer(Layer.MARKDOWN), press("E"), size=WIDE)
+    await play(console, *open_layer(Layer.MARKDOWN), press("E"), size=WIDE)
     assert opened == [str(engine.agent_files.folder / "/".join(SOUL))]
 
 
