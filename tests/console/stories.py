@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -50,8 +52,9 @@ class Given:
 class Until:
     """A condition that the story waits for."""
 
-    what: str
-    holds: Callable[[ConsoleApp], object]
+    description: str
+    """In words, for the message when it is waited for in vain."""
+    is_met: Callable[[ConsoleApp], object]
 
 
 Step = Press | Given | Until | Callable[[ConsoleApp], object]
@@ -66,7 +69,7 @@ async def carry_out(pilot: Pilot[Any], *steps: Step) -> None:
         if isinstance(step, Press):
             await pilot.press(*step.keys)
         elif isinstance(step, Until):
-            await until(pilot, lambda step=step: step.holds(app), f"for {step.what}")
+            await until(pilot, partial(step.is_met, app), f"for {step.description}")
         elif not isinstance(step, Given):
             step(app)
             await pilot.pause()
@@ -111,12 +114,12 @@ def hides(*texts: str) -> Until:
 
 def called(*call: Any, times: int = 1) -> Until:
     """The engine was called like this, by name and arguments."""
-    return Until(f"{call}", lambda app: call_log(app).count(call) == times)
+    return Until(f"{call}", lambda app: stand_in(app).call_log.count(call) == times)
 
 
 def never_called(*names: str) -> Until:
     """The engine was not called by any of these names."""
-    return Until(f"no call of {names}", lambda app: not [call for call in call_log(app) if call[0] in names])
+    return Until(f"no call of {names}", lambda app: not calls_of(stand_in(app), *names))
 
 
 def stand_in(app: ConsoleApp) -> StandIn:
@@ -124,9 +127,9 @@ def stand_in(app: ConsoleApp) -> StandIn:
     return cast(StandIn, app.engine)
 
 
-def call_log(app: ConsoleApp) -> list[tuple[Any, ...]]:
-    """The calls of the stand-in."""
-    return stand_in(app).call_log
+def calls_of(engine: StandIn, *names: str) -> list[tuple[Any, ...]]:
+    """The calls of the engine by these names, each with its arguments."""
+    return [call for call in engine.call_log if call[0] in names]
 
 
 def cursor(rows: str, id: str) -> Until:
@@ -158,6 +161,7 @@ def choose(title: str) -> Step:
 
 
 def palette_titles(app: ConsoleApp) -> list[str]:
+    """The titles of all commands of the palette."""
     return [item.title for item in commands(app, app.screen)]
 
 
@@ -170,10 +174,12 @@ def refused(call: str, message: str, fix: str = "", code: str = "refused") -> Gi
 
 
 def stack(app: ConsoleApp) -> CardStack:
+    """The stack of cards on mission control."""
     return app.screen.query_one("#stack", CardStack)
 
 
 def front(app: ConsoleApp) -> str:
+    """The id of the card in front, "" for none."""
     card = stack(app).front
     return card.id if card else ""
 
@@ -183,11 +189,25 @@ def in_front(card: str) -> Until:
     return Until(f"card {card}", lambda app: front(app) == card)
 
 
-def calls_of(engine: StandIn, *names: str) -> list[tuple[Any, ...]]:
-    return [call for call in engine.call_log if call[0] in names]
-
-
 def text_in(app: ConsoleApp, place: Region) -> str:
     """The text on this part of the screen, as one line."""
     rows = screen_text(app).split("\n")[place.y : place.bottom]
     return " ".join(" ".join(row[place.x : place.right] for row in rows).split())
+
+
+def with_first_card(**more: object) -> Given:
+    """The first card has these fields."""
+
+    def change(engine: StandIn) -> None:
+        engine.cards.all[FIRST] = replace(engine.cards.all[FIRST], **more)  # type: ignore[arg-type]
+
+    return Given(change)
+
+
+def shows_tiers(*words: str) -> Until:
+    """The list of cards shows these tiers, from the top."""
+
+    def is_met(app: ConsoleApp) -> bool:
+        return [row.mark.strip() for row in app.screen.query_one("#cards", Rows).rows] == [*words]
+
+    return Until(f"the tiers {words}", is_met)

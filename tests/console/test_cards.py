@@ -1,32 +1,27 @@
-"""Cards on the stack and in their details: decide, undo, give a reason, refusals, cards that change meanwhile."""
+"""The stack of cards: decisions and their undo, reasons, refusals, and cards that change meanwhile."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
-from textual.widgets import TextArea
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.card_stack import FLOWS_BY_WORK, describe_work, work_word
-from clawpy_console.widgets.rows import Rows
 from engine.execution.runners.flows import FLOWS
-from engine.model import ALREADY_REVIEWED, Card, CycleReport, Phase, RailVerdict, Refusal, Source, Status, Verdict
+from engine.model import Card, CycleReport, RailVerdict, Refusal, Source, Status, Verdict
 from tests.console import stand_in_data
-from tests.console.conftest import running, screen_text, toasts, until
+from tests.console.conftest import running, screen_text, until
 from tests.console.stand_in import StandIn
 from tests.console.stories import (
-    CLOSED,
     FIRST,
     RISKY,
     SECOND,
     Given,
     Step,
     Until,
-    call_log,
     called,
     calls_of,
     carry_out,
@@ -40,67 +35,47 @@ from tests.console.stories import (
     press,
     refused,
     sees,
+    shows_tiers,
     stack,
+    stand_in,
     story_test,
     text_in,
+    with_first_card,
 )
 
 CHECK, BLOG_CARD = "pred_000000000005", "pred_000000000004"
+"""The fourth card, and the only one of the blog."""
+
 UNDECIDED = never_called("approve", "dismiss", "snooze")
-EDITOR = Until("the editor", lambda app: app.screen.query("#editor:focus"))
+ARMED = Until("the risk", lambda app: stack(app).armed)
 
 
-def with_first_card(**more: object) -> Given:
-    """The first card is like this."""
+def change_cards(card: Card | None, *gone: str) -> Step:
+    """The engine adds a card before the others, None for no card; the cards `gone` are pending no more."""
 
-    def change(engine: StandIn) -> None:
-        engine.cards.all[FIRST] = replace(engine.cards.all[FIRST], **more)  # type: ignore[arg-type]
-
-    return Given(change)
-
-
-def engine_says(card: Card | None, *gone: str) -> Step:
-    """The engine has a new card, or not these any more."""
-
-    def act(app: ConsoleApp) -> None:
-        cards = app.engine.cards  # type: ignore[union-attr]
-        remaining = {id: item for id, item in cards.all.items() if id not in gone}
+    def change(app: ConsoleApp) -> None:
+        cards = stand_in(app).cards
+        remaining = {id: other for id, other in cards.all.items() if id not in gone}
         cards.all = remaining if card is None else {card.id: card, **remaining}
         app.reload(["cards"])
 
-    return act
+    return change
 
 
-def listed(card_id: str) -> Until:
+def has_read(card_id: str) -> Until:
     """The console has read this card, shown or not."""
     return Until(card_id, lambda app: any(card.id == card_id for card in app.state.cards))
 
 
-def approved_elsewhere(app: ConsoleApp) -> None:
-    cards = app.engine.cards  # type: ignore[union-attr]
+def approve_elsewhere(app: ConsoleApp) -> None:
+    """Another console approves the first card."""
+    cards = stand_in(app).cards
     cards.all[FIRST] = replace(cards.all[FIRST], status=Status.APPROVED)
 
 
-def unlearned(engine: StandIn) -> None:
-    engine.cards.all = {card.id: card for card in stand_in_data.cards(stated=False)}
-    engine.phase = Phase(0, 3, "the Twin starts after 30 of your decisions", 30)
-
-
-def write(text: str) -> Step:
-    return lambda app: setattr(app.screen.query_one("#editor"), "text", text)
-
-
-def approved(*call: object) -> Until:
-    return Until(f"{call}", lambda app: [item[1:] for item in call_log(app) if item[0] == "approve"] == [call])
-
-
-def undone(*ids: str) -> Until:
-    return Until(f"{ids}", lambda app: [call[1] for call in call_log(app) if call[0] == "undo"] == [*ids])
-
-
-def tiers(*words: str) -> Until:
-    rows = lambda app: [row.mark.strip() for row in app.screen.query_one("#cards", Rows).rows]  # noqa: E731
-    return Until(f"{words}", lambda app: rows(app) == [*words])
+def has_undone(*ids: str) -> Until:
+    """The decisions of these cards were undone, in this order."""
+    return Until(f"{ids}", lambda app: [id for _, id, *_ in calls_of(stand_in(app), "undo")] == [*ids])
 
 
 def next_check_finds(cards: Callable[[StandIn], tuple[Card, ...]]) -> Given:
@@ -115,158 +90,241 @@ def next_check_finds(cards: Callable[[StandIn], tuple[Card, ...]]) -> Given:
 
 BLOCKED_BY_CONTENT = RailVerdict("content", Verdict.BLOCK, "deletes everything", "test-rule")
 LINT_OFF = "“lint” cards are switched off in shop"
-LACKS = "bisect needs test and good"
-PATHS = 'paths = ["shop/cart.py", "shop/price.py", "shop/tax.py"]'
-REASON = "the hour's cap is reached"
-UNDECIDED_BY_A = never_called("approve")
+CAP_REACHED = "the hour's cap is reached"
 NEW = stand_in_data.card(77, "Something hotter", confidence=0.79)
 NEXT_STEP = replace(NEW, id="pred_000000000078", source=Source.FOLLOW_UP)
-OTHER = replace(NEW, subject="another subject")
+OF_OTHER_SUBJECT = replace(NEW, subject="another subject")
 
 STORIES: dict[str, tuple[Step, ...]] = {
     "a refusal brings the card back with its reason": (
-        refused("approve", "cost: the hour's cap is reached", "wait until 15:00"), press("right"), in_front(FIRST),
-        sees("the hour's cap is reached", "wait until 15:00"),
-    ),
-    "a review that would find the same again opens the details": (
-        with_first_card(reasoning="It came in with “Upload”.\n  git commit --amend"), hides("git commit --amend"),
-        refused("approve", "the same was reviewed already", code=ALREADY_REVIEWED), press("right"),
-        sees("Card details", "  git commit --amend"),
+        refused("approve", f"cost: {CAP_REACHED}", "wait until 15:00"),
+        press("right"),
+        in_front(FIRST),
+        sees(CAP_REACHED, "wait until 15:00"),
     ),
     "undo takes back the last decision, then the one before": (
-        press("left left"), called("dismiss", SECOND), sees("CARDS  1 of 3"), press("u u"), undone(SECOND, FIRST),
-        sees("CARDS  1 of 5"), press("u"), sees("Nothing to undo."),
+        press("left left"),
+        called("dismiss", SECOND),
+        sees("CARDS  1 of 3"),
+        press("u u"),
+        has_undone(SECOND, FIRST),
+        sees("CARDS  1 of 5"),
+        press("u"),
+        sees("Nothing to undo."),
     ),
     "an undo that is refused leaves again with its reason": (
-        refused("undo", "it ran to its end already"), press("left"), called("dismiss", FIRST), press("u"),
-        in_front(SECOND), sees("it ran to its end already", "CARDS  1 of 4"),
+        refused("undo", "it ran to its end already"),
+        press("left"),
+        called("dismiss", FIRST),
+        press("u"),
+        in_front(SECOND),
+        sees("it ran to its end already", "CARDS  1 of 4"),
     ),
     "a risky card needs its own second key, and never Enter": (
-        press("left left"), in_front(RISKY), sees("touches production"), press("A right right l"), in_front(RISKY),
-        Until("armed", lambda app: stack(app).armed), press("enter enter escape"), never_called("approve"),
-        in_front(RISKY), press("right A"), approved(RISKY, None),
+        press("left left"),
+        in_front(RISKY),
+        sees("touches production"),
+        press("A right right l"),
+        in_front(RISKY),
+        ARMED,
+        press("enter enter escape"),
+        never_called("approve"),
+        in_front(RISKY),
+        press("right A"),
+        called("approve", RISKY, None),
     ),
     "a new card does not take the place of a card that was chosen": (
-        press("j"), engine_says(NEW), sees("CARDS  3 of 6"), in_front(SECOND)
+        press("j"),
+        change_cards(NEW),
+        sees("CARDS  3 of 6"),
+        in_front(SECOND),
     ),
     "nor of the card in front after a decision": (
-        press("left"), in_front(SECOND), engine_says(NEW), sees("CARDS  2 of 5"), in_front(SECOND)
+        press("left"),
+        in_front(SECOND),
+        change_cards(NEW),
+        sees("CARDS  2 of 5"),
+        in_front(SECOND),
     ),
-    "until a key is pressed the first card is in front": (engine_says(NEW), sees("CARDS  1 of 6"), in_front(NEW.id)),
+    "until a key is pressed the first card is in front": (change_cards(NEW), sees("CARDS  1 of 6"), in_front(NEW.id)),
     "the next step of a result comes in front": (
-        press("right"), in_front(SECOND), engine_says(NEXT_STEP), in_front(NEXT_STEP.id)
+        press("right"),
+        in_front(SECOND),
+        change_cards(NEXT_STEP),
+        in_front(NEXT_STEP.id),
     ),
     "but not when its workspace is shown again": (
-        press("w w"), in_front(BLOG_CARD), engine_says(NEXT_STEP), listed(NEXT_STEP.id), press("w"), sees("of 6"),
+        press("w w"),
+        in_front(BLOG_CARD),
+        change_cards(NEXT_STEP),
+        has_read(NEXT_STEP.id),
+        press("w"),
+        sees("of 6"),
         in_front(BLOG_CARD),
     ),
     "unless another card was chosen meanwhile": (
-        press("right j"), in_front(RISKY), engine_says(NEXT_STEP), sees("CARDS  3 of 5"), in_front(RISKY)
+        press("right j"),
+        in_front(RISKY),
+        change_cards(NEXT_STEP),
+        sees("CARDS  3 of 5"),
+        in_front(RISKY),
     ),
     "nor while its details were open, after another pane had the focus, or while its risk is shown": (
-        press("enter"), engine_says(NEW), press("escape"), in_front(FIRST), press("left left right"), in_front(RISKY),
-        engine_says(NEXT_STEP), in_front(RISKY), Until("armed", lambda app: stack(app).armed),
+        press("enter"),
+        change_cards(NEW),
+        press("escape"),
+        in_front(FIRST),
+        press("left left right"),
+        in_front(RISKY),
+        change_cards(NEXT_STEP),
+        in_front(RISKY),
+        ARMED,
     ),
     "a key that leaves the stack keeps its first card too": (
-        press("tab"), engine_says(NEW), press("shift+tab"), in_front(FIRST)
+        press("tab"),
+        change_cards(NEW),
+        press("shift+tab"),
+        in_front(FIRST),
     ),
     "a snooze says until when": (press("up"), sees("↑ Snoozed until 16:12: HEAD is red")),
     "undo is not offered for what only reads": (
-        press("j right"), sees("✓ Started: Run the tests"), hides("Undo: u")
+        press("j right"),
+        sees("✓ Started: Run the tests"),
+        hides("Undo: u"),
     ),
     "A says what approves a card that is not risky": (
-        press("A"), sees("No risk here: → approves it."), press("left left A"), sees("→ shows the risk first."),
-        UNDECIDED_BY_A,
+        press("A"),
+        sees("No risk here: → approves it."),
+        press("left left A"),
+        sees("→ shows the risk first."),
+        never_called("approve"),
     ),
     "a card that the content rail blocks says on itself and after A how to run it": (
         with_first_card(verdicts=(BLOCKED_BY_CONTENT,)),
         sees("✗ content would block: deletes everything. To run it once: →, then 6"),
-        press("A"), sees("The rail “content” blocks it. To run it once: →, then 6 ⇥ a"), hides("No risk here"),
+        press("A"),
+        sees("The rail “content” blocks it. To run it once: →, then 6 ⇥ a"),
+        hides("No risk here"),
     ),
     "a card that another rail blocks names the screen of the rails": (
         with_first_card(verdicts=(RailVerdict("cost", Verdict.BLOCK, "the cap is reached", "the cap is reached"),)),
-        press("A"), sees("The rail “cost” blocks it. 6 shows the rails."), hides("No risk here"),
+        press("A"),
+        sees("The rail “cost” blocks it. 6 shows the rails."),
+        hides("No risk here"),
     ),
     "words after a / that opens no field decide nothing, until another key": (
-        press("slash s l o w"), sees("/ does nothing on this screen"), UNDECIDED, in_front(FIRST), press("escape s"),
+        press("slash s l o w"),
+        sees("/ does nothing on this screen"),
+        UNDECIDED,
+        in_front(FIRST),
+        press("escape s"),
         called("snooze", FIRST),
     ),
     "dismissing a card with a note says what was dismissed": (
-        with_first_card(note="content: deletes everything"), press("left"), called("dismiss", FIRST),
-        sees("← Dismissed:", "Undo: u"), hides("content: deletes everything"),
-    ),
-    "an own prompt that cannot run is not said to come first": (
-        with_first_card(source=Source.OPERATOR), press("enter"), sees("your own prompts come first"),
-    ),
-    "but last": (
-        with_first_card(source=Source.OPERATOR, undo_note=""), press("enter"),
-        sees("cards that cannot run come last"), hides("your own prompts come first"),
+        with_first_card(note="content: deletes everything"),
+        press("left"),
+        called("dismiss", FIRST),
+        sees("← Dismissed:", "Undo: u"),
+        hides("content: deletes everything"),
     ),
     "a card that another console approved first does not come back": (
-        refused("approve", "was already approved", code="already_decided"), approved_elsewhere, press("right"),
-        sees("was approved elsewhere, and runs."), in_front(SECOND), hides("Undo: u"),
+        refused("approve", "was already approved", code="already_decided"),
+        approve_elsewhere,
+        press("right"),
+        sees("was approved elsewhere, and runs."),
+        in_front(SECOND),
+        hides("Undo: u"),
     ),
     "an error goes with its card": (
-        refused("approve", REASON), press("right"), sees(f"✗ {REASON}"), press("j"), hides(f"✗ {REASON}"),
+        refused("approve", CAP_REACHED),
+        press("right"),
+        sees(f"✗ {CAP_REACHED}"),
+        press("j"),
+        hides(f"✗ {CAP_REACHED}"),
     ),
     "an error goes with the screen": (
-        refused("approve", REASON), press("right"), sees(f"✗ {REASON}"), press("2"), on_screen("work"), press("1"),
-        on_screen("mission"), hides(f"✗ {REASON}"),
+        refused("approve", CAP_REACHED),
+        press("right"),
+        sees(f"✗ {CAP_REACHED}"),
+        press("2"),
+        on_screen("work"),
+        press("1"),
+        on_screen("mission"),
+        hides(f"✗ {CAP_REACHED}"),
     ),
     "down, j, k, g and G show another card, and keys decide the one that is shown": (
-        sees("CARDS  1 of 5"), tiers("BROKEN", "BLOCKS", "BLOCKS", "CHECK", "UPKEEP"), press("j down"),
-        sees("CARDS  3 of 5"), in_front(RISKY), cursor("#cards", RISKY), press("k"), in_front(SECOND), press("k k"),
-        sees("CARDS  5 of 5"), press("g"), in_front(FIRST), press("G"), sees("CARDS  5 of 5"), UNDECIDED,
-        press("j j left"), called("dismiss", SECOND), sees("CARDS  2 of 4"), cursor("#cards", RISKY),
+        sees("CARDS  1 of 5"),
+        shows_tiers("BROKEN", "BLOCKS", "BLOCKS", "CHECK", "UPKEEP"),
+        press("j down"),
+        sees("CARDS  3 of 5"),
+        in_front(RISKY),
+        cursor("#cards", RISKY),
+        press("k"),
+        in_front(SECOND),
+        press("k k"),
+        sees("CARDS  5 of 5"),
+        press("g"),
+        in_front(FIRST),
+        press("G"),
+        sees("CARDS  5 of 5"),
+        UNDECIDED,
+        press("j j left"),
+        called("dismiss", SECOND),
+        sees("CARDS  2 of 4"),
+        cursor("#cards", RISKY),
     ),
     "the count is of what is pending: another is decided elsewhere": (
-        press("j j"), engine_says(None, FIRST), sees("CARDS  2 of 4"), in_front(RISKY)
+        press("j j"),
+        change_cards(None, FIRST),
+        sees("CARDS  2 of 4"),
+        in_front(RISKY),
     ),
-    "what is decided elsewhere makes room": (engine_says(None, FIRST), in_front(SECOND)),
+    "what is decided elsewhere makes room": (change_cards(None, FIRST), in_front(SECOND)),
     "cards of one workspace, and a check for new ones": (
-        press("p"), called("run_cycle", True), sees("Nothing new."), press("w w"), in_front(BLOG_CARD),
-        sees("only blog"), press("w"), sees("of 5"),
+        press("p"),
+        called("run_cycle", True),
+        sees("Nothing new."),
+        press("w w"),
+        in_front(BLOG_CARD),
+        sees("only blog"),
+        press("w"),
+        sees("of 5"),
     ),
     "a check counts no card that replaces one with other facts": (
         next_check_finds(
-            lambda engine: (replace(engine.cards.all[FIRST], id="pred_000000000088", fingerprint="new"), OTHER)
+            lambda engine: (
+                replace(engine.cards.all[FIRST], id="pred_000000000088", fingerprint="new"),
+                OF_OTHER_SUBJECT,
+            )
         ),
-        press("p"), sees("1 new card."),
+        press("p"),
+        sees("1 new card."),
     ),
     "an empty stack says when the next check is": (
-        Given(lambda engine: engine.cards.all.clear()), sees("Next check: 14:30"), press("right left up enter"),
+        Given(lambda engine: engine.cards.all.clear()),
+        sees("Next check: 14:30"),
+        press("right left up enter"),
         UNDECIDED,
     ),
     "a card on screen counts as shown once": (
-        press("left"), called("mark_shown", SECOND), called("mark_shown", FIRST)
+        press("left"),
+        called("mark_shown", SECOND),
+        called("mark_shown", FIRST),
     ),
     "a kind that a reason switches off is told with the way back": (
-        with_first_card(note=LINT_OFF), press("left v"), sees(f"{LINT_OFF} · Undo: u"), press("u"), undone(FIRST),
-        in_front(FIRST)
+        with_first_card(note=LINT_OFF),
+        press("left v"),
+        sees(f"{LINT_OFF} · Undo: u"),
+        press("u"),
+        has_undone(FIRST),
+        in_front(FIRST),
     ),
     "a reason belongs to the last dismissal": (
-        press("left left x"), called("explain", SECOND, "wrong"), called("explain", FIRST, "wrong", times=0)
+        press("left left x"),
+        called("explain", SECOND, "wrong"),
+        called("explain", FIRST, "wrong", times=0),
     ),
-    "details approve with edited parameters": (
-        press("j enter e"), EDITOR, Until("parameters", lambda app: app.screen.query_one("#editor").text == PATHS),
-        write('paths = ["shop/cart.py"]'), press("ctrl+s"), approved(SECOND, {"paths": ["shop/cart.py"]}), CLOSED,
-        in_front(RISKY),
-    ),
-    "details hand a sentence in place of parameters to the engine": (
-        press("enter e"), EDITOR, write("only the cart, and say why"), press("ctrl+s"),
-        approved(FIRST, "only the cart, and say why"),
-    ),
-    "before the Twin has learnt a card shows its tier, and no confidence": (
-        Given(unlearned), tiers("BROKEN", "BLOCKS", "CHECK", "CHECK", "UPKEEP"), hides("40%"), press("enter"),
-        sees("PLACE IN THE STACK", "something is broken or about to be lost (group 1 of 4)"),
-        hides("CONFIDENCE"),
-    ),
-    "details say why a card was moved, and what its confidence is made of": (
-        hides("Learning"), press("j enter"), sees("moved up to “blocks soon”: you approved 19 of 19 like it"),
-        sees("72%  SUGGESTED"), press("z end"), sees("sum         = 0.720"),
-    ),
-    "details say what a card lacks": (with_first_card(note=LACKS), press("enter"), sees(f"▲ {LACKS}")),
-}  # fmt: skip
+}
 
 
 test_story = pytest.mark.long(story_test(STORIES))
@@ -288,8 +346,10 @@ async def test_a_decision_shows_the_next_card_at_once(
         assert front(console) == SECOND
 
 
-WHY = "the content filter would stop it: it deletes outside the workspace, where nothing of a session is undone"
-MEND = (
+REFUSAL_REASON = (
+    "the content filter would stop it: it deletes outside the workspace, where nothing of a session is undone"
+)
+FIX = (
     "edit its prompt in the details so that it names a folder of the workspace, or allow exactly this once on screen 6"
 )
 
@@ -297,10 +357,10 @@ MEND = (
 @pytest.mark.parametrize("size", [(80, 24), (200, 60)])
 @pytest.mark.parametrize("key", ["approve", "undo"])
 async def test_a_refusal_is_shown_whole(console: ConsoleApp, engine: StandIn, key: str, size: tuple[int, int]) -> None:
-    engine.refuse[key] = Refusal("blocked", WHY, MEND)
+    engine.refuse[key] = Refusal("blocked", REFUSAL_REASON, FIX)
     async with running(console, *(["right"] if key == "approve" else ["left", "u"]), size=size) as pilot:
         message = console.screen.query_one("#message")
-        await until(pilot, lambda: text_in(console, message.region) == f"✗ {WHY} ({MEND})")
+        await until(pilot, lambda: text_in(console, message.region) == f"✗ {REFUSAL_REASON} ({FIX})")
         assert stack(console).region.height >= 9
         await until(pilot, stack(console)._accepts_decisions)
         await pilot.press("left")
@@ -321,20 +381,16 @@ async def test_an_undone_card_is_in_front_at_once_and_stays(console: ConsoleApp,
         assert [call[0] for call in calls_of(engine, "snooze", "undo")] == ["snooze", "undo"]
         assert (front(console), len(stack(console).cards)) == (FIRST, 5)
         engine.cards.snooze, engine.cards.undo = snooze, undo  # type: ignore[method-assign]
-        await carry_out(pilot, engine_says(None, FIRST), in_front(SECOND))  # what was taken back does not outlive that
+        await carry_out(pilot, change_cards(None, FIRST), in_front(SECOND))  # what was taken back does not outlive that
 
 
 async def test_keys_are_ignored_for_a_moment_after_the_engine_replaced_the_card(console: ConsoleApp) -> None:
     async with running(console) as pilot:
-        now = [100.0]
-        stack(console).clock = lambda: now[0]
-        await carry_out(pilot, engine_says(None, FIRST), in_front(SECOND))
-        for seconds, card_in_front in (
-            (0.399, SECOND),
-            (0.002, RISKY),
-            (0.0, CHECK),
-        ):
-            now[0] += seconds
+        seconds = 100.0
+        stack(console).clock = lambda: seconds
+        await carry_out(pilot, change_cards(None, FIRST), in_front(SECOND))
+        for passed, card_in_front in ((0.399, SECOND), (0.002, RISKY), (0.0, CHECK)):
+            seconds += passed
             await pilot.press("left")
             assert front(console) == card_in_front
 
@@ -365,12 +421,13 @@ REASONS = {"t": "not-now", "x": "wrong", "d": "already-done", "v": "never-here",
 
 @pytest.mark.parametrize("key", REASONS)
 async def test_a_letter_just_after_a_dismissal_is_its_reason(console: ConsoleApp, key: str) -> None:
-    told = (
+    await play(
+        console,
+        press(f"left {key}"),
         called("explain", FIRST, REASONS[key]),
         on_screen("mission"),
         sees(f"Noted: {REASONS[key].replace('-', ' ')}  ·  Undo: u"),
     )
-    await play(console, press(f"left {key}"), *told)
 
 
 async def test_a_digit_just_after_a_dismissal_changes_the_screen(console: ConsoleApp) -> None:
@@ -381,71 +438,14 @@ async def test_a_digit_just_after_a_dismissal_changes_the_screen(console: Consol
 @pytest.mark.parametrize("between", ["j", "k", "w", "tab", "7", "u", "wait", "no dismissal"])
 async def test_any_other_key_ends_the_question_for_a_reason(console: ConsoleApp, between: str) -> None:
     async with running(console) as pilot:
-        moment = [0.0]
-        stack(console).clock = lambda: moment[0]
+        seconds = 0.0
+        stack(console).clock = lambda: seconds
         await pilot.press("j" if between == "no dismissal" else "left")
         if between == "wait":
-            moment[0] += 60.0
+            seconds += 60.0
         elif between != "no dismissal":
             await carry_out(pilot, sees("V never"), press(between), hides("V never"))
         await carry_out(pilot, press("x"), never_called("explain"))
-
-
-@pytest.mark.parametrize("steps", [(press("enter"), sees("Card details")), (sees("WHY"),)], ids=["details", "beside"])
-async def test_the_evidence_names_the_hosts_that_the_work_may_reach(
-    console: ConsoleApp, engine: StandIn, steps: tuple[Step, ...]
-) -> None:
-    engine.cards.describe_sandbox = lambda id: "bubblewrap, network only to pypi.org"  # type: ignore[method-assign]
-    await play(console, *steps, sees("network only to pypi.org"), size=(200, 60))
-
-
-async def test_details_say_that_there_is_more_below_until_it_is_in_sight(console: ConsoleApp) -> None:
-    more = (press("enter"), sees("▼ more below: PgDn"), press("pagedown", times=9), hides("▼ more below"))
-    await play(console, *more, size=(80, 24))
-
-
-async def test_details_of_another_card_begin_anew_at_the_present_size(console: ConsoleApp) -> None:
-    async with running(console, "enter", "e", "x", "escape", "escape") as pilot:
-        await pilot.resize_terminal(80, 24)
-        await carry_out(pilot, press("j enter"), sees(SECOND))
-        screen = console.screen
-        assert screen.query_one("#editor", TextArea).text == PATHS
-        assert screen.focused is screen.query_one("#details")
-        assert screen.classes >= {"-narrow", "-low"}
-        await carry_out(pilot, press("escape k enter"), sees(FIRST))
-        assert not screen.query_one("#editor", TextArea).text.startswith("x")
-
-
-async def test_the_risk_of_a_card_is_not_confirmed_by_that_of_the_card_before(
-    console: ConsoleApp, engine: StandIn
-) -> None:
-    verdicts = engine.cards.all[RISKY].verdicts
-    for card_id in (FIRST, SECOND):
-        engine.cards.all[card_id] = replace(engine.cards.all[card_id], verdicts=verdicts)
-    async with running(console, "enter", "a") as pilot:
-        await carry_out(pilot, sees("A approves it anyway"), press("escape j enter"), sees("Card details"))
-        assert not console.screen.query_one("#refusal").display
-        await carry_out(pilot, press("A"), UNDECIDED)
-
-
-@pytest.mark.parametrize("refusal", [None, Refusal("busy", "a session works there already", "wait for it")])
-async def test_an_answer_to_an_approval_leaves_the_details_of_another_card_open(
-    console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch, refusal: Refusal | None
-) -> None:
-    answered, approve = threading.Event(), engine.cards.approve
-
-    def approve_later(*arguments: Any, **options: Any) -> Card:
-        answered.wait(20)
-        return approve(*arguments, **options)
-
-    monkeypatch.setattr(engine.cards, "approve", approve_later)
-    engine.refuse = {"approve": refusal} if refusal else {}
-    async with running(console, "enter", "a", "escape", "j", "enter", notifications=True) as pilot:
-        answered.set()
-        await until(pilot, lambda: any(call[0] == "approve" for call in engine.call_log))
-        await carry_out(pilot, sees("Card details", SECOND))
-        assert not console.screen.query_one("#refusal").display
-        assert bool(refusal) is ("a session works there already" in toasts(console))
 
 
 HOSTILE = [
@@ -466,7 +466,7 @@ async def test_hostile_text_is_shown_literally_and_breaks_no_column(
                 "signals": (replace(card.signals[4], evidence=(text,)),),
                 "verdicts": (RailVerdict("content", Verdict.BLOCK, text, text),),
             }  # fmt: skip
-            await carry_out(pilot, engine_says(replace(card, **hostile), FIRST))  # type: ignore[arg-type]
+            await carry_out(pilot, change_cards(replace(card, **hostile), FIRST))  # type: ignore[arg-type]
             await until(pilot, lambda text=text: stack(console).front.assignment.prompt == text)
             await pilot.pause()
             strips = console.screen._compositor.render_strips()
@@ -477,12 +477,13 @@ async def test_hostile_text_is_shown_literally_and_breaks_no_column(
 
 def test_every_flow_has_a_word_for_its_work() -> None:
     assert {flow for flows in FLOWS_BY_WORK.values() for flow in flows} == set(FLOWS)
-    kinds = {
-        "lint": "lint",
-        "tidy_imports": "tidy imports",
-        None: "koji-core",
-    }  # learned; served by an agent or a model
-    assert {flow: work_word(stand_in_data.card(1, "x", flow=flow)) for flow in kinds} == kinds
+
+
+@pytest.mark.parametrize(
+    ("flow", "word"), [("tidy_imports", "tidy imports"), (None, "koji-core")], ids=["learned", "by a model"]
+)
+def test_a_learned_flow_is_called_by_its_name_and_work_of_a_model_by_its_channel(flow: str | None, word: str) -> None:
+    assert work_word(stand_in_data.card(1, "x", flow=flow)) == word
 
 
 def test_a_card_without_a_cost_shows_none() -> None:

@@ -42,30 +42,46 @@ NO_EXTRA = SetupStep("the extra models is missing", "pip install pydantic-ai-sli
 FAULT = "ollama at 127.0.0.1:11434 did not list its models within 0.5 s"
 STORIES: dict[str, tuple[Step, ...]] = {
     "who could take text, and a key connects it": (
-        koji_core_served_by(agents=True), sees("H connects Claude Code"), press("H"),
+        koji_core_served_by(agents=True),
+        sees("H connects Claude Code"),
+        press("H"),
         sees("once its adapter is installed: npm i"),
-        never_called("assign_agent"), press("1"), called("assign_agent", "claude"), sees("run claude"),
-        press("escape"), CLOSED,
+        never_called("assign_agent"),
+        press("1"),
+        called("assign_agent", "claude"),
+        sees("run claude"),
+        press("escape"),
+        CLOSED,
     ),
     "which models of this machine could": (
-        koji_core_served_by(ids=("ollama:qwen3", "ollama:llama3.2:3b")), sees("H connects ollama:qwen3 or"), press("H"),
-        sees("a model on this machine"), press("2"), sees("koji-core is served by ollama:llama3.2:3b"),
-        called("assign_model", "ollama:llama3.2:3b"), called("refresh_runners"), CLOSED,
+        koji_core_served_by(ids=("ollama:qwen3", "ollama:llama3.2:3b")),
+        sees("H connects ollama:qwen3 or"),
+        press("H"),
+        sees("a model on this machine"),
+        press("2"),
+        sees("koji-core is served by ollama:llama3.2:3b"),
+        called("assign_model", "ollama:llama3.2:3b"),
+        called("refresh_runners"),
+        CLOSED,
     ),
     "what listens and tells no model": (
-        koji_core_served_by(faults=(FAULT,)), press("H"), sees(FAULT, "No coding agent on the PATH"),
+        koji_core_served_by(faults=(FAULT,)),
+        press("H"),
+        sees(FAULT, "No coding agent on the PATH"),
     ),
     "the step that is missing now": (
-        Given(lambda engine: setattr(engine.channel_setup, "missing", NO_EXTRA)), koji_core_served_by(),
+        Given(lambda engine: setattr(engine.channel_setup, "missing", NO_EXTRA)),
+        koji_core_served_by(),
         sees("your own prompt; the extra models is missing: clawpy doctor"),
         hides("clawpy key set openai"),
     ),
     "who takes text": (
-        koji_core_served_by("ollama:qwen3"), sees("hides this", "text prompts go to ollama:qwen3"),
-        hides("no model configured")
+        koji_core_served_by("ollama:qwen3"),
+        sees("hides this", "text prompts go to ollama:qwen3"),
+        hides("no model configured"),
     ),
     "the hints stay until Escape": (press("left"), sees("hides this"), press("escape"), hides("hides this")),
-}  # fmt: skip
+}
 
 
 test_a_first_run_offers_agents_and_models = pytest.mark.long(story_test(STORIES, size=(200, 60)))

@@ -113,38 +113,77 @@ def with_swappable_model(state: str) -> Given:
 READ = Until("the figures", lambda app: app.screen._insights)
 STORIES: dict[str, tuple[Step, ...]] = {
     "the error stands beside the threshold, and the phase says why": (
-        sees("error       ✓ 0.041", "acts from   0.80: you approved 100% of 8 cards",
-             "phase       2: its calibration holds on 212"),
+        sees(
+            "error       ✓ 0.041",
+            "acts from   0.80: you approved 100% of 8 cards",
+            "phase       2: its calibration holds on 212",
+        ),
     ),
     "cards that were withdrawn are told, so that all add up": (
         with_cards_counted_as(CountedAs.WITHDRAWN, CountedAs.WITHDRAWN, CountedAs.EXPIRED, CountedAs.CANNOT_RUN),
-        Until("the counts", lambda app: "0 approved, 0 dismissed, 1 expired, 2 withdrawn, 1 could not run"
-              in " ".join(app.screen.query_one("#left-text").render().plain.split())),
+        Until(
+            "the counts",
+            lambda app: (
+                "0 approved, 0 dismissed, 1 expired, 2 withdrawn, 1 could not run"
+                in " ".join(app.screen.query_one("#left-text").render().plain.split())
+            ),
+        ),
     ),
     "period and workspace change what is read": (
-        called("insights", 30, ""), press("p"), sees("last 90 days:"), press("p"), sees("all time:"), press("w"),
-        called("insights", None, SHOP), sees("Cards of shop"),
+        called("insights", 30, ""),
+        press("p"),
+        sees("last 90 days:"),
+        press("p"),
+        sees("all time:"),
+        press("w"),
+        called("insights", None, SHOP),
+        sees("Cards of shop"),
     ),
     "nothing is sent before it is said what and where": (
-        press("t"), sees("Train a Twin model?", "112 preference pairs, 184 kB", "(https://api.together.xyz/v1)",
-                  "Qwen/Qwen3-8B", "$1.00 is reserved", "26 decisions"),
-        press("up enter t"), never_called("launch"), press("X"), called("launch"),
+        press("t"),
+        sees(
+            "Train a Twin model?",
+            "112 preference pairs, 184 kB",
+            "(https://api.together.xyz/v1)",
+            "Qwen/Qwen3-8B",
+            "$1.00 is reserved",
+            "26 decisions",
+        ),
+        press("up enter t"),
+        never_called("launch"),
+        press("X"),
+        called("launch"),
     ),
     "what is missing for a training is said": (
-        refused("offer", "together has no key", "clawpy key set together"), press("t"), sees("clawpy key set together")
+        refused("offer", "together has no key", "clawpy key set together"),
+        press("t"),
+        sees("clawpy key set together"),
     ),
     "a training under way is stopped by the same key": (
-        with_training(newer=run(2, "started"), active=run(2, "started")), press("s"), hides("Swap"), press("t"),
-        sees("Stop the training?"), press("X"), called("cancel"),
+        with_training(newer=run(2, "started"), active=run(2, "started")),
+        press("s"),
+        hides("Swap"),
+        press("t"),
+        sees("Stop the training?"),
+        press("X"),
+        called("cancel"),
     ),
     "a model is swapped in": (
-        with_swappable_model("kept_old"), press("s"), sees("me/twin-2"), never_called("adopt"), press("y"),
-        called("adopt")
+        with_swappable_model("kept_old"),
+        press("s"),
+        sees("me/twin-2"),
+        never_called("adopt"),
+        press("y"),
+        called("adopt"),
     ),
     "a model is swapped out": (
-        with_swappable_model("adopted"), press("s"), sees("me/twin-2"), press("y"), called("restore_former"),
+        with_swappable_model("adopted"),
+        press("s"),
+        sees("me/twin-2"),
+        press("y"),
+        called("restore_former"),
     ),
-}  # fmt: skip
+}
 
 
 test_story = pytest.mark.long(story_test(STORIES, press("7"), READ))

@@ -126,26 +126,47 @@ IN_ORDER = Until(
 DND = "do not disturb for 2 hours; again"
 STORIES: dict[str, tuple[Step, ...]] = {
     "the help begins with the keys of the pane, and finds others": (
-        press("6 question_mark"), sees(DND), IN_ORDER, type_text("undo a landing"),
-        sees("undo a landing", "esc clear"), hides(DND),
-        press("escape"), sees("esc close", DND), press("pagedown", times=9), sees("close; the text is kept"),
-        press("question_mark"), CLOSED,
+        press("6 question_mark"),
+        sees(DND),
+        IN_ORDER,
+        type_text("undo a landing"),
+        sees("undo a landing", "esc clear"),
+        hides(DND),
+        press("escape"),
+        sees("esc close", DND),
+        press("pagedown", times=9),
+        sees("close; the text is kept"),
+        press("question_mark"),
+        CLOSED,
     ),
     "the palette copies the id too": (choose("Copy the id"), COPIED),
     "q leaves, and is a letter while one types": (
-        Given(lambda engine: engine.sessions.all.pop(0)), sees("? keys  q quit"), press("n q"), sees("New prompt"),
-        press("escape q"), ENDED,
+        Given(lambda engine: engine.sessions.all.pop(0)),
+        sees("? keys  q quit"),
+        press("n q"),
+        sees("New prompt"),
+        press("escape q"),
+        ENDED,
     ),
     "Ctrl+C ends nothing, and names the key that leaves": (
-        with_keys(app__quit_typing="f10"), press("ctrl+c"), sees("F10 quits, F12 stops everything")
+        with_keys(app__quit_typing="f10"),
+        press("ctrl+c"),
+        sees("F10 quits, F12 stops everything"),
     ),
     "remapped keys work and are shown, and a bad one is named": (
-        with_keys(stack__dismiss="c", stack__nope="y"), sees("stack.nope"), press("left"), never_called("dismiss"),
-        press("c"), called("dismiss", FIRST), sees("c dismiss"),
+        with_keys(stack__dismiss="c", stack__nope="y"),
+        sees("stack.nope"),
+        press("left"),
+        never_called("dismiss"),
+        press("c"),
+        called("dismiss", FIRST),
+        sees("c dismiss"),
     ),
-    **{f"y copies the id on screen {screen}": (press(screen), COPY_TEXT, press("y"), COPIED, sees("Copied"))
-       for screen in "124567"},
-}  # fmt: skip
+    **{
+        f"y copies the id on screen {screen}": (press(screen), COPY_TEXT, press("y"), COPIED, sees("Copied"))
+        for screen in "124567"
+    },
+}
 
 
 test_story = pytest.mark.long(story_test(STORIES))

@@ -101,14 +101,17 @@ STORIES: dict[str, tuple[Step, ...]] = {
         row("#sessions", "shop: Hunt flakes: 4 slowest", "15s · running", "◐"),
         row("#sessions", "Format and fix", "14:10 · 1m 00s · discarded"),  # when it was discarded, not when it ended
         row("#sessions", "Run the tests of", "13:51 · 1m 00s · 1 test failed"),
-        row("#sessions", "Summarise the day", "13:09 · 1m 00s · 4 commits, 2 test"), hides("succeeded"),
+        row("#sessions", "Summarise the day", "13:09 · 1m 00s · 4 commits, 2 test"),
+        hides("succeeded"),
     ),
     "what could not run is not called a failure": (
         with_session(3, state=SessionState.CANNOT_RUN, error="ruff is not found"),
         row("#sessions", "Lint the 6 files", "could not run", "○"),
     ),
     "an empty stack names the changes that wait": (
-        Given(no_card), sees("No cards · 1 change waits: press 2"), hides("Nothing needs you"),
+        Given(no_card),
+        sees("No cards · 1 change waits: press 2"),
+        hides("Nothing needs you"),
     ),
     "an empty stack says why the last run went wrong, and what mends it": (
         Given(nothing_waits),
@@ -119,12 +122,14 @@ STORIES: dict[str, tuple[Step, ...]] = {
     "an empty stack is silent about a secret that is out of the history again": (
         Given(nothing_waits),
         Given(lambda engine: find_secret(engine, checked_at=engine.now)),
-        sees("✓ Nothing needs you"), hides("Do not push"),
+        sees("✓ Nothing needs you"),
+        hides("Do not push"),
     ),
     "an empty stack is silent about a large file that is out of the history again": (
         Given(nothing_waits),
         Given(lambda engine: find_secret(engine, checked_at=engine.now, kind="large_file")),
-        sees("✓ Nothing needs you"), hides("Do not push"),
+        sees("✓ Nothing needs you"),
+        hides("Do not push"),
     ),
     "an empty stack names the problem of another flow also after a later check": (
         Given(nothing_waits),
@@ -139,28 +144,39 @@ STORIES: dict[str, tuple[Step, ...]] = {
     "an empty stack gives the remark of the last check": (
         Given(nothing_waits),
         Given(lambda engine: setattr(engine.card_cycle, "remarks", lambda: {SHOP: "no commit yet; make a commit"})),
-        sees("shop: no commit yet"), hides("Nothing needs you"),
+        sees("shop: no commit yet"),
+        hides("Nothing needs you"),
     ),
     "nothing says that all is well while everything is stopped": (
         Given(nothing_waits), Given(lambda engine: engine.safety.kill_switch.stop("F12 pressed", "operator")),
         sees("No cards"), hides("Nothing needs you"),
     ),
     "without cards, failures and items that wait, nothing needs you": (
-        Given(nothing_waits), sees("✓ Nothing needs you")
+        Given(nothing_waits),
+        sees("✓ Nothing needs you"),
     ),
     "tasks and agents are shown only while there are any": (
-        row("#tasks", "cart rounding", mark="○"), row("#agents", "koji-core"), hides("research"), nothing_to_list,
+        row("#tasks", "cart rounding", mark="○"),
+        row("#agents", "koji-core"),
+        hides("research"),
+        nothing_to_list,
         hides("TASKS", "AGENTS"),
     ),
     "keys of the stack do nothing while another pane has the focus": (
-        press("tab"), pane("queue"), press("l h right left s j k"), in_front(FIRST),
+        press("tab"),
+        pane("queue"),
+        press("l h right left s j k"),
+        in_front(FIRST),
         never_called("approve", "dismiss", "snooze"),
     ),
     "the queue leads to the session": (press("tab enter"), on_screen("work"), LANDED_SESSION),
     "an agent that never worked is shown in the hierarchy": (
-        Given(lambda engine: engine.sessions.all.clear()), to("agents"), press("enter"), on_screen("hierarchy")
+        Given(lambda engine: engine.sessions.all.clear()),
+        to("agents"),
+        press("enter"),
+        on_screen("hierarchy"),
     ),
-}  # fmt: skip
+}
 
 
 test_story = story_test(STORIES)

@@ -37,25 +37,50 @@ MANY = [dataclasses.replace(SUBJECT, id=f"mute_{number}") for number in range(le
 STORIES: dict[str, tuple[Step, ...]] = {
     "no_mutes": (choose("Muted cards"), sees("Nothing is muted."), CLOSED),
     "each_mute_says_its_subject_place_end_and_reason": (
-        with_mutes(SUBJECT, KIND), choose("Muted cards"),
-        sees("Run the tests of the cart, shop", "until 12 Jan", "all cards “Lint of what changed”, everywhere",
-             "switched off, you"),
+        with_mutes(SUBJECT, KIND),
+        choose("Muted cards"),
+        sees(
+            "Run the tests of the cart, shop",
+            "until 12 Jan",
+            "all cards “Lint of what changed”, everywhere",
+            "switched off, you",
+        ),
     ),
     "the_key_of_a_mute_ends_it_and_escape_none": (
-        with_mutes(SUBJECT, KIND), choose("Muted cards"), sees("which should appear again?"), press("escape"), CLOSED,
-        never_called("unmute"), choose("Muted cards"), press("b"), called("unmute", "mute_2"),
+        with_mutes(SUBJECT, KIND),
+        choose("Muted cards"),
+        sees("which should appear again?"),
+        press("escape"),
+        CLOSED,
+        never_called("unmute"),
+        choose("Muted cards"),
+        press("b"),
+        called("unmute", "mute_2"),
         sees("Unmuted: all cards “Lint of what changed”, everywhere"),
     ),
     "mutes_beyond_the_last_key_are_counted": (
-        with_mutes(*MANY), choose("Muted cards"), sees("(2 more: clawpy muted)"), press("z"),
+        with_mutes(*MANY),
+        choose("Muted cards"),
+        sees("(2 more: clawpy muted)"),
+        press("z"),
         called("unmute", f"mute_{len(MUTE_KEYS) - 1}"),
     ),
     "the_gateway_goes_on_and_off_and_shows_its_new_token_once": (
-        hides("api :8477"), choose("Gateway on"), sees("http://127.0.0.1:8477", "clawpy_secret"), press("escape"),
-        sees("api :8477"), choose("Gateway: where it listens"), sees("http://127.0.0.1:8477"), hides("clawpy_secret"),
-        press("escape"), choose("Gateway off"), hides("api :8477"), called("gateway", True), called("gateway", False),
+        hides("api :8477"),
+        choose("Gateway on"),
+        sees("http://127.0.0.1:8477", "clawpy_secret"),
+        press("escape"),
+        sees("api :8477"),
+        choose("Gateway: where it listens"),
+        sees("http://127.0.0.1:8477"),
+        hides("clawpy_secret"),
+        press("escape"),
+        choose("Gateway off"),
+        hides("api :8477"),
+        called("gateway", True),
+        called("gateway", False),
     ),
-}  # fmt: skip
+}
 
 
 test_story = story_test(STORIES)

@@ -81,27 +81,52 @@ PLACED = HoldPlaced(subject="stop", reason="F12 pressed in the console")
 COST = CostWarned(subject="hour", window="hour", spent=1_600_000, cap=2_000_000)
 STORIES: dict[str, tuple[Step, ...]] = {
     "a stop that fails says what else stops": (
-        refused("stop", "the database is full"), press("f12"), sees("clawpy stop"), hides("STOPPED"), press("R"),
-        NOT_RESUMED, press("f12"), STOPPED,
+        refused("stop", "the database is full"),
+        press("f12"),
+        sees("clawpy stop"),
+        hides("STOPPED"),
+        press("R"),
+        NOT_RESUMED,
+        press("f12"),
+        STOPPED,
     ),
     "one key resumes, after a question": (
-        press("R"), NOT_RESUMED, press("f12"), STOPPED, sees("Press R to resume"), press("R R enter"), NOT_RESUMED,
-        press("R y"), called("resume", "stop"), hides("STOPPED"),
+        press("R"),
+        NOT_RESUMED,
+        press("f12"),
+        STOPPED,
+        sees("Press R to resume"),
+        press("R R enter"),
+        NOT_RESUMED,
+        press("R y"),
+        called("resume", "stop"),
+        hides("STOPPED"),
     ),
     "what was said of a stop goes when it ends": (
-        publish(PLACED, COST), sees("stop: F12 pressed", "cost: 80 %"),
-        publish(HoldLifted(subject="stop", reason="resumed by you")), sees("The stop ended."),
-        hides("stop: F12 pressed"), sees("cost: 80 %"),
+        publish(PLACED, COST),
+        sees("stop: F12 pressed", "cost: 80 %"),
+        publish(HoldLifted(subject="stop", reason="resumed by you")),
+        sees("The stop ended."),
+        hides("stop: F12 pressed"),
+        sees("cost: 80 %"),
     ),
     "a card that a stop refused says so until that ends": (
-        refused("approve", LUNCH), press("f12"), STOPPED, press("right"), sees(f"✗ {LUNCH}"),
-        lambda app: app.resume("stop"), hides(LUNCH),
+        refused("approve", LUNCH),
+        press("f12"),
+        STOPPED,
+        press("right"),
+        sees(f"✗ {LUNCH}"),
+        lambda app: app.resume("stop"),
+        hides(LUNCH),
     ),
     "what no hold refused stays told": (
-        refused("approve", SETTINGS), press("right"), sees(f"✗ {SETTINGS}"),
-        lambda app: app.screen.draw(frozenset({"cards"})), sees(f"✗ {SETTINGS}"),
+        refused("approve", SETTINGS),
+        press("right"),
+        sees(f"✗ {SETTINGS}"),
+        lambda app: app.screen.draw(frozenset({"cards"})),
+        sees(f"✗ {SETTINGS}"),
     ),
-}  # fmt: skip
+}
 
 
 test_story = story_test(STORIES)
