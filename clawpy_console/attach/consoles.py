@@ -27,9 +27,13 @@ if TYPE_CHECKING:
     from engine import Engine
 
 STOPPED = "The engine stopped. Start it again with `clawpy`."
+"""Said to a client whose console is closed because its engine stops."""
 
 MAX_LOG_BYTES = 1024 * 1024
 """Size at which `logs/console.log` starts again."""
+
+MAX_REPORTED_EVENTS = 30
+"""Maximum number of the last events that the report of a crash names."""
 
 
 def serve(
@@ -42,34 +46,44 @@ def serve(
 ) -> int:
     """Open the engine of `home`, with a console for the client at `terminal` and for each that attaches later, until
     the last one is closed; returns the exit code. This process no longer writes to its own terminal."""
+
+    def open_engine() -> Engine:
+        # The first console calls this, so that the first frame does not wait for the engine.
+        return opener(home, workspaces=workspaces, kind="console", attach=consoles.admit)
+
     description = describe_terminal()
     _redirect_output_to_log(home)
-    open_once = _EngineOnce(lambda: opener(home, workspaces=workspaces, kind="console", attach=consoles.admit))
-    consoles = Consoles(open_once, home, owns_engine=True, demo=demo)
+    shared_engine = _SharedEngine(open_engine)
+    consoles = Consoles(shared_engine.get, home, owns_engine=True, demo=demo)
     consoles.open_console(terminal.dup(), description, workspaces)
     try:
         consoles.wait()
     finally:
         consoles.close()
-        if open_once.engine is not None:
-            open_once.engine.close()
+        shared_engine.close()
         consoles.release_clients()
     return 0
 
 
-class _EngineOnce:
-    """Opens the engine at the first call; gives the same one to every other call, from any thread."""
+class _SharedEngine:
+    """The engine of all consoles. It is opened when the first of them needs it."""
 
     def __init__(self, open_engine: Callable[[], Engine]) -> None:
         self._open_engine = open_engine
         self._lock = threading.Lock()
-        self.engine: Engine | None = None
+        self._engine: Engine | None = None
 
-    def __call__(self) -> Engine:
+    def get(self) -> Engine:
+        """The engine, the same at every call. May be called from any thread."""
         with self._lock:
-            if self.engine is None:
-                self.engine = self._open_engine()
-            return self.engine
+            if self._engine is None:
+                self._engine = self._open_engine()
+            return self._engine
+
+    def close(self) -> None:
+        """Close the engine, if it was opened."""
+        if self._engine is not None:
+            self._engine.close()
 
 
 class Consoles(Host):
@@ -123,12 +137,12 @@ class Consoles(Host):
         terminal = Terminal(description.environment, description.size)
         connection.setblocking(False)
 
-        def start() -> None:
+        def start_serving() -> None:
             task = self._loop.create_task(self._serve_client(connection, terminal, description, repositories))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-        self._loop.call_soon_threadsafe(start)
+        self._loop.call_soon_threadsafe(start_serving)
 
     def wait(self) -> None:
         """Wait until the last console is closed and the engine is not kept."""
@@ -169,12 +183,12 @@ class Consoles(Host):
         """Run a console on `terminal` until it is closed. Returns how its client ends, also when the console fails."""
         app: ConsoleApp | None = None
         try:
-            added = ""
+            workspace_filter = ""
             if repositories is None:
-                found = await asyncio.to_thread(self._find_repositories, description)
-                repositories, added = found
+                repositories = await asyncio.to_thread(self._find_repositories, description)
+                workspace_filter = await asyncio.to_thread(self._new_workspace, repositories)
             app = self.apps[terminal] = self._make_app(terminal, repositories)
-            app.workspace_filter = added
+            app.workspace_filter = workspace_filter
             await app.run_async(mouse=app.mouse)
             if app._exception is not None:
                 raise app._exception
@@ -203,22 +217,23 @@ class Consoles(Host):
         if self._ending:
             self._waiting_clients.append((terminal, end if end.code else ClientEnd(1, STOPPED)))
         elif self.owns_engine and not self.apps and not self.keeps_running:
-            self._ending = True
-            self._waiting_clients.append((terminal, end))
-            if not terminal.connected:
-                exit_after(SHUTDOWN_S, 1)
-            self._all_closed.put(None)
+            self._begin_shutdown(terminal, end)
         else:
             still_running = f"The engine keeps running (process {os.getpid()}). `clawpy` attaches to it."
             await terminal.end_client(end._replace(text="\n".join(filter(None, (end.text, still_running)))))
-            from textual._styles_cache import StylesCache
-
-            StylesCache.get_inner_outer.cache_clear()  # it holds what the last thousand widgets drew
             self.garbage_collector.free_console()
 
-    def _find_repositories(self, client: TerminalDescription) -> tuple[list[str], str]:
+    def _begin_shutdown(self, terminal: Terminal, end: ClientEnd) -> None:
+        """Let `wait` return, since the last console is closed. Its client waits for `release_clients`."""
+        self._ending = True
+        self._waiting_clients.append((terminal, end))
+        if not terminal.connected:
+            exit_after(SHUTDOWN_S, 1)
+        self._all_closed.put(None)
+
+    def _find_repositories(self, client: TerminalDescription) -> list[str]:
         """The repositories of a client that attaches: those of the folders that it names, else that of its own folder;
-        none in the demo. Also the first of them, or "" when the engine watches that one already."""
+        none in the demo."""
         from engine.git import repository_root
 
         repositories = []
@@ -227,8 +242,12 @@ class Consoles(Host):
                 repositories.append(str(repository_root(Path(folder))))
             except Refusal:
                 continue  # a folder that is no repository: there is nothing to look after
+        return repositories
+
+    def _new_workspace(self, repositories: Sequence[str]) -> str:
+        """The first of the repositories of a client if the engine does not watch it yet, else ""."""
         first = next(iter(repositories), "")
-        return repositories, "" if first in self._open_engine().workspaces else first
+        return "" if first in self._open_engine().workspaces else first
 
     def _open(self, app: ConsoleApp, repositories: Sequence[str]) -> Engine:
         """The engine, after it was told to watch `repositories`. If it refuses one, `app` shows why."""
@@ -254,9 +273,9 @@ class Consoles(Host):
 
 def exit_after(seconds: float, code: int) -> None:
     """Exit with `code` after `seconds`, whatever is still in progress."""
-    last = threading.Timer(seconds, os._exit, (code,))
-    last.daemon = True
-    last.start()
+    timer = threading.Timer(seconds, os._exit, (code,))
+    timer.daemon = True
+    timer.start()
 
 
 def _redirect_output_to_log(home: Home) -> None:
@@ -268,28 +287,20 @@ def _redirect_output_to_log(home: Home) -> None:
         log = os.open(file, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if is_full else os.O_APPEND), 0o600)
     except OSError:  # the engine will report that the home cannot be written
         log = os.open(os.devnull, os.O_WRONLY)
-    nothing = os.open(os.devnull, os.O_RDONLY)
+    no_input = os.open(os.devnull, os.O_RDONLY)
     sys.stdout.flush()
     sys.stderr.flush()
-    for number, instead in ((0, nothing), (1, log), (2, log)):
-        os.dup2(instead, number)
+    os.dup2(no_input, 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
     os.close(log)
-    os.close(nothing)
+    os.close(no_input)
     faulthandler.enable(2)
-
-
-MAX_REPORTED_EVENTS = 30
-"""Maximum number of the last events that are named."""
 
 
 def _write_report(error: BaseException, home: Home, engine: Engine | None, terminal: Terminal) -> str:
     """Write a report of `error` to `home.logs`, and the error itself to `console.log`. Returns the lines to show on the
-    terminal.
-
-    The report has no messages of exceptions and no values, since each may be the operator's text or a secret.
-    """
-    from importlib.metadata import version
-
+    terminal."""
     from textual.worker import WorkerFailed
 
     from engine.model.secrets import redact
@@ -297,16 +308,7 @@ def _write_report(error: BaseException, home: Home, engine: Engine | None, termi
     if isinstance(error, WorkerFailed):
         error = error.error
     now = datetime.now(UTC)
-    lines = [
-        f"clawpy {__version__}, Textual {version('textual')}, Python {platform.python_version()}",
-        platform.platform(),
-        f"{now.isoformat(timespec='seconds')}, terminal {terminal.size[0]}x{terminal.size[1]}"
-        f", TERM={terminal.environment.get('TERM', '')}",
-        *_stack_lines(error),
-        "",
-        "Last events:",
-        *(_last_events(engine) if engine else ["the engine was not open"]),
-    ]
+    lines = _report_lines(error, engine, terminal, now)
     file = home.logs / f"crash-{now:%Y%m%d-%H%M%S-%f}.txt"
     headline = f"The console crashed: {type(error).__name__}."
     try:
@@ -322,6 +324,23 @@ def _write_report(error: BaseException, home: Home, engine: Engine | None, termi
     )
 
 
+def _report_lines(error: BaseException, engine: Engine | None, terminal: Terminal, now: datetime) -> list[str]:
+    """The report of `error`. It has no messages of exceptions and no values, since each may be the operator's text or a
+    secret."""
+    from importlib.metadata import version
+
+    columns, rows = terminal.size
+    return [
+        f"clawpy {__version__}, Textual {version('textual')}, Python {platform.python_version()}",
+        platform.platform(),
+        f"{now.isoformat(timespec='seconds')}, terminal {columns}x{rows}, TERM={terminal.environment.get('TERM', '')}",
+        *_stack_lines(error),
+        "",
+        "Last events:",
+        *(_last_events(engine) if engine else ["the engine was not open"]),
+    ]
+
+
 def _stack_lines(error: BaseException | None) -> Iterator[str]:
     """The types of an exception and of its causes, each with its stack."""
     while error is not None:
@@ -333,8 +352,7 @@ def _stack_lines(error: BaseException | None) -> Iterator[str]:
 def _last_events(engine: Engine) -> list[str]:
     """The kinds of the last events, newest first."""
     try:
-        return [
-            f"{fact.at.isoformat(timespec='seconds')} {fact.kind}" for fact in engine.ledger.latest(MAX_REPORTED_EVENTS)
-        ]
+        entries = engine.ledger.latest(MAX_REPORTED_EVENTS)
+        return [f"{entry.at.isoformat(timespec='seconds')} {entry.kind}" for entry in entries]
     except Exception as failure:  # the report is worth more than its last part
         return [f"not readable: {type(failure).__name__}"]

@@ -19,9 +19,12 @@ SWITCH_INTERVAL_S = 0.001
 IDLE_S = 1.5
 """Seconds without a key after which the operator counts as reading."""
 
-DUE, OVERDUE = 10, 200
-"""Numbers of collections of the middle generation (each about 7,000 new objects) after which a full collection is due
-while nobody types, and in any case."""
+DUE_COLLECTIONS = 10
+"""Number of collections of the middle generation, each of about 7,000 new objects, after which a full collection is due
+while nobody types."""
+
+OVERDUE_COLLECTIONS = 200
+"""The same number after which a full collection is due in any case."""
 
 
 class GarbageCollector:
@@ -39,11 +42,14 @@ class GarbageCollector:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         gc.freeze()
         first, second, _ = gc.get_threshold()
-        gc.set_threshold(first, second, 100 * OVERDUE)
+        gc.set_threshold(first, second, 100 * OVERDUE_COLLECTIONS)  # far above: the interpreter runs no full one
         self._is_active = True
 
     def free_console(self) -> None:
         """Free the objects of a console that was closed."""
+        from textual._styles_cache import StylesCache  # not before the first frame
+
+        StylesCache.get_inner_outer.cache_clear()  # it keeps what the last thousand widgets drew
         gc.unfreeze()
         gc.collect()
         gc.freeze()
@@ -55,7 +61,8 @@ class GarbageCollector:
     def collect_if_due(self) -> None:
         """Run a full collection when one is due and nobody types, or when it is overdue."""
         count = gc.get_count()[2] if self._is_active else 0
-        if count >= OVERDUE or (count >= DUE and self._clock() - self._key_at >= IDLE_S):
+        is_idle = self._clock() - self._key_at >= IDLE_S
+        if count >= OVERDUE_COLLECTIONS or (count >= DUE_COLLECTIONS and is_idle):
             gc.collect()
 
 

@@ -25,6 +25,7 @@ DESCRIPTION = {"environment": {"TERM": "xterm"}, "size": [100, 30], "workspaces"
 
 @pytest.fixture
 def consoles(home: Home) -> Iterator[Consoles]:
+    """The consoles of an engine that runs without them."""
     consoles = Consoles(StandIn, home, owns_engine=False)  # type: ignore[arg-type, return-value]
     with ExitStack() as closing:
         closing.callback(consoles.release_clients)
@@ -68,14 +69,14 @@ def test_a_console_whose_terminal_vanishes_is_freed_and_reports_no_crash(
 ) -> None:
     caches_before = sum(type(item) is StylesCache for item in gc.get_objects())
     for _ in range(2):
-        ours, theirs = socket.socketpair()
-        with ours:
-            consoles.admit(DESCRIPTION)(theirs)
-            del theirs
+        client_socket, console_socket = socket.socketpair()
+        with client_socket:
+            consoles.admit(DESCRIPTION)(console_socket)
+            del console_socket
             drawn = b""
-            ours.settimeout(60)
+            client_socket.settimeout(60)
             while drawn_until not in drawn:
-                drawn += ours.recv(65536)
+                drawn += client_socket.recv(65536)
         until(lambda: not consoles._tasks)
     assert not consoles.apps
     assert not list(home.logs.glob("crash-*"))
@@ -87,11 +88,11 @@ def test_a_console_whose_terminal_vanishes_is_freed_and_reports_no_crash(
 
 @pytest.mark.long
 def test_closing_ends_a_console_that_is_still_mounting_without_a_crash(home: Home, consoles: Consoles) -> None:
-    ours, theirs = socket.socketpair()
-    with ours:
-        consoles.admit(DESCRIPTION)(theirs)
-        ours.settimeout(60)
-        assert ours.recv(65536)
+    client_socket, console_socket = socket.socketpair()
+    with client_socket:
+        consoles.admit(DESCRIPTION)(console_socket)
+        client_socket.settimeout(60)
+        assert client_socket.recv(65536)
         consoles.close()
     assert not consoles.apps
     assert not list(home.logs.glob("crash-*"))
@@ -106,14 +107,14 @@ def test_a_console_that_cannot_open_ends_its_client_with_a_message_and_an_engine
 
     monkeypatch.setattr(Consoles, step, fail)
     consoles = Consoles(StandIn, home, owns_engine=True)  # type: ignore[arg-type, return-value]
-    ours, theirs = socket.socketpair()
-    with ours:
-        consoles.admit(DESCRIPTION)(theirs)
+    client_socket, console_socket = socket.socketpair()
+    with client_socket:
+        consoles.admit(DESCRIPTION)(console_socket)
         consoles.wait()
         consoles.close()
         consoles.release_clients()
-        ours.settimeout(60)
-        [(kind, content)] = MessageParser().feed(ours.recv(65536))
+        client_socket.settimeout(60)
+        [(kind, content)] = MessageParser().feed(client_socket.recv(65536))
     assert kind == EXIT
     assert "The console crashed: OSError." in json.loads(content)["text"]
     assert list(home.logs.glob("crash-*"))

@@ -1,4 +1,4 @@
-"""Full garbage collections wait until nobody types."""
+"""Full garbage collections wait until nobody types, but not for ever."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from clawpy_console.attach.host import DUE, IDLE_S, OVERDUE, GarbageCollector
+from clawpy_console.attach.host import DUE_COLLECTIONS, IDLE_S, OVERDUE_COLLECTIONS, GarbageCollector
 
 
 @pytest.fixture
@@ -23,30 +23,31 @@ def restore_collector() -> Iterator[None]:
 
 @pytest.mark.long
 def test_full_collections_wait_until_nobody_types(restore_collector: None) -> None:
-    now = [0.0]
-    collector = GarbageCollector(lambda: now[0])
+    seconds = 0.0
+    collector = GarbageCollector(lambda: seconds)
 
-    def young(count: int) -> None:
-        for _ in range(count):
+    def collect_middle_generation(times: int) -> None:
+        for _ in range(times):
             gc.collect(1)
 
-    def waiting() -> int:
+    def collections_since_full() -> int:
+        """The number of collections of the middle generation since the last full one."""
         return gc.get_count()[2]
 
-    collector.collect_if_due()  # before the beginning the interpreter does it by itself
+    collector.collect_if_due()  # not active yet: the interpreter does it by itself
     collector.take_over()
-    young(DUE)
+    collect_middle_generation(DUE_COLLECTIONS)
     collector.note_key()
-    now[0] = IDLE_S - 0.1
+    seconds = IDLE_S - 0.1
     collector.collect_if_due()
-    assert waiting() >= DUE, "a key was pressed just now"
-    now[0] = IDLE_S
+    assert collections_since_full() >= DUE_COLLECTIONS, "a key was pressed just now"
+    seconds = IDLE_S
     collector.collect_if_due()
-    assert waiting() == 0
-    young(DUE // 2)
+    assert collections_since_full() == 0
+    collect_middle_generation(DUE_COLLECTIONS // 2)
     collector.collect_if_due()
-    assert waiting() >= DUE // 2, "none is due"
+    assert collections_since_full() >= DUE_COLLECTIONS // 2, "none is due"
     collector.note_key()
-    young(OVERDUE)
+    collect_middle_generation(OVERDUE_COLLECTIONS)
     collector.collect_if_due()
-    assert waiting() == 0, "who types on and on does not keep the rubbish for ever"
+    assert collections_since_full() == 0, "an overdue one comes while keys are pressed"
