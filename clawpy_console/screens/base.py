@@ -30,6 +30,16 @@ def next_choice(choices: Sequence[T], choice: T) -> T:
     return choices[(choices.index(choice) + 1) % len(choices)] if choice in choices else choices[0]
 
 
+def update_content(static: Static, content: Content) -> None:
+    """Put `content` into `static`, unless it is there already. The screen is laid out again only if the height of
+    `static` changes."""
+    before = static.content
+    if not (isinstance(before, Content) and before.is_same(content)):
+        width, height = static.content_size
+        is_as_high = width > 0 and content.get_height(static.styles.get_rules(), width) == height
+        static.update(content, layout=static.styles.auto_dimensions and not is_as_high)
+
+
 class ConsoleScreen(BaseScreen[None]):
     """A full screen: status line, banner, body, key line.
 
@@ -124,14 +134,8 @@ class ConsoleScreen(BaseScreen[None]):
         """Bring the parts of the body that depend on the time up to date."""
 
     def update_static(self, selector: str, content: Content) -> None:
-        """Put `content` into the Static at `selector`, unless it is there already. The screen is laid out again only
-        if the height of the Static changes."""
-        static = self.query_one(selector, Static)
-        before = static.content
-        if not (isinstance(before, Content) and before.is_same(content)):
-            width, height = static.content_size
-            is_as_high = width > 0 and content.get_height(static.styles.get_rules(), width) == height
-            static.update(content, layout=static.styles.auto_dimensions and not is_as_high)
+        """Put `content` into the Static at `selector`; see `update_content`."""
+        update_content(self.query_one(selector, Static), content)
 
     def show_fields(self, selector: str, fields: Iterable[Field]) -> None:
         """Show `fields` in the `ReflowingText` at `selector`."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING
 
 from textual import events, getters, on
@@ -13,7 +11,6 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
-from clawpy_console import formats
 from clawpy_console.card_controller import SNOOZE
 from clawpy_console.formats import clock_time, crop, one_line, workspace_name
 from clawpy_console.keys import bindings
@@ -27,8 +24,6 @@ from clawpy_console.widgets.transcript import Transcript
 from engine.model import ALREADY_REVIEWED, Card, DismissReason, Refusal, Waiting
 
 if TYPE_CHECKING:
-    from textual.timer import Timer
-
     from clawpy_console.screens.card_details import Evidence
 
 REASON_LABELS = {"not_now": "not now", "wrong": "wrong", "done": "done", "never_here": "never here", "never": "never"}
@@ -42,26 +37,8 @@ LIST_ROWS = {
 EVIDENCE_DEBOUNCE_S = 0.15
 """Seconds that a card stays in front before its evidence is read."""
 
-
-class CardRows(Rows, can_focus=False):
-    """The pending cards below the stack, which has the keys. A click opens a row."""
-
-    def click(self, number: int) -> None:
-        self.cursor = number
-        self.action_open()
-
-    def on_resize(self) -> None:
-        self.show_cursor()
-
-
-class Queue(Rows):
-    """The items that wait for the operator."""
-
-    BINDINGS = bindings("queue")
-
-
-MESSAGE_S = 15.0
-"""Seconds for which the line under the card says what was just done."""
+STOP_REFUSAL = "kill: "
+"""The beginning of the message with which the engine refuses work during a stop: the name of the rail."""
 
 
 class MissionScreen(ConsoleScreen):
@@ -77,36 +54,33 @@ class MissionScreen(ConsoleScreen):
 
     _stack = getters.query_one("#stack", CardStack)
     _live = getters.query_one("#live", Transcript)
-    _message = getters.query_one("#message", Static)
+    _message = getters.query_one("#message", panes.MessageLine)
 
     def __init__(self) -> None:
         super().__init__()
-        self._is_stop_message = False  # the line under the card is about a stop
-        self._error_front_id: str | None = None  # the card in front when the line under it became an error, else None
-        self._message_timer: Timer | None = None
         self._reported_ids: set[str] = set()  # cards of which the engine knows that they were shown
-        self._evidence_card_id = ""
-        self._evidence: Evidence | None = None  # of that card, None until it was read
+        self._evidence_card_id = ""  # the card whose evidence is drawn
+        self._evidence: Evidence | None = None  # the evidence of that card, None until it was read
 
     def body(self) -> ComposeResult:
         # Before the panes are mounted, or the style sheet is applied to them twice.
         self.set_class(not self.state.sessions, "-unused", update=False)
-        self.set_class(not self._filter(self.app.cards.pending(self.state.cards)), "-empty", update=False)
+        self.set_class(not self._in_workspace(self.app.cards.pending(self.state.cards)), "-empty", update=False)
         yield Static(id="hidden-panes", markup=False)
         yield Static(id="greeting", markup=False)
         with Vertical(id="panes"):
             with Vertical(id="pane-stack", classes="pane"):
                 yield Static(id="stack-title", markup=False)
                 yield CardStack(self._draw_stack, self._on_decision, self._on_reason, id="stack")
-                yield Static(id="message", markup=False)
+                yield panes.MessageLine(id="message", markup=False)
                 yield Static(id="question", markup=False)
-                yield CardRows(id="cards", classes="-lit")
+                yield panes.CardRows(id="cards", classes="-lit")
                 yield Static(id="glance", markup=False)
             with Vertical(id="side"):
                 with Vertical(id="pane-why", classes="pane"):
                     yield Static("WHY", id="why-title", classes="heading", markup=False)
                     yield ReflowingText(id="why")
-                yield from self._list("queue", Queue(id="queue", empty="Nothing.", classes="-fit"))
+                yield from self._list("queue", panes.Queue(id="queue", empty="Nothing.", classes="-fit"))
                 yield from self._list("tasks", Rows(id="tasks", classes="-fit"))
                 yield from self._list("agents", Rows(id="agents", classes="-fit"))
             with Vertical(id="pane-live", classes="pane"):
@@ -126,13 +100,13 @@ class MissionScreen(ConsoleScreen):
         if not changed or changed & {"cards", "recent", "autonomy", "workspaces", "waiting", "sessions"}:
             pending = self.app.cards.pending(state.cards)
             known = pending if self.app.greeted else None
-            self._stack.show(self._filter(pending), empty=self._empty_text(state), pending=known)
+            self._stack.show(self._in_workspace(pending), empty=self._empty_text(state), pending=known)
             if not changed or changed & {"cards", "workspaces"}:
                 self._draw_stack()
             else:
                 self._renew_evidence()
-        if self._is_stop_message and not self.app.holds:
-            self.show_message("", "$grey")
+        if self._message.is_about_stop and not self.app.holds:
+            self._message.clear()
         if not changed or changed & {"sessions"}:
             self._set_layout_class("-unused", not state.sessions)
             self._live.follow(state.newest_running)
@@ -150,10 +124,10 @@ class MissionScreen(ConsoleScreen):
     def on_resize(self, event: events.Resize) -> None:
         self.call_after_refresh(self._draw_for_widths)
 
-    def _set_layout_class(self, name: str, on: bool) -> None:
+    def _set_layout_class(self, name: str, is_set: bool) -> None:
         """Add or remove a class of the screen that decides which panes there are."""
-        if self.has_class(name) != on:
-            self.set_class(on, name)
+        if self.has_class(name) != is_set:
+            self.set_class(is_set, name)
             self.call_after_refresh(self._draw_for_widths)
 
     def _mark_empty_stack(self) -> None:
@@ -182,7 +156,7 @@ class MissionScreen(ConsoleScreen):
         )
         self.query_one("#pane-queue").set_class(bool(waiting_count), "-wants")
         self.update_static("#live-title", Content(panes.live_title(state.newest_running, now)))
-        self.update_static("#hidden-panes", self._hidden_panes(state, now))
+        self.update_static("#hidden-panes", panes.hidden_panes(state, now))
         self._draw_glance()
 
     def _draw_glance(self) -> None:
@@ -191,24 +165,13 @@ class MissionScreen(ConsoleScreen):
         text = panes.glance(self._live.last_line, self.state.newest_running, width)
         self.update_static("#glance", Content.styled(text, "$faint"))
 
-    def _hidden_panes(self, state: AppState, now: datetime) -> Content:
-        """The counts of the panes that a narrow terminal does not show."""
-        running, waits = len(state.running), len(state.waiting)
-        oldest = ""
-        if state.waiting:
-            age = formats.age(now - min(waiting.since for waiting in state.waiting))
-            oldest = ", just now" if age == "now" else f", oldest {age}"
-        return Content.assemble(
-            ("work ", "$faint"), (f"{running} running", "$accent" if running else "$grey"),
-            ("   waiting for you ", "$faint"), (f"{waits}{oldest}", "bold $wants" if waits else "$grey"),
-            ("   ⇥ shows them", "$faint"),
-        )  # fmt: skip
-
     def _draw_stack_title(self) -> None:
         stack = self._stack
-        title = f"CARDS  {stack.cards.index(stack.front) + 1} of {len(stack.cards)}" if stack.front else "CARDS"
-        if number := round(self.query_one("#cards", Rows).scroll_y):
-            title += f"   ▲ {number} more above"
+        title = "CARDS"
+        if stack.front is not None:
+            title += f"  {stack.cards.index(stack.front) + 1} of {len(stack.cards)}"
+        if hidden_above := round(self.query_one("#cards", Rows).scroll_y):
+            title += f"   ▲ {hidden_above} more above"
         if self.app.workspace_filter and len(self._workspaces()) > 1:
             title += f"   only {workspace_name(self.app.workspace_filter)}"
         self.update_static("#stack-title", Content(title))
@@ -268,12 +231,10 @@ class MissionScreen(ConsoleScreen):
         others = sorted({card.assignment.workspace for card in self.app.cards.pending(self.state.cards)})
         return list(dict.fromkeys((*self.state.workspaces, *others)))
 
-    def _filter(self, cards: Iterable[Card]) -> tuple[Card, ...]:
-        return tuple(
-            card
-            for card in cards
-            if not self.app.workspace_filter or card.assignment.workspace == self.app.workspace_filter
-        )
+    def _in_workspace(self, cards: Iterable[Card]) -> tuple[Card, ...]:
+        """Those of `cards` that belong to the workspace that is shown alone; all while none is."""
+        workspace = self.app.workspace_filter
+        return tuple(card for card in cards if workspace in ("", card.assignment.workspace))
 
     def _empty_text(self, state: AppState) -> str:
         if self.app.opening:
@@ -296,8 +257,8 @@ class MissionScreen(ConsoleScreen):
             return
         stack = self._stack
         front, rows = stack.front, self.query_one("#cards", Rows)
-        if self._error_front_id not in (None, self._front_id):
-            self._remove_error()
+        if self._message.error_card_id not in (None, self._front_id):
+            self._message.clear()
         self._draw_stack_title()
         self.update_static("#question", self._question(stack))
         rows.show(panes.card_rows(stack.cards, len(self._workspaces()) > 1))
@@ -316,12 +277,8 @@ class MissionScreen(ConsoleScreen):
         return self._stack.front.id if self._stack.front else ""
 
     def on_screen_suspend(self) -> None:
-        self._remove_error()
-
-    def _remove_error(self) -> None:
-        """Remove an error from the line under the card: another card or screen is shown. A stop is still in force."""
-        if self._error_front_id is not None and not self._is_stop_message:
-            self.show_message("", "$grey")
+        if self._message.error_card_id is not None:
+            self._message.clear()
 
     @property
     def _undo_hint(self) -> str:
@@ -336,10 +293,9 @@ class MissionScreen(ConsoleScreen):
         prompt = crop(one_line(card.assignment.prompt), max(12, prompt_width))
         self.show_message(f"{label} {prompt}{undo_hint}", "$grey")
 
-        def show_note(note: str) -> None:
-            self.show_message(note, "$wants")
-
-        self.app.cards.decide(card, decision, self._on_refusal, show_note, self._undo_hint)
+        self.app.cards.decide(
+            card, decision, self._on_refusal, lambda note: self.show_message(note, "$wants"), self._undo_hint
+        )
 
     def _on_reason(self, card_id: str, reason: DismissReason) -> None:
         self.app.cards.explain(card_id, reason, self.show_message, self._undo_hint)
@@ -351,31 +307,22 @@ class MissionScreen(ConsoleScreen):
             if self.is_current:
                 self.action_details()
             return
-        # A stop concerns no single card, and its message is removed when the stop ends.
-        is_stop = bool(self.app.holds) and refusal.message.startswith("kill: ")
-        self._stack.restore(card, "" if is_stop else refusal.message)
-        self.show_message(f"✗ {refusal}", "$wrong")
-        self._is_stop_message = is_stop
+        if self.app.holds and refusal.message.startswith(STOP_REFUSAL):  # it concerns no single card
+            self._stack.restore(card, "")
+            self._message.show(f"✗ {refusal}", "$wrong", is_about_stop=True)
+        else:
+            self._stack.restore(card, refusal.message)
+            self.show_message(f"✗ {refusal}", "$wrong")
 
     def show(self, card: Card) -> None:
         """Put `card` in front: its decision was undone, or the operator just wrote it."""
-        if not self._filter([card]):
+        if not self._in_workspace([card]):
             self.app.workspace_filter = ""
         self._stack.restore(card, "")
 
     def show_message(self, text: str, style: str) -> None:
-        """Show in the line under the card what was just done. A grey text is cropped, and removed after a while."""
-        self._is_stop_message = False
-        self._error_front_id = self._front_id if style == "$wrong" else None
-        text = text.replace("\n", " ")
-        if style == "$grey":
-            text = crop(text, max(20, self._message.size.width))
-        self.update_static("#message", Content.styled(text, style))
-        if self._message_timer is not None:
-            self._message_timer.stop()
-        self._message_timer = None
-        if text and style == "$grey":
-            self._message_timer = self.set_timer(MESSAGE_S, partial(self.show_message, "", style))
+        """Show in the line under the card what was just done, or with the style "$wrong" why it was refused."""
+        self._message.show(text, style, error_card_id=self._front_id if style == "$wrong" else None)
 
     @on(Rows.Opened, "#cards")
     def _clicked_card(self, message: Rows.Opened) -> None:

@@ -1,4 +1,5 @@
-"""What stands around the stack on mission control: the greeting, and the rows of its lists with what opens there."""
+"""What stands around the stack on mission control: the line under the card, the greeting, and the lists with their rows
+and what opens there."""
 
 from __future__ import annotations
 
@@ -9,20 +10,24 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from textual.content import Content
+from textual.widgets import Static
 
 from clawpy_console import formats
 from clawpy_console.fields import states
 from clawpy_console.fields.states import absence_fields
 from clawpy_console.formats import clock_time, crop, fit_to_width, one_line, workspace_name
-from clawpy_console.keys import shown_key
+from clawpy_console.keys import bindings, shown_key
+from clawpy_console.screens.base import update_content
 from clawpy_console.screens.card_stack import tier_label, work_word
 from clawpy_console.state import AppState, Autonomy
 from clawpy_console.widgets.reflowing_text import render_fields
-from clawpy_console.widgets.rows import Row
+from clawpy_console.widgets.rows import Row, Rows
 from clawpy_console.widgets.session import session_outcome
 from engine.model import AgentView, Card, Layer, Result, SessionState, SessionView, Tier, Waiting
 
 if TYPE_CHECKING:
+    from textual.timer import Timer
+
     from clawpy_console.card_controller import CardConsole
     from engine import Engine
 
@@ -36,6 +41,55 @@ MAX_DETAIL_ROWS = 3
 
 MAX_WORKSPACE_CELLS = 12
 """Maximum number of cells of a workspace's name before a card."""
+
+MESSAGE_S = 15.0
+"""Seconds for which the line under the card says what was just done."""
+
+
+class CardRows(Rows, can_focus=False):
+    """The pending cards below the stack, which has the keys. A click opens a row."""
+
+    def click(self, number: int) -> None:
+        self.cursor = number
+        self.action_open()
+
+    def on_resize(self) -> None:
+        self.show_cursor()
+
+
+class Queue(Rows):
+    """The items that wait for the operator."""
+
+    BINDINGS = bindings("queue")
+
+
+class MessageLine(Static):
+    """The line under the card: what was just done, or why it was refused.
+
+    What was done is removed after `MESSAGE_S`, an error when another card or screen is shown, and what a stop refused
+    when the stop ends.
+    """
+
+    error_card_id: str | None = None
+    """The card in front when the error that is shown came, "" for no card; None while no such error is shown."""
+    is_about_stop = False
+    """Whether a refusal by a stop is shown."""
+    _timer: Timer | None = None
+
+    def show(self, text: str, style: str, *, error_card_id: str | None = None, is_about_stop: bool = False) -> None:
+        """Show `text` in place of what was shown before. A grey text is cropped, and removed after a while."""
+        self.error_card_id, self.is_about_stop = error_card_id, is_about_stop
+        text = text.replace("\n", " ")
+        if style == "$grey":
+            text = crop(text, max(20, self.size.width))
+        update_content(self, Content.styled(text, style))
+        if self._timer is not None:
+            self._timer.stop()
+        self._timer = self.set_timer(MESSAGE_S, self.clear) if text and style == "$grey" else None
+
+    def clear(self) -> None:
+        """Show nothing."""
+        self.show("", "$grey")
 
 
 def card_rows(cards: Sequence[Card], with_workspace: bool) -> list[Row]:
@@ -137,6 +191,21 @@ def glance(last_line: str, session: SessionView | None, width: int) -> str:
         error = f"{crop(parts['problem'], room - cell_len(fix))} → {fix}"
     text = error or one_line(last_line)
     return crop(f"{LAST_OUTPUT}{text}", width) if text else ""
+
+
+def hidden_panes(state: AppState, now: datetime) -> Content:
+    """The counts of the panes that a narrow terminal does not show."""
+    running_count, waiting_count = len(state.running), len(state.waiting)
+    oldest = ""
+    if state.waiting:
+        age = formats.age(now - min(waiting.since for waiting in state.waiting))
+        oldest = ", just now" if age == "now" else f", oldest {age}"
+    return Content.assemble(
+        ("work ", "$faint"), (f"{running_count} running", "$accent" if running_count else "$grey"),
+        ("   waiting for you ", "$faint"),
+        (f"{waiting_count}{oldest}", "bold $wants" if waiting_count else "$grey"),
+        ("   ⇥ shows them", "$faint"),
+    )  # fmt: skip
 
 
 def task_rows(state: AppState, now: datetime, width: int) -> list[Row]:

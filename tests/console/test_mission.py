@@ -356,7 +356,7 @@ async def test_output_below_the_cards_is_called_live_while_its_session_runs(
 
 
 async def test_a_message_is_removed_after_a_while(console: ConsoleApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clawpy_console.screens.mission.MESSAGE_S", 0.3)
+    monkeypatch.setattr("clawpy_console.screens.mission_panes.MESSAGE_S", 0.3)
     await play(console, press("escape up"), sees("Snoozed"), hides("Snoozed"))
 
 
