@@ -1,5 +1,5 @@
-"""Signs, tones and words of the states of sessions, cards, rails and holds; the risk of a card; the work while the
-operator was away."""
+"""Signs, tones and words of the states of sessions, rails and holds; the work and the risk of a card in words; the work
+while the operator was away."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from clawpy_console import formats
 from clawpy_console.fields import Document, Field
 from clawpy_console.formats import one_line
-from engine.model import PROBLEM_FOUND, Card, GateRuleName, RailVerdict, Verdict, outcome_in_words
+from engine.model import PROBLEM_FOUND, Card, GateRuleName, RailVerdict, Signal, Source, Verdict, outcome_in_words
 from engine.model.text import failures
 
 # States
@@ -49,7 +49,54 @@ def session_outcome(state: str, result: str | None, flow: str | None, failed: in
     return (*SESSION_SIGNS[state], SESSION_LABELS.get(state, state))
 
 
-# Risk
+# Cards
+
+FLOWS_BY_WORK = {
+    "tests": (
+        "run_tests",
+        "check_clean_head",
+        "hunt_flakes",
+        "narrow_failures",
+        "quarantine",
+        "time_tests",
+        "uncovered_lines",
+    ),
+    "bisect": ("bisect",),
+    "lint": ("lint", "fix_lint"),
+    "fix": ("apply_fix",),
+    "merge": ("rehearse_merge", "forecast_conflicts", "unfinished_operation"),
+    "revert": ("rehearse_revert",),
+    "rebase": ("rehearse_autosquash",),
+    "undo": ("undo_landing",),
+    "branches": ("report_branches", "keep_commits"),
+    "review": ("review_unpushed", "look_at_changes", "look_at_pull_request", "look_together", "look_at_stash"),
+    "debugging": ("look_for_leftovers", "remove_leftovers"),
+    "docs": ("look_at_mentions", "update_docs", "write_agents_md"),
+    "release": ("look_at_release", "draft_changelog"),
+    "summary": ("summarise_day",),
+    "packages": ("prepare_environment", "update_lock"),
+    "disk": ("reclaim_space",),
+}  # fmt: skip
+"""The work of flows in a word, with the flows that do it."""
+
+_WORK_BY_FLOW = {flow: work for work, flows in FLOWS_BY_WORK.items() for flow in flows}
+
+
+def work_word(card: Card) -> str:
+    """The work of a flow in a word, such as `tests`; a learned flow by its name; without a flow the channel."""
+    flow = card.assignment.flow
+    return _WORK_BY_FLOW.get(flow, flow.replace("_", " ")) if flow else card.assignment.channel
+
+
+def tier_label(card: Card) -> str:
+    """The tier in one word, `YOURS` on the operator's own prompt."""
+    return "YOURS" if card.source is Source.OPERATOR else card.tier.name
+
+
+def signal_words(signal: Signal) -> tuple[str, str]:
+    """The name of a signal and its evidence."""
+    name = "talk" if signal.name == "conversations" else signal.name
+    return name, one_line(signal.error or "; ".join(signal.evidence)) or "nothing"
 
 
 CHANGES_BY_FLOW = {
@@ -79,6 +126,25 @@ def open_comments_text(sent: Sequence[bool]) -> str:
 def cannot_run_text(flow: str | None) -> str:
     """Said of a card that nothing can run."""
     return "This cannot run yet." if flow else "No model or agent can run this yet."
+
+
+def describe_work(card: Card) -> str:
+    """The estimated cost of a card, what it changes, what runs it and what undoes it, where anything can run it."""
+    if not card.can_run:
+        return cannot_run_text(card.assignment.flow)
+    runs = f"runs: {card.assignment.flow or one_line(card.served) or card.assignment.runner}"
+    touches = describe_changes(card.assignment.flow, card.check_only, card.without_sandbox)
+    parts = [f"est. {formats.money(card.estimate)}"] if card.estimate else []
+    parts += [touches, runs]
+    session_id = card.assignment.parameters.get("continues")
+    if session_id and card.assignment.flow is None:
+        parts.append(f"continues {session_id}")
+    undo = one_line(card.undo_note)
+    parts.append(undo if undo.startswith("nothing to undo") else f"undo: {undo}")
+    return " · ".join(parts)
+
+
+# Risk
 
 
 def approval_risk(card: Card) -> str:

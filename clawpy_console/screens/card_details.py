@@ -18,7 +18,7 @@ from clawpy_console.dialogs.base import Dialog
 from clawpy_console.fields import Field, bar, heading, present_fields, states, text_line
 from clawpy_console.formats import one_line
 from clawpy_console.keys import bindings
-from clawpy_console.screens.card_stack import headline, signal_words, tier_label
+from clawpy_console.screens.card_stack import headline
 from clawpy_console.screens.mission_panes import result_words
 from clawpy_console.state import AppState
 from clawpy_console.widgets.frame import Frame, KeyLine
@@ -61,7 +61,7 @@ def evidence_fields(card: Card, evidence: Evidence, state: AppState, now: dateti
     if signals:  # the operator's own prompt has none
         yield heading("signals (weight · relevance)")
     for signal in signals:
-        name, text = signal_words(signal)
+        name, text = states.signal_words(signal)
         yield Field(name, f"{bar(signal.relevance)} {text}  {signal.weight:.2f} · {signal.relevance:.2f}", "grey")
     if evidence.rails:
         yield heading("rails now")
@@ -87,7 +87,7 @@ def _place_fields(card: Card) -> Iterator[Field]:
         yield text_line("your own prompts come first", "grey")
     if card.source is Source.OPERATOR:
         return
-    place = f"{tier_label(card)}: {card.tier.meaning} (group {int(card.tier)} of 4)"
+    place = f"{states.tier_label(card)}: {card.tier.meaning} (group {int(card.tier)} of 4)"
     yield text_line(place, "wrong" if card.tier is Tier.BROKEN else "ink")
     reasons = card.parts.words[len(CONFIDENCE_WEIGHTS) :] if card.parts is not None else ()
     yield from (text_line(one_line(reason), "grey") for reason in reasons)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from textual import events
 from textual.app import ComposeResult
@@ -19,7 +19,6 @@ from textual.reactive import reactive
 from textual.widget import Widget
 from textual.widgets import Static
 
-from clawpy_console import formats
 from clawpy_console.fields import states
 from clawpy_console.formats import crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import bindings, shown_key
@@ -146,13 +145,16 @@ class CardStack(Widget, can_focus=True):
     def _index_in_front(self, cards: Sequence[Card]) -> int:
         """The index of the one of `cards` that the engine's news leave or bring in front."""
         if not self.has_chosen:
-            known = self._known_ids
-            for index, card in enumerate(cards):
-                if card.source is Source.FOLLOW_UP and known is not None and card.id not in known:
-                    return index
+            new_follow_ups = (index for index, card in enumerate(cards) if self._is_new_follow_up(card))
+            if (index := next(new_follow_ups, None)) is not None:
+                return index
             if not self._has_pressed_key:
                 return 0
         return self._index_of(self.front.id if self.front else "", cards)
+
+    def _is_new_follow_up(self, card: Card) -> bool:
+        """Whether a card follows from a result, and was not pending before."""
+        return card.source is Source.FOLLOW_UP and self._known_ids is not None and card.id not in self._known_ids
 
     def _index_of(self, card_id: str, cards: Sequence[Card]) -> int:
         """The index of a card, that of the front where the card is not among `cards`."""
@@ -185,13 +187,14 @@ class CardStack(Widget, can_focus=True):
             self._on_change()
 
     def _draw(self) -> None:
-        front = self.query_one("#front", CardView)
-        front.card = self.front
-        front.display = self.front is not None
-        self.query_one("#empty").display = self.front is None
-        front.set_class(self.front is not None and self.front.tier is Tier.BROKEN, "-broken")
-        front.set_class(self.front is not None and bool(states.approval_risk(self.front)), "-risky")
-        front.set_class(self.armed, "-armed")
+        """Draw the card in front, or the text of the empty stack."""
+        card, view = self.front, self.query_one("#front", CardView)
+        view.card = card
+        view.display = card is not None
+        self.query_one("#empty").display = card is None
+        view.set_class(card is not None and card.tier is Tier.BROKEN, "-broken")
+        view.set_class(card is not None and bool(states.approval_risk(card)), "-risky")
+        view.set_class(self.armed, "-armed")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that can do nothing now are not offered."""
@@ -311,47 +314,7 @@ class CardStack(Widget, can_focus=True):
 
 
 BAR_CELLS = 8
-
-FLOWS_BY_WORK = {
-    "tests": (
-        "run_tests",
-        "check_clean_head",
-        "hunt_flakes",
-        "narrow_failures",
-        "quarantine",
-        "time_tests",
-        "uncovered_lines",
-    ),
-    "bisect": ("bisect",),
-    "lint": ("lint", "fix_lint"),
-    "fix": ("apply_fix",),
-    "merge": ("rehearse_merge", "forecast_conflicts", "unfinished_operation"),
-    "revert": ("rehearse_revert",),
-    "rebase": ("rehearse_autosquash",),
-    "undo": ("undo_landing",),
-    "branches": ("report_branches", "keep_commits"),
-    "review": ("review_unpushed", "look_at_changes", "look_at_pull_request", "look_together", "look_at_stash"),
-    "debugging": ("look_for_leftovers", "remove_leftovers"),
-    "docs": ("look_at_mentions", "update_docs", "write_agents_md"),
-    "release": ("look_at_release", "draft_changelog"),
-    "summary": ("summarise_day",),
-    "packages": ("prepare_environment", "update_lock"),
-    "disk": ("reclaim_space",),
-}  # fmt: skip
-"""The work of flows in a word, with the flows that do it."""
-
-_WORK_BY_FLOW = {flow: work for work, flows in FLOWS_BY_WORK.items() for flow in flows}
-
-
-def work_word(card: Card) -> str:
-    """The work of a flow in a word, such as `tests`; a learned flow by its name; without a flow the channel."""
-    flow = card.assignment.flow
-    return _WORK_BY_FLOW.get(flow, flow.replace("_", " ")) if flow else card.assignment.channel
-
-
-def tier_label(card: Card) -> str:
-    """The tier in one word, `YOURS` on the operator's own prompt."""
-    return "YOURS" if card.source is Source.OPERATOR else card.tier.name
+"""Cells of the bar of a signal."""
 
 
 def headline(card: Card, width: int) -> Content:
@@ -366,40 +329,18 @@ def headline(card: Card, width: int) -> Content:
         if card.novel:
             badges.append(("  NEW", "bold $wants"))
     right = Content.assemble(*badges)
-    label = Content.styled(f"{tier_label(card)}  ", "bold $wrong" if card.tier is Tier.BROKEN else "bold $ink")
-    place = f"{workspace_name(card.assignment.workspace)} · {work_word(card)}"
+    label = Content.styled(f"{states.tier_label(card)}  ", "bold $wrong" if card.tier is Tier.BROKEN else "bold $ink")
+    place = f"{workspace_name(card.assignment.workspace)} · {states.work_word(card)}"
     place_width = max(1, width - label.cell_length - right.cell_length - 1)
     return Content.assemble(label, (fit_to_width(place, place_width), "$grey"), " ", right)
 
 
-def signal_words(signal: Signal) -> tuple[str, str]:
-    """The name of a signal and its evidence."""
-    name = "talk" if signal.name == "conversations" else signal.name
-    return name, one_line(signal.error or "; ".join(signal.evidence)) or "nothing"
-
-
 def signal_line(signal: Signal) -> Content:
     """A signal as name, bar and evidence."""
-    name, text = signal_words(signal)
+    name, text = states.signal_words(signal)
     filled = max(round(signal.relevance * BAR_CELLS), 1 if signal.relevance > 0.02 else 0)
     bar = f"{'▇' * filled:<{BAR_CELLS}} "
     return Content.assemble((f"{fit_to_width(name, 8)} ", "$faint"), (bar, "$accent"), (text, "$grey"))
-
-
-def describe_work(card: Card) -> str:
-    """The estimated cost of a card, what it changes, what runs it and what undoes it, where anything can run it."""
-    if not card.can_run:
-        return states.cannot_run_text(card.assignment.flow)
-    runs = f"runs: {card.assignment.flow or one_line(card.served) or card.assignment.runner}"
-    touches = states.describe_changes(card.assignment.flow, card.check_only, card.without_sandbox)
-    parts = [f"est. {formats.money(card.estimate)}"] if card.estimate else []
-    parts += [touches, runs]
-    session_id = card.assignment.parameters.get("continues")
-    if session_id and card.assignment.flow is None:
-        parts.append(f"continues {session_id}")
-    undo = one_line(card.undo_note)
-    parts.append(undo if undo.startswith("nothing to undo") else f"undo: {undo}")
-    return " · ".join(parts)
 
 
 def block_way_out(card: Card, keymap: Mapping[str, str]) -> str:
@@ -428,10 +369,15 @@ def caution_and_style(card: Card, way_out: str) -> tuple[str, str]:
     return "", ""
 
 
+PartName = Literal["prompt", "reason", "signals", "caution", "facts"]
+CardParts = dict[PartName, list[Content]]
+"""The lines of each part of a card below its headline."""
+
+
 class ShrinkStep(NamedTuple):
     """A step that makes a card smaller which is too high."""
 
-    part: str
+    part: PartName
     min_lines: int
     """Number of lines of the part that stay at least."""
 
@@ -444,7 +390,7 @@ SHRINK_STEPS = (
     ShrinkStep("caution", 1),
     ShrinkStep("prompt", 1),
 )
-"""They are taken in this order until the card is low enough."""
+"""The steps, in the order in which they are taken until the card is low enough."""
 
 
 def card_lines(card: Card, width: int, height: int, way_out: str, *, with_signals: bool) -> list[Content]:
@@ -453,15 +399,15 @@ def card_lines(card: Card, width: int, height: int, way_out: str, *, with_signal
     _shrink(parts, width, height)
     sandbox_warning = crop(f"▲ {states.NO_SANDBOX}", width) if card.without_sandbox else ""
     top = [headline(card, width), Content.styled(sandbox_warning, "bold $wants"), *parts["prompt"]]
-    for name in ("reason", "signals"):
-        if parts[name]:
-            top += [Content(""), *parts[name]]
+    for lines in (parts["reason"], parts["signals"]):
+        if lines:
+            top += [Content(""), *lines]
     bottom = parts["caution"] + parts["facts"]
     blank = [Content("")] * (height - len(top) - len(bottom))
     return (top + blank + bottom)[:height]
 
 
-def _card_parts(card: Card, width: int, way_out: str, with_signals: bool) -> dict[str, list[Content]]:
+def _card_parts(card: Card, width: int, way_out: str, with_signals: bool) -> CardParts:
     """The lines of each part of the card below its headline, as many as fit a high card."""
     signals = [signal for signal in card.signals if with_signals and signal.relevance > 0.02]
     signals.sort(key=lambda signal: -signal.share)
@@ -470,11 +416,11 @@ def _card_parts(card: Card, width: int, way_out: str, with_signals: bool) -> dic
         "reason": _wrap(card.reasoning.partition("\n")[0], "$grey", width, 5),  # the details show the rest
         "signals": [signal_line(signal).truncate(width, ellipsis=True) for signal in signals],
         "caution": _wrap(*caution_and_style(card, way_out), width, 6),
-        "facts": _wrap(describe_work(card), "$faint", width, 5),
+        "facts": _wrap(states.describe_work(card), "$faint", width, 5),
     }
 
 
-def _shrink(parts: dict[str, list[Content]], width: int, height: int) -> None:
+def _shrink(parts: CardParts, width: int, height: int) -> None:
     """Shorten the parts until the whole card has at most `height` lines, where the steps allow that."""
     for name, min_lines in SHRINK_STEPS:
         other_lines = 2 + bool(parts["reason"]) + bool(parts["signals"])  # headline, sandbox warning, blank lines

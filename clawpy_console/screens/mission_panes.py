@@ -18,7 +18,6 @@ from clawpy_console.fields.states import absence_fields
 from clawpy_console.formats import clock_time, crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.base import update_content
-from clawpy_console.screens.card_stack import tier_label, work_word
 from clawpy_console.state import AppState, Autonomy
 from clawpy_console.widgets.reflowing_text import render_fields
 from clawpy_console.widgets.rows import Row, Rows
@@ -103,8 +102,8 @@ def card_rows(cards: Sequence[Card], with_workspace: bool) -> list[Row]:
             text = f"{fit_to_width(name, name_width)}  {text}"
         risk_style = "wants" if states.approval_risk(card) else "faint"
         mark_style = "wrong" if card.tier is Tier.BROKEN else risk_style
-        mark = fit_to_width(tier_label(card), 7)
-        rows.append(Row(card.id, text, mark, work_word(card), "grey", mark_style))
+        mark = fit_to_width(states.tier_label(card), 7)
+        rows.append(Row(card.id, text, mark, states.work_word(card), "grey", mark_style))
     return rows
 
 

@@ -31,6 +31,7 @@ READ_INTERVAL = timedelta(minutes=1)
 """Time between two readings of the rails while the screen is shown, because windows and waits end without an event."""
 
 DND_DURATION = timedelta(hours=2)
+"""The time for which the key turns do-not-disturb on."""
 
 SWITCH_QUESTIONS = {
     "crossPollEnabled": "New cards appear again and approved work runs.",
@@ -127,10 +128,10 @@ class SafetyScreen(ConsoleScreen):
         state, now, rows = self.state, self.now, self.query_one("#rails", Rows)
         rows.show(list(safety_fields.rail_rows(state, now)))
         rail = next((rail for rail in state.rails if rail.rail == rows.current), None)
-        keys = [self.key_of(action) for action in ("app.resume", "safety.dnd")]
+        resume_key, dnd_key = self.key_of("app.resume"), self.key_of("safety.dnd")
         fields = [
             *safety_fields.rails_fields(state, rail, now),
-            *safety_fields.state_fields(state, self.app.holds, now, *keys),
+            *safety_fields.state_fields(state, self.app.holds, now, resume_key, dnd_key),
             *safety_fields.cost_fields(state.burn, now),
         ]
         self.show_fields("#standing", fields)
@@ -141,7 +142,9 @@ class SafetyScreen(ConsoleScreen):
     def _draw_blocked(self) -> None:
         words, total = self.filter_words, len(self.state.blocked)
         matching = [entry for entry in self.state.blocked if has_words(safety_fields.search_text(entry), words)]
-        count = f"{len(matching)} of {total}" if words else f"{total}" if total else ""
+        count = f"{total}" if total else ""
+        if words:
+            count = f"{len(matching)} of {total}"
         hint = "   ⇥ switches" if self.has_class("-normal") else ""
         self.update_static("#blocked-title", Content.assemble("BLOCKED  ", (count, "$grey"), (hint, "not bold $faint")))
         rows = [safety_fields.blocked_row(entry, self.now) for entry in matching]
@@ -150,6 +153,7 @@ class SafetyScreen(ConsoleScreen):
 
     @on(Rows.Moved, "#blocked")
     def _draw_why(self) -> None:
+        """Draw why the entry under the cursor was blocked."""
         entry, key = self._blocked_entry, self.key_of("safety.allow_once")
         self.show_fields("#why", safety_fields.blocked_fields(entry, self.now, key) if entry else ())
         self.refresh_bindings()
@@ -161,8 +165,8 @@ class SafetyScreen(ConsoleScreen):
         if message.view.id == "rails":
             self._draw_standing()
         column = self.query_one("#left" if message.view.id == "rails" else "#third")
-        share = message.view.cursor / max(1, message.view.virtual_size.height - 1)
-        column.scroll_to(y=round(column.max_scroll_y * share), animate=False)
+        share_above = message.view.cursor / max(1, message.view.virtual_size.height - 1)
+        column.scroll_to(y=round(column.max_scroll_y * share_above), animate=False)
 
     # Blocked work
 
@@ -195,20 +199,35 @@ class SafetyScreen(ConsoleScreen):
     def apply_filter(self) -> None:
         self._draw_blocked()
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action != "allow_once":
+            return super().check_action(action, parameters)
+        entry = self._blocked_entry
+        if entry is None or entry.allowed_once or self.pane != "blocked":
+            return False
+        return safety_fields.content_block(entry) is not None
+
+    def copy_text(self) -> str:
+        entry = self._blocked_entry
+        return entry.prediction_id or entry.reason if entry else ""
+
     # Switches
 
     @on(Rows.Opened, "#switches")
     def _toggle(self, message: Rows.Opened) -> None:
-        name = message.row_id
-        if name.startswith("/"):
+        """Turn a switch off, or on after a question. For a workspace, ask what the engine may do there."""
+        name = message.row_id  # of a switch, or the path of a workspace
+        is_on = dict(self.state.switches).get(name)
+        if is_on is None:
             self._ask_for_autonomy(name)
-        elif dict(self.state.switches).get(name, False):
+        elif is_on:
             self.app.write_setting(name, False)
         else:
-            question = SWITCH_QUESTIONS.get(name, "")
+            question = SWITCH_QUESTIONS[name]
             confirm(self.app, f"Turn {name} on?", question, "turn on", lambda: self.app.write_setting(name, True))
 
     def _ask_for_autonomy(self, workspace: str) -> None:
+        """Ask what the engine may do in a workspace, and store the answer if it is another than now."""
         present = dict(self.state.autonomies).get(workspace, "")
 
         def on_answer(answer: Answer) -> None:
@@ -219,15 +238,7 @@ class SafetyScreen(ConsoleScreen):
         title = f"What may the engine do in {workspace_name(workspace)}?"
         self.app.ask(Question(title, AUTONOMY_ANSWERS, present=present), on_answer)
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action == "allow_once":
-            entry = self._blocked_entry
-            return bool(
-                entry and not entry.allowed_once and self.pane == "blocked" and safety_fields.content_block(entry)
-            )
-        return super().check_action(action, parameters)
-
-    # Holds
+    # Do not disturb
 
     def action_dnd(self) -> None:
         """Turn do-not-disturb on for two hours, or off."""
@@ -238,7 +249,3 @@ class SafetyScreen(ConsoleScreen):
             self.app.report(message, "rails", "autonomy")
 
         self.app.call_engine(lambda engine: engine.autonomy.dnd(duration), on_done)
-
-    def copy_text(self) -> str:
-        entry = self._blocked_entry
-        return entry.prediction_id or entry.reason if entry else ""

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.screens.card_stack import FLOWS_BY_WORK, describe_work, work_word
+from clawpy_console.fields.states import FLOWS_BY_WORK, describe_work, work_word
 from engine.execution.runners.flows import FLOWS
 from engine.model import Card, CycleReport, RailVerdict, Refusal, Source, Status, Verdict
 from tests.console import stand_in_data
