@@ -45,10 +45,10 @@ def _parse_style_sheets_once() -> Iterator[None]:
     """Parse each style sheet once: the same text with the same variables gives the same rules."""
     parse, parsed_rules = Stylesheet._parse_rules, dict[tuple[Any, ...], list[RuleSet]]()
 
-    def parse_once(self: Stylesheet, *what: Any, **how: Any) -> list[RuleSet]:
-        key = (what, *sorted(how.items()), *sorted(self._variables.items()))
+    def parse_once(self: Stylesheet, *arguments: Any, **options: Any) -> list[RuleSet]:
+        key = (arguments, *sorted(options.items()), *sorted(self._variables.items()))
         if key not in parsed_rules:
-            parsed_rules[key] = parse(self, *what, **how)
+            parsed_rules[key] = parse(self, *arguments, **options)
         return parsed_rules[key]
 
     with pytest.MonkeyPatch.context() as patch:
@@ -69,8 +69,9 @@ _running_calls = set[asyncio.Task[Any]]()
 _to_thread = asyncio.to_thread
 
 
-async def _tracked_to_thread(*what: Any, **more: Any) -> Any:
-    call = asyncio.ensure_future(_to_thread(*what, **more))
+async def _tracked_to_thread(*arguments: Any, **options: Any) -> Any:
+    """In place of `asyncio.to_thread`: remember the call until it ends."""
+    call = asyncio.ensure_future(_to_thread(*arguments, **options))
     _running_calls.add(call)
     call.add_done_callback(_running_calls.discard)
     return await call
@@ -80,16 +81,16 @@ async def until_idle(*_: object) -> bool:
     """Let the app do all that it can do now: messages, calls in threads, and the frame that is due. A call that a test
     blocks is waited for 50 ms at most."""
     loop, app = asyncio.get_running_loop(), active_app.get()
-    patience = loop.time() + 0.05
+    deadline = loop.time() + 0.05
     while True:
         await asyncio.sleep(0)
         if loop._ready:  # type: ignore[attr-defined]
             continue
         calls = [call for call in _running_calls if call.get_loop() is loop]
-        if calls and (left := patience - loop.time()) > 0:
-            await asyncio.wait(calls, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        if calls and (remaining := deadline - loop.time()) > 0:
+            await asyncio.wait(calls, timeout=remaining, return_when=asyncio.FIRST_COMPLETED)
             continue
-        if app._batch_count and loop.time() < patience:  # nothing is drawn until its end, which may wait for a timer
+        if app._batch_count and loop.time() < deadline:  # nothing is drawn until its end, which may wait for a timer
             await asyncio.sleep(0.001)
             continue
         screen = app.screen_stack[-1] if app.screen_stack else None
@@ -123,26 +124,26 @@ def _pilot_waits_until_idle() -> Iterator[None]:
 def _draw_frames_on_demand() -> Iterator[None]:
     """Draw no frame that nobody sees: that took a quarter of the time. A test that reads the screen draws it then, and
     the last screen of each test is drawn, so that a fault in drawing is found."""
-    whole, run = Compositor.render_update, App.run_test
+    render_update, run_test = Compositor.render_update, App.run_test
 
-    def drawn(
+    def render_full_update(
         self: Compositor, full: bool = False, screen_stack: list[Screen[Any]] | None = None, simplify: bool = False
     ) -> RenderableType | None:
         if full:
-            return whole(self, full, screen_stack, simplify)
+            return render_update(self, full, screen_stack, simplify)
         visible_screen_stack.set(screen_stack or [])
         self._dirty_regions.clear()
         return None
 
     @asynccontextmanager
-    async def run_and_draw(self: App[Any], **how: Any) -> AsyncIterator[Pilot[Any]]:
-        async with run(self, **how) as pilot:
+    async def run_and_draw(self: App[Any], **options: Any) -> AsyncIterator[Pilot[Any]]:
+        async with run_test(self, **options) as pilot:
             yield pilot
             if self.is_running and self.screen_stack:
                 self.screen._compositor.render_strips()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Compositor, "render_update", drawn)
+        patch.setattr(Compositor, "render_update", render_full_update)
         patch.setattr(App, "run_test", run_and_draw)
         yield
 
@@ -160,9 +161,9 @@ class _NoCache:
 @pytest.fixture(scope="package", autouse=True)
 def _disable_line_caches() -> Iterator[None]:
     """Make no caches for the next frame, which tests seldom draw: Textual makes seven for each line."""
-    nothing = _NoCache()
+    no_cache = _NoCache()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("textual.strip.FIFOCache", lambda size: nothing)
+        patch.setattr("textual.strip.FIFOCache", lambda size: no_cache)
         yield
 
 
@@ -210,12 +211,12 @@ def compare_snapshot(snap_compare: Callable[..., bool]) -> object:
     return comparison(snap_compare)
 
 
-async def until(pilot: Pilot, condition: Callable[[], object], what: str = "") -> None:
-    """Let the app run until `condition` holds; fails after twenty seconds."""
+async def until(pilot: Pilot, condition: Callable[[], object], description: str = "") -> None:
+    """Let the app run until `condition` holds; fails after twenty seconds, with its `description`."""
     deadline = time.monotonic() + 20
     await until_idle()
     while not condition():
-        assert time.monotonic() < deadline, f"waited in vain {what}"
+        assert time.monotonic() < deadline, f"waited in vain {description}"
         await asyncio.sleep(0.005)
         await until_idle()
 

@@ -7,7 +7,6 @@ call of a name raise.
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from types import SimpleNamespace
@@ -69,6 +68,8 @@ from tests.console.stand_in_service import StandInService
 
 
 class StandInCards(StandInService):
+    """The service `cards`."""
+
     def fill(self) -> None:
         self.all = {card.id: card for card in read_values(Card, "cards")}
         self.mutes: list[Mute] = []
@@ -143,6 +144,8 @@ class StandInCards(StandInService):
 
 
 class StandInSessions(StandInService):
+    """The service `sessions`."""
+
     def fill(self) -> None:
         self.all = sessions()
         self.sandbox = SimpleNamespace(
@@ -164,6 +167,8 @@ class StandInSessions(StandInService):
 
 
 class StandInPermissions(StandInService):
+    """The service `permissions`: requests of agents that wait."""
+
     def fill(self) -> None:
         self.all: list[PermissionRequest] = []
 
@@ -176,6 +181,8 @@ class StandInPermissions(StandInService):
 
 
 class StandInChannelSetup(StandInService):
+    """The service `channel_setup`: what serves a channel, and what could."""
+
     def fill(self) -> None:
         self.serves = "openai:gpt-6.1-terra"
         self.here: list[Any] = []
@@ -203,6 +210,8 @@ class StandInChannelSetup(StandInService):
 
 
 class StandInCalls(StandInService):
+    """The service `calls`: calls of models with their prompts."""
+
     def fill(self) -> None:
         self.all: dict[str, list[ModelCall]] = {}
 
@@ -246,6 +255,8 @@ class StandInChangeComments:
 
 
 class StandInChanges(StandInService):
+    """The service `changes`. Only the first change set changes."""
+
     def fill(self) -> None:
         self.all = read_values(ChangeSet, "change_sets")
         self.comments = StandInChangeComments(self)
@@ -254,12 +265,12 @@ class StandInChanges(StandInService):
         return self.all[:limit]
 
     def diff(self, id: str) -> list[Any]:
-        return [FileDiff(file.path, file.status, "", False, HUNKS)
-                for file in self.all[0].files]  # fmt: skip
+        return [FileDiff(file.path, file.status, "", False, HUNKS) for file in self.all[0].files]
 
-    def _set(self, id: str, state: ChangeState, **more: Any) -> ChangeSet:
+    def _set(self, id: str, state: ChangeState, **fields: Any) -> ChangeSet:
+        """Give a change set this state and these fields, and note its id under the name of the state."""
         self.note(state.value, id)
-        self.all = [dataclasses.replace(item, state=state, **more) if item.id == id else item for item in self.all]
+        self.all = [dataclasses.replace(item, state=state, **fields) if item.id == id else item for item in self.all]
         return self.all[0]
 
     def preview_land(self, id: str, only: Any = ()) -> Any:
@@ -282,6 +293,8 @@ class StandInChanges(StandInService):
 
 
 class StandInSettings(StandInService):
+    """The service `settings`; what is set is only noted."""
+
     fault = ""
 
     def fill(self) -> None:
@@ -305,7 +318,10 @@ class StandInSettings(StandInService):
 
 
 class StandInGateway(StandInService):
+    """The service `gateway`."""
+
     url = ""
+    """The address, "" while it is closed."""
 
     def state(self) -> GatewayState:
         return GatewayState(self.url, "this machine only", "keyring") if self.url else GatewayState()
@@ -424,4 +440,4 @@ class StandIn:
         return f"{workspace.rpartition('/')[2]}  main*"
 
     def close(self) -> None:
-        time.sleep(0)
+        """Nothing is open."""

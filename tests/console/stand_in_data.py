@@ -61,12 +61,12 @@ def ago(**span: float) -> datetime:
     return NOW - timedelta(**span)
 
 
-def card(number: int, prompt: str, *, flow: str | None = "run_tests", workspace: str = SHOP, **more: Any) -> Card:
+def card(number: int, prompt: str, *, flow: str | None = "run_tests", workspace: str = SHOP, **fields: Any) -> Card:
     """Another pending card, like the fourth of the stack."""
     base = cards()[3]
     assignment = replace(base.assignment, prompt=prompt, workspace=workspace, flow=flow)
-    more = {"created_at": ago(minutes=8 + number), **more}
-    return replace(base, id=f"pred_{number:012}", kind=flow or "prose", assignment=assignment, **more)
+    fields = {"created_at": ago(minutes=8 + number), **fields}
+    return replace(base, id=f"pred_{number:012}", kind=flow or "prose", assignment=assignment, **fields)
 
 
 def cards(*, stated: bool = True) -> list[Card]:

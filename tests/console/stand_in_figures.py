@@ -38,9 +38,12 @@ LEVELS = (
     ("key", "not pressed", "resume stop"),
     ("outside", "no stop file", "resume stop"),
 )
+"""The levels of the kill switch: name, state in words, and how a stop of the level ends."""
 
 
 class StandInKillSwitch(StandInService):
+    """The kill switch of the service `safety`."""
+
     def fill(self) -> None:
         self._holds: list[Hold] = []
 
@@ -68,6 +71,8 @@ class StandInKillSwitch(StandInService):
 
 
 class StandInSafety(StandInService):
+    """The service `safety`. A hold changes the last rail."""
+
     def fill(self) -> None:
         self.kill_switch = StandInKillSwitch(self._engine)
         self.allowed_once: set[str] = set()
@@ -84,8 +89,8 @@ class StandInSafety(StandInService):
     def rails(self) -> tuple[RailState, ...]:
         rails, last = read_values(RailState, "rails"), {verdict.rail: verdict for verdict in self.log(1)[0].verdicts}
         if hold := next(iter(self.kill_switch.holds()), None):
-            held = {"verdict": Verdict.BLOCK, "brief": hold.word, "reason": hold.reason, "until": hold.until}
-            rails[-1] = dataclasses.replace(rails[-1], **held)  # type: ignore[arg-type]
+            blocks = {"verdict": Verdict.BLOCK, "brief": hold.word, "reason": hold.reason, "until": hold.until}
+            rails[-1] = dataclasses.replace(rails[-1], **blocks)  # type: ignore[arg-type]
         return tuple(dataclasses.replace(rail, last=last[rail.rail]) for rail in rails)
 
     def chain(self, limit: int = 20) -> list[ChainStep]:
@@ -103,7 +108,7 @@ KINDS = (("run-tests", "koji-core", 0.74), ("stale-branches", "garden", 0.35), (
 
 
 def decided() -> list[CardFigures]:
-    """Four cards a day but on Sundays; the newer, the more of them approved."""
+    """Four cards a day except on Sundays. The newer they are, the more of them were approved."""
     cards = []
     for day in range(60, -1, -1):
         at = NOW - timedelta(days=day)
@@ -121,13 +126,14 @@ def decided() -> list[CardFigures]:
     return [card for card in cards if card.at <= NOW]
 
 
-def run(number: int, state: str, **more: object) -> TrainingRunView:
+def run(number: int, state: str, **fields: object) -> TrainingRunView:
+    """A run of the training in this state, with these fields; a higher number is a newer run."""
     base = TrainingRunView(
         f"train_{number}", state, "dpo", "together", "Qwen/Qwen3-8B", 112, f"me/twin-{number}", "", 0.71, 0.5, 23,
         410_000, "agrees with 71% of 23 held-back decisions, a coin toss with half",
         NOW - timedelta(days=20 - number), NOW - timedelta(days=20 - number),
     )  # fmt: skip
-    return dataclasses.replace(base, **more)  # type: ignore[arg-type]
+    return dataclasses.replace(base, **fields)  # type: ignore[arg-type]
 
 
 class StandInFigures(StandInService):

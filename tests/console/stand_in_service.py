@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class StandInService:
-    """A service that notes calls in the log, and raises the refusal that a test has set."""
+    """A service of which tests may read and change the data."""
 
     def __init__(self, engine: StandIn) -> None:
         self._engine = engine
@@ -19,6 +19,7 @@ class StandInService:
         """Set the data that the service returns."""
 
     def note(self, name: str, *arguments: Any) -> None:
+        """Note a call, and raise the refusal that a test has set for the next call of this name."""
         self._engine.call_log.append((name, *arguments))
         if (refusal := self._engine.refuse.pop(name, None)) is not None:
             raise refusal

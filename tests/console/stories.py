@@ -195,11 +195,11 @@ def text_in(app: ConsoleApp, place: Region) -> str:
     return " ".join(" ".join(row[place.x : place.right] for row in rows).split())
 
 
-def with_first_card(**more: object) -> Given:
+def with_first_card(**fields: object) -> Given:
     """The first card has these fields."""
 
     def change(engine: StandIn) -> None:
-        engine.cards.all[FIRST] = replace(engine.cards.all[FIRST], **more)  # type: ignore[arg-type]
+        engine.cards.all[FIRST] = replace(engine.cards.all[FIRST], **fields)  # type: ignore[arg-type]
 
     return Given(change)
 

@@ -49,9 +49,10 @@ HUNKS = """@@ -1,4 +1,5 @@ def total(cart):
 """
 
 
-def diff_of(hunks: str = HUNKS, **more: object) -> diff.DiffFile:
+def diff_of(hunks: str = HUNKS, **fields: object) -> diff.DiffFile:
+    """The diff of one file, with these fields of its `FileDiff`."""
     change = FileChange("shop/cart.py", "modified", 3, 3)
-    [file] = diff.read_files([change], [FileDiff("shop/cart.py", "modified", "", False, hunks, **more)])  # type: ignore[arg-type]
+    [file] = diff.read_files([change], [FileDiff("shop/cart.py", "modified", "", False, hunks, **fields)])  # type: ignore[arg-type]
     return file
 
 
@@ -131,50 +132,61 @@ SORTS = {
 }  # fmt: skip
 
 
-def every_sort(engine: StandIn) -> None:
-    change_set(engine, files=tuple(change for change, *_ in SORTS.values()))
+def change_every_sort(engine: StandIn) -> None:
+    """The change set has a file of every sort."""
+    set_change(engine, files=tuple(change for change, *_ in SORTS.values()))
     diffs = [FileDiff(item.path, item.status, item.old_path, binary, text) for item, text, binary, _ in SORTS.values()]
     engine.changes.diff = lambda id: diffs  # type: ignore[method-assign]
 
 
-def change_set(engine: StandIn, **more: object) -> None:
-    engine.changes.all[0] = dataclasses.replace(engine.changes.all[0], **more)  # type: ignore[arg-type]
+def set_change(engine: StandIn, **fields: object) -> None:
+    """Set fields of the first change set."""
+    engine.changes.all[0] = dataclasses.replace(engine.changes.all[0], **fields)  # type: ignore[arg-type]
 
 
-def hunks(engine: StandIn, text: str, **more: object) -> None:
+def set_hunks(engine: StandIn, text: str, **fields: object) -> None:
     """These are the hunks of every file from now on."""
     files = engine.changes.all[0].files
-    engine.changes.diff = lambda id: [FileDiff(file.path, file.status, "", False, text, **more) for file in files]  # type: ignore[arg-type, method-assign]
+    engine.changes.diff = lambda id: [FileDiff(file.path, file.status, "", False, text, **fields) for file in files]  # type: ignore[arg-type, method-assign]
 
 
-def without_first_hunk(app: ConsoleApp) -> None:
-    """As after another terminal landed the first hunk of every file."""
-    hunks(app.engine, STAND_IN_HUNKS[STAND_IN_HUNKS.index("\n@@") + 1 :], landed=(1,))  # type: ignore[arg-type]
-    change_set(app.engine, landed=3, landings=1)  # type: ignore[arg-type]
+def land_first_hunk_elsewhere(app: ConsoleApp) -> None:
+    """Another terminal lands the first hunk of every file."""
+    set_hunks(stand_in(app), STAND_IN_HUNKS[STAND_IN_HUNKS.index("\n@@") + 1 :], landed=(1,))
+    set_change(stand_in(app), landed=3, landings=1)
     app.reload(["changes"])
 
 
 def view(app: ConsoleApp) -> DiffView:
+    """The diff of the work screen."""
     return app.screen.query_one(DiffView)
 
 
-def marked(*marks: tuple[str, int]) -> Until:
+def has_marked(*marks: tuple[str, int]) -> Until:
+    """These hunks are marked, each by its file and number, and no others."""
     return Until(f"marks {marks}", lambda app: view(app).marked == set(marks))
 
 
-def parts(*paths: str) -> Until:
-    return Until(f"{paths}", lambda app: tuple(item.path for item in app.screen.query_one(Changes).parts) == paths)
+def would_land(*paths: str) -> Until:
+    """These files would land, and no others."""
+    return Until(
+        f"the parts {paths}", lambda app: tuple(item.path for item in app.screen.query_one(Changes).parts) == paths
+    )
 
 
-def reply_line(value: str) -> Until:
+def comment_line_has(value: str) -> Until:
+    """The line of a comment has this text."""
     return Until(f"{value!r}", lambda app: app.screen.query_one(ReplyLine).value == value)
 
 
-def of_an_agent(engine: StandIn) -> None:
+def make_sessions_of_agents(engine: StandIn) -> None:
+    """All sessions are those of an agent, and none of a flow."""
     engine.sessions.all = [dataclasses.replace(item, flow=None) for item in engine.sessions.all]
 
 
 def refuse_to_land(engine: StandIn) -> None:
+    """The engine refuses each landing."""
+
     def refuse(id: str, only: object = ()) -> None:
         raise Refusal("conflict", "you changed the same lines", "land again")
 
@@ -182,13 +194,14 @@ def refuse_to_land(engine: StandIn) -> None:
 
 
 def place_of_comment(app: ConsoleApp) -> tuple[str, int, bool]:
+    """The file and the line of the only comment, and whether that is a line before the change."""
     [comment] = app.state.changes[0].comments
     return comment.path, comment.line, comment.old
 
 
 IN_DIFF: tuple[Step, ...] = (press("2"), Until("the diff", lambda app: len(view(app).files) > 0), press("tab tab tab"))
 HUNK_1 = ("shop/cart.py", 1)
-LOST = sees("lost hunks that you had marked. Look at")
+SAYS_MARKS_LOST = sees("lost hunks that you had marked. Look at")
 
 STORIES = {
     "hunks and files fold and are gone through": (
@@ -206,20 +219,20 @@ STORIES = {
     ),
     "what is marked lands alone": (
         press("] space } space"),
-        marked(HUNK_1, ("shop/price.py", 1), ("shop/price.py", 2)),
+        has_marked(HUNK_1, ("shop/price.py", 1), ("shop/price.py", 2)),
         sees("2 of 3 files marked, some only in part (1 hunk): only these land", "Landing changes 2 files in shop"),
         press("L"),
         called("landed part", ("shop/cart.py", (1,)), ("shop/price.py", ())),
         sees("2 files landed, 3 files to land"),
-        marked(),
+        has_marked(),
         press("u"),
         called("undone", CHANGE),
     ),
     "marks whose hunks landed elsewhere are said before all of it lands": (
         press("] space"),
-        without_first_hunk,
-        LOST,
-        marked(),
+        land_first_hunk_elsewhere,
+        SAYS_MARKS_LOST,
+        has_marked(),
         press("L"),
         sees("Land again to land all of it"),
         never_called("landed"),
@@ -230,9 +243,9 @@ STORIES = {
         Given(refuse_to_land),
         press("] space L"),
         sees("you changed the same lines"),
-        marked(HUNK_1),
-        without_first_hunk,
-        LOST,
+        has_marked(HUNK_1),
+        land_first_hunk_elsewhere,
+        SAYS_MARKS_LOST,
     ),
     "marks stay while you look at another session": (
         press("] space"),
@@ -240,13 +253,13 @@ STORIES = {
         press("j"),
         Until("none", lambda app: not view(app).files),
         press("k"),
-        marked(HUNK_1),
+        has_marked(HUNK_1),
         press("L"),
         called("landed part", ("shop/cart.py", (1,))),
     ),
     "a folder is marked in the tree": (
         press("shift+tab g space"),
-        parts("shop/cart.py", "shop/price.py", "shop/rounding.py"),
+        would_land("shop/cart.py", "shop/price.py", "shop/rounding.py"),
         press("down space"),
         sees("○ ~ cart.py"),
     ),
@@ -288,12 +301,12 @@ STORIES = {
         press("] down down c"),
         type_text("why"),
         press("escape c"),
-        reply_line("why"),
+        comment_line_has("why"),
         press("escape up c"),
-        reply_line(""),
+        comment_line_has(""),
     ),
     "comments go to the agent as a card that continues its session": (
-        Given(of_an_agent),
+        Given(make_sessions_of_agents),
         press("] down c"),
         type_text("use Decimal"),
         press("enter"),
@@ -311,7 +324,7 @@ test_story = pytest.mark.long(story_test(STORIES, *IN_DIFF))
 async def test_every_sort_of_change_is_described(console: ConsoleApp) -> None:
     await play(
         console,
-        Given(every_sort),
+        Given(change_every_sort),
         *IN_DIFF,
         press("z"),
         sees(*(words for *_, words in SORTS.values())),
@@ -320,7 +333,7 @@ async def test_every_sort_of_change_is_described(console: ConsoleApp) -> None:
 
 
 async def test_very_long_lines_are_moved(console: ConsoleApp) -> None:
-    long = Given(lambda engine: hunks(engine, f"@@ -0,0 +1 @@\n+{'x' * 300}the end\n"))
+    long = Given(lambda engine: set_hunks(engine, f"@@ -0,0 +1 @@\n+{'x' * 300}the end\n"))
     moved = (sees("xxx…"), press(">", times=20), sees("the end"), press("<", times=30), hides("the end"))
     await play(console, long, *IN_DIFF, press("z"), *moved, size=(80, 24))
 
@@ -342,7 +355,7 @@ async def test_nothing_lands_and_no_other_session_changes_while_a_diff_is_read(
 
     def read_again(app: ConsoleApp) -> None:
         engine.changes.diff = lambda id: (go_on.wait(10), read(id))[1]  # type: ignore[method-assign]
-        change_set(engine, landed=1, landings=1)
+        set_change(engine, landed=1, landings=1)
         app.reload(["changes"])
 
     steps = (
@@ -354,4 +367,4 @@ async def test_nothing_lands_and_no_other_session_changes_while_a_diff_is_read(
         never_called("landed"),
     )
     away = (lambda app: app.screen.go_to("sessions"), press("up"), lambda app: go_on.set(), hides("hunk 1"))
-    await play(console, *IN_DIFF, *steps, *away, press("down"), marked(HUNK_1), size=(160, 50))
+    await play(console, *IN_DIFF, *steps, *away, press("down"), has_marked(HUNK_1), size=(160, 50))

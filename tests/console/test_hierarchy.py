@@ -30,6 +30,7 @@ from tests.console.stories import (
     play,
     press,
     sees,
+    stand_in,
     story_test,
     type_text,
 )
@@ -44,68 +45,77 @@ TABS = ("who", "guidance", "findings", "teaching", "work")
 
 @pytest.fixture(scope="module")
 def organisation(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folders of the agents, which each test copies."""
     return make_organisation(tmp_path_factory.mktemp("world"))
 
 
 @pytest.fixture
 def world(engine: StandIn, organisation: Path, tmp_path: Path) -> Iterator[World]:
-    world_of = with_organisation(engine, organisation, tmp_path / "people")
-    engine.world = world_of  # type: ignore[attr-defined]
-    yield world_of
-    world_of.database.close()
+    """The real services of the hierarchy, which the stand-in engine gets."""
+    world = with_organisation(engine, organisation, tmp_path / "people")
+    engine.world = world  # type: ignore[attr-defined]
+    yield world
+    world.database.close()
 
 
 def world_of(app: ConsoleApp) -> World:
+    """The services of the hierarchy that this console uses."""
     return app.engine.world  # type: ignore[union-attr, no-any-return]
 
 
-def shows(agent: str) -> Until:
+def shows_agent(agent: str) -> Until:
     """The right side shows this agent."""
 
-    def holds(app: ConsoleApp) -> bool:
+    def is_met(app: ConsoleApp) -> bool:
         detail = app.screen._detail if isinstance(app.screen, HierarchyScreen) else None
         return detail is not None and detail.id == agent
 
-    return Until(agent, holds)
+    return Until(f"the details of {agent}", is_met)
 
 
-def agent(name: str, tab: str = "who") -> tuple[Step, ...]:
-    """The hierarchy screen with the cursor on an agent that was read, in this tab."""
+def open_agent(name: str, tab: str = "who") -> tuple[Step, ...]:
+    """Open the hierarchy screen on an agent, in this tab, and wait until the agent was read."""
     return (
         press("3"),
         lambda app: app.screen.show(name),
-        shows(name),
+        shows_agent(name),
         press("right_square_bracket", times=TABS.index(tab)),
     )
 
 
-def rows(app: ConsoleApp) -> list[str]:
+def tree_ids(app: ConsoleApp) -> list[str]:
+    """The ids of the rows of the tree."""
     return [row.id for row in app.screen.query_one("#tree", Tree).rows]
 
 
-def listed(*ids: str) -> Until:
-    return Until(f"{ids} in the tree", lambda app: {*ids} <= {*rows(app)})
+def tree_shows(*ids: str) -> Until:
+    """The tree has these rows."""
+    return Until(f"{ids} in the tree", lambda app: {*ids} <= {*tree_ids(app)})
 
 
-def unlisted(*ids: str) -> Until:
-    return Until(f"no {ids} in the tree", lambda app: not {*ids} & {*rows(app)})
+def tree_hides(*ids: str) -> Until:
+    """The tree has none of these rows."""
+    return Until(f"no {ids} in the tree", lambda app: not {*ids} & {*tree_ids(app)})
 
 
-def under(agent: str, leader: str) -> Until:
+def reports_to(agent: str, leader: str) -> Until:
+    """The agent reports to this leader."""
     return Until(f"{agent} under {leader}", lambda app: world_of(app).agents.get(agent).reports_to == leader)
 
 
-def tier(agent: str, tier: int) -> Until:
+def has_tier(agent: str, tier: int) -> Until:
+    """The agent has this tier, in its file and on the screen."""
     return Until(
         f"tier {tier}", lambda app: world_of(app).agents.get(agent).tier == tier and app.screen.agent.tier == tier
     )
 
 
-def retired(*ids: str) -> Until:
+def has_retired(*ids: str) -> Until:
+    """These agents are retired, and no others."""
     return Until(f"retired {ids}", lambda app: [item.id for item in world_of(app).agents.retired()] == [*ids])
 
 
-def write(text: str, before: str = "") -> tuple[Step, ...]:
+def edit_text(text: str, before: str = "") -> tuple[Step, ...]:
     """Write `text` in the editor, in place of `before` or of everything."""
 
     def act(app: ConsoleApp) -> None:
@@ -115,32 +125,39 @@ def write(text: str, before: str = "") -> tuple[Step, ...]:
     return Until("the editor", lambda app: app.screen.query("#text")), act
 
 
-def fill(name: str, text: str) -> Step:
+def fill_field(name: str, text: str) -> Step:
+    """Replace the text of a field of a dialog."""
     return lambda app: setattr(app.screen.query_one(f"#{name}", Input), "value", text)
 
 
-def soul(agent: str, text: str) -> Until:
+def soul_has(agent: str, text: str) -> Until:
+    """The saved soul of an agent has this text."""
     return Until(text, lambda app: text in (world_of(app).folder / agent / "soul.md").read_text())
 
 
-def block(text: str) -> Until:
+def guidance_has(text: str) -> Until:
+    """The guidance of the backend builder has this text."""
     return Until(text, lambda app: text in world_of(app).cascade.guidance("backend_builder").block)
 
 
 def click(row: str) -> Step:
-    return lambda app: app.screen.query_one(Tree).click(rows(app).index(row))
+    """Click this row of the tree."""
+    return lambda app: app.screen.query_one(Tree).click(tree_ids(app).index(row))
 
 
-def breaks(app: ConsoleApp) -> None:
+def break_file(app: ConsoleApp) -> None:
+    """Another program writes a bad comms.json for the dreamer."""
     (world_of(app).folder / "dreamer" / "comms.json").write_text('{"reports_to": 7}')
-    app.engine.bus.publish(AgentFileChanged(subject="dreamer", file="comms.json", how="on disk"))  # type: ignore[union-attr]
+    stand_in(app).bus.publish(AgentFileChanged(subject="dreamer", file="comms.json", how="on disk"))
 
 
 def offers(action: str, offered: bool) -> Until:
+    """The key of this action is offered, or is not."""
     return Until(f"{action} {offered}", lambda app: bool(app.screen.check_action(action, ())) is offered)
 
 
-def strays(engine: StandIn) -> None:
+def add_strays(engine: StandIn) -> None:
+    """Three agents whose chain of leaders does not reach the owner."""
     world = engine.world  # type: ignore[attr-defined]
     for name, leader in (("a", "b"), ("b", "a"), ("lost", "ghost")):
         world.member(name, leader, 4)
@@ -152,7 +169,7 @@ COMMS = '{"reports_to": "cino", "title": "Dreamer", "tier": 4}'
 
 STORIES: dict[str, tuple[Step, ...]] = {
     "the tree says who is under whom, what each does and used": (
-        *agent("backend_builder"),
+        *open_agent("backend_builder"),
         sees(
             "ORGANISATION  20  1 working  1 waiting",
             "▾ 4 backend_builder",
@@ -161,38 +178,38 @@ STORIES: dict[str, tuple[Step, ...]] = {
             "waiting  95.0k",
             "not used yet: cfo, ",
         ),
-        unlisted("junior_frontend"),
+        tree_hides("junior_frontend"),
         press("a"),
-        listed("junior_frontend"),
+        tree_shows("junior_frontend"),
         press("a"),
-        unlisted("junior_frontend"),
+        tree_hides("junior_frontend"),
         click("+ceo"),
         click("+ceo"),
-        listed("cfo", "cmo", "oeo"),
+        tree_shows("cfo", "cmo", "oeo"),
     ),
     "rows fold with keys": (
-        *agent("backend_lead"),
+        *open_agent("backend_lead"),
         press("left"),
-        unlisted("backend_builder"),
+        tree_hides("backend_builder"),
         press("left left"),
-        unlisted("backend_lead"),
+        tree_hides("backend_lead"),
         press("right right"),
         AT_TREE,
         press("space"),
-        listed("backend_builder"),
+        tree_shows("backend_builder"),
     ),
     "words filter as one types": (
-        *agent("ceo"),
+        *open_agent("ceo"),
         press("slash"),
         type_text("chronicle-hub"),
-        Until("the chain", lambda app: rows(app) == ["owner", "ceo", "coo", "chronicler"]),
-        shows("chronicler"),
+        Until("the chain", lambda app: tree_ids(app) == ["owner", "ceo", "coo", "chronicler"]),
+        shows_agent("chronicler"),
         press("enter escape"),
-        listed("backend_builder"),
-        shows("chronicler"),
+        tree_shows("backend_builder"),
+        shows_agent("chronicler"),
     ),
     "findings are sent up after a question": (
-        *agent("backend_builder"),
+        *open_agent("backend_builder"),
         press("f"),
         sees("Reserve stock before the payment"),
         press("y"),
@@ -200,22 +217,22 @@ STORIES: dict[str, tuple[Step, ...]] = {
         Until("none waits", lambda app: world_of(app).bubbles.list(state=BubbleState.QUEUED) == []),
     ),
     "teaching shows the change, and is done after a question": (
-        *agent("backend_builder", "teaching"),
+        *open_agent("backend_builder", "teaching"),
         sees("last round never", "when you ask: enable_m2 is off", "+## Inherited Wisdom"),
         press("T y"),
         sees("taught"),
-        soul("backend_builder", "Inherited Wisdom"),
+        soul_has("backend_builder", "Inherited Wisdom"),
         sees("No changes"),
     ),
     "its sessions lead to work": (
-        *agent("chronicler"),
+        *open_agent("chronicler"),
         press("left_square_bracket enter"),
         sees("12 sessions  48,000 tokens  $0.41", "Summarise the day so far"),
         press("enter"),
         Until("work", lambda app: app.current_mode == "work" and app.screen.session.agent == "chronicler"),
     ),
     "a move is shown before it is done, and undone": (
-        *agent("dreamer"),
+        *open_agent("dreamer"),
         press("m"),
         sees("Its guidance does not change."),
         type_text("backend_lead"),
@@ -224,16 +241,16 @@ STORIES: dict[str, tuple[Step, ...]] = {
             "chain - cino → ceo → owner",
             '+ <leader id="backend_lead" tier="3" hop="0">',
         ),
-        under("dreamer", "cino"),
+        reports_to("dreamer", "cino"),
         press("enter"),
-        under("dreamer", "backend_lead"),
+        reports_to("dreamer", "backend_lead"),
         CLOSED,
         sees("Undo: u"),
         press("u"),
-        under("dreamer", "cino"),
+        reports_to("dreamer", "cino"),
     ),
     "a place it cannot take says why": (
-        *agent("cto"),
+        *open_agent("cto"),
         press("m"),
         Until("a preview", lambda app: app.screen._has_preview),
         Until(
@@ -245,92 +262,92 @@ STORIES: dict[str, tuple[Step, ...]] = {
         sees("cto leads cfo, so it cannot report to it"),
         press("enter escape"),
         CLOSED,
-        under("cto", "ceo"),
+        reports_to("cto", "ceo"),
     ),
     "a tier is given and taken back": (
-        *agent("dreamer"),
+        *open_agent("dreamer"),
         press("t 3"),
-        tier("dreamer", 3),
+        has_tier("dreamer", 3),
         sees("by tier_assignments in wisdom_cascade_config.json"),
         press("t a"),
-        tier("dreamer", 4),
+        has_tier("dreamer", 4),
         press("u"),
-        tier("dreamer", 3),
+        has_tier("dreamer", 3),
     ),
     "a soul is edited here": (
-        *agent("dreamer"),
+        *open_agent("dreamer"),
         press("e"),
-        *write("# Dreamer\n\nDreams in colour.\n"),
+        *edit_text("# Dreamer\n\nDreams in colour.\n"),
         press("ctrl+s"),
         sees("Dreams in colour."),
         CLOSED,
-        soul("dreamer", "Dreams in colour."),
+        soul_has("dreamer", "Dreams in colour."),
     ),
     "a leader's guidance is edited beside the prompts it changes": (
-        *agent("cto", "guidance"),
+        *open_agent("cto", "guidance"),
         press("e"),
-        *write("Plain beats clever.", "Simple beats clever."),
+        *edit_text("Plain beats clever.", "Simple beats clever."),
         sees("+ cto, principles: Plain beats clever.", "- cto, principles: Simple beats clever.", "backend_builder, "),
-        block("Simple beats clever."),
+        guidance_has("Simple beats clever."),
         press("escape"),
         sees("Not saved"),
         press("ctrl+s"),
         CLOSED,
-        block("Plain beats clever."),
+        guidance_has("Plain beats clever."),
         sees("Plain beats clever."),
         press("u"),
-        block("Simple beats clever."),
+        guidance_has("Simple beats clever."),
     ),
     "an agent is created, retired and brought back": (
-        *agent("cro"),
+        *open_agent("cro"),
         press("n"),
         Until("the form", lambda app: app.screen.query("#id")),
         type_text("Librarian"),
         press("ctrl+s"),
         sees("is not an agent id"),
-        fill("id", "librarian"),
+        fill_field("id", "librarian"),
         press("ctrl+s"),
-        shows("librarian"),
-        under("librarian", "cro"),
+        shows_agent("librarian"),
+        reports_to("librarian", "cro"),
         press("D"),
         sees("Retire librarian?"),
         press("y"),
-        unlisted("librarian"),
-        listed("=retired"),
+        tree_hides("librarian"),
+        tree_shows("=retired"),
         Until("retired", lambda app: "librarian" in [item.id for item in world_of(app).agents.retired()]),
         press("u"),
-        listed("librarian"),
+        tree_shows("librarian"),
     ),
     "who was retired can be brought back": (
-        *agent("ceo"),
+        *open_agent("ceo"),
         press("G enter down"),
-        shows("night_watch"),
+        shows_agent("night_watch"),
         sees("Retired: it runs nothing."),
         press("B"),
-        retired(),
+        has_retired(),
         Until("idle", lambda app: app.screen.agent.activity.state == "idle"),
     ),
     "who may not be retired says why before anything is asked": (
-        *agent("researcher"),
+        *open_agent("researcher"),
         press("D"),
         sees("researcher serves research"),
         CLOSED,
-        under("researcher", "cro"),
+        reports_to("researcher", "cro"),
     ),
     "broken folders show what to mend, and outside edits appear": (
-        *agent("dreamer"),
-        breaks,
+        *open_agent("dreamer"),
+        break_file,
         sees("✗ comms.json: reports_to", "1 broken", "→ fix /home/ada/.local/share/clawpy/agents/dreamer/comms.json"),
         offers("move", False),
         press("e"),
-        *write(COMMS),
+        *edit_text(COMMS),
         press("ctrl+s"),
         CLOSED,
         Until("mended", lambda app: not world_of(app).agents.get("dreamer").broken),
     ),
     "circles and missing leaders are drawn as such": (
-        Given(strays),
-        *agent("a"),
+        Given(add_strays),
+        *open_agent("a"),
         sees(
             "in a circle (1)",
             "a reports to b, whom it leads: a circle",
@@ -338,7 +355,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
             "stops: a is already in it, so the chain is a circle",
         ),
     ),
-    "a line of a prompt leads to its leader": (lambda app: open_source(app, LEADER, "sess_9"), shows("cfo")),
+    "a line of a prompt leads to its leader": (lambda app: open_source(app, LEADER, "sess_9"), shows_agent("cfo")),
 }
 
 
@@ -355,13 +372,17 @@ async def test_guidance_is_the_block_the_next_prompt_carries(console: ConsoleApp
         f"{guidance.tokens} of 300 tokens from", "▼ left out (budget)", *(text for hop in hops for text in hop)
     )
     # into the block, and from its line to the leader that says it
-    leads = (press("enter enter"), shows("backend_lead"), sees("tier 3 leads and receives no guidance", "found by 1"))
-    await play(console, *agent("backend_builder", "guidance"), is_shown, words, *leads, size=WIDE)
+    leads = (
+        press("enter enter"),
+        shows_agent("backend_lead"),
+        sees("tier 3 leads and receives no guidance", "found by 1"),
+    )
+    await play(console, *open_agent("backend_builder", "guidance"), is_shown, words, *leads, size=WIDE)
 
 
 async def test_findings_show_each_gate_with_its_figures(console: ConsoleApp, world: World) -> None:
     async with running(console, size=WIDE) as pilot:
-        await carry_out(pilot, *agent("backend_builder", "findings"), press("enter"))
+        await carry_out(pilot, *open_agent("backend_builder", "findings"), press("enter"))
         assert "FOUND BY IT  1 waiting to be sent up  ·  2 refused  ·  1 delivered" in screen_text(console)
         findings = world.bubbles.list(agent="backend_builder")
         for finding in findings:
@@ -378,8 +399,10 @@ async def test_an_empty_organisation_shows_its_owner_and_offers_a_new_agent(
     engine.agents = Agents(  # type: ignore[assignment]
         tmp_path / "agents", cascade_config=world.config, settings=FixedSettings(), database=world.database
     )
-    alone = Until("the owner alone", lambda app: rows(app) == ["owner"])
-    await play(console, press("3"), shows("owner"), alone, offers("new", True), offers("retire", False), size=(80, 24))
+    alone = Until("the owner alone", lambda app: tree_ids(app) == ["owner"])
+    await play(
+        console, press("3"), shows_agent("owner"), alone, offers("new", True), offers("retire", False), size=(80, 24)
+    )
 
 
 SHOTS = {

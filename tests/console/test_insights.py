@@ -28,6 +28,7 @@ from engine.model import (
     Phase,
     Shift,
     Slice,
+    TrainingRunView,
 )
 from tests.console.conftest import until, until_loaded
 from tests.console.snapshots import SIZES, CompareSnapshot
@@ -52,6 +53,7 @@ from tests.support.helpers import assert_contains
 
 
 async def open_insights(pilot: Pilot, *keys: str) -> None:
+    """Open the insights screen, and press keys once the figures were read."""
     await until_loaded(pilot)
     await pilot.press("7")
     await until(pilot, lambda: getattr(pilot.app.screen, "_insights", None) is not None, "for the figures")
@@ -87,18 +89,20 @@ def test_before_any_card(console: ConsoleApp, engine: StandIn, compare_snapshot:
     compare_snapshot(console, size, go=open_insights)
 
 
-def with_training(**more: object) -> Given:
-    """The training is like this; `newer` is its last run."""
+def with_training(newest_run: TrainingRunView | None = None, **fields: object) -> Given:
+    """The training has these fields, and one more run."""
 
     def change(engine: StandIn) -> None:
         view = engine.insights.training
-        runs = (*(item for item in (more.pop("newer", None),) if item), *view.runs)
-        engine.insights.training = dataclasses.replace(view, runs=runs, **more)  # type: ignore[arg-type]
+        runs = view.runs if newest_run is None else (newest_run, *view.runs)
+        engine.insights.training = dataclasses.replace(view, runs=runs, **fields)  # type: ignore[arg-type]
 
     return Given(change)
 
 
 def with_cards_counted_as(*counted: CountedAs) -> Given:
+    """One card for each of these."""
+
     def change(engine: StandIn) -> None:
         newest = engine.insights.cards[-1]
         engine.insights.cards = [dataclasses.replace(newest, counted_as=counted_as) for counted_as in counted]
@@ -107,7 +111,8 @@ def with_cards_counted_as(*counted: CountedAs) -> Given:
 
 
 def with_swappable_model(state: str) -> Given:
-    return with_training(newer=run(2, state, updated_at=NOW - timedelta(days=1), former_model="together:me/twin-1"))
+    """A run of the training in this state, whose model can be put in place of the former one."""
+    return with_training(run(2, state, updated_at=NOW - timedelta(days=1), former_model="together:me/twin-1"))
 
 
 READ = Until("the figures", lambda app: app.screen._insights)
@@ -160,7 +165,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
         sees("clawpy key set together"),
     ),
     "a training under way is stopped by the same key": (
-        with_training(newer=run(2, "started"), active=run(2, "started")),
+        with_training(run(2, "started"), active=run(2, "started")),
         press("s"),
         hides("Swap"),
         press("t"),

@@ -54,38 +54,47 @@ WIDE = (150, 50)
 
 @pytest.fixture(autouse=True)
 def learnings_wait(engine: StandIn) -> None:
+    """Candidates and learnings wait in the queue."""
     engine.learnings_wait = True
 
 
-def at(id: str) -> Until:
+def shows_item(id: str) -> Until:
     """The cursor stands on this candidate or learning, and it was read."""
 
-    def holds(app: ConsoleApp) -> object:
+    def is_met(app: ConsoleApp) -> object:
         screen = app.screen
         return isinstance(screen, LearningScreen) and screen.view is not None and screen.current == id
 
-    return Until(id, holds)
+    return Until(f"the cursor on {id}", is_met)
 
 
-def opened(id: str) -> tuple[Step, ...]:
-    return lambda app: app.open("learning", id), at(id)
+def open_item(id: str) -> tuple[Step, ...]:
+    """Open the learning screen on this candidate or learning."""
+    return lambda app: app.open("learning", id), shows_item(id)
 
 
-def listed(*ids: str) -> Until:
+def listed_ids(app: ConsoleApp) -> list[str]:
+    """The ids of the rows of the list, without its headings."""
+    return [row.id for row in app.screen.query_one("#list", Rows).rows if row.id]
+
+
+def list_begins(*ids: str) -> Until:
     """The list begins with these rows."""
-    rows = lambda app: [row.id for row in app.screen.query_one("#list", Rows).rows if row.id]  # noqa: E731
-    return Until(f"{ids}", lambda app: rows(app)[: len(ids)] == list(ids))
+    return Until(f"a list from {ids}", lambda app: listed_ids(app)[: len(ids)] == list(ids))
 
 
-def only(id: str) -> Until:
-    return Until(id, lambda app: [row.id for row in app.screen.query_one("#list", Rows).rows if row.id] == [id])
+def list_has_only(id: str) -> Until:
+    """The list has this row alone."""
+    return Until(f"{id} alone", lambda app: listed_ids(app) == [id])
 
 
-def work_on(session: str) -> Until:
+def shows_work(session: str) -> Until:
+    """The work screen shows this session."""
     return Until(session, lambda app: app.current_mode == "work" and app.screen.session.id == session)
 
 
-def nothing_learned(engine: StandIn) -> None:
+def forget_all(engine: StandIn) -> None:
+    """Nothing was learned yet."""
     engine.adaptation.all, engine.learnings.all = {}, {}
     engine.learnings.scopes = list  # type: ignore[method-assign]
 
@@ -100,25 +109,25 @@ UNDECIDED = never_called("approve_candidate", "reject_candidate", "roll_back")
 
 STORIES: dict[str, tuple[Step, ...]] = {
     "words and groups filter both": (
-        *opened(ROUNDING.id),
+        *open_item(ROUNDING.id),
         press("slash"),
         type_text("chronicler"),
-        listed(CHEAP.id, EMOJI.id),
+        list_begins(CHEAP.id, EMOJI.id),
         press("enter s"),
-        only(CHEAP.id),
+        list_has_only(CHEAP.id),
         sees("only: Needs your decision"),
         press("escape escape slash"),
         type_text("one process"),
         press("enter"),
-        listed(TASK.id),
+        list_begins(TASK.id),
         press("escape t t t"),
-        listed(PROXY.id),
+        list_begins(PROXY.id),
         sees("only: about you"),
         press("escape"),
-        listed(ROUNDING.id),
+        list_begins(ROUNDING.id),
     ),
     "activating shows what changes, and can be undone": (
-        *opened(ROUNDING.id),
+        *open_item(ROUNDING.id),
         press("a"),
         QUESTION,
         sees("for backend_builder, coding runs in shop", "- 2. Look at what changed since it was green."),
@@ -133,13 +142,13 @@ STORIES: dict[str, tuple[Step, ...]] = {
         Until("no undo", lambda app: not app.screen.check_action("undo", ())),
     ),
     "leaving the question decides nothing": (
-        *opened(ROUNDING.id),
+        *open_item(ROUNDING.id),
         press("a escape a n x n o escape"),
         on_screen("learning"),
         UNDECIDED,
     ),
     "rejecting keeps the reason, and Enter decides nothing": (
-        *opened(TRIES.id),
+        *open_item(TRIES.id),
         press("x"),
         sees("Nothing changes in how agents act."),
         type_text("yes few"),
@@ -152,60 +161,60 @@ STORIES: dict[str, tuple[Step, ...]] = {
     ),
     "a refusal to activate is said": (
         refused("approve_candidate", "decided meanwhile"),
-        *opened(ROUNDING.id),
+        *open_item(ROUNDING.id),
         press("a y"),
         sees("decided meanwhile"),
     ),
     "a refusal to promote is said": (
         refused("promote", "decided meanwhile"),
-        *opened(TASK.id),
+        *open_item(TASK.id),
         press("p y"),
         sees("decided meanwhile"),
     ),
     "a record leads to its session": (
-        *opened(ROUNDING.id),
+        *open_item(ROUNDING.id),
         press("enter down enter"),
         sees("It does not come from a session."),
         press("up enter"),
-        work_on("sess_000000000002"),
+        shows_work("sess_000000000002"),
     ),
     "a learning leads to its sources and sessions": (
-        *opened(PROJECT.id),
+        *open_item(PROJECT.id),
         sees("confidence  ▇▇▇▇▇▇▇▇▇· 0.90", "reached     12 prompts"),
         press("enter enter"),
-        at(FOUND[0].id),
+        shows_item(FOUND[0].id),
         select("#links", f"learning:{PROJECT.id}"),
         press("enter"),
-        at(PROJECT.id),
+        shows_item(PROJECT.id),
         select("#links", f"session:{SESSIONS[1]}"),
         press("enter"),
-        work_on(SESSIONS[1]),
+        shows_work(SESSIONS[1]),
     ),
     "retracting says what it queues, and that can be kept": (
-        *opened(PROJECT.id),
+        *open_item(PROJECT.id),
         press("x"),
         sees("1 learning promoted from it will wait for your decision:"),
         type_text("wrong"),
         press("ctrl+s"),
         called("retract", PROJECT.id, "wrong"),
         sees("1 learning promoted from it: check below “Needs your decision”", "Needs your decision  3"),
-        *opened(GLOBAL.id),
+        *open_item(GLOBAL.id),
         press("a"),
         called("keep", GLOBAL.id),
     ),
     "a learning of a project is applied everywhere": (
-        *opened(TASK.id),
+        *open_item(TASK.id),
         press("p"),
         sees("If you confirm, a copy goes"),
         press("y"),
         called("promote", TASK.id),
     ),
-    "what recurs is promoted now": (*opened(PROJECT.id), press("C"), sees("2 found, 1 promoted")),
-    "a line of a prompt leads to a candidate": (follow(SourceKind.OVERLAY, STOCK.id), at(STOCK.id)),
-    "a line of a prompt leads to a learning": (follow(SourceKind.LEARNING, PROJECT.id), at(PROJECT.id)),
-    "the queue of mission control leads here": (select("#queue", CHEAP.id), press("enter"), at(CHEAP.id)),
+    "what recurs is promoted now": (*open_item(PROJECT.id), press("C"), sees("2 found, 1 promoted")),
+    "a line of a prompt leads to a candidate": (follow(SourceKind.OVERLAY, STOCK.id), shows_item(STOCK.id)),
+    "a line of a prompt leads to a learning": (follow(SourceKind.LEARNING, PROJECT.id), shows_item(PROJECT.id)),
+    "the queue of mission control leads here": (select("#queue", CHEAP.id), press("enter"), shows_item(CHEAP.id)),
     "what is gone is said": (lambda app: app.open("learning", "cand_gone"), sees("cand_gone no longer exists")),
-    "an empty list says how it fills": (Given(nothing_learned), press("5"), sees("Learnings come from sessions")),
+    "an empty list says how it fills": (Given(forget_all), press("5"), sees("Learnings come from sessions")),
 }
 
 
@@ -220,7 +229,7 @@ async def test_keys_during_an_undo_say_that_it_is_still_running(console: Console
     rolled_back = (press("b"), removed, press("ctrl+s"), sees("▼ rolled back by you"))
     busy = (press("u a u"), sees("Undo is still running. Try again in a moment."), lambda app: answered.set())
     done = (sees("● active"), called("undo_candidate", STOCK.id))
-    await play(console, *opened(STOCK.id), *rolled_back, *busy, *done, size=WIDE)
+    await play(console, *open_item(STOCK.id), *rolled_back, *busy, *done, size=WIDE)
 
 
 OFFERED = {
@@ -236,7 +245,7 @@ async def test_keys_that_can_do_nothing_are_not_offered(console: ConsoleApp) -> 
         check = lambda app: {name for name in DECISIONS if app.screen.check_action("decide", (name,))}  # noqa: E731
         return Until(f"{offered}", lambda app: check(app) == offered)
 
-    steps = [step for item, offered in OFFERED.items() for step in (*opened(item.id), offers(offered))]
+    steps = [step for item, offered in OFFERED.items() for step in (*open_item(item.id), offers(offered))]
     await play(console, *steps, size=WIDE)
 
 
@@ -246,7 +255,7 @@ async def test_keys_that_can_do_nothing_are_not_offered(console: ConsoleApp) -> 
 def test_how_it_looks(console: ConsoleApp, compare_snapshot: CompareSnapshot, size: str, id: str) -> None:
     async def to(pilot: Pilot) -> None:
         await until_loaded(pilot)
-        await carry_out(pilot, *opened(id))
+        await carry_out(pilot, *open_item(id))
 
     compare_snapshot(console, size, "right", go=to)
 
@@ -256,7 +265,7 @@ def test_how_it_looks(console: ConsoleApp, compare_snapshot: CompareSnapshot, si
 def test_how_it_looks_before_anything_was_learned(
     console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot, size: str
 ) -> None:
-    nothing_learned(engine)
+    forget_all(engine)
     compare_snapshot(console, size, "5")
 
 

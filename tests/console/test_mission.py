@@ -31,66 +31,76 @@ from tests.console.stories import (
     play,
     press,
     sees,
+    stand_in,
     story_test,
 )
 
 PANES = ("queue", "tasks", "agents", "sessions", "live")
 
 
-def pane(name: str) -> Until:
+def in_pane(name: str) -> Until:
+    """This pane has the focus."""
     return Until(f"pane {name}", lambda app: app.screen.pane == name)
 
 
-def to(pane: str) -> Step:
+def go_to(pane: str) -> Step:
+    """Put the focus on this pane."""
     return lambda app: app.screen.go_to(pane)
 
 
-def row(rows: str, start: str, below: str = "", mark: str = "") -> Until:
-    """A list has a row that begins like this; what stands below it, and its mark."""
+def has_row(list_id: str, text: str, below: str = "", mark: str = "") -> Until:
+    """A list has a row with `text`; with `below` in the row below it and with this mark, "" for any."""
 
-    def holds(app: ConsoleApp) -> bool:
-        all_rows = app.screen.query_one(rows, Rows).rows
-        at = next(at for at, item in enumerate(all_rows) if start in item.text)
-        return (not below or below in all_rows[at + 1].text) and mark in ("", all_rows[at].mark)
+    def is_met(app: ConsoleApp) -> bool:
+        rows = app.screen.query_one(list_id, Rows).rows
+        index = next(index for index, row in enumerate(rows) if text in row.text)
+        return (not below or below in rows[index + 1].text) and mark in ("", rows[index].mark)
 
-    return Until(start, holds)
+    return Until(f"a row with {text}", is_met)
 
 
-def with_session(number: int, **more: object) -> Given:
+def with_session(number: int, **fields: object) -> Given:
+    """The session at this place of the list has these fields."""
+
     def change(engine: StandIn) -> None:
-        engine.sessions.all[number] = dataclasses.replace(engine.sessions.all[number], **more)  # type: ignore[arg-type]
+        engine.sessions.all[number] = dataclasses.replace(engine.sessions.all[number], **fields)  # type: ignore[arg-type]
 
     return Given(change)
 
 
-def nothing_to_list(app: ConsoleApp) -> None:
-    app.engine.tasks.list = lambda **_: []  # type: ignore[union-attr]
-    app.engine.settings.current.channels = ()  # type: ignore[union-attr]
+def remove_tasks_and_channels(app: ConsoleApp) -> None:
+    """The engine has no task and no channel any more."""
+    stand_in(app).tasks.list = lambda **_: []
+    stand_in(app).settings.current.channels = ()
     app.reload(["tasks", "settings"])
 
 
 def with_changes_that_wait_for(span: timedelta) -> Given:
+    """The changes have waited so long."""
+
     def change(engine: StandIn) -> None:
         engine.changes.all = [dataclasses.replace(item, created_at=engine.now - span) for item in engine.changes.all]
 
     return Given(change)
 
 
-def no_card(engine: StandIn) -> None:
+def remove_cards(engine: StandIn) -> None:
+    """No card, and no session that failed."""
     engine.cards.all = {}
-    engine.sessions.all = engine.sessions.all[:2]  # neither failed
+    engine.sessions.all = engine.sessions.all[:2]
 
 
-def nothing_waits(engine: StandIn) -> None:
-    no_card(engine)
+def remove_all_that_waits(engine: StandIn) -> None:
+    """No card, no failed session and no changes."""
+    remove_cards(engine)
     engine.changes.all = []
 
 
-def find_secret(engine: StandIn, checked_at: datetime, kind: str = "secret") -> None:
-    """The last run found a secret that is not committed, and the newest check was at this time."""
+def find_problem(engine: StandIn, checked_at: datetime, kind: str = "secret") -> None:
+    """The last run found a problem of this kind that is not committed, and the newest check was at this time."""
     facts = {"has_problem": True, "next": kind, "findings": [{"commit": "", "line": 3}]}
-    found = {"state": SessionState.SUCCEEDED, "error": "", "summary": "Do not push: 1 likely secret", "facts": facts}
-    with_session(1, **found).change(engine)
+    fields = {"state": SessionState.SUCCEEDED, "error": "", "summary": "Do not push: 1 likely secret", "facts": facts}
+    with_session(1, **fields).change(engine)
     engine.card_cycle.last_checked = lambda: {SHOP: checked_at}
 
 
@@ -98,51 +108,53 @@ LANDED_SESSION = Until("its session", lambda app: app.screen.session.id == "sess
 STORIES: dict[str, tuple[Step, ...]] = {
     "work says how each session ended and when": (
         Given(lambda engine: with_session(1, discarded_at=engine.now - timedelta(minutes=2)).change(engine)),
-        row("#sessions", "shop: Hunt flakes: 4 slowest", "15s · running", "◐"),
-        row("#sessions", "Format and fix", "14:10 · 1m 00s · discarded"),  # when it was discarded, not when it ended
-        row("#sessions", "Run the tests of", "13:51 · 1m 00s · 1 test failed"),
-        row("#sessions", "Summarise the day", "13:09 · 1m 00s · 4 commits, 2 test"),
+        has_row("#sessions", "shop: Hunt flakes: 4 slowest", "15s · running", "◐"),
+        has_row(
+            "#sessions", "Format and fix", "14:10 · 1m 00s · discarded"
+        ),  # when it was discarded, not when it ended
+        has_row("#sessions", "Run the tests of", "13:51 · 1m 00s · 1 test failed"),
+        has_row("#sessions", "Summarise the day", "13:09 · 1m 00s · 4 commits, 2 test"),
         hides("succeeded"),
     ),
     "what could not run is not called a failure": (
         with_session(3, state=SessionState.CANNOT_RUN, error="ruff is not found"),
-        row("#sessions", "Lint the 6 files", "could not run", "○"),
+        has_row("#sessions", "Lint the 6 files", "could not run", "○"),
     ),
     "an empty stack names the changes that wait": (
-        Given(no_card),
+        Given(remove_cards),
         sees("No cards · 1 change waits: press 2"),
         hides("Nothing needs you"),
     ),
     "an empty stack says why the last run went wrong, and what mends it": (
-        Given(nothing_waits),
+        Given(remove_all_that_waits),
         with_session(1, state=SessionState.CANNOT_RUN, error="ruff is not found (pip install ruff)"),
         sees("No cards · the last run could not run: press 2", "ruff is not found (pip install ruff)"),
         hides("Nothing needs you"),
     ),
     "an empty stack is silent about a secret that is out of the history again": (
-        Given(nothing_waits),
-        Given(lambda engine: find_secret(engine, checked_at=engine.now)),
+        Given(remove_all_that_waits),
+        Given(lambda engine: find_problem(engine, checked_at=engine.now)),
         sees("✓ Nothing needs you"),
         hides("Do not push"),
     ),
     "an empty stack is silent about a large file that is out of the history again": (
-        Given(nothing_waits),
-        Given(lambda engine: find_secret(engine, checked_at=engine.now, kind="large_file")),
+        Given(remove_all_that_waits),
+        Given(lambda engine: find_problem(engine, checked_at=engine.now, kind="large_file")),
         sees("✓ Nothing needs you"),
         hides("Do not push"),
     ),
     "an empty stack names the problem of another flow also after a later check": (
-        Given(nothing_waits),
-        Given(lambda engine: find_secret(engine, checked_at=engine.now, kind="bisect")),
+        Given(remove_all_that_waits),
+        Given(lambda engine: find_problem(engine, checked_at=engine.now, kind="bisect")),
         sees("the last run found a problem: press 2", "Do not push"),
     ),
     "an empty stack names a secret until a later check": (
-        Given(nothing_waits),
-        Given(lambda engine: find_secret(engine, checked_at=engine.now - timedelta(days=9))),
+        Given(remove_all_that_waits),
+        Given(lambda engine: find_problem(engine, checked_at=engine.now - timedelta(days=9))),
         sees("the last run found a problem: press 2", "Do not push"),
     ),
     "an empty stack gives the remark of the last check": (
-        Given(nothing_waits),
+        Given(remove_all_that_waits),
         Given(lambda engine: setattr(engine.card_cycle, "remarks", lambda: {SHOP: "no commit yet; make a commit"})),
         sees("shop: no commit yet"),
         hides("Nothing needs you"),
@@ -152,19 +164,19 @@ STORIES: dict[str, tuple[Step, ...]] = {
         sees("No cards"), hides("Nothing needs you"),
     ),
     "without cards, failures and items that wait, nothing needs you": (
-        Given(nothing_waits),
+        Given(remove_all_that_waits),
         sees("✓ Nothing needs you"),
     ),
     "tasks and agents are shown only while there are any": (
-        row("#tasks", "cart rounding", mark="○"),
-        row("#agents", "koji-core"),
+        has_row("#tasks", "cart rounding", mark="○"),
+        has_row("#agents", "koji-core"),
         hides("research"),
-        nothing_to_list,
+        remove_tasks_and_channels,
         hides("TASKS", "AGENTS"),
     ),
     "keys of the stack do nothing while another pane has the focus": (
         press("tab"),
-        pane("queue"),
+        in_pane("queue"),
         press("l h right left s j k"),
         in_front(FIRST),
         never_called("approve", "dismiss", "snooze"),
@@ -172,7 +184,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
     "the queue leads to the session": (press("tab enter"), on_screen("work"), LANDED_SESSION),
     "an agent that never worked is shown in the hierarchy": (
         Given(lambda engine: engine.sessions.all.clear()),
-        to("agents"),
+        go_to("agents"),
         press("enter"),
         on_screen("hierarchy"),
     ),
@@ -184,9 +196,9 @@ test_story = story_test(STORIES)
 
 @pytest.mark.long
 async def test_tab_walks_through_all_panes_of_a_narrow_terminal(console: ConsoleApp) -> None:
-    walk = [step for name in (*PANES, "stack") for step in (press("tab"), pane(name))]
+    walk = [step for name in (*PANES, "stack") for step in (press("tab"), in_pane(name))]
     high = Until("its height", lambda app: app.screen.query_one("#live").region.height > 3)
-    await play(console, *walk, press("shift+tab"), pane("live"), high, size=(80, 24))
+    await play(console, *walk, press("shift+tab"), in_pane("live"), high, size=(80, 24))
 
 
 @pytest.mark.long
@@ -197,8 +209,8 @@ async def test_every_pane_has_the_common_keys_and_escape_leads_back_to_the_cards
 ) -> None:
     useless = Until("no key of cards", lambda app: "→ approve" not in screen_text(app).split("\n")[-1])
     common = (press("w p"), called("run_cycle", True), press("n"), sees("New prompt"), press("escape"))
-    leave = (press("escape"), pane("stack"), sees("only shop"), press("right"), called("approve", FIRST, None))
-    await play(console, to(name), pane(name), useless, *common, *leave, size=size)
+    leave = (press("escape"), in_pane("stack"), sees("only shop"), press("right"), called("approve", FIRST, None))
+    await play(console, go_to(name), in_pane(name), useless, *common, *leave, size=size)
 
 
 @pytest.mark.long
@@ -255,7 +267,7 @@ async def test_a_pane_that_a_narrow_terminal_shows_uses_its_width(console: Conso
     whole_row = Until(
         "a long row", lambda app: any(len(line.rstrip()) > 70 for line in screen_text(app).split("\n")[6:9])
     )
-    await play(console, long, to("sessions"), sees("nothing to run"), sees("…"), whole_row, size=(80, 24))
+    await play(console, long, go_to("sessions"), sees("nothing to run"), sees("…"), whole_row, size=(80, 24))
 
 
 @pytest.mark.parametrize(
@@ -276,12 +288,6 @@ def test_one_line_about_an_error_that_is_too_long_has_the_beginning_of_the_probl
     text = glance("the last line", session, 55)
     assert text.removesuffix("…") == line
     assert cell_len(text) <= 55
-
-
-async def test_a_long_toast_keeps_its_beginning(console: ConsoleApp) -> None:
-    async with running(console, size=(80, 24), notifications=True) as pilot:
-        console.show_toast(f"this is what is wrong: {'and more of it ' * 40}")
-        await until(pilot, lambda: "this is what is wrong" in screen_text(console), "for the toast")
 
 
 async def test_two_long_toasts_on_a_low_terminal_both_keep_their_beginning(console: ConsoleApp) -> None:

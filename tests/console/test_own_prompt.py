@@ -29,6 +29,7 @@ from tests.console.stories import (
     never_called,
     press,
     sees,
+    stand_in,
     story_test,
     type_text,
 )
@@ -38,36 +39,41 @@ OWN_CARD = in_front(stand_in_data.card(90, "").id)
 UNSENT = never_called("propose")
 
 
-def area(app: ConsoleApp) -> TextArea:
+def text_area(app: ConsoleApp) -> TextArea:
+    """The text of the prompt box."""
     return app.screen.query_one("#text", TextArea)
 
 
-def box(text: str = "") -> tuple[Step, ...]:
-    """The prompt box was opened by its key, with this text."""
+def open_box(text: str = "") -> tuple[Step, ...]:
+    """Open the prompt box by its key; it has this text."""
     return (
         press("n"),
         Until("the box", lambda app: isinstance(app.screen, OwnPrompt) and app.screen.query("#text")),
-        has(text),
+        box_has(text),
     )
 
 
-def has(text: str) -> Until:
-    return Until(repr(text), lambda app: area(app).text == text)
+def box_has(text: str) -> Until:
+    """The prompt box has this text."""
+    return Until(repr(text), lambda app: text_area(app).text == text)
 
 
-def saved(draft: str, *prompts: str) -> Until:
+def has_saved(draft: str, *prompts: str) -> Until:
+    """The console keeps this draft and these sent prompts."""
     return Until(f"{draft!r} {prompts}", lambda app: (app.last.draft, app.last.prompts) == (draft, prompts))
 
 
-def next_prompt_becomes_flow(**more: Any) -> Given:
-    """The engine makes a card of a flow of the next prompt."""
+def next_prompt_becomes_flow(**fields: Any) -> Given:
+    """The engine makes a card of a flow of the next prompt, with these fields."""
 
     def change(engine: StandIn) -> None:
         propose_card = engine.cards.propose
 
         def propose(text: str, *, workspace: str) -> Card:
             card = propose_card(text, workspace=workspace)
-            card = dataclasses.replace(card, assignment=dataclasses.replace(card.assignment, flow="run_tests"), **more)
+            card = dataclasses.replace(
+                card, assignment=dataclasses.replace(card.assignment, flow="run_tests"), **fields
+            )
             engine.cards.all[card.id] = card
             return card
 
@@ -76,7 +82,8 @@ def next_prompt_becomes_flow(**more: Any) -> Given:
     return Given(change)
 
 
-def wants_parameters(engine: StandIn) -> None:
+def require_parameters(engine: StandIn) -> None:
+    """The engine refuses a prompt without parameters."""
     propose_card = engine.cards.propose
 
     def propose(text: str, *, workspace: str) -> Card:
@@ -87,16 +94,19 @@ def wants_parameters(engine: StandIn) -> None:
     engine.cards.propose = propose  # type: ignore[assignment, method-assign]
 
 
-def served_by(name: str) -> Step:
-    return lambda app: setattr(app.engine.channel_setup, "serves", name)  # type: ignore[union-attr]
+def serve_by(name: str) -> Step:
+    """This model or agent serves all channels from now on."""
+    return lambda app: setattr(stand_in(app).channel_setup, "serves", name)
 
 
-def no_model(engine: StandIn) -> None:
+def remove_model(engine: StandIn) -> None:
+    """Nothing serves a channel, but an agent is installed."""
     engine.channel_setup.serves, engine.channel_setup.here = "", [found_agent("claude", "Claude Code")]
 
 
 def type_at_once(app: ConsoleApp) -> None:
-    for key in "nlook":  # as from a slow line
+    """The key of the prompt box and a word come together, as from a slow line."""
+    for key in "nlook":
         app.post_message(events.Key(key, key))
 
 
@@ -104,7 +114,7 @@ SECRET = "sk-ant-api03-" + "a1B2" * 20
 STORIES: dict[str, tuple[Step, ...]] = {
     "a prompt that names a flow runs at once": (
         next_prompt_becomes_flow(),
-        *box(),
+        *open_box(),
         type_text("run the tests"),
         press("enter"),
         called("propose", "run the tests", SHOP),
@@ -112,7 +122,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
     ),
     "a flow that needs the network is a card first": (
         next_prompt_becomes_flow(served="installs with uv; network: pypi.org for it alone"),
-        *box(),
+        *open_box(),
         type_text("tests"),
         press("enter"),
         OWN_CARD,
@@ -120,27 +130,27 @@ STORIES: dict[str, tuple[Step, ...]] = {
     ),
     "a flow that lacks something is a card first": (
         next_prompt_becomes_flow(note="needs test"),
-        *box(),
+        *open_box(),
         type_text("tests"),
         press("enter"),
         OWN_CARD,
         never_called("approve"),
     ),
     "text becomes a card on top of the workspace that was chosen": (
-        *box(),
+        *open_box(),
         type_text("look"),
         press("ctrl+j"),
         type_text("twice"),
         press("ctrl+t"),
-        has("look\ntwice"),
+        box_has("look\ntwice"),
         press("enter"),
         OWN_CARD,
         called("propose", "look\ntwice", BLOG),
         never_called("approve"),
     ),
     "without a model that is said before the text is sent, and an agent is offered": (
-        Given(no_model),
-        *box(),
+        Given(remove_model),
+        *open_box(),
         sees("no model configured: ^o connects Claude Code"),
         type_text("explain"),
         press("enter"),
@@ -148,22 +158,22 @@ STORIES: dict[str, tuple[Step, ...]] = {
         UNSENT,
         press("ctrl+o"),
         sees("Which agent or model"),
-        served_by("claude"),
+        serve_by("claude"),
         press("1"),
         sees("koji-core is served by Claude Code"),
         press("escape enter"),
         called("propose", "explain", SHOP),
     ),
     "without a model the name of a flow that is nearly right is named": (
-        Given(no_model),
-        *box(),
+        Given(remove_model),
+        *open_box(),
         type_text("bisct test=a"),
         press("enter"),
         sees("Did you mean the flow bisect?"),
     ),
     "without a model a second Enter keeps the text as a card": (
-        Given(no_model),
-        *box(),
+        Given(remove_model),
+        *open_box(),
         type_text("explain"),
         press("enter"),
         sees("to keep it as a card"),
@@ -171,50 +181,50 @@ STORIES: dict[str, tuple[Step, ...]] = {
         called("propose", "explain", SHOP),
     ),
     "what was typed is never lost": (
-        *box(),
+        *open_box(),
         type_text("look"),
         press("escape"),
-        *box("look"),
+        *open_box("look"),
         type_text("cook"),
         press("escape"),
         # typing replaces what was kept
-        *box("cook"),
+        *open_box("cook"),
         press("home delete l end"),
         type_text("er"),
         press("enter"),
         called("propose", "looker", SHOP),
-        *box(),
+        *open_box(),
         type_text("half"),
         press("up"),
-        has("looker"),
+        box_has("looker"),
         press("down"),
-        has("half"),
-        saved("half", "looker"),
+        box_has("half"),
+        has_saved("half", "looker"),
     ),
     "a draft is offered where it was written": (
-        *box(),
+        *open_box(),
         sees("in shop  (1 of 2; ^t: the next)"),
         press("ctrl+t"),
         type_text("look"),
         press("escape"),
-        *box(),
+        *open_box(),
         press("up"),
-        has("look"),
+        box_has("look"),
     ),
     "what is typed before the box is there goes into it": (
         type_at_once,
         Until("the box", lambda app: isinstance(app.screen, OwnPrompt) and app.screen.query("#text")),
-        has("look"),
+        box_has("look"),
     ),
     "what may be a key is not written down": (
-        *box(),
-        lambda app: setattr(area(app), "text", f"use {SECRET}"),
+        *open_box(),
+        lambda app: setattr(text_area(app), "text", f"use {SECRET}"),
         press("end escape"),
-        saved(""),
+        has_saved(""),
     ),
     "a prompt that is refused stays with what would be right": (
-        Given(wants_parameters),
-        *box(),
+        Given(require_parameters),
+        *open_box(),
         type_text("bisect a.py"),
         press("enter"),
         sees("`bisect test=… good=… [bad=…]`"),
@@ -222,17 +232,17 @@ STORIES: dict[str, tuple[Step, ...]] = {
         called("propose", "bisect a.py=b", SHOP),
     ),
     "Tab completes a flow and its parameters": (
-        *box(),
+        *open_box(),
         sees("run_tests"),
         type_text("bis"),
         press("tab"),
-        has("bisect "),
+        box_has("bisect "),
         sees("id of the test that fails, as its tool names it (required)"),
         press("tab tab"),
-        has("bisect good="),
+        box_has("bisect good="),
         type_text("v1"),
         press("space tab"),
-        has("bisect good=v1 test="),
+        box_has("bisect good=v1 test="),
     ),
 }
 

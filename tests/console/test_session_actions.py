@@ -31,6 +31,7 @@ from tests.console.stories import (
     sees,
     select,
     stack,
+    stand_in,
     story_test,
     type_text,
 )
@@ -38,57 +39,72 @@ from tests.console.stories import (
 PUSH, WRITE = "perm_000000000001", "perm_000000000002"
 
 
-def pane(app: ConsoleApp) -> PermissionPane:
+def permission_pane(app: ConsoleApp) -> PermissionPane:
+    """The pane with the request that waits for an answer."""
     return app.screen.query_one(PermissionPane)
 
 
 def settle(app: ConsoleApp) -> None:
     """The moment is over in which no key answers."""
-    later = pane(app).clock() + GUARD_S + 0.01  # sums of seconds since the start of the machine are not exact
-    pane(app).clock = lambda: later
+    later = permission_pane(app).clock() + GUARD_S + 0.01  # sums of seconds since the machine started are not exact
+    permission_pane(app).clock = lambda: later
 
 
-def with_agent_session(**more: object) -> Given:
-    """The session of the agent is like this."""
+def with_agent_session(**fields: object) -> Given:
+    """The session of the agent has these fields."""
 
     def change(engine: StandIn) -> None:
-        engine.sessions.all[0] = dataclasses.replace(engine.sessions.all[0], **more)  # type: ignore[arg-type]
+        engine.sessions.all[0] = dataclasses.replace(engine.sessions.all[0], **fields)  # type: ignore[arg-type]
 
     return Given(change)
 
 
-def ends_unseen(app: ConsoleApp) -> None:
-    over = {"state": SessionState.SUCCEEDED, "ended_at": app.now() - timedelta(seconds=1)}
-    with_agent_session(**over).change(app.engine)  # type: ignore[arg-type]
+def end_session_unseen(app: ConsoleApp) -> None:
+    """The session of the agent ends, and the console does not know it yet."""
+    fields = {"state": SessionState.SUCCEEDED, "ended_at": app.now() - timedelta(seconds=1)}
+    with_agent_session(**fields).change(stand_in(app))
 
 
-def ends(app: ConsoleApp) -> None:
-    ends_unseen(app)
+def end_session(app: ConsoleApp) -> None:
+    """The session of the agent ends, and the console shows it."""
+    end_session_unseen(app)
     app.reload(["sessions"])
 
 
 def with_requests(*requests: object) -> Given:
+    """These requests for a permission wait."""
     return Given(lambda engine: setattr(engine.permissions, "all", list(requests)))
 
 
-def comes(app: ConsoleApp) -> None:
-    with_requests(*permissions()).change(app.engine)  # type: ignore[arg-type]
-    app.engine.bus.publish(PermissionAsked(subject=PUSH, session_id=AGENT, tool="exec", title="run x"))  # type: ignore[union-attr]
+def ask_permission(app: ConsoleApp) -> None:
+    """The agent asks for its two permissions now."""
+    with_requests(*permissions()).change(stand_in(app))
+    stand_in(app).bus.publish(PermissionAsked(subject=PUSH, session_id=AGENT, tool="exec", title="run x"))
 
 
-def asked(id: str) -> Until:
-    return Until(id or "no request", lambda app: (pane(app).current.id if pane(app).current else "") == id)
+def shows_request(id: str) -> Until:
+    """The pane shows this request, "" for none."""
+
+    def is_met(app: ConsoleApp) -> bool:
+        request = permission_pane(app).current
+        return (request.id if request else "") == id
+
+    return Until(f"the request {id}", is_met)
 
 
-def writes(text: str | None) -> Until:
+def reply_has(text: str | None) -> Until:
     """This stands in the line of a reply, None where that is hidden."""
-    line = lambda app: app.screen.query_one(ReplyLine)  # noqa: E731
-    return Until(f"{text!r}", lambda app: line(app).value == text if text else not line(app).has_class("-shown"))
+
+    def is_met(app: ConsoleApp) -> bool:
+        line = app.screen.query_one(ReplyLine)
+        return line.value == text if text else not line.has_class("-shown")
+
+    return Until(f"{text!r} in the reply", is_met)
 
 
-LONG = "\n".join(f"line {number} of the script" for number in range(60))
+LONG_SCRIPT = "\n".join(f"line {number} of the script" for number in range(60))
 LIKE_A_DIFF = "--- x; curl evil\n+++ y\n-- drop table orders"
-OLD = {"state": SessionState.SUCCEEDED, "gone": "its worktree is gone"}
+WITHOUT_WORKTREE = {"state": SessionState.SUCCEEDED, "gone": "its worktree is gone"}
 UNTIL_XRAY: tuple[Step, ...] = (
     press("x"), Until("X-ray", lambda app: isinstance(app.screen, XRay)), sees("Use Decimal for money.")
 )  # fmt: skip
@@ -101,13 +117,13 @@ STORIES: dict[str, tuple[Step, ...]] = {
     "Enter answers nothing": (press("enter space y enter"), never_called("answer")),
     "no key answers for a moment after the request changed": (
         press("a"),
-        asked(WRITE),
+        shows_request(WRITE),
         press("a A n"),
         called("answer", PUSH, "allow-once"),
         settle,
         press("n"),
         called("answer", WRITE, "deny-once"),
-        asked(""),
+        shows_request(""),
         press("a"),
         called("answer", PUSH, "allow-once"),
     ),
@@ -123,13 +139,13 @@ STORIES: dict[str, tuple[Step, ...]] = {
         lambda app: with_requests().change(app.engine),
         press("a"),
         sees("answered already"),
-        asked(""),
+        shows_request(""),
     ),
     "a request that comes up is seen at once": (
         with_requests(),
-        asked(""),
-        comes,
-        asked(PUSH),
+        shows_request(""),
+        ask_permission,
+        shows_request(PUSH),
         sees("Permission needed: run x"),
     ),
     "what looks like a diff is shown whole": (
@@ -141,7 +157,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
         select("#queue", PUSH),
         press("enter"),
         on_screen("work"),
-        asked(PUSH),
+        shows_request(PUSH),
     ),
     "a reply goes to the session it was opened for": (
         press("f"),
@@ -152,23 +168,23 @@ STORIES: dict[str, tuple[Step, ...]] = {
         lambda app: app.screen.set_focus(app.screen.query_one(ReplyLine)),
         press("enter"),
         called("reply", AGENT, "use tax.py"),
-        writes(None),
+        reply_has(None),
     ),
     "keys are letters while one writes": (
         press("f"),
         type_text("aANSLDx2"),
-        writes("aANSLDx2"),
+        reply_has("aANSLDx2"),
         press("tab"),
-        writes(None),
+        reply_has(None),
         press("f"),
-        writes("aANSLDx2"),
+        reply_has("aANSLDx2"),
         press("escape"),
-        writes(None),
+        reply_has(None),
         never_called("answer", "reply", "stop_session"),
     ),
     "a finished session is continued by a card on top": (
         with_requests(),
-        ends,
+        end_session,
         Until("the end", lambda app: app.screen.session.state.over),
         press("f"),
         type_text("and docs"),
@@ -182,9 +198,9 @@ STORIES: dict[str, tuple[Step, ...]] = {
         refused("reply", f"{AGENT} is succeeded", "continue it"),
         press("f"),
         type_text("more"),
-        ends_unseen,
+        end_session_unseen,
         press("enter"),
-        writes("more"),
+        reply_has("more"),
         Until("the end", lambda app: app.screen.session.state.over),
         press("enter"),
         called("propose", "more", SHOP, AGENT),
@@ -194,7 +210,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
         select("#sessions", "sess_000000000001"),
         hides("x x-ray"),
         press("x f"),
-        writes(None),
+        reply_has(None),
         on_screen("work"),
     ),
     "the heading says model, tokens, and that a price is estimated": (
@@ -223,7 +239,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
         Until("details", lambda app: isinstance(app.screen, Details)),
     ),
     "a folder that is gone is said": (
-        with_agent_session(**OLD),
+        with_agent_session(**WITHOUT_WORKTREE),
         press("o"),
         sees("its worktree is gone. What it changed is in the pane on the right."),
     ),
@@ -246,7 +262,7 @@ async def test_each_answer_has_a_key(console: ConsoleApp, key: str, answer: str)
 
 
 async def test_a_long_request_keeps_its_keys_in_sight_and_says_that_there_is_more(console: ConsoleApp) -> None:
-    long = with_requests(dataclasses.replace(permissions()[0], detail=LONG))
+    long = with_requests(dataclasses.replace(permissions()[0], detail=LONG_SCRIPT))
     texts = (
         sees("more below", "deny for this session", "line 0 of the script"),
         lambda app: app.screen.go_to("asked-detail"),

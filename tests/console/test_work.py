@@ -38,38 +38,41 @@ from tests.console.stories import (
 RUNS, LANDS, RED, LINT = (f"sess_{number:012}" for number in range(1, 5))
 
 
-def session(id: str) -> Until:
+def shows_session(id: str) -> Until:
     """The cursor stands on this session."""
     return Until(id, lambda app: isinstance(app.screen, WorkScreen) and app.screen.session.id == id)
 
 
-def change(engine: StandIn, number: int = 0, **more: object) -> None:
-    engine.changes.all[number] = dataclasses.replace(engine.changes.all[number], **more)  # type: ignore[arg-type]
+def set_change(engine: StandIn, number: int = 0, **fields: object) -> None:
+    """Set fields of a change set of the engine."""
+    engine.changes.all[number] = dataclasses.replace(engine.changes.all[number], **fields)  # type: ignore[arg-type]
 
 
-def also_waits(engine: StandIn) -> None:
+def add_waiting_change(engine: StandIn) -> None:
     """The changes of a second session wait, too."""
     engine.changes.all.append(dataclasses.replace(engine.changes.all[0], id="chg_2", session_id=RED))
 
 
-def old_sessions(engine: StandIn) -> None:
+def add_old_sessions(engine: StandIn) -> None:
+    """70 older sessions, more than a page."""
     last = engine.sessions.all[-1]
     engine.sessions.all += [
         dataclasses.replace(last, id=f"sess_old_{number:03}", prompt=f"old one {number}") for number in range(70)
     ]
 
 
-def bare(engine: StandIn) -> None:
+def remove_changes(engine: StandIn) -> None:
+    """No changes, and no session that made some."""
     engine.sessions.all, engine.changes.all = engine.sessions.all[2:], []
 
 
-READ = sees("return round(sum(lines)")
+DIFF_READ = sees("return round(sum(lines)")
 """The diff has been read."""
 
-STANDS_OUT = Until("its colour", lambda app: "$wants" in app.screen.query_one(".dialog").border_subtitle)
+HINT_STANDS_OUT = Until("its colour", lambda app: "$wants" in app.screen.query_one(".dialog").border_subtitle)
 
 STORIES = {
-    "the diff and the result of the tests": (press("2"), READ, sees("pytest: 24 passed", "+18 -0")),
+    "the diff and the result of the tests": (press("2"), DIFF_READ, sees("pytest: 24 passed", "+18 -0")),
     "what waits to land has a mark that is not the cursor's": (
         press("2"),
         sees("▸▼ "),
@@ -77,24 +80,24 @@ STORIES = {
         press("1 tab"),
         sees("▸▼ "),
     ),
-    "it opens on what asks before what can be landed": (Given(StandIn.with_agent), press("2"), session(AGENT)),
+    "it opens on what asks before what can be landed": (Given(StandIn.with_agent), press("2"), shows_session(AGENT)),
     "it opens on the next that waits until one is chosen": (
-        Given(also_waits),
+        Given(add_waiting_change),
         press("2"),
-        session(LANDS),
+        shows_session(LANDS),
         press("1"),
-        lambda app: change(app.engine, state=ChangeState.DISCARDED),
+        lambda app: set_change(app.engine, state=ChangeState.DISCARDED),
         lambda app: app.reload(["changes"]),
         Until("one", lambda app: app.state.changes[0].state is ChangeState.DISCARDED),
         press("2"),
-        session(RED),
+        shows_session(RED),
         press("up 1 2"),
-        session(RUNS),
+        shows_session(RUNS),
     ),
     "who landed something finds it again": (
-        Given(also_waits),
+        Given(add_waiting_change),
         press("2"),
-        READ,
+        DIFF_READ,
         press("L"),
         sees("3 files landed"),
         press("1 2 u"),
@@ -102,7 +105,7 @@ STORIES = {
     ),
     "what is landed can be undone, and landed again": (
         press("2"),
-        READ,
+        DIFF_READ,
         press("u"),
         never_called("undone"),
         press("L"),
@@ -111,14 +114,14 @@ STORIES = {
         press("u"),
         called("undone", CHANGE),
         sees("L lands it again"),
-        READ,
+        DIFF_READ,
         press("L"),
         called("landed", CHANGE, times=2),
     ),
     "an undo that is refused can be tried again": (
         refused("undone", "shop/cart.py was edited since", "commit it first"),
         press("2"),
-        READ,
+        DIFF_READ,
         press("L"),
         sees("3 files landed"),
         press("u"),
@@ -129,18 +132,18 @@ STORIES = {
     "a landing that conflicts changes nothing": (
         refused("landed", "shop/cart.py was changed by both"),
         press("2"),
-        READ,
+        DIFF_READ,
         press("L"),
         sees("changed by both", "to land"),
     ),
     "the focus leaves changes that the chosen session does not have": (
         press("2"),
-        READ,
+        DIFF_READ,
         press("tab tab"),
         Until("changes", lambda app: app.screen.pane in ("files", "diff")),
         lambda app: setattr(app.cards, "last_approved_id", RED),
         press("1 2"),
-        session(RED),
+        shows_session(RED),
         Until("sessions", lambda app: app.screen.pane == "sessions"),
     ),
     "n writes a prompt": (
@@ -160,7 +163,7 @@ STORIES = {
     "branch": (press("2 b"), called("branched", CHANGE)),
     "what was landed cannot be marked": (
         press("2"),
-        READ,
+        DIFF_READ,
         press("tab tab"),
         Until("files", lambda app: app.screen.pane in ("files", "diff")),
         Until("mark", lambda app: "space" in app.screen.active_bindings),
@@ -170,7 +173,7 @@ STORIES = {
     "discard asks for a key of its own": (
         press("2 D y"),
         sees("y does nothing here. X: discard · n: cancel"),
-        STANDS_OUT,
+        HINT_STANDS_OUT,
         press("up enter D"),
         never_called("discarded"),
         press("escape"),
@@ -196,25 +199,25 @@ STORIES = {
         press("2 slash"),
         type_text("lint failed"),
         press("enter"),
-        session(LINT),
+        shows_session(LINT),
         sees("SESSIONS  1 of 5"),
         hides("Summarise the day"),
     ),
     "older sessions are listed at the end of the list": (
-        Given(old_sessions),
+        Given(add_old_sessions),
         press("2"),
         sees("SESSIONS  60+"),
         press("G"),
         sees("older: ⏎ lists 60 more"),
         press("enter"),
-        session("sess_old_055"),
+        shows_session("sess_old_055"),
         sees("SESSIONS  75 "),
         press("G"),
-        session("sess_old_069"),
+        shows_session("sess_old_069"),
         hides("older:"),
     ),
     "a filter says that it looked among the newest only": (
-        Given(old_sessions),
+        Given(add_old_sessions),
         press("2 slash"),
         type_text("one 69"),
         press("enter"),
@@ -223,7 +226,7 @@ STORIES = {
         sees("old one 69"),
     ),
     "a key that can do nothing says so": (
-        Given(bare),
+        Given(remove_changes),
         press("2 L"),
         sees("L: land the changes"),
         press("c"),
@@ -259,7 +262,12 @@ async def test_after_an_approval_it_opens_on_the_new_session_once(console: Conso
         new = {"id": "sess_000000000777", "prediction_id": app.state.cards[0].id, "created_at": NOW}
         engine.sessions.all.insert(0, dataclasses.replace(engine.sessions.all[1], **new))  # type: ignore[arg-type]
 
-    steps = (press("right 2"), lambda app: app.reload(["sessions"]), session("sess_000000000777"), press("down 1 2"))
+    steps = (
+        press("right 2"),
+        lambda app: app.reload(["sessions"]),
+        shows_session("sess_000000000777"),
+        press("down 1 2"),
+    )
     other = Until("another", lambda app: app.screen.session.id != "sess_000000000777")
     await play(console, press("2 down 1"), begin, *steps, other)
 
@@ -271,7 +279,7 @@ async def test_keys_during_an_undo_say_that_it_is_still_running(console: Console
     busy = sees("is still running. Try again in a moment.")
     steps = (
         press("2"),
-        READ,
+        DIFF_READ,
         press("L"),
         sees("3 files landed"),
         press("u b"),
