@@ -15,26 +15,26 @@ if TYPE_CHECKING:
 
 
 def main() -> int:
-    """Run `clawpy` with the process's arguments; its exit code."""
+    """Run `clawpy` with the process's arguments. Returns the exit code."""
     if "_ARGCOMPLETE" in os.environ:
         from clawpy_console.cli.verbs import complete
 
         complete()
     argv = sys.argv[1:]
     try:
-        common, rest = split_options(argv)
+        common, verb_words = split_options(argv)
     except WrongUse:
         return _verb(argv)  # which prints the error
-    if rest[:1] == ["status"] and not (common.as_json or common.demo):
+    if verb_words[:1] == ["status"] and not (common.as_json or common.demo):
         from clawpy_console.cli.status_bar import answer
 
-        line = answer(common.home_name, rest)
+        line = answer(common.home_name, verb_words)
         if line is not None:
             if hasattr(sys.stdout, "reconfigure"):
                 sys.stdout.reconfigure(errors="replace")
             print(line)
             return 0
-    if rest or common.as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if verb_words or common.as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return _verb(argv)
     from functools import partial
 
@@ -49,6 +49,7 @@ def main() -> int:
 
 
 def _verb(argv: Sequence[str], terminal: socket | None = None) -> int:
+    """Run `clawpy` in this process; see `cli.main.main`."""
     from clawpy_console.cli.main import main as run
 
     return run(argv, terminal)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from engine import Engine, Refusal
 
 DONE, REFUSED, WRONG_USE, CANNOT_RUN, INTERRUPTED = 0, 1, 2, 3, 130
+"""Exit codes (SPEC 9.8)."""
 
 PIPE_CLOSED = 128 + signal.SIGPIPE
 """The exit code when the reader closed the pipe, as a shell reports it."""
@@ -77,15 +78,17 @@ def _discard_output(stream: TextIO) -> None:
 
 
 def _main(argv: list[str], terminal: socket.socket | None) -> int:
+    """Carry out the verb that `argv` names, or open the console if it names none. Prints what is refused. Returns the
+    exit code."""
     common, options = CommonOptions(as_json="--json" in argv), None
     try:
-        common, rest = split_options(argv)
-        if rest and rest[0] == "check" and len(rest) > 1 and not rest[1].startswith("-"):
-            rest.insert(1, "--")  # the command's own options are part of the command
-        if rest:  # the console does not wait for the parser
+        common, verb_words = split_options(argv)
+        if verb_words[:1] == ["check"] and len(verb_words) > 1 and not verb_words[1].startswith("-"):
+            verb_words.insert(1, "--")  # the command's own options are part of the command
+        if verb_words:  # the console does not wait for the parser
             from clawpy_console.cli.verbs import parse
 
-            options = parse(rest)
+            options = parse(verb_words)
         with _home_of(common):
             return _open_console(common, terminal) if options is None else _carry_out(options, common)
     except WrongUse as error:
@@ -108,6 +111,7 @@ def _main(argv: list[str], terminal: socket.socket | None) -> int:
 
 @contextmanager
 def _home_of(common: CommonOptions) -> Iterator[None]:
+    """Locate the home of the options; for the demo a temporary one, which is deleted at the end."""
     if not common.demo:
         common.locate()
         yield
@@ -136,6 +140,7 @@ def _exit_on_signal(number: int, _frame: object) -> None:
 
 
 def _open_console(common: CommonOptions, terminal: socket.socket | None) -> int:
+    """Open a console for the client at `terminal`; returns the exit code once it is closed."""
     if common.as_json:
         raise WrongUse("--json needs a verb; `clawpy cards --json` for example")
     workspaces = common.all_workspaces(needed=True)
@@ -288,6 +293,7 @@ def _call_engine(verb: str, arguments: Mapping[str, Any], common: CommonOptions,
 
 
 def _ask_engine(options: argparse.Namespace, common: CommonOptions) -> Any:
+    """The document of the verb in `options`, from the engine."""
     from clawpy_console.cli.verbs import make_request
 
     return _call_engine(options.verb, make_request(options, common), common, common.all_workspaces())
@@ -308,6 +314,7 @@ def _run(options: argparse.Namespace, common: CommonOptions) -> None:
 
 
 def _doctor(options: argparse.Namespace, common: CommonOptions) -> Any:
+    """The findings of the engine, and those about the keys and the theme of the console."""
     try:
         workspaces = common.all_workspaces()
     except engine.Refusal:
@@ -316,21 +323,19 @@ def _doctor(options: argparse.Namespace, common: CommonOptions) -> Any:
     if document["settings"] is not None:
         from clawpy_console.appearance import find_problems
 
-        problems = [
-            {
-                "name": "config",
-                "state": "fail" if problem.code == "bad_keys" else "warn",
-                "message": problem.message,
-                "fix": problem.fix,
-            }
-            for problem in find_problems(document["settings"], common.home)
-        ]
-        if problems:  # in the place of the check that found nothing wrong in the file
+        problems = [_config_check(problem) for problem in find_problems(document["settings"], common.home)]
+        if problems:  # in place of the check that found nothing wrong in the file
             checks = document["checks"]
-            place = next(number for number, check in enumerate(checks) if check["name"] == "config")
-            document["checks"] = [*checks[:place], *problems, *checks[place + 1 :]]
+            index = next(index for index, check in enumerate(checks) if check["name"] == "config")
+            document["checks"] = [*checks[:index], *problems, *checks[index + 1 :]]
             document["ok"] = document["ok"] and all(problem["state"] != "fail" for problem in problems)
     return document
+
+
+def _config_check(problem: Refusal) -> dict[str, str]:
+    """A problem of the console's settings as a check of `doctor`."""
+    state = "fail" if problem.code == "bad_keys" else "warn"
+    return {"name": "config", "state": state, "message": problem.message, "fix": problem.fix}
 
 
 def _help(options: argparse.Namespace, common: CommonOptions) -> Any:
@@ -364,13 +369,15 @@ def _store_address(options: argparse.Namespace, common: CommonOptions) -> Any:
 
 
 MAX_SECRET_CHARS = 8192
+"""Maximum number of characters of a secret that are read from a pipe."""
 
 
-def _read_secret(options: argparse.Namespace, what: str, command: str) -> str:
-    """A secret, typed without echo or read from a pipe. Raises `WrongUse` when the command line has it."""
+def _read_secret(options: argparse.Namespace, secret_name: str, command: str) -> str:
+    """A secret, such as a "key", typed without echo or read from a pipe. Raises `WrongUse` when the command line has
+    it."""
     if options.secret_words:
         raise WrongUse(
-            f"do not give the {what} as an argument: other programs can read it there, and the shell keeps it. "
+            f"do not give the {secret_name} as an argument: other programs can read it there, and the shell keeps it. "
             f"Run `{command}` and paste it when you are asked. If this was a real one, get a new one from the provider"
         )
     if not sys.stdin.isatty():
@@ -378,6 +385,6 @@ def _read_secret(options: argparse.Namespace, what: str, command: str) -> str:
     import getpass
 
     try:
-        return getpass.getpass(f"{what.capitalize()} (not shown): ")
+        return getpass.getpass(f"{secret_name.capitalize()} (not shown): ")
     except EOFError:
         return ""

@@ -77,13 +77,13 @@ class CommonOptions:
 
 
 def split_options(argv: Sequence[str]) -> tuple[CommonOptions, list[str]]:
-    """Split `--home`, `--workspace`, `--json` and `--demo` from the rest, wherever they stand before `--`."""
-    common, rest = CommonOptions(), []
+    """Split `--home`, `--workspace`, `--json` and `--demo` from the other words, wherever they stand before `--`."""
+    common, other_words = CommonOptions(), []
     items = iter(argv)
     for item in items:
         name, equals, value = item.partition("=")
         if item == "--":
-            rest += [item, *items]
+            other_words += [item, *items]
         elif item == "--json":
             common.as_json = True
         elif item == "--demo":
@@ -93,8 +93,8 @@ def split_options(argv: Sequence[str]) -> tuple[CommonOptions, list[str]]:
         elif name == "--workspace":
             common.workspace_names.append(_require_folder(name, value if equals else next(items, "")))
         else:
-            rest.append(item)
-    return common, rest
+            other_words.append(item)
+    return common, other_words
 
 
 def _require_folder(option: str, folder: str) -> str:

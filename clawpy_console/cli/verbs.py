@@ -206,6 +206,8 @@ def make_parser(words: Sequence[str]) -> Parser:
 
 
 def _add_verbs(parent: Parser, verbs: Collection[Verb], name: str, words: Sequence[str]) -> None:
+    """Add the parsers of `verbs`, or of the actions of a verb. Only those named in `words` get their arguments: to make
+    all of them takes long."""
     subparsers = parent.add_subparsers(
         dest=name,
         required=name == "verb",
@@ -229,6 +231,7 @@ def _add_verbs(parent: Parser, verbs: Collection[Verb], name: str, words: Sequen
 
 
 def _add_argument(parent: argparse._ActionsContainer, argument: Argument, **settings: Any) -> None:
+    """Add an argument of the table to a parser."""
     parsed_settings = {
         name: PLACEHOLDERS.get(value, value) if name in ("type", "help") else value
         for name, value in argument.settings.items()
@@ -243,9 +246,10 @@ def _unknown_word(kind: str, word: str, words: Collection[str]) -> str:
     """The error for an unknown verb or action, with the words that may have been meant."""
     if kind == "verb" and (os.sep in word or Path(word).is_dir()):
         return f"{word} is not a verb; to name a repository: clawpy --workspace {shlex.quote(word)}"
-    close = difflib.get_close_matches(word, words, 3)
-    all_of_them = f"; one of {', '.join(words)}" if kind == "action" else ""
-    return f"unknown {kind} {word}" + (f"; did you mean {' or '.join(close)}?" if close else all_of_them)
+    advice = f"; one of {', '.join(words)}" if kind == "action" else ""
+    if similar_words := difflib.get_close_matches(word, words, 3):
+        advice = f"; did you mean {' or '.join(similar_words)}?"
+    return f"unknown {kind} {word}{advice}"
 
 
 def make_request(options: argparse.Namespace, common: CommonOptions) -> Document:
@@ -264,8 +268,8 @@ def make_request(options: argparse.Namespace, common: CommonOptions) -> Document
             arguments["shown"] = not common.as_json
         case "land":
             return {"id": options.id, "only": _chosen_hunks(arguments.get("only", []), options.hunk)}
-        case "comment" if place := arguments.pop("place", ""):
-            arguments |= _comment_place(place, options.text)
+        case "comment" if location := arguments.pop("place", ""):
+            arguments |= _comment_location(location, options.text)
         case "profile" if options.file is not None:
             if options.undo:
                 raise WrongUse("--undo takes no file")
@@ -302,11 +306,11 @@ def _chosen_hunks(paths: Sequence[str], hunks: Sequence[int] | None) -> list[Doc
     return [{"path": path, "hunks": hunks or []} for path in paths]
 
 
-def _comment_place(place: str, text: object) -> Document:
+def _comment_location(location: str, text: object) -> Document:
     """The file and the line in `FILE:LINE`. Raises `WrongUse`."""
-    file, _, line = place.rpartition(":")
+    file, _, line = location.rpartition(":")
     if not file or not line.isdecimal() or not text:
-        raise WrongUse(f"{place!r}: write FILE:LINE and a text, for example cart.py:12 'use Decimal here'")
+        raise WrongUse(f"{location!r}: write FILE:LINE and a text, for example cart.py:12 'use Decimal here'")
     return {"file": file, "line": int(line)}
 
 

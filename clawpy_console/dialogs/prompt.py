@@ -177,9 +177,9 @@ class OwnPrompt(Dialog[Card | None]):
     def _draw_place(self) -> None:
         key = self.key_of("prompt.place")
         count = len(self._workspaces)
-        more = f"  ({self._workspace_index + 1} of {count}; {key}: the next)" if count > 1 else ""
-        place = workspace_name(self._workspace)
-        self.query_one("#place", Static).update(Content.assemble("in ", (place, "bold $ink"), more))
+        position = f"  ({self._workspace_index + 1} of {count}; {key}: the next)" if count > 1 else ""
+        name = workspace_name(self._workspace)
+        self.query_one("#place", Static).update(Content.assemble("in ", (name, "bold $ink"), position))
 
     # Typing
 
@@ -198,16 +198,17 @@ class OwnPrompt(Dialog[Card | None]):
         self._draw_options()
 
     def _draw_options(self) -> None:
+        """Draw the completions around the selected one, and the hint that nothing can run text yet."""
         first = max(0, self._selected - MAX_COMPLETIONS + 1)
         shown = self._options[first : first + MAX_COMPLETIONS]
-        wide = max((len(text.split(" ")[-1] or text) for text, _ in shown), default=0)
+        word_width = max((len(text.split(" ")[-1] or text) for text, _ in shown), default=0)
 
         def draw(width: int) -> list[Content]:
             lines = []
-            for number, (text, means) in enumerate(shown, first):
+            for number, (text, meaning) in enumerate(shown, first):
                 mark = "▸ " if number == max(0, self._selected) else "  "
                 word = text.rstrip().rpartition(" ")[2]
-                line = f"{word:<{wide}}  {means}"
+                line = f"{word:<{word_width}}  {meaning}"
                 lines.append(Content.assemble((mark, "$accent"), (crop(line, width - 2), "$grey")))
             if len(self._options) > first + MAX_COMPLETIONS:
                 lines.append(Content.styled(f"  {len(self._options) - first - MAX_COMPLETIONS} more", "$faint"))
@@ -232,12 +233,12 @@ class OwnPrompt(Dialog[Card | None]):
     @on(PromptArea.Left)
     def _recall_prompt(self, message: PromptArea.Left) -> None:
         """↑ shows the prompt before, ↓ the one after; what was typed is the newest."""
-        at = self._history_index - message.by
-        if 0 <= at < len(self._history):
+        index = self._history_index - message.by
+        if 0 <= index < len(self._history):
             if self._history_index == 0:
                 self._history[0] = self._area.text
-            self._history_index = at
-            self._set_text(self._history[at])
+            self._history_index = index
+            self._set_text(self._history[index])
 
     def action_newline(self) -> None:
         self._area.insert("\n")
@@ -258,19 +259,21 @@ class OwnPrompt(Dialog[Card | None]):
     # Sending
 
     def action_send(self) -> None:
-        text, place = self._area.text.strip(), self._workspace
+        text, workspace = self._area.text.strip(), self._workspace
         if text and not self._sending:
             self._sending = True
             self.show_status("Sending…", "$grey")
-            self.app.call_engine(lambda engine: self._propose(engine, text, place), self._on_card, self._on_refusal)
+            self.app.call_engine(lambda engine: self._propose(engine, text, workspace), self._on_card, self._on_refusal)
 
-    def _propose(self, engine: Engine, text: str, place: str) -> Card:
+    def _propose(self, engine: Engine, text: str, workspace: str) -> Card:
+        """Make a card of `text`. Raises `Refusal` the first time that nothing can run it; sent again, it becomes a card
+        that waits for a model."""
         if text != self._confirmed_text and not engine.flows.find_named(text) and not engine.channel_setup.served_by():
             self._confirmed_text = text
             similar = engine.flows.find_similar(text)
-            meant = f"Did you mean the flow {similar}? " if similar else ""
-            raise Refusal(NO_MODEL.code, f"{meant}{NO_MODEL.message}", NO_MODEL.fix)
-        return engine.cards.propose(text, workspace=place)
+            suggestion = f"Did you mean the flow {similar}? " if similar else ""
+            raise Refusal(NO_MODEL.code, f"{suggestion}{NO_MODEL.message}", NO_MODEL.fix)
+        return engine.cards.propose(text, workspace=workspace)
 
     def _on_card(self, card: Card) -> None:
         self.app.save_prompt("", "", sent=self._area.text.strip())
@@ -313,6 +316,7 @@ def choose_agent(app: Console, on_assigned: Callable[[], object] = lambda: None)
 
 
 def _ask(app: Console, options: ChannelOptions, on_assigned: Callable[[], object]) -> None:
+    """Let the operator choose one of `options`, and say what is missing if there is none."""
     agents, models, faults = options.agents, options.local.ids, options.local.faults
     if not agents and not models:
         step = f"Run `{options.next_step.shown_command}` to use a model."
@@ -358,20 +362,21 @@ def _show_result(app: Console, name: str, agent: FoundAgent | None) -> None:
 
 
 def _describe(agent: FoundAgent) -> str:
+    """The title of an agent, and what it needs or which hosts it reaches."""
     if agent.missing:
         return f"{agent.title}, once its adapter is installed: {agent.missing}"
     if not agent.hosts:
         return agent.title
-    more = f" and {len(agent.hosts) - 1} more" if len(agent.hosts) > 1 else ""
-    return f"{agent.title}; reaches {agent.hosts[0]}{more}"
+    others = f" and {len(agent.hosts) - 1} more" if len(agent.hosts) > 1 else ""
+    return f"{agent.title}; reaches {agent.hosts[0]}{others}"
 
 
 def channel_hint(options: ChannelOptions, key: str) -> Content:
     """The agent or model that answers text prompts. If there is none: those that `key` or a verb can connect."""
     if options.served_by:
         return Content.styled(f"text prompts go to {crop(options.served_by, 60)}", "$grey")
-    names = [agent.title for agent in options.agents if not agent.missing] + list(options.local.ids)
-    names = names or [f"{agent.title} (adapter missing)" for agent in options.agents]
+    ready_names = [agent.title for agent in options.agents if not agent.missing] + list(options.local.ids)
+    names = ready_names or [f"{agent.title} (adapter missing)" for agent in options.agents]
     if not names:
         return Content.styled(f"{options.next_step.problem}: {options.next_step.shown_command}", "$grey")
     text = f" connects {crop(' or '.join(names), 60)}, found here; or {options.next_step.shown_command}"

@@ -159,15 +159,16 @@ class Changes(Vertical):
         return self.screen
 
     def _read_diff(self, change: ChangeSet) -> None:
+        """Read the diff and show it. Marks stay on hunks whose lines are the same; the operator is told of others."""
         version = self._diff_version
 
         def on_files(files: list[diff.DiffFile]) -> None:
             if self._diff_version != version:  # another session is shown by now
                 return
-            lines, before = diff.lines_by_mark(files), self._marked_lines.pop(change.id, {})
-            unchanged = {mark for mark in before if lines.get(mark) == before[mark]}
-            self.view.show(files, change.comments, unchanged)
-            if len(unchanged) < len(before):
+            lines, marked_lines = diff.lines_by_mark(files), self._marked_lines.pop(change.id, {})
+            unchanged_marks = {mark for mark in marked_lines if lines.get(mark) == marked_lines[mark]}
+            self.view.show(files, change.comments, unchanged_marks)
+            if len(unchanged_marks) < len(marked_lines):
                 self._lost_marks.add(change.id)
                 self.app.show_toast(
                     "The diff changed and lost hunks that you had marked. Look at the marks again.", "warning"
@@ -207,6 +208,7 @@ class Changes(Vertical):
             )
 
     def _draw(self) -> None:
+        """Draw what is known of the changes above the diff, and the tree of their files."""
         change, session = self._change, self._session
         check = (change.check if change else None) or (session.check if session else None)
         lines = [Content.styled(change_words(change, session), "$wants" if is_waiting_to_land(change) else "$grey")]
@@ -233,14 +235,15 @@ class Changes(Vertical):
         lines = []
         if parts := self.parts:
             hunks = sum(len(part.hunks) for part in parts)
-            some = f", some only in part ({formats.count(hunks, 'hunk')})" if hunks else ""
-            text = f"● {len(parts)} of {formats.count(len(change.files), 'file')} marked{some}: only these land"
+            in_part = f", some only in part ({formats.count(hunks, 'hunk')})" if hunks else ""
+            text = f"● {len(parts)} of {formats.count(len(change.files), 'file')} marked{in_part}: only these land"
             lines.append((text, "$accent"))
-        preview, place = self._preview, workspace_name(change.workspace)
+        preview = self._preview
         if preview is None:
             return lines
         if preview.clean:
-            text = f"Landing changes {formats.count(preview.files, 'file')} in {place}; HEAD and index stay"
+            files = formats.count(preview.files, "file")
+            text = f"Landing changes {files} in {workspace_name(change.workspace)}; HEAD and index stay"
             return [*lines, (text, "$grey")]
         for problem, paths in (
             ("you changed the same lines in", preview.conflicts),
@@ -248,8 +251,8 @@ class Changes(Vertical):
             ("cannot be landed:", preview.unsupported),
         ):
             if paths:
-                more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
-                lines.append((f"✗ {problem} {', '.join(paths[:3])}{more}", "$wrong"))
+                others = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+                lines.append((f"✗ {problem} {', '.join(paths[:3])}{others}", "$wrong"))
         return lines
 
     @property

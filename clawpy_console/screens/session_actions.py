@@ -243,6 +243,7 @@ class SessionActions(ConsoleScreen):
     # Permissions
 
     def action_answer(self, answer: str) -> None:
+        """Answer the request that is shown, unless it came only just now."""
         if (request := self._permission_pane.answerable) is None:
             return
         permission = PermissionAnswer(answer)
@@ -303,6 +304,8 @@ class SessionActions(ConsoleScreen):
         return next((listed for listed in self.state.sessions if listed.id == session.id), session)
 
     def _send_reply(self, session: SessionView, text: str) -> None:
+        """Send `text` to the agent of a running session; make a card of it that continues a session that is over."""
+
         def on_refusal(refusal: Refusal) -> None:
             self.app.show_toast(str(refusal), "warning")
             self.app.reload(["sessions"])
@@ -324,11 +327,12 @@ class SessionActions(ConsoleScreen):
     # Comments
 
     def action_comment(self) -> None:
+        """Open the line for a comment on the line of the diff under the cursor."""
         change, commented = self.change, self._diff.comment_at
         if change is None or commented is None:
             return
         path, line, old = commented
-        place = f"{path}:{line}{' before the change' if old else ''}"
+        location = f"{path}:{line}{' before the change' if old else ''}"
 
         def add_comment(text: str) -> None:
             self.app.carry_out(
@@ -338,8 +342,8 @@ class SessionActions(ConsoleScreen):
             )
 
         self._reply_line.open(
-            f"{change.id} {place}",
-            f"comment on {place}",
+            f"{change.id} {location}",
+            f"comment on {location}",
             add_comment,
             enter_hint="save",
             placeholder="what should be different here?",
@@ -353,6 +357,7 @@ class SessionActions(ConsoleScreen):
             )
 
     def action_send_comments(self) -> None:
+        """Make a card that sends all comments to the agent, and put it on top."""
         change, session = self.change, self.session
         if change is None or session is None:
             return

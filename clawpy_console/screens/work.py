@@ -130,6 +130,7 @@ class WorkScreen(SessionActions):
         self._draw_asked()
 
     def _draw_sessions(self) -> None:
+        """Draw the list, and put its cursor where that was asked for."""
         rows, state, groups = self._rows, self.state, self._groups()
         rows.show(self._session_rows(groups), empty="No match." if self.filter_words else None)
         self._select_waiting_session(groups)
@@ -177,6 +178,7 @@ class WorkScreen(SessionActions):
         return groups
 
     def _session_rows(self, groups: SessionGroups) -> list[Row]:
+        """The sessions as rows, and a row that reads older ones."""
         several_workspaces = len({session.workspace for session in self.state.sessions}) > 1
         rows = {
             heading: [
@@ -187,11 +189,12 @@ class WorkScreen(SessionActions):
             ]
             for heading, sessions in groups.items()
         }
-        more = "looks further" if self.filter_words else f"lists {SESSION_PAGE} more"
-        older = [Row(OLDER, f"older: ⏎ {more}", "▾", style="grey")] if self.state.has_older else []
+        effect = "looks further" if self.filter_words else f"lists {SESSION_PAGE} more"
+        older = [Row(OLDER, f"older: ⏎ {effect}", "▾", style="grey")] if self.state.has_older else []
         return grouped({**rows, "": older})
 
     def _draw_session(self) -> None:
+        """Draw the session under the cursor: its heading, its request, its output and its changes."""
         session = self.session
         self._read_calls()
         self._draw_about()
@@ -217,12 +220,14 @@ class WorkScreen(SessionActions):
             self.app.call_engine(lambda engine: engine.cards.mark_reviewed(session.prediction_id))
 
     def _draw_about(self) -> None:
+        """Draw the heading of the session under the cursor."""
         session, calls, now = self.session, self._calls, self.now
         self.query_one("#about", ReflowingText).show(
             lambda width: heading_lines(session, calls, now, width) if session else []
         )
 
     def _draw_asked(self) -> None:
+        """Draw the permissions that the session asks for."""
         requests = self.state.requests_of(self.session.id) if self.session else ()
         pane = self._permission_pane
         before = pane.current
@@ -299,6 +304,7 @@ class WorkScreen(SessionActions):
         return super().check_action(action, parameters)
 
     def action_land(self) -> None:
+        """Land the marked hunks, or all changes. Marks that the diff has lost are reported first."""
         changes = self._changes
         if (change := self._idle_change()) is None:
             return
@@ -311,9 +317,11 @@ class WorkScreen(SessionActions):
         def describe(landed: ChangeSet) -> str:
             comments = states.open_comments_text([bool(comment.sent) for comment in change.comments])
             open_comments = f" {comments}." if comments else ""
-            left = "" if landed.state is ChangeState.LANDED else f" {formats.count(len(landed.files), 'file')} left."
+            waiting = f" {formats.count(len(landed.files), 'file')} left."
+            if landed.state is ChangeState.LANDED:
+                waiting = ""
             files = formats.count(len(parts or change.files), "file")
-            return f"Landed {files}.{left}{open_comments} Undo: {self.key_of('work.undo')}"
+            return f"Landed {files}.{waiting}{open_comments} Undo: {self.key_of('work.undo')}"
 
         self._carry_out(
             "landing",

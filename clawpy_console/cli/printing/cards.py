@@ -39,14 +39,15 @@ def cards(document: Document) -> Lines:
 
 
 def _card(card: Document) -> Lines:
+    """A card: its head with badges, its prompt and its reasons; while it is pending also its work and the rails."""
     pending = card["status"] == "pending"
     confidence_text = tier_and_confidence(card)
     head = f"{bold(card['id'])}  {bad(confidence_text) if card['tier'] == 1 else confidence_text}  {place(card)}"
     badges = " ".join(_badges(card))
     yield head + ("  " + wants(badges) if badges else "")
     if pending and card["withoutSandbox"]:
-        how = "approve it with --without-sandbox" if card["needsConfirmation"] else "the settings allow that here"
-        yield "    " + wants(f"no sandbox on this machine; {how}")
+        advice = "approve it with --without-sandbox" if card["needsConfirmation"] else "the settings allow that here"
+        yield "    " + wants(f"no sandbox on this machine; {advice}")
     yield from indented(card["prompt"])
     if card["reasoning"]:
         yield from (f"    {dim(line)}" for line in card["reasoning"].splitlines())
@@ -58,6 +59,7 @@ def _card(card: Document) -> Lines:
 
 
 def _badges(card: Document) -> Iterator[str]:
+    """The words beside the head of a card, such as `NEW`."""
     if card["stated"] and card["band"] in ("suggested", "act"):
         yield "SUGGESTED"
     if card["status"] != "pending":
@@ -115,11 +117,12 @@ def unmuted(document: Document) -> Lines:
         yield from _mute(mute, "unmuted")
 
 
-def _mute(mute: Document, how: str) -> Lines:
+def _mute(mute: Document, state_words: str) -> Lines:
+    """A subject that is muted, or was."""
     where = f"in {PurePath(mute['workspace']).name}" if mute["workspace"] else "everywhere"
     title = mute["kindTitle"]
     title_words = f"{title} {where}" if mute["subject"] else f"all cards “{title}” {where}"
-    yield f"{bold(mute['id'])}  {title_words}: {how}  ({mute['why']})"
+    yield f"{bold(mute['id'])}  {title_words}: {state_words}  ({mute['why']})"
     yield from indented(mute["prompt"])
 
 
@@ -165,6 +168,7 @@ def _file_diff(file: Document) -> Lines:
 
 
 def _session(session: Document) -> Lines:
+    """A session: how it ended, where it ran, and its result."""
     yield f"{bold(session['id'])}  {session_outcome(session)}  {place(session)}  {session['sandbox']}"
     yield from indented(session["error"] or session["summary"])
 
@@ -186,6 +190,7 @@ def _change(change: Document) -> Lines:
 
 
 def _changed_file(file: Document) -> Lines:
+    """A file of a change set, and why it cannot be landed."""
     numbers = "binary" if file["added"] is None else f"+{file['added']} -{file['removed']}"
     yield f"    {file['status']:8} {numbers:>9}  {file['path']}"
     if file["refused"]:
@@ -195,6 +200,7 @@ def _changed_file(file: Document) -> Lines:
 
 
 def _comment(comment: Document) -> Lines:
+    """A comment on a line of the changes, with that line."""
     before, sent = " before" if comment["old"] else "", "  (sent)" if comment["sent"] else ""
     yield f"    comment {comment['number']} on {comment['path']}:{comment['line']}{before}{sent}"
     yield dim(f"      > {comment['quote']}")
@@ -222,9 +228,9 @@ def _nothing_here(elsewhere: Mapping[str, int]) -> str:
     if not elsewhere:
         return "Nothing has run yet."
     listed = [f"{count(number, 'session')} in {path}" for path, number in list(elsewhere.items())[:3]]
-    more = f" and {len(elsewhere) - 3} more" if len(elsewhere) > 3 else ""
+    others = f" and {len(elsewhere) - 3} more" if len(elsewhere) > 3 else ""
     first = shlex.quote(next(iter(elsewhere)))
-    return f"Nothing has run here; {', '.join(listed)}{more}.\n  `clawpy --workspace {first} work` shows them"
+    return f"Nothing has run here; {', '.join(listed)}{others}.\n  `clawpy --workspace {first} work` shows them"
 
 
 def land(document: Document) -> Lines:
@@ -270,6 +276,7 @@ def xray(document: Document) -> Lines:
 
 
 def _no_call(session: Document | None) -> str:
+    """Why there are no model calls."""
     if session is None:
         return "no calls: no model is set in `[memory] model`, or that day is not over"
     if session["flow"]:
@@ -278,6 +285,7 @@ def _no_call(session: Document | None) -> str:
 
 
 def _call_line(call: Document) -> str:
+    """A model call in one line: model, state, tokens, cost and seconds."""
     tone = {"done": "good", "running": "wants"}.get(call["state"], "wrong")
     cost = f"{'' if call['priceKnown'] else '~'}${call['cost']:.4f}"
     took = "" if call["seconds"] is None else f"  {call['seconds']:.1f} s"
@@ -287,15 +295,16 @@ def _call_line(call: Document) -> str:
 
 
 def _call_with_prompt(document: Document) -> Lines:
+    """A model call with the prompt that was sent, line by line with its source, and the answer."""
     yield f"  {_call_line(document['call'])}"
     yield from (f"  {wants('!')} {note}" for note in document["call"]["notes"])
     for part in document["prompt"]:
         yield from ("", dim(f"{part['role']} · {part['name']} · ~{count(part['tokens'], 'token')}"))
-        before = None
+        source_above = None
         for line in part["lines"]:
             source = line["label"] or line["source"]
-            label = source if source != before else ""
-            before = source
+            label = source if source != source_above else ""
+            source_above = source
             lead = dim(f"{label[:SOURCE_CELLS]:>{SOURCE_CELLS}} {line['trust']:{TRUST_CELLS}} │")
             hostile = bad(f"▲ hostile, {line['hostile']}: ") if line["hostile"] else ""
             yield f"{lead} {hostile}{line['text']}"

@@ -159,9 +159,10 @@ def config(document: Document) -> Lines:
 
 
 def _flat(key: str, value: Any) -> Lines:
+    """A setting, or a table of settings each with its whole key."""
     if isinstance(value, Mapping) and value:
-        for name, each in value.items():
-            yield from _flat(f"{key}.{_quoted(name)}" if key else name, each)
+        for name, member in value.items():
+            yield from _flat(f"{key}.{_quoted(name)}" if key else name, member)
     elif value is None:
         yield f"# {key} is not set"
     else:
@@ -169,6 +170,7 @@ def _flat(key: str, value: Any) -> Lines:
 
 
 def _quoted(name: str) -> str:
+    """A part of a key as TOML writes it."""
     return name if name.replace("-", "").replace("_", "").isalnum() else f'"{name}"'
 
 

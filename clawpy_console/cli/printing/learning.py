@@ -97,6 +97,7 @@ def bubbles(document: Document) -> Lines:
 
 
 def _coding(document: Document) -> Lines:
+    """The coding agents of this machine, with the channels that they serve."""
     yield from ("", bold("coding agents"))
     agents = document.get("coding", [])
     if not agents:
@@ -109,6 +110,7 @@ def _coding(document: Document) -> Lines:
 
 
 def _tree(agents: Sequence[Document]) -> Lines:
+    """The agents, each indented by the number of its leaders."""
     by_id = {agent["id"]: agent for agent in agents}
 
     def depth(agent: Document) -> int:
@@ -119,11 +121,11 @@ def _tree(agents: Sequence[Document]) -> Lines:
         return steps
 
     rows = [("  " * depth(agent) + agent["id"], agent) for agent in agents]
-    wide = max((len(name) for name, _ in rows), default=0)
+    name_width = max((len(name) for name, _ in rows), default=0)
     for name, row in rows:
         channels = f"  ← {', '.join(row['channels'])}" if row["channels"] else ""
         broken = "  " + bad(f"broken: {row['broken']}") if row["broken"] else ""
-        yield f"{row['tier']}  {name:{wide}}  {dim(row['title'])}{channels}{broken}"
+        yield f"{row['tier']}  {name:{name_width}}  {dim(row['title'])}{channels}{broken}"
 
 
 def tasks(document: Document) -> Lines:
@@ -134,10 +136,10 @@ def tasks(document: Document) -> Lines:
         sign, state, note = signs[task["state"]], task["state"], task["note"]
         if state == "failed" and note.startswith(PROBLEM_FOUND):
             sign, state, note = PROBLEM_SIGN[0], PROBLEM_FOUND, note.removeprefix(f"{PROBLEM_FOUND}: ")
-        more = "  " + dim(note) if note else ""
+        remarks = "  " + dim(note) if note else ""
         if task["waitsFor"] and state == "open":
-            more += "  " + wants(f"waits for {', '.join(task['waitsFor'])}")
-        yield f"{sign} {state:7}  {dim(task['id'])}  {task['title']}{more}"
+            remarks += "  " + wants(f"waits for {', '.join(task['waitsFor'])}")
+        yield f"{sign} {state:7}  {dim(task['id'])}  {task['title']}{remarks}"
 
 
 def permissions(document: Document) -> Lines:
@@ -202,6 +204,7 @@ def learnings(document: Document) -> Lines:
 
 
 def _learnings_here(document: Document) -> Lines:
+    """The learnings that are valid in a workspace."""
     for learning in document["learnings"]:
         yield from _listed(learning)
     if not document["learnings"]:
@@ -216,12 +219,14 @@ def _written(document: Document) -> Lines:
 
 
 def _one_learning(document: Document) -> Lines:
+    """A learning with all that is known of it."""
     learning = document["learning"]
     yield _head(learning)
     yield from field_lines((*learning_fields.learning_fields(learning, datetime.now(UTC)), *_links(learning)))
 
 
 def _scopes(document: Document) -> Lines:
+    """The scopes with their numbers of learnings."""
     for scope in document["scopes"]:
         yield from _scope(scope)
     if not document["scopes"]:
@@ -229,14 +234,17 @@ def _scopes(document: Document) -> Lines:
 
 
 def _kept(document: Document) -> Lines:
+    """A learning that was reviewed, and stays."""
     yield f"{good('It stays valid.')}  {_head(document['kept'])}"
 
 
 def _promoted(document: Document) -> Lines:
+    """A learning that was promoted."""
     yield f"{good('It now applies in all projects.')}  {_head(document['promoted'])}"
 
 
 def _listed(learning: Document) -> Lines:
+    """A learning of a list: its text, where it applies, and what it is based on."""
     if learning["scope"] == "leadership":
         yield learning["text"]
         yield "    " + dim(
@@ -259,6 +267,7 @@ def _listed(learning: Document) -> Lines:
 
 
 def _head(document: Document) -> str:
+    """The id, the text, and a status other than active."""
     _, tone, status_words = learning_fields.STATUS[document["status"]]
     suffix = f"  {paint(tone, status_words)}" if document["status"] != "active" else ""
     return f"{bold(document['id'])}{suffix}  {document['text'].strip() or dim('forgotten')}"
@@ -266,20 +275,26 @@ def _head(document: Document) -> str:
 
 def _links(learning: Document) -> list[Field]:
     """The sources of a learning, what became of it, and where else its lesson is used."""
-    details = [Field(name, f"{each['id']}  {learning_fields.scope_words(each)}: {learning_fields.title(each)}")
-            for name, key in (("came from", "from"), ("became", "became")) for each in learning[key]]  # fmt: skip
+    details = [
+        Field(name, f"{other['id']}  {learning_fields.scope_words(other)}: {learning_fields.title(other)}")
+        for name, key in (("came from", "from"), ("became", "became"))
+        for other in learning[key]
+    ]
     details += [Field("came from", f"{id}, no longer in any file", "wants") for id in learning["gone"]]
     details += [Field("sessions", ", ".join(learning["sessions"]))] if learning["sessions"] else []
-    also_in = [f"{leader}'s patterns" for leader in learning["leaders"]] + [
-        f"candidate {id}" for id in learning["candidates"]
+    users = [f"{leader}'s patterns" for leader in learning["leaders"]]
+    users += [f"candidate {id}" for id in learning["candidates"]]
+    also_in = f"also in {', '.join(users)}" if users else "nowhere else"
+    details.append(Field("lesson", f"{learning['lesson']}  {'retracted' if learning['retracted'] else also_in}"))
+    details += [
+        Field("in prompt", f"{call['call']}  {call['targetAgent']}  {time(call['at'])}", "grey")
+        for call in learning["reached"]
     ]
-    where = "retracted" if learning["retracted"] else f"also in {', '.join(also_in)}" if also_in else "nowhere else"
-    details.append(Field("lesson", f"{learning['lesson']}  {where}"))
-    return details + [Field("in prompt", f"{call['call']}  {call['targetAgent']}  {time(call['at'])}", "grey")
-                   for call in learning["reached"]]  # fmt: skip
+    return details
 
 
 def _scope(scope: Document) -> Lines:
+    """A scope: its numbers of learnings, its folder and its faults."""
     totals = f"{scope['institutional']} how things are done, {scope['tasks']} about work, {scope['proxy']} about you"
     retracted = f", {scope['retired']} retracted" if scope["retired"] else ""
     title = learning_fields.scope_title(scope["scope"], scope["scopeId"], scope["workspace"])
@@ -289,6 +304,7 @@ def _scope(scope: Document) -> Lines:
 
 
 def _retracted(document: Document) -> Lines:
+    """The learnings that were retracted, and those whose review follows from that."""
     yield f"{good('Retracted')}  {', '.join(document['retired'])}"
     if document["queued"]:
         yield f"{count(len(document['queued']), 'learning')} promoted from it needs your decision:"
@@ -297,6 +313,7 @@ def _retracted(document: Document) -> Lines:
 
 
 def _chain(document: Document) -> Lines:
+    """The results of the promotion chain."""
     found_count = sum(document["extracted"].values())
     changed = {name: document[key] for key, name in CHAIN_RESULTS.items() if document[key]}
     if found_count:
@@ -329,6 +346,7 @@ NEXT = {
     "rejected": "It is proposed again only if new evidence outweighs your decision.",
     "rolled_back": "`clawpy candidates approve {id}` activates it again",
 }
+"""What can be done next about a candidate, by its status."""
 
 
 def candidates(document: Document) -> Lines:
@@ -354,21 +372,23 @@ def candidates(document: Document) -> Lines:
 
 
 def _records(records: list[Document]) -> Lines:
+    """Records that support a candidate, or do not."""
     now = datetime.now(UTC)
     for record in records:
         yield from field_lines(learning_fields.record_fields(record, now))
 
 
 def _whole(document: Document) -> Lines:
+    """All that is known of a candidate, with its evidence."""
     _, *fields = learning_fields.candidate_fields(document, datetime.now(UTC))
     yield from field_lines(fields)
     for name, title in learning_fields.EVIDENCE.items():
-        if records := [each for each in document["records"] if each["id"] in document["candidate"][name]]:
+        if records := [record for record in document["records"] if record["id"] in document["candidate"][name]]:
             yield from ("", bold(title), *_records(records))
 
 
 def _list(document: Document) -> Lines:
-    """Those that need your decision first."""
+    """The candidates; those that need your decision come first."""
     for proposal in sorted(document["candidates"], key=lambda candidate: candidate["status"] != "review"):
         yield _candidate_head(proposal)
         scope = learning_fields.candidate_scope_words(proposal)
@@ -388,6 +408,7 @@ def _list(document: Document) -> Lines:
 
 
 def _candidate_head(proposal: Document) -> str:
+    """A candidate in one line: id, status, score and title."""
     sign, tone, text = learning_fields.CANDIDATE_STATUS[proposal["status"]]
     return (
         f"{bold(proposal['id'])}  {paint(tone, f'{sign} {text}')}  score {proposal['score']:.0f}  {proposal['title']}"
