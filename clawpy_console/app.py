@@ -22,7 +22,7 @@ from textual.timer import Timer
 from clawpy_console import formats
 from clawpy_console.appearance import Appearance
 from clawpy_console.attach.host import Host
-from clawpy_console.bridge import Bridge, EngineChanged, toasts_of
+from clawpy_console.bridge import Bridge, EngineChanged, Toast, toasts_of
 from clawpy_console.card_controller import CardConsole, CardController
 from clawpy_console.console import StopKey
 from clawpy_console.external_programs import notify_in_terminal, set_terminal_title
@@ -36,8 +36,6 @@ from engine.home import Home
 from engine.model import Refusal
 
 if TYPE_CHECKING:
-    from textual.content import Content
-
     from clawpy_console.attach.terminal import Terminal
     from clawpy_console.console import Console
     from engine import Engine
@@ -137,6 +135,7 @@ class ConsoleApp(CardConsole):
         self.run_in_background(self._begin, "begin")
 
     async def _begin(self) -> None:
+        """Open the engine, and read everything; show why if it cannot be opened."""
         try:
             engine = await asyncio.to_thread(self._open_engine)
         except Refusal as refusal:
@@ -233,11 +232,15 @@ class ConsoleApp(CardConsole):
         if "settings" in message.topics and self.engine is not None:
             self.run_in_background(partial(self.appearance.apply_settings, self.engine), "settings")
         for toast in toasts_of(message.toast_events):
-            self.show_toast(toast.text, toast.severity, about=toast.about)
-            if toast.alerts and not self.app_focus:
-                if self.bell_enabled:
-                    self.bell()
-                notify_in_terminal(self, f"clawpy: {toast.text}")
+            self._show_event(toast)
+
+    def _show_event(self, toast: Toast) -> None:
+        """Show a toast about an event; while the operator looks elsewhere, an alert also rings and notifies."""
+        self.show_toast(toast.text, toast.severity, about=toast.about)
+        if toast.alerts and not self.app_focus:
+            if self.bell_enabled:
+                self.bell()
+            notify_in_terminal(self, f"clawpy: {toast.text}")
 
     def _set_title(self) -> None:
         counts = {"waiting": len(self.state.waiting), "running": len(self.state.running)}

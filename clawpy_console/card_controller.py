@@ -169,6 +169,9 @@ class CardController:
         topics: Sequence[str] = (),
         notify: Callable[[str], object] | None = None,
     ) -> None:
+        """Call the engine with a decision that is shown already; then read the cards and `topics` again. `notify` gets
+        the note that the card has by then."""
+
         def done(card: Card) -> None:
             if notify is not None and card.note:
                 notify(card.note)
@@ -194,7 +197,7 @@ class CardController:
         show: Callable[[Card], object] | None = None,
         start: Callable[[Card], object] | None = None,
     ) -> None:
-        """Ask for a prompt, and make a card of it.
+        """Ask for a prompt, and make a card of it. It is for `workspace`, or with "" for the first one.
 
         A prompt that names a flow is passed to `start` and runs at once, because writing it is approving it. A card
         that is risky, needs the network or cannot run yet is passed to `show`. Without these two functions, the app
@@ -214,10 +217,10 @@ class CardController:
 
         if not isinstance(self._app.screen, OwnPrompt):  # its key was pressed twice before it was there
             workspaces, last = self._app.state.workspaces, self._app.last
-            place = workspace or next(iter(workspaces), "")
-            if last.draft and last.draft_of not in ("", place):  # ↑ shows it
+            workspace = workspace or next(iter(workspaces), "")
+            if last.draft and last.draft_of not in ("", workspace):  # ↑ shows it
                 self._app.update_last_screen(draft="", prompts=(last.draft, *last.prompts))
-            self._app.push_screen(OwnPrompt(workspaces, place, self._app.last.draft), on_card)
+            self._app.push_screen(OwnPrompt(workspaces, workspace, self._app.last.draft), on_card)
 
     def _start(self, card: Card) -> None:
         def refuse(card: Card, refusal: Refusal) -> None:

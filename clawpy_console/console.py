@@ -151,6 +151,7 @@ class Console(TerminalApp):
         self.reload(["sessions", "changes"])
 
     async def _renew(self) -> None:
+        """Read the topics that are stale, three at a time, until none is."""
         reported: set[str] = set()
         try:
             while self._stale and self.engine is not None:

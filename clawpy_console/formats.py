@@ -30,8 +30,8 @@ def duration(length: timedelta) -> str:
         return f"{seconds}s" if seconds else "<1s"
     if seconds < 3600:
         return f"{seconds // 60}m {seconds % 60:02}s"
-    hours, rest = divmod(seconds, 3600)
-    return f"{hours}h {rest // 60:02}m" if hours < 48 else f"{hours // 24}d {hours % 24}h"
+    hours, seconds_of_hour = divmod(seconds, 3600)
+    return f"{hours}h {seconds_of_hour // 60:02}m" if hours < 48 else f"{hours // 24}d {hours % 24}h"
 
 
 def clock_time(at: datetime) -> str:
@@ -56,8 +56,8 @@ def money(amount: int) -> str:
 
 def cap_amount(amount: int) -> str:
     """A cap without cents where it has none: `2`, `20`, `0.50`."""
-    whole, rest = divmod(amount, MICRO)
-    return str(whole) if rest == 0 else f"{amount / MICRO:.2f}"
+    dollars, fraction = divmod(amount, MICRO)
+    return str(dollars) if fraction == 0 else f"{amount / MICRO:.2f}"
 
 
 def tokens(number: int) -> str:

@@ -270,8 +270,9 @@ def _describe_sandbox(engine: Engine) -> str:
     if sandbox.confines:
         return description
     exempt = [path for path, workspace in engine.settings.current.workspaces.items() if workspace.without_sandbox]
-    how = f"you confirm each approval, and nothing runs by itself; {SANDBOX_FIX} to get a sandbox"
-    return f"{description}: {how}" + (f"; no confirmation needed in {', '.join(exempt)}" if exempt else "")
+    effect = f"you confirm each approval, and nothing runs by itself; {SANDBOX_FIX} to get a sandbox"
+    exception = f"; no confirmation needed in {', '.join(exempt)}" if exempt else ""
+    return f"{description}: {effect}{exception}"
 
 
 def _read_place(engine: Engine, scope: ReadScope) -> dict[str, Any]:

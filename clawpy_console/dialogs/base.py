@@ -72,9 +72,9 @@ class Dialog(ModalScreen[Result], BaseScreen[Result]):  # styles come by the fir
     def action_close(self) -> None:
         self.dismiss(None)
 
-    def show_enter_hint(self, how: str) -> None:
-        """Enter was pressed where it does nothing, so that nothing is done by accident: `how` says what does."""
-        self.query_one(".dialog").border_subtitle = Content.styled(f"⏎ does nothing here: {how}", "bold $wants")
+    def show_enter_hint(self, advice: str) -> None:
+        """Say that Enter does nothing here, so that nothing is done by accident; `advice` names the key that does."""
+        self.query_one(".dialog").border_subtitle = Content.styled(f"⏎ does nothing here: {advice}", "bold $wants")
 
     def draw_on_picture(self, picture: list[Strip]) -> list[Strip]:
         """The picture behind the dialog, made of that of the screen there."""
@@ -93,15 +93,16 @@ class Dialog(ModalScreen[Result], BaseScreen[Result]):  # styles come by the fir
 
 
 def _dimmed(strips: list[Strip], behind: BackgroundScreen) -> list[Strip]:
-    dim: dict[Style | None, Style | None] = {}
+    """The picture of a screen in the colours that it has behind a dialog."""
+    dim_style_by_style: dict[Style | None, Style | None] = {}
 
-    def dimmed(segment: Segment) -> Segment:
-        if segment.style not in dim:
-            [item] = behind.process_segments([Segment(" ", segment.style)], behind.color)
-            dim[segment.style] = item.style
-        return Segment(segment.text, dim[segment.style])
+    def dim(segment: Segment) -> Segment:
+        if segment.style not in dim_style_by_style:
+            [dim_segment] = behind.process_segments([Segment(" ", segment.style)], behind.color)
+            dim_style_by_style[segment.style] = dim_segment.style
+        return Segment(segment.text, dim_style_by_style[segment.style])
 
-    return [Strip([dimmed(segment) for segment in strip], strip.cell_length) for strip in strips]
+    return [Strip([dim(segment) for segment in strip], strip.cell_length) for strip in strips]
 
 
 T = TypeVar("T")
@@ -176,7 +177,8 @@ class Question(Dialog[Answer | None]):
         self._title, self._text = title, Content(text) if isinstance(text, str) else text
         self._answers = (*answers, cancel)
         self._present = present
-        self._cursor = next((at for at, answer in enumerate(answers) if answer.label == present), len(answers))
+        present_indexes = (index for index, answer in enumerate(answers) if answer.label == present)
+        self._cursor = next(present_indexes, len(answers))
 
     def compose(self) -> ComposeResult:
         with self.frame(self._title):
@@ -192,34 +194,35 @@ class Question(Dialog[Answer | None]):
         self.query_one("#answers", ReflowingText).show(self._lines)
 
     def _lines(self, width: int) -> list[Content]:
+        """The answers, each with its detail beside it; a click on one chooses it."""
         lines = []
-        for at, answer in enumerate(self._answers):
-            head = self._answer_head(at, answer)
-            first, *rest = Content.styled(answer.detail, "$grey").wrap(max(10, width - head.cell_length)) or [
-                Content("")
-            ]
-            rows = [head + first, *(Content(" " * head.cell_length) + item for item in rest)]
-            click = f"@click=screen.choose({at})"
+        for index, answer in enumerate(self._answers):
+            head = self._answer_head(index, answer)
+            indent = Content(" " * head.cell_length)
+            details = Content.styled(answer.detail, "$grey").wrap(max(10, width - head.cell_length)) or [Content("")]
+            rows = [head + details[0], *(indent + detail for detail in details[1:])]
+            click = f"@click=screen.choose({index})"
             lines += [row.pad_right(max(0, width - row.cell_length)).stylize(click) for row in rows]
         return lines
 
-    def _answer_head(self, at: int, answer: Answer) -> Content:
+    def _answer_head(self, index: int, answer: Answer) -> Content:
         """The cursor, the key and the label of an answer; with details a dot that marks the one in force."""
         key, label, detail = answer
         label_cells = max(len(answer.label) for answer in self._answers) + 2
         dot = ("● " if label == self._present else "○ ") if self._present and detail else ""
-        has_cursor = at == self._cursor
+        has_cursor = index == self._cursor
         return Content.assemble(
             ("▸ " if has_cursor else "  ", "$accent"),
             (f"{'esc' if key == 'escape' else key:<5}", "bold $wants" if key.isupper() else "bold $accent"),
             (f"{dot}{label:<{label_cells}}", "bold $ink" if has_cursor else "$ink"),
         )
 
-    def action_choose(self, at: int) -> None:
-        """Choose the answer at this place."""
-        self.dismiss(None if at == len(self._answers) - 1 else self._answers[at])
+    def action_choose(self, index: int) -> None:
+        """Choose the answer with this index; the last one cancels."""
+        self.dismiss(None if index == len(self._answers) - 1 else self._answers[index])
 
     def on_key(self, event: events.Key) -> None:
+        """Choose the answer of a key, move the cursor or scroll; say of other keys that they do nothing here."""
         keys = [answer.key for answer in self._answers]
         if event.character in keys:
             self.action_choose(keys.index(event.character or ""))
@@ -240,6 +243,7 @@ class Question(Dialog[Answer | None]):
         event.stop()
 
     def _choose_at_cursor(self) -> None:
+        """Choose the answer under the cursor, unless it cannot be undone."""
         key = self._answers[self._cursor].key
         if key.isupper():
             self._show_hint(f"Enter does not do this. Press {key}.")

@@ -100,6 +100,7 @@ class EditFile(EditDialog):
             self.show_status(f"✗ {self._file.problem}", "$wrong")
 
     def action_save(self) -> None:
+        """Save the text. If another program changed the file meanwhile, show its text, too."""
         file, text = self._theirs or self._file, self.text
 
         def on_refusal(refusal: Refusal) -> None:
@@ -135,13 +136,13 @@ class EditFile(EditDialog):
         return super().check_action(action, parameters)
 
     def action_theirs(self) -> None:
-        """Go on with the other program's text; ours can be taken back with the editor's own undo."""
+        """Go on with the other program's text. The editor's own undo brings the operator's text back."""
         if self._theirs is not None:
             area = self._editor
             area.replace(sanitise(self._theirs.text.replace("\r\n", "\n")), (0, 0), area.document.end)
 
 
-class EditProfile(PreviewDialog[bool | None], EditDialog):  # styles come by the first base
+class EditProfile(PreviewDialog[bool | None], EditDialog):  # the first base is the one whose styles apply
     """Edits the profile of a leader. Gives True when it was saved."""
 
     BINDINGS = bindings("profile", "preview")

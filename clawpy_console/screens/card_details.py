@@ -248,8 +248,8 @@ class Details(Dialog[None]):
     def _show_whether_more(self) -> None:
         """Say in the frame whether there is more below, beside the id of the card."""
         pane = self._pane
-        more = "▼ more below: PgDn  " if pane.scroll_y < pane.max_scroll_y else ""
-        self.query_one(".dialog").border_subtitle = Content.assemble((more, "$wants"), self._card.id)
+        hint = "▼ more below: PgDn  " if pane.scroll_y < pane.max_scroll_y else ""
+        self.query_one(".dialog").border_subtitle = Content.assemble((hint, "$wants"), self._card.id)
 
     def _read_again(self) -> None:
         def read(engine: Engine) -> tuple[Card, Evidence]:
@@ -310,6 +310,7 @@ class Details(Dialog[None]):
             self._approve()
 
     def _approve(self) -> None:
+        """Approve the card. An edited text of a flow is its parameters, or a sentence for the engine to understand."""
         card, text = self._card, self._editor.text.strip()
         is_edited = text != self._editable_text.strip()
         parameters = parse_parameters(text) if is_edited and card.assignment.flow else None

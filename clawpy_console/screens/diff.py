@@ -166,6 +166,7 @@ def read_files(changes: Sequence[FileChange], diffs: Iterable[FileDiff]) -> list
 
 
 def _diff_file(change: FileChange, diff: FileDiff | None) -> DiffFile:
+    """A file with its hunks, and with notes about what its lines do not show."""
     language_of(change.path)  # loads the language here, not while it is drawn
     notes = [("wrong", f"✗ cannot be landed: {change.refused}")] if change.refused else []
     if change.note:
@@ -183,6 +184,7 @@ def _diff_file(change: FileChange, diff: FileDiff | None) -> DiffFile:
 
 
 def _hunks(diff: FileDiff) -> list[Hunk]:
+    """The hunks of a diff that have not landed, with their numbers."""
     heads = list(HUNK_HEADER.finditer(diff.hunks))
     ends = [*(head.start() - 1 for head in heads[1:]), len(diff.hunks.removesuffix("\n"))]
     return [
@@ -237,7 +239,8 @@ def tree_rows(files: Sequence[DiffFile], marked: set[Mark], folder: str = "", de
             rows.append(replace(row, text=f"{lead}{row.mark} {name}", mark="", style=style))
             continue
         path = commonpath([member.change.path.rpartition("/")[0] for member in members]) + "/"
-        added, removed = (sum(getattr(member.change, key) or 0 for member in members) for key in ("added", "removed"))
+        added = sum(member.change.added or 0 for member in members)
+        removed = sum(member.change.removed or 0 for member in members)
         rows.append(Row(path, f"{lead}{path[len(folder) :]}", "", f"+{added} -{removed}", "grey"))
         rows += tree_rows(members, marked, path, depth + 1)
     return rows
@@ -279,8 +282,8 @@ def highlight_lines(texts: Sequence[str], language: str) -> list[list[tuple[str,
     spans = [(span.start, span.end, str(span.style)) for span in content.spans[1:]]  # the first covers all of the code
     for start, end, span_tone in [*spans, (len(code), len(code), "")]:
         for text, tone in ((code[position:start], ""), (code[start:end], span_tone)):
-            first, *rest = text.split("\n")
-            lines[-1].append((tone, first))
-            lines += [[(tone, piece)] for piece in rest]
+            end_of_line, *next_lines = text.split("\n")
+            lines[-1].append((tone, end_of_line))
+            lines += [[(tone, line)] for line in next_lines]
         position = end
     return lines

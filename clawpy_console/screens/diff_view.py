@@ -184,9 +184,10 @@ class DiffView(CursorView, can_focus=True):
         return next((row for row in near if is_same(self._entry(row))), near[0])
 
     def _comment_entries(self, comment: DiffComment, file: DiffFile, hunk: Hunk | None = None) -> list[Entry]:
+        """A comment as rows. One that stands in no hunk says to which line it belongs."""
         room = max(20, self._width - 2 * self._digits - 8)
-        place = "" if hunk is not None else f"on line {comment.line}{' before the change' if comment.old else ''}: "
-        text = f"{place}{comment.text}{'  (sent)' if comment.sent else ''}"
+        location = "" if hunk is not None else f"on line {comment.line}{' before the change' if comment.old else ''}: "
+        text = f"{location}{comment.text}{'  (sent)' if comment.sent else ''}"
         pieces = (piece for line in text.split("\n") for piece in textwrap.wrap(line, room))
         return [Entry("comment", file, hunk, text=piece, tone="wants", comment=comment) for piece in pieces]
 
@@ -217,6 +218,7 @@ class DiffView(CursorView, can_focus=True):
         self.refresh()
 
     def _draw_entry(self, entry: Entry, has_cursor: bool, width: int, base: Style) -> Strip:
+        """A row: the head of a file or a hunk, a line, a comment or a note."""
         cursor = Strip([Segment("▸" if has_cursor else " ", base + self.tone("accent"))])
         style, width, file = base, width - 1, entry.file
         if entry.kind == "file":
@@ -238,6 +240,7 @@ class DiffView(CursorView, can_focus=True):
         return Strip.join([cursor, Strip([Segment(fit_to_width(text, width), style + self.tone(tone))])])
 
     def _hunk_text(self, file: DiffFile, hunk: Hunk) -> str:
+        """The head of a hunk: its mark, its number and its place in the code."""
         folded = f"  {formats.count(len(hunk.lines), 'line')}" if hunk.folded else ""
         mark = "" if file.all_or_nothing else mark_sign({(file.change.path, hunk.number)}, self.marked)
         number = f"hunk {hunk.number} of {len(file.hunks) + file.landed}"

@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 
 from clawpy_console.dialogs.base import confirm, show_text
-from clawpy_console.fields import Field, heading, predictions, text_line
+from clawpy_console.fields import Document, Field, heading, predictions, text_line
 from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens.base import ConsoleScreen, next_choice
@@ -91,7 +91,8 @@ class InsightsScreen(ConsoleScreen):
     def draw(self, changed: frozenset[str]) -> None:
         columns: list[list[Field]] = [[text_line("Loading…", "faint")], [], []]
         if self._insights is not None:
-            columns = self._columns(self._insights)
+            figures = document(self._insights)
+            columns = [self._plots(self._insights, figures), self._tables(figures), self._training(self._insights)]
         elif self.app.engine is not None:
             self.read_again()
         for pane, fields in zip(self.PANES, columns, strict=True):
@@ -101,29 +102,34 @@ class InsightsScreen(ConsoleScreen):
     def columns(self) -> Mapping[str, str]:
         return {"left": "approval and calibration", "right": "tables", "third": "training"}
 
-    def _columns(self, read: Insights) -> list[list[Field]]:
-        """The fields of the three columns."""
-        insights = document(read)
-        place = workspace_name(read.workspace) if read.workspace else "all workspaces"
-        plots = [text_line(f"Cards of {place}", "title"), *predictions.head_fields(insights)]
-        if not insights["approved"] + insights["rejected"]:
-            plots.append(text_line(empty_message(read), "grey"))
-        plots += [
-            *predictions.over_time_fields(insights),
-            *predictions.calibration_fields(insights),
-            *predictions.drift_fields(insights["drift"]),
-        ]
-        share_place = self.has_class("-normal")  # the last two columns
-        next_key = self.key_of("panes.next")
-        more, back = (f"   {next_key} training", f"   {next_key * 2} tables") if share_place else ("", "")
-        tables = [
-            *predictions.table_fields(insights, ("sources", "channels", "kinds", "partsOfDay")),
-            *predictions.hours_fields(insights),
-        ]
-        keys = [self.key_of(f"insights.{name}") for name in ("train", "swap")]
-        third = [heading(f"acting by itself{back}"), text_line(one_line(read.earning), "grey")]
-        third += predictions.training_fields(read.training, self.now, *keys)
-        return [plots, [heading(f"tables{more}"), *(tables or [text_line(NO_TABLES, "faint")])], third]
+    def _plots(self, insights: Insights, figures: Document) -> list[Field]:
+        """The left column: decisions over time, calibration and drift. `figures` is the document of `insights`."""
+        scope = workspace_name(insights.workspace) if insights.workspace else "all workspaces"
+        fields = [text_line(f"Cards of {scope}", "title"), *predictions.head_fields(figures)]
+        if not figures["approved"] + figures["rejected"]:
+            fields.append(text_line(empty_message(insights), "grey"))
+        fields += predictions.over_time_fields(figures)
+        fields += predictions.calibration_fields(figures)
+        fields += predictions.drift_fields(figures["drift"])
+        return fields
+
+    def _tables(self, figures: Document) -> list[Field]:
+        """The middle column."""
+        fields = list(predictions.table_fields(figures, ("sources", "channels", "kinds", "partsOfDay")))
+        fields += predictions.hours_fields(figures)
+        return [heading(f"tables{self._key_hint(1, 'training')}"), *(fields or [text_line(NO_TABLES, "faint")])]
+
+    def _training(self, insights: Insights) -> list[Field]:
+        """The right column: what the engine may do by itself, and the training."""
+        title = f"acting by itself{self._key_hint(2, 'tables')}"
+        fields = [heading(title), text_line(one_line(insights.earning), "grey")]
+        train_key, swap_key = self.key_of("insights.train"), self.key_of("insights.swap")
+        fields += predictions.training_fields(insights.training, self.now, train_key, swap_key)
+        return fields
+
+    def _key_hint(self, presses: int, column: str) -> str:
+        """The key that leads to a column, where the last two share a place; else ""."""
+        return f"   {self.key_of('panes.next') * presses} {column}" if self.has_class("-normal") else ""
 
     # Period and workspace
 

@@ -166,16 +166,19 @@ class LearningScreen(ConsoleScreen):
         self.read_again(TYPING_DEBOUNCE_S)
 
     def _draw_list(self) -> None:
+        """Draw the candidates and learnings that match the filter and the group."""
         groups = shown_rows(self._listed or (), self.filter_words, self._shown_only)
         empty = "No match." if self.filter_words or self._shown_only else "Nothing yet."
         rows = grouped({f"{title}  {len(members):,}": members for title, members in groups.items()})
         self._list.show(rows, empty=empty)
-        _, only = learning_fields.KINDS.get(self._shown_only, ("", self._shown_only))
+        _, shown_group = learning_fields.KINDS.get(self._shown_only, ("", self._shown_only))
         total = f"  {sum(map(len, groups.values())):,}" if groups else ""
-        title = Content.assemble("LEARNING", (total, "$grey"), (only and f"  only: {only}", "not bold $accent"))
+        only = f"  only: {shown_group}" if shown_group else ""
+        title = Content.assemble("LEARNING", (total, "$grey"), (only, "not bold $accent"))
         self.update_static("#list-title", title)
 
     def _draw_view(self) -> None:
+        """Draw the candidate or learning under the cursor, and its links."""
         view, current, now = self.view, self.current, self.now
         fields: list[Field] = []
         if isinstance(view, CandidateView):

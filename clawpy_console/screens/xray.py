@@ -138,6 +138,7 @@ class PromptLines(LinesView, CursorView):
         return base + self.tone("reply") if has_cursor else base
 
     def lead_segments(self, line: int, part: int, base: Style) -> list[Segment]:
+        """The source of a line where it differs from that of the line above, and a sign for how far it is trusted."""
         source, objections = self._origins[line]
         if source is None:
             return [] if self._lines[line][0] == "file" else [Segment(self._signs[""], base)]

@@ -126,8 +126,8 @@ def place_words(state: AppState) -> str:
     api = f"api :{state.gateway.rpartition(':')[2]} " if state.gateway else ""
     if not state.workspaces:
         return api.strip()
-    more = f" +{len(state.workspaces) - 1}" if len(state.workspaces) > 1 else ""
-    return f"{api}{state.place or workspace_name(state.workspaces[0])}{more}"
+    others = f" +{len(state.workspaces) - 1}" if len(state.workspaces) > 1 else ""
+    return f"{api}{state.place or workspace_name(state.workspaces[0])}{others}"
 
 
 def state_line(state: AppState, now: datetime, opening: str, width: int, resume_key: str = "") -> Content:
@@ -148,8 +148,8 @@ def state_line(state: AppState, now: datetime, opening: str, width: int, resume_
         parts = _state_parts(state, now, opening, bool(resume_key), full=False)
     while sum(part.cell_length for part in parts) > room and len(parts) > 1:
         parts.pop()
-    left = Content("").join(parts)
-    return left + " " * max(2, width - left.cell_length - key.cell_length) + key
+    state_text = Content("").join(parts)
+    return state_text + " " * max(2, width - state_text.cell_length - key.cell_length) + key
 
 
 def _state_parts(state: AppState, now: datetime, opening: str, is_stopped: bool, *, full: bool) -> list[Content]:

@@ -67,8 +67,8 @@ def make_selectable(widget: Widget, segments: Iterable[Segment], x: int, y: int)
         end = length if last < 0 else max(start, min(last - x, length))
         for begin, stop, selection in ((0, start, plain), (start, end, highlight), (end, length, plain)):
             if begin < stop:
-                place = Style.from_meta({"offset": (x + begin, y)})
-                pieces.append(Segment(text[begin:stop], (style or plain) + selection + place))
+                offset = Style.from_meta({"offset": (x + begin, y)})
+                pieces.append(Segment(text[begin:stop], (style or plain) + selection + offset))
         x += length
     return pieces
 
@@ -333,6 +333,7 @@ class Rows(CursorView, can_focus=True):
         self.show_cursor()
 
     def draw_row(self, number: int, width: int, base: Style) -> Strip:
+        """A row: cursor, mark, text, and what stands at its right end if there is room for it."""
         row = self.rows[number]
         if not row.id:
             return Strip([Segment(fit_to_width(row.text, width), base + self.tone("heading"))])
@@ -356,7 +357,11 @@ class Rows(CursorView, can_focus=True):
         """The rows in sight, each with what a click on it does."""
         first = self.scroll_offset.y
         numbers = range(first, min(first + self.size.height, len(self.rows)))
-        return [(Offset(0, at - first), partial(self.click, at)) for at in numbers if self.accepts_cursor(at)]
+        return [
+            (Offset(0, number - first), partial(self.click, number))
+            for number in numbers
+            if self.accepts_cursor(number)
+        ]
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "open":
