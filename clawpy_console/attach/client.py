@@ -298,6 +298,7 @@ class Client:
             self._handle_messages()
 
     def _forward_keys(self) -> None:
+        """Send what was typed to the console."""
         try:
             typed = os.read(0, 4096)
         except OSError:
@@ -308,6 +309,7 @@ class Client:
             self._end_after(signal.SIGHUP)
 
     def _handle_messages(self) -> None:
+        """Read from the console: keep its output for the terminal, and do what its other messages ask for."""
         try:
             data = self._connection.recv(65536)
         except OSError:
@@ -332,6 +334,7 @@ class Client:
                 self._end = ClientEnd(**json.loads(content))
 
     def _handle_signal(self, number: int) -> None:
+        """Tell the console of a new size, end, or give the terminal back while the client is suspended."""
         if number == signal.SIGWINCH:
             self._send(SIZE, json.dumps(terminal_size()).encode())
         elif number in (signal.SIGTERM, signal.SIGHUP):
@@ -356,6 +359,7 @@ class Client:
         self._end = ClientEnd(128 + number)
 
     def _send(self, kind: bytes, content: bytes) -> None:
+        """Send a message to the console; if it is gone, `run` ends."""
         try:
             self._connection.sendall(encode_message(kind, content))
         except OSError:

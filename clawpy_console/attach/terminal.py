@@ -24,9 +24,8 @@ from clawpy_console.attach import client
 log = logging.getLogger(__name__)
 
 MAX_QUEUED_BYTES = 512 * 1024
-"""Bytes that wait for a client. Beyond it output is dropped, and the screen is drawn again when the client has caught
-up."""
-
+"""Maximum number of bytes that wait for a client. Output beyond it is dropped, and the screen is drawn again when the
+client has caught up."""
 
 MAX_SIZE = (2000, 1000)
 """Maximum number of columns and rows that are drawn: a terminal may claim any size, and each cell takes memory."""
@@ -135,6 +134,7 @@ class Terminal(asyncio.Protocol):
                 self._transport.abort()
 
     def _handle_messages(self, data: bytes) -> None:
+        """Take on a new size, pass on what was typed, and draw again when the terminal is free."""
         for kind, content in self._parser.feed(data):
             if kind in (client.SIZE, client.TERMINAL_IS_FREE):
                 self.size = bound_size(json.loads(content))
@@ -174,9 +174,9 @@ class TerminalDriver(Driver):
         # Disambiguated keys, all of them as escape codes, with their text (Kitty's keyboard protocol).
         keys = "" if constants.DISABLE_KITTY_KEY else "\x1b[>25u"
         # Asks for synchronized output. Apple's terminal would show the question.
-        ask = "" if self._terminal.environment.get("TERM_PROGRAM") == "Apple_Terminal" else "\x1b[?2026$p"
-        words = f"\x1b[?1049h{mouse}\x1b[?25l\x1b[?1004h{keys}{ask}\x1b[?2004h\x1b[?7l"
-        self._terminal.send(client.TAKE_TERMINAL, words.encode())
+        question = "" if self._terminal.environment.get("TERM_PROGRAM") == "Apple_Terminal" else "\x1b[?2026$p"
+        modes = f"\x1b[?1049h{mouse}\x1b[?25l\x1b[?1004h{keys}{question}\x1b[?2004h\x1b[?7l"
+        self._terminal.send(client.TAKE_TERMINAL, modes.encode())
 
     def handle_input(self, data: bytes) -> None:
         """Pass on what was typed."""
@@ -186,9 +186,10 @@ class TerminalDriver(Driver):
             self._loop.call_later(constants.ESCAPE_DELAY + 0.001, lambda: self._dispatch(self._parser.tick()))
 
     def _dispatch(self, received: Iterable[Message]) -> None:
+        """Give the app its keys; the stop key goes ahead of those that still wait."""
         for message in received:
             if isinstance(message, events.Key) and message.key == "f12":
-                self._terminal.on_stop_key()  # ahead of every key that still waits
+                self._terminal.on_stop_key()
             else:
                 self.process_message(message)
 

@@ -71,9 +71,9 @@ def _widget_spots(screen: Screen[object], without: Collection[Widget]) -> list[S
         corner = [(Offset(0, 0), None)] if widget.focusable else []
         spots_by_offset = {}
         for offset, act in getattr(widget, "spots", []) or corner:
-            place = region.offset + offset
-            if clip.contains_point(place) and region.contains_point(place):
-                spots_by_offset[offset] = Spot(widget, place, act)
+            position = region.offset + offset
+            if clip.contains_point(position) and region.contains_point(position):
+                spots_by_offset[offset] = Spot(widget, position, act)
         found += spots_by_offset.values()
     return found
 
@@ -108,26 +108,29 @@ class Jump(Dialog[Spot | None]):
         self._typed = ""
 
     def draw_on_picture(self, picture: list[Strip]) -> list[Strip]:
+        """Draw what is left to type of each label that begins with what was typed, in the gap before its spot if that
+        is free."""
         style = self.get_component_rich_style("jump--label")
         positions: list[tuple[int, int, str]] = []
         occupied = set[tuple[int, int]]()
         for label, spot in self._spots.items():
             if label.startswith(self._typed):
                 x, y = spot.on_screen
-                rest = label[len(self._typed) :]
-                gap = {(cell, y) for cell in range(x - len(rest), x)}
-                is_gap_free = x >= len(rest) and not picture[y].crop(x - len(rest), x).text.strip()
+                letters = label[len(self._typed) :]
+                gap = {(cell, y) for cell in range(x - len(letters), x)}
+                is_gap_free = x >= len(letters) and not picture[y].crop(x - len(letters), x).text.strip()
                 if is_gap_free and not occupied & gap:
-                    x -= len(rest)  # in the gap before the word, which then stays readable
-                occupied |= {(cell, y) for cell in range(x, x + len(rest))}
-                positions.append((x, y, rest))
-        for x, y, rest in reversed(positions):
+                    x -= len(letters)  # so that the word stays readable
+                occupied |= {(cell, y) for cell in range(x, x + len(letters))}
+                positions.append((x, y, letters))
+        for x, y, letters in reversed(positions):
             line = picture[y]
-            after = line.crop(x + len(rest), line.cell_length)
-            picture[y] = Strip.join([line.crop(0, x), Strip([Segment(rest, style)]), after])
+            line_after = line.crop(x + len(letters), line.cell_length)
+            picture[y] = Strip.join([line.crop(0, x), Strip([Segment(letters, style)]), line_after])
         return picture
 
     def on_key(self, event: events.Key) -> None:
+        """Go to the spot whose label is typed whole; close at a key that begins no label."""
         event.stop()
         typed = self._typed + (event.character or "")
         if event.is_printable and typed in self._spots:

@@ -112,10 +112,12 @@ def _searched_text(value: Candidate | LearningEntry, label: str) -> str:
 
 
 def _needs_review(entry: LearningEntry) -> bool:
+    """Whether the operator has to decide if a learning is still valid."""
     return bool(entry.review) and entry.active
 
 
 def _does_harm(lift: Lift | None) -> bool:
+    """Whether runs went worse with a candidate than without."""
     return lift is not None and lift.verdict is LiftVerdict.HARMS
 
 
@@ -310,6 +312,15 @@ def _preview_fields(name: str, view: View) -> Iterator[Field]:
 
 def carry_out_decision(engine: Engine, name: str, id: str, reason: str) -> object:
     """Carry out the decision `name`. Blocking. Raises the engine's refusals."""
-    service = engine.adaptation if name in ("approve", "reject", "roll back") else engine.learnings
-    call: Callable[..., object] = getattr(service, name.replace(" ", "_"))
-    return call(id, reason) if DECISIONS[name].takes_reason else call(id)
+    match name:
+        case "approve":
+            return engine.adaptation.approve(id)
+        case "reject":
+            return engine.adaptation.reject(id, reason)
+        case "roll back":
+            return engine.adaptation.roll_back(id, reason)
+        case "retract":
+            return engine.learnings.retract(id, reason)
+        case "keep":
+            return engine.learnings.keep(id)
+    return engine.learnings.promote(id)

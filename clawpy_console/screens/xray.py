@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from rich.segment import Segment
 from rich.style import Style
@@ -195,8 +195,15 @@ REFRESH_S = 1.0
 
 CODING_AGENT_NOTE = "what was sent to the agent; what it sends to its own model is not visible here"
 
-SentPrompt = tuple[tuple[PromptPart, ...], str, list[list[str]]]
-"""The arguments of `PromptLines.show`: the parts of a prompt, the reply, the objections to each line of each part."""
+
+class SentPrompt(NamedTuple):
+    """A prompt that was sent to a model."""
+
+    parts: tuple[PromptPart, ...]
+    reply: str
+    """"" until the call has ended."""
+    objections: list[list[str]]
+    """The objections of the content filter to each line of each part, "" for none."""
 
 
 class XRay(PromptDialog[PromptSource | None]):
@@ -277,11 +284,11 @@ class XRay(PromptDialog[PromptSource | None]):
 
         def read_prompt(engine: Engine) -> SentPrompt:
             parts = engine.calls.prompt(call.id)
-            return parts, engine.calls.reply(call.id), engine.objections(parts)
+            return SentPrompt(parts, engine.calls.reply(call.id), engine.objections(parts))
 
-        def show_prompt(sent: SentPrompt) -> None:
+        def show_prompt(prompt: SentPrompt) -> None:
             cursor = self.prompt.cursor
-            self.prompt.show(*sent)
+            self.prompt.show(prompt.parts, prompt.reply, prompt.objections)
             if is_same_call:
                 self.prompt.move_cursor(cursor, 1)
 
@@ -311,6 +318,7 @@ class XRay(PromptDialog[PromptSource | None]):
 
 
 def _row(number: int, call: ModelCall) -> Row:
+    """A call as a row: its model, state, tokens and cost."""
     sign, style = CALL_SIGNS.get(call.state, ("?", "grey"))
     money = f"{'' if call.price_known or not call.cost else '≈'}{formats.money(call.cost)}"
     figures = f"{formats.tokens(call.input_tokens + call.output_tokens):>5} {money:>6}"
@@ -358,9 +366,8 @@ def open_source(app: CardConsole, source: PromptSource, session_id: str) -> None
         case SourceKind.RUNNER:
             app.show_toast("This line comes from Clawpy Console itself.")
         case _:
-            app.show_toast(
-                f"{source.kind.value}: {source.label or source.ref}" + (f" ({source.ref})" if source.label else "")
-            )
+            id_in_brackets = f" ({source.ref})" if source.label else ""
+            app.show_toast(f"{source.kind.value}: {source.label or source.ref}{id_in_brackets}")
 
 
 def _open_card(app: CardConsole, card_id: str) -> None:

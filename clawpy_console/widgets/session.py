@@ -80,16 +80,17 @@ def heading_lines(session: SessionView, calls: Sequence[ModelCall], now: datetim
     if session.state is SessionState.INTERRUPTED and session.started_at:
         duration = f"started {formats.moment(session.started_at, now)}"  # its end was not seen, only found out later
     workspace = workspace_name(session.workspace)
-    place = f"{workspace} → {session.channel} · {session.flow or session.runner} · {session.mode}"
+    origin = f"{workspace} → {session.channel} · {session.flow or session.runner} · {session.mode}"
     result = one_line(session.error or session.summary)
     lines = [
         *Content.styled(one_line(session.prompt), "bold $ink").wrap(width)[:2],
         Content.assemble((f"{sign} {outcome}", f"${style}"), (f"  {duration} · {cost_words(session, calls)}", "$grey")),
-        Content.styled(crop(place, width), "$grey"),
-        *([Content.styled(crop(served, width), "$grey")] if (served := model_words(session, calls)) else []),
+        Content.styled(crop(origin, width), "$grey"),
         Content.styled(crop(session.sandbox, width), "$faint"),
         Content.styled(crop(session.gone or session.cwd, width), "$faint"),
     ]
+    if models := model_words(session, calls):
+        lines.insert(-2, Content.styled(crop(models, width), "$grey"))
     if result and session.state.over:
         lines[3:3] = Content.styled(result, "$wrong" if session.error else "$ink").wrap(width)[:2]
     return lines
@@ -141,9 +142,9 @@ def check_words(check: CheckResult) -> Content:
     head = Content.assemble(
         (f"{sign} {check.tool}: {', '.join(parts)}", style), (f"  {seconds_in_words(check.seconds)}", "$faint")
     )
-    old = frozenset(check.failed_before or ())
-    failing = sorted(check.failing, key=lambda test: test in old)[:5]
-    names = [f"  {one_line(test)}{' (failed before as well)' if test in old else ''}" for test in failing]
+    failed_before = frozenset(check.failed_before or ())
+    failing = sorted(check.failing, key=lambda test: test in failed_before)[:5]
+    names = [f"  {one_line(test)}{' (failed before as well)' if test in failed_before else ''}" for test in failing]
     return Content("\n").join([head, *(Content.styled(name, "$grey") for name in names)])
 
 
@@ -177,8 +178,8 @@ def _failing_tests_by_cause(session: SessionView, check: CheckResult) -> dict[st
 
 def _cause_lines(message: str, tests: Sequence[str]) -> list[tuple[str, str]]:
     """The message of a cause with the number of its tests, and the first of them unless the message names it alone."""
-    more = f"  and {len(tests) - 1} more like it" if len(tests) > 1 else ""
+    others = f"  and {len(tests) - 1} more like it" if len(tests) > 1 else ""
     lines = [("error", f"{formats.count(len(tests), 'test')}: {message}")]
-    if more or tests[0] not in message:
-        lines.append(("same", f"  {one_line(tests[0])}{more}"))
+    if others or tests[0] not in message:
+        lines.append(("same", f"  {one_line(tests[0])}{others}"))
     return lines

@@ -271,6 +271,7 @@ class Transcript(LinesView):
             self.run_worker(self._pull(), group="pull", exit_on_error=False)
 
     async def _pull(self) -> None:
+        """Read page after page until there is nothing new; then add the summary of a run that is over."""
         try:
             while self._has_more and (engine := self.app.engine) is not None:
                 self._has_more, session_id = False, self.session_id
@@ -315,6 +316,7 @@ class Transcript(LinesView):
 
 
 def _line_kind(line: TranscriptLine) -> str:
+    """The kind of a line; "failed" for the end of a command that did not succeed."""
     if line.kind == "exit" and not line.text.startswith("exit 0"):
         return "failed"
     return line.kind

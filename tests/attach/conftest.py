@@ -1,4 +1,4 @@
-"""Real terminals: panes of a tmux server of our own."""
+"""Real terminals: panes of a tmux server that a test starts and ends."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ class Pane:
 
     def __init__(self, tmux: str, folder: Path, width: int, height: int) -> None:
         self._tmux = tmux
-        line = ("-d", "-P", "-F", "#{pane_id} #{pane_pid}", "-x", str(width), "-y", str(height), "-c", str(folder))
+        options = ("-d", "-P", "-F", "#{pane_id} #{pane_pid}", "-x", str(width), "-y", str(height), "-c", str(folder))
         shell = "env -u COLUMNS -u LINES -u TMUX PS1='$ ' sh"
-        self.id, shell_id = self.tmux("new-session", *line, shell).split()
+        self.id, shell_id = self.tmux("new-session", *options, shell).split()
         self.shell = int(shell_id)
         self.shows(r"^\$")  # what is typed before the prompt stands before it
 
     def tmux(self, *arguments: str) -> str:
+        """Give tmux a command; returns its output."""
         command = ["tmux", "-L", self._tmux, "-f", "/dev/null", *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
@@ -54,6 +55,7 @@ class Pane:
         return self.text()
 
     def shows_no(self, pattern: str, seconds: float = 60) -> str:
+        """Wait until it does not show `pattern` any more; all that it shows then."""
         until(lambda: not re.search(pattern, self.text(), re.MULTILINE), seconds, lambda: f"{pattern}\n{self.text()}")
         return self.text()
 
@@ -74,14 +76,16 @@ class Pane:
         return self.tmux("display-message", "-p", "-t", self.id, flags).strip() == "001"
 
 
-def until(condition: Callable[[], object], seconds: float = 60, what: Callable[[], str] = str) -> None:
+def until(condition: Callable[[], object], seconds: float = 60, describe: Callable[[], str] = str) -> None:
+    """Wait until `condition` holds. After `seconds` it fails, with what `describe` says then."""
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, f"in vain: {what()}"
+        assert time.monotonic() < end, f"in vain: {describe()}"
         time.sleep(0.05)
 
 
 def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that ended and was not waited for does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:

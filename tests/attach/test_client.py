@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from itertools import chain, repeat
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -29,7 +28,7 @@ class ClientProcess:
     """A client in a process of its own, on a terminal of which we have the other end."""
 
     def __init__(self) -> None:
-        self.connection, theirs = socket.socketpair()
+        self.connection, client_socket = socket.socketpair()
         self._messages = client_module.MessageParser()
         self._received: list[tuple[bytes, bytes]] = []
         self.pid, self.terminal = pty.fork()
@@ -38,14 +37,15 @@ class ClientProcess:
             try:
                 self.connection.close()
                 sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
-                end = Client(theirs).run()
+                end = Client(client_socket).run()
                 code = 98 if end is None else end.code
             finally:
                 os._exit(code)
-        theirs.close()
+        client_socket.close()
         self.connection.settimeout(20)
 
     def send(self, kind: bytes, content: bytes = b"") -> None:
+        """Send a message, as the console does."""
         self.connection.sendall(client_module.encode_message(kind, content))
 
     def receive(self) -> tuple[bytes, bytes]:
@@ -65,14 +65,17 @@ class ClientProcess:
         return output
 
     def enter(self) -> None:
+        """Have the client take its terminal."""
         self.send(client_module.TAKE_TERMINAL, b"<enter>")
         self.read_until(b"<enter>")
         assert not self.is_cooked()
 
     def is_cooked(self) -> bool:
+        """Whether the terminal gives whole lines, as a shell wants it."""
         return bool(termios.tcgetattr(self.terminal)[3] & termios.ICANON)
 
     def exit_code(self) -> int:
+        """Wait for the end of the client; returns its exit code."""
         code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         self.pid = 0
         return code
@@ -92,10 +95,6 @@ def client() -> Iterator[ClientProcess]:
     client.close()
 
 
-def size_of(message: tuple[bytes, bytes]) -> tuple[bytes, Any]:
-    return message[0], json.loads(message[1])
-
-
 def test_keys_go_to_the_console_and_its_drawing_to_the_terminal(client: ClientProcess) -> None:
     client.enter()
     os.write(client.terminal, "q\x03ü\r".encode())  # Ctrl+C is a key like any other
@@ -111,7 +110,8 @@ def test_keys_go_to_the_console_and_its_drawing_to_the_terminal(client: ClientPr
 def test_a_new_size_of_the_terminal_is_sent(client: ClientProcess) -> None:
     client.enter()
     fcntl.ioctl(client.terminal, termios.TIOCSWINSZ, struct.pack("4H", 50, 132, 0, 0))
-    assert size_of(client.receive()) == (client_module.SIZE, [132, 50])
+    kind, content = client.receive()
+    assert (kind, json.loads(content)) == (client_module.SIZE, [132, 50])
 
 
 def test_a_console_that_dies_without_a_word_leaves_the_terminal_as_it_was(client: ClientProcess) -> None:
@@ -171,28 +171,26 @@ def test_without_an_engine_that_answers_there_is_no_connection(tmp_path: Path, n
     assert attach(home, []) is None
 
 
-def test_an_engine_of_another_version_is_named(tmp_path: Path) -> None:
-    home = Home.locate(tmp_path)
-    home.data.mkdir()
-    address = str(tmp_path / "socket")
-    (home.data / "engine.json").write_text(json.dumps({"address": address, "version": "0.0.9", "pid": 77}))
-    with socket.socket(socket.AF_UNIX) as engine:
-        engine.bind(address)
-        engine.listen()
-        with pytest.raises(Refused, match=r"The running engine is clawpy 0\.0\.9, this is .*: kill 77"):
-            attach(home, [])
-
-
-def test_an_engine_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        ("0.0.9", r"The running engine is clawpy 0\.0\.9, this is .*: kill 77"),
+        (__version__, r"process 77\) does not answer.* kill 77 ends it"),
+    ],
+    ids=["of another version", "that does not answer"],
+)
+def test_an_engine_that_gives_no_console_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, message: str
+) -> None:
     monkeypatch.setattr("clawpy_console.attach.client.TIMEOUT_S", 0.05)
     home = Home.locate(tmp_path)
     home.data.mkdir()
     address = str(tmp_path / "socket")
-    (home.data / "engine.json").write_text(json.dumps({"address": address, "version": __version__, "pid": 77}))
+    (home.data / "engine.json").write_text(json.dumps({"address": address, "version": version, "pid": 77}))
     with socket.socket(socket.AF_UNIX) as engine:
         engine.bind(address)
         engine.listen()
-        with pytest.raises(Refused, match=r"process 77\) does not answer.* kill 77 ends it"):
+        with pytest.raises(Refused, match=message):
             attach(home, [])
 
 
@@ -204,10 +202,10 @@ def test_a_console_that_was_open_for_long_attaches_to_the_engine_that_another_st
     monkeypatch.setattr(client_module, "time", SimpleNamespace(monotonic=chain([0.0], repeat(60.0)).__next__))
 
     def attach_to_next(*_: object) -> socket.socket:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            theirs.sendall(ends.pop(0).encode())
-        return ours
+        client_socket, console_socket = socket.socketpair()
+        with console_socket:
+            console_socket.sendall(ends.pop(0).encode())
+        return client_socket
 
     monkeypatch.setattr(client_module, "attach", attach_to_next)
     assert client_module.main(Home.locate(tmp_path), [], lambda _: pytest.fail("no engine is to be started")) == 0

@@ -55,16 +55,16 @@ class StandInClient:
 @asynccontextmanager
 async def running_app(environment: dict[str, str]) -> AsyncIterator[tuple[SmallApp, Terminal, StandInClient]]:
     """An app that has drawn its first frame."""
-    ours, theirs = socket.socketpair()
-    for end in (ours, theirs):
+    console_socket, client_socket = socket.socketpair()
+    for end in (console_socket, client_socket):
         end.setblocking(False)
     terminal = Terminal(environment, (40, 10))
     app = SmallApp(terminal)
     terminal.on_hang_up = app.exit
-    with theirs:
-        await asyncio.get_running_loop().connect_accepted_socket(lambda: terminal, ours)
+    with client_socket:
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: terminal, console_socket)
         running = asyncio.create_task(app.run_async())
-        client = StandInClient(theirs)
+        client = StandInClient(client_socket)
         await client.read(until=b"hello")
         yield app, terminal, client
         app.exit()

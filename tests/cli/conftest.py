@@ -23,11 +23,12 @@ from tests.api.stand_in import StandIn
 from tests.conftest import Repository
 
 A_FORMER_DAY = "2026-01-02T12:00:00+00:00"
+"""When the commits of `shop` were made."""
 
 
 @dataclass
 class VerbOutput:
-    """What one call of `clawpy` came to."""
+    """The exit code and the output of one call of `clawpy`."""
 
     code: int
     out: str
@@ -35,6 +36,7 @@ class VerbOutput:
 
     @property
     def document(self) -> dict[str, Any]:
+        """The document that it printed."""
         return json.loads(self.out)
 
 
@@ -58,17 +60,17 @@ def demo_project(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], P
 
 
 def collide(repository: Repository) -> None:
-    """Two branches beside the present one change the same line: a card at any hour."""
-    here = repository.git("branch", "--show-current").strip()
+    """Add two branches that change the same line. At any hour of the day there is a card about them."""
+    current_branch = repository.git("branch", "--show-current").strip()
     for name in ("gifts", "express"):
-        repository.git("switch", "--quiet", "--create", name, here)
+        repository.git("switch", "--quiet", "--create", name, current_branch)
         repository.commit(name, {"cart.py": f"total = {len(name)}\n"}, at=A_FORMER_DAY)
-    repository.git("switch", "--quiet", here)
+    repository.git("switch", "--quiet", current_branch)
 
 
 @pytest.fixture
 def shop(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repository:
-    """A repository with two branches that have work of their own, and the current folder: there is always a card."""
+    """The current folder: a repository with two branches that conflict, so that there is always a card."""
     repository.commit("begin", {"cart.py": "total = 0\n"}, at=A_FORMER_DAY)
     collide(repository)
     monkeypatch.chdir(repository.path)
@@ -90,7 +92,7 @@ def clawpy(home: Home, capsys: pytest.CaptureFixture[str]) -> Clawpy:
 
 @pytest.fixture
 def engines(monkeypatch: pytest.MonkeyPatch, clock: FakeClock, shop: Repository) -> list[StandIn]:
-    """Opening an engine opens a stand-in; these are all that were opened."""
+    """The engines that were opened; each is a stand-in."""
     opened: list[StandIn] = []
 
     def open_stand_in(home: Home, *, workspaces: list[str], start_schedule: bool, resume: bool) -> StandIn:

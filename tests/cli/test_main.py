@@ -85,7 +85,7 @@ def test_sessions_of_other_repositories_are_counted_and_named(
     assert f"discarded  1 file  in {shop.path}\n" in clawpy("discard", "chg_x1", "--yes").out
 
 
-def test_status_and_status_bars(clawpy: Clawpy, engines: list[StandIn]) -> None:
+def test_the_status_has_a_long_a_short_and_a_json_form(clawpy: Clawpy, engines: list[StandIn]) -> None:
     result = clawpy("status")
     assert "● WATCHING since" in result.out
     assert "hour $0.15/2  day $1.20/20  month $9.00/200" in result.out
@@ -105,7 +105,7 @@ def test_stop_works_with_no_engine_and_anywhere(
     assert json.loads(stop_file(home.data).read_text())["reason"] == "looking into it"
 
 
-def test_agents(clawpy: Clawpy, engines: list[StandIn]) -> None:
+def test_agents_are_listed_shown_added_retired_and_restored(clawpy: Clawpy, engines: list[StandIn]) -> None:
     tree = clawpy("agents", "list").out
     assert "\n4        backend_builder" in tree
     assert "← koji-core" in tree
@@ -120,7 +120,9 @@ def test_agents(clawpy: Clawpy, engines: list[StandIn]) -> None:
     assert "retired" not in clawpy("agents", "list").out
 
 
-def test_permissions(clawpy: Clawpy, engines: list[StandIn], home: Home, clock: FakeClock) -> None:
+def test_a_permission_is_listed_with_its_detail_and_answered_once(
+    clawpy: Clawpy, engines: list[StandIn], home: Home, clock: FakeClock
+) -> None:
     assert clawpy("permissions").out == "No permission requests.\n"
     engine = StandIn(home, clock)
     request_permission(engine, "perm_a1", "push")
@@ -133,7 +135,7 @@ def test_permissions(clawpy: Clawpy, engines: list[StandIn], home: Home, clock: 
     assert clawpy("permissions", "list", "--all", "--json").document["permissions"][0]["answer"] == "deny-session"
 
 
-def test_tasks(clawpy: Clawpy, engines: list[StandIn], shop: Repository) -> None:
+def test_a_task_is_added_listed_and_done(clawpy: Clawpy, engines: list[StandIn], shop: Repository) -> None:
     task = clawpy("tasks", "add", "cart", "rounding", "--json").document["task"]
     assert (task["title"], task["workspace"]) == ("cart rounding", str(shop.path))
     assert clawpy("tasks", "list").out == f"○ open     {task['id']}  cart rounding\n"
@@ -141,7 +143,9 @@ def test_tasks(clawpy: Clawpy, engines: list[StandIn], shop: Repository) -> None
     assert clawpy("tasks", "list", "--state", "open").out == "No tasks.\n"
 
 
-def test_config(clawpy: Clawpy, engines: list[StandIn], home: Home) -> None:
+def test_a_setting_is_read_set_and_refused_with_what_is_expected(
+    clawpy: Clawpy, engines: list[StandIn], home: Home
+) -> None:
     assert clawpy("config", "set", "quietHoursStart", "22").out.startswith("quietHoursStart = 22\n")
     assert home.config_file.read_text() == "quietHoursStart = 22\n"
     assert clawpy("config", "get", "quietHoursStart", "--json").document["origin"] == str(home.config_file)
@@ -158,10 +162,10 @@ def test_config(clawpy: Clawpy, engines: list[StandIn], home: Home) -> None:
 
 
 def test_ctrl_c_is_no_traceback(clawpy: Clawpy, shop: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object, **__: object) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "open_engine", interrupted)
+    monkeypatch.setattr(cli, "open_engine", interrupt)
     assert clawpy("cards").code == 130
 
 
@@ -200,16 +204,17 @@ def project(demo_project: Callable[[Path], Path], tmp_path: Path, monkeypatch: p
     return folder
 
 
-def kinds(clawpy: Clawpy, verb: str) -> dict[str, str]:
+def ids_by_flow(clawpy: Clawpy, verb: str) -> dict[str, str]:
+    """The ids of the cards that a verb prints, by their flows."""
     return {prediction["flow"]: prediction["id"] for prediction in clawpy(verb, "--json").document["predictions"]}
 
 
 @pytest.mark.long
 def test_a_mute_is_listed_with_its_reason_and_removed(clawpy: Clawpy, project: Path) -> None:
     assert clawpy("muted").out == "Nothing is muted.\n"
-    card = kinds(clawpy, "predict")["forecast_conflicts"]
+    card = ids_by_flow(clawpy, "predict")["forecast_conflicts"]
     assert clawpy("dismiss", card, "--reason", "wrong").code == 0
-    assert "forecast_conflicts" not in kinds(clawpy, "predict")
+    assert "forecast_conflicts" not in ids_by_flow(clawpy, "predict")
     [mute] = clawpy("muted", "--json").document["muted"]
     assert (mute["kind"], mute["reason"], mute["prediction"], mute["workspace"]) == (
         "forecast_conflicts", "wrong", card, str(project),
@@ -221,7 +226,7 @@ def test_a_mute_is_listed_with_its_reason_and_removed(clawpy: Clawpy, project: P
     unmuted = clawpy("muted", "unmute", mute["id"].removeprefix("mute_")[:6])
     assert (unmuted.code, "unmuted" in unmuted.out) == (0, True)
     assert clawpy("muted", "--json").document == {"muted": []}
-    assert "forecast_conflicts" in kinds(clawpy, "predict")
+    assert "forecast_conflicts" in ids_by_flow(clawpy, "predict")
 
 
 @pytest.mark.long
@@ -249,8 +254,8 @@ def test_discarded_work_is_discarded_in_every_list(clawpy: Clawpy, project: Path
 @pytest.mark.long
 def test_do_not_disturb_lasts_for_its_span(clawpy: Clawpy, project: Path) -> None:
     until = clawpy("dnd", "--for", "90m", "--json").document["dndUntil"]
-    left = datetime.fromisoformat(until) - datetime.now(UTC)
-    assert timedelta(minutes=89) < left <= timedelta(minutes=90)
+    remaining = datetime.fromisoformat(until) - datetime.now(UTC)
+    assert timedelta(minutes=89) < remaining <= timedelta(minutes=90)
     status = clawpy("status", "--json").document
     assert (status["dndUntil"], status["quiet"]) == (until, True)
     assert "do not disturb until" in clawpy("dnd").out
@@ -266,7 +271,7 @@ def test_do_not_disturb_lasts_for_its_span(clawpy: Clawpy, project: Path) -> Non
 
 
 WRONG_COMMAND_LINES = [
-    [name, *action, "--bogus"] for name, verb in VERBS.items() for action in ([], *([each] for each in verb.actions))
+    [name, *words, "--bogus"] for name, verb in VERBS.items() for words in ([], *([action] for action in verb.actions))
 ]
 WRONG_COMMAND_LINES += [
     ["no-such-verb"], ["approve"], ["dnd", "--off", "--for", "2h"], ["check"], ["recall"], ["key", "set"], ["--home"],

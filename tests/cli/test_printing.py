@@ -27,7 +27,9 @@ from tests.api.stand_in import card
         ("cannot_run", "cannot_run", None, "could not run"),
     ],
 )
-def test_the_outcome_of_a_session(state: str, result: str, check: dict[str, Any] | None, word: str) -> None:
+def test_a_session_says_how_it_ended_or_how_many_tests_failed(
+    state: str, result: str, check: dict[str, Any] | None, word: str
+) -> None:
     assert plain(session_outcome({"state": state, "result": result, "check": check, "flow": "run_tests"})) == word
 
 

@@ -24,14 +24,14 @@ from engine.safety.stop_file import is_requested, stop_file
 from tests.cli.conftest import Clawpy, VerbOutput
 from tests.support.fork_server import ForkedProcess, ForkServer
 
-LATER = {
+HEAVY_MODULES = {
     *("textual", "chromadb", "onnxruntime", "numpy", "tokenizers", "apprise", "icalendar", "apscheduler"),
     *("fastapi", "starlette", "uvicorn", "websockets", "httpx", "mcp", "acp", "pydantic_ai", "openai", "anthropic"),
     *("keyring", "tomlkit", "watchfiles", "opentelemetry", "together", "psycopg"),
 }
 """What an engine imports where it is used, and not to be opened."""
 
-HOLD = """
+HOLD_HOME = """
 import sys
 from engine import Home, open_engine
 engine = open_engine(Home.locate(sys.argv[1]), workspaces=[sys.argv[2]], start_schedule=False)
@@ -40,7 +40,7 @@ sys.stdin.readline()
 engine.close()
 """
 
-LIGHT = """
+IMPORT_BEFORE_CONSOLE = """
 import sys
 import clawpy_console.cli.main
 from clawpy_console.cli.options import split_options
@@ -52,7 +52,7 @@ heavy = {"textual", "pydantic", "sqlalchemy", "sqlmodel", "chromadb", "keyring",
 print(*sorted(heavy & set(sys.modules)))
 """
 
-TASKS = """
+LIST_TASKS = """
 import sys
 from clawpy_console.__main__ import main
 sys.argv[1:] = ["--home", sys.argv[1], "tasks", "list"]
@@ -70,6 +70,7 @@ def project(demo_project: Callable[[Path], Path], tmp_path: Path, monkeypatch: p
 
 
 def document(result: VerbOutput) -> dict[str, Any]:
+    """The document of a verb that succeeded."""
     assert result.code == 0, result.out + result.err
     return result.document
 
@@ -77,18 +78,22 @@ def document(result: VerbOutput) -> dict[str, Any]:
 @pytest.fixture
 def holder(home: Home, project: Path, fork_server: ForkServer) -> Iterator[ForkedProcess]:
     """Another process whose engine holds the home."""
-    with fork_server.python(HOLD, str(home.root), str(project), folder=project) as held:
-        assert held.stdout.readline() == "open\n"
-        yield held
-        held.send_signal(signal.SIGCONT)
-        held.communicate("\n")
+    with fork_server.python(HOLD_HOME, str(home.root), str(project), folder=project) as process:
+        assert process.stdout.readline() == "open\n"
+        yield process
+        process.send_signal(signal.SIGCONT)
+        process.communicate("\n")
 
 
 def test_nothing_heavy_is_imported_before_the_console(home: Home, project: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", LIGHT, str(home.root)], cwd=project, capture_output=True, text=True, check=True
+    process = subprocess.run(
+        [sys.executable, "-c", IMPORT_BEFORE_CONSOLE, str(home.root)],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    assert done.stdout.strip() == ""
+    assert process.stdout.strip() == ""
 
 
 @pytest.mark.long
@@ -96,12 +101,12 @@ def test_a_verb_imports_nothing_that_is_used_later(home: Home, project: Path) ->
     """Nothing of an engine when one runs that answers, and to open one of its own nothing that is used later."""
 
     def imported() -> set[str]:
-        done = subprocess.run(
-            [sys.executable, "-c", TASKS, str(home.root)], cwd=project, capture_output=True, text=True, check=True
+        process = subprocess.run(
+            [sys.executable, "-c", LIST_TASKS, str(home.root)], cwd=project, capture_output=True, text=True, check=True
         )
-        return set(done.stdout.splitlines()[-1].split())
+        return set(process.stdout.splitlines()[-1].split())
 
-    assert LATER & imported() == set()
+    assert HEAVY_MODULES & imported() == set()
     engine = open_engine(home, workspaces=[str(project)], start_schedule=False)
     try:
         assert {"sqlalchemy", "pydantic", "filelock", "asyncio", "numpy", "engine.engine"} & imported() == set()
@@ -218,9 +223,9 @@ def test_stop_works_while_the_engine_hangs_and_after_it_was_killed(
     assert is_requested(stop_file(home.data))
     holder.send_signal(signal.SIGCONT)
     deadline = time.monotonic() + 10
-    while not (held := document(clawpy("status", "--json"))["holds"]):
+    while not (holds := document(clawpy("status", "--json"))["holds"]):
         assert time.monotonic() < deadline, "the stop file was not found"
-    assert [(hold["word"], hold["reason"]) for hold in held] == [("stop", "it hangs")]
+    assert [(hold["word"], hold["reason"]) for hold in holds] == [("stop", "it hangs")]
 
     holder.kill()
     holder.wait(30)
@@ -254,17 +259,17 @@ def test_the_console_needs_a_terminal(home: Home, project: Path, fork_server: Fo
 @pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
 def test_a_closed_terminal_ends_the_engine_of_the_console(home: Home, project: Path, number: signal.Signals) -> None:
-    ours, terminal = os.openpty()
+    screen, terminal = os.openpty()
     command = [sys.executable, "-m", "clawpy_console", "--home", str(home.root)]
     with subprocess.Popen(command, cwd=project, stdin=terminal, stdout=terminal, stderr=terminal) as console:
         os.close(terminal)
         deadline = time.monotonic() + 60
         while (holder := read_holder(home)) is None or not holder.address:
             assert time.monotonic() < deadline, "no engine was opened"
-            if select.select([ours], [], [], 0.05)[0]:
-                os.read(ours, 65536)  # what it draws has to go somewhere
+            if select.select([screen], [], [], 0.05)[0]:
+                os.read(screen, 65536)  # what it draws has to go somewhere
         if number is signal.SIGHUP:
-            os.close(ours)  # nobody reads it any more
+            os.close(screen)  # nobody reads it any more
         console.send_signal(number)
         assert console.wait(timeout=60) == 128 + number
     assert read_holder(home) is None, "it ended without saying so"
