@@ -160,8 +160,10 @@ STORIES: dict[str, tuple[Step, ...]] = {
         hides("Nothing needs you"),
     ),
     "nothing says that all is well while everything is stopped": (
-        Given(nothing_waits), Given(lambda engine: engine.safety.kill_switch.stop("F12 pressed", "operator")),
-        sees("No cards"), hides("Nothing needs you"),
+        Given(remove_all_that_waits),
+        Given(lambda engine: engine.safety.kill_switch.stop("F12 pressed", "operator")),
+        sees("No cards"),
+        hides("Nothing needs you"),
     ),
     "without cards, failures and items that wait, nothing needs you": (
         Given(remove_all_that_waits),
