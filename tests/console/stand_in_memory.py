@@ -58,8 +58,8 @@ class StandInAgentFiles(StandInService):
     def read(self, agent: str, name: str) -> AgentFile:
         return self._file(agent, name)
 
-    def write(self, agent: str, name: str, text: str, *, read: str) -> AgentFile:
-        if self._file(agent, name).digest != read:
+    def write(self, agent: str, name: str, text: str, *, based_on: str) -> AgentFile:
+        if self._file(agent, name).digest != based_on:
             raise Refusal("changed_meanwhile", f"{agent}/{name} was changed by another program", "look at both")
         self.note("wrote", agent, name)
         self.all[agent, name] = text
