@@ -64,7 +64,7 @@ class CardStack(Widget, can_focus=True):
     """The pending cards in rank order; one of them is in front.
 
     Until the operator presses a key, that is the first. A card that follows from a result comes in front unless the
-    operator chose a card, opened its details or saw its risk since the last decision.
+    operator chose the one in front, opened its details or saw its risk.
     """
 
     BINDINGS = bindings("stack")
@@ -102,8 +102,8 @@ class CardStack(Widget, can_focus=True):
         self._on_change, self._on_decision, self._on_reason = on_change, on_decision, on_reason
         self.cards: tuple[Card, ...] = ()
         """The pending cards, as the engine ranks them."""
-        self.has_chosen = False
-        """Whether the operator chose the card in front, or read more about it, since the last decision."""
+        self.chosen_id = ""
+        """The card that the operator chose, or read more about, "" for none. It stays in front while it is pending."""
         self._has_pressed_key = False
         self._known_ids: frozenset[str] | None = None  # the pending cards before, also hidden ones; None at the start
         self._front_index = 0
@@ -144,7 +144,7 @@ class CardStack(Widget, can_focus=True):
 
     def _index_in_front(self, cards: Sequence[Card]) -> int:
         """The index of the one of `cards` that the engine's news leave or bring in front."""
-        if not self.has_chosen:
+        if all(card.id != self.chosen_id for card in cards):
             new_follow_ups = (index for index, card in enumerate(cards) if self._is_new_follow_up(card))
             if (index := next(new_follow_ups, None)) is not None:
                 return index
@@ -165,7 +165,7 @@ class CardStack(Widget, can_focus=True):
         if self._dismissed_id == card.id:
             self._dismissed_id = ""
         restored = dataclasses.replace(card, note=note or card.note)
-        self.has_chosen = True
+        self.chosen_id = card.id
         others = [other for other in self.cards if other.id != card.id]
         index = min(self._front_index, len(others))
         self._replace((*others[:index], restored, *others[index:]), index, by_key=True)
@@ -214,7 +214,6 @@ class CardStack(Widget, can_focus=True):
         if card is None or not self._accepts_decisions():
             return
         self._fly_out(card, DIRECTIONS[decision])
-        self.has_chosen = False
         self._dismissed_id = card.id if decision == "dismiss" else ""
         self._dismissed_at = self.clock()
         self._replace(tuple(other for other in self.cards if other.id != card.id), self._front_index, by_key=True)
@@ -254,7 +253,7 @@ class CardStack(Widget, can_focus=True):
         if card is None or not self._accepts_decisions():
             return
         if states.approval_risk(card):
-            self._armed_id, self.has_chosen = card.id, True
+            self._armed_id = self.chosen_id = card.id
             self._draw()
             self._on_change()
         else:
@@ -283,12 +282,13 @@ class CardStack(Widget, can_focus=True):
 
     def action_turn_to(self, index: int) -> None:
         """Show the card with this index; -1 is the last one, and the first follows the last."""
-        self.has_chosen = True
-        self._replace(self.cards, index % len(self.cards), by_key=True)
+        index %= len(self.cards)
+        self.chosen_id = self.cards[index].id
+        self._replace(self.cards, index, by_key=True)
 
     def select(self, card_id: str) -> None:
         """Show the card `card_id`, if it is pending."""
-        self.has_chosen = True
+        self.chosen_id = card_id
         self._replace(self.cards, self._index_of(card_id, self.cards), by_key=True)
 
     def action_why(self, reason: str) -> None:

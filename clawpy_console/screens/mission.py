@@ -338,7 +338,7 @@ class MissionScreen(ConsoleScreen):
         if (card := self._stack.front) is not None:
             from clawpy_console.screens.card_details import show_details
 
-            self._stack.has_chosen = True
+            self._stack.chosen_id = card.id
             show_details(self.app, card)
 
     def action_undo(self) -> None:
@@ -349,7 +349,7 @@ class MissionScreen(ConsoleScreen):
         """Write a prompt; one that names a flow runs at once."""
 
         def start(card: Card) -> None:
-            self._stack.has_chosen = False  # its next step may come in front
+            self._stack.chosen_id = ""  # its next step may come in front
             self._on_decision(card, "approve")
 
         self.app.cards.write_own_prompt(self.app.workspace_filter, self.show, start)

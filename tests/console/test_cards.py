@@ -153,6 +153,12 @@ STORIES: dict[str, tuple[Step, ...]] = {
         change_cards(NEXT_STEP),
         in_front(NEXT_STEP.id),
     ),
+    "the next step of a card that was approved in its details comes in front, too": (
+        press("enter a"),
+        in_front(SECOND),
+        change_cards(NEXT_STEP),
+        in_front(NEXT_STEP.id),
+    ),
     "but not when its workspace is shown again": (
         press("w w"),
         in_front(BLOG_CARD),
