@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 from engine.clock import Clock
 from engine.config import AdaptationMode, SettingsSource
@@ -24,7 +25,6 @@ from engine.learning.candidates.candidates import (
     find_candidate,
     list_stations,
     load_candidates,
-    step_time,
     store_evaluation,
     undo_decision,
 )
@@ -147,17 +147,17 @@ class Adaptation:
     def fixes(self, workspace: str) -> list[KnownFix]:
         """The landed diffs that fixed tests of a workspace, highest score first, then newest. Diffs of candidates that
         were rejected or rolled back are left out."""
-        fixes_and_scores = []
+        fixes, score_by_id = [], dict[str, float]()
         for row in load_candidates(self._database, *PROPOSED):
             effect = row.value.effect
             if row.workspace != workspace or not isinstance(effect, FixTemplate) or not effect.patch:
                 continue
+            score_by_id[row.id] = row.score
             for record in self._records.by_id(row.drafted_from):
                 title = self._sources.title(record.session_id)
                 if title and "landed" in record.details:
-                    fixes_and_scores.append((KnownFix(row.id, title, record.at, effect), row.score))
-        fixes_and_scores.sort(key=lambda fix_and_score: (fix_and_score[1], fix_and_score[0].at), reverse=True)
-        return [fix for fix, _ in fixes_and_scores]
+                    fixes.append(KnownFix(row.id, title, record.at, effect))
+        return sorted(fixes, key=lambda fix: (score_by_id[fix.id], fix.at), reverse=True)
 
     def waiting(self) -> list[Waiting]:
         """The decisions that wait for the operator (SPEC 9.3), on candidates in review and on harmful candidates."""
@@ -183,19 +183,15 @@ class Adaptation:
         models = self._sources.models(candidate.agent_id) if candidate.type is CandidateType.ROUTING_HINT else None
         active = self._trials.overlays.find(candidate.type, candidate.agent_id, candidate.run_kind, candidate.workspace)
         others = [overlay.effect for overlay in active if overlay.candidate_id != candidate.id]
-
-        def show(effects: Sequence[Effect]) -> tuple[str, ...]:
-            lines = format_preview(
-                candidate.type,
-                effects,
-                model=models.current.model if models else "as configured",
-                tries=healing.tries,
-                cost=microusd(healing.cost_cap),
-                flows=self._sources.flows(),
-            )
-            return tuple(lines)
-
-        return EffectPreview(show(others), show([*others, candidate.effect]))
+        preview = partial(
+            format_preview,
+            candidate.type,
+            model=models.current.model if models else "as configured",
+            tries=healing.tries,
+            cost=microusd(healing.cost_cap),
+            flows=self._sources.flows(),
+        )
+        return EffectPreview(tuple(preview(others)), tuple(preview([*others, candidate.effect])))
 
     def approve(self, candidate_id: str, by: str = "operator") -> Candidate:
         """Activate a candidate, even if it was rolled back. Raises `Refusal`: `unknown_candidate`, `ambiguous_id`,
@@ -349,7 +345,7 @@ class Adaptation:
         records = [
             record for record in records if "landed" not in record.details or self._sources.title(record.session_id)
         ]
-        if row.status is CandidateStatus.REJECTED and not _may_reopen(row, drafted, records):
+        if row.status is CandidateStatus.REJECTED and not has_new_evidence(candidate, drafted, records):
             return
         active_since = row.since if row.status is CandidateStatus.ACTIVE else None
         evaluation = evaluate(candidate, drafted, records, active_since=active_since)
@@ -386,12 +382,6 @@ class Adaptation:
                 self.roll_back(overlay.candidate_id, f"it makes work worse: {describe_lift(lift)}", by="autonomy")
             except Refusal as refusal:  # decided meanwhile
                 log.warning("candidate %s was not rolled back by itself: %s", overlay.candidate_id, refusal)
-
-
-def _may_reopen(row: CandidateRow, drafted: Sequence[LearningRecord], records: Sequence[LearningRecord]) -> bool:
-    """Whether a rejected candidate has enough new evidence."""
-    rejected = row.last_step("status", CandidateStatus.REJECTED)
-    return rejected is not None and has_new_evidence(row.value, drafted, records, step_time(rejected))
 
 
 def _move_after(status: CandidateStatus, evaluation: Evaluation) -> CandidateMove | None:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Literal, TypedDict
+from typing import Any, TypedDict
 
 from sqlmodel import Field, Session, col, select
 
@@ -126,27 +126,19 @@ class CandidateRow(Row, table=True):
     def overlays(self) -> list[Overlay]:
         """Its effect in each of its terms, newest first."""
         overlays: list[Overlay] = []
-        was_active, effect = False, effect_from_json(self.effect)
+        effect = effect_from_json(self.effect)
         for step in self.history:
-            is_active = step["status"] == CandidateStatus.ACTIVE
-            if is_active and not was_active:
-                id = f"{self.id}.{len(overlays) + 1}"
-                overlays.insert(
-                    0, value_of(self, Overlay, id=id, candidate_id=self.id, effect=effect, since=step_time(step))
-                )
-            elif was_active and not is_active:
-                overlays[0] = replace(overlays[0], until=step_time(step))
-            was_active = is_active
-        return overlays
+            if step["status"] == CandidateStatus.ACTIVE:
+                id, since = f"{self.id}.{len(overlays) + 1}", step_time(step)
+                overlays.append(value_of(self, Overlay, id=id, candidate_id=self.id, effect=effect, since=since))
+            elif overlays and overlays[-1].until is None:
+                overlays[-1] = replace(overlays[-1], until=step_time(step))
+        return overlays[::-1]
 
     @property
     def is_undone(self) -> bool:
         """Whether its last transition is the undo of a decision."""
-        return bool(self.history[-1]["move"] == CandidateMove.UNDO)
-
-    def last_step(self, name: Literal["move", "status"], value: str) -> Step | None:
-        """The last entry of its history with this move or status, None without one."""
-        return next((step for step in reversed(self.history) if step[name] == value), None)
+        return self.history[-1]["move"] == CandidateMove.UNDO
 
 
 _NEWEST = select_all(CandidateRow).order_by(col(CandidateRow.changed_at).desc(), col(CandidateRow.id))
@@ -176,13 +168,9 @@ def find_candidate(session: Session, candidate_id: str) -> CandidateRow:
 
 
 def add_candidate(tx: Transaction, candidate: Candidate, reason: str) -> CandidateRow:
-    """Store a new candidate with the `reason` of its draft; returns its row, or that of the one with its key."""
-    key = candidate.dedupe_key
-    existing = tx.session.exec(select(CandidateRow).where(col(CandidateRow.dedupe_key) == key)).first()
-    if existing is not None:
-        return existing
+    """Store a new candidate with the `reason` of its draft; returns its row."""
     values = shallow_dict(candidate) | {"effect": candidate.effect.to_json(), "created_at": tx.now, "reason": reason}
-    row = CandidateRow(**values, dedupe_key=key, history=[])
+    row = CandidateRow(**values, dedupe_key=candidate.dedupe_key, history=[])
     _add_step(tx, row, "draft", CandidateStatus.DRAFTED, reason=reason)
     tx.record(
         CandidateDrafted(
@@ -292,8 +280,7 @@ def _prepare_effect(tx: Transaction, row: CandidateRow, flow_names: Collection[s
     for other in tx.session.exec(once_active):
         is_same = other.effect["commands"] == list(effect.commands)
         is_active = other.status is CandidateStatus.ACTIVE
-        is_in_force_here = is_active and other.workspace in ("", row.workspace)
-        if is_same and is_in_force_here:
+        if is_same and is_active and other.workspace in ("", row.workspace):
             message = f"the flow {other.effect['name']} already runs these commands"
             raise Refusal("already_in_force", message, f"reject this candidate; the other is {other.id}")
         if is_active or not is_same:
@@ -331,10 +318,10 @@ def _corroboration_station(row: CandidateRow) -> Station:
     if row.status is CandidateStatus.DRAFTED:
         reason = f"{row.reason}; it comes up for review from a score of {MIN_REVIEW_SCORE:.0f}"
         return Station("corroborate", None, reason, "now")
-    step = row.last_step("move", CandidateMove.CORROBORATE)
-    if step is None:
-        return Station("corroborate", None, "it was rejected before", "ahead")
-    return Station("corroborate", step_time(step), step["reason"], "done")
+    for step in reversed(row.history):
+        if step["move"] == CandidateMove.CORROBORATE:
+            return Station("corroborate", step_time(step), step["reason"], "done")
+    return Station("corroborate", None, "it was rejected before", "ahead")
 
 
 def _decision_stations(row: CandidateRow, corroborated_at: datetime | None) -> tuple[Station, Station]:
@@ -367,7 +354,7 @@ class CandidateTexts:
         with self._database.read() as session:
             for row, remaining in _find_matching(session, query):
                 remaining_texts = list_texts(remaining)
-                texts = list_texts(effect_from_json(row.effect))
+                texts = list_texts(row.value.effect)
                 yield row.id, " · ".join(text for text in texts if text not in remaining_texts)
 
     def erase(self, query: SearchTerms, /) -> int:

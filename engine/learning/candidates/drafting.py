@@ -137,9 +137,7 @@ def _draft_fix_template(evidence: Evidence) -> Draft:
         raise NothingToDraft(f"nothing has fixed {test} yet")
     session = evidence.ended_session(heal.session_id)
     patch = sources.patch(session, landed="landed" in heal.details)
-    repairs = describe_heal(
-        sources.transcript(session), patch, sources.changed_files(session), sources.summary(session)
-    )
+    repairs = _describe_heal(sources, session, patch)
     if not repairs:
         raise NothingToDraft(f"session {session} fixed {test} but does not say how")
     failing = tuple(dict.fromkeys([test, *map(str, heal.details["failing"])]))
@@ -257,7 +255,7 @@ def _draft_flow(evidence: Evidence) -> Draft:
     record = evidence.record
     calls = tuple(map(str, record.details["calls"]))
     sessions = [evidence.sources.transcript(str(session)) for session in record.details["sessions"][-10:]]
-    commands = find_common_commands(sessions, calls)
+    commands = _find_common_commands(sessions, calls)
     if not commands:
         raise NothingToDraft("no session has its steps as commands that run without a shell")
     return Draft(
@@ -298,10 +296,10 @@ def _draft_from_error(evidence: Evidence) -> Draft:
     """Draft a fragment that describes an error, the calls that worked after it, and the corrections in that session."""
     record, sources = evidence.record, evidence.sources
     tool, message = str(record.details["tool"]), str(record.details["message"])
-    cause = message.partition(": ")[2] or message
+    cause = message.partition(": ")[2] or message  # without the error code
     line = f"A call of {tool} failed: {quote(cause)}."
     session = evidence.ended_session(record.session_id)
-    remedies = find_calls_after_error(sources.transcript(session), tool, message)
+    remedies = _find_calls_after_error(sources.transcript(session), tool, cause)
     corrections = sources.corrections(session)
     if not remedies and not corrections:
         raise NothingToDraft(f"no remedy is known for {record.source_label}")
@@ -374,27 +372,25 @@ DRAFTERS: Mapping[CandidateType, Callable[[Evidence], Draft]] = {
 }
 
 
-def describe_heal(lines: Sequence[TranscriptLine], patch: str, changed: Sequence[str], summary: str) -> tuple[str, ...]:
-    """How the tests were fixed, as lines of a playbook.
+def _describe_heal(sources: Sources, session: str, patch: str) -> tuple[str, ...]:
+    """How a session fixed the tests, as lines of a playbook.
 
-    The first line is the agent's last message after the last test failure, or `summary` if there is no message. The
-    changes in `patch` follow, or the names of the `changed` files.
+    The first line is the agent's last message after the last test failure, or the summary of the session if there is no
+    message. The changes in `patch` follow, or the names of the changed files.
     """
+    lines = sources.transcript(session)
     last_failure = max((number for number, line in enumerate(lines) if _is_handed_back(line)), default=len(lines))
     messages = _collect_messages(takewhile(lambda line: line.kind != "command", lines[last_failure + 1 :]))
-    changes = describe_changes(patch) or [f"it changed {path}" for path in (changed if messages else ())]
-    source = messages[-1] if messages else summary
-    return (*_cut_to_sentences(source), *list(dict.fromkeys(changes))[:MAX_CHANGES])
-
-
-def describe_changes(patch: str) -> list[str]:
-    """The changes in a git diff in words, file by file. If an edit is short, its lines are quoted."""
     sections = re.split(r"(?m)^(?=diff --git )", patch)[1:]
-    return [change for section in sections if (change := _describe_section(section))]
+    changes = list(filter(None, map(_describe_section, sections)))
+    if messages and not changes:
+        changes = [f"it changed {path}" for path in sources.changed_files(session)]
+    explanation = messages[-1] if messages else sources.summary(session)
+    return (*_cut_to_sentences(explanation), *list(dict.fromkeys(changes))[:MAX_CHANGES])
 
 
 def _describe_section(section: str) -> str:
-    """The change of one file, "" if the diff does not name the file."""
+    """The change of one file in a git diff, in words; "" if the diff does not name the file. A short edit is quoted."""
     head, _, body = section.partition("\n@@")
     paths = [line[4:].partition("/")[2] for line in head.splitlines() if line.startswith(("--- a/", "+++ b/"))]
     if not paths:
@@ -416,10 +412,9 @@ def _find_signed_lines(body: str, sign: str) -> list[str]:
     return [line[1:].strip() for line in body.splitlines() if line.startswith(sign) and line[1:].strip()]
 
 
-def find_calls_after_error(lines: Sequence[TranscriptLine], tool: str, message: str) -> tuple[str, ...]:
+def _find_calls_after_error(lines: Sequence[TranscriptLine], tool: str, cause: str) -> tuple[str, ...]:
     """The agent's successful calls after an error, up to and including the next call of the same tool. If that tool is
     not called again, only the next call. () if there is none, or if the error is not in these lines."""
-    cause = message.partition(": ")[2] or message
     error_index = next((index for index, line in enumerate(lines) if _is_error(line, tool, cause)), len(lines))
     later_calls = [line.text for line in lines[error_index + 1 :] if line.kind == "tool"]
     successful_calls = [call for call in later_calls if not _has_failed(call)]
@@ -428,13 +423,13 @@ def find_calls_after_error(lines: Sequence[TranscriptLine], tool: str, message: 
     return tuple(plain(call, MAX_LINE_LENGTH) for call in successful_calls[max(0, last - PRECEDING_CALLS) : last + 1])
 
 
-def find_common_commands(transcripts: Sequence[Sequence[TranscriptLine]], calls: Sequence[str]) -> tuple[str, ...]:
+def _find_common_commands(transcripts: Sequence[Sequence[TranscriptLine]], calls: Sequence[str]) -> tuple[str, ...]:
     """The commands that most of these sessions ran for a sequence of calls, such as `exec:git status`. () if no session
     ran all of them without a shell."""
     command_words = [call.partition(":")[2].split() for call in calls]
     counts: Counter[tuple[str, ...]] = Counter()
     for lines in transcripts:
-        commands = [_read_command(line) for line in lines if line.kind == "tool"]
+        commands = [_read_command(line.text) for line in lines if line.kind == "tool"]
         starts = range(len(commands) - len(command_words) + 1)
         runs = (tuple(commands[start : start + len(command_words)]) for start in starts)
         counts.update({run for run in runs if all(map(_is_call_of, run, command_words))})
@@ -460,9 +455,10 @@ def _is_error(line: TranscriptLine, tool: str, cause: str) -> bool:
     return line.kind in ("error", "exit", "output") or (line.kind == "tool" and line.text.startswith(tool))
 
 
-def _read_command(line: TranscriptLine) -> str:
+def _read_command(call: str) -> str:
     """The command that a call ran, "" for a call that ran none."""
-    return line.text.removeprefix("exec ").strip() if line.kind == "tool" and line.text.startswith("exec ") else ""
+    tool, _, command = call.partition(" ")
+    return command.strip() if tool == "exec" else ""
 
 
 def _is_call_of(command: str, call_words: Sequence[str]) -> bool:

@@ -302,8 +302,11 @@ def evaluate(
         max((record.score for record in drafted), default=0.0), [record.score for record in supporting]
     )
     begin = min((record.at for record in drafted), default=candidate.created_at)
-    against = [record for record in records if record.id not in candidate.drafted_from]
-    against = [record for record in against if speaks_against(candidate, record, begin, active_since)]
+    against = [
+        record
+        for record in records
+        if record.id not in candidate.drafted_from and speaks_against(candidate, record, begin, active_since)
+    ]
     reason = f"{_describe_support(len(supporting))}: {score:.0f} of 100"
     if against:
         reason += f"; {len(against)} against it"
@@ -361,12 +364,12 @@ def _is_error_of_flow(error: LearningRecord, flow: FlowOffload) -> bool:
 
 
 def has_new_evidence(
-    candidate: Candidate, drafted: Sequence[LearningRecord], records: Sequence[LearningRecord], rejected_at: datetime
+    candidate: Candidate, drafted: Sequence[LearningRecord], records: Sequence[LearningRecord]
 ) -> bool:
-    """Whether there is enough new evidence to reopen a rejected candidate. It needs at least three new supporting
-    records, at least as many as before the rejection (drafts included), and the new ones alone must pass the
-    evaluation."""
-    new = [record for record in select_supporting(candidate, drafted, records) if record.at > rejected_at]
+    """Whether there is enough evidence from after the rejection to reopen a rejected candidate. It needs at least three
+    new supporting records, at least as many as before the rejection (drafts included), and the new ones alone must pass
+    the evaluation."""
+    new = [record for record in select_supporting(candidate, drafted, records) if record.at > candidate.changed_at]
     before = len(candidate.drafted_from) + len(candidate.corroborated_by)
     enough = len(new) >= max(MIN_NEW_EVIDENCE, before)
     return enough and compute_score(0.0, [record.score for record in new]) >= MIN_REVIEW_SCORE

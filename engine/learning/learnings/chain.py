@@ -289,8 +289,7 @@ class Chain:
 
     def _global_plan(self, entry: LearningEntry) -> PromotionPlan:
         """The plan to promote an entry from its project to all projects."""
-        global_entries = self._files.entries(GLOBAL, below=False)
-        return plan_global(entry, global_entries, GLOBAL, self._vectors, self._clock.now())
+        return plan_global(entry, self._files.entries(GLOBAL, below=False), self._vectors, self._clock.now())
 
     def _promote_globally(self, entry: LearningEntry) -> None:
         """Promote an entry to all projects, unless it changed while the model was asked."""

@@ -34,7 +34,8 @@ ERRED, REFUSED = "erred/", "refused/"
 DISCARDED, UNDONE = "discarded/", "undone/"
 HEALED, UNMENDED, CIRCLES, FAILED, OVERLAP = "healed/", "unmended/", "circles/", "failed/", "overlap/"
 """Prefixes of `about`: an error of a tool, a refusal by a rail, discarded changes and undone changes of a session; a
-test that a session healed, could not mend, or left red again and again; a session that failed, and overlapping work."""
+test that a session healed, could not mend, or tried to mend again and again; a session that failed, and overlapping
+work."""
 
 
 @frozen

@@ -139,7 +139,7 @@ class Learnings:
         return LearningView(
             entry,
             promoted_from=tuple(sources),
-            promoted_to=tuple(provenance.descendants(entry.id)),
+            promoted_to=tuple(provenance.descendants(entry)),
             reached=reached,
             prompts=prompts,
             sessions=provenance.sessions(entry),

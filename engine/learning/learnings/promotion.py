@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -21,6 +21,7 @@ from engine.frozen import frozen
 from engine.learning.learnings.findings import (
     CONFIDENCE_BY_BASIS,
     ERRED,
+    FULL_REACH,
     IN_FLIGHT,
     PROSPECTIVE,
     REACH_WEIGHT,
@@ -30,10 +31,11 @@ from engine.learning.learnings.findings import (
 )
 from engine.learning.learnings.page import Value, format_sources, format_time
 from engine.learning.learnings.recurrence import Cluster, Vectors, comparison_key, find_clusters, find_matches
-from engine.learning.learnings.store import Change, Scope, add_entry
+from engine.learning.learnings.store import GLOBAL, Change, Scope, add_entry
 from engine.model import EntrySource, LearningEntry, LearningKind, LearningScope, LearningStatus, RetractReport, Trust
 from engine.model.base import lowest_trust, may_guide
 from engine.model.learnings import normalise
+from engine.statistics import share
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 
@@ -107,13 +109,12 @@ class PromotionPlan:
 
 def is_promotable(entry: LearningEntry) -> bool:
     """Whether an entry may be promoted or used in a prompt."""
-    return (
-        entry.active
-        and entry.kind is not LearningKind.PROXY
-        and not entry.review
-        and bool(entry.text.strip())
-        and entry.phase not in (PROSPECTIVE, IN_FLIGHT)
-    )
+    return _is_comparable(entry) and entry.phase not in (PROSPECTIVE, IN_FLIGHT)
+
+
+def _is_comparable(entry: LearningEntry) -> bool:
+    """Whether an entry is valid and may be compared with others. Those about the operator are not (SPEC 6.3)."""
+    return entry.active and not entry.review and entry.kind is not LearningKind.PROXY and bool(entry.text.strip())
 
 
 def plan_project(
@@ -152,7 +153,7 @@ def _promote_recurring(
 
 
 def plan_global(
-    entry: LearningEntry, global_entries: Sequence[LearningEntry], scope: Scope, vectors: Vectors, now: datetime
+    entry: LearningEntry, global_entries: Sequence[LearningEntry], vectors: Vectors, now: datetime
 ) -> PromotionPlan:
     """Plan the promotion of an entry from its project to all projects."""
     sessions = sorted(_counted_sessions(entry) - {""})
@@ -165,7 +166,7 @@ def plan_global(
         return PromotionPlan(reinforced=((existing, new_sessions),))
     above = promoted_entry(
         entry,
-        scope,
+        GLOBAL,
         (EntrySource(entry.id, session) for session in sessions or ("",)),
         now,
         created_at=now,
@@ -180,14 +181,9 @@ def _counted_sessions(entry: LearningEntry) -> set[str]:
 
 
 def find_duplicates(entries: Iterable[LearningEntry], vectors: Vectors) -> list[Cluster]:
-    """Clusters of entries of one scope that are the same (SPEC 6.6). Entries about the operator are not compared
-    (SPEC 6.3)."""
-    compared = [
-        entry
-        for entry in entries
-        if entry.active and not entry.review and entry.kind is not LearningKind.PROXY and entry.text.strip()
-    ]
-    return [cluster for cluster in find_clusters(compared, vectors, min_sessions=1) if len(cluster.members) > 1]
+    """Clusters of entries of one scope that are the same (SPEC 6.6)."""
+    clusters = find_clusters(filter(_is_comparable, entries), vectors, min_sessions=1)
+    return [cluster for cluster in clusters if len(cluster.members) > 1]
 
 
 def merge_duplicates(cluster: Cluster) -> list[Change]:
@@ -260,7 +256,7 @@ def _promote_cluster(cluster: Cluster, scope: Scope, now: datetime) -> LearningE
         (EntrySource(member.id, member.session_id) for member in sources),
         now,
         confidence=value,
-        importance=round(min(1.0, weight + REACH_WEIGHT * min(1.0, session_count / 5)), 2),
+        importance=round(min(1.0, weight + REACH_WEIGHT * share(session_count, FULL_REACH)), 2),
         reasons=(*reasons, f"the strongest: {weight:.2f}", f"it came up in {session_count} sessions"),
         created_at=now,
         session_id="",
@@ -321,7 +317,7 @@ def _find_reinforced(
     return tuple(reinforced)
 
 
-@dataclass(slots=True)
+@frozen
 class Provenance:
     """The entries of a home by their ids, with their sources and descendants."""
 
@@ -332,7 +328,7 @@ class Provenance:
     @classmethod
     def trace(cls, entries: Iterable[LearningEntry]) -> Provenance:
         """The provenance of all entries of a home."""
-        by_id = {item.id: item for item in entries}
+        by_id = {entry.id: entry for entry in entries}
         became: dict[str, list[str]] = defaultdict(list)
         for entry in by_id.values():
             for source in entry.promoted_from:
@@ -346,9 +342,9 @@ class Provenance:
         file)."""
         return self._walk(entry.id, lambda id: [source.entry for source in self.entries[id].promoted_from])
 
-    def descendants(self, entry: str) -> list[LearningEntry]:
+    def descendants(self, entry: LearningEntry) -> list[LearningEntry]:
         """The entries promoted from an entry, directly or in steps, the nearest first."""
-        return self._walk(entry, lambda id: self.became.get(id, ()))[0]
+        return self._walk(entry.id, lambda id: self.became.get(id, ()))[0]
 
     def sessions(self, entry: LearningEntry) -> tuple[str, ...]:
         """The sessions that an entry comes from, sorted."""
@@ -359,17 +355,17 @@ class Provenance:
         return tuple(sorted(named - {""}))
 
     def _walk(self, start: str, step: Callable[[str], Iterable[str]]) -> tuple[list[LearningEntry], list[str]]:
-        """(entries reached from `start` by repeated steps, nearest first; names that are no entry)."""
+        """(entries reached from `start` by repeated steps, nearest first; ids that are in no file)."""
         reached: dict[str, LearningEntry] = {}
         missing: dict[str, None] = {}
         waiting = deque([start])
         while waiting:
-            for name in step(waiting.popleft()):
-                if name not in self.entries:
-                    missing[name] = None
-                elif name not in reached and name != start:
-                    reached[name] = self.entries[name]
-                    waiting.append(name)
+            for id in step(waiting.popleft()):
+                if id not in self.entries:
+                    missing[id] = None
+                elif id not in reached and id != start:
+                    reached[id] = self.entries[id]
+                    waiting.append(id)
         return list(reached.values()), list(missing)
 
 
@@ -414,7 +410,7 @@ def _find_dependent(
     entry: LearningEntry, retired: Sequence[LearningEntry], provenance: Provenance
 ) -> list[LearningEntry]:
     """The entries that were promoted from a retired one, and those of projects with the lesson of `entry`."""
-    dependent = {above.id: above for source in retired for above in provenance.descendants(source.id)}
+    dependent = {above.id: above for source in retired for above in provenance.descendants(source)}
     high = (LearningScope.PROJECT, LearningScope.GLOBAL)
     for other in provenance.entries.values():
         if other.lesson == entry.lesson and other.scope in high:

@@ -262,6 +262,7 @@ def test_a_rejected_candidate_is_reopened_by_as_many_new_records_as_before_and_a
     first = record(0)
     old_records = [record(number) for number in range(1, old + 1)]
     new_records = [record(50 + number) for number in range(1, new + 1)]
-    rejected_candidate = candidate(first, corroborated_by=tuple(record.id for record in old_records))
+    supporting = tuple(record.id for record in old_records)
+    rejected_candidate = candidate(first, corroborated_by=supporting, changed_at=record(50).at)
     records = [first, *old_records, *new_records]
-    assert has_new_evidence(rejected_candidate, [first], records, record(50).at) is is_reopened
+    assert has_new_evidence(rejected_candidate, [first], records) is is_reopened
