@@ -413,11 +413,11 @@ class PromptCards:
         workspace, agent = session.workspace, session.agent
         return Assignment(prompt, route.channel, workspace, runner, parameters=parameters, agent=agent), route
 
-    def _route(self, prose: str, channel: str | None, affinity: str = "") -> Route:
+    def _route(self, text: str, channel: str | None, affinity: str = "") -> Route:
         """See `Router.route`."""
         with self._database.read() as session:
             triggered = last_trigger_times(session)
-        return self._router.route(prose, named=channel, affinity=affinity, triggered=triggered, routed={})
+        return self._router.route(text, named=channel, affinity=affinity, triggered=triggered, routed={})
 
     def _check_suggestion(self, tx: Transaction, row: CardRow) -> None:
         """Raise `Refusal` if there is no place for a suggestion, or the operator does not want it."""

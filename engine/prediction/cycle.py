@@ -333,25 +333,22 @@ class CardCycle:
             displaced = room.take(card_of(row)) if is_new else None
             if displaced is None:
                 continue
-            self._make_way(tx, displaced)
+            for card_id in displaced:
+                store.withdraw(tx, load_card(tx.session, card_id), "made room for something more urgent")
             withdrawn += displaced
             cards.append(store.add(tx, row))
         return cards, withdrawn
 
     def _store_remarks(self, tx: Transaction, findings: Mapping[str, Findings]) -> None:
-        """Store what this check has to say of each workspace. If it could not read whether the problem that was found
-        before still holds, that one stays."""
+        """Store what this check has to say of each workspace: why there may be no cards, or else the newest problem
+        that still holds. If it could not read whether the problem that was found before still holds, that one stays."""
         remarks: dict[str, str] = state.get(tx.session, REMARKS, {})
         for workspace, found in findings.items():
-            if knows_problems(found.context) or not remarks.get(workspace):
+            context = found.context
+            if knows_problems(context) or not remarks.get(workspace):
                 muted = self._selector.muted(tx.session, found.proposals, tx.now)
-                remarks[workspace] = _remark(found.context, muted)
+                remarks[workspace] = next(iter(context.reasons_for_no_cards), "") or unsolved_problem(context, muted)
         state.put(tx, REMARKS, remarks)
-
-    def _make_way(self, tx: Transaction, card_ids: Sequence[str]) -> None:
-        """Withdraw the cards that a new one displaces."""
-        for card_id in card_ids:
-            self._store.withdraw(tx, load_card(tx.session, card_id), "made room for something more urgent")
 
     def _withdraw_leaving(
         self, tx: Transaction, pending: Sequence[Card], findings: Mapping[str, Findings]
@@ -395,8 +392,11 @@ def _describe_held_back(verdicts: Sequence[RailVerdict]) -> str:
 
 def _reasons_for_no_cards(findings: Mapping[str, Findings]) -> list[str]:
     """Why workspaces may have few cards or none, with the workspace before each reason."""
-    reasons = ((workspace, found.context.reasons_for_no_cards) for workspace, found in findings.items())
-    return [f"{workspace}: {reason}" for workspace, of_workspace in reasons for reason in of_workspace]
+    return [
+        f"{workspace}: {reason}"
+        for workspace, found in findings.items()
+        for reason in found.context.reasons_for_no_cards
+    ]
 
 
 def _next_step(proposals: Sequence[Proposal], kinds: Sequence[str], unavailable: Collection[str]) -> list[Proposal]:
@@ -404,12 +404,6 @@ def _next_step(proposals: Sequence[Proposal], kinds: Sequence[str], unavailable:
     possible = [proposal for proposal in proposals if proposal.fingerprint not in unavailable]
     first = next((proposal for kind in kinds for proposal in possible if proposal.kind == kind), None)
     return [replace(first, source=Source.FOLLOW_UP)] if first else []
-
-
-def _remark(context: WorkspaceContext, muted: Sequence[Proposal]) -> str:
-    """Why there may be no cards in a workspace, or else its newest problem that still holds and is not `muted`; "" for
-    neither."""
-    return next(iter(context.reasons_for_no_cards), "") or unsolved_problem(context, muted)
 
 
 def _no_room(settings: Settings) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -47,7 +47,13 @@ Text = Field(default="", max_length=2_000)
 
 
 class PredictedWork(BaseModel):
-    """The work that the model, or another program (`PredictorHook`), predicts. Its text is hostile."""
+    """The work that the Twin model predicts, or another program (`HookLine`). Its text is hostile."""
+
+    source: ClassVar = Source.TWIN_MODEL
+    kind: ClassVar = "twin"
+    """The kind of its cards."""
+    author: ClassVar = "model"
+    """Who predicts it, in words."""
 
     model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False, populate_by_name=True)
 
@@ -68,16 +74,15 @@ class PredictedWork(BaseModel):
             raise ValueError("is empty")
         return value
 
-    def propose(self, context: WorkspaceContext, flows: Collection[str], source: Source, kind: str) -> Proposal:
+    def propose(self, context: WorkspaceContext, flows: Collection[str]) -> Proposal:
         """A proposal for this workspace. A prompt that names a flow becomes that flow."""
-        author = "model" if source is Source.TWIN_MODEL else "program"
         named = named_flow(self.prompt, flows)
         flow = named[0] if named is not None and not named[1] else None
         return Proposal(
-            kind=kind,
+            kind=self.kind,
             workspace=context.workspace,
             prompt=self.prompt,
-            reasoning=self.reasoning or f"the {author} gives no reason",
+            reasoning=self.reasoning or f"the {self.author} gives no reason",
             subject=text_hash(self.prompt),
             facts={"prompt": self.prompt},
             flow=flow,
@@ -85,7 +90,7 @@ class PredictedWork(BaseModel):
             channel=self.channel,
             evidence_at=context.now,
             signals=tuple(context.unrelated_signals.values()),
-            source=source,
+            source=self.source,
             confidence=self.confidence,
         )
 
@@ -134,7 +139,7 @@ class ModelTwin:
         self._flows = flows
         self._phase = phase
         self._on_answer = on_answer
-        self._last: dict[str, tuple[tuple[str, str], list[Proposal]]] = {}
+        self._last: dict[str, tuple[str, list[Proposal]]] = {}
         """By workspace: the model and the situation that it was last asked about, and what it proposed."""
 
     @property
@@ -149,11 +154,12 @@ class ModelTwin:
         model = self.named
         if not model or not self._settings.current.twin_model_enabled or self._phase() == 0:
             return []
-        situation = (model, _situation(context))
-        last = self._last.get(context.workspace)
-        if last is None or last[0] != situation:
-            last = self._last[context.workspace] = (situation, self._ask_and_propose(model, context))
-        return last[1]
+        situation = f"{model}\n{_situation(context)}"
+        last_situation, proposals = self._last.get(context.workspace, ("", []))
+        if situation != last_situation:
+            proposals = self._ask_and_propose(model, context)
+            self._last[context.workspace] = situation, proposals
+        return proposals
 
     def answer(
         self,
@@ -194,7 +200,7 @@ class ModelTwin:
             self._on_answer(model, False, str(error))
             return []
         self._on_answer(model, True, "")
-        return [reply.propose(context, self._flows, Source.TWIN_MODEL, "twin")]
+        return [reply.propose(context, self._flows)]
 
 
 def _situation(context: WorkspaceContext) -> str:
@@ -252,6 +258,10 @@ LINE_KEY = "prediction.hook"
 
 class HookLine(PredictedWork):
     """A line of the file. `workspace` is "" if the line names none."""
+
+    source: ClassVar = Source.PREDICTOR_HOOK
+    kind: ClassVar = "hook"
+    author: ClassVar = "program"
 
     prompt: str = Field(alias="prediction", min_length=1, max_length=2_000)
     timestamp: datetime | None = Field(default=None, strict=False)
@@ -312,10 +322,7 @@ class PredictorHook:
             for at, line in self._lines
             if context.now - at < MAX_AGE and (line.workspace or self._home_workspace()) == context.workspace
         }
-        return [
-            replace(line.propose(context, self._flows, Source.PREDICTOR_HOOK, "hook"), evidence_at=at)
-            for at, line in by_prompt.values()
-        ]
+        return [replace(line.propose(context, self._flows), evidence_at=at) for at, line in by_prompt.values()]
 
     def _read(self, file: Path) -> None:
         """Read the file if it has changed. New lines that cannot be read are reported by number. A line without its end

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime, timedelta
 
@@ -93,23 +93,23 @@ class Findings:
 
     def proposal_of(self, card: Card) -> Proposal | None:
         """The proposal that has the evidence and the subject of a pending card."""
-        for proposal in self.proposals:
-            if (proposal.fingerprint, proposal.about) == (card.fingerprint, card.about):
-                return proposal
-        return None
+        evidence = (card.fingerprint, card.about)
+        return next((new for new in self.proposals if (new.fingerprint, new.about) == evidence), None)
 
-    def has_lost(self, card: Card, now: datetime, is_edited: Callable[[str], bool]) -> bool:
+    def has_lost(self, session: Session, card: Card, now: datetime) -> bool:
         """Whether a pending card must go: its evidence is gone, or asks for other work by now.
 
         What a card would run is never replaced under its id, because an approval must run what the operator read.
-        Another card takes its place. An edited card runs what the operator wrote, so it stays; `is_edited(card id)`
-        says which are. A snoozed card stays while its subject exists, since a new card would show it before its time.
+        Another card takes its place. An edited card runs what the operator wrote, so it stays. A snoozed card stays
+        while its subject exists, since a new card would show it before its time.
         """
         if not self.complete or card.source not in BOUND_TO_EVIDENCE or card.kind in self.unchecked:
             return False
         proposal = self.proposal_of(card)
         if proposal is not None and (
-            not self.can_replace or _is_same_work(proposal, card.assignment) or is_edited(card.id)
+            not self.can_replace
+            or _is_same_work(proposal, card.assignment)
+            or load_card(session, card.id).original_prompt
         ):
             return False
         return not (card.snoozed(now) and any(proposal.about == card.about for proposal in self.proposals))
@@ -124,14 +124,10 @@ def _is_same_work(proposal: Proposal, assignment: Assignment) -> bool:
 
 def leaving_cards(session: Session, cards: Sequence[Card], findings: Mapping[str, Findings], now: datetime) -> set[str]:
     """The ids of the pending cards that must go; see `Findings.has_lost`. `findings` are those of each workspace."""
-
-    def is_edited(card_id: str) -> bool:
-        return bool(load_card(session, card_id).original_prompt)
-
     return {
         card.id
         for card in cards
-        if card.workspace in findings and findings[card.workspace].has_lost(card, now, is_edited)
+        if card.workspace in findings and findings[card.workspace].has_lost(session, card, now)
     }
 
 
