@@ -213,17 +213,15 @@ class Landings(ChangeReader):
         def decide(row: ChangeSetRow) -> Event:
             earlier = {path: mtime for path, mtime in row.written.items() if path not in plan.removed_paths}
             row.written, row.files = earlier | written, payload["files"]
-            if requested is ChangeState.LANDED:
-                landed = {"tree": payload["tree"], "files": payload["landed"], "plan": recorded_plan}
-                row.landings = [*row.landings, landed]
-                waits = payload["tree"] != row.result_tree
-            else:
+            if requested is ChangeState.UNDONE:
                 row.landings = row.landings[:-1]
-                waits = bool(row.landings)
-            row.state = ChangeState.WAITING if waits else requested
-            if requested is ChangeState.LANDED:
-                return ChangeSetLanded(**row.about, files=row.landed, left=len(row.files) if waits else 0)
-            return LandingUndone(**row.about, left=len(row.landings))
+                row.state = ChangeState.WAITING if row.landings else requested
+                return LandingUndone(**row.about, left=len(row.landings))
+            landed = {"tree": payload["tree"], "files": payload["landed"], "plan": recorded_plan}
+            row.landings = [*row.landings, landed]
+            is_complete = payload["tree"] == row.result_tree
+            row.state = requested if is_complete else ChangeState.WAITING
+            return ChangeSetLanded(**row.about, files=row.landed, left=0 if is_complete else len(row.files))
 
         def store(tx: Transaction) -> ChangeSet:
             return store_decision(tx, payload["change_set"], requested, decide, intent)
@@ -270,6 +268,7 @@ def open_workspace(workspace: str) -> Beneath:
 
 
 def _later_edits(paths: Sequence[str]) -> Refusal:
+    """The refusal of an undo that would lose later edits of these files."""
     return Refusal(
         "later_edits",
         f"changed since the landing: {join_paths(paths)}",

@@ -16,7 +16,7 @@ from sqlmodel import Field, col, select
 
 from engine.events import BubbleApproved, BubbleQueued, BubbleRefused, MemoryBubbleFlushed
 from engine.hierarchy.agents import Agents
-from engine.hierarchy.organisation import AgentTier, CascadeConfig, Lineage, is_leader
+from engine.hierarchy.organisation import CascadeConfig, Lineage, is_leader
 from engine.hierarchy.profile_items import APPROVED, TRUST, item_text
 from engine.hierarchy.profiles import Profiles
 from engine.model import (
@@ -43,7 +43,6 @@ from engine.storage.rows import Row, enum_field, json_field, utc_field, value_of
 
 MAX_WAITING = 500
 """Maximum number of queued findings that are read for the operator's list."""
-
 
 MIN_SIMILARITY = 0.6
 """Minimum similarity of two texts that are the same."""
@@ -292,14 +291,8 @@ class Bubbles:
     def _judge(self, tx: Transaction, row: BubbleRow, learning: Learning, lineage: Lineage) -> None:
         """Ask the gates about a learning and its agent's direct leader, and store the results in `row`."""
         leader = lineage.leaders[0] if lineage.leaders else None
-        gates = ask_gates(
-            learning,
-            tier=lineage.agent.tier,
-            leader=leader,
-            profile=self._profiles.load_in_transaction(tx, leader.id) if leader else LeaderProfile(""),
-            missing=f"{learning.agent} has no leader: its chain {lineage.chain.words}",
-            config=self._agents.config.current,
-        )
+        profile = self._profiles.load_in_transaction(tx, leader.id) if leader else LeaderProfile("")
+        gates = ask_gates(learning, lineage, profile, self._agents.config.current)
         row.agent, row.leader = learning.agent, leader.id if leader else ""
         row.state = BubbleState.QUEUED if gates[-1].passed else BubbleState.REFUSED
         row.text, row.category = item_text(learning.text), item_text(learning.category)
@@ -332,16 +325,10 @@ class Bubbles:
 
 
 def ask_gates(
-    learning: Learning,
-    *,
-    tier: int,
-    leader: AgentTier | None,
-    profile: LeaderProfile,
-    missing: str,
-    config: CascadeConfig,
+    learning: Learning, lineage: Lineage, profile: LeaderProfile, config: CascadeConfig
 ) -> tuple[GateResult, ...]:
-    """Ask the gates in order until one refuses. If all pass, there are seven results. `tier` is that of the worker, and
-    `profile` that of its direct leader. `missing` says why the worker has no direct leader, "" if it has one."""
+    """Ask the gates in order until one refuses. If all pass, there are seven results. `lineage` is that of the worker,
+    and `profile` that of its direct leader."""
 
     def answers() -> Iterator[tuple[bool, str]]:
         """(whether the learning passes, reason) of each gate in turn."""
@@ -350,11 +337,13 @@ def ask_gates(
         minima = config.bubble_min_confidence, config.bubble_min_importance
         for score, minimum in zip((learning.confidence, learning.importance), minima, strict=True):
             yield score.value >= minimum, f"{score.value:.2f} of {minimum:.2f}: {'; '.join(score.reasons)}"
-        is_worker = not is_leader(tier)
-        yield is_worker, f"tier {tier} {'is' if is_worker else 'leads and is not'} a worker"
-        if leader is None:
-            yield False, missing
+        worker = lineage.agent
+        is_worker = not is_leader(worker.tier)
+        yield is_worker, f"tier {worker.tier} {'is' if is_worker else 'leads and is not'} a worker"
+        if not lineage.leaders:
+            yield False, f"{learning.agent} has no leader: its chain {lineage.chain.words}"
             return
+        leader = lineage.leaders[0]
         is_synced = is_leader(leader.tier)
         yield is_synced, f"{leader.id}, tier {leader.tier}, {'is' if is_synced else 'is not'} synced"
         yield is_relevant(learning.category, profile.domain or leader.domain)
@@ -398,6 +387,7 @@ def is_relevant(category: str, domain: str) -> tuple[bool, str]:
 
 
 def _record_refused(tx: Transaction, row: BubbleRow) -> None:
+    """Record which gate refused a finding, and why."""
     gate = row.gates[-1]
     name = f"gate {gate.number}, {gate.name}"
     tx.record(BubbleRefused(subject=row.id, workspace=row.workspace, agent=row.agent, gate=name, reason=gate.reason))

@@ -79,7 +79,7 @@ class Profiles:
         agents: Agents,
         *,
         randomness: Randomness,
-        load_decisions: LoadDecisions = lambda leaders: {},
+        load_decisions: LoadDecisions,
     ) -> None:
         """`load_decisions` reads the captured decisions of leaders (SPEC 4.4)."""
         self._database = database
@@ -185,6 +185,7 @@ class Profiles:
             return LeaderProfile(leader)
 
     def _changes_of(self, profile: LeaderProfile, edits: Sequence[ProfileEdit]) -> list[_ItemChange]:
+        """The changes that edits make to a profile. Raises as `_change_of`."""
         seed = self._seed(profile.leader)
         return [_change_of(profile, seed, edit) for edit in edits]
 
@@ -265,7 +266,7 @@ class Profiles:
         decisions: Mapping[str, Sequence[LeaderDecision]],
         new: Sequence[ProfileEntry] = (),
     ) -> dict[str, LeaderProfile]:
-        """`new` entries count as if they were stored."""
+        """The profiles of leaders, with these captured decisions. `new` entries count as if they were stored."""
         entries = [*new, *session.exec(select(ProfileEntry).where(col(ProfileEntry.leader).in_(leaders)))]
         counts = select(PatternUse.leader, PatternUse.key, func.sum(PatternUse.uses), func.max(PatternUse.last_used_at))
         counts = counts.where(col(PatternUse.leader).in_(leaders)).group_by(PatternUse.leader, PatternUse.key)
@@ -319,6 +320,7 @@ class ProfileTexts:
 
 
 def _matching_entries(session: Session, query: SearchTerms) -> list[ProfileEntry]:
+    """All versions of items with matching words."""
     return [row for row in session.exec(select(ProfileEntry)) if json_contains(json.dumps(row.body), query)]
 
 
@@ -396,4 +398,5 @@ def _list_body(section: str, value: str | tuple[str, ...], seed: tuple[str, ...]
 
 
 def _text_body(text: str) -> dict[str, Any]:
+    """The body of a text in the operator's words; empty for "", which removes the item."""
     return {"text": text, TRUST: Trust.OPERATOR.value} if text else {}

@@ -67,7 +67,9 @@ def test_guidance_at_the_bottom_of_a_deep_chain(
     for _ in range(COLD):
         tokenizer.count.cache_clear()
         agents = Agents(world.folder, cascade_config=world.config, settings=world.agents._settings, database=database)
-        cascade = Cascade(agents, Profiles(database, agents, randomness=Randomness(1)), clock=clock)
+        cascade = Cascade(
+            agents, Profiles(database, agents, randomness=Randomness(1), load_decisions=lambda leaders: {}), clock=clock
+        )
         cold.append(time_call(lambda cascade=cascade: cascade.guidance("bottom")))
         guidance = cascade.guidance("bottom")
         assert len(guidance.chain) == DEPTH

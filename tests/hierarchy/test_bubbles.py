@@ -16,7 +16,7 @@ from sqlmodel import Session
 
 from engine.clock import FakeClock
 from engine.hierarchy.bubbles import GATES, ask_gates, find_pattern, is_relevant, similarity
-from engine.hierarchy.organisation import AgentTier, CascadeConfig
+from engine.hierarchy.organisation import AgentTier, CascadeConfig, Chain, Lineage
 from engine.hierarchy.teaching import remove_lesson
 from engine.model import Bubble, BubbleState, LeaderProfile, Learning, Pattern, Refusal, Trust
 from engine.model.learnings import lesson_id
@@ -33,9 +33,8 @@ def refusing_gate(
     learning: Learning, *, tier: int = 4, leader: AgentTier | None = LEADER, config: CascadeConfig | None = None
 ) -> str:
     """The name of the gate that refuses a learning, "" for none."""
-    results = ask_gates(
-        learning, tier=tier, leader=leader, profile=PROFILE, missing="nobody above", config=config or CascadeConfig()
-    )
+    lineage = Lineage(AgentTier("worker", tier, "", ""), (leader,) if leader else (), Chain((), "ends"))
+    results = ask_gates(learning, lineage, PROFILE, config or CascadeConfig())
     asked = len(results)
     assert [(result.number, result.name) for result in results] == [*enumerate(GATES[:asked], 1)]
     assert [result.passed for result in results[:-1]] == [True] * (asked - 1)

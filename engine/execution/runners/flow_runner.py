@@ -134,6 +134,7 @@ class FlowRunner:
         return RunnerResult(summary, check, result.sound, result.facts, write)
 
     def _flow_type(self, assignment: Assignment) -> type[Flow]:
+        """The class of a flow. Raises `Refusal` `no_runner`."""
         if assignment.flow is None:
             problem = "This text names no flow, and no model or agent is set up for it"
             raise Refusal("no_runner", problem, "`clawpy help flows` lists the flows")
@@ -146,6 +147,7 @@ class FlowRunner:
         return flow
 
     def _resolve(self, assignment: Assignment) -> Flow:
+        """The flow with its parameters. Raises `Refusal`: `no_runner`, `bad_parameters`."""
         return validate_parameters(self._flow_type(assignment), assignment.parameters)
 
 
@@ -192,11 +194,13 @@ def similar_flow(prompt: str, flows: Collection[str]) -> str:
 
 
 def _are_parameters(text: str) -> bool:
+    """Whether a text has the form of parameters: a JSON object, pairs, or values alone."""
     are_pairs = "=" in text and all(map(_PAIR.match, text.split("\n")[1:]))
     return text.startswith("{") or are_pairs or _are_values(text)
 
 
 def _are_values(text: str) -> bool:
+    """Whether a text has only words that are hardly those of a sentence, see `VALUE`."""
     words = text.split()
     return bool(words) and all(VALUE.fullmatch(word) for word in words)
 
@@ -217,6 +221,7 @@ def validate_parameters(flow: type[Flow], values: Mapping[str, Any]) -> Flow:
 
 
 def _describe_faults(flow: type[Flow], error: ValidationError) -> str:
+    """What is wrong with the parameters of a flow, in words."""
     unknown, missing, wrong = [], [], []
     for fault in error.errors(include_url=False, include_context=False)[:5]:
         place = ".".join(map(str, fault["loc"])) or "parameters"
@@ -266,6 +271,7 @@ def edit_parameters(flow: type[Flow], present: Mapping[str, Any], edit: str) -> 
 
 
 def _parse_pairs(flow: type[Flow], text: str) -> dict[str, Any]:
+    """The values of the parameters that a text names. Raises `Refusal` as `edit_parameters`."""
     known_names = "|".join(map(re.escape, flow.model_fields)) or "(?!)"
     before, *pieces = re.split(rf"(?:^|(?<=[\s,;]))({known_names})[ \t]*[=:](?!:)", text)
     names, values, stray = pieces[::2], pieces[1::2], before.strip()
@@ -282,17 +288,19 @@ def _parse_pairs(flow: type[Flow], text: str) -> dict[str, Any]:
 
 
 def _parse_value(field: FieldInfo, text: str) -> Any:
+    """The value of a parameter that is written as text. If it is wrong, validation reports that later."""
     if get_origin(field.annotation) is list and not text.startswith("["):
         return ["".join(groups) for groups in _ITEM.findall(text)]
     if text[:1] in '["{' or field.annotation is not str:
         try:
             return json.loads(text)
         except json.JSONDecodeError:
-            return text  # validation reports it
+            return text
     return text
 
 
 def _describe_field(name: str, field: FieldInfo) -> str:
+    """The name, type, default value and description of a parameter."""
     kind = "list" if get_origin(field.annotation) is list else getattr(field.annotation, "__name__", "text")
     default = ""
     if not field.is_required():
@@ -331,10 +339,10 @@ class LearnedFlow(Flow):
         return FlowResult(f"{count(len(self.commands), 'command')} of {self.name} ran")
 
 
-def learned_flow(name: str, label: str, commands: Sequence[Sequence[str]], workspace: str = "") -> type[LearnedFlow]:
+def learned_flow(name: str, label: str, commands: tuple[tuple[str, ...], ...], workspace: str) -> type[LearnedFlow]:
     """Make the class of a learned flow."""
-    attributes = {"name": name, "label": label, "commands": tuple(map(tuple, commands)), "workspace": workspace}
-    return type("LearnedFlow", (LearnedFlow,), {**attributes, "__module__": __name__})
+    attributes = {"name": name, "label": label, "commands": commands, "workspace": workspace, "__module__": __name__}
+    return type("LearnedFlow", (LearnedFlow,), attributes)
 
 
 class FlowRegistry(Mapping[str, type[Flow]]):
@@ -345,8 +353,7 @@ class FlowRegistry(Mapping[str, type[Flow]]):
         self._learned = learned
 
     def __getitem__(self, name: str) -> type[Flow]:
-        flow = self._own.get(name)
-        return self._learned_by_name()[name] if flow is None else flow
+        return self._own.get(name) or self._learned_by_name()[name]
 
     def __iter__(self) -> Iterator[str]:
         yield from self._own
@@ -382,4 +389,5 @@ class FlowRegistry(Mapping[str, type[Flow]]):
         ]
 
     def _learned_by_name(self) -> Mapping[str, type[Flow]]:
+        """The learned flows, which are read from the database."""
         return {flow.name: flow for flow in self._learned()}

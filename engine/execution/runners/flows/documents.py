@@ -38,6 +38,7 @@ MAX_CHANGELOG_BYTES = 20_000_000
 
 
 def _check_since(text: str) -> str:
+    """Check a tag or a commit; "" is accepted."""
     return check_argument(text) if text else ""
 
 
@@ -185,7 +186,6 @@ MAX_AGENTS_MD_BYTES = 1024 * 1024
 SECTION_HEAD = (
     "## What was learned here\n\nWritten by Clawpy with your approval; the text between the marks is overwritten.\n\n"
 )
-
 """The text above the list of lessons."""
 
 _NEEDS_ESCAPE = re.compile(r"&(?=(?:lt|amp);)|<(?=!--)")
@@ -195,6 +195,7 @@ _MARKDOWN_SIGN = re.compile(r"[\\#>*+\-`~|=_\[]")
 
 
 def _check_lesson(text: str) -> str:
+    """Check a lesson, and return it in one line."""
     lesson = one_line(text)
     if not lesson:
         raise ValueError("must not be empty")
@@ -269,9 +270,8 @@ def classify(subject: str) -> tuple[str, str] | None:
 
 def _guess_section(subject: str) -> str:
     """The section for a subject that names no type, by its words."""
-    words_by_section = {name: _TABLES["sections"][name]["words"] for name in _TABLES["asked"]}
-    sections = (name for name, words in words_by_section.items() if re.search(words, subject, re.I))
-    return next(sections, "Changed")
+    sections = _TABLES["sections"]
+    return next((name for name in _TABLES["asked"] if re.search(sections[name]["words"], subject, re.I)), "Changed")
 
 
 def _format_entry(text: str) -> str:
@@ -300,6 +300,7 @@ def is_mentioned(changelog: str, sha: str, entry: str) -> bool:
 
 
 def _normalise_words(text: str) -> str:
+    """The words of a text in lower case, each between spaces. Texts with the same words become equal."""
     return f" {' '.join(re.findall(r'[a-z0-9#]+', text.lower()))} "
 
 
@@ -376,8 +377,8 @@ def _own_section_names(groups: Sequence[re.Match[str]]) -> dict[str, str]:
     used = {match["name"].lower(): match["name"] for match in reversed(groups)}
     own_names: dict[str, str] = {}
     for section, names in _SECTION_NAMES.items():
-        if name := next((used[name.lower()] for name in names if name.lower() in used), ""):
-            own_names[section] = name
+        if found := [used[name.lower()] for name in names if name.lower() in used]:
+            own_names[section] = found[0]
     return own_names
 
 
@@ -450,12 +451,10 @@ def _add_to_section(lines: list[str], section: str, bullets: Sequence[str], styl
 
 def _end_of_section(lines: Sequence[str], section: str) -> int | None:
     """The index of the line after the last entry of a section; None if there is no such section."""
-    names = [
-        (number, match["name"].lower()) for number, line in enumerate(lines) if (match := _SECTION_HEADING.match(line))
-    ]
-    for position, (number, name) in enumerate(names):
-        if name == section.lower():
-            end = names[position + 1][0] if position + 1 < len(names) else len(lines)
+    headings = [(number, match) for number, line in enumerate(lines) if (match := _SECTION_HEADING.match(line))]
+    ends = [*(number for number, _ in headings[1:]), len(lines)]
+    for (number, heading), end in zip(headings, ends, strict=False):
+        if heading["name"].lower() == section.lower():
             while end > number + 1 and not lines[end - 1].strip():
                 end -= 1
             return end
@@ -481,5 +480,6 @@ def _to_markdown(text: str) -> str:
 
 
 def _from_markdown(item: str) -> str:
+    """The inverse of `_to_markdown`."""
     escaped = item.removeprefix("\\")
     return _ESCAPED.sub(lambda match: "<" if match[1] == "lt" else "&", escaped)

@@ -168,7 +168,8 @@ class AgentLoop:
             request.parts.append(operator_part(text, run_kind))
         nudges = 0
         while True:
-            self._add_replies(request)
+            if replies := self.take_replies():
+                request.add(replies, REPLY)
             answer = self._send(request)
             reply, calls = str(answer["text"]).strip(), answer["calls"]
             request = _Request(run_kind, [])
@@ -404,13 +405,6 @@ class AgentLoop:
         self._live.journal.note_error("model", error.message)
         return error
 
-    # Texts
-
-    def _add_replies(self, request: _Request) -> None:
-        """Add the replies that the operator sent meanwhile."""
-        if messages := self.take_replies():
-            request.add(messages, REPLY)
-
     # Waiting and stopping
 
     def _wait(self, seconds: float) -> None:
@@ -422,8 +416,7 @@ class AgentLoop:
 
     def _stop(self) -> None:
         self._stopped.set()
-        conversation = self._conversation
-        if conversation is not None:
+        if (conversation := self._conversation) is not None:
             conversation.cancel()
 
 

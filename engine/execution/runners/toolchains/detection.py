@@ -9,7 +9,6 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -64,6 +63,7 @@ def _is_used(folder: ProjectFolder, row: TestRunnerRow, files: Sequence[str]) ->
 
 
 def _make_toolchain(folder: ProjectFolder, row: TestRunnerRow, placeholders: Placeholders) -> Toolchain:
+    """The tool of a test runner that was found with these placeholders."""
     if row.kind == "rust":
         placeholders["workspace"] = ("--workspace",) if folder.shows(r"Cargo.toml:^\[workspace\]") else ()
     title = row.title or f"{placeholders['run'][0]} test"
@@ -160,6 +160,7 @@ def _node_manager(folder: ProjectFolder) -> str:
 
 
 def _script_placeholders(manager: str) -> Placeholders:
+    """The words by which a package manager of Node runs a script."""
     run = {"npm": ("npm", "run", "--silent"), "pnpm": ("pnpm", "--silent", "run")}.get(manager, (manager, "run"))
     return {"run": run, "--": ("--",) if manager == "npm" else ()}
 
@@ -174,6 +175,7 @@ def _find_wrapper(folder: ProjectFolder, row: ToolRow) -> str:
 
 
 def _is_bundled(folder: ProjectFolder, row: ToolRow) -> bool:
+    """Whether the folder's bundle has a tool of Ruby."""
     return row.program in folder.read_file("Gemfile") and folder.find_program("bundle") is not None
 
 
@@ -329,8 +331,9 @@ def _named_manager(folder: ProjectFolder, rows: Sequence[PackageManagerRow]) -> 
 
 
 def _make_setup(folder: ProjectFolder, row: PackageManagerRow, lock: str) -> PackageSetup:
+    """The setup of a folder with this manager. `lock` is its lock file, "" for none."""
     path = "" if folder.folder == folder.root else folder.folder.relative_to(folder.root).as_posix()
-    setup = PackageSetup(
+    return PackageSetup(
         manager=row.name,
         kind=row.kind,
         folder=path,
@@ -338,21 +341,20 @@ def _make_setup(folder: ProjectFolder, row: PackageManagerRow, lock: str) -> Pac
         commands=_install_commands(folder, row, lock),
         hosts=row.hosts,
         installed=_is_installed(folder, row),
+        environment=os.path.relpath(_pip_environment(folder), folder.top) if row.name == "pip" else "",
     )
-    if row.name != "pip":
-        return setup
-    environment = python_projects.find_environment(folder.workspace, folder.top) or folder.workspace / ".venv"
-    commands = _pip_commands(folder, "pytest", *_pip_needs(folder))
-    return replace(setup, commands=commands, environment=os.path.relpath(environment, folder.top))
 
 
 def _install_commands(folder: ProjectFolder, row: PackageManagerRow, lock: str) -> tuple[tuple[str, ...], ...]:
+    """The commands by which a manager installs the packages of a folder."""
+    if row.name == "pip":
+        return _pip_commands(folder, "pytest", *_pip_needs(folder))
+    if row.name == "yarn" and lock and ".yarnrc.yml" in folder.names:  # yarn 2 and later name it anew
+        return (("yarn", "install", "--immutable"),)
     placeholders = {
         "where": tuple(python_projects.pytest_group_option(folder.folder).split()) if row.name == "uv" else (),
         "wrapper": (f"./{row.wrapper}" if row.wrapper in folder.names else row.program,),
     }
-    if row.name == "yarn" and lock and ".yarnrc.yml" in folder.names:  # yarn 2 and later name it anew
-        return (("yarn", "install", "--immutable"),)
     command = fill_command(row.install_command if lock else row.unlocked_install_command, placeholders)
     return (command,) if command else ()
 
@@ -361,18 +363,24 @@ def _is_pip_used_instead(folder: ProjectFolder) -> bool:
     """Whether a manifest has dependency groups, as those for uv have, but pip made the environment of the project."""
     if "[tool.uv" in folder.read_file("pyproject.toml"):
         return False
-    environment = python_projects.find_environment(folder.workspace, folder.top)
-    return environment is not None and (environment / "bin" / "pip").exists() and not _is_made_by_uv(environment)
+    environment = _pip_environment(folder)
+    return (environment / "bin" / "pip").exists() and not _is_made_by_uv(environment)
 
 
 def _is_made_by_uv(environment: Path) -> bool:
+    """Whether uv made an environment of Python."""
     return "uv = " in read_text(environment / "pyvenv.cfg")
+
+
+def _pip_environment(folder: ProjectFolder) -> Path:
+    """The environment into which pip installs. It may not exist yet."""
+    return python_projects.find_environment(folder.workspace, folder.top) or folder.workspace / ".venv"
 
 
 def _pip_commands(folder: ProjectFolder, *packages: str) -> tuple[tuple[str, ...], ...]:
     """The commands that install into the environment of the project, or of a folder above it. If there is none, it is
     made. An environment may have no pip: uv makes it without, and installs into it by itself."""
-    environment = python_projects.find_environment(folder.workspace, folder.top) or folder.workspace / ".venv"
+    environment = _pip_environment(folder)
     environment_path = os.path.relpath(environment, folder.workspace)
     install = (f"{environment_path}/bin/pip", "install", *packages)
     if (environment / "bin" / "pip").exists():
