@@ -48,7 +48,6 @@ from engine.model.adaptation import (
     CandidateStatus,
     CandidateType,
     CandidateView,
-    Effect,
     EffectPreview,
     FixTemplate,
     KnownFix,
@@ -409,7 +408,10 @@ def _store_move(tx: Transaction, row: CandidateRow, evaluation: Evaluation, move
 
 def _ask_to_activate(row: CandidateRow) -> Waiting:
     """The question about a candidate in review."""
-    text = _text_for_agents(row.value.effect)
+    effect = row.value.effect
+    if isinstance(effect, FixTemplate):
+        effect = replace(effect, patch="")  # agents do not read the diff
+    text = "\n".join(list_texts(effect))
     return Waiting("candidate", row.id, f"activate? {row.title}", row.changed_at, text=text)
 
 
@@ -418,8 +420,3 @@ def describe_lift(lift: Lift) -> str:
     return (
         f"{lift.with_good} of {lift.with_runs} went well with it, {lift.without_good} of {lift.without_runs} without it"
     )
-
-
-def _text_for_agents(effect: Effect) -> str:
-    """The texts of an effect that agents read, without a diff."""
-    return "\n".join(list_texts(replace(effect, patch="") if isinstance(effect, FixTemplate) else effect))

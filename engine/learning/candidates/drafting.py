@@ -379,7 +379,8 @@ def _describe_heal(sources: Sources, session: str, patch: str) -> tuple[str, ...
     message. The changes in `patch` follow, or the names of the changed files.
     """
     lines = sources.transcript(session)
-    last_failure = max((number for number, line in enumerate(lines) if _is_handed_back(line)), default=len(lines))
+    failures = (index for index, line in enumerate(lines) if line.kind == "note" and HANDED_BACK in line.text)
+    last_failure = max(failures, default=len(lines))
     messages = _collect_messages(takewhile(lambda line: line.kind != "command", lines[last_failure + 1 :]))
     sections = re.split(r"(?m)^(?=diff --git )", patch)[1:]
     changes = list(filter(None, map(_describe_section, sections)))
@@ -434,11 +435,6 @@ def _find_common_commands(transcripts: Sequence[Sequence[TranscriptLine]], calls
         runs = (tuple(commands[start : start + len(command_words)]) for start in starts)
         counts.update({run for run in runs if all(map(_is_call_of, run, command_words))})
     return min(counts, key=lambda run: (-counts[run], sum(map(len, run)), run), default=())
-
-
-def _is_handed_back(line: TranscriptLine) -> bool:
-    """Whether the validation loop returned failing tests to the agent here."""
-    return line.kind == "note" and HANDED_BACK in line.text
 
 
 def _collect_messages(lines: Iterable[TranscriptLine]) -> list[str]:

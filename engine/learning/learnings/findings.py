@@ -113,21 +113,17 @@ def rate_confidence(basis: Basis, observed: int = 1) -> Score:
 
 def rate_importance(impact: Impact) -> Score:
     """The importance of a learning, from 0 to 1, rounded to hundredths, by failure, time, cost and reach."""
+    concerned = "one thing" if impact.reach == 1 else f"{impact.reach} things"
     parts = [
         (FAILURE_WEIGHT if impact.failure_avoided else 0.0, "a failure was avoided"),
         (TIME_WEIGHT * share(impact.seconds, FULL_SECONDS), f"{count(round(impact.seconds / 60), 'minute')} of work"),
         (COST_WEIGHT * share(impact.cost, FULL_COST), f"${impact.cost / MICRO:.2f} spent on it"),
-        (REACH_WEIGHT * share(impact.reach, FULL_REACH), f"it concerns {_count_in_words(impact.reach)}"),
+        (REACH_WEIGHT * share(impact.reach, FULL_REACH), f"it concerns {concerned}"),
     ]
     return Score(
         round(sum(value for value, _ in parts), 2),
         tuple(f"{words}: +{value:.2f}" for value, words in parts if value >= 0.005) or ("it affected nothing",),
     )
-
-
-def _count_in_words(reach: int) -> str:
-    """A number of things in words."""
-    return "one thing" if reach == 1 else f"{reach} things"
 
 
 ENTRY_KINDS = (

@@ -157,9 +157,8 @@ class LookAtRelease(Flow):
         return f"List what a release would hold since {self.since}"
 
     def run(self, job: Job) -> FlowResult:
-        git, since = operator_git(job), self.since
         span = f"{resolve_commit(job, self.since)}..HEAD"
-        subjects = git.text("log", "--no-merges", "--format=%s", span).splitlines()
+        subjects = operator_git(job).text("log", "--no-merges", "--format=%s", span).splitlines()
         entries: dict[str, list[str]] = {section: [] for section in SECTIONS}
         for entry in filter(None, map(classify, subjects)):
             entries[entry[0]].append(entry[1])
@@ -169,7 +168,7 @@ class LookAtRelease(Flow):
                 job.say_list(lines, MAX_SHOWN_ENTRIES, indent="- ")
         noticed = sum(map(len, entries.values()))
         sections = ", ".join(f"{len(lines)} {section.lower()}" for section, lines in entries.items() if lines)
-        summary = f"{count(len(subjects), 'commit')} since {since}, {noticed} that users notice"
+        summary = f"{count(len(subjects), 'commit')} since {self.since}, {noticed} that users notice"
         facts = {"since": self.since, "commits": len(subjects), "entries": entries}
         return FlowResult(f"{summary}: {sections}" if noticed else summary, facts=facts)
 
@@ -326,23 +325,14 @@ _SECTION_HEADING = re.compile(
 class Style:
     """The style of a change log. The default is that of Keep a Changelog."""
 
-    marks: str = "##"
-    """The `#` marks before the heading of a version; "" for an underlined heading."""
-    rule: str = ""
-    """The character that underlines a heading."""
-    bracketed: bool = True
-    """Whether versions are in brackets."""
+    heading: tuple[str, ...] = ("## [Unreleased]",)
+    """The lines of the heading for unreleased changes."""
     group: str = "### {}"
     """The format of the heading of a section; "" if the file has no sections."""
     bullet: str = "- "
     """The beginning of an entry."""
     names: Mapping[str, str] = field(default_factory=dict)
     """The names of sections in the file, if they are different."""
-
-    def heading_lines(self) -> list[str]:
-        """The lines of the heading for unreleased changes."""
-        title = "[Unreleased]" if self.bracketed else "Unreleased"
-        return [f"{self.marks} {title}"] if self.marks else [title, self.rule * len(title)]
 
 
 NEW_FILE = """# Changelog
@@ -368,8 +358,10 @@ def _detect_style(lines: Sequence[str], headings: Sequence[tuple[int, re.Match[s
     if not groups:
         style = replace(style, group="" if bullets else f"{marks}# {{}}" if marks else "**{}**")
     released = [match["text"] for _, match in headings if not _UNRELEASED.search(match["text"])]
-    rule = "" if marks else lines[index + 1].strip()[:1]
-    return replace(style, marks=marks, rule=rule, bracketed="[" in (released or [newest["text"]])[0])
+    title = "[Unreleased]" if "[" in (released or [newest["text"]])[0] else "Unreleased"
+    if marks:
+        return replace(style, heading=(f"{marks} {title}",))
+    return replace(style, heading=(title, lines[index + 1].strip()[:1] * len(title)))
 
 
 def _own_section_names(groups: Sequence[re.Match[str]]) -> dict[str, str]:
@@ -407,7 +399,7 @@ def add_entries(text: str, entries: Mapping[str, Sequence[str]]) -> str:
     at = next((number for number, (_, match) in enumerate(headings) if _UNRELEASED.search(match["text"])), None)
     if at is None:
         begin = end = headings[0][0] if headings else _end_of_text(lines, 0)
-        heading = [*([""] if begin and lines[begin - 1].strip() else []), *style.heading_lines()]
+        heading = [*([""] if begin and lines[begin - 1].strip() else []), *style.heading]
     else:
         begin = headings[at][0] + (1 if headings[at][1]["marks"] else 2)
         end = headings[at + 1][0] if at + 1 < len(headings) else _end_of_text(lines, begin)
