@@ -22,10 +22,7 @@ from hypothesis import strategies as st
 
 from engine.execution.live_session import LiveSession
 from engine.execution.sandbox import host_gate
-from engine.execution.sandbox.host_gate import (
-    HostGate,
-    read_server_name,
-)
+from engine.execution.sandbox.host_gate import HostGate, read_server_name
 from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.model import SessionState
 from tests.execution.session_world import MakeWorld, ScriptWorld
@@ -62,8 +59,15 @@ def server() -> Iterator[int]:
         server.shutdown()
 
 
+LISTED = "api.example.com"
+"""The host that the gates of most tests let through."""
+
+PUBLIC_ADDRESS = {LISTED: "93.184.216.34"}
+"""Its address."""
+
+
 class OpenGate:
-    """A gate, what it reported, and the hosts that it resolved."""
+    """A gate, what it reported, and the hosts that it resolved. Its clients are on the other side of its socket."""
 
     def __init__(self, *hosts: str, addresses: dict[str, str] | None = None) -> None:
         self.reports: list[str] = []
@@ -73,13 +77,22 @@ class OpenGate:
             self.resolved.append(host)
             return (addresses or {}).get(host, host).split(",")
 
-        self.gate = HostGate(hosts, self.reports.append, resolve)
+        self.host_gate = HostGate(hosts, self.reports.append, resolve)
 
     def connect(self) -> socket.socket:
+        """A client that has sent nothing yet."""
         client = socket.socket(socket.AF_UNIX)
         client.settimeout(5)
-        client.connect(str(self.gate.path))
+        client.connect(str(self.host_gate.path))
         return client
+
+    @contextlib.contextmanager
+    def tunnel(self, target: str = f"{LISTED}:443") -> Iterator[socket.socket]:
+        """A client whose bytes go to this host from now on."""
+        with self.connect() as client:
+            client.sendall(f"CONNECT {target} HTTP/1.1\r\n\r\n".encode())
+            assert client.recv(100).startswith(b"HTTP/1.1 200")
+            yield client
 
     def send(self, request: str, after: bytes = b"") -> bytes:
         """The answer to a request and to what is sent `after` it, until the end."""
@@ -91,9 +104,13 @@ class OpenGate:
             return answer
 
 
+GateOpener = Callable[..., OpenGate]
+"""Opens a gate for these hosts."""
+
+
 @pytest.fixture
-def open_gate() -> Iterator[Callable[..., OpenGate]]:
-    """Opens gates for these hosts, and closes them after the test."""
+def open_gate() -> Iterator[GateOpener]:
+    """Opens gates, and closes them after the test."""
     gates: list[OpenGate] = []
 
     def open_new(*hosts: str, **addresses: dict[str, str]) -> OpenGate:
@@ -101,13 +118,13 @@ def open_gate() -> Iterator[Callable[..., OpenGate]]:
         return gates[-1]
 
     yield open_new
-    for opened in gates:
-        opened.gate.close()
+    for gate in gates:
+        gate.host_gate.close()
 
 
 @pytest.mark.long
 def test_the_gate_accepts_again_after_the_machine_had_no_file_left(
-    open_gate: Callable[..., OpenGate], server: int, monkeypatch: pytest.MonkeyPatch
+    open_gate: GateOpener, server: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class SocketWithoutFiles(socket.socket):
         """The machine has no file left for its first connections."""
@@ -123,47 +140,45 @@ def test_the_gate_accepts_again_after_the_machine_had_no_file_left(
     monkeypatch.setattr(host_gate, "RETRY_SECONDS", 0.01)
     with monkeypatch.context() as patched:
         patched.setattr(host_gate, "socket", SimpleNamespace(**{**vars(socket), "socket": SocketWithoutFiles}))
-        client = open_gate(f"127.0.0.1:{server}")
+        gate = open_gate(f"127.0.0.1:{server}")
     request = f"CONNECT 127.0.0.1:{server} HTTP/1.1\n\nGET /x HTTP/1.0\nHost: y\n\n"
-    assert client.send(request).endswith(b"/x y None")
-    assert client.reports == ["network: a connection could not be taken: Too many open files"]
+    assert gate.send(request).endswith(b"/x y None")
+    assert gate.reports == ["network: a connection could not be taken: Too many open files"]
 
 
 @pytest.mark.long
-def test_plain_http_reaches_a_listed_port_without_headers_for_the_proxy(
-    open_gate: Callable[..., OpenGate], server: int
-) -> None:
-    client = open_gate(f"localhost:{server}", addresses={"localhost": "127.0.0.1"})
+def test_plain_http_reaches_a_listed_port_without_headers_for_the_proxy(open_gate: GateOpener, server: int) -> None:
+    gate = open_gate(f"localhost:{server}", addresses={"localhost": "127.0.0.1"})
     head = "Host: elsewhere\nProxy-Authorization: Basic x\nConnection: keep-alive\n\n"
-    answer = client.send(f"GET http://localhost:{server}/a?b=c HTTP/1.1\n{head}")
+    answer = gate.send(f"GET http://localhost:{server}/a?b=c HTTP/1.1\n{head}")
     assert answer.endswith(f"/a?b=c localhost:{server} None".encode())
 
 
 @pytest.mark.parametrize("target", ROWS["a_host_that_is_not_listed_is_refused_and_not_resolved"])
-def test_a_host_that_is_not_listed_is_refused_and_not_resolved(open_gate: Callable[..., OpenGate], target: str) -> None:
-    client = open_gate("api.example.com", "api.example.com:81", addresses={})
-    assert client.send(f"{target} HTTP/1.1\n\n").startswith(b"HTTP/1.1 403")
-    assert client.resolved == []
-    assert len(client.reports) == 1
-    assert client.reports[0].startswith("network: ")
+def test_a_host_that_is_not_listed_is_refused_and_not_resolved(open_gate: GateOpener, target: str) -> None:
+    gate = open_gate("api.example.com", "api.example.com:81", addresses={})
+    assert gate.send(f"{target} HTTP/1.1\n\n").startswith(b"HTTP/1.1 403")
+    assert gate.resolved == []
+    assert len(gate.reports) == 1
+    assert gate.reports[0].startswith("network: ")
 
 
-def test_a_refusal_is_reported_once_and_without_control_characters(open_gate: Callable[..., OpenGate]) -> None:
-    client = open_gate("api.example.com")
+def test_a_refusal_is_reported_once_and_without_control_characters(open_gate: GateOpener) -> None:
+    gate = open_gate(LISTED)
     for _ in range(3):
-        client.send("CONNECT evil.org:443 HTTP/1.1\n\n")
-    client.send("CONNECT a\x1b[31m\x07b:443 HTTP/1.1\n\n")
-    assert client.reports[0] == "network: evil.org:443 is not one of the allowed hosts of this session: api.example.com"
-    assert len(client.reports) == 2
-    assert client.reports[1].isprintable()
+        gate.send("CONNECT evil.org:443 HTTP/1.1\n\n")
+    gate.send("CONNECT a\x1b[31m\x07b:443 HTTP/1.1\n\n")
+    assert gate.reports[0] == "network: evil.org:443 is not one of the allowed hosts of this session: api.example.com"
+    assert len(gate.reports) == 2
+    assert gate.reports[1].isprintable()
 
 
 @pytest.mark.long
-def test_a_name_may_not_resolve_to_this_machine(open_gate: Callable[..., OpenGate], server: int) -> None:
+def test_a_name_may_not_resolve_to_this_machine(open_gate: GateOpener, server: int) -> None:
     for address in ("127.0.0.1", "::1", "169.254.169.254", "::ffff:127.0.0.1"):
-        client = open_gate(f"api.example.com:{server}", addresses={"api.example.com": address})
-        assert client.send(f"CONNECT api.example.com:{server} HTTP/1.1\n\n").startswith(b"HTTP/1.1 403")
-        assert "which no session may reach" in client.reports[0]
+        gate = open_gate(f"api.example.com:{server}", addresses={"api.example.com": address})
+        assert gate.send(f"CONNECT api.example.com:{server} HTTP/1.1\n\n").startswith(b"HTTP/1.1 403")
+        assert "which no session may reach" in gate.reports[0]
 
 
 @pytest.fixture
@@ -196,43 +211,39 @@ def client_hello(name: str | None) -> bytes:
     return outgoing.read()
 
 
-@pytest.mark.parametrize("name", ["api.example.com", "evil.example.org"])
+@pytest.mark.parametrize("name", [LISTED, "evil.example.org"])
 def test_tls_has_to_ask_for_the_host_that_was_named(
-    open_gate: Callable[..., OpenGate], received_by_host: list[bytes], name: str
+    open_gate: GateOpener, received_by_host: list[bytes], name: str
 ) -> None:
     """Hosts that share an address with a listed one stay out of reach."""
-    proxy = open_gate("api.example.com", addresses={"api.example.com": "93.184.216.34"})
+    gate = open_gate(LISTED, addresses=PUBLIC_ADDRESS)
     hello = client_hello(name)
-    with proxy.connect() as client:
-        client.sendall(b"CONNECT api.example.com:443 HTTP/1.1\r\n\r\n")
-        assert client.recv(100).startswith(b"HTTP/1.1 200")
+    with gate.tunnel() as client:
         client.sendall(hello[:50])
         client.sendall(hello[50:])
-        if name == "api.example.com":
+        if name == LISTED:
             wait_until(lambda: b"".join(received_by_host) == hello, 5)
         else:
             assert client.recv(100) == b""
             assert received_by_host == []
-            assert proxy.reports == ["network: the connection to api.example.com asked for evil.example.org"]
+            assert gate.reports == ["network: the connection to api.example.com asked for evil.example.org"]
 
 
-def test_only_tls_passes_through_port_443(open_gate: Callable[..., OpenGate], received_by_host: list[bytes]) -> None:
-    client = open_gate("api.example.com", addresses={"api.example.com": "93.184.216.34"})
-    client.send("CONNECT api.example.com:443 HTTP/1.1\n\n", b"GET / HTTP/1.1\r\nHost: evil.org\r\n\r\n")
+def test_only_tls_passes_through_port_443(open_gate: GateOpener, received_by_host: list[bytes]) -> None:
+    gate = open_gate(LISTED, addresses=PUBLIC_ADDRESS)
+    gate.send("CONNECT api.example.com:443 HTTP/1.1\n\n", b"GET / HTTP/1.1\r\nHost: evil.org\r\n\r\n")
     assert b"".join(received_by_host) == b""
-    assert client.reports == ["network: api.example.com received a request that is not TLS"]
+    assert gate.reports == ["network: api.example.com received a request that is not TLS"]
 
 
-def test_a_tunnel_to_an_address_needs_no_tls_name(
-    open_gate: Callable[..., OpenGate], received_by_host: list[bytes]
-) -> None:
+def test_a_tunnel_to_an_address_needs_no_tls_name(open_gate: GateOpener, received_by_host: list[bytes]) -> None:
     with open_gate("93.184.216.34").connect() as client:
         client.sendall(b"CONNECT 93.184.216.34:443 HTTP/1.1\r\n\r\nhello")
         wait_until(lambda: b"".join(received_by_host) == b"hello", 5)
 
 
 def test_the_next_address_of_a_host_is_tried(
-    open_gate: Callable[..., OpenGate], received_by_host: list[bytes], monkeypatch: pytest.MonkeyPatch
+    open_gate: GateOpener, received_by_host: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect = socket.create_connection
     addresses: list[str] = []
@@ -244,10 +255,8 @@ def test_the_next_address_of_a_host_is_tried(
         return connect(address, timeout)
 
     monkeypatch.setattr(socket, "create_connection", fail_once)
-    proxy = open_gate("api.example.com", addresses={"api.example.com": "93.184.216.34,93.184.216.35"})
-    with proxy.connect() as client:
-        client.sendall(b"CONNECT api.example.com:443 HTTP/1.1\r\n\r\n")
-        assert client.recv(100).startswith(b"HTTP/1.1 200")
+    with open_gate(LISTED, addresses={LISTED: "93.184.216.34,93.184.216.35"}).tunnel():
+        pass
     assert addresses == ["93.184.216.34", "93.184.216.35"]
 
 
@@ -255,11 +264,11 @@ def test_the_next_address_of_a_host_is_tried(
     "beginning", [b"", b"CONNECT api.example.com:443 HTTP/1.1\r\n\r\n\x16\x03\x01\xff\xff\1\xff\xff\xff"]
 )
 def test_a_client_that_sends_too_much_before_its_request_ends_is_cut_off(
-    open_gate: Callable[..., OpenGate], received_by_host: list[bytes], monkeypatch: pytest.MonkeyPatch, beginning: bytes
+    open_gate: GateOpener, received_by_host: list[bytes], monkeypatch: pytest.MonkeyPatch, beginning: bytes
 ) -> None:
     monkeypatch.setattr(host_gate, "MAX_HEAD_BYTES", 100)
-    proxy = open_gate("api.example.com", addresses={"api.example.com": "93.184.216.34"})
-    with proxy.connect() as client:
+    gate = open_gate(LISTED, addresses=PUBLIC_ADDRESS)
+    with gate.connect() as client:
         client.sendall(beginning)
         assert not beginning or client.recv(100).startswith(b"HTTP/1.1 200")
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # cut off while it speaks
@@ -267,53 +276,47 @@ def test_a_client_that_sends_too_much_before_its_request_ends_is_cut_off(
     assert received_by_host == []
 
 
-def test_connections_above_the_maximum_are_turned_away(
-    open_gate: Callable[..., OpenGate], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_connections_above_the_maximum_are_turned_away(open_gate: GateOpener, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_gate, "MAX_CONNECTIONS", 2)
-    client = open_gate("api.example.com")
-    first, second = client.connect(), client.connect()
-    wait_until(lambda: client.gate._slots._value == 0, 5)
-    with client.connect() as third:
+    gate = open_gate(LISTED)
+    first, second = gate.connect(), gate.connect()
+    wait_until(lambda: gate.host_gate._slots._value == 0, 5)
+    with gate.connect() as third:
         assert third.recv(10) == b""
     first.close()
     second.close()
-    wait_until(lambda: client.gate._slots._value == 2, 5)
-    assert client.send("CONNECT evil.org:443 HTTP/1.1\n\n").startswith(b"HTTP/1.1 403")
+    wait_until(lambda: gate.host_gate._slots._value == 2, 5)
+    assert gate.send("CONNECT evil.org:443 HTTP/1.1\n\n").startswith(b"HTTP/1.1 403")
 
 
 @pytest.mark.long
-def test_an_idle_connection_is_closed(
-    open_gate: Callable[..., OpenGate], server: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_idle_connection_is_closed(open_gate: GateOpener, server: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_gate, "IDLE_SECONDS", 0.1)
-    client = open_gate(f"127.0.0.1:{server}")
+    gate = open_gate(f"127.0.0.1:{server}")
     began = time.monotonic()
-    assert client.send(f"CONNECT 127.0.0.1:{server} HTTP/1.1\n\n").startswith(b"HTTP/1.1 200")
+    assert gate.send(f"CONNECT 127.0.0.1:{server} HTTP/1.1\n\n").startswith(b"HTTP/1.1 200")
     assert time.monotonic() - began < 3
 
 
 def test_an_incomplete_request_is_answered_with_an_error(
-    open_gate: Callable[..., OpenGate], monkeypatch: pytest.MonkeyPatch
+    open_gate: GateOpener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(host_gate, "OPENING_SECONDS", 0.1)
-    client = open_gate("api.example.com")
-    assert client.send("CONNECT api.exam").startswith(b"HTTP/1.1 502")
-    assert client.send("X" * (host_gate.MAX_HEAD_BYTES + 10)).startswith(b"HTTP/1.1 502")
+    gate = open_gate(LISTED)
+    assert gate.send("CONNECT api.exam").startswith(b"HTTP/1.1 502")
+    assert gate.send("X" * (host_gate.MAX_HEAD_BYTES + 10)).startswith(b"HTTP/1.1 502")
 
 
 @pytest.mark.long
-def test_closing_cuts_every_connection(open_gate: Callable[..., OpenGate], server: int) -> None:
-    proxy = open_gate(f"127.0.0.1:{server}")
-    with proxy.connect() as client:
-        client.sendall(f"CONNECT 127.0.0.1:{server} HTTP/1.1\r\n\r\n".encode())
-        assert client.recv(100).startswith(b"HTTP/1.1 200")
-        proxy.gate.close()
+def test_closing_cuts_every_connection(open_gate: GateOpener, server: int) -> None:
+    gate = open_gate(f"127.0.0.1:{server}")
+    with gate.tunnel(f"127.0.0.1:{server}") as client:
+        gate.host_gate.close()
         assert client.recv(100) == b""
-    assert not proxy.gate.path.parent.exists()
+    assert not gate.host_gate.path.parent.exists()
     with pytest.raises(OSError, match=r".+"):
-        proxy.connect()
-    proxy.gate.close()
+        gate.connect()
+    gate.host_gate.close()
 
 
 @pytest.fixture
@@ -323,8 +326,8 @@ def world(make_world: MakeWorld) -> ScriptWorld:
 
 FETCH = """
 import urllib.request
-def fetch(url, **more):
-    try: print(urllib.request.build_opener(*more.values()).open(url, timeout=5).read().decode())
+def fetch(url):
+    try: print(urllib.request.build_opener().open(url, timeout=5).read().decode())
     except Exception as error: print(type(error).__name__, error)
 """
 
@@ -389,17 +392,14 @@ def test_the_gate_ends_with_its_command_and_leaves_the_exit_code_alone(
 # The host that a TLS client asks for
 
 
-def test_the_name_is_read_from_the_first_bytes_of_tls() -> None:
-    assert read_server_name(client_hello("api.example.com")) == "api.example.com"
-    assert read_server_name(client_hello(None)) == ""
-
-
 def test_the_name_is_unknown_until_all_its_bytes_are_there() -> None:
-    hello = client_hello("api.example.com")
+    assert read_server_name(client_hello(None)) == "", "there is none"
+    hello = client_hello(LISTED)
+    assert read_server_name(hello) == LISTED
     assert all(read_server_name(hello[:size]) is None for size in range(1, len(hello)))
     body = hello[5:]
     records = b"".join(b"\x16\x03\x01" + len(part).to_bytes(2) + part for part in (body[:7], body[7:100], body[100:]))
-    assert read_server_name(records) == "api.example.com"
+    assert read_server_name(records) == LISTED
 
 
 @pytest.mark.parametrize(
