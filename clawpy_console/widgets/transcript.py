@@ -1,11 +1,12 @@
-"""Many styled lines, of which only those in sight are drawn; the transcript of a session, followed while it grows."""
+"""Many styled lines, of which only those in sight are drawn; the transcript of a session, followed while it grows, and
+shown from where its result begins once it is over."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -29,6 +30,9 @@ TRANSCRIPT_SIGNS = {
     "say": "● ", "thought": "○ ", "tool": "▸ ", "ask": "▲ ", "reply": "┃ ", "": "  ",
 }  # fmt: skip
 """The sign before a line of each kind, "" for all other kinds. All are equally wide; wrapped lines are indented."""
+
+RESULT_KINDS = frozenset({"note", "say", "error", "failed", "same", ""})
+"""Kinds of lines that say what came out. Output of commands is none of them."""
 
 PARAGRAPH_KINDS = frozenset({"say", "thought"})
 """Kinds whose consecutive lines are one text: only the first line has its sign."""
@@ -74,6 +78,7 @@ class LinesView(RowView, can_focus=True):
         self._width = self._visible_rows = 0  # the size that the rows were counted for
         self._lines: list[tuple[str, str]] = []
         self._starts = [0]  # the first row of each line, and the row after the last; rows of dropped lines count too
+        self._result_line: int | None = None  # where the result begins, None while there is none
 
     @property
     def row_count(self) -> int:
@@ -87,7 +92,7 @@ class LinesView(RowView, can_focus=True):
     def clear(self, *, empty: str | None = None) -> None:
         """Remove every line."""
         self._lines.clear()
-        self._starts = [0]
+        self._starts, self._result_line = [0], None
         self.empty = self.empty if empty is None else empty
         self._scroll(to_end=False, top=0)
 
@@ -109,7 +114,22 @@ class LinesView(RowView, can_focus=True):
             self._width = width
             self._starts = list(accumulate((len(self._row_starts(text)) for _, text in self._lines), initial=0))
             top = self._starts[line]
-        self._scroll(to_end=to_end, top=top)
+        if to_end and self._result_line is not None and line <= self._result_line:
+            self._show_result()
+        else:
+            self._scroll(to_end=to_end, top=top)
+
+    def mark_result(self, kinds: Collection[str]) -> None:
+        """The lines of these `kinds` at the end are the result, and no more lines follow. While the end is in sight,
+        scroll to where the result begins; if all of it fits, the end stays in sight."""
+        is_followed = self.at_end
+        others = (number for number in range(len(self._lines), 0, -1) if self._lines[number - 1][0] not in kinds)
+        self._result_line = next(others, 0)
+        if is_followed:
+            self._show_result()
+
+    def _show_result(self) -> None:
+        self._scroll(to_end=False, top=self._starts[self._result_line or 0] - self._starts[0])
 
     def _scroll(self, *, to_end: bool, top: int) -> None:
         """Scroll to the end of the lines, else to row `top`."""
@@ -307,12 +327,13 @@ class Transcript(LinesView):
         self.extend(new_lines)
 
     def _add_summary(self) -> None:
-        """At the end of a run whose tests failed, add the failures by cause."""
+        """At the end of a run, add the failures of tests by cause, and show where the result begins."""
         session = self._session
         if session is None or self._has_summary or not session.state.over or self._last_number < session.lines:
             return
         self._has_summary = True
         self.extend(failure_lines(session))
+        self.mark_result(RESULT_KINDS)
 
 
 def _line_kind(line: TranscriptLine) -> str:

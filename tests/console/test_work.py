@@ -31,6 +31,7 @@ from tests.console.stories import (
     press,
     refused,
     sees,
+    select,
     story_test,
     type_text,
 )
@@ -327,6 +328,30 @@ async def test_the_end_of_a_transcript_stays_in_sight_unless_it_was_scrolled(
             await grow(count)
             assert (lines[-1].text in screen_text(console)) != scrolled
             assert not scrolled or view.scroll_offset.y == top
+
+
+@pytest.mark.parametrize(("notes", "first_row"), [(3, "line 9"), (40, "note 1")])
+async def test_a_finished_transcript_opens_where_its_result_begins_and_stays_where_it_was_scrolled_to(
+    console: ConsoleApp, engine: StandIn, notes: int, first_row: str
+) -> None:
+    over = next(session for session in engine.sessions.all if session.state.over and not session.check)
+    result = [TranscriptLine(100 + number, NOW, "note", f"note {number}") for number in range(1, notes + 1)]
+    engine.sessions.transcripts[over.id] = [*output(1, 100), *result]
+    number = engine.sessions.all.index(over)
+    engine.sessions.all[number] = dataclasses.replace(over, lines=100 + notes)
+    async with running(console, "2", size=(80, 24)) as pilot:
+        view = console.screen.query_one("#transcript", Transcript)
+
+        def top_row() -> str:
+            return "".join(segment.text for segment in view.render_line(0)).strip(" ·")
+
+        await carry_out(pilot, select("#sessions", over.id), press("enter"))
+        await until(pilot, lambda: top_row().startswith(first_row))
+        await carry_out(pilot, press("G"), sees(f"note {notes}"))
+        await pilot.resize_terminal(70, 20)
+        await pilot.pause()
+        assert f"note {notes}" in screen_text(console)
+        await carry_out(pilot, press("g"), sees("line 1"))
 
 
 @pytest.mark.long
