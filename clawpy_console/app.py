@@ -357,6 +357,12 @@ class ConsoleApp(CardConsole):
         if len(self.screen_stack) == 1:
             choose_agent(self)
 
+    def action_messages(self) -> None:
+        """Show the last messages in full, the newest first."""
+        from clawpy_console.dialogs.base import show_text
+
+        show_text(self, "Messages", "\n".join(reversed(self.messages)) or "No messages yet.")
+
     async def action_quit(self) -> None:
         """Quit, after a question where the engine would end although it has work, or was kept running before."""
         running = len(self.state.running)

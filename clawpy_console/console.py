@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -21,7 +22,7 @@ from textual.screen import Screen
 from textual.worker import Worker
 
 from clawpy_console.attach.terminal import Terminal, TerminalApp
-from clawpy_console.formats import one_line
+from clawpy_console.formats import clock_time, one_line
 from clawpy_console.state import (
     SESSION_PAGE,
     TOPICS,
@@ -47,6 +48,12 @@ MAX_PROMPTS = 50
 """Maximum number of sent prompts that are kept."""
 
 STARTING = Refusal("starting", "The engine is still starting.", "")
+
+MAX_MESSAGES = 50
+"""Maximum number of messages that are kept."""
+
+CHARACTERS_PER_S = 15
+"""How fast a message is read: a long one is shown for longer."""
 
 SAVE_DELAY_S = 2.0
 """Seconds from a change until the last screen is saved."""
@@ -105,6 +112,8 @@ class Console(TerminalApp):
         self.workspace_refusal: Refusal | None = None
         """Why the engine does not watch the repository that this console was opened in."""
         self._toasts: dict[str, Notification] = {}  # the latest, by what they are about
+        self.messages: deque[str] = deque(maxlen=MAX_MESSAGES)
+        """The texts of the last toasts, each with its time, oldest first."""
 
     def state_changed(self, changed: frozenset[str]) -> None:
         """Called when these fields of `state` changed."""
@@ -276,7 +285,10 @@ class Console(TerminalApp):
 
         `about` names what the toast is about, "" for nothing but its text.
         """
-        toast = Notification(one_line(text), severity=severity, timeout=self.NOTIFICATION_TIMEOUT)
+        message = one_line(text)
+        self.messages.append(f"{clock_time(self.now())}  {message}")
+        timeout = max(self.NOTIFICATION_TIMEOUT, len(message) / CHARACTERS_PER_S)
+        toast = Notification(message, severity=severity, timeout=timeout)
         shown = {key: other for key, other in self._toasts.items() if not other.has_expired}
         if (earlier := shown.get(about or toast.message)) is not None:
             earlier.timeout = 0.0  # Textual removes what has expired when it shows the next toast

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +19,9 @@ from clawpy_console import formats
 from clawpy_console.dialogs.base import Answer, Dialog, Question, confirm, show_text
 from clawpy_console.fields.states import RESUME_QUESTIONS
 from clawpy_console.formats import crop, fit_to_width, one_line, workspace_name
-from clawpy_console.keys import ACTIONS, BY_ID, GROUPS, Action, key_with_letters, shown_key
-from clawpy_console.widgets.frame import Filter, has_words
+from clawpy_console.keys import ACTIONS, BY_ID, GROUPS, Action, is_on_screen, key_with_letters, shown_key
+from clawpy_console.widgets.base_screen import BaseScreen
+from clawpy_console.widgets.frame import SCREENS, Filter, has_words
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from engine import kind_title
 from engine.model import Hold, Mute
@@ -122,6 +123,9 @@ class Help(Dialog[None]):
 LEFT_OUT = ("rows.", "panes.", "columns.", "app.resume", "app.commands", "app.palette", "app.jump_", "app.quit_")
 """Actions that only move about, and those that are there under another name."""
 
+OFFERED_EVERYWHERE = frozenset({"mission.own", "work.own", "mission.predict"})
+"""Actions that the palette carries out on every screen."""
+
 
 def commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemCommand]:
     """The commands that make sense on `screen`: those of the focused pane first."""
@@ -161,6 +165,7 @@ def commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemCommand]:
             "`clawpy` attaches to it again",
             partial(app.quit, keep_engine=True),
         )
+    yield from _commands_elsewhere(app, bound)
 
 
 def _bound_actions(screen: Screen[Any]) -> dict[Action, ActiveBinding]:
@@ -171,6 +176,31 @@ def _bound_actions(screen: Screen[Any]) -> dict[Action, ActiveBinding]:
         if active.enabled and active.binding.id in BY_ID
     }
     return dict(sorted(bound.items(), key=lambda item: item[0].group == "app"))
+
+
+def _commands_elsewhere(app: CardConsole, bound: Collection[Action]) -> Iterable[SystemCommand]:
+    """The commands that cannot be carried out where the focus is: each leads to its screen, and says its key there."""
+    for action in ACTIONS:
+        modes = [mode for mode, _, _ in SCREENS if is_on_screen(action, mode)]
+        if action.label and len(modes) == 1 and action not in bound and action.id not in OFFERED_EVERYWHERE:
+            title = f"{modes[0].capitalize()}: {action.tooltip}"
+            hint = f"key {shown_key(action.id, app.keymap)} · {GROUPS[action.group]}"
+            yield SystemCommand(title, hint, partial(_lead_to, app, action, modes[0]))
+
+
+def _lead_to(app: CardConsole, action: Action, mode: str) -> None:
+    async def run() -> None:
+        await app.action_go(mode)
+        app.call_after_refresh(say)
+
+    def say() -> None:
+        screen = app.screen
+        if isinstance(screen, BaseScreen):
+            is_enabled = action in _bound_actions(screen)
+            text = f"{shown_key(action.id, app.keymap)}: {action.tooltip}."
+            app.show_toast(text if is_enabled else screen.describe_disabled(action))
+
+    app.run_in_background(run, "palette")
 
 
 def ask_to_resume(app: Console, hold: Hold) -> None:

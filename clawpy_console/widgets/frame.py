@@ -141,8 +141,9 @@ def state_line(state: AppState, now: datetime, opening: str, width: int, resume_
     room = width - key.cell_length - 2
     parts = _state_parts(state, now, opening, bool(resume_key), full=True)
     if state.fault and not opening:  # it stands in place of the costs until it is mended
-        fault_line = re.sub(r"^/[^:\n]*/", "", state.fault)  # the folder of the file would take the room
-        fault = fit_to_width(one_line(f"▲ {fault_line}"), max(0, room - parts[0].cell_length - 2))
+        # The place comes last and without the folder, which would take the room of what is wrong.
+        fault_line = re.sub(r"^(?:/[^:]*/)?([^:/]+(?::\d+)?): (.+)", r"\2 (\1)", one_line(state.fault))
+        fault = fit_to_width(f"▲ {fault_line}", max(0, room - parts[0].cell_length - 2))
         parts = [parts[0], Content.styled(f"  {fault}", "$wants")]
     elif sum(part.cell_length for part in parts) > room:
         parts = _state_parts(state, now, opening, bool(resume_key), full=False)

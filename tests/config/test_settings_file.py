@@ -42,7 +42,10 @@ def test_an_unknown_key_is_reported_with_its_line_and_the_likely_key() -> None:
     ("key", "advice"),
     [
         ("quiet", "did you mean quietHoursStart or quietHoursEnd?"),
-        ("foo", "`clawpy config get` lists all keys, `clawpy help settings` explains them"),
+        (
+            "foo",
+            "`clawpy help settings` explains the keys; once the file is right, `clawpy config get` lists them all",
+        ),
         ("web.foo", "known keys: searchUrl, allow"),
     ],
 )

@@ -292,12 +292,20 @@ def test_one_line_about_an_error_that_is_too_long_has_the_beginning_of_the_probl
     assert cell_len(text) <= 55
 
 
-async def test_two_long_toasts_on_a_low_terminal_both_keep_their_beginning(console: ConsoleApp) -> None:
+async def test_of_two_long_toasts_on_a_low_terminal_the_newest_is_whole_and_all_messages_can_be_read_again(
+    console: ConsoleApp,
+) -> None:
+    console.NOTIFICATION_TIMEOUT = 60
     async with running(console, size=(80, 24), notifications=True) as pilot:
-        for fault in ("first fault", "second fault"):
-            console.show_toast(f"{fault}: {'and more of it ' * 8}")
-        for fault in ("first fault", "second fault"):
-            await until(pilot, lambda fault=fault: fault in screen_text(console), f"for the {fault}")
+
+        def sees_on_screen(*texts: str) -> Until:
+            return Until(f"{texts}", lambda app: all(text in screen_text(app) for text in texts))
+
+        for fault in ("first", "second"):
+            console.show_toast(f"{fault} fault: {'and more of it ' * 7}end_of_{fault}")
+            await carry_out(pilot, sees_on_screen(f"end_of_{fault}"))
+        await carry_out(pilot, sees_on_screen("first fault: and"), hides("end_of_first"))
+        await carry_out(pilot, press("M"), sees_on_screen("Messages", "end_of_first", "end_of_second"))
 
 
 async def test_what_is_said_again_takes_the_place_of_its_toast(console: ConsoleApp) -> None:

@@ -18,6 +18,7 @@ from tests.console.stories import (
     choose,
     hides,
     never_called,
+    on_screen,
     palette_titles,
     press,
     sees,
@@ -84,6 +85,24 @@ STORIES: dict[str, tuple[Step, ...]] = {
 
 
 test_story = story_test(STORIES)
+
+
+test_a_command_of_another_screen_leads_there_and_says_its_key = story_test(
+    {
+        "possible": (
+            choose("Work: land the changes in the working tree"),
+            on_screen("work"),
+            sees("L: land the changes in the working tree."),
+            hides("There is nothing here"),
+            never_called("landed"),
+        ),
+        "not_possible_now": (
+            choose("Work: the next hunk"),
+            on_screen("work"),
+            sees("]: the next hunk. It works in the diff."),
+        ),
+    }
+)
 
 
 async def test_the_palette_has_each_action_once(console: ConsoleApp) -> None:

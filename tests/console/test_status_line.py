@@ -74,7 +74,7 @@ async def test_a_screen_that_is_not_in_use_has_no_tab_until_it_is_opened(
 def test_a_fault_of_the_settings_stands_in_place_of_the_costs() -> None:
     broken = AppState(autonomy=Autonomy(state="WATCHING"), fault="/home/me/a long folder/config.toml:7: not TOML")
     line = state_line(broken, NOW, "", 80).plain
-    assert_contains(line, "WATCHING", "▲ config.toml:7: not TOML")
+    assert_contains(line, "WATCHING", "▲ not TOML (config.toml:7)")
     assert line.endswith("F12 stop")
     assert len(line) <= 80
 
