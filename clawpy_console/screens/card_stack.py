@@ -351,7 +351,7 @@ def block_way_out(card: Card, keymap: Mapping[str, str]) -> str:
     approve, safety, next_pane, allow_once = (
         shown_key(action_id, keymap) for action_id in ("stack.approve", "app.safety", "panes.next", "safety.allow_once")
     )
-    if blocking_verdict.rail != "content":
+    if not blocking_verdict.can_be_allowed_once:
         return f"{safety} shows the rails."
     # The safety screen lists only work that was blocked, so the card has to be tried first.
     return f"To run it once: {approve}, then {safety} {next_pane} {allow_once} allows it, then {approve} again."

@@ -178,14 +178,15 @@ class SafetyScreen(ConsoleScreen):
     def action_allow_once(self) -> None:
         """Allow once exactly what the content filter blocked, after a question."""
         entry = self._blocked_entry
-        if entry is None or (block := safety_fields.content_block(entry)) is None:
+        if entry is None or (block := safety_fields.liftable_block(entry)) is None:
             return
         rule = f" ({block.rule})" if block.rule else ""
         question = (
             f"“{crop(one_line(entry.prompt), 300)}”\n\n"
             f"Lifts: content{rule}: {one_line(block.reason)}\n\n"
-            "Applies once, to exactly this text. The other rails still apply. Nothing starts now: approve the "
-            "card afterwards."
+            "Applies once, to exactly this text, for 24 h. A command that the text gives its flow may then run once; "
+            "what an agent runs is judged as always. The other rails still apply. Nothing starts now: approve the card "
+            "afterwards."
         )
 
         def allow() -> None:
@@ -205,7 +206,7 @@ class SafetyScreen(ConsoleScreen):
         entry = self._blocked_entry
         if entry is None or entry.allowed_once or self.pane != "blocked":
             return False
-        return safety_fields.content_block(entry) is not None
+        return safety_fields.liftable_block(entry) is not None
 
     def copy_text(self) -> str:
         entry = self._blocked_entry

@@ -44,10 +44,9 @@ def decisive_verdict(verdicts: Iterable[RailVerdict]) -> RailVerdict | None:
     return min(objections(verdicts), key=lambda verdict: verdict.verdict is not Verdict.BLOCK, default=None)
 
 
-def content_block(entry: LogEntry) -> RailVerdict | None:
-    """The verdict of the content filter, if it blocked this work."""
-    blocks = (verdict for verdict in entry.verdicts if verdict.verdict is Verdict.BLOCK)
-    return next((verdict for verdict in blocks if verdict.rail == "content"), None)
+def liftable_block(entry: LogEntry) -> RailVerdict | None:
+    """The verdict of the content filter, if it blocked this work and the operator may allow it once."""
+    return next((verdict for verdict in entry.verdicts if verdict.can_be_allowed_once), None)
 
 
 def rail_status(rail: RailState, now: datetime, acts_by_itself: bool) -> Status:
@@ -210,7 +209,7 @@ def blocked_fields(entry: LogEntry, now: datetime, key: str) -> Iterator[Field]:
         yield from (text_line(one_line(reason), "grey") for reason in verdict.reasons)
     if entry.allowed_once:
         yield text_line("◌ Allowed once. Approve the card to run it.", "accent")
-    elif content_block(entry) is not None:
+    elif liftable_block(entry) is not None:
         yield text_line(f"{key}: allow exactly this once", "accent")
 
 

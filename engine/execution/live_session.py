@@ -75,6 +75,10 @@ class LiveSession:
         """Stores its changes in its last transaction when it is stopped before its end."""
         self.confinement = confinement
         """The places that its commands may touch from now on."""
+        self.is_lifted = False
+        """Whether the operator allowed once its work, which the content filter blocks."""
+        self.allowed_once: list[str] = []
+        """The commands that may each run once, although the content filter blocks them."""
         self.stop_requested: StopRequest | None = None
         """The request to end it, or None."""
         self._rails = rails
@@ -321,7 +325,10 @@ class LiveSession:
             raise CannotRun("this machine cannot put an overlay over your tree, so no command runs in it")
         command = shlex.join(argv)
         verdict = self.check_command(command)
-        if verdict.verdict is Verdict.BLOCK or (verdict.verdict is Verdict.ASK and not cleared):
+        if verdict.verdict is Verdict.BLOCK and command in self.allowed_once:
+            self.allowed_once.remove(command)
+            self.write("note", f"allowed once: {verdict.reason}")
+        elif verdict.verdict is Verdict.BLOCK or (verdict.verdict is Verdict.ASK and not cleared):
             raise CommandBlocked(f"`{command[:200]}` was not run: {verdict.reason}")
         environment = make_session_environment(confinement, self.sandbox, self.id) | dict(env or {})
         if shutil.which(argv[0], path=environment.get("PATH")) is None and not _program_exists(

@@ -199,6 +199,10 @@ class Admission(SessionStore):
             log.exception("the kill switch cannot be asked")
             return f"the kill switch cannot be read: {error}"
 
+    def is_lifted(self, permit_id: str) -> bool:
+        """Whether the operator allowed once the work of a permit, which the content filter blocks."""
+        return self._rails.is_lifted(permit_id)
+
     def admit(self, assignment: Assignment, mode: str, *, without_sandbox: bool) -> None:
         """Raise `Refusal` when the assignment may not start now: `no_runner`, `no_sandbox`, `unattended`,
         `workspace_busy`, `stopped`. `without_sandbox` says that it was approved to run unconfined."""
@@ -267,7 +271,9 @@ def _begin_and_run(live: LiveSession, sessions: Admission) -> RunnerResult:
     """Store that the session runs, and have its runner do the work."""
     runner = sessions.runner_of(live.assignment)
     hosts = runner.check(live.assignment).hosts
-    without_sandbox = sessions.row(live.id).sandbox == UNCONFINED
+    row = sessions.row(live.id)
+    without_sandbox = row.sandbox == UNCONFINED
+    live.is_lifted = sessions.is_lifted(row.permit_id)
     confinement = live.confinement
     described = live.sandbox.describe(network=confinement.network, hosts=(*confinement.hosts, *hosts))
     view = sessions.begin(live.id, described)

@@ -19,6 +19,12 @@ SANDBOX_FIX = _SANDBOX_FIXES.get(sys.platform, "run clawpy on Linux or macOS")
 ALWAYS_ASKED = frozenset({"prepare_environment", "update_lock"})
 """Flows that need a person's approval each time, because they install foreign packages from the network (SPEC 3.6)."""
 
+FAULT = "fault"
+"""The rule of a rail that raised an error."""
+
+UNREGISTERED_CHANNEL = "unregistered-channel"
+"""The rule of the content rail against a channel that the settings do not have."""
+
 REASON_SEPARATOR = "; "
 """Stands between the reasons of a rail of which several rules apply."""
 
@@ -133,6 +139,13 @@ class RailVerdict:
     def asks_about_content(self) -> bool:
         """Whether the content filter asks for a person. Approving a card that shows this is enough (SPEC 3.5)."""
         return self.rail == "content" and self.verdict is Verdict.ASK
+
+    @property
+    def can_be_allowed_once(self) -> bool:
+        """Whether this is a block by the content filter that the operator may lift for one run. That is not possible if
+        the filter failed, nor for an unknown channel, on which nothing can run (SPEC 2.4)."""
+        is_content_block = self.rail == "content" and self.verdict is Verdict.BLOCK
+        return is_content_block and self.rule not in (FAULT, UNREGISTERED_CHANNEL)
 
 
 @frozen

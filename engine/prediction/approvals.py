@@ -68,11 +68,8 @@ APPROVE_AGAIN = "look at the card and approve it again"
 KILL = "kill"
 """The rail of the kill switch. Its refusals are not noted on a card: every screen shows the stop, resuming ends it."""
 
-WAYS_OUT = {
-    KILL: "resume",
-    "content": "edit it, or press 6, Tab and a in the console to allow it once,",
-}
-"""What the operator can do before approving again, by the rail that blocked the card."""
+ALLOW_ONCE = "edit it, or press 6, Tab and a in the console to allow it once,"
+"""What the operator can do before approving a card again that the content filter blocked."""
 
 
 @frozen
@@ -420,7 +417,7 @@ def _refusal_of(verdict: RailVerdict, request: ApprovalRequest, card_id: str) ->
         return Refusal("no_sandbox", NO_CONFINEMENT, HOW_TO_CONFIRM.format(card_id))
     if verdict.asks_about_content:
         return Refusal("needs_acknowledgement", message, APPROVE_AGAIN)
-    fix = WAYS_OUT.get(verdict.rail, "fix the cause")
+    fix = ALLOW_ONCE if verdict.can_be_allowed_once else "resume" if verdict.rail == KILL else "fix the cause"
     return Refusal("blocked", message, f"the card stays pending; {fix} and approve it again")
 
 

@@ -48,6 +48,7 @@ from engine.prediction.selection import (
     CardSelector,
     Findings,
     Selection,
+    content_block,
     is_done_by_operator,
     knows_problems,
     leaving_cards,
@@ -250,7 +251,7 @@ class CardCycle:
         active_paths = [path for path in paths if not store.is_off(path)]
         errors: list[str] = []
         findings, selection = self._plan(active_paths, errors)
-        held_back = self._held_back(findings, selection.rows)
+        held_back = _held_back(findings, selection.rows)
         if requested:
             off = [f"{path}: autonomy is off, so it gets no cards" for path in paths if path not in active_paths]
             errors = [*off, *errors, *_reasons_for_no_cards(findings)]
@@ -326,7 +327,7 @@ class CardCycle:
         room = Room(store.settings.current, [card for card in pending if not card.snoozed(tx.now)], tx.now)
         cards: list[Card] = []
         for row in rows:
-            if verdict := self._selector.content_block(tx.session, row):
+            if verdict := content_block(row):
                 store.safety.pipeline.hold_back(tx, row.id, row.assignment, row.verdicts, verdict)
                 continue
             is_new = row.fingerprint not in unavailable and row.about not in {card.about for card in cards}
@@ -369,14 +370,14 @@ class CardCycle:
             self._store.withdraw(tx, row, reason, by_operator=by_operator)
         return withdrawn
 
-    def _held_back(self, workspaces: Iterable[str], rows: Sequence[CardRow]) -> dict[str, str]:
-        """By workspace: which rows the content filter holds back, in words; "" for none."""
-        verdicts = defaultdict[str, list[RailVerdict]](list)
-        with self._database.read() as session:
-            for row in rows:
-                if verdict := self._selector.content_block(session, row):
-                    verdicts[row.workspace].append(verdict)
-        return {workspace: _describe_held_back(verdicts[workspace]) for workspace in workspaces}
+
+def _held_back(workspaces: Iterable[str], rows: Sequence[CardRow]) -> dict[str, str]:
+    """By workspace: which rows the content filter holds back, in words; "" for none."""
+    verdicts = defaultdict[str, list[RailVerdict]](list)
+    for row in rows:
+        if verdict := content_block(row):
+            verdicts[row.workspace].append(verdict)
+    return {workspace: _describe_held_back(verdicts[workspace]) for workspace in workspaces}
 
 
 def _describe_held_back(verdicts: Sequence[RailVerdict]) -> str:

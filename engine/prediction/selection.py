@@ -336,6 +336,12 @@ def _is_certain(row: CardRow) -> bool:
     return row.tier == Tier.BROKEN or is_ordered(row.kind) or row.source == Source.FOLLOW_UP
 
 
+def content_block(row: CardRow) -> RailVerdict | None:
+    """The verdict of the content filter, if that blocks the card."""
+    blocking = (verdict for verdict in row.verdicts if verdict.verdict is Verdict.BLOCK)
+    return next((verdict for verdict in blocking if verdict.rail == "content"), None)
+
+
 @frozen
 class Selection:
     """The proposals that may become cards."""
@@ -416,18 +422,10 @@ class CardSelector:
                 continue
             row, info = rows[card.id], self._approvals.launcher.check(card.assignment)
             row.set_verdicts(self._approvals.preview_work(session, row, card.assignment, info))
-            if self.content_block(session, row):
+            if content_block(row):
                 room.leave(card)
             selected.append(row)
         return Selection(selected, is_full)
-
-    def content_block(self, session: Session, row: CardRow) -> RailVerdict | None:
-        """The verdict of the content filter, if that blocks the card and the operator did not allow it once."""
-        blocking = (verdict for verdict in row.verdicts if verdict.verdict is Verdict.BLOCK)
-        verdict = next((verdict for verdict in blocking if verdict.rail == "content"), None)
-        if verdict and self._store.safety.pipeline.is_allowed_once(session, row.assignment.digest):
-            return None
-        return verdict
 
     def _make_row(self, proposal: Proposal, cycle: _Cycle, context: str) -> CardRow:
         """The row of one proposal, without an id and not stored yet. `context` is the situation in words. Raises

@@ -27,6 +27,7 @@ from engine.config.sections import FLOW
 from engine.events import LoopDetected, TriggerBlocked
 from engine.model import (
     ALWAYS_ASKED,
+    FAULT,
     Assignment,
     CostState,
     DecidedBy,
@@ -66,6 +67,8 @@ LOCAL_USER = "local"
 LOOP_COUNT_KEY = "safety.loop_detections"
 HELD_BACK_AGAIN = timedelta(hours=24)
 """Time after which work that is still held back is logged again."""
+ALLOWANCE_LIFETIME = timedelta(hours=24)
+"""Time in which work that was allowed once must be approved."""
 RAIL_ORDER = (trigger_history.LOOP, trigger_history.RATE, costs.RAIL, CONTENT, gate.RAIL, KILL)
 
 
@@ -96,7 +99,10 @@ class CrosspollLog(Row, table=True):
 
 
 class Allowance(Row, table=True):
-    """The operator's *allow once* (SPEC 3.5): content that the filter blocks, by its digest, may run one time."""
+    """The operator's *allow once* (SPEC 3.5): content that the filter blocks, by its digest, may run one time.
+
+    `used_at` is the time at which a permit was issued for it. If that permit is revoked, the allowance is open again.
+    """
 
     __tablename__ = "content_allowances"
 
@@ -104,6 +110,17 @@ class Allowance(Row, table=True):
     granted_at: datetime = utc_field()
     used_at: datetime | None = utc_field(nullable=True)
 
+
+_IS_LIFTED = """
+    SELECT 1 FROM permits JOIN content_allowances AS allowance
+    ON allowance.digest = permits.digest AND allowance.used_at = permits.issued_at WHERE permits.id = :permit
+"""
+"""Whether an allowance was used for a permit."""
+
+_REOPEN_ALLOWANCES = """
+    UPDATE content_allowances SET used_at = NULL
+    WHERE (digest, used_at) IN (SELECT digest, issued_at FROM permits WHERE revoked_at IS NOT NULL)
+"""
 
 _PAIR = """
     SELECT 1 FROM crosspoll_log
@@ -166,6 +183,7 @@ class Pipeline:
         self._kill_switch.end_expired(transaction)
         for prediction_id in self._permits.revoke_expired(transaction):
             self._costs.release_prediction(transaction, prediction_id)
+            ask(transaction.session, _REOPEN_ALLOWANCES)
         spent = self._spent_in(transaction.session)
         verdicts = self._ask_all(transaction.session, trigger, transaction.now, spent, decided=True)
         blocked_by = next((verdict for verdict in verdicts if verdict.verdict is not Verdict.ALLOW), None)
@@ -174,7 +192,7 @@ class Pipeline:
             permit = self._permits.issue(transaction, trigger)
             self._costs.reserve(transaction, trigger, permit.id, spent())
             if any(verdict.rule and verdict.rail == CONTENT for verdict in verdicts):
-                _use_allowance(transaction, trigger.assignment.digest)
+                self._use_allowance(transaction, trigger.assignment.digest)
         else:
             self._record_block(transaction, trigger, verdicts, blocked_by)
         if blocked_by is None or (trigger.asked_by and blocked_by.rail == trigger_history.RATE):
@@ -185,29 +203,48 @@ class Pipeline:
         return ruling
 
     def revoke(self, transaction: Transaction, prediction_id: str) -> None:
-        """Revoke the permit of an approval that was undone before its session started, and release its reservation."""
-        self._permits.revoke(transaction, prediction_id)
+        """Revoke the permit of an approval that was undone before its session started. Release its reservation, and
+        open the allowance that it used."""
+        if self._permits.revoke(transaction, prediction_id):
+            transaction.session.flush()
+            ask(transaction.session, _REOPEN_ALLOWANCES)
         self._costs.release_prediction(transaction, prediction_id)
 
     def allow_once(self, transaction: Transaction, prediction_id: str) -> str:
         """Allow one run of the content of this card that the filter blocked last; returns its digest.
 
-        Raises `Refusal` `nothing_blocked` if the content filter did not block its last trigger.
+        Raises `Refusal`: `nothing_blocked` if the content filter did not block its last trigger, `cannot_be_allowed` if
+        no approval can lift that block.
         """
         newest = _newest_entry(transaction.session, CrosspollLog.prediction_id == prediction_id)
         verdicts = () if newest is None else newest.verdicts
-        if not any(verdict.rail == CONTENT and verdict.verdict is Verdict.BLOCK for verdict in verdicts):
+        block = next((verdict for verdict in verdicts if verdict.rail == CONTENT), None)
+        if newest is None or block is None or block.verdict is not Verdict.BLOCK:
             raise Refusal(
                 "nothing_blocked", f"the content filter did not block {prediction_id}", "approve the card first"
             )
-        assert newest is not None
+        if not block.can_be_allowed_once:
+            raise Refusal("cannot_be_allowed", f"no approval lifts this: {block.reason}", "fix the cause")
         transaction.session.merge(Allowance(digest=newest.digest, granted_at=transaction.now, used_at=None))
         return newest.digest
 
-    def is_allowed_once(self, session: Session, digest: str) -> bool:
-        """Whether the operator allowed one run of the work with this digest, and it has not run yet."""
-        allowance = load(session, Allowance, digest)
-        return allowance is not None and allowance.used_at is None
+    def open_allowances(self, session: Session) -> set[str]:
+        """The digests of the work that the operator allowed once in the last 24 hours, and that was not approved
+        since."""
+        granted_after = self._clock.now() - ALLOWANCE_LIFETIME
+        is_open = (col(Allowance.used_at).is_(None), col(Allowance.granted_at) > granted_after)
+        return set(session.exec(select(Allowance.digest).where(*is_open)))
+
+    def is_lifted(self, permit_id: str) -> bool:
+        """Whether the operator allowed once the work of this permit, which the content filter blocks."""
+        with self._database.read() as session:
+            return ask(session, _IS_LIFTED, {"permit": permit_id}).first() is not None
+
+    def _use_allowance(self, transaction: Transaction, digest: str) -> None:
+        if digest in self.open_allowances(transaction.session):
+            allowance = load(transaction.session, Allowance, digest)
+            assert allowance is not None
+            allowance.used_at = transaction.now
 
     def hold_back(
         self,
@@ -313,7 +350,7 @@ class Pipeline:
         facts = ContentFacts(
             by_operator=by_operator,
             acknowledged=trigger.acknowledged_digest == assignment.digest,
-            allowed_once=is_blocked and self.is_allowed_once(session, assignment.digest),
+            allowed_once=is_blocked and assignment.digest in self.open_allowances(session),
         )
         return decide_content(verdict, facts)
 
@@ -337,7 +374,7 @@ class Pipeline:
         about = {"subject": trigger.prediction_id, "workspace": trigger.assignment.workspace}
         transaction.record(TriggerBlocked(**about, rail=first.rail, verdict=first.verdict.value, reason=first.reason))
         for verdict in verdicts:
-            if verdict.verdict is Verdict.ALLOW or verdict.rule == "fault":
+            if verdict.verdict is Verdict.ALLOW or verdict.rule == FAULT:
                 continue
             if verdict.rail == trigger_history.LOOP:
                 count = state.get(transaction.session, LOOP_COUNT_KEY, 0) + 1
@@ -356,7 +393,7 @@ def _ask_rail(name: str, rail: Callable[[], RailVerdict]) -> RailVerdict:
         return rail()
     except Exception as error:
         log.exception("the rail %s failed", name)
-        return RailVerdict(name, Verdict.BLOCK, f"the rail failed ({type(error).__name__}); nothing runs", "fault")
+        return RailVerdict(name, Verdict.BLOCK, f"the rail failed ({type(error).__name__}); nothing runs", FAULT)
 
 
 def _decide_loop(session: Session, trigger: Trigger, now: datetime) -> RailVerdict:
@@ -369,12 +406,6 @@ def _newest_entry(session: Session, *conditions: Any) -> CrosspollLog | None:
     """The newest row of the log that meets the conditions."""
     query = select(CrosspollLog).where(*conditions).order_by(desc(col(CrosspollLog.id))).limit(1)
     return session.exec(query).first()
-
-
-def _use_allowance(transaction: Transaction, digest: str) -> None:
-    allowance = load(transaction.session, Allowance, digest)
-    if allowance is not None and allowance.used_at is None:
-        allowance.used_at = transaction.now
 
 
 def _log_row(trigger: Trigger, ruling: Ruling, now: datetime) -> CrosspollLog:

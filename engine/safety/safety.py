@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from sqlmodel import Session, col, desc, func, select
+from sqlmodel import Session, col, desc, select
 
 from engine.clock import Clock
 from engine.config import SettingsSource, WorkspaceAutonomy
@@ -38,7 +38,7 @@ from engine.safety.content import OwnRules, check_command, check_prompt, own_rul
 from engine.safety.costs import Costs
 from engine.safety.kill_switch import KillSwitch
 from engine.safety.permits import Permits
-from engine.safety.pipeline import LOOP_COUNT_KEY, Allowance, CrosspollLog, Hooks, Pipeline
+from engine.safety.pipeline import LOOP_COUNT_KEY, CrosspollLog, Hooks, Pipeline
 from engine.safety.trigger_history import Link
 from engine.storage import state
 from engine.storage.database import Database, Transaction
@@ -116,8 +116,8 @@ class Safety:
         self.pipeline.session_ended(transaction, view)
 
     def allow_once(self, prediction_id: str) -> str:
-        """Allow one run of the content of this card that the filter blocked last. Raises `Refusal`
-        `nothing_blocked`."""
+        """Allow one run of the content of this card that the filter blocked last. Raises `Refusal`:
+        `nothing_blocked`, `cannot_be_allowed`."""
         return self._database.write(lambda transaction: self.pipeline.allow_once(transaction, prediction_id))
 
     def check_command(self, text: str) -> RailVerdict:
@@ -150,7 +150,7 @@ class Safety:
             query = query.where(col(CrosspollLog.blocked).is_(True))
         with self._database.read() as session:
             rows = session.exec(query).all()
-            allowed = set(session.exec(select(Allowance.digest).where(col(Allowance.used_at).is_(None))))
+            allowed = self.pipeline.open_allowances(session)
         return [_entry(row, row.blocked and row.digest in allowed) for row in rows]
 
     def rails(self) -> tuple[RailState, ...]:
@@ -289,7 +289,7 @@ class RailStates:
         return _rail_state(verdict, brief)
 
     def _content_state(self, session: Session) -> RailState:
-        unused = session.exec(select(func.count()).where(col(Allowance.used_at).is_(None))).one()
+        unused = len(self._pipeline.open_allowances(session))
         description, brief = "checks every prompt, edit and command of a session", "on"
         if unused:
             description += f"; {unused} allowed once and not used yet"

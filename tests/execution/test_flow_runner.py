@@ -12,11 +12,11 @@ import pytest
 
 from engine.config import Settings, WorkspaceSettings
 from engine.execution.runners.flow import Flow, FlowError, FlowResult, Job, Place
-from engine.execution.runners.flow_runner import FlowRunner
+from engine.execution.runners.flow_runner import FlowRunner, LearnedFlow, learned_flow
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.runner import Runner
 from engine.execution.sandbox.ladder import find_best_sandbox
-from engine.model import Assignment, CheckResult, Refusal, SessionState, SessionView
+from engine.model import Assignment, CheckResult, Refusal, SessionState, SessionView, Verdict
 from engine.storage.validation_runs import ValidationRun, ValidationRuns
 from tests.conftest import Repository
 from tests.execution.session_world import MakeWorld, SessionWorld
@@ -81,6 +81,49 @@ def world(make_world: MakeWorld, repository: Repository) -> FlowWorld:
 def write(job: Job, name: str, text: str = "x\n") -> None:
     """Write a file as a command of the flow."""
     job.run([sys.executable, "-c", f"open({name!r}, 'w').write({text!r})"])
+
+
+# What the operator allowed once
+
+
+ECHO = ("echo", "a")
+
+
+class Repeated(LearnedFlow):
+    """Runs each command twice."""
+
+    name, label, workspace, commands = "repeated", "Repeat", "", (ECHO,)
+
+    def run(self, job: Job) -> FlowResult:
+        super().run(job)
+        return super().run(job)
+
+
+@pytest.mark.parametrize(
+    ("is_lifted", "flow", "prompt", "state"),
+    [
+        (True, learned_flow("twice", "Twice", (ECHO, ECHO), ""), "", SessionState.SUCCEEDED),
+        (True, Repeated, "", SessionState.BLOCKED),
+        (True, learned_flow("other", "Other", (ECHO,), ""), "Run echo b", SessionState.BLOCKED),
+        (False, learned_flow("once", "Once", (ECHO,), ""), "", SessionState.BLOCKED),
+    ],
+)
+def test_a_forbidden_command_runs_as_often_as_the_allowed_assignment_names_it(
+    make_world: MakeWorld,
+    repository: Repository,
+    is_lifted: bool,
+    flow: type[LearnedFlow],
+    prompt: str,
+    state: SessionState,
+) -> None:
+    repository.commit("begin", {"cart.py": "total = 1\n"})
+    world = make_world(
+        FlowWorld, repository=repository, verdict=lambda command: Verdict.BLOCK, is_lifted=lambda permit_id: is_lifted
+    )
+    world.flows[flow.name] = flow
+    view = world.wait(world.begin(replace(world.flow(flow.name), prompt=prompt or flow().describe())))
+    assert view.state is state
+    assert world.transcript(view).count("allowed once: a rule says so") == {"twice": 2, "repeated": 1}.get(flow.name, 0)
 
 
 # Places

@@ -85,7 +85,10 @@ class SimpleRails:
         """Whether the kill switch stops everything."""
 
     def preview(self, trigger: Trigger) -> tuple[RailVerdict, ...]:
-        return (self._content(trigger), RailVerdict("gate", Verdict.ASK, "", "novel-pair" if self.novel else ""))
+        verdict = self._content(trigger)
+        if verdict.verdict is Verdict.BLOCK and trigger.assignment.digest in self.allowed_once:
+            verdict = replace(verdict, verdict=Verdict.ASK)
+        return (verdict, RailVerdict("gate", Verdict.ASK, "", "novel-pair" if self.novel else ""))
 
     def decide(self, transaction: Transaction, trigger: Trigger) -> Ruling:
         self.ruled.append(trigger)
@@ -103,9 +106,6 @@ class SimpleRails:
         )  # fmt: skip
         self.open[trigger.prediction_id] = permit
         return Ruling((verdict,), permit, None)
-
-    def is_allowed_once(self, session: object, digest: str) -> bool:
-        return digest in self.allowed_once
 
     def hold_back(
         self, transaction: Transaction, prediction_id: str, assignment: Assignment, *verdicts: object

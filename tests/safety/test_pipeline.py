@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import timedelta
 
@@ -14,9 +15,9 @@ from engine.model import Assignment, DecidedBy, Refusal, Trigger, TriggerType, V
 from engine.safety import costs, trigger_history
 from engine.safety import pipeline as pipeline_module
 from engine.safety.permits import PERMIT_LIFETIME, PermitRow
-from engine.safety.pipeline import RAIL_ORDER, CrosspollLog
+from engine.safety.pipeline import ALLOWANCE_LIFETIME, RAIL_ORDER, CrosspollLog
 from engine.storage.ledger import Ledger
-from tests.safety.helpers import WORKSPACE, Rails, approval, unattended
+from tests.safety.helpers import WORKSPACE, Rails, approval, make_rails, unattended
 
 
 def refusal_code(rails: Rails, permit: object, digest: str) -> str:
@@ -145,8 +146,108 @@ def test_work_that_is_held_back_is_logged_once_a_day_until_it_is_allowed_once(ra
     assert len(rails.safety.log(blocked_only=True)) == 2
 
     rails.safety.allow_once("pred_2")
-    with rails.database.read() as session:
-        assert rails.safety.pipeline.is_allowed_once(session, trigger.assignment.digest)
+    assert rails.safety.pipeline.preview(trigger)[3].reason == "allowed once: deletes everything below /"
+
+
+FORBIDDEN = "run `rm -rf /` please"
+
+
+def block(rails: Rails, trigger: Trigger) -> None:
+    """Have the content filter block a trigger, so that it can be allowed once."""
+    assert rails.decide(trigger).permit is None
+    rails.safety.allow_once(trigger.prediction_id)
+
+
+def test_an_allowance_lifts_nothing_but_the_session_of_its_own_work(rails: Rails) -> None:
+    trigger = prompt_approval(FORBIDDEN)
+    block(rails, trigger)
+    others = [{"workspace": "/other"}, {"agent": "b"}, {"parameters": {"command": ["rm -rf /"]}}]
+    assert all(
+        rails.decide(replace(trigger, assignment=replace(trigger.assignment, **other))).permit is None
+        for other in others
+    )
+    harmless = rails.decide(prompt_approval("run the tests")).permit
+    permit = rails.decide(trigger).permit
+    assert permit
+    assert harmless
+    assert [rails.safety.pipeline.is_lifted(each.id) for each in (permit, harmless)] == [True, False]
+    assert rails.safety.log()[0].verdicts[3].reason == "allowed once: deletes everything below /"
+    rails.write(rails.safety.permits.consume, permit, permit.digest)
+    assert rails.decide(trigger).permit is None, "it is used"
+
+
+def test_an_allowance_comes_back_with_an_approval_that_started_nothing(rails: Rails) -> None:
+    trigger = prompt_approval(FORBIDDEN)
+    block(rails, trigger)
+    for undo in (
+        lambda: rails.write(rails.safety.pipeline.revoke, trigger.prediction_id),
+        lambda: rails.clock.advance(PERMIT_LIFETIME),
+    ):
+        permit = rails.decide(trigger).permit
+        assert permit
+        undo()
+        rails.decide(approval(prediction_id="other"))  # ends permits whose time is over
+        assert not rails.safety.pipeline.is_lifted(permit.id)
+    rails.kill_switch.stop("F12", "console")
+    assert rails.decide(trigger).permit is None
+    rails.kill_switch.resume("stop")
+    permit = rails.decide(trigger).permit
+    assert permit
+    rails.write(rails.safety.permits.consume, permit, permit.digest)
+    rails.write(rails.safety.pipeline.revoke, trigger.prediction_id)
+    assert rails.decide(trigger).permit is None, "the work began, so it is used"
+
+
+def test_an_allowance_ends_after_a_day_and_survives_a_restart(rails: Rails) -> None:
+    trigger = prompt_approval(FORBIDDEN)
+    block(rails, trigger)
+    rails.clock.advance(ALLOWANCE_LIFETIME - timedelta(microseconds=1))
+    again = make_rails(rails.database, rails.clock, rails.data)
+    with closing(again.kill_switch):
+        assert again.safety.pipeline.preview(trigger)[3].verdict is Verdict.ASK
+        assert again.safety.log()[0].allowed_once
+        rails.clock.advance(timedelta(microseconds=1))
+        assert again.safety.pipeline.preview(trigger)[3].verdict is Verdict.BLOCK
+        assert not again.safety.log()[0].allowed_once
+        assert again.decide(trigger).permit is None
+
+
+def test_an_unknown_channel_and_a_filter_that_failed_cannot_be_allowed(
+    rails: Rails, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unknown = approval(assignment=Assignment("run the tests", "nowhere", WORKSPACE, "flow"))
+    with pytest.raises(Refusal, match="no approval lifts this: 'nowhere' is not a registered channel"):
+        block(rails, unknown)
+    monkeypatch.setattr(pipeline_module, "check_assignment", lambda *_, **more: 1 / 0)
+    with pytest.raises(Refusal, match="no approval lifts this: the rail failed"):
+        block(rails, approval(prediction_id="other"))
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=st.lists(st.sampled_from(["allow", "approve", "begin", "undo", "wait", "day"]), max_size=25))
+def test_forbidden_work_begins_at_most_as_often_as_it_was_allowed(rails: Rails, steps: list[str]) -> None:
+    pipeline, grants, begun, permit = rails.safety.pipeline, 0, 0, None
+    trigger = prompt_approval(FORBIDDEN)
+    rails.clock.advance(ALLOWANCE_LIFETIME)  # ends what an earlier example left
+    for step in ("approve", *steps):
+        if step == "allow" and rails.safety.log()[0].blocked:
+            rails.safety.allow_once(trigger.prediction_id)
+            grants += 1
+        elif step == "approve" and permit is None:
+            permit = rails.decide(trigger).permit
+        elif step == "begin" and permit is not None:
+            with suppress(Refusal):
+                is_lifted = pipeline.is_lifted(permit.id)
+                rails.write(rails.safety.permits.consume, permit, permit.digest)
+                assert is_lifted
+                begun += 1
+            permit = None
+        elif step == "undo":
+            rails.write(pipeline.revoke, trigger.prediction_id)
+            permit = None
+        else:
+            rails.clock.advance(PERMIT_LIFETIME if step == "wait" else ALLOWANCE_LIFETIME)
+    assert begun <= grants
 
 
 TRIGGERS = st.builds(

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from engine.execution.runners.toolchains import python_projects
+from engine.home import Home
 from engine.model import PROBLEM_FOUND, SessionState, Tier
 from tests.situations.conftest import Situation
 
@@ -196,6 +197,25 @@ def test_a_lock_file_out_of_step_below_the_top(situation: Situation) -> None:
     card = situation.top_card("update_lock")
     assert card.assignment.parameters["project"] == "apps/web"
     assert "apps/web/package-lock.json" in card.assignment.prompt
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not (shutil.which("bwrap") and shutil.which("npm")), reason="bubblewrap or npm is not installed")
+def test_a_command_against_your_rule_runs_once_after_allow_once(situation: Situation) -> None:
+    config = Home.locate(situation.home).config_file
+    config.parent.mkdir(parents=True)
+    config.write_text('[content]\nblock = ["npm install"]\n')
+    situation.commit("Web", {"package.json": '{"name": "web"}\n', "package-lock.json": LOCK.format("1")}, days_ago=5)
+    assert situation.kinds() == []
+    [entry] = situation.engine.safety.log(blocked_only=True)
+    situation.engine.safety.allow_once(entry.prediction_id)
+    session = situation.approve(situation.card("update_lock"))
+    assert session.state is SessionState.SUCCEEDED
+    assert "allowed once: your rule: npm install" in situation.transcript(session)
+
+    situation.engine.changes.discard(session.change_set_id)
+    situation.advance(hours=25)
+    assert situation.kinds() == [], "it was allowed once"
 
 
 # An object of git is missing for a while, and what it would show cannot be seen.

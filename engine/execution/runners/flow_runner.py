@@ -125,6 +125,8 @@ class FlowRunner:
                 upkeep=self._upkeep,
             )
             with _prepare_installation(live, installation, place) if installation else nullcontext():
+                if live.is_lifted:
+                    live.allowed_once = _named_commands(flow, installation, live.assignment)
                 result = flow.run(job)
             discarded_files = self._workspaces.describe_discarded(live)
             scope = RunScope(result.full, flow.project if isinstance(flow, ProjectFlow) else "")
@@ -155,6 +157,15 @@ def _find_installation(flow: Flow, assignment: Assignment) -> Installation | Non
     """The installation that a flow makes; None if the flow installs nothing. Raises `FlowError` for a command that is
     not the project's own."""
     return flow.installation(Path(assignment.workspace)) if isinstance(flow, InstallFlow) else None
+
+
+def _named_commands(flow: Flow, installation: Installation | None, assignment: Assignment) -> list[str]:
+    """The commands that stand in an assignment, exactly as the flow runs them."""
+    if installation is not None:
+        return installation.lines
+    if isinstance(flow, LearnedFlow) and assignment.prompt == sanitise(flow.describe()):
+        return [*map(shlex.join, flow.commands)]
+    return []
 
 
 @contextmanager

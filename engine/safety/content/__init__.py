@@ -16,7 +16,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from functools import lru_cache
 
 from engine.frozen import frozen
-from engine.model import Assignment, PromptPart, RailVerdict, Trust, Verdict
+from engine.model import UNREGISTERED_CHANNEL, Assignment, PromptPart, RailVerdict, Trust, Verdict
 from engine.safety.content.calls import unwrap
 from engine.safety.content.commands import judge_command
 from engine.safety.content.prompts import judge_prompt
@@ -46,7 +46,7 @@ _CLEAN = RailVerdict(RAIL, Verdict.ALLOW, "nothing found")
 @frozen
 class ContentFacts:
     """The conditions of the content rail for one digest: `acknowledged` if the operator saw its `ask`, `allowed_once`
-    if the operator allowed what it blocks for one run."""
+    if the operator allowed what it blocks for one run, and that did not begin yet."""
 
     by_operator: bool
     acknowledged: bool
@@ -54,11 +54,13 @@ class ContentFacts:
 
 
 def decide_content(verdict: RailVerdict, facts: ContentFacts) -> RailVerdict:
-    """The verdict of the rail. An `ask` passes if the operator saw it. A `block` passes after *allow once* only."""
+    """The verdict of the rail. An `ask` passes if the operator saw it. A `block` that the operator allowed once needs
+    only the operator's approval."""
     if verdict.verdict is Verdict.ASK and facts.by_operator and facts.acknowledged:
         return RailVerdict(RAIL, Verdict.ALLOW, f"you saw it: {verdict.reason}", verdict.rule)
-    if verdict.verdict is Verdict.BLOCK and facts.by_operator and facts.allowed_once:
-        return RailVerdict(RAIL, Verdict.ALLOW, f"allowed once: {verdict.reason}", verdict.rule)
+    if verdict.can_be_allowed_once and facts.allowed_once:
+        answer = Verdict.ALLOW if facts.by_operator else Verdict.ASK
+        return RailVerdict(RAIL, answer, f"allowed once: {verdict.reason}", verdict.rule)
     return verdict
 
 
@@ -100,7 +102,7 @@ def check_assignment(
     """
     if assignment.channel not in channels:
         return RailVerdict(
-            RAIL, Verdict.BLOCK, f"{assignment.channel!r} is not a registered channel", "unregistered-channel"
+            RAIL, Verdict.BLOCK, f"{assignment.channel!r} is not a registered channel", UNREGISTERED_CHANNEL
         )
     worst = _check_cached(assignment.prompt, own=own)
     if data and worst.verdict is not Verdict.ALLOW:
