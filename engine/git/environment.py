@@ -15,7 +15,6 @@ objects and refs. The shadow folder has no hooks. Attributes may name a filter o
 from __future__ import annotations
 
 import atexit
-import hashlib
 import os
 import re
 import shutil
@@ -230,6 +229,8 @@ def _remove_root(process: int, root: Path) -> None:
 
 
 def _create_shadow(repository: Repository, root: Path) -> _Shadow:
+    import hashlib  # not before the first frame
+
     folder = root / hashlib.sha256(os.fsencode(repository.git_dir)).hexdigest()[:20]
     folder.mkdir(exist_ok=True)
     for name in _LINKED_ENTRIES:

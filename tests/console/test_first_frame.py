@@ -23,14 +23,17 @@ HEAVY = (
     "sqlalchemy", "sqlmodel", "pydantic", "chromadb", "apscheduler", "keyring", "watchfiles", "numpy",
     "tomlkit", "fastapi", "bashlex", "psutil", "filelock", "sqlite3", "email",
 )  # fmt: skip
-LIGHT = {"engine", "engine.frozen", "engine.home", "engine.model"}
+LIGHT = {
+    "engine", "engine.files", "engine.frozen", "engine.home", "engine.installed", "engine.model",
+    "engine.git", "engine.git.command", "engine.git.environment", "engine.git.repository",
+}  # fmt: skip
+"""What is imported of the engine before the first frame. `engine.git` finds the repository of the current folder."""
 
 
 @pytest.mark.long
 def test_importing_the_app_imports_nothing_heavy() -> None:
-    code = (
-        "import json, sys, clawpy_console.app, clawpy_console.attach.consoles; print(json.dumps(sorted(sys.modules)))"
-    )
+    imported = "clawpy_console.cli.main, engine.git, clawpy_console.attach.consoles, clawpy_console.app"
+    code = f"import json, sys, {imported}; print(json.dumps(sorted(sys.modules)))"
     loaded = json.loads(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
     assert [item for item in loaded if item.partition(".")[0] in HEAVY] == []
     engine = {item for item in loaded if item.partition(".")[0] == "engine" and not item.startswith("engine.model.")}
