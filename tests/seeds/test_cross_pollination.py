@@ -49,7 +49,7 @@ def verdict(card: Document, rail: str) -> tuple[str, str]:
 def test_signals(closed: World) -> None:
     """2.1: Six signals are looked at for each card; each says how much it counts here and what it saw."""
     calendar = closed.home.root / "work.ics"
-    closed.home.root.mkdir(parents=True, exist_ok=True)
+    calendar.parent.mkdir(parents=True, exist_ok=True)
     calendar.write_text(
         "BEGIN:VCALENDAR\nVERSION:2.0\nPRODID:t\nBEGIN:VEVENT\nUID:1\nSUMMARY:Review of the cart\n"
         "DTSTAMP:20260101T000000Z\nDTSTART:20260105T100000Z\nDTEND:20260105T110000Z\nEND:VEVENT\nEND:VCALENDAR\n"
@@ -301,8 +301,7 @@ def test_cost_caps(world: World) -> None:
     world.work("Write a greeting into hello.txt", "Done.")
     spent = world.say("status")["crossPollStatus"]
     assert 0 < spent["costThisHour"] == spent["costToday"] < spent["costCapPerHour"] == 2.0
-    (entry, *_) = world.rows("SELECT * FROM cost_entries")
-    assert entry
+    assert world.rows("SELECT * FROM cost_entries")
     for window, default in (("Hour", 2), ("Day", 20), ("Month", 200)):
         world.set(f"crossPollCostCapPer{window}", 0.001)
         card = world.propose_card("Write a farewell into bye.txt")
@@ -319,10 +318,14 @@ def test_cost_caps(world: World) -> None:
 @pytest.mark.long
 def test_content_filter(world: World) -> None:
     """3.5: Destructive commands and payments are blocked, messages to others wait for your word, work passes."""
-    verdicts = {text: verdict(world.propose_card(text), "content")[0] for text in (
-        "rm  -fr /", "DROP TABLE customers", "buy more credits", "email the customers about the delay", "fix the cart",
-    )}  # fmt: skip
-    assert list(verdicts.values()) == ["block", "block", "block", "ask", "allow"], verdicts
+    verdicts = {
+        "rm  -fr /": "block",
+        "DROP TABLE customers": "block",
+        "buy more credits": "block",
+        "email the customers about the delay": "ask",
+        "fix the cart": "allow",
+    }
+    assert {text: verdict(world.propose_card(text), "content")[0] for text in verdicts} == verdicts
     world.server.script(calls("exec", command="git push --force origin main"), "I could not push.")
     view = world.approve(world.propose_card("Tidy up")["id"])
     assert "the content filter blocks this" in world.last_request.tool_results[-1]
@@ -376,28 +379,27 @@ def test_kill_switch(world: World) -> None:
 def test_autonomous_states(trusted: World) -> None:
     """2.2, 7.1, 7.4: Thirty silent minutes prime it, a file that you save ends that; without the flag it never does."""
 
-    def after(minutes: int) -> str:
+    def state_after(minutes: int) -> str:
         trusted.advance(minutes=minutes)
         trusted.run_jobs("state")
         return str(trusted.say("status")["state"])
 
-    assert after(9) == "WATCHING", "and twenty before"
-    assert after(2) == "PRIMING"
+    assert state_after(9) == "WATCHING", "and twenty before"
+    assert state_after(2) == "PRIMING"
     saved = trusted.repository.write("readme.md", "# Our shop\n")
     stamp = trusted.clock.now().timestamp()
     os.utime(saved, (stamp, stamp))
-    assert after(5) == "WATCHING"
+    assert state_after(5) == "WATCHING"
     trusted.set("autonomousModeEnabled", False)
-    assert after(60) == "WATCHING"
+    assert state_after(60) == "WATCHING"
     trusted.set("crossPollEnabled", False)
-    assert after(0) == "DISABLED"
+    assert state_after(0) == "DISABLED"
 
 
 @pytest.mark.long
 def test_autonomous_cycle(trusted: World) -> None:
     """7.2: In your absence it runs what you have always approved, and tells you what it did."""
-    trusted.advance(minutes=31)
-    trusted.run_jobs("state", "act")
+    trusted.leave_alone()
     (cycle,) = trusted.events("AutonomousCycleFinished")
     card = trusted.engine.cards.get(cycle["acted"])
     view = trusted.engine.sessions.of_card(card.id)
@@ -411,8 +413,7 @@ def test_autonomous_cycle(trusted: World) -> None:
 @pytest.mark.long
 def test_session_boundaries(trusted: World) -> None:
     """3.8: What runs by itself is marked and in a sandbox; no session writes beyond its folder or sends messages."""
-    trusted.advance(minutes=31)
-    trusted.run_jobs("state", "act")
+    trusted.leave_alone()
     (running,) = [session for session in trusted.engine.sessions.list() if session.mode == "autonomous"]
     session = trusted.engine.sessions.wait(running.id, 20)
     assert session.id.startswith("auto_")
@@ -430,8 +431,7 @@ def test_session_boundaries(trusted: World) -> None:
 def test_quiet_hours(trusted: World) -> None:
     """7.3: At night and while you asked not to be disturbed cards are made, but nothing runs by itself."""
     trusted.say("dnd", seconds=7200)
-    trusted.advance(minutes=31)
-    trusted.run_jobs("state", "act")
+    trusted.leave_alone()
     (cycle,) = trusted.events("AutonomousCycleFinished")
     assert cycle["acted"] == ""
     assert "report_branches" in [card.kind for card in trusted.engine.cards.pending()]

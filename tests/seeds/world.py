@@ -111,6 +111,11 @@ class World(ModelWorld):
         for name in names:
             self.engine.autonomy.schedule.run(name)
 
+    def leave_alone(self) -> None:
+        """Let the operator be away for 31 minutes, after which the engine may act by itself."""
+        self.advance(minutes=31)
+        self.run_jobs("state", "act")
+
     def advance(self, **span: float) -> None:
         """Let time pass: `minutes=10`."""
         self.clock.advance(timedelta(**span))

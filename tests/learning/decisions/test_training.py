@@ -122,8 +122,8 @@ class World:
         self.folder = folder
         self.restart()
 
-    def restart(self) -> Training:
-        """A new engine on the same home."""
+    def restart(self) -> None:
+        """Start the training anew on the same home."""
         self.training = Training(
             self.database,
             self.folder,
@@ -139,7 +139,6 @@ class World:
             hold_reason=lambda: self.hold_reason,
             stop_reason=lambda: self.stop_reason,
         )
-        return self.training
 
     def _open_provider(self) -> FakeProvider:
         self.provider.opened += 1
@@ -150,10 +149,18 @@ class World:
         sides = [(f"situation {name} {n}", f"run {name} {n} → koji-core", f"rest {n} → garden") for n in range(count)]
         self.database.write(lambda tx: import_pairs(tx, sides))
 
-    def begin_run(self) -> None:
-        """Begin a run on 60 new pairs."""
+    def begin_run(self, state: str = RunState.PREPARED) -> None:
+        """Begin a run on 60 new pairs, and bring it into `state`."""
         self.add_pairs(60)
         self.training.begin()
+        self.step_until(state)
+
+    def crash(self) -> None:
+        """Let the process end when the provider was asked in the next step, and start again."""
+        self.provider.crash = KeyboardInterrupt()
+        with pytest.raises(KeyboardInterrupt):
+            self.training.step()
+        self.restart()
 
     def step(self) -> TrainingRun:
         """Carry out the next step."""
@@ -223,9 +230,7 @@ def test_conversations_come_first(world: World) -> None:
 
 def test_a_run_from_examples_to_the_adopted_model(world: World) -> None:
     world.begin_run()
-    for state in (RunState.UPLOADED, RunState.STARTED, RunState.STARTED):
-        moved = world.step()
-        assert moved.state == state
+    assert [world.step().state for _ in range(3)] == [RunState.UPLOADED, RunState.STARTED, RunState.STARTED]
     assert world.budget.entries == {0: "training 2000000"}
     world.finish("me/twin-1")
     world.step_until(RunState.TRAINED)
@@ -257,12 +262,8 @@ def test_a_worse_model_is_not_adopted_unless_the_operator_says_so(world: World) 
 
 @pytest.mark.parametrize("crash_at", [RunState.PREPARED, RunState.UPLOADED])
 def test_a_step_is_not_done_twice_after_a_crash(world: World, crash_at: str) -> None:
-    world.begin_run()
-    world.step_until(crash_at)
-    world.provider.crash = KeyboardInterrupt()
-    with pytest.raises(KeyboardInterrupt):
-        world.training.step()
-    world.restart()
+    world.begin_run(crash_at)
+    world.crash()
     world.finish("me/twin-1")
     world.step_until(RunState.ADOPTED)
     assert len(world.provider.files) == len(world.provider.file_of_job) == 1
@@ -294,20 +295,15 @@ def test_a_cap_keeps_a_job_from_starting_with_a_note(world: World) -> None:
 def test_a_run_can_be_cancelled(world: World) -> None:
     with pytest.raises(Refusal, match="no training"):
         world.training.cancel()
-    world.begin_run()
-    world.step_until(RunState.STARTED)
+    world.begin_run(RunState.STARTED)
     assert world.training.cancel().state == RunState.CANCELLED
     assert (world.provider.present.state, world.budget.entries) == ("cancelled", {0: "released"})
 
 
 def test_a_job_whose_start_a_crash_hid_is_cancelled_and_paid_for(world: World) -> None:
-    world.begin_run()
-    world.step_until(RunState.UPLOADED)
-    world.provider.crash = KeyboardInterrupt()
-    with pytest.raises(KeyboardInterrupt):
-        world.training.step()
+    world.begin_run(RunState.UPLOADED)
+    world.crash()
     assert world.training.reserved() == {0}
-    world.restart()
     world.provider.price_of_cancelled = 0.07
     assert world.training.cancel().cost_microusd == 70_000
     assert (world.provider.present.state, world.budget.entries) == ("cancelled", {0: "settled 70000"})
@@ -316,8 +312,7 @@ def test_a_job_whose_start_a_crash_hid_is_cancelled_and_paid_for(world: World) -
 
 def test_the_kill_switch_ends_the_job_at_the_provider(world: World) -> None:
     """A running job goes on costing money (SPEC 3.7). After a cap is reached, the job that is paid for still runs."""
-    world.begin_run()
-    world.step_until(RunState.STARTED)
+    world.begin_run(RunState.STARTED)
     world.hold_reason = "month: the month's cap is reached"
     run = world.step()
     assert (run.state, world.provider.present.state) == (RunState.STARTED, "running")
@@ -333,8 +328,7 @@ def test_the_kill_switch_ends_the_job_at_the_provider(world: World) -> None:
 
 
 def test_a_job_that_was_done_when_work_was_stopped_keeps_its_model(world: World) -> None:
-    world.begin_run()
-    world.step_until(RunState.STARTED)
+    world.begin_run(RunState.STARTED)
     world.stop_reason = "stopped by the operator"
     world.finish("ft:new")
     run = world.step()
@@ -342,8 +336,7 @@ def test_a_job_that_was_done_when_work_was_stopped_keeps_its_model(world: World)
 
 
 def test_a_job_that_was_done_before_it_was_cancelled_is_paid_for(world: World) -> None:
-    world.begin_run()
-    world.step_until(RunState.STARTED)
+    world.begin_run(RunState.STARTED)
     world.finish("ft:new", dollars=None)
     run = world.training.cancel()
     assert (run.state, run.cost_microusd, world.budget.entries) == (
