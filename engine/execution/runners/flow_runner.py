@@ -193,19 +193,20 @@ def named_flow(prompt: str, flows: Collection[str]) -> tuple[str, str] | None:
         if normalised in (_normalise_words(name) for name in (flow, *ALIASES.get(flow, ()))):
             return flow, ""
     first, _, rest = prompt.partition(" ")
-    return (first, rest.strip()) if first in flows and _are_parameters(rest.strip()) else None
+    return (first, rest.strip()) if first in flows and _are_parameters(rest) else None
 
 
 def similar_flow(prompt: str, flows: Collection[str]) -> str:
     """The flow whose name is nearly that in a prompt, as in `bisct test=a`; "" for none."""
     first, _, rest = prompt.strip().partition(" ")
-    name = _normalise_words(first if _are_parameters(rest.strip()) else prompt)
+    name = _normalise_words(first if _are_parameters(rest) else prompt)
     flow_by_name = {_normalise_words(flow): flow for flow in flows}
     return next((flow_by_name[close] for close in difflib.get_close_matches(name, flow_by_name, 1, cutoff=0.8)), "")
 
 
 def _are_parameters(text: str) -> bool:
     """Whether a text has the form of parameters: a JSON object, pairs, or values alone."""
+    text = text.strip()
     are_pairs = "=" in text and all(map(_PAIR.match, text.split("\n")[1:]))
     return text.startswith("{") or are_pairs or _are_values(text)
 

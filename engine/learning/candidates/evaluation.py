@@ -321,7 +321,7 @@ def _describe_support(number: int) -> str:
 
 
 def speaks_against(
-    candidate: Candidate, record: LearningRecord, begin: datetime, active_since: datetime | None = None
+    candidate: Candidate, record: LearningRecord, begin: datetime, active_since: datetime | None
 ) -> bool:
     """Whether a record of the agent that a candidate is about is evidence against its effect.
 

@@ -205,9 +205,7 @@ def merge_duplicates(cluster: Cluster) -> list[Change]:
     return [Change(centre.path, centre.id, fields), *(Change(other.path, other.id, merged) for other in others)]
 
 
-def entry_id(
-    scope: LearningScope, scope_id: str, kind: LearningKind, about: str, text: str, trust: Trust = Trust.OPERATOR
-) -> str:
+def entry_id(scope: LearningScope, scope_id: str, kind: LearningKind, about: str, text: str, trust: Trust) -> str:
     """The id of an entry, derived from its scope and content, so that a second run writes nothing. A quote has another
     id than a trusted entry with the same text."""
     identity = f"{scope.value}\n{scope_id}\n{kind.value}\n{about or normalise(text)}"

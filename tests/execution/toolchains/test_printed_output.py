@@ -9,6 +9,7 @@ import pytest
 
 from engine.execution.runners.toolchains.project_tools import Finding, read_findings
 from engine.execution.runners.toolchains.run_results import FinishedRun, read_result
+from engine.model import CheckResult
 from tests.support.helpers import read_table
 
 TABLE = read_table(__file__)
@@ -23,16 +24,18 @@ JUNIT = """<?xml version="1.0" encoding="utf-8"?><testsuites name="pytest tests"
 </testsuite></testsuites>"""
 
 
-def make_run(output: str = "", exit_code: int = 1, *, report: str = "", folder: Path = Path("/")) -> FinishedRun:
-    """A run of a tool that printed an output, or wrote a report."""
-    return FinishedRun("tool", "tool test", output, exit_code, report, folder)
+def read(
+    output_format: str, output: str = "", exit_code: int = 1, *, report: str = "", folder: Path = Path("/")
+) -> CheckResult:
+    """The result of a run of a tool that printed an output, or wrote a report."""
+    return read_result(FinishedRun("tool", "tool test", output_format, output, exit_code, report, folder))
 
 
 def test_junit_reports_have_node_ids(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     for name in ("test_cart.py", "test_broken.py"):
         (tmp_path / "tests" / name).touch()
-    check = read_result("junit", make_run(report=JUNIT, folder=tmp_path))
+    check = read("junit", report=JUNIT, folder=tmp_path)
     assert (check.passed, check.failed, check.errors, check.skipped, check.seconds) == (1, 1, 2, 1, 1.234)
     assert check.failing == ("tests/test_cart.py::test_tax", "tests/test_cart.py::test_db", "tests/test_broken.py")
     assert check.durations[:2] == (
@@ -43,13 +46,13 @@ def test_junit_reports_have_node_ids(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("exit_code", "errors"), [(5, 0), (3, 1), (-11, 1)])
 def test_a_run_without_its_report_has_an_error(exit_code: int, errors: int) -> None:
-    check = read_result("junit", make_run(report="<testsuite", exit_code=exit_code))
+    check = read("junit", report="<testsuite", exit_code=exit_code)
     assert (check.passed, check.errors, check.green) == (0, errors, False)
 
 
 @pytest.mark.parametrize("row", TABLE["runner"], ids=lambda row: row["format"])
 def test_the_output_of_a_test_runner_is_read(row: dict[str, Any]) -> None:
-    check = read_result(row["format"], make_run(row.get("start", "") + row["output"], row["exit_code"]))
+    check = read(row["format"], row.get("start", "") + row["output"], row["exit_code"])
     assert [check.passed, check.failed, check.skipped, check.errors] == row["counts"]
     assert list(check.failing) == row["failing"]
     assert check.seconds == pytest.approx(row["seconds"], abs=0.01)
@@ -58,12 +61,12 @@ def test_the_output_of_a_test_runner_is_read(row: dict[str, Any]) -> None:
 
 def test_the_time_of_each_go_test_is_read() -> None:
     output = next(row["output"] for row in TABLE["runner"] if row["format"] == "go")
-    assert read_result("go", make_run(output)).durations[0] == ("example.com/shop/cart::TestAdd", 0.1)
+    assert read("go", output).durations[0] == ("example.com/shop/cart::TestAdd", 0.1)
 
 
 @pytest.mark.parametrize(("exit_code", "passed"), [(0, 1), (2, 0)])
 def test_of_output_without_results_only_the_exit_code_counts(exit_code: int, passed: int) -> None:
-    check = read_result("words", make_run("compiled with great success\n", exit_code))
+    check = read("words", "compiled with great success\n", exit_code)
     assert (check.counted, check.passed, check.failed) == (False, passed, 1 - passed)
 
 

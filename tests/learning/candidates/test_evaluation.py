@@ -228,7 +228,7 @@ def test_records_against_an_effect_are_listed_and_do_not_change_the_score(
 def test_records_against_a_fix_template_are_those_since_it_became_active() -> None:
     failure = record(5, label=f"failed_tdd/{TEST}", details={"test": TEST})
     template = candidate(HEAL, FixTemplate((TEST,), ("fix it",)), type=CandidateType.FIX_TEMPLATE)
-    assert not speaks_against(template, failure, HEAL.at)
+    assert not speaks_against(template, failure, HEAL.at, active_since=None)
     assert speaks_against(template, failure, HEAL.at, active_since=HEAL.at)
     assert not speaks_against(template, failure, HEAL.at, active_since=failure.at)
 

@@ -31,7 +31,7 @@ class World:
         """Add an entry, by default to the project of the workspace."""
         scope = scope or Scope(project_key(str(self.workspace)))
         entry = replace(make_entry(text), scope=scope.level, scope_id=scope.id, session_id="", **changes)
-        entry = replace(entry, id=entry_id(scope.level, scope.id, entry.kind, "", text))
+        entry = replace(entry, id=entry_id(scope.level, scope.id, entry.kind, "", text, entry.trust))
         entry = replace(entry, path=scope.page(entry.kind, entry.id))
         self.files.apply([add_entry(entry)])
         return entry

@@ -22,6 +22,7 @@ from engine.execution.runners.toolchains.project_tools import (
 )
 from engine.execution.runners.toolchains.projects import Project, find_projects
 from engine.execution.runners.toolchains.python_projects import is_python_project
+from engine.execution.runners.toolchains.run_results import FinishedRun, read_failures, read_result
 from engine.execution.runners.toolchains.tool_table import Command
 from engine.model import CheckResult
 from engine.model.text import count, join_names, last_line, seconds_in_words
@@ -111,14 +112,15 @@ def run_tests(
     if result.exit_code not in command.exit_codes or lacks_report:
         # A tool that ran tests has written a report. Without one, the exit code is that of another program.
         raise _not_started_error(job, tool, result)
-    check = tool.parse(report, result.output, result.exit_code)
+    run = tool.read_run(report, result.output, result.exit_code)
+    check = read_result(run)
     if check.passed + check.failed + check.skipped + check.errors == 0:
         raise CannotRun(f"{tool.title} found no tests", "name other tests, or write the first one")
-    error = _missing_items_error(job, tool, check, report, result)
+    error = _missing_items_error(job, tool, run, check)
     if error is not None:
         raise error
     if texts is not None:
-        texts.update(tool.failure_texts(report, result.output, check.failing))
+        texts.update(read_failures(run, check.failing))
     return replace(check, seconds=round(result.seconds, 3))  # that of the whole command, as its exit line says
 
 
@@ -133,18 +135,16 @@ def _not_started_error(job: Job, tool: Toolchain, result: CommandResult) -> Cann
     return CannotRun(f"{tool.title} {ending}: {last_line(result.output)}")
 
 
-def _missing_items_error(
-    job: Job, tool: Toolchain, check: CheckResult, report: Path, result: CommandResult
-) -> CannotRun | None:
+def _missing_items_error(job: Job, tool: Toolchain, run: FinishedRun, check: CheckResult) -> CannotRun | None:
     """The error of a run that failed or tested nothing only because of missing items; None for any other run."""
     if not check.counted:
-        kinds = EXECUTION_KINDS if result.exit_code == 0 else MISSING_KINDS
-        missing = _find_missing_item(job, tool, result.output, kinds)
+        kinds = EXECUTION_KINDS if run.exit_code == 0 else MISSING_KINDS
+        missing = _find_missing_item(job, tool, run.output, kinds)
         return None if missing is None else _cannot_run_error(tool, missing)
     names_all_failures = check.failing and len(check.failing) >= check.failed + check.errors
     if check.green or not names_all_failures:
         return None
-    missing_items = _find_missing_by_test(job, tool, check, report, result)
+    missing_items = _find_missing_by_test(job, tool, run, check)
     number_failing = len(check.failing)
     if len(missing_items) == number_failing:
         total = count(check.passed + check.failed + check.errors, "test")
@@ -156,13 +156,11 @@ def _missing_items_error(
     return None  # a test failed for another reason
 
 
-def _find_missing_by_test(
-    job: Job, tool: Toolchain, check: CheckResult, report: Path, result: CommandResult
-) -> list[MissingItem]:
+def _find_missing_by_test(job: Job, tool: Toolchain, run: FinishedRun, check: CheckResult) -> list[MissingItem]:
     """For each failing test that fails because of a missing item, this item."""
-    texts = tool.failure_texts(report, result.output, check.failing)
+    texts = read_failures(run, check.failing)
     if not check.passed and not any(texts.values()):  # the run broke before the first test
-        texts = dict.fromkeys(check.failing, result.output)
+        texts = dict.fromkeys(check.failing, run.output)
     items = [_find_missing_item(job, tool, texts.get(test, "")) for test in check.failing]
     return [item for item in items if item is not None]
 

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from engine.execution.runners.toolchains import python_projects
-from engine.execution.runners.toolchains.run_results import FinishedRun, read_failures, read_result
+from engine.execution.runners.toolchains.run_results import FinishedRun
 from engine.execution.runners.toolchains.tool_table import (
     FALLBACK,
     TABLES,
@@ -30,7 +30,6 @@ from engine.execution.runners.toolchains.tool_table import (
     read_text,
 )
 from engine.frozen import frozen
-from engine.model import CheckResult
 
 MAX_REPORT_CHARACTERS = 50_000_000
 """Maximum number of characters of a report that are read."""
@@ -163,14 +162,11 @@ class Toolchain(ProjectTool):
             environment["PYTHONPATH"] = os.pathsep.join([*start, *python_projects.import_roots(self.folder)])
         return replace(command, argv=argv, environment=environment, report=report if self._writes_report else None)
 
-    def parse(self, report: Path, output: str, exit_code: int) -> CheckResult:
-        """The result of a finished run. Its failing ids can be passed to `test_command`. If the run broke before any
-        test, `errors` is at least 1 and `passed` is 0."""
-        return read_result(self.row.output_format, self._make_finished_run(report, output, exit_code))
-
-    def failure_texts(self, report: Path, output: str, failing: tuple[str, ...]) -> Mapping[str, str]:
-        """The output of a finished run about each of the tests `failing`; "" if there is none."""
-        return read_failures(self._make_finished_run(report, output, 1), failing)
+    def read_run(self, report: Path, output: str, exit_code: int) -> FinishedRun:
+        """A run of `test_command` that ended, with its report. The failing ids in its result can be passed to
+        `test_command`."""
+        text = read_text(report, MAX_REPORT_CHARACTERS) if self._writes_report else ""
+        return FinishedRun(self.row.name, self.title, self.row.output_format, output, exit_code, text, self.folder)
 
     def covers(self, path: str) -> bool:
         """Whether a changed file can concern the tests, by its suffix."""
@@ -198,11 +194,8 @@ class Toolchain(ProjectTool):
 
     @property
     def _writes_report(self) -> bool:
+        """Whether `test_command` writes a report."""
         return "{report}" in self.row.test_command
-
-    def _make_finished_run(self, report: Path, output: str, exit_code: int) -> FinishedRun:
-        text = read_text(report, MAX_REPORT_CHARACTERS) if self._writes_report else ""
-        return FinishedRun(self.row.name, self.title, output, exit_code, text, self.folder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,6 +224,7 @@ class Linter(ProjectTool):
         return [command for command in commands if command is not None]
 
     def _fill_paths(self, template: str, paths: Sequence[str], scratch: Path) -> Command | None:
+        """A command of the row for `paths`; None if a placeholder is unknown."""
         folders = sorted({str(PurePosixPath(path).parent) for path in paths})
         placeholders = {
             "paths": tuple(map(as_operand, paths)) or (".",), "scratch": (str(scratch),),

@@ -30,8 +30,7 @@ MAX_FAILING = 200
 _ERROR = re.compile(r"(?i)\b(?:error|exception|failed|cannot)\b")
 """Matches a line that probably says why a command failed."""
 
-
-USAGE_ERRORS = {2: "collection failed", 3: "pytest crashed", 4: "pytest did not understand its arguments"}
+_USAGE_ERRORS = {2: "collection failed", 3: "pytest crashed", 4: "pytest did not understand its arguments"}
 """What an exit code of pytest without a report means."""
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -62,6 +61,8 @@ class FinishedRun:
     """The name of the tool in its result."""
     title: str
     """The name of its command on screens."""
+    output_format: str
+    """One of reports, one of printed output, or `words`, which tries all of printed output."""
     output: str
     exit_code: int
     report: str
@@ -70,14 +71,12 @@ class FinishedRun:
     """The folder to which test ids are relative."""
 
 
-def read_result(output_format: str, run: FinishedRun) -> CheckResult:
-    """The result of a run. Its `output_format` is one of reports, one of printed output, or `words`, which tries all of
-    printed output. If the run broke before any test, `errors` is at least 1 and `passed` is 0."""
-    read_report = _REPORT_READERS.get(output_format)
-    check = read_report(run) if read_report else _read_printed(output_format, run)
+def read_result(run: FinishedRun) -> CheckResult:
+    """The result of a run. If the run broke before any test, `errors` is at least 1 and `passed` is 0."""
+    check = _REPORT_READERS.get(run.output_format, _read_printed)(run)
     if check is not None:
         return check
-    if run.exit_code and output_format != "words":
+    if run.exit_code and run.output_format != "words":
         return _with_exit_code(run, _make_result(run.tool, {}))
     return _uncounted_result(run)
 
@@ -94,7 +93,7 @@ def _read_junit(run: FinishedRun) -> CheckResult:
     one error, and the meaning of the exit code takes the place of the id."""
     root = _parse_xml(run.report)
     if root is None:
-        reason = USAGE_ERRORS.get(run.exit_code, f"pytest ended with code {run.exit_code} and no report")
+        reason = _USAGE_ERRORS.get(run.exit_code, f"pytest ended with code {run.exit_code} and no report")
         errors = 0 if run.exit_code == 5 else 1
         return _make_result(run.tool, {"errors": errors}, failing=[reason])
     return _read_junit_cases(run.tool, root, lambda case: _pytest_id(case, run.folder))
@@ -127,6 +126,7 @@ def _read_rspec(run: FinishedRun) -> CheckResult | None:
 
 
 def _parse_rspec(text: str) -> tuple[list[dict[str, Any]], dict[str, Any]] | None:
+    """(examples, summary) of RSpec's report; None if it cannot be read."""
     try:
         report = json.loads(text)
         examples = [example for example in report["examples"] if example["id"] and example["status"]]
@@ -169,6 +169,7 @@ def _read_junit_cases(tool: str, root: ElementTree.Element, name: Callable[[Elem
 
 
 def _parse_xml(text: str) -> ElementTree.Element | None:
+    """The root of an XML document; None if it cannot be read."""
     from xml.etree import ElementTree  # not before the first report
 
     try:
@@ -178,6 +179,7 @@ def _parse_xml(text: str) -> ElementTree.Element | None:
 
 
 def _method_id(case: ElementTree.Element) -> str:
+    """PHPUnit's id of a case, see `_read_phpunit`."""
     return f"{case.get('class') or case.get('classname', '')}::{case.get('name', '')}"
 
 
@@ -197,6 +199,7 @@ def _pytest_id(case: ElementTree.Element, folder: Path) -> str:
 
 
 def _seconds_attribute(text: str | None) -> float:
+    """The seconds in an attribute; 0 if it is missing or no number."""
     try:
         return float(text or 0)
     except ValueError:
@@ -272,10 +275,10 @@ class PrintedTest:
     seconds: float | None = None
 
 
-def _read_printed(output_format: str, run: FinishedRun) -> CheckResult | None:
+def _read_printed(run: FinishedRun) -> CheckResult | None:
     """The result that a run printed; None if its output does not have the format."""
-    tries_all = output_format == "words"
-    formats = [form for form in _FORMATS.values() if not form.hidden] if tries_all else [_FORMATS[output_format]]
+    tries_all = run.output_format == "words"
+    formats = [form for form in _FORMATS.values() if not form.hidden] if tries_all else [_FORMATS[run.output_format]]
     text = _ANSI.sub("", run.output).replace("\r\n", "\n")
     check = next(filter(None, (_read_format(form, run.tool, text) for form in formats)), None)
     return None if check is None else _with_exit_code(run, check)
