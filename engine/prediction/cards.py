@@ -58,22 +58,188 @@ from engine.storage.rows import ids_with_prefix, load
 MAX_TITLE_CHARS = 60
 """Maximum length of a card's prompt in a refusal."""
 
+OWN_PROMPT_REASON = "your own prompt"
+"""The reasoning of a card of the operator's own prompt."""
 
-class Cards:
+
+class PromptCards:
+    """The part of `Cards` that makes cards of prompts."""
+
+    def __init__(
+        self,
+        store: CardStore,
+        approvals: Approvals,
+        card_cycle: CardCycle,
+        router: Router,
+        randomness: Randomness,
+    ) -> None:
+        self._store = store
+        self._database = store.database
+        self.approvals = approvals
+        self._card_cycle = card_cycle
+        self._router = router
+        self._randomness = randomness
+
+    def propose(
+        self, text: str, *, workspace: str, channel: str | None = None, continues: str = "", reasoning: str = ""
+    ) -> Card:
+        """Make a card of a prompt. A prompt that names a flow becomes that flow.
+
+        With `reasoning` it is a suggestion by an agent or a program: it has an estimated confidence, takes a place in
+        the stack, and never runs by itself. Without, it is the operator's own prompt.
+
+        `continues` is a finished session. The card continues it in its workspace, with its conversation and its
+        changes, and on its channel unless another is given (SPEC 9.4).
+
+        Raises `Refusal`: `empty_prompt`, `long_prompt`, `secret_in_text`, `unknown_channel`, `bad_parameters`,
+        `no_runner` (a learned flow of another workspace), `unknown_session`, `still_running`; for a suggestion also
+        `too_many_cards`, `autonomy_off`, `muted`, `already_pending`.
+        """
+        prompt = self.approvals.checked_prompt(text)
+        if continues:
+            session = self._finished_session(continues)
+            assignment, route = self._continue(session, prompt, channel)
+            why = f"continues “{session.prompt}”"
+        else:
+            assignment, route = self._assign(prompt, workspace, channel)
+            own = f"{OWN_PROMPT_REASON}; to {route.agent}: {route.why}" if route.why else OWN_PROMPT_REASON
+            why = reasoning or own
+        assignment, other_runner = self.approvals.launcher.choose(assignment)
+        row = self._make_row(assignment, why, is_suggestion=bool(reasoning))
+        row.meaning = route.meaning
+        row.note = other_runner or row.note
+
+        def add(tx: Transaction) -> Card:
+            if reasoning:
+                self._check_suggestion(tx, row)
+            card = self._store.add(tx, row)
+            if reasoning:
+                self._store.make_room(tx, row)
+            return card
+
+        return self._database.write(add)
+
+    def _make_row(self, assignment: Assignment, reasoning: str, *, is_suggestion: bool) -> CardRow:
+        """The row of a new card, with the verdicts of the rails.
+
+        The operator's own prompt has no estimated confidence and a kind of its own, so that its approval gives no
+        card the right to run by itself (SPEC 2.5). A suggestion is shown whatever its confidence."""
+        now, card_id = self._store.clock.now(), self._randomness.new_id("pred")
+        proposal = Proposal(
+            kind=SUGGESTED if is_suggestion else OWN_PROMPT,
+            workspace=assignment.workspace,
+            prompt=assignment.prompt,
+            reasoning=reasoning,
+            subject=text_hash(assignment.prompt) if is_suggestion else card_id,
+            facts={"card": card_id},
+            flow=assignment.flow,
+            evidence_at=now,
+            source=Source.PREDICTOR_HOOK if is_suggestion else Source.OPERATOR,
+        )
+        info = self.approvals.launcher.check(assignment)
+        row = make_row(
+            card_id,
+            proposal,
+            assignment,
+            info,
+            now=now,
+            expires_at=self._store.expiry(now),
+            context=self._card_cycle.situation(assignment.workspace),
+            estimate=self._card_cycle.estimate(proposal, assignment) if is_suggestion else None,
+        )
+        similar = similar_flow(assignment.prompt, self.approvals.flows) if assignment.flow is None else ""
+        if similar:
+            reason = info.reason or "it needs no model"
+            row.note = f"Did you mean the flow `{similar}`? {reason[0].upper()}{reason[1:]}"
+        elif not info.available:
+            row.note = f"{info.reason}. Or name a flow, such as `run the tests`: `clawpy help flows` lists them"
+        with self._database.read() as session:
+            row.set_verdicts(self.approvals.preview_work(session, row, assignment, info))
+        return row
+
+    def _assign(self, prompt: str, workspace: str, channel: str | None) -> tuple[Assignment, Route]:
+        """The work of a prompt that continues nothing, and its route."""
+        channels, flows = self._store.settings.current.channels, self.approvals.flows
+        named = named_flow(prompt, flows)
+        home = kind_of(named[0]).channel if named else ""
+        route = self._route("" if named else prompt, channel, home if home in channels else "")
+        if prompt in flows:
+            prompt = prompt.replace("_", " ").capitalize()  # what a person reads; it names the same flow
+        runner = channels[route.channel].runner
+        assignment = Assignment(prompt, route.channel, workspace, runner, agent=route.agent)
+        return (self.approvals.as_flow(assignment, *named) if named else assignment), route
+
+    def _continue(self, session: SessionView, prompt: str, channel: str | None) -> tuple[Assignment, Route]:
+        """The work that continues a session, and its route. The runner stays the same; after a flow it is the runner
+        of the channel."""
+        route = self._route(prompt, channel or session.channel)
+        runner = self._store.settings.current.channels[route.channel].runner if session.flow else session.runner
+        parameters = {"continues": session.id}
+        workspace, agent = session.workspace, session.agent
+        return Assignment(prompt, route.channel, workspace, runner, parameters=parameters, agent=agent), route
+
+    def _route(self, text: str, channel: str | None, affinity: str = "") -> Route:
+        """See `Router.route`."""
+        with self._database.read() as session:
+            triggered = last_trigger_times(session)
+        return self._router.route(text, named=channel, affinity=affinity, triggered=triggered, routed={})
+
+    def _check_suggestion(self, tx: Transaction, row: CardRow) -> None:
+        """Raise `Refusal` if there is no place for a suggestion, or the operator does not want it."""
+        if self._store.is_off(row.workspace):
+            message = "autonomy is off in this workspace, so it gets no cards"
+            raise Refusal("autonomy_off", message, "the operator can set it to `cards`")
+        if sum(other.kind == SUGGESTED for other in load_pending(tx.session)) >= card_rules.MAX_SUGGESTED:
+            message = f"{card_rules.MAX_SUGGESTED} cards from agents and programs are already waiting"
+            raise Refusal("too_many_cards", message, "the operator must decide them first")
+        if MuteIndex(read_mutes(tx.session, tx.now)).covers(*row.about, row.tier):
+            message = "the operator dismissed this, or mutes every suggestion here"
+            raise Refusal("muted", message, "clawpy muted lists it")
+        if other := self._store.duplicate_of(tx, row):
+            message = f"card {other} already proposes this"
+            raise Refusal("already_pending", message, "the operator must decide it first")
+
+    def _finished_session(self, session_id: str) -> SessionView:
+        """The session to continue. Raises `Refusal`: `unknown_session`, `still_running`."""
+        former = self.approvals.launcher.get(session_id)
+        if not former.state.over:
+            fix = f"send it a message: clawpy reply {session_id} TEXT"
+            raise Refusal("still_running", f"{session_id} is {former.state}", fix)
+        return former
+
+    def propose_again(self, card_id: str, note: str) -> Card:
+        """A pending card for the work of a card that was interrupted (SPEC 7.5). A new one is made unless there is one
+        about the same subject. Raises `Refusal` `unknown_card`."""
+        with self._store.deciding:
+            return self._database.write(lambda tx: self._add_again(tx, load_card(tx.session, card_id), note))
+
+    def _add_again(self, tx: Transaction, row: CardRow, note: str) -> Card:
+        """See `propose_again`."""
+        if duplicate := self._store.duplicate_of(tx, row):
+            return card_of(load_card(tx.session, duplicate))
+        copy = copy_card(row, self._randomness.new_id("pred"), tx.now, self._store.expiry(tx.now), note)
+        card = self._store.add(tx, copy)
+        self._store.make_room(tx, copy)
+        return card
+
+
+class Cards(PromptCards):
     """`engine.cards`. Blocking calls of milliseconds, from any thread."""
 
     def __init__(
-        self, store: CardStore, approvals: Approvals, prompt_cards: PromptCards, *, reverse: Callable[[str], bool]
+        self,
+        store: CardStore,
+        approvals: Approvals,
+        card_cycle: CardCycle,
+        router: Router,
+        randomness: Randomness,
+        *,
+        reverse: Callable[[str], bool],
     ) -> None:
         """`reverse(session_id)` undoes what a session landed. It returns False if nothing was landed, and raises
         `Refusal` if later edits would be lost or the landing is undone already."""
-        self.store = store
-        self.approvals = approvals
-        self._database = store.database
+        super().__init__(store, approvals, card_cycle, router, randomness)
         self._reverse_landing = reverse
-        self.propose = prompt_cards.propose
-        self.propose_again = prompt_cards.propose_again
-        self._add_again = prompt_cards.add_again
         self.get = store.get
         self.expire_due = store.expire_due
         self.follow_landings = store.follow_landings
@@ -86,9 +252,9 @@ class Cards:
 
     def pending(self, *, channel: str | None = None, include_snoozed: bool = False) -> list[Card]:
         """The stack from the top (SPEC 2.11). A woken card is hidden until there is a place for it."""
-        now = self.store.clock.now()
-        cards = [card for card in self.store.pending() if not card.is_expired(now)]
-        hidden = card_rules.ids_without_place(cards, now, self.store.settings.current)
+        now = self._store.clock.now()
+        cards = [card for card in self._store.pending() if not card.is_expired(now)]
+        hidden = card_rules.ids_without_place(cards, now, self._store.settings.current)
         return [
             card
             for card in card_rules.sort_cards(cards, now)
@@ -121,7 +287,7 @@ class Cards:
         """How many similar cards the operator approved, and how many they decided (SPEC 2.5)."""
         with self._database.read() as session:
             row = load_card(session, card_id)
-            return self.store.decisions.count_similar(session, row.kind, row.target_channel, row.workspace)
+            return self._store.decisions.count_similar(session, row.kind, row.target_channel, row.workspace)
 
     # -- deciding
 
@@ -161,14 +327,14 @@ class Cards:
 
         Raises `Refusal` `unknown_card`, `already_decided`."""
         return self._with_switch_note(
-            self.store.change(card_id, lambda tx, row: self.store.dismiss(tx, row, by, reason))
+            self._store.change(card_id, lambda tx, row: self._store.dismiss(tx, row, by, reason))
         )
 
     def explain(self, card_id: str, reason: DismissReason) -> Card:
         """Store the reason of a dismissal; the last one counts. The returned card has a note as after `dismiss`.
 
         Raises `Refusal` `unknown_card`, `not_dismissed`."""
-        return self._with_switch_note(self.store.change(card_id, lambda tx, row: self.store.explain(tx, row, reason)))
+        return self._with_switch_note(self._store.change(card_id, lambda tx, row: self._store.explain(tx, row, reason)))
 
     def _with_switch_note(self, card: Card) -> Card:
         """The dismissed card, with a note if the dismissal switched its kind off."""
@@ -180,7 +346,7 @@ class Cards:
     def muted(self) -> list[Mute]:
         """The mutes that follow from dismissals (SPEC 2.9), newest first."""
         with self._database.read() as session:
-            return read_mutes(session, self.store.clock.now())
+            return read_mutes(session, self._store.clock.now())
 
     def unmute(self, mute_id: str) -> Mute:
         """End a mute from the next cycle on. Raises `Refusal` `unknown_mute`."""
@@ -205,7 +371,7 @@ class Cards:
         """
         if not timedelta(0) < span <= MAX_SNOOZE:
             raise Refusal("bad_span", f"cannot snooze for {span}", "give a time of up to 30 days, for example --for 2h")
-        return self.store.change(card_id, lambda tx, row: self.store.snooze(tx, row, span))
+        return self._store.change(card_id, lambda tx, row: self._store.snooze(tx, row, span))
 
     def undo(self, card_id: str) -> Card:
         """Undo the last decision on a card (SPEC 2.7).
@@ -214,7 +380,7 @@ class Cards:
         session is stopped; landed changes are reversed. For a check that ran by itself only the signal changes (SPEC
         8.1). Raises `Refusal` `unknown_card`, `nothing_to_undo`, or why a landing cannot be reversed.
         """
-        store, launcher = self.store, self.approvals.launcher
+        store, launcher = self._store, self.approvals.launcher
         with store.deciding:
             with self._database.read() as session:
                 row = load_card(session, card_id)
@@ -233,7 +399,7 @@ class Cards:
     def mark_shown(self, card_ids: Iterable[str]) -> None:
         """Mark cards as shown to the operator; unknown and decided ones are ignored."""
         ids = set(card_ids)
-        not_marked = {card.id for card in self.store.pending() if card.id in ids and card.shown_at is None}
+        not_marked = {card.id for card in self._store.pending() if card.id in ids and card.shown_at is None}
 
         def mark(tx: Transaction) -> None:
             for card_id in sorted(not_marked):
@@ -262,7 +428,7 @@ class Cards:
         row = load(tx.session, CardRow, view.prediction_id)
         if row is None or row.status != Status.APPROVED:
             return
-        self.store.store_session_end(tx, row, view)
+        self._store.store_session_end(tx, row, view)
         unwanted = row.undo_requested_at is not None or row.decided_by == DecidedBy.AUTONOMY
         is_closed = view.state is SessionState.CANCELLED and view.error == ENGINE_CLOSED
         if (view.state is SessionState.INTERRUPTED or is_closed) and not unwanted:
@@ -291,168 +457,3 @@ def _request_undo(tx: Transaction, card_id: str) -> CardRow:
     if row.status == Status.APPROVED:
         row.undo_requested_at = tx.now
     return row
-
-
-OWN_PROMPT_REASON = "your own prompt"
-"""The reasoning of a card of the operator's own prompt."""
-
-
-class PromptCards:
-    """Makes cards of prompts. Blocking calls of milliseconds, from any thread."""
-
-    def __init__(
-        self,
-        store: CardStore,
-        approvals: Approvals,
-        card_cycle: CardCycle,
-        router: Router,
-        randomness: Randomness,
-    ) -> None:
-        self._store = store
-        self._database = store.database
-        self._approvals = approvals
-        self._card_cycle = card_cycle
-        self._router = router
-        self._randomness = randomness
-
-    def propose(
-        self, text: str, *, workspace: str, channel: str | None = None, continues: str = "", reasoning: str = ""
-    ) -> Card:
-        """Make a card of a prompt. A prompt that names a flow becomes that flow.
-
-        With `reasoning` it is a suggestion by an agent or a program: it has an estimated confidence, takes a place in
-        the stack, and never runs by itself. Without, it is the operator's own prompt.
-
-        `continues` is a finished session. The card continues it in its workspace, with its conversation and its
-        changes, and on its channel unless another is given (SPEC 9.4).
-
-        Raises `Refusal`: `empty_prompt`, `long_prompt`, `secret_in_text`, `unknown_channel`, `bad_parameters`,
-        `no_runner` (a learned flow of another workspace), `unknown_session`, `still_running`; for a suggestion also
-        `too_many_cards`, `autonomy_off`, `muted`, `already_pending`.
-        """
-        prompt = self._approvals.checked_prompt(text)
-        if continues:
-            session = self._finished_session(continues)
-            assignment, route = self._continue(session, prompt, channel)
-            why = f"continues “{session.prompt}”"
-        else:
-            assignment, route = self._assign(prompt, workspace, channel)
-            own = f"{OWN_PROMPT_REASON}; to {route.agent}: {route.why}" if route.why else OWN_PROMPT_REASON
-            why = reasoning or own
-        assignment, other_runner = self._approvals.launcher.choose(assignment)
-        row = self._make_row(assignment, why, is_suggestion=bool(reasoning))
-        row.meaning = route.meaning
-        row.note = other_runner or row.note
-
-        def add(tx: Transaction) -> Card:
-            if reasoning:
-                self._check_suggestion(tx, row)
-            card = self._store.add(tx, row)
-            if reasoning:
-                self._store.make_room(tx, row)
-            return card
-
-        return self._database.write(add)
-
-    def _make_row(self, assignment: Assignment, reasoning: str, *, is_suggestion: bool) -> CardRow:
-        """The row of a new card, with the verdicts of the rails.
-
-        The operator's own prompt has no estimated confidence and a kind of its own, so that its approval gives no
-        card the right to run by itself (SPEC 2.5). A suggestion is shown whatever its confidence."""
-        now, card_id = self._store.clock.now(), self._randomness.new_id("pred")
-        proposal = Proposal(
-            kind=SUGGESTED if is_suggestion else OWN_PROMPT,
-            workspace=assignment.workspace,
-            prompt=assignment.prompt,
-            reasoning=reasoning,
-            subject=text_hash(assignment.prompt) if is_suggestion else card_id,
-            facts={"card": card_id},
-            flow=assignment.flow,
-            evidence_at=now,
-            source=Source.PREDICTOR_HOOK if is_suggestion else Source.OPERATOR,
-        )
-        info = self._approvals.launcher.check(assignment)
-        row = make_row(
-            card_id,
-            proposal,
-            assignment,
-            info,
-            now=now,
-            expires_at=self._store.expiry(now),
-            context=self._card_cycle.situation(assignment.workspace),
-            estimate=self._card_cycle.estimate(proposal, assignment) if is_suggestion else None,
-        )
-        similar = similar_flow(assignment.prompt, self._approvals.flows) if assignment.flow is None else ""
-        if similar:
-            reason = info.reason or "it needs no model"
-            row.note = f"Did you mean the flow `{similar}`? {reason[0].upper()}{reason[1:]}"
-        elif not info.available:
-            row.note = f"{info.reason}. Or name a flow, such as `run the tests`: `clawpy help flows` lists them"
-        with self._database.read() as session:
-            row.set_verdicts(self._approvals.preview_work(session, row, assignment, info))
-        return row
-
-    def _assign(self, prompt: str, workspace: str, channel: str | None) -> tuple[Assignment, Route]:
-        """The work of a prompt that continues nothing, and its route."""
-        channels, flows = self._store.settings.current.channels, self._approvals.flows
-        named = named_flow(prompt, flows)
-        home = kind_of(named[0]).channel if named else ""
-        route = self._route("" if named else prompt, channel, home if home in channels else "")
-        if prompt in flows:
-            prompt = prompt.replace("_", " ").capitalize()  # what a person reads; it names the same flow
-        runner = channels[route.channel].runner
-        assignment = Assignment(prompt, route.channel, workspace, runner, agent=route.agent)
-        return (self._approvals.as_flow(assignment, *named) if named else assignment), route
-
-    def _continue(self, session: SessionView, prompt: str, channel: str | None) -> tuple[Assignment, Route]:
-        """The work that continues a session, and its route. The runner stays the same; after a flow it is the runner
-        of the channel."""
-        route = self._route(prompt, channel or session.channel)
-        runner = self._store.settings.current.channels[route.channel].runner if session.flow else session.runner
-        parameters = {"continues": session.id}
-        workspace, agent = session.workspace, session.agent
-        return Assignment(prompt, route.channel, workspace, runner, parameters=parameters, agent=agent), route
-
-    def _route(self, text: str, channel: str | None, affinity: str = "") -> Route:
-        """See `Router.route`."""
-        with self._database.read() as session:
-            triggered = last_trigger_times(session)
-        return self._router.route(text, named=channel, affinity=affinity, triggered=triggered, routed={})
-
-    def _check_suggestion(self, tx: Transaction, row: CardRow) -> None:
-        """Raise `Refusal` if there is no place for a suggestion, or the operator does not want it."""
-        if self._store.is_off(row.workspace):
-            message = "autonomy is off in this workspace, so it gets no cards"
-            raise Refusal("autonomy_off", message, "the operator can set it to `cards`")
-        if sum(other.kind == SUGGESTED for other in load_pending(tx.session)) >= card_rules.MAX_SUGGESTED:
-            message = f"{card_rules.MAX_SUGGESTED} cards from agents and programs are already waiting"
-            raise Refusal("too_many_cards", message, "the operator must decide them first")
-        if MuteIndex(read_mutes(tx.session, tx.now)).covers(*row.about, row.tier):
-            message = "the operator dismissed this, or mutes every suggestion here"
-            raise Refusal("muted", message, "clawpy muted lists it")
-        if other := self._store.duplicate_of(tx, row):
-            message = f"card {other} already proposes this"
-            raise Refusal("already_pending", message, "the operator must decide it first")
-
-    def _finished_session(self, session_id: str) -> SessionView:
-        """The session to continue. Raises `Refusal`: `unknown_session`, `still_running`."""
-        former = self._approvals.launcher.get(session_id)
-        if not former.state.over:
-            fix = f"send it a message: clawpy reply {session_id} TEXT"
-            raise Refusal("still_running", f"{session_id} is {former.state}", fix)
-        return former
-
-    def propose_again(self, card_id: str, note: str) -> Card:
-        """A pending card for the work of a card that was interrupted (SPEC 7.5). A new one is made unless there is one
-        about the same subject. Raises `Refusal` `unknown_card`."""
-        with self._store.deciding:
-            return self._database.write(lambda tx: self.add_again(tx, load_card(tx.session, card_id), note))
-
-    def add_again(self, tx: Transaction, row: CardRow, note: str) -> Card:
-        """See `propose_again`."""
-        if duplicate := self._store.duplicate_of(tx, row):
-            return card_of(load_card(tx.session, duplicate))
-        copy = copy_card(row, self._randomness.new_id("pred"), tx.now, self._store.expiry(tx.now), note)
-        card = self._store.add(tx, copy)
-        self._store.make_room(tx, copy)
-        return card

@@ -27,7 +27,7 @@ from engine.model import Assignment, NoAnswer, Refusal, microusd
 from engine.prediction import templates
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_store import CardStore
-from engine.prediction.cards import Cards, PromptCards
+from engine.prediction.cards import Cards
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.context_reader import ContextReader, Sources
 from engine.prediction.cycle import CardCycle
@@ -226,8 +226,9 @@ def build_prediction(services: Services, launcher: Sessions, hook: PredictorHook
         workspaces=lambda: services.workspaces,
         propose=partial(templates.propose, sources=others),
     )
-    prompt_cards = PromptCards(store, approvals, services.card_cycle, router, randomness)
-    services.cards = Cards(store, approvals, prompt_cards, reverse=services.changes.undo_session)
+    services.cards = Cards(
+        store, approvals, services.card_cycle, router, randomness, reverse=services.changes.undo_session
+    )
 
 
 def _prompt_runner(launcher: Sessions, workspace: str) -> str:

@@ -38,7 +38,7 @@ from engine.model import (
 )
 from engine.prediction.approvals import Approvals, link_session
 from engine.prediction.card_store import CardStore
-from engine.prediction.cards import Cards, PromptCards
+from engine.prediction.cards import Cards
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.cycle import CardCycle
 from engine.prediction.routing import Route, Router
@@ -280,10 +280,7 @@ class World:
             propose=self._propose,
         )
         self.cards = self.sessions.cards = Cards(
-            self.store,
-            approvals,
-            PromptCards(self.store, approvals, self.card_cycle, router, self.randomness),
-            reverse=self.landed.reverse,
+            self.store, approvals, self.card_cycle, router, self.randomness, reverse=self.landed.reverse
         )
 
     def _safety(self) -> Any:
