@@ -109,8 +109,7 @@ class LiveSession:
     def network_access(self, hosts: Sequence[str]) -> Iterator[None]:
         """Let its commands reach `hosts` and the hosts of the workspace's settings, but no others. Raises `CannotRun`
         when the sandbox cannot filter hosts."""
-        if not self.sandbox.can_filter_hosts:
-            message = f"this needs the network ({', '.join(hosts)}), and {self.sandbox.name} cannot hold it to that"
+        if message := self.sandbox.hosts_problem(hosts):
             raise CannotRun(message, self.sandbox.way_out("run the command in a terminal"))
         previous = self.confinement
         allowed = tuple(dict.fromkeys((*previous.hosts, *hosts)))

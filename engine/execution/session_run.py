@@ -145,6 +145,9 @@ class Admission(SessionStore):
         info = self._check_runner(chosen)
         if not info.available:
             return info
+        if chosen.runner == FLOW and (problem := self.sandbox.hosts_problem(info.hosts)):
+            way_out = self.sandbox.way_out("run the command in a terminal")
+            return RunnerInfo(available=False, reason=f"{problem} ({way_out})")
         settings = self._settings.current
         usual = 0 if info.is_free else self.usual_cost(chosen.runner, chosen.channel)
         if usual is None:

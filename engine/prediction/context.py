@@ -177,7 +177,7 @@ class WorkspaceContext:
             reasons.append("no commit yet; most cards need a history, so make a commit")
         lacking = next((part.project for part in self.parts if part.project.missing_tool), None)
         if lacking and not any(part.tool for part in self.parts):
-            reasons.append(f"{lacking.path or 'its tests'}: {lacking.untested_reason}")
+            reasons.append(": ".join(filter(None, (lacking.path, lacking.untested_reason))))
         return tuple(reasons)
 
     @cached_property

@@ -17,6 +17,7 @@ import sqlalchemy
 from sqlalchemy import bindparam, or_
 from sqlmodel import Session, col
 
+from engine.execution.runners.toolchains.project_tools import PROGRAM_FIXES
 from engine.frozen import frozen
 from engine.learning.decisions.decisions import Decisions
 from engine.model import (
@@ -44,7 +45,7 @@ from engine.prediction.kinds import is_ordered
 from engine.prediction.routing import Router
 from engine.prediction.templates.failures import describe_answer
 from engine.prediction.templates.history import describe_problem
-from engine.prediction.templates.offers import short_test
+from engine.prediction.templates.offers import LONG_AGO, short_test
 from engine.prediction.templates.runs import find_stopped_run
 from engine.prediction.twin import EmbeddedTwin, band_of
 from engine.storage.rows import UtcDateTime, ask, each_of
@@ -202,6 +203,7 @@ def unsolved_problem(context: WorkspaceContext, muted: Sequence[Proposal] = ()) 
         *_conflicts(context),
         *_failing_tests(context),
         *_stopped_runs(context),
+        *_missing_programs(context),
     ]
     problems.sort(key=lambda problem: problem.at, reverse=True)
     if len(problems) < 2:
@@ -260,6 +262,14 @@ def _stopped_runs(context: WorkspaceContext) -> Iterator[_Problem]:
             request = " project=".join(filter(None, ("run_tests", part.project.path)))
             sentence = f"the tests{part.within} were stopped, no run has finished here yet; ask for “{request}”"
             yield _Problem(stopped.ended_at or stopped.created_at, sentence)
+
+
+def _missing_programs(context: WorkspaceContext) -> Iterator[_Problem]:
+    """The projects with changes of the operator whose tests need a program that no package manager brings."""
+    paths = [*(file.path for file in context.repository.files), *context.repository.own_files]
+    for part in context.parts:
+        if part.project.missing_tool in PROGRAM_FIXES and any(map(part.holds, paths)):
+            yield _Problem(LONG_AGO, ": ".join(filter(None, (part.project.path, part.project.lacking_reason))))
 
 
 def _passed(run: ValidationRun, test: str) -> bool:

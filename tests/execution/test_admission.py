@@ -36,7 +36,10 @@ class AdmissionWithRunners(Admission):
         self.answers = answers
         self._usual_costs = usual_costs or {}
         self._sandbox: Any = SimpleNamespace(
-            confines=confines, describe=lambda network, hosts: f"to {', '.join(hosts)}"
+            confines=confines,
+            describe=lambda network, hosts: f"to {', '.join(hosts)}",
+            hosts_problem=lambda hosts: "it cannot filter hosts" if hosts else "",
+            way_out=lambda other: f"use another, or {other}",
         )
         channels = {"koji-core": ChannelSettings(agent="builder", **channel)}
         workspaces = {PROSE.workspace: workspace} if workspace is not None else {}
@@ -66,6 +69,7 @@ class AdmissionWithRunners(Admission):
 MODEL = RunnerInfo(available=True, executor="openai:gpt", hosts=("api.openai.com",))
 CLAUDE = RunnerInfo(available=True, executor="Claude Code", hosts=("api.anthropic.com",))
 FREE = RunnerInfo(available=True, is_free=True)
+INSTALLS = RunnerInfo(available=True, hosts=("registry.npmjs.org",), is_free=True)
 NO_KEY = RunnerInfo(available=False, reason="no provider has a key")
 NO_CLAUDE = Refusal("no_runner", "Claude Code is not there", "install it")
 
@@ -153,6 +157,15 @@ def test_the_estimate_is_nothing_or_the_usual_cost_or_the_setting(
 ) -> None:
     admission = AdmissionWithRunners({"flow": FREE, "model": model}, usual_costs)
     assert admission.check(assignment).estimate == estimate
+
+
+def test_a_flow_that_needs_hosts_says_that_the_sandbox_cannot_filter_them() -> None:
+    info = AdmissionWithRunners({"flow": INSTALLS, "model": MODEL}).check(FLOW)
+    assert (info.available, info.reason) == (
+        False,
+        "it cannot filter hosts (use another, or run the command in a terminal)",
+    )
+    assert AdmissionWithRunners({"model": MODEL}).check(PROSE).available, "a model has a process of its own"
 
 
 @pytest.mark.parametrize("confines", [True, False], ids=["sandbox", "no sandbox"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -134,6 +135,25 @@ def test_missing_packages_are_upkeep_and_block_you_where_you_changed_something(s
     assert "network: registry.npmjs.org" in card.reasoning
     assert "creates node_modules in your tree" in card.reasoning
     assert "run_tests" not in situation.kinds(), "they could not run"
+
+
+@pytest.mark.parametrize("files", [WITHOUT_PACKAGES, WITHOUT_PACKAGES | API], ids=["alone", "beside another project"])
+def test_without_the_package_manager_its_link_is_named_instead_of_a_card(
+    situation: Situation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str]
+) -> None:
+    situation.commit("Web", files, days_ago=9)
+    if files != WITHOUT_PACKAGES:
+        (situation.path / "packages/api/.venv").symlink_to(sys.prefix, target_is_directory=True)
+    situation.write("price.js", "exports.price = (cents) => Math.round(cents) / 100;\n")
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("git", "sh"):
+        (programs / name).symlink_to(shutil.which(name) or name)
+    monkeypatch.setenv("PATH", str(programs))
+    assert "prepare_environment" not in situation.kinds(), "it would run the program that is missing"
+    assert list(situation.engine.card_cycle.remarks().values()) == [
+        "its tests need npm, which is not installed; install Node.js: https://nodejs.org"
+    ]
 
 
 def test_of_two_languages_the_one_that_lacks_packages_is_installed(situation: Situation) -> None:

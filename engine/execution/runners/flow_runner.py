@@ -23,10 +23,22 @@ from pydantic.fields import FieldInfo
 
 from engine.execution.housekeeping import Housekeeping
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import UNDO_NOTES, Flow, FlowError, FlowResult, Job, Place, ProjectFlow, RunScope
+from engine.execution.runners.flow import (
+    UNDO_NOTES,
+    CannotRun,
+    Flow,
+    FlowError,
+    FlowResult,
+    Job,
+    Place,
+    ProjectFlow,
+    RunScope,
+)
 from engine.execution.runners.flows.tooling import InstallFlow
 from engine.execution.runners.runner import RunnerResult
+from engine.execution.runners.toolchains.detection import find_missing_program
 from engine.execution.runners.toolchains.installing import Installation, install_into_tree
+from engine.execution.runners.toolchains.project_tools import MissingItem, missing_fix
 from engine.execution.session_workspace import SessionWorkspaces
 from engine.files import read_table
 from engine.model import (
@@ -155,8 +167,15 @@ class FlowRunner:
 
 def _find_installation(flow: Flow, assignment: Assignment) -> Installation | None:
     """The installation that a flow makes; None if the flow installs nothing. Raises `FlowError` for a command that is
-    not the project's own."""
-    return flow.installation(Path(assignment.workspace)) if isinstance(flow, InstallFlow) else None
+    not the project's own, and `CannotRun` if its program is not installed."""
+    if not isinstance(flow, InstallFlow):
+        return None
+    top = Path(assignment.workspace)
+    installation = flow.installation(top)
+    if program := find_missing_program(installation.commands, top):
+        missing = MissingItem("program", program)
+        raise CannotRun(missing.sentence, missing_fix(missing, ""))
+    return installation
 
 
 def _named_commands(flow: Flow, installation: Installation | None, assignment: Assignment) -> list[str]:

@@ -50,7 +50,7 @@ def prepare_environment(context: WorkspaceContext, part: Part) -> Iterator[Offer
         at = changed_file.modified_at
     blocks = tried is not None or changed_file is not None or any(part.holds(path) for path in git.own_files)
     installation = _choose_installation(context, part, tried.error if tried is not None else part.project.missing_tool)
-    if installation is None:
+    if installation is None or _runs(installation, part.project.missing_tool):
         return
     yield Offer(
         f"Install the packages{part.within}: {plain(installation.command, 80)}",
@@ -76,9 +76,14 @@ def _choose_installation(context: WorkspaceContext, part: Part, lacking: str) ->
 
 
 def _brings(installation: Installation, lacking: str) -> bool:
-    """Whether the installation makes the missing folder of packages, or is the command that the error names."""
+    """Whether the installation makes the missing folder of packages, is the command that the error names, or runs the
+    missing program."""
     folders = {PurePosixPath(place).name for place in (*installation.created, *installation.updated)}
-    return lacking in folders or installation.command in lacking
+    return lacking in folders or installation.command in lacking or _runs(installation, lacking)
+
+
+def _runs(installation: Installation, program: str) -> bool:
+    return any(command[0] == program for command in installation.commands)
 
 
 def _session_lacking_packages(context: WorkspaceContext, part: Part) -> SessionView | None:

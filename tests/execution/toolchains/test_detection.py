@@ -107,7 +107,7 @@ def test_the_command_that_makes_an_environment(tmp_path: Path, files: dict[str, 
 
 
 def test_missing_pytest_is_named_with_the_command_that_installs_it(
-    repository: Repository, monkeypatch: pytest.MonkeyPatch
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         "engine.execution.runners.toolchains.python_projects.find_interpreters", lambda workspace, top: []
@@ -120,6 +120,10 @@ def test_missing_pytest_is_named_with_the_command_that_installs_it(
     assert environment_command(folder, folder) == "python3 -m venv .venv && .venv/bin/pip install pytest -e ."
     repository.write("uv.lock", "")
     assert environment_command(folder, folder) == "uv add --dev pytest"
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert how_to_run_tests(find_projects(folder)[0], folder) == "install uv: python3 -m pip install uv"
+    make_program(tmp_path / "programs/uv", "exit 0")
+    monkeypatch.setenv("PATH", f"{tmp_path}/programs:/usr/bin:/bin")
     assert how_to_run_tests(find_projects(folder)[0], folder) == "uv add --dev pytest"
 
 

@@ -159,7 +159,9 @@ def test_the_missing_tool_is_named(repository: Repository, tmp_path: Path, monke
     assert {path: project.missing_tool for path, project in projects.items()} == {
         "": "", "shop": "phpunit", "srv": "go", "web": "npm"
     }  # fmt: skip
-    assert projects["srv"].untested_reason == "its tests need go"
+    assert projects["srv"].untested_reason == (
+        "its tests need go, which is not installed; install Go: https://go.dev/dl"
+    )
 
 
 def test_a_repository_that_git_cannot_list_is_an_error(repository: Repository) -> None:

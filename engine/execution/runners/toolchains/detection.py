@@ -28,6 +28,7 @@ from engine.execution.runners.toolchains.tool_table import (
     folders_up_to,
     read_text,
 )
+from engine.execution.sandbox.host_paths import which
 from engine.frozen import frozen
 
 _NODE_DEPENDENCY = re.compile(r'"(?:dev|optional)?[dD]ependencies"\s*:\s*\{\s*"')
@@ -283,6 +284,13 @@ class PackageSetup:
     def install(self) -> str:
         """The commands as the operator would type them in `folder`."""
         return join_commands(self.commands)
+
+
+def find_missing_program(commands: Iterable[Sequence[str]], top: Path) -> str:
+    """The first program of these commands that is not installed; "" if all are. `top` is the top of the repository.
+    Programs with a path belong to the project, and a command before them may make them."""
+    programs = (command[0] for command in commands if "/" not in command[0])
+    return next((program for program in programs if which(program, project=top) is None), "")
 
 
 def join_commands(commands: Iterable[Sequence[str]]) -> str:

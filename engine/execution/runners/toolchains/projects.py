@@ -30,9 +30,10 @@ from engine.execution.runners.toolchains.detection import (
     detect_packages,
     detect_test_tools,
     environment_command,
+    find_missing_program,
 )
 from engine.execution.runners.toolchains.project_folder import ProjectFolder
-from engine.execution.runners.toolchains.project_tools import Linter, Toolchain
+from engine.execution.runners.toolchains.project_tools import PROGRAM_FIXES, Linter, Toolchain
 from engine.execution.runners.toolchains.python_projects import Interpreter, is_collected
 from engine.execution.runners.toolchains.tool_table import MANIFESTS, PACKAGE_MANAGERS, TABLES, TEST_RUNNERS
 from engine.frozen import frozen
@@ -98,7 +99,14 @@ class Project:
             return ""
         if self.tested_by is not None:
             return f"its tests run with those of {self.tested_by or 'the top folder'}"
-        return f"its tests need {self.missing_tool}" if self.missing_tool else "it has no tests"
+        return self.lacking_reason or "it has no tests"
+
+    @property
+    def lacking_reason(self) -> str:
+        """What its tests need and how to install it, in words; "" if nothing is missing."""
+        fix = PROGRAM_FIXES.get(self.missing_tool, "")
+        how = f"; {fix}" if fix else ""
+        return f"its tests need {self.missing_tool}, which is not installed{how}" if self.missing_tool else ""
 
     def path_inside(self, path: str) -> str | None:
         """The path relative to this project, for a `path` relative to the top; None if it is outside of the project."""
@@ -245,13 +253,17 @@ def _inspect_folder(folder: ProjectFolder, path: str, has_tests: Callable[[str],
 
 
 def _missing_tool(
-    folder: ProjectFolder, packages: Iterable[PackageSetup], kinds: set[str], has_tests: Callable[[str], bool]
+    folder: ProjectFolder, packages: Sequence[PackageSetup], kinds: set[str], has_tests: Callable[[str], bool]
 ) -> str:
-    """The first program or folder that the tests need and that does not exist; "" for none. `kinds` are the languages
-    with a tool."""
-    programs = [name for kind, name in folder.missing if kind not in kinds and has_tests(kind)]
+    """The first program or folder that the tests need and that does not exist; "" for none. If the package manager that
+    would bring it is not installed, it is that. `kinds` are the languages with a tool."""
+    lacking = [(kind, name) for kind, name in folder.missing if kind not in kinds and has_tests(kind)]
     needed = [setup for setup in packages if setup.kind in kinds - {"python"} and not setup.installed]
-    return next(iter([*programs, *(_PACKAGE_FOLDERS[setup.manager] for setup in needed)]), "")
+    lacking += [(setup.kind, _PACKAGE_FOLDERS[setup.manager]) for setup in needed]
+    for missing_kind, name in lacking[:1]:
+        commands = [command for setup in packages if setup.kind == missing_kind for command in setup.commands]
+        return find_missing_program(commands, folder.top) or name
+    return ""
 
 
 def changelog_of(folder: Path) -> str:
