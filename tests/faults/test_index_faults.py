@@ -29,7 +29,7 @@ LONG = 300.0
 OPEN_TWICE = """
 import sys, chromadb
 one = chromadb.PersistentClient(sys.argv[1]).get_collection("clawpy_memory")
-ids = one.get(limit=200)["ids"]
+ids = one.get()["ids"]
 one.delete(ids=ids[:100])
 one.upsert(ids=ids[100:] + ["900001"], embeddings=[[float(n % 5)] * 32 for n in range(len(ids) - 99)])
 """
@@ -90,11 +90,14 @@ def test_a_damaged_index_is_rebuilt_while_recall_answers(open_many: Callable[[],
         for running in (False, True):
             memory = open_many()
             try:
-                if running:
-                    assert memory.index.wait(LONG)
+                assert memory.index.wait(LONG)
+                if not running:
+                    memory.close()
                 fault(memory.index.folder)
                 if running:
                     memory.index.check()
+                else:
+                    memory = open_many()
                 numbers = [chance.randrange(MEMORIES) for _ in range(20)]
                 began = time.monotonic()
                 recalled = memory.recall(RecallQuery(f"word{numbers[0]}"), deadline=30.0)

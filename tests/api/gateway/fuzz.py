@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import requests
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import HealthCheck, Phase, assume, given, seed, settings
 from hypothesis import strategies as st
 from schemathesis import Case, GenerationMode, openapi
 from schemathesis.specs.openapi.checks import (
@@ -82,9 +82,11 @@ def fuzz(served: Served, number: int, *, start: int = 1) -> Counter[str]:
             case.path_parameters["id"] = cards.choose()
         if of_card and isinstance(case.body, dict) and "predictionId" in case.body:
             case.body["predictionId"] = cards.choose()
+        url = requests.Request(**case.as_transport_kwargs()).prepare().url or ""
+        assume(len(url) < UNHURRIED.head)  # the server refuses a longer one before the API sees it
         response = case.call(session=session, headers=served.headers, timeout=120)
         counts[f"{case.method} {case.path.removeprefix('/api/v1')} {response.status_code}"] += 1
-        assert response.status_code < 500, f"{case.as_curl_command()}\n{response.text}"
+        assert response.status_code < 500, f"{case.as_curl_command()[:2000]}\n{response.text}"
         case.validate_response(response, checks=CHECKS)
 
     send()
