@@ -87,7 +87,8 @@ MAX_AGE = timedelta(hours=24)
 """A session that ended longer ago leads to no next step any more."""
 
 FOLLOW_UPS_OF_FAILED_TESTS = (
-    "undo_landing", "apply_fix", "rehearse_revert", "bisect", "hunt_flakes", "still_red", "rerun_failing", FIX_BY_AGENT,
+    "undo_landing", "apply_fix", "rehearse_revert", "bisect", "hunt_flakes", "still_red", "rerun_failing",
+    "check_clean_head", FIX_BY_AGENT,
 )  # fmt: skip
 """Kinds of cards that may follow failed tests, the best first."""
 

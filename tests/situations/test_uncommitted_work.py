@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.model import PROBLEM_FOUND, SessionState, Tier, Verdict
+from engine.model import PROBLEM_FOUND, SessionState, Source, Tier, Verdict
 from tests.situations.conftest import SHOP, TESTS, Situation
 
 WRONG_TOTAL = "def total(prices):\n    return max(prices)\n"
@@ -66,6 +66,42 @@ def test_the_question_about_head_counts_all_files_that_are_left_out(situation: S
     card = situation.card("check_clean_head")
     assert card.assignment.prompt == "Does HEAD pass without your 2 uncommitted files?"
     assert card.reasoning == "prices.py is in no commit: others get main without it."
+
+
+# The tests failed with your uncommitted changes: a commit or these changes may have broken them.
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("committed", "uncommitted", "finding"),
+    [
+        (SHOP["cart.py"], f"# not committed\n{WRONG_TOTAL}", "HEAD is complete"),
+        (WRONG_TOTAL, f"# not committed\n{WRONG_TOTAL}", "On HEAD alone 1 of 1 test failed"),
+    ],
+    ids=["the changes broke it", "a commit broke it"],
+)
+def test_the_next_step_says_whether_a_commit_or_your_changes_broke_a_test(
+    situation: Situation, committed: str, uncommitted: str, finding: str
+) -> None:
+    situation.commit_shop()
+    situation.commit("Rounding", {"cart.py": f"# rounded\n{committed}"}, days_ago=0)
+    situation.write("cart.py", uncommitted)
+    assert not situation.run_tests().check.green
+    card = situation.card("check_clean_head")
+    assert card.assignment.prompt == "Does `test_total` fail without your uncommitted changes, too?"
+    assert card.source is Source.FOLLOW_UP
+    assert situation.approve(card).summary.startswith(finding)
+    assert ("bisect" in situation.kinds()) == (committed == WRONG_TOTAL)
+    [problem] = situation.engine.card_cycle.remarks().values()
+    assert ("without your uncommitted changes all tests pass" in problem) == (committed != WRONG_TOTAL)
+    assert "check_clean_head" not in situation.kinds()
+
+
+def test_a_test_of_a_new_file_is_not_looked_for_at_head(situation: Situation) -> None:
+    situation.commit_shop()
+    situation.write("tests/test_more.py", "def test_more():\n    assert False\n")
+    situation.record_test_run("tests/test_more.py::test_more")
+    assert "check_clean_head" not in situation.kinds()
 
 
 # The tests failed, and you changed something since: the failed ones are run again.

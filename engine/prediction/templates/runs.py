@@ -18,6 +18,7 @@ from engine.prediction.templates.offers import (
     LONG_AGO,
     MAX_PATHS,
     Offer,
+    and_others,
     branch_of,
     earliest,
     ended_sessions,
@@ -206,21 +207,55 @@ def failing_ci(context: WorkspaceContext) -> Iterator[Offer]:
 
 @template
 def check_clean_head(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
-    """You committed something, and a new source file is in no commit. HEAD may need that file to pass its tests."""
+    """Tests failed with uncommitted files, and may fail at HEAD as well; or you committed something, and a new source
+    file is in no commit: HEAD may need that file to pass its tests."""
     git = context.repository
-    has_own_commits = git.own_files or any(
-        git.is_mine(commit) and context.now - commit.at < STALE_AFTER for commit in git.recent[:1]
-    )
-    if not has_own_commits or part.tool is None or part.project.missing_tool:
+    if not git.head or part.tool is None or part.project.missing_tool:
         return
     tried = ended_sessions(context, part.project.path, "run_tests", "check_clean_head")[:1]
     if any(session.state is SessionState.CANNOT_RUN for session in tried):
         return  # whatever the tests lack here, they lack at HEAD as well
     if any(run.head == git.head and run.clean and run.full for run in part.runs):
         return
+    failures = list(_check_of_failures(context, part))
+    yield from failures or _check_of_new_files(context, part)
+
+
+def _check_of_failures(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
+    """Whether the tests that failed on the present files fail without the uncommitted ones, too."""
+    git, last = context.repository, part.tree_runs[0] if part.tree_runs else None
+    if last is None or last.clean or last.head != git.head or part.changed:
+        return
+    flaky = {test for test, _ in flipped_tests(part.runs)}
+    new_files = {part.project.path_inside(file.path) for file in git.untracked}
+    failing = [
+        test
+        for test in usable_failures(last)
+        if test not in flaky and test.partition("::")[0] not in new_files  # HEAD has no test of a new file
+    ]
+    if not failing:
+        return
+    which = f"`{short_test(failing[0])}`{and_others(failing, noun='other test')}"
+    left_out = join_shortened(file.path for file in git.files)
+    yield Offer(
+        f"{'Does' if len(failing) == 1 else 'Do'} {which} fail without your uncommitted changes, too?",
+        f"{result_words(last.check)} at {moment(last.ran_at, context.local)} with {left_out}. A run of HEAD alone "
+        "tells whether a commit or your changes broke it.",
+        subject=failing[0],
+        facts={"head": git.head, "tests": failing[:MAX_PATHS]},
+        evidence_at=last.ran_at,
+    )
+
+
+def _check_of_new_files(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
+    """Whether HEAD passes without the new source files that are in no commit."""
+    git = context.repository
+    has_own_commits = git.own_files or any(
+        git.is_mine(commit) and context.now - commit.at < STALE_AFTER for commit in git.recent[:1]
+    )
     new = [file for file in git.untracked if part.tests(file.path) and not TEST_FILE.search(file.path)]
     files = usable_names(file.path for file in new)
-    if not files:
+    if not has_own_commits or not files:
         return
     left_out, missing = join_shortened(files), "It is" if len(files) == 1 else "They are"
     if len(git.files) > len(files):  # the check leaves out all uncommitted files, not only the new ones
