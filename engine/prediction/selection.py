@@ -387,11 +387,16 @@ class CardSelector:
         pending = {card.about for card in pending_cards}
         fingerprints = {new.fingerprint for new in candidates}
         values = {"fingerprints": json.dumps(sorted(fingerprints)), "since": now - MAX_COOL_DOWN}
-        return {
+        cooling_down = {
+            fingerprint
+            for fingerprint, *arguments in ask(session, _SAME_EVIDENCE, values)
+            if is_cooling_down(now, *arguments)
+        }
+        return cooling_down | {
             new.fingerprint
             for new in candidates
             if new.about in pending or muted.covers(*new.about, tier=int(new.tier))
-        } | {fingerprint for fingerprint, *row in ask(session, _SAME_EVIDENCE, values) if is_cooling_down(now, *row)}
+        }
 
     def muted(self, session: Session, proposals: Sequence[Proposal], now: datetime) -> list[Proposal]:
         """The proposals whose subject or kind is muted."""

@@ -44,7 +44,7 @@ COST_MARGIN = 1.5
 MIN_COST = 50_000
 """Minimum cost cap of healing in micro-dollars."""
 
-MAX_LINES = 5
+MAX_FRAGMENT_LINES = 5
 """Maximum number of lines of a prompt fragment."""
 
 MAX_FLOW_TITLE = 240
@@ -62,7 +62,7 @@ MAX_CHANGED_LINES = 12
 MAX_CHANGES = 4
 """Maximum number of edits that are described."""
 
-MAX_LINE_LENGTH = 160
+MAX_QUOTE_LENGTH = 160
 """Maximum number of quoted characters of a changed line or a call."""
 
 PRECEDING_CALLS = 2
@@ -274,7 +274,7 @@ def _make_flow_name(calls: Sequence[str]) -> str:
 
 def _make_fragment(lines: Sequence[str], title: str, trust: Trust) -> Draft:
     """A draft without a scope. Each line counts once."""
-    return Draft(PromptFragment(tuple(dict.fromkeys(lines))[:MAX_LINES]), title, trust=trust)
+    return Draft(PromptFragment(tuple(dict.fromkeys(lines))[:MAX_FRAGMENT_LINES]), title, trust=trust)
 
 
 def _draft_from_approval(evidence: Evidence) -> Draft:
@@ -402,7 +402,7 @@ def _describe_section(section: str) -> str:
     removed, added = _find_signed_lines(body, "-"), _find_signed_lines(body, "+")
     if not 0 < len(removed) + len(added) <= MAX_CHANGED_LINES:
         return f"it changed {path}"
-    before, after = (plain(" / ".join(lines), MAX_LINE_LENGTH) for lines in (removed, added))
+    before, after = (plain(" / ".join(lines), MAX_QUOTE_LENGTH) for lines in (removed, added))
     if before and after:
         return f"in {path} it replaced `{before}` by `{after}`"
     return f"in {path} it {'added' if after else 'took out'} `{after or before}`"
@@ -421,7 +421,7 @@ def _find_calls_after_error(lines: Sequence[TranscriptLine], tool: str, cause: s
     successful_calls = [call for call in later_calls if not _has_failed(call)]
     calls_of_tool = (index for index, call in enumerate(successful_calls) if call.split(" ", 1)[0] == tool)
     last = next(calls_of_tool, 0)
-    return tuple(plain(call, MAX_LINE_LENGTH) for call in successful_calls[max(0, last - PRECEDING_CALLS) : last + 1])
+    return tuple(plain(call, MAX_QUOTE_LENGTH) for call in successful_calls[max(0, last - PRECEDING_CALLS) : last + 1])
 
 
 def _find_common_commands(transcripts: Sequence[Sequence[TranscriptLine]], calls: Sequence[str]) -> tuple[str, ...]:

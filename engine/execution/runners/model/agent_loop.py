@@ -205,6 +205,7 @@ class AgentLoop:
     # Tools
 
     def _run_calls(self, calls: Sequence[Message], request: _Request) -> None:
+        """Run the tool calls of an answer, and add their results to the next request."""
         for number, call in enumerate(calls):
             result = self._run_call(call) if number < MAX_CALLS else ToolResult(SKIPPED_RESULT, ok=False)
             text = result.text[:MAX_RESULT]
@@ -283,16 +284,15 @@ class AgentLoop:
             usage = budget.usage_of_cancelled(self._received)
             self._end_call(call_id, CallState.CANCELLED, usage, error=str(stopped))
             raise
+        except _RequestFailed as failed:
+            error = f"{failed.failure.kind}: {failed.failure.message}"
+            self._end_call(call_id, CallState.FAILED, budget.usage_of_failed(failed.failure), error=error)
+            raise
         except HelperGone as gone:
             self._end_call(call_id, CallState.FAILED, NOTHING_USED, error=str(gone))
             raise
         finally:
             self._streamed.flush()
-        if answer["type"] == "failed":
-            failure = host_protocol.failure_of(answer)
-            error = f"{failure.kind}: {failure.message}"
-            self._end_call(call_id, CallState.FAILED, budget.usage_of_failed(failure), error=error)
-            raise _RequestFailed(failure)
         answer["max_tokens"] = budget.max_tokens
         self._record_answer(call_id, answer, budget.usage_of_answer(answer, self._received))
         return answer
@@ -325,7 +325,8 @@ class AgentLoop:
         return RequestBudget(size, max_tokens, self._price)
 
     def _await_answer(self, conversation: Conversation) -> Message:
-        """Wait for the message that ends a request. `_received` counts the characters that came before it."""
+        """Wait for the message that ends a request. `_received` counts the characters that came before it. Raises
+        `_RequestFailed`."""
         limit, last_byte = FIRST_BYTE_SECONDS, self._providers.clock.monotonic()
         while True:
             message = conversation.next_message(POLL_SECONDS)
@@ -335,14 +336,16 @@ class AgentLoop:
                 if self._providers.clock.monotonic() - last_byte < limit:
                     continue
                 conversation.cancel_or_kill()
-                silent = Failure(FailureKind.SILENT, f"nothing for {limit:.0f} s", received=self._received)
-                return host_protocol.failure_message(silent)
+                silence = f"nothing for {limit:.0f} s"
+                raise _RequestFailed(Failure(FailureKind.SILENT, silence, received=self._received))
             limit, last_byte = IDLE_SECONDS, self._providers.clock.monotonic()
             match message["type"]:
                 case "text" | "thought" as kind:
                     self._received += len(message["text"])
                     self._streamed.add("say" if kind == "text" else "thought", message["text"])
-                case "done" | "failed":
+                case "failed":
+                    raise _RequestFailed(host_protocol.failure_of(message))
+                case "done":
                     return message
 
     def _open_conversation(self) -> Conversation:
@@ -392,6 +395,7 @@ class AgentLoop:
             self._live.charge(cost, tokens=usage.input_tokens + usage.output_tokens)
 
     def _store(self, messages: Sequence[str]) -> None:
+        """Add messages to the stored conversation, from which another session may continue."""
         try:
             self._providers.histories.add(self._view.id, messages)
         except OSError as error:
@@ -415,6 +419,7 @@ class AgentLoop:
             self._live.check_running()
 
     def _stop(self) -> None:
+        """End a wait, and the request that is being answered. Any thread calls this."""
         self._stopped.set()
         if (conversation := self._conversation) is not None:
             conversation.cancel()
