@@ -143,14 +143,18 @@ def inspect(subject: InspectionSubject, answers: Answers) -> Inspection:
     files = (*refs, state.files, index, operation_stamp(git.repository.git_dir))
     results: dict[str, Any] = {}
     unknown: dict[str, str] = {}
-    for key, checks in ((refs, CHECKS_OF_REFS), (files, CHECKS_OF_FILES)):
+
+    def run_checks(key: object, checks: Mapping[str, Check], question: str = "") -> None:
         for name, check in checks.items():
             try:
-                results[name] = answers.latest((git.folder, name), key, partial(check, subject))
+                results[name] = answers.latest((git.folder, name, question), key, partial(check, subject))
             except Exception as error:
                 unknown[name] = sanitise(error.message if isinstance(error, Refusal) else repr(error))
-    if "unpushed" in results:
-        results["unpushed"] = mark_edited_out(git, results["unpushed"], state.files)
+
+    run_checks(refs, CHECKS_OF_REFS)
+    run_checks(files, CHECKS_OF_FILES)
+    if unpushed := results.get("unpushed"):
+        run_checks(files, {"unpushed": lambda _: mark_edited_out(git, unpushed, state.files)}, "with marks")
     return Inspection(**results, unknown=unknown)
 
 

@@ -226,7 +226,7 @@ def read_uncommitted(git: Git, head: str, files: Sequence[FileState]) -> tuple[U
     no commit yet. Raises `GitError`."""
     if not any(file.staged or file.modified for file in files):
         return ()
-    head = head or git.text("hash-object", "-t", "tree", "--stdin", stdin=b"")  # the empty tree
+    head = head or _empty_tree(git)
     listing = git.output("diff-index", "--cached", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", head)
     entries = list(_parse_raw_diff(listing))
     problems = _unwanted_files(git, entries, _object_sizes(git, {entry.blob for entry in entries}), head, "")
@@ -241,6 +241,19 @@ def read_uncommitted(git: Git, head: str, files: Sequence[FileState]) -> tuple[U
             for _, line, leftover in _scan_lines(patch, leftovers=False)
         ]
     return _sort_problems({(problem.kind, problem.path, problem.line): problem for problem in problems}.values())
+
+
+def read_since(git: Git, base: str, paths: Iterable[str]) -> tuple[UnpushedProblem, ...]:
+    """The problems of the index and of its files, as if all commits since `base` were not committed. `base` is "" for
+    all commits. `paths` are searched first. Raises `GitError`."""
+    base = base or _empty_tree(git)
+    changed = git.items("diff-index", "--cached", "-z", "--name-only", "--no-renames", base)
+    return read_uncommitted(git, base, [FileState(path, staged=True) for path in dict.fromkeys((*paths, *changed))])
+
+
+def _empty_tree(git: Git) -> str:
+    """The id of a tree without files."""
+    return git.text("hash-object", "-t", "tree", "--stdin", stdin=b"")
 
 
 def _small_changed_files(git: Git, files: Sequence[FileState]) -> list[str]:
@@ -317,8 +330,9 @@ def _unwanted_files(
     for entry in entries:
         size = sizes.get(entry.blob, 0)
         kind, path = _classify_file(entry, size)
-        if kind and (path not in problems or size > problems[path].size):
-            problems[path] = UnpushedProblem(kind, path, sha=entry.sha, size=0 if kind.startswith(SECRET) else size)
+        if kind:  # the last entry is of the oldest commit
+            largest = max(size, problems[path].size) if path in problems else size
+            problems[path] = UnpushedProblem(kind, path, sha=entry.sha, size=0 if kind.startswith(SECRET) else largest)
     paths = [path for path in problems if "\n" not in path]
     present = _object_sizes(git, [f"{commit}:{path}" for commit in (base, head) if commit for path in paths])
     for path in paths:
@@ -358,7 +372,7 @@ def _scan_patch(git: Git, head: str, patch: bytes, *, leftovers: bool) -> list[U
             line = present.index(added.text) + 1
         if is_there or leftover.is_secret:
             problem = UnpushedProblem(leftover.kind, added.path, line, sha, is_removed_later=not is_there)
-            problems.setdefault((problem.kind, problem.path, problem.line), problem)
+            problems[(problem.kind, problem.path, problem.line)] = problem  # the last one is of the oldest commit
         if len(problems) >= MAX_PROBLEMS:
             break
     return list(problems.values())

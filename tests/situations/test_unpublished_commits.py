@@ -32,9 +32,8 @@ def test_a_key_in_an_unpushed_commit(situation: Situation) -> None:
     session = situation.approve(card)
     assert session.summary.startswith("Do not push: 1 likely secret in shop/Zugänge prod.py:2")
     transcript = situation.transcript(session)
-    commands = f"  git rebase -i --autostash --empty=drop {culprit[:10]}~1"
+    commands = f"  git commit -m 'fixup! {culprit[:10]}' -- 'shop/Zugänge prod.py'"
     assert commands in transcript
-    assert "  git commit --amend --no-edit --allow-empty -- 'shop/Zugänge prod.py'\n" in transcript
     assert KEY not in transcript + session.summary + repr(card)
     assert session.outcome == PROBLEM_FOUND
 
@@ -51,9 +50,7 @@ def test_a_key_in_an_unpushed_commit(situation: Situation) -> None:
     situation.write("shop/Zugänge prod.py", "KEY = None\n")
     edited = situation.top_card("secret")
     assert edited.assignment.prompt == "Do not push yet: the history of shop/Zugänge prod.py holds an AWS access key"
-    assert f"  git commit --fixup={culprit[:10]} -- 'shop/Zugänge prod.py'" in situation.transcript(
-        situation.approve(edited)
-    )
+    assert commands in situation.transcript(situation.approve(edited))
     situation.commit("No key", {"shop/Zugänge prod.py": "KEY = None\n"}, days_ago=0)
     situation.git("reset", "-q", "--soft", "origin/main")
     situation.commit("Upload without a key", days_ago=0)
@@ -153,7 +150,7 @@ def test_a_file_of_keys_in_a_repository_without_a_remote(situation: Situation) -
     card = situation.card("secret")
     assert card.tier is Tier.BLOCKS
     assert card.assignment.prompt == "Do not push yet: .env is a file that holds keys"
-    assert "git rm -r --cached -- .env" in situation.transcript(situation.approve(card))
+    assert "git rm -r --cached --force -- .env" in situation.transcript(situation.approve(card))
 
 
 # Commits that no branch holds, and rewritten commits, which are not lost. Each helper rewrites the commit “Invoices”.
@@ -368,7 +365,7 @@ def test_a_large_file_in_an_unpushed_commit(situation: Situation) -> None:
     session = situation.approve(card)
     assert session.summary == "Do not push: data/dump.bin is a large file, 60 MB (in 1 unpushed commit)"
     transcript = situation.transcript(session)
-    assert "git rm -r --cached -- data/dump.bin" in transcript
+    assert "git rm -r --cached --force -- data/dump.bin" in transcript
     assert "git commit --amend" in transcript
 
 
@@ -377,12 +374,13 @@ def test_a_dump_that_was_removed_again_and_one_that_is_staged(situation: Situati
     situation.commit_shop()
     situation.add_remote()
     situation.git("switch", "-q", "-c", "numbers")
-    culprit = situation.commit("Numbers", {"db backup.sql": "insert\n" * 300_000}, days_ago=0.3)
+    situation.commit("Numbers", {"db backup.sql": "insert\n" * 300_000}, days_ago=0.3)
     (situation.path / "db backup.sql").unlink()
     situation.commit("Without the numbers", days_ago=0.2)
     card = situation.top_card("large_file", Tier.BROKEN)
     assert card.assignment.prompt == "Do not push yet: db backup.sql in the history is 2.1 MB (database dump)"
-    assert f"in place of pick before {culprit[:7]};" in situation.transcript(situation.approve(card))
+    base = situation.git("rev-parse", "main")
+    assert f"  git reset --soft {base[:10]}\nCommit the rest" in situation.transcript(situation.approve(card))
 
     situation.git("reset", "-q", "--hard", "main")
     situation.write("all.zip", "0" * 3_000_000)

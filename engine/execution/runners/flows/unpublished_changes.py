@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import PurePosixPath
@@ -18,7 +17,7 @@ from engine.execution.runners.flows.git_steps import resolve_commit
 from engine.execution.runners.toolchains.tool_table import TEST_FILE
 from engine.files import read_plain
 from engine.frozen import frozen
-from engine.git.leftovers import SECRET, count_kinds
+from engine.git.leftovers import SECRET, count_kinds, is_secret_file
 from engine.git.state import FileState, Status, is_byproduct, read_status
 from engine.git.unpushed import (
     MAX_COMMITS,
@@ -28,6 +27,7 @@ from engine.git.unpushed import (
     UnpushedProblem,
     mark_edited_out,
     read_commits,
+    read_since,
     read_uncommitted,
 )
 from engine.model.text import article, capitalised, count, join_names, sanitise
@@ -88,7 +88,7 @@ class ReviewUnpushed(Flow):
             job.say(f"The lines of {count(unpushed.unread, 'commit')} were not checked for secrets: too many at once")
         findings = [*unpushed.committed, *uncommitted]
         job.say_list([_describe_finding(finding) for finding in findings], MAX_FINDINGS)
-        steps = _cleanup_steps(job, findings, status)
+        steps = _cleanup_steps(job, findings, status, span)
         for line in [*self.broken, *steps]:
             job.say(line)
         result = _make_result(unpushed, findings, self.broken)
@@ -113,7 +113,7 @@ def _size_note(finding: UnpushedProblem) -> str:
     return f", {finding.size / 1_000_000:.{decimals}f} MB" if finding.size and not finding.is_folder else ""
 
 
-def _cleanup_steps(job: Job, findings: Sequence[UnpushedProblem], status: Status) -> list[str]:
+def _cleanup_steps(job: Job, findings: Sequence[UnpushedProblem], status: Status, span: Span | None) -> list[str]:
     """What removes the secrets and the unwanted files, a line each; the commands are indented.
 
     A commit must be changed, because a later commit removes nothing from the history. A secret must be replaced,
@@ -122,201 +122,151 @@ def _cleanup_steps(job: Job, findings: Sequence[UnpushedProblem], status: Status
     serious = [finding for finding in findings if finding.is_secret or not finding.line]
     unwritable = dict.fromkeys(finding.path for finding in serious if not _can_be_written(finding.path))
     written = [finding for finding in serious if finding.path not in unwritable]
-    committed = [finding for finding in written if finding.sha]
-    steps = [*_uncommitted_steps([finding for finding in written if not finding.sha])]
-    if committed:
-        is_last = {finding.sha for finding in committed} == {status.head}
-        steps += _amend_steps(committed, status) if is_last else _rebase_steps(job, committed, status)
+    affected = {finding.sha for finding in written if finding.sha}
+    if span is None or not affected:
+        steps = [*_removal_steps(job, written, status.head)]
+    elif affected == {status.head}:
+        steps = [*_amend_steps(job, written, status)]
+    else:
+        steps = [*_rewrite_steps(job, written, status, span)]
     if unwritable:
         steps.append(f"No command is given for {join_names(unwritable, 3)}: the name has unusual characters.")
+    if holders := _list_other_refs(job, affected, status.branch):
+        steps.append(f"These have such a commit, too, until you delete or change them: {join_names(holders, 3)}.")
     if any(finding.is_secret and finding.sha for finding in serious):
         steps.append("If anybody else may have seen a key, revoke it and create a new one.")
     return steps
 
 
 def _can_be_written(path: str) -> bool:
-    """Whether a command can contain a path as it is: without controls or line breaks, in valid UTF-8, and without the
-    colon at its beginning with which git's patterns begin."""
-    return sanitise(path) == path and len(path.splitlines()) == 1 and not path.startswith(":")
+    """Whether a command can contain a path as it is: without controls or line breaks, and in valid UTF-8."""
+    return sanitise(path) == path and len(path.splitlines()) == 1
 
 
-def _uncommitted_steps(findings: Sequence[UnpushedProblem]) -> Iterator[str]:
-    lines, files = _paths_of(findings)
+def _removal_steps(job: Job, findings: Sequence[UnpushedProblem], base: str) -> Iterator[str]:
+    """The steps that take findings out of the index. A file of keys that `base` does not have is taken out as a
+    whole. `base` is "" for no commit."""
+    key_files = {finding.path for finding in findings if is_secret_file(finding.path)}
+    if key_files and base:
+        key_files -= {*job.git.items("ls-tree", "-r", "-z", "--full-tree", "--name-only", base, "--", *key_files)}
+    files = dict.fromkeys(finding.path for finding in findings if not finding.line or finding.path in key_files)
+    lines = dict.fromkeys(finding.path for finding in findings if finding.path not in files)
     if lines:
-        yield f"Remove the secret from {join_names(lines, 3)}, for example into an environment variable."
-        yield "If the file is staged, stage it again:"
+        names = join_names(lines, 3)
+        yield f"Remove the secret from {names}, if it is still there, for example into an environment variable."
+        yield "Then stage the file:"
         yield f"  git add -- {_quote(lines)}"
     if files:
         yield "Remove it from git, but keep the file:"
-        yield f"  git rm -r --cached -- {_quote(files)}"
+        yield f"  git rm -r --cached --force -- {_quote(files)}"
 
 
-def _amend_steps(findings: Sequence[UnpushedProblem], status: Status) -> Iterator[str]:
+def _amend_steps(job: Job, findings: Sequence[UnpushedProblem], status: Status) -> Iterator[str]:
     """The steps if only the last commit has findings."""
-    lines, files = _paths_of(findings)
-    if any(not finding.is_edited_out for finding in findings if finding.line):
-        yield f"Remove the secret from {join_names(lines, 3)}, for example into an environment variable."
-    yield "Then change the last commit, before you push:"
-    if lines:
-        yield f"  git commit --amend --no-edit --allow-empty -- {_quote(lines)}"
-    if files:
-        yield f"  git rm -r --cached -- {_quote(files)}"
-        yield "  git commit --amend --no-edit --allow-empty"
-        if staged := [file.path for file in status.files if file.staged]:
-            yield f"That commits what else is staged, too: {join_names(staged, 3)}."
-
-
-def _rebase_steps(job: Job, committed: Sequence[UnpushedProblem], status: Status) -> Iterator[str]:
-    """The steps if an earlier commit has findings: a rebase that stops at each of these commits, or if you took all of
-    them out of your files already, one that puts this where it belongs. A file that a rebase would lose or commit again
-    is left to the operator."""
-    head = status.head
-    changed = {file.path for file in status.files if not file.untracked}
-    committed = _with_whole_files(job, committed, head)
-    by_hand: dict[str, list[str]] = {}
-    for finding in committed:
-        if not finding.line:
-            commits = _list_later_changes(job, finding, head)
-            if commits or _files_of(finding, changed):
-                by_hand[finding.path] = commits
-    yield from _manual_steps(by_hand)
-    findings = [finding for finding in committed if finding.path not in by_hand]
-    if not findings:
-        return
-    start, affected, merges = _plan_rebase(job, {finding.sha for finding in findings}, head)
-    rebase = f"--autostash --empty=drop{' --rebase-merges' if merges else ''} {start}"
+    parent = job.git.text("rev-parse", "--verify", "--quiet", f"{status.head}^1", allowed=(0, 1))
     paths = {finding.path for finding in findings}
-    is_in_one_commit = len({(finding.path, finding.sha) for finding in findings}) == len(paths)
-    is_edited_out = all(finding.is_edited_out for finding in findings)
-    if is_edited_out and is_in_one_commit and merges.isdisjoint(affected):
-        yield "Put your removal of the secret into the history, before you push:"
-        for sha in affected:
-            lines, _ = _paths_of([finding for finding in findings if finding.sha == sha])
-            yield f"  git commit --fixup={sha[:10]} -- {_quote(lines)}"
-        yield f"  GIT_SEQUENCE_EDITOR=true git rebase -i --autosquash {rebase}"
+    present = [problem for problem in read_since(job.git, parent, paths) if problem.path in paths]
+    yield from _removal_steps(job, present, parent)
+    yield "Change the last commit, before you push:"
+    yield "  git commit --amend --no-edit --allow-empty"
+    yield from _describe_staged(findings, status)
+
+
+def _rewrite_steps(job: Job, findings: Sequence[UnpushedProblem], status: Status, span: Span) -> Iterator[str]:
+    """The steps if an earlier commit has findings: fixup commits if nothing can be in their way. Otherwise one commit
+    replaces the affected commits and all later ones, which never conflicts and changes no file."""
+    affected = {finding.sha for finding in findings if finding.sha}
+    start, oldest = _find_start(job, span, affected)
+    paths = dict.fromkeys(finding.path for finding in findings)
+    if not start and not oldest:
+        yield f"Take {join_names(paths, 3)} out of the history with git filter-repo, in a fresh clone:"
+        yield "commits of several pushed branches are merged between the affected ones."
+        return
+    commits = f"{start[:10]}..{status.head[:10]}" if start else status.head[:10]
+    if _can_be_fixed_up(job, findings, status, commits):
+        yield f"Remove the secret from {join_names(paths, 3)}, if it is still there, for example into an environment"
+        yield "variable. Then put all your changes of the file into the commit with the secret, before you push:"
+        for sha in sorted(affected):
+            fixed = dict.fromkeys(finding.path for finding in findings if finding.sha == sha)
+            yield f"  git commit -m 'fixup! {sha[:10]}' -- {_quote(fixed)}"
+        rebase = "GIT_SEQUENCE_EDITOR=true git rebase -i --autosquash --autostash"
+        yield f"  {rebase} {start[:10] if start else '--root'}"
         yield "If git stops because a commit would become empty:"
         yield "  git commit --amend --no-edit --allow-empty"
         yield "  git rebase --continue"
-        yield from _conflict_steps()
         return
-    if unfinished := sorted(paths & changed):
-        yield f"First commit your changes of {join_names(unfinished, 3)}, or undo them. Then review again."
-        return
-    kept = [path for path in dict.fromkeys(finding.path for finding in findings) if _is_kept_untracked(job, head, path)]
-    if kept:
-        yield "Move what git no longer has out of the way:"
-        yield from (f"  mv -- {shlex.quote(path)} {shlex.quote(path + '.kept')}" for path in kept)
-    yield "Change the history, before you push:"
-    yield f"  git rebase -i {rebase}"
-    if edited := [sha[:7] for sha in affected if sha not in merges]:
-        yield f"In the list that opens, write edit in place of pick before {join_names(edited, 5)}; save and close it."
-    for sha in affected:
-        if sha in merges:
-            yield f"In the list that opens, add a line that says break below “merge -C {sha[:7]}”; save and close it."
-    if merges and len(affected) > 1:
-        yield "Git may stop at these commits in another order:"
-    for sha in affected:
-        lines, files = _paths_of([finding for finding in findings if finding.sha == sha])
-        yield f"When git stops at {sha[:7]}:"
-        if lines:
-            yield f"remove the secret from {join_names(lines, 3)}, then:"
-            yield f"  git commit --amend --no-edit --allow-empty -- {_quote(lines)}"
-        for file in files:
-            yield f"  git rm -r {'' if file in kept else '--cached '}-- {shlex.quote(file)}"
-        if files:
-            yield "  git commit --amend --no-edit --allow-empty"
-        yield "  git rebase --continue"
-    yield from _conflict_steps()
-    if kept:
-        yield "At the end, move back what you moved:"
-        yield from (f"  mv -n -- {shlex.quote(path + '.kept')} {shlex.quote(path)}" for path in kept)
+    number = job.git.text("rev-list", "--count", commits)
+    yield f"Make one commit of the last {number} commits, before you push. Your files stay as they are."
+    yield f"  git reset --soft {(start or oldest)[:10]}"
+    yield from _removal_steps(
+        job, [problem for problem in read_since(job.git, start, paths) if _can_be_written(problem.path)], start
+    )
+    yield "Commit the rest with the messages of these commits:"
+    amend = "" if start else "--amend "
+    yield f"  git log --reverse --format=%B {commits} | git commit {amend}--allow-empty -F -"
+    yield from _describe_staged(findings, status)
 
 
-def _conflict_steps() -> Iterator[str]:
-    yield "If git reports a conflict, remove it there as well, then:"
-    yield "  git add -u"
-    yield "  git rebase --continue"
+def _describe_staged(findings: Sequence[UnpushedProblem], status: Status) -> Iterator[str]:
+    paths = {finding.path for finding in findings}
+    if staged := [file.path for file in status.files if file.staged and file.path not in paths]:
+        yield f"That commits what else is staged, too: {join_names(staged, 3)}."
 
 
-def _manual_steps(by_hand: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """The steps for files as a whole, with the later commits that change each."""
-    for path, commits in by_hand.items():
-        name = join_names([path])
-        cause = f"later commits change it: {join_names([sha[:7] for sha in commits], 5)}" if commits else ""
-        yield f"{name} must be taken out of the history by hand: {cause or 'it has changes that are not committed'}."
-        yield "Copy it out of the repository, and remove it from a fresh clone with git filter-repo."
+def _find_start(job: Job, span: Span, affected: Iterable[str]) -> tuple[str, str]:
+    """Returns (start, oldest): the commit after which the affected commits and all later ones are replaced by one, and
+    the oldest commit that is replaced. `start` is "" if that is the first commit of all. Both are "" if one commit
+    would also replace pushed ones.
+
+    It is the newest first parent without affected commits. If pushed commits were merged since, it is the newest pushed
+    commit, if that has all other pushed ones.
+    """
+    listing = job.git.lines("rev-list", "--parents", *span.arguments)
+    commits = {sha: parents for sha, *parents in map(str.split, listing)}
+    changed: set[str] = set()
+    grown = set(affected)
+    while len(changed) < len(grown):
+        changed = grown
+        grown = changed | {sha for sha, parents in commits.items() if not changed.isdisjoint(parents)}
+    start, oldest = span.head, ""
+    while start in changed:
+        oldest, start = start, next(iter(commits[start]), "")
+    replaced = job.git.text("rev-list", span.head, *([f"^{start}"] if start else [])).split()
+    if commits.keys() >= set(replaced):
+        return start, oldest
+    pushed = {parent for parents in commits.values() for parent in parents} - commits.keys()
+    newest = job.git.lines("merge-base", "--independent", *pushed)
+    return (newest[0] if len(newest) == 1 else ""), ""
 
 
-def _files_of(finding: UnpushedProblem, paths: Iterable[str]) -> set[str]:
-    """Those of `paths` that are the file of a finding, or in its folder."""
-    return {path for path in paths if path == finding.path or path.startswith(f"{finding.path}/")}
+def _can_be_fixed_up(job: Job, findings: Sequence[UnpushedProblem], status: Status, commits: str) -> bool:
+    """Whether fixup commits can be squashed into `commits` without a conflict, and without a file in their way. Then
+    there is no merge, no deleted file and no other fixup, and only one commit changes each file with a secret."""
+    if any(not finding.line or is_secret_file(finding.path) for finding in findings):
+        return False
+    if any(file.staged for file in status.files):
+        return False  # a rebase with --autostash would unstage it
+    names = Counter(job.git.items("log", "--format=", "--name-only", "--no-renames", "-z", commits))
+    if any(names[finding.path] != 1 for finding in findings if finding.sha):
+        return False
+    return not (
+        job.git.text("rev-list", "--max-count=1", "--min-parents=2", commits)
+        or job.git.text("log", "--max-count=1", "--format=%H", "--no-renames", "--diff-filter=D", commits)
+        or job.git.text("rev-list", "--max-count=1", "-E", "--grep=^(fixup|squash|amend)! ", commits)
+    )
 
 
-def _with_whole_files(job: Job, findings: Sequence[UnpushedProblem], head: str) -> list[UnpushedProblem]:
-    """The findings, where a file that HEAD no longer has is removed from its commit as a whole. If only its lines were
-    changed there, the commit that removes it would conflict, and could make git track it again."""
-    present = {*job.git.items("ls-tree", "-z", "--name-only", head, "--", *{finding.path for finding in findings})}
-    return [
-        replace(finding, line=0)
-        if finding.path not in present
-        and (os.path.lexists(job.folder / finding.path) or not _list_later_changes(job, finding, head))
-        else finding
-        for finding in findings
-    ]
-
-
-def _list_later_changes(job: Job, finding: UnpushedProblem, head: str) -> list[str]:
-    """The commits after a finding that change its files other than by deleting them, newest first."""
-    path = f":(top,literal){finding.path}"
-    later = job.git.text("rev-list", "--full-history", "--no-merges", f"{finding.sha}..{head}", "--", path).split()
-    return [sha for sha in later if not _only_deletes(job, finding, sha)]
-
-
-def _only_deletes(job: Job, finding: UnpushedProblem, sha: str) -> bool:
-    """Whether a commit does nothing with the files of a finding but delete them. It does not rename them either."""
-    fields = job.git.items("diff-tree", "-r", "-z", "--find-renames", "--no-commit-id", "--name-status", sha)
-    states: dict[str, str] = {}
-    status = ""
-    for field in fields:
-        if re.fullmatch(r"[A-Z]\d*", field) and not status:
-            status, missing = field, 2 if field[0] in "RC" else 1
-        else:
-            states[field] = status[:1]
-            missing -= 1
-            status = status if missing else ""
-    return all(states[path] == "D" for path in _files_of(finding, states))
-
-
-def _paths_of(findings: Iterable[UnpushedProblem]) -> tuple[list[str], list[str]]:
-    """Returns (lines, files): the files with findings on some lines, and those that are findings as a whole."""
-    lines: dict[str, None] = {}
-    files: dict[str, None] = {}
-    for finding in findings:
-        paths = lines if finding.line else files
-        paths[finding.path] = None
-    return list(lines), list(files)
+def _list_other_refs(job: Job, affected: Iterable[str], branch: str) -> list[str]:
+    """The other branches, tags and stashes that have one of the affected commits."""
+    contains = [f"--contains={sha}" for sha in affected]
+    kinds = ("refs/heads", "refs/tags", "refs/stash")
+    refs = job.git.lines("for-each-ref", "--format=%(refname)", *contains, *kinds) if contains else []
+    return [ref.split("/", 2)[-1] for ref in refs if ref != f"refs/heads/{branch}"]
 
 
 def _quote(paths: Iterable[str]) -> str:
-    """Paths as arguments of a command for a shell."""
-    return " ".join(map(shlex.quote, paths))
-
-
-def _is_kept_untracked(job: Job, head: str, path: str) -> bool:
-    """Whether a file exists that the last commit does not have. It would be in the way of a rebase."""
-    return os.path.lexists(job.folder / path) and not job.git.output("ls-tree", "-z", head, "--", path)
-
-
-def _plan_rebase(job: Job, affected: Container[str], head: str) -> tuple[str, list[str], set[str]]:
-    """Returns (start, commits, merges): the argument of a rebase that includes all affected commits, these commits with
-    the oldest first, and the merges among all commits that it changes."""
-    listing = job.git.text("rev-list", "--topo-order", "--parents", f"--max-count={MAX_COMMITS}", head).splitlines()
-    commits = [line.split() for line in listing]
-    last = max((index for index, (sha, *_) in enumerate(commits) if sha in affected), default=0)
-    merges = {sha for sha, *parents in commits[: last + 1] if len(parents) > 1}
-    sha, *parents = commits[last]
-    ordered = [sha for sha, *_ in reversed(commits) if sha in affected]
-    return (f"{sha[:10]}~1" if parents else "--root"), ordered, merges
+    """Paths as arguments of a command for a shell, which git takes literally."""
+    return " ".join(shlex.quote(f":(literal){path}" if re.search(r"^:|[*?\[\\]", path) else path) for path in paths)
 
 
 def _make_result(unpushed: Unpushed, findings: list[UnpushedProblem], branch_problems: list[str]) -> FlowResult:
