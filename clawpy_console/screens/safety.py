@@ -190,9 +190,12 @@ class SafetyScreen(ConsoleScreen):
         )
 
         def allow() -> None:
-            message = "Allowed once. Approve the card to run it."
             self.app.carry_out(
-                lambda engine: engine.safety.allow_once(entry.prediction_id), message, "log", "cards", "rails"
+                lambda engine: engine.safety.allow_once(entry.prediction_id),
+                safety_fields.ALLOWED_ONCE,
+                "log",
+                "cards",
+                "rails",
             )
 
         confirm(self.app, "Allow this once?", question, "allow once", allow, risky=True)

@@ -29,6 +29,9 @@ class Status(NamedTuple):
     tone: str
 
 
+ALLOWED_ONCE = "Allowed once. Approve the card; a held-back one comes at the next check."
+
+
 def rail_name(rail: str) -> str:
     """The name of a rail."""
     return RAIL_NAMES.get(rail, rail)
@@ -208,7 +211,7 @@ def blocked_fields(entry: LogEntry, now: datetime, key: str) -> Iterator[Field]:
         yield text_line(f"{sign} {rail_name(verdict.rail)}{rule}", tone)
         yield from (text_line(one_line(reason), "grey") for reason in verdict.reasons)
     if entry.allowed_once:
-        yield text_line("◌ Allowed once. Approve the card to run it.", "accent")
+        yield text_line(f"◌ {ALLOWED_ONCE}", "accent")
     elif liftable_block(entry) is not None:
         yield text_line(f"{key}: allow exactly this once", "accent")
 

@@ -7,6 +7,7 @@ A command may take a secret from its arguments, from a pipe, from a redirected f
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from engine.safety.content.calls import Call
 from engine.safety.content.outputs import chain_of, program_of
@@ -68,13 +69,20 @@ def _find_feeders(call: Call) -> list[Simple]:
 
 
 def _yields_secret(simple: Simple) -> bool:
+    """Whether the output of a command may be a secret."""
     program = program_of(simple)
     if program in _METADATA_READERS:
         return False
     if simple.argv[:1] and simple.argv[0] in _SECRET_PRINTERS and len(simple.argv) == 1:
         return True
     words = [*simple.argv[1:], *(target for operator, target in simple.redirects if operator == "<")]
-    return any(SECRETS.search(piece) for word in words[:50] for piece in _PIECES.findall(word[:500])[:20])
+    return any(_names_secret(word[:500]) for word in words[:50])
+
+
+@lru_cache(1024)
+def _names_secret(word: str) -> bool:
+    """Whether a word contains the path of a secret. Each command of a pipe asks about all before it again."""
+    return any(map(SECRETS.search, _PIECES.findall(word)[:20]))
 
 
 _KNOWN_HOSTS = re.compile(

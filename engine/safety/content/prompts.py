@@ -93,7 +93,7 @@ def _judge_requests(
     clauses: list[Clause], own: OwnRules, *, words_allowed: bool, is_quoted: bool
 ) -> Iterator[Objection | None]:
     """The objections to the words of each clause, and to the prompts that it quotes."""
-    for clause in clauses:
+    for clause in dict.fromkeys(clauses):
         if not words_allowed:
             yield _judge_clause(clause)
         if clause.carries and clause.is_request and not is_quoted:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from engine.frozen import frozen
 from engine.safety.content.calls import Call, after_options, executed_by_find
@@ -41,12 +41,6 @@ class TargetRule(Rule):
     pattern: str
     options: str = ""
 
-    def applies_to(self, call: Call) -> bool:
-        """Whether the rule is about the program and the options of a call."""
-        if self.programs != "*" and call.base not in self.programs.split():
-            return False
-        return not self.options or has_option(call.args, *self.options.split())
-
     def judge(self, texts: Iterable[str]) -> Objection | None:
         """The objection to the first text that breaks the rule, None for none."""
         for text in texts:
@@ -62,13 +56,23 @@ def rules() -> tuple[TargetRule, ...]:
     return tuple(map(TargetRule.parse, read_rules("targets.toml")["rule"]))
 
 
+@lru_cache(1024)
+def _rules_on(program: str) -> tuple[TargetRule, ...]:
+    """The rules on targets of a program."""
+    return tuple(rule for rule in rules() if rule.programs == "*" or program in rule.programs.split())
+
+
 def _judge_rules(call: Call, looks: Collection[str] = ()) -> Objection | None:
     """The objection by the first rule that a call breaks, of the rules that look at one of `looks`, by default of all
     rules."""
     texts = cache(lambda name: _TEXTS[name](call))
     if call.base in ("truncate", "shred") and has_option(call.args, "--help", "--version"):
         looks = looks or ("written",)  # then only a redirection can do harm
-    applying = (rule for rule in rules() if (not looks or rule.looks_at in looks) and rule.applies_to(call))
+    applying = (
+        rule
+        for rule in _rules_on(call.base[:60])
+        if (not looks or rule.looks_at in looks) and (not rule.options or has_option(call.args, *rule.options.split()))
+    )
     return next(filter(None, (rule.judge(texts(rule.looks_at)) for rule in applying)), None)
 
 
