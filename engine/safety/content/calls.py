@@ -39,6 +39,13 @@ _EMITTERS = re.compile(
 )
 """Programs whose output is meant for `eval`."""
 
+_LOOKS_UP = [("command", [option]) for option in ("-v", "-V")]
+"""Programs with the first argument by which they only look another program up."""
+_RUNS_NOTHING = [*_LOOKS_UP, *(("sudo", [option]) for option in ("-e", "--edit", "-l", "-v", "-k"))]
+"""Wrappers with the first argument by which they run no program."""
+_SUBSTITUTION = re.compile(r"(\$\(\)|<\(\))")
+"""The mark that stands in a word for a script of `Simple.nested`."""
+
 _READS_SCRIPTS = SHELLS | {"su", "eval", "source", ".", "ssh", "runuser", "mosh", "sg"}
 _RUNS_FILES = SHELLS | set(INTERPRETERS) | {"source", "."}
 _CONTAINERS = word_list("containers")
@@ -63,22 +70,25 @@ class Call:
 
 @dataclass(slots=True)
 class Unwrapped:
-    """All calls of a text, program text for interpreters, and facts about the text as a whole."""
+    """What a text runs. It is filled while the text is read from its beginning."""
 
     calls: list[Call] = field(default_factory=list)
-    code: list[tuple[str, str]] = field(default_factory=list)
-    """Interpreter and source text."""
-    downloads_to_shell: bool = False
-    unreadable: str = ""
+    program_texts: list[tuple[str, str]] = field(default_factory=list)
+    """(interpreter, text that it runs)."""
+    runs_download: bool = False
+    """Whether it runs something that it downloads."""
     unresolved: str = ""
-    """A command whose name cannot be read from the text."""
-    budget: int = MAX_NESTED
-    downloaded: set[str] = field(default_factory=set)
-    """Files that commands of the same text downloaded."""
+    """A command whose name the text does not contain, "" for none."""
+    unreadable: str = ""
+    """Why a part of the text cannot be read, "" if all of it can."""
+    downloaded_files: set[str] = field(default_factory=set)
+    """The files that it downloaded so far."""
+    nested_left: int = MAX_NESTED
+    """The number of characters that may still be parsed."""
 
 
-Inner = str | list[str]
-"""A script, or another program with its arguments."""
+InnerCommand = str | list[str]
+"""A script, or the words of a command."""
 
 
 def unwrap(text: str) -> Unwrapped:
@@ -89,8 +99,9 @@ def unwrap(text: str) -> Unwrapped:
 
 
 def _add_script(text: str, result: Unwrapped, depth: int, via: tuple[str, ...]) -> None:
-    result.budget -= len(text)
-    if depth > MAX_DEPTH or result.budget < 0:
+    """Add the programs of a script to the result. `depth` is the number of scripts and programs around it."""
+    result.nested_left -= len(text)
+    if depth > MAX_DEPTH or result.nested_left < 0:
         result.unreadable = "nested too deeply to be checked"
         return
     simples = parse(text)
@@ -111,17 +122,17 @@ def _substitute_outputs(simple: Simple) -> list[str]:
     """The words of a command. A `$(…)` is replaced by its output if the text alone shows that."""
     if not simple.nested or len(simple.nested) > 20:
         return list(simple.argv)
-    inner_texts = iter(simple.nested)
+    scripts = iter(simple.nested)
     words: list[str] = []
-    for word, quoted in zip(simple.argv, simple.quoted, strict=True):
-        parts = re.split(r"(\$\(\)|<\(\))", word)
-        is_known = False
-        for index in range(1, len(parts), 2):
-            output = _output_of_script(next(inner_texts, ""))
+    for word, is_quoted in zip(simple.argv, simple.quoted, strict=True):
+        parts = _SUBSTITUTION.split(word)
+        has_output = False
+        for index in range(1, len(parts), 2):  # the marks are every second part
+            output = _output_of_script(next(scripts, ""))
             if output is not None and parts[index] == "$()":
-                parts[index], is_known = output, True
+                parts[index], has_output = output, True
         text = "".join(parts)
-        words += text.split() if is_known and not quoted else [text]
+        words += text.split() if has_output and not is_quoted else [text]
     return words
 
 
@@ -142,17 +153,17 @@ def _add_call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, vi
     call = Call(_normalise_program(argv[0]), argv[1:], simple, via)
     if argv[0] in simple.globs or _UNRESOLVED.search(call.base):
         result.unresolved = argv[0]
-    result.downloaded |= saved_as(call.base, call.args, simple.redirects)
-    if argv[0] in result.downloaded or (call.base in _RUNS_FILES and result.downloaded & set(call.args)):
-        result.downloads_to_shell = True
+    files_run = {argv[0], *call.args} if call.base in _RUNS_FILES else {argv[0]}
+    result.downloaded_files |= saved_as(call.base, call.args, simple.redirects)
+    result.runs_download |= not result.downloaded_files.isdisjoint(files_run)
     inner_via = (*via, "find" if call.base == "fd" else call.base)
-    for inner in chain(_find_carried_commands(call), _find_inner_programs(call, result)):
+    for inner in chain(_find_carried_commands(call), _find_inner_commands(call, result)):
         if isinstance(inner, str):
             _add_script(inner, result, depth + 1, inner_via)
         elif inner:
             _add_call(inner, simple, result, depth + 1, inner_via)
     if (call.base, call.args[:1]) not in _LOOKS_UP:
-        result.code += _find_program_texts(call, result)
+        result.program_texts += _find_program_texts(call, result)
         result.calls.append(call)
 
 
@@ -173,8 +184,8 @@ def _normalise_program(word: str) -> str:
     return SPELLINGS.get(base, base)
 
 
-def _find_inner_programs(call: Call, result: Unwrapped) -> Iterator[Inner]:
-    """The programs and scripts that a program runs because of what it is, its options or its standard input."""
+def _find_inner_commands(call: Call, result: Unwrapped) -> Iterator[InnerCommand]:
+    """The commands that a program runs because that is its purpose, as sudo, sh or find do."""
     base, args = call.base, call.args
     if base in WRAPPERS:
         yield _find_wrapped_command(call)
@@ -215,8 +226,8 @@ def after_options(args: list[str], valued: frozenset[str]) -> list[str]:
     return args[index:]
 
 
-def _find_wrapped_command(call: Call) -> Inner:
-    """The program or script that a wrapper such as sudo, env or xargs runs."""
+def _find_wrapped_command(call: Call) -> InnerCommand:
+    """The command that a wrapper such as sudo, env or xargs runs, [] for none."""
     base, args = call.base, call.args
     if base == "env" and (script := _find_env_script(args)) is not None:
         return script
@@ -237,19 +248,13 @@ def _find_wrapped_command(call: Call) -> Inner:
     return words
 
 
-_LOOKS_UP = [("command", [option]) for option in ("-v", "-V")]
-"""Calls that only look a program up."""
-_RUNS_NOTHING = [*_LOOKS_UP, *(("sudo", [option]) for option in ("-e", "--edit", "-l", "-v", "-k"))]
-"""Wrappers with the option by which they run no program."""
-
-
 def _find_env_script(args: list[str]) -> str | None:
-    """The command line in `env -S "…"`."""
-    split = next((index for index, word in enumerate(args) if word.startswith(("-S", "--split-string"))), None)
-    if split is None:
-        return None
-    text = args[split].removeprefix("-S").removeprefix("--split-string").removeprefix("=")
-    return " ".join([text, *args[split + 1 :]])
+    """The script in `env -S "…"`, None without that option."""
+    for index, word in enumerate(args):
+        if word.startswith(("-S", "--split-string")):
+            text = word.removeprefix("-S").removeprefix("--split-string").removeprefix("=")
+            return " ".join([text, *args[index + 1 :]])
+    return None
 
 
 def _skip_assignments(base: str, words: list[str]) -> list[str]:
@@ -285,7 +290,7 @@ def _find_evaluated_script(call: Call, result: Unwrapped) -> Iterator[str]:
     """The script that eval runs, unless it is the output of a program that is meant for eval."""
     script, nested = " ".join(call.args), call.simple.nested
     if "$()" in script:
-        result.downloads_to_shell |= downloads(nested)
+        result.runs_download |= downloads(nested)
     if not (script == "$()" and nested and _EMITTERS.fullmatch(nested[0])):
         yield script
 
@@ -294,7 +299,7 @@ def _find_scripts(call: Call, result: Unwrapped) -> Iterator[str]:
     """The scripts that a shell or `source` runs."""
     args, simple = call.args, call.simple
     if "<()" in args or "$()" in args or any(target == "<()" for _, target in simple.redirects):
-        result.downloads_to_shell |= downloads(simple.nested)
+        result.runs_download |= downloads(simple.nested)
         for nested in simple.nested[:5]:
             yield _output_of_script(nested) or ""
     if call.base == "cmd":
@@ -313,7 +318,7 @@ def _find_option_script(call: Call, result: Unwrapped) -> str | None:
         if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word) or word.lower() in ("--command", "-command"):
             script = _fill_parameters(call.base, call.args[index + 1 :])
             if script == "$()":
-                result.downloads_to_shell |= downloads(call.simple.nested)
+                result.runs_download |= downloads(call.simple.nested)
             return script
         if call.base in ("pwsh", "powershell") and word.lower() in ("-encodedcommand", "-enc", "-e"):
             result.unreadable = "an encoded command"
@@ -340,7 +345,7 @@ def _find_input_scripts(call: Call, result: Unwrapped) -> Iterator[str]:
     if simple.stdin is not None:
         yield simple.stdin
     if simple.source is not None:
-        result.downloads_to_shell |= chain_downloads(simple.source)
+        result.runs_download |= chain_downloads(simple.source)
         piped = output_of(simple.source)
         if piped is not None:
             yield piped
@@ -353,7 +358,7 @@ def _find_program_texts(call: Call, result: Unwrapped) -> Iterator[tuple[str, st
     base, args = call.base, call.args
     if base in INTERPRETERS:
         if "<()" in args or "$()" in args:
-            result.downloads_to_shell |= downloads(call.simple.nested)
+            result.runs_download |= downloads(call.simple.nested)
         text = _find_interpreted_text(call, result)
         if text is not None:
             yield base, text
@@ -371,7 +376,7 @@ def _find_interpreted_text(call: Call, result: Unwrapped) -> str | None:
     if text is not None or (call.args and call.args[0] != "-"):
         return text
     if call.simple.stdin is None and call.simple.source is not None:
-        result.downloads_to_shell |= chain_downloads(call.simple.source)
+        result.runs_download |= chain_downloads(call.simple.source)
     return find_input(call.simple)
 
 

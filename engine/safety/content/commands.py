@@ -39,7 +39,7 @@ def judge_command(text: str, depth: int, own: OwnRules = NO_RULES) -> Objection 
 
 def _judge_whole(unwrapped: Unwrapped) -> Iterator[Objection]:
     """The objections to the text as a whole."""
-    if unwrapped.downloads_to_shell:
+    if unwrapped.runs_download:
         yield Objection(BLOCK, "download-run", "runs what it downloads, unseen")
     if _pushes_to_new_remote(unwrapped.calls):
         yield Objection(ASK, "push-elsewhere", "pushes to a remote that the command names itself")
@@ -80,7 +80,7 @@ def _only_shows_help(call: Call) -> bool:
 
 
 def _judge_code(unwrapped: Unwrapped, depth: int, own: OwnRules) -> Iterator[Objection | None]:
-    for interpreter, source in unwrapped.code:
+    for interpreter, source in unwrapped.program_texts:
         if interpreter in INTERPRETERS:
             yield _judge_program_text(source)
         if depth > MAX_NESTED_CODE:
