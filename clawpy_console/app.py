@@ -366,7 +366,7 @@ class ConsoleApp(CardConsole):
     async def action_quit(self) -> None:
         """Quit, after a question where the engine would end although it has work, or was kept running before."""
         running = len(self.state.running)
-        acts = dict(self.state.switches).get("autonomousModeEnabled", False) and not self.demo
+        acts = self.state.is_autonomous and not self.demo
         if self.engine is None or self.host.outlives_console() or not (running or acts or self.host.keeps_running):
             self.quit()
             return
@@ -419,7 +419,7 @@ class Presence:
             from clawpy_console.screens.mission_panes import first_run_lines
 
             app.call_engine(
-                lambda engine: first_run_lines(engine, app.keymap),
+                lambda engine: first_run_lines(engine, app.keymap, demo=app.demo),
                 lambda lines: self._greet([] if app.last.welcomed else lines),
             )
         if saved is not None and app.now() - saved > ABSENCE:

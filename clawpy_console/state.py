@@ -150,6 +150,11 @@ class AppState:
     """The screens that have something to show, and "costs"; see `used_screens`."""
 
     @property
+    def is_autonomous(self) -> bool:
+        """Whether cards may run by themselves while the operator is inactive."""
+        return dict(self.switches).get("autonomousModeEnabled", False)
+
+    @property
     def running(self) -> tuple[SessionView, ...]:
         """Sessions that are not over, newest first."""
         return tuple(session for session in self.sessions if not session.state.over)

@@ -23,7 +23,7 @@ from clawpy_console.screens.mission_panes import result_words
 from clawpy_console.state import AppState
 from clawpy_console.widgets.frame import Frame, KeyLine
 from clawpy_console.widgets.reflowing_text import ReflowingText
-from engine.model import CONFIDENCE_WEIGHTS, Card, RailVerdict, Refusal, Source, Tier, Verdict
+from engine.model import CONFIDENCE_WEIGHTS, REASON_SEPARATOR, Card, RailVerdict, Refusal, Source, Tier, Verdict
 
 if TYPE_CHECKING:
     from clawpy_console.card_controller import CardConsole
@@ -107,13 +107,14 @@ def _confidence_fields(card: Card) -> Iterator[Field]:
 
 
 def _rails_fields(rails: Sequence[RailVerdict]) -> Iterator[Field]:
-    """Each rail with its reasons, a line for each; the rails that allow without a reason share one line."""
+    """Each rail: its first reason, then the others together. Rails that allow without a reason share one line."""
     for rail in rails:
         sign, tone = states.VERDICT_SIGNS[rail.verdict]
         if rail.reason or rail.verdict is not Verdict.ALLOW:
             first, *others = rail.reasons or [""]
             yield Field(rail.rail, f"{sign} {one_line(first)}", tone)
-            yield from (text_line(f"also: {one_line(reason)}", "grey") for reason in others)
+            if others:
+                yield text_line(f"also: {one_line(REASON_SEPARATOR.join(others))}", "grey")
     if allowing := [rail.rail for rail in rails if rail.verdict is Verdict.ALLOW and not rail.reason]:
         yield text_line(f"✓ {', '.join(allowing)}: no objection", "grey")
 

@@ -371,7 +371,7 @@ MAX_ABSENCE_CELLS = 200
 """Maximum number of cells of a line about what happened."""
 
 
-def first_run_lines(engine: Engine, keymap: Mapping[str, str]) -> list[Content]:
+def first_run_lines(engine: Engine, keymap: Mapping[str, str], *, demo: bool) -> list[Content]:
     """The hints of a first run: which keys do what, and the optional steps. Each fits 75 cells while no agent is found.
 
     Blocking: call it in a thread.
@@ -381,6 +381,9 @@ def first_run_lines(engine: Engine, keymap: Mapping[str, str]) -> list[Content]:
     def key(action: str) -> tuple[str, str]:
         return (shown_key(action, keymap), "$accent")
 
+    scope = "--workspace DIR adds folders · only what you approve runs"
+    if demo:
+        scope = "the demo runs a few checks first; after them, only what you approve"
     return [
         Content.assemble(
             ("Each card is useful work: ", "bold $ink"), key("stack.approve"), " runs it, ",
@@ -394,7 +397,7 @@ def first_run_lines(engine: Engine, keymap: Mapping[str, str]) -> list[Content]:
             key("mission.own"), " writes your own prompt; ",
             prompt.channel_hint(prompt.read_channel_options(engine), shown_key("app.hire", keymap)),
         ),
-        Content.assemble("--workspace DIR adds folders · nothing runs by itself · ", ("esc", "$accent"), " hides this"),
+        Content.assemble(f"{scope} · ", ("esc", "$accent"), " hides this"),
     ]  # fmt: skip
 
 

@@ -159,15 +159,16 @@ def _state_parts(state: AppState, now: datetime, opening: str, is_stopped: bool,
         return [Content.assemble(("◌ ", "$accent"), (opening, "$grey")), *_cost_parts(state, full=full)]
     autonomy, gap = state.autonomy, "   " if full else "  "
     parts = [_state_part(autonomy.state, is_stopped)]
-    if full:
+    if full and state.is_autonomous:
         silence = formats.age(autonomy.silence_at(now)).replace("now", "0m")
-        inactive = f"{silence:>3} of {int(autonomy.threshold // 60)}m"
-        parts.append(Content.assemble(("  inactive ", "$faint"), (inactive, "$grey")))
+        parts.append(Content.assemble(("  inactive ", "$faint"), (f"{silence:>3}", "$grey")))
+        parts.append(Content.assemble((f", acts by itself from {int(autonomy.threshold // 60)}m", "$faint")))
     if autonomy.next_cycle is not None and autonomy.next_cycle > now:
         check = f"{gap}{'next check' if full else 'next'} "
         parts.append(Content.assemble((check, "$faint"), (clock_time(autonomy.next_cycle), "$grey")))
     if state.learning:
-        parts.append(Content.assemble(gap, (state.learning, "$grey")))
+        learning = state.learning if full else state.learning.replace(" from your decisions", "")
+        parts.append(Content.assemble(gap, (learning, "$grey")))
     return [*parts, *_cost_parts(state, full=full)]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlmodel import Field, col, select
 
@@ -37,7 +37,7 @@ from engine.model import (
     sanitise,
 )
 from engine.model.learnings import lesson_id
-from engine.model.text import jaccard
+from engine.model.text import jaccard, span
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, enum_field, json_field, utc_field, value_of
 
@@ -209,6 +209,7 @@ class Bubbles:
         """The entries in the operator's queue (SPEC 9.3): one for each quote, and one for each leader with findings,
         which says what blocks the findings or when they go up."""
         queued = list(reversed(self.list(state=BubbleState.QUEUED, limit=MAX_WAITING)))
+        within = span(timedelta(seconds=self._agents.config.current.m2_interval_seconds))
         entries = []
         of_leader: dict[str, list[Bubble]] = {}
         for bubble in queued:
@@ -221,9 +222,9 @@ class Bubbles:
                 entries.append(Waiting("bubble", bubble.id, title, bubble.at, text=text))
         for leader, bubbles in of_leader.items():
             first = bubbles[0]
-            subject = f"“{first.learning.text}”" if len(bubbles) == 1 else f"{len(bubbles)} findings"
-            when = self._obstacle(leader) or "up with the next round, or now with clawpy bubbles flush"
-            entries.append(Waiting("bubble", first.id, f"{subject} for {leader}: {when}", first.at))
+            subject = f"finding “{first.learning.text}”" if len(bubbles) == 1 else f"{len(bubbles)} findings"
+            when = self._obstacle(leader) or f"sent by itself within {within}, or now with clawpy bubbles flush"
+            entries.append(Waiting("bubble", first.id, f"{subject} for the leader {leader}: {when}", first.at))
         return entries
 
     def flush(self) -> FlushReport:

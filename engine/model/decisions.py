@@ -74,8 +74,9 @@ class Phase:
 
     @property
     def learning(self) -> str:
-        """`Learning: 3 of 30` from the first decision until the Twin joins in, else ""."""
-        return f"Learning: {self.decisions} of {self.needed}" if self.number == 0 and self.decisions else ""
+        """`Learning from your decisions: 3 of 30` from the first one until the Twin joins in, else ""."""
+        is_learning = self.number == 0 and self.decisions
+        return f"Learning from your decisions: {self.decisions} of {self.needed}" if is_learning else ""
 
 
 # -- figures

@@ -122,15 +122,15 @@ def gate_rules(facts: GateFacts) -> list[GateRule]:
         (
             is_guess and facts.phase < 1,
             GateRuleName.COLD_START,
-            "nothing runs by itself in phase 0: there are too few decisions of yours to learn from",
+            "nothing runs by itself in phase 0: too few decisions of yours to learn from",
         ),
         (
             facts.decisions < MIN_DECISIONS,
             GateRuleName.ONBOARDING,
-            f"first days: {facts.decisions} of {MIN_DECISIONS} decisions made, so everything waits for you as a card",
+            f"first days: {facts.decisions} of {MIN_DECISIONS} decisions made",
         ),
         (not facts.workspace_acts, GateRuleName.WORKSPACE, "the autonomy of this workspace is not set to `act`"),
-        (facts.quiet, GateRuleName.QUIET, "quiet hours: nothing runs by itself"),
+        (facts.quiet, GateRuleName.QUIET, "quiet hours"),
         (facts.rejections >= MAX_REJECTIONS, GateRuleName.REJECTIONS, f"{facts.rejections} rejections in a row"),
         (is_near_cap(facts.day_cost, facts.day_cap), GateRuleName.DAY_COST, "more than 80 % of the day's cap is spent"),
         (
@@ -146,8 +146,8 @@ def gate_rules(facts: GateFacts) -> list[GateRule]:
         (
             is_guess and facts.approval_bound < MIN_APPROVAL_BOUND,
             GateRuleName.TRACK_RECORD,
-            f"you approved too few cards like it: the lower bound of your approval rate, {facts.approval_bound:.2f}, "
-            f"is below {MIN_APPROVAL_BOUND:.2f}",
+            "you approved too few cards like it: the lower bound of your approval rate is "
+            f"{facts.approval_bound:.2f} of {MIN_APPROVAL_BOUND:.2f}",
         ),
         (is_guess and bool(facts.novel_pair), GateRuleName.NOVEL_PAIR, f"NEW: {facts.novel_pair}"),
     )

@@ -96,7 +96,7 @@ async def test_the_hints_of_a_first_run_fit_their_lines(
         "Each card is useful work: → runs it, ← dismisses it, ↑ snoozes it",
         "Changes wait as a diff: 2 shows them, P lands them, u undoes that",
         "n writes your own prompt; no model configured: clawpy key set openai",
-        "--workspace DIR adds folders · nothing runs by itself · esc hides this",
+        "--workspace DIR adds folders · only what you approve runs · esc hides this",
     )
     await play(console, koji_core_served_by(), sees(*lines), size=size)
 

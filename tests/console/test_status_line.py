@@ -20,8 +20,8 @@ from tests.support.helpers import assert_contains
     ("phase", "label"),
     [
         (Phase(0, 0, "", 30), ""),  # before any decision there is nothing to say
-        (Phase(0, 1, "", 30), "Learning: 1 of 30"),
-        (Phase(0, 29, "", 30), "Learning: 29 of 30"),
+        (Phase(0, 1, "", 30), "Learning from your decisions: 1 of 30"),
+        (Phase(0, 29, "", 30), "Learning from your decisions: 29 of 30"),
         (Phase(1, 30, "", 30), ""),
     ],
 )

@@ -72,10 +72,10 @@ def test_the_first_reason_is_the_one_that_holds_for_all_work() -> None:
     first_days = {"confidence": 0.4, "decisions": 0, "phase": 0, "approval_bound": 0.0, "novel_pair": "never"}
     reasons = decide_gate(replace(CLEAR, **first_days)).reasons  # type: ignore[arg-type]
     assert reasons == [
-        "nothing runs by itself in phase 0: there are too few decisions of yours to learn from",
-        "first days: 0 of 10 decisions made, so everything waits for you as a card",
+        "nothing runs by itself in phase 0: too few decisions of yours to learn from",
+        "first days: 0 of 10 decisions made",
         "its confidence 0.40 is below 0.60",
-        "you approved too few cards like it: the lower bound of your approval rate, 0.00, is below 0.80",
+        "you approved too few cards like it: the lower bound of your approval rate is 0.00 of 0.80",
         "NEW: never",
     ]
     off = decide_gate(replace(CLEAR, **first_days, autonomous=False)).reasons  # type: ignore[arg-type]
