@@ -383,7 +383,7 @@ def first_run_lines(engine: Engine, keymap: Mapping[str, str], *, demo: bool) ->
 
     scope = "--workspace DIR adds folders · only what you approve runs"
     if demo:
-        scope = "the demo runs a few checks first; after them, only what you approve"
+        scope = "the demo runs a few checks; the rest waits for you"
     return [
         Content.assemble(
             ("Each card is useful work: ", "bold $ink"), key("stack.approve"), " runs it, ",

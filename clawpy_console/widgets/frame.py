@@ -164,7 +164,7 @@ def _state_parts(state: AppState, now: datetime, opening: str, is_stopped: bool,
         parts.append(Content.assemble(("  inactive ", "$faint"), (f"{silence:>3}", "$grey")))
         parts.append(Content.assemble((f", acts by itself from {int(autonomy.threshold // 60)}m", "$faint")))
     if autonomy.next_cycle is not None and autonomy.next_cycle > now:
-        check = f"{gap}{'next check' if full else 'next'} "
+        check = f"{gap}{'next check' if full else 'check'} "
         parts.append(Content.assemble((check, "$faint"), (clock_time(autonomy.next_cycle), "$grey")))
     if state.learning:
         learning = state.learning if full else state.learning.replace(" from your decisions", "")

@@ -37,7 +37,7 @@ from engine.model import (
     sanitise,
 )
 from engine.model.learnings import lesson_id
-from engine.model.text import jaccard, span
+from engine.model.text import count, jaccard, span
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, enum_field, json_field, utc_field, value_of
 
@@ -222,9 +222,13 @@ class Bubbles:
                 entries.append(Waiting("bubble", bubble.id, title, bubble.at, text=text))
         for leader, bubbles in of_leader.items():
             first = bubbles[0]
-            subject = f"finding “{first.learning.text}”" if len(bubbles) == 1 else f"{len(bubbles)} findings"
-            when = self._obstacle(leader) or f"sent by itself within {within}, or now with clawpy bubbles flush"
-            entries.append(Waiting("bubble", first.id, f"{subject} for the leader {leader}: {when}", first.at))
+            findings, goes, text = count(len(bubbles), "finding"), "go", ""
+            if len(bubbles) == 1:
+                goes, text = "goes", f": “{first.learning.text}”"
+            title = f"{findings} {goes} to {leader} within {within}{text} (now: clawpy bubbles flush)"
+            if obstacle := self._obstacle(leader):
+                title = f"{findings} for {leader}: {obstacle}"
+            entries.append(Waiting("bubble", first.id, title, first.at))
         return entries
 
     def flush(self) -> FlushReport:

@@ -129,7 +129,7 @@ def decide_loop(link: Link, links: Sequence[Link]) -> RailVerdict:
     Only links of the same workspace make a chain. A link that is exactly as old as a window is outside it.
     """
     if link.from_channel == OWNER:
-        return RailVerdict(LOOP, Verdict.ALLOW, "a new chain")
+        return RailVerdict(LOOP, Verdict.ALLOW, "no other work started it")
     same_workspace = [earlier for earlier in links if earlier.workspace == link.workspace]
     ran = [earlier for earlier in same_workspace if earlier.ran]
     step = f"{link.from_channel} → {link.to_channel}"

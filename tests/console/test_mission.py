@@ -333,9 +333,9 @@ async def test_the_evidence_says_what_the_rails_say_now(console: ConsoleApp, eng
     """Not what they said when the card was made."""
     reason = "first days: 7 of 10 decisions made"
     off = "nothing runs by itself"
-    engine.cards.rails = lambda id: (RailVerdict("gate", Verdict.ASK, f"{off}; {reason}"),)  # type: ignore[method-assign]
+    engine.cards.rails = lambda id: (RailVerdict("gate", Verdict.ASK, f"{off}; {reason}; quiet hours"),)  # type: ignore[method-assign]
     async with running(console, size=(200, 60)) as pilot:
-        await carry_out(pilot, sees(f"▲ {off}"), sees(f"also: {reason}"))
+        await carry_out(pilot, sees(f"▲ {off}"), sees(f"also: {reason}; quiet hours"))
         reason = "first days: 8 of 10 decisions made"
         engine.cards.dismiss(SECOND)  # in another console
         console.reload(["cards"])

@@ -32,6 +32,15 @@ def test_learning_is_counted_from_the_first_decision_until_the_twin_starts(phase
     assert label in line
 
 
+@pytest.mark.parametrize("autonomous", [False, True])
+def test_inactivity_is_shown_where_cards_may_run_by_themselves(autonomous: bool) -> None:
+    app_state = AppState(
+        autonomy=Autonomy(state="WATCHING", threshold=1800), switches=(("autonomousModeEnabled", autonomous),)
+    )
+    line = state_line(app_state, NOW, "", 120).plain
+    assert ("inactive  0m, acts by itself from 30m" in line) is autonomous
+
+
 @pytest.mark.parametrize("width", [24, 38, 58, 78, 98, 118, 198])
 def test_both_lines_fit_and_name_the_screen_and_the_state(width: int) -> None:
     costs = CostState(hour=0, day=0, month=0, hour_cap=2 * MICRO, day_cap=20 * MICRO, month_cap=200 * MICRO)

@@ -171,12 +171,12 @@ def test_the_findings_of_a_leader_are_one_entry_that_waits_as_long_as_the_oldest
     assert world.bubbles.waiting() == []
     first = world.bubbles.offer(learning(1, importance=0.6))
     [entry] = world.bubbles.waiting()
-    when = "sent by itself within 6 h, or now with clawpy bubbles flush"
+    now = "(now: clawpy bubbles flush)"
     assert (entry.kind, entry.id, entry.since) == ("bubble", first.id, clock.now())
-    assert entry.title == f"finding “alpha1 beta1 gamma1 delta1” for the leader lead: {when}"
+    assert entry.title == f"1 finding goes to lead within 6 h: “alpha1 beta1 gamma1 delta1” {now}"
     clock.advance(timedelta(minutes=5))
     world.bubbles.offer(learning(2, importance=0.9))
-    assert world.bubbles.waiting() == [replace(entry, title=f"2 findings for the leader lead: {when}")]
+    assert world.bubbles.waiting() == [replace(entry, title=f"2 findings go to lead within 6 h {now}")]
     world.bubbles.flush()
     assert world.bubbles.waiting() == []
 
