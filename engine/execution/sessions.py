@@ -342,12 +342,15 @@ class Sessions(Admission):
 
     @property
     def _scratch_folder(self) -> Path:
+        """The folder with the scratch folders of all sessions."""
         return self._home.cache / "scratch"
 
     def _transcript_path(self, session_id: str) -> Path:
+        """The file of a session's transcript."""
         return self._home.transcripts / f"{session_id}.jsonl"
 
     def _open_transcript(self, session_id: str) -> TranscriptWriter:
+        """The transcript of a session, to be continued."""
         return TranscriptWriter(self._transcript_path(session_id), self._clock, self._rails.secrets)
 
     # Ending

@@ -270,12 +270,12 @@ class CardCycle:
         return CycleReport(tuple(created), tuple(withdrawn), tuple(errors), clock.monotonic() - began)
 
     def _plan(
-        self, workspaces: Sequence[str], errors: list[str], next_kinds: Sequence[str] | None = None
+        self, workspaces: Sequence[str], errors: list[str], follow_up_kinds: Sequence[str] | None = None
     ) -> tuple[dict[str, Findings], Selection]:
-        """The findings by workspace, and the rows that may become cards. With `next_kinds` there is at most one row: of
-        the first of these kinds that is proposed and can be a card now. If that card is shown already, there is
+        """The findings by workspace, and the rows that may become cards. With `follow_up_kinds` there is at most one
+        row: of the first of these kinds that is proposed and can be a card now. If that card is shown already, there is
         none."""
-        findings = self._find_proposals(workspaces, errors, can_replace=next_kinds is None)
+        findings = self._find_proposals(workspaces, errors, can_replace=follow_up_kinds is None)
         proposals = [proposal for found in findings.values() for proposal in found.proposals]
         with self._database.read() as session:
             now = self._store.clock.now()
@@ -284,9 +284,9 @@ class CardCycle:
             staying = [card for card in cards if card.id not in leaving]
             awake = [card for card in staying if not card.snoozed(now)]
             unavailable = self._selector.unavailable(session, proposals, now, staying)
-            if next_kinds is not None:
+            if follow_up_kinds is not None:
                 shown = {card.fingerprint for card in awake}
-                proposals = _next_step(proposals, next_kinds, unavailable - shown)
+                proposals = _next_step(proposals, follow_up_kinds, unavailable - shown)
             proposals = [proposal for proposal in proposals if proposal.fingerprint not in unavailable]
             room = Room(self._store.settings.current, awake, now)
             return findings, self._selector.select(session, proposals, self._last_contexts, errors, room)

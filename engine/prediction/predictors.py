@@ -42,8 +42,11 @@ TIMEOUT_S = 20.0
 MAX_COST = 10_000
 """Maximum cost of one question in micro-dollars: 200 tokens of the dearest model cost less."""
 
-Text = Field(default="", max_length=2_000)
-"""A text that may be missing."""
+MAX_TEXT = 2_000
+"""Maximum number of characters of a text."""
+
+OPTIONAL_TEXT = Field(default="", max_length=MAX_TEXT)
+"""The field of a text that may be missing."""
 
 
 class PredictedWork(BaseModel):
@@ -57,19 +60,21 @@ class PredictedWork(BaseModel):
 
     model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False, populate_by_name=True)
 
-    prompt: str = Field(min_length=1, max_length=2_000)
-    channel: str = Text
+    prompt: str = Field(min_length=1, max_length=MAX_TEXT)
+    channel: str = OPTIONAL_TEXT
     confidence: float = Field(ge=0, le=1)
-    reasoning: str = Text
+    reasoning: str = OPTIONAL_TEXT
 
     @field_validator("prompt", "channel", "reasoning")
     @classmethod
     def _plain(cls, value: str) -> str:
+        """Without control characters, and without white space around it."""
         return sanitise(value).strip()
 
     @field_validator("prompt")
     @classmethod
     def _not_empty(cls, value: str) -> str:
+        """Refuse a prompt of which nothing is left."""
         if not value:
             raise ValueError("is empty")
         return value
@@ -223,7 +228,7 @@ class TwinAccess:
     keys: Keys
 
     def choose_named(self, model_id: str, reason: str) -> ModelChoice:
-        """Raises `Refusal` `no_model`."""
+        """Choose a model by its id. Raises `Refusal` `no_model`."""
         keyed = self._is_provider_of_twin(model_id.partition(":")[0]) and bool(self.keys.where(TWIN))
         return self.models.choose_named(model_id, reason, keyed=keyed)
 
@@ -263,7 +268,7 @@ class HookLine(PredictedWork):
     kind: ClassVar = "hook"
     author: ClassVar = "program"
 
-    prompt: str = Field(alias="prediction", min_length=1, max_length=2_000)
+    prompt: str = Field(alias="prediction", min_length=1, max_length=MAX_TEXT)
     timestamp: datetime | None = Field(default=None, strict=False)
     workspace: str = ""
 

@@ -143,10 +143,11 @@ def free_name(name: str, used_names: Collection[str]) -> str:
 
 def list_texts(effect: Effect) -> tuple[str, ...]:
     """Every text of an effect."""
-    values = (value for key, value in effect.to_json().items() if key != "kind")
-    return tuple(
-        text for value in values for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)
-    )
+    values: list[object] = []
+    for key, value in effect.to_json().items():
+        if key != "kind":
+            values += value if isinstance(value, list) else [value]
+    return tuple(value for value in values if isinstance(value, str))
 
 
 def map_texts(effect: Effect, change: Callable[[str], str]) -> Effect:

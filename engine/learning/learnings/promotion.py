@@ -14,7 +14,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from engine.events import Event, LearningPromoted, LearningReinforced, LearningRetracted
 from engine.frozen import frozen
@@ -58,18 +58,24 @@ def is_about_own_tools(entry: LearningEntry) -> bool:
     return entry.about.startswith((ERRED, REFUSED)) and not entry.about.startswith(f"{ERRED}exec/exec")
 
 
+class Reinforcement(NamedTuple):
+    """An entry, and the ids of the sessions that reinforce it."""
+
+    entry: LearningEntry
+    sessions: tuple[str, ...]
+
+
 @frozen
 class PromotionPlan:
     """The entries of a scope that are new, and those that new sessions reinforce."""
 
     promoted: tuple[LearningEntry, ...] = ()
-    reinforced: tuple[tuple[LearningEntry, tuple[str, ...]], ...] = ()
-    """(entry, ids of the sessions that reinforce it)."""
+    reinforced: tuple[Reinforcement, ...] = ()
 
     @property
     def entries(self) -> list[LearningEntry]:
         """All entries that it promotes or reinforces."""
-        return [*self.promoted, *(entry for entry, _ in self.reinforced)]
+        return [*self.promoted, *(reinforcement.entry for reinforcement in self.reinforced)]
 
     def changes(self, now: datetime) -> list[Change]:
         """The changes of the pages."""
@@ -163,7 +169,7 @@ def plan_global(
         new_sessions = tuple(session for session in sessions if session not in _counted_sessions(existing))
         if not new_sessions or not existing.active or existing.review:
             return PromotionPlan()
-        return PromotionPlan(reinforced=((existing, new_sessions),))
+        return PromotionPlan(reinforced=(Reinforcement(existing, new_sessions),))
     above = promoted_entry(
         entry,
         GLOBAL,
@@ -300,7 +306,7 @@ def _find_reinforced(
     existing: Sequence[LearningEntry],
     vectors: Vectors,
     work_by_session: Mapping[str, str],
-) -> tuple[tuple[LearningEntry, tuple[str, ...]], ...]:
+) -> tuple[Reinforcement, ...]:
     """The existing entries that `entries` match, each with the sessions that are not counted yet."""
     work_by_id = {entry.id: entry.work for entry in entries}
     matching_work: dict[str, set[str]] = defaultdict(set)
@@ -311,7 +317,7 @@ def _find_reinforced(
         source_work = {work_by_session.get(source.session, source.session) for source in entry.promoted_from}
         new_work = matching_work[entry.id] - source_work - set(entry.reinforced_by)
         if new_work and entry.active and not entry.review:
-            reinforced.append((entry, tuple(sorted(new_work))))
+            reinforced.append(Reinforcement(entry, tuple(sorted(new_work))))
     return tuple(reinforced)
 
 

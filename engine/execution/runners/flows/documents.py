@@ -189,6 +189,8 @@ SECTION_HEAD = (
 
 _NEEDS_ESCAPE = re.compile(r"&(?=(?:lt|amp);)|<(?=!--)")
 _ESCAPED = re.compile(r"&(lt|amp);")
+"""The characters of a lesson that are escaped, and the escapes."""
+
 _MARKDOWN_SIGN = re.compile(r"[\\#>*+\-`~|=_\[]")
 """A character with a meaning at the beginning of an item."""
 
@@ -307,18 +309,22 @@ _UNRELEASED = re.compile(r"unreleased|upcoming|next release", re.I)
 """Matches the heading of the section that is not released yet."""
 
 _VERSION = r"\[?v?\d+\.\d+[\w.+-]*\]?|\[?unreleased\]?|next release|\[?upcoming\]?"
+"""The expression for a version in a heading."""
 
 _HEADING = re.compile(rf"^(?:(?P<marks>#{{1,3}})\s+)?(?P<text>(?:[\w-]+ )?(?:{_VERSION})(?:$|[\s(:,–—-].*))$", re.I)
 """The heading of a version, with `#` marks or to be underlined by the next line."""
 
 _UNDERLINE = re.compile(r"^(?P<mark>[=\-~^*+])(?P=mark){2,}\s*$")
+"""The line below an underlined heading."""
 
 _ANY_SECTION = "|".join(name for names in _SECTION_NAMES.values() for name in names)
+"""The expression for the name of any section."""
 
 _SECTION_HEADING = re.compile(
     rf"^(?P<before>#+\s+|\*\*|__|)(?:[^\w\s*_#]+\s*)?(?P<name>{_ANY_SECTION})(?P<after>:?\*\*:?|:?__|:|)\s*$",
     re.I,
 )
+"""The heading of a section, with `#` marks, in bold or plain, and perhaps with an emoji."""
 
 
 @frozen
@@ -340,6 +346,7 @@ NEW_FILE = """# Changelog
 All notable changes to this project are written down here,
 in the manner of [Keep a Changelog](https://keepachangelog.com/en/1.1.0/).
 """
+"""The beginning of a change log that is created."""
 
 
 def _detect_style(lines: Sequence[str], headings: Sequence[tuple[int, re.Match[str]]]) -> Style:

@@ -56,8 +56,13 @@ _MAX_NUDGES = 2
 """Maximum number of times in a row that a model is asked to go on after an answer that was cut off or empty."""
 
 CUT_OFF_PROMPT = "Your answer was cut off: it may have {max_tokens} tokens. Go on in smaller steps."
+"""What a model is told after an answer that was cut off."""
+
 EMPTY_PROMPT = "Your answer was empty. Go on, or say in a sentence or two what you did and that you are done."
+"""What a model is told after an empty answer."""
+
 SKIPPED_RESULT = f"not carried out: more than {MAX_CALLS} calls in one answer; make the rest again"
+"""The result of each call above the maximum."""
 
 
 class _RequestFailed(Exception):

@@ -34,6 +34,8 @@ _USAGE_ERRORS = {2: "collection failed", 3: "pytest crashed", 4: "pytest did not
 """What an exit code of pytest without a report means."""
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
+"""Matches the colours of printed output."""
+
 _OUTCOMES = {word: outcome for outcome, words in TABLES["outcomes"].items() for word in words}
 """The outcome of a test by the word that a runner prints for it."""
 
@@ -41,12 +43,22 @@ _Pattern = Annotated[re.Pattern[str], BeforeValidator(lambda parts: re.compile("
 """A regular expression. In the table it is one text or several."""
 
 _NEVER = re.compile("(?!)")
+"""Matches nothing."""
+
 _COUNT = re.compile(r"(\d+) (\w+)")
+"""Matches a number of tests and their outcome, as in `3 passed`."""
+
 _NUMBER_GROUPS = frozenset({"tests", *TABLES["outcomes"]})
 _TIME_GROUPS = frozenset({"ms", "seconds"})
+"""The groups of `PrintedFormat` that are numbers of tests, and those that are times."""
+
 _TAP_LINE = re.compile(r"^(?P<indent> *)(?P<not>not )?ok \d+(?: - (?P<name>.*?))?(?P<skip> # (?:SKIP|TODO).*)?$", re.I)
 _TAP_TIME = re.compile(r"^ *duration_ms: (?P<ms>[\d.]+)")
+"""The line of one test in TAP, and that of its time."""
+
 _GO_TEST = re.compile(r"^ *--- (?P<what>PASS|FAIL|SKIP): (?P<name>.+) \((?P<seconds>[\d.]+)s\)$")
+"""The line of one test in the output of `go test -v`."""
+
 _HEADING = re.compile(
     r"^\s*(?:not ok \d+ - |ok \d+ - |# |[●✖✗✕×✔✓] |--- (?:FAIL|PASS|SKIP): |=== RUN\s+|---- |FAIL\s+|\d+\) )"
 )
