@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from textual import events, getters, on
 from textual.app import ComposeResult
@@ -45,8 +45,8 @@ LAYER_SIGNS: Mapping[str, tuple[str, str]] = {
 class MemoryScreen(MemoryActions):
     """Layers left, entries in the middle, the entry under the cursor and its links right.
 
-    The entries are pages of the layer, filtered by words or searched by meaning, or a single one that another screen
-    opened. All is read in threads.
+    The entries are pages of the layer with the words of the filter ("page"), those whose meaning is similar to the
+    filter ("meaning"), or the one that another screen opened ("single"). All is read in threads.
     """
 
     MODE = "memory"
@@ -65,8 +65,7 @@ class MemoryScreen(MemoryActions):
         super().__init__()
         self._layer = Layer.MARKDOWN
         self._entries: list[Entry] = []
-        self._by_meaning = False  # the filter searches by meaning
-        self._is_single = False  # a single entry is shown, which another screen opened
+        self._shown: Literal["page", "meaning", "single"] = "page"
         self._detail_entry: Entry | None = None  # the entry on the right, None until it was read
         self._links: list[Entry] = []  # the links of that entry
 
@@ -93,7 +92,7 @@ class MemoryScreen(MemoryActions):
         self.read_again()
 
     def on_mount(self) -> None:
-        self.set_interval(REFRESH_S, self._refresh_layers, name="building")
+        self.set_interval(REFRESH_S, self._refresh_layers, name="layers")
 
     def _refresh_layers(self) -> None:
         if self.is_current:
@@ -124,14 +123,13 @@ class MemoryScreen(MemoryActions):
         count = f"  {len(self._entries)}{'+' if self._has_more else ''}" if self._entries else ""
         title = f"{self._layer.value} {LAYER_NAMES[self._layer][0].upper()}"
         filter_text, empty = "", "None yet."
-        if self._is_single:
+        if self._shown == "single":
             filter_text = "  from another screen"
         elif self.filter_words:
-            filter_text = f"  {'meaning' if self._by_meaning else 'with'} “{' '.join(self.filter_words)}”"
-        if self._by_meaning:
-            empty = "Nothing similar."
-        elif self.filter_words:
+            filter_text = f"  {'meaning' if self._shown == 'meaning' else 'with'} “{' '.join(self.filter_words)}”"
             empty = f"No match. {self.key_of('memory.meaning')} searches by meaning."
+        if self._shown == "meaning":
+            empty = "Nothing similar."
         self.update_static("#entries-title", Content.assemble(title, (count, "$grey"), (filter_text, "not bold $grey")))
         self._entry_rows.show(_rows(self._entries, now), empty=empty)
         self.draw_columns()
@@ -157,12 +155,11 @@ class MemoryScreen(MemoryActions):
 
     # Reading
 
-    def read_again(self, wait: float = 0.0, *, leave_single: bool = False) -> None:
+    def read_again(self, wait: float = 0.0) -> None:
         layer, words = self._layer, " ".join(self.filter_words)
-        self._is_single = self._is_single and not leave_single
-        if self._is_single:
+        if self._shown == "single":
             return
-        by_meaning = self._by_meaning and bool(words)
+        by_meaning = self._shown == "meaning" and bool(words)
 
         def read(engine: Engine) -> tuple[list[Entry], tuple[str, ...]]:
             if by_meaning:
@@ -197,7 +194,7 @@ class MemoryScreen(MemoryActions):
     def _go_to_layer(self, layer: Layer) -> None:
         self._layer, self._entries = layer, []
         self._detail_entry, self._links = None, []
-        self._is_single = self._by_meaning = False
+        self._shown = "page"
         self.filter.close()
         self._draw_lists()
         self._draw_detail()
@@ -258,7 +255,7 @@ class MemoryScreen(MemoryActions):
             self._go_to_layer(layer)
             with self.prevent(Rows.Moved):
                 self._layer_rows.select(layer.value)
-            self._is_single = True
+            self._shown = "single"
             self._show_entries([entry])
             self.go_to("entries")
 
@@ -267,29 +264,31 @@ class MemoryScreen(MemoryActions):
     # Filter and meaning
 
     def apply_filter(self) -> None:
-        if not self._by_meaning:
+        if self._shown != "meaning":
             self.read_again(TYPING_DEBOUNCE_S)
 
     def action_filter(self) -> None:
-        self._is_single = self._by_meaning = False
+        self._shown = "page"
         super().action_filter()
 
     def action_meaning(self) -> None:
+        self._shown = "meaning"
         super().action_filter()
-        self._is_single, self._by_meaning = False, True
 
     @on(Input.Submitted, "#filter")
     def _submitted(self) -> None:
         self.read_again()
 
     def on_key(self, event: events.Key) -> None:
-        if event.key == "escape":
-            self._by_meaning = False
+        if event.key == "escape" and self._shown == "meaning":
+            self._shown = "page"
 
     def leave(self) -> bool:
-        if was_single := self._is_single:
-            self.read_again(leave_single=True)
-        return was_single
+        if self._shown != "single":
+            return False
+        self._shown = "page"
+        self.read_again()
+        return True
 
     def copy_text(self) -> str:
         return self.entry.id if self.entry else ""
@@ -311,13 +310,13 @@ def _layer_fields(state: LayerState, now: datetime) -> Iterator[Field]:
 def _layer_row(state: LayerState, now: datetime) -> Row:
     """A layer: letter, name, number of entries, and its progress or age."""
     sign, style = LAYER_SIGNS[state.state]
-    age = ""
+    note = ""
     if state.state == "building":
-        age = f"{state.progress:>4.0%}"
+        note = f"{state.progress:>4.0%}"
     elif state.fresh_at:
-        age = f"{formats.age(now - state.fresh_at):>4}"
+        note = f"{formats.age(now - state.fresh_at):>4}"
     count = f"{state.count:,}" if state.count < 100_000 else formats.tokens(state.count)
-    right = f"{count} {age}" if state.count else ""
+    right = f"{count} {note}" if state.count else ""
     name = f"{state.layer.value}  {LAYER_NAMES[state.layer][0]}"
     return Row(state.layer.value, name, sign, right, "ink", style, "grey")
 
@@ -329,12 +328,10 @@ def _rows(entries: Sequence[Entry], now: datetime) -> list[Row]:
     groups: dict[str, list[Row]] = {}
     for entry in entries:
         text, age = one_line(entry.text[:400]), formats.age(now - entry.at) if entry.at else ""
-        group = entry.group
         if isinstance(entry.value, RecallMatch):
-            group = ""
             row = Row(entry.key, text, f"{entry.value.score:.2f}", age, "ink", "accent")
         else:
             text = f"{fit_to_width(entry.label, label_width)}  {text}" if label_width else text
             row = Row(entry.key, text, entry.mark or " ", age, "faint" if entry.is_old else "ink", entry.mark_style)
-        groups.setdefault(group, []).append(row)
+        groups.setdefault(entry.group, []).append(row)
     return grouped(groups)

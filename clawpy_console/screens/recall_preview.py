@@ -58,9 +58,9 @@ class MemoryActions(ConsoleScreen):
         """Show a single entry; Escape leads back to all entries of its layer."""
         raise NotImplementedError
 
-    def read_again(self, wait: float = 0.0, *, leave_single: bool = False) -> None:
+    def read_again(self, wait: float = 0.0) -> None:
         """Read the entries of the layer that match the filter, after `wait` seconds. A single entry, which another
-        screen opened, stays unless `leave_single`."""
+        screen opened, stays."""
         raise NotImplementedError
 
     @property
@@ -122,7 +122,8 @@ class MemoryActions(ConsoleScreen):
 
         def on_done(result: T) -> None:
             self.app.report(describe(result), "memory", "changes")
-            self.read_again(leave_single=True)
+            if not self.leave():
+                self.read_again()
 
         self.app.call_engine(change, on_done)
 
