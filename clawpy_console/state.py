@@ -378,7 +378,7 @@ def load_last_screen(file: Path) -> LastScreen:
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
         if document.pop("version", None) == LAST_SCREEN_VERSION:
-            return typing.cast(LastScreen, _read(LastScreen, document))
+            return typing.cast(LastScreen, _decode(LastScreen, document))
         log.info("%s is of another version and is not used", file)
     except FileNotFoundError:
         pass
@@ -425,15 +425,16 @@ def _encode(value: Any) -> Any:
 
 
 _HINTS: dict[type, dict[str, Any]] = {}
+"""The type hints of dataclasses that were decoded; to compute them takes long."""
 
 
-def _read(kind: Any, value: Any) -> Any:
+def _decode(kind: Any, value: Any) -> Any:
     """The value of type `kind` that `_encode` wrote. Raises ValueError, TypeError or KeyError if there is none."""
     origin = typing.get_origin(kind)
     if origin is not None:
-        return _read_generic(origin, typing.get_args(kind), value)
+        return _decode_generic(origin, typing.get_args(kind), value)
     if dataclasses.is_dataclass(kind):
-        return _read_dataclass(kind, value)
+        return _decode_dataclass(kind, value)
     if kind is datetime:
         return datetime.fromisoformat(value)
     if isinstance(kind, type) and issubclass(kind, Enum):
@@ -443,19 +444,20 @@ def _read(kind: Any, value: Any) -> Any:
     return value
 
 
-def _read_dataclass(kind: Any, value: Any) -> Any:
+def _decode_dataclass(kind: Any, value: Any) -> Any:
+    """The value of a dataclass, whose type hints say how its fields are decoded."""
     hints = _HINTS.get(kind) or _HINTS.setdefault(kind, typing.get_type_hints(kind))
-    return kind(**{name: _read(hints[name], item) for name, item in value.items()})
+    return kind(**{name: _decode(hints[name], item) for name, item in value.items()})
 
 
-def _read_generic(origin: Any, arguments: tuple[Any, ...], value: Any) -> Any:
+def _decode_generic(origin: Any, arguments: tuple[Any, ...], value: Any) -> Any:
     """The value of an optional type, a tuple, a frozen set or a mapping."""
     if origin in (types.UnionType, typing.Union):
         present = next(argument for argument in arguments if argument is not type(None))
-        return None if value is None else _read(present, value)
+        return None if value is None else _decode(present, value)
     if origin is tuple:
         kinds = [arguments[0]] * len(value) if arguments[-1] is ... else arguments
-        return tuple(_read(kind, item) for kind, item in zip(kinds, value, strict=True))
+        return tuple(_decode(kind, item) for kind, item in zip(kinds, value, strict=True))
     if origin is frozenset:
-        return frozenset(_read(arguments[0], item) for item in value)
+        return frozenset(_decode(arguments[0], item) for item in value)
     return value

@@ -75,13 +75,13 @@ class MoveAgent(PreviewDialog[str | None]):
 
     def _show_leaders(self, text: str) -> None:
         """List the leaders that have all words of `text`."""
-        words, candidates = text.lower().split(), [(OWNER, OWNER, "")]
-        candidates += [(leader.id, search_text(leader), f"{leader.tier}") for leader in self._leaders]
+        words = text.lower().split()
+        tiers = {OWNER: ""} if has_words(OWNER, words) else {}
+        tiers |= {leader.id: f"{leader.tier}" for leader in self._leaders if has_words(search_text(leader), words)}
         rows = []
-        for id, searched, tier in candidates:
-            if has_words(searched, words):
-                is_present = id == self._agent.reports_to
-                rows.append(Row(id, id, "●" if is_present else " ", tier, "grey" if is_present else "ink", "grey"))
+        for id, tier in tiers.items():
+            is_present = id == self._agent.reports_to
+            rows.append(Row(id, id, "●" if is_present else " ", tier, "grey" if is_present else "ink", "grey"))
         self._rows.show(rows)
         self._leader_moved()
 
@@ -156,15 +156,14 @@ class NewAgent(Dialog[AgentView | None]):
 
     def action_create(self) -> None:
         values = {name: self.query_one(f"#{name}", Input).value.strip() for name in NEW_AGENT_FIELDS}
-        agent_id = values.pop("id")
-        if not agent_id:
-            self.show_refusal(Refusal("bad_id", "The id is missing.", ID_HINT))
-        else:
+        if agent_id := values.pop("id"):
             self.app.call_engine(
                 lambda engine: engine.agents.add(agent_id, reports_to=self._leader, **values),
                 self.dismiss,
                 self.show_refusal,
             )
+        else:
+            self.show_refusal(Refusal("bad_id", "The id is missing.", ID_HINT))
 
 
 # Findings that wait to be sent up (SPEC 1.7)
@@ -332,9 +331,8 @@ class AgentActions(ConsoleScreen):
             return
         if self.shows_profile and not agent.broken:
             self._edit_profile(agent.id)
-            return
-
-        edit_file(self.app, agent.id, name, lambda: self.app.reload(["agents"]))
+        else:
+            edit_file(self.app, agent.id, name, lambda: self.app.reload(["agents"]))
 
     def _edit_profile(self, leader: str) -> None:
         def read_profile(engine: Engine) -> tuple[LeaderProfile, str]:

@@ -220,18 +220,16 @@ class DiffView(CursorView, can_focus=True):
     def _draw_entry(self, entry: Entry, has_cursor: bool, width: int, base: Style) -> Strip:
         """A row: the head of a file or a hunk, a line, a comment or a note."""
         cursor = Strip([Segment("▸" if has_cursor else " ", base + self.tone("accent"))])
-        style, width, file = base, width - 1, entry.file
+        width, file = width - 1, entry.file
         if entry.kind == "file":
-            style += self.tone("file")
-        elif has_cursor:
-            style += self.tone("lit")
-        if entry.kind == "line":
-            return Strip.join([cursor, self._draw_line(entry, width, style)])
-        if entry.kind == "file":
+            style = base + self.tone("file")
             right = " binary " if file.change.added is None else f" +{file.change.added} -{file.change.removed} "
             name = f"{mark_sign(file.marks, self.marked)}{'▸' if file.folded else '▾'} {file.name}"
             name = fit_to_width(name, width - len(right))
             return Strip.join([cursor, Strip([Segment(name, style), Segment(right, style + self.tone("grey"))])])
+        style = base + self.tone("lit") if has_cursor else base
+        if entry.kind == "line":
+            return Strip.join([cursor, self._draw_line(entry, width, style)])
         if entry.hunk is not None and entry.kind == "hunk":
             text, tone = self._hunk_text(file, entry.hunk), "faint"
         else:
@@ -254,13 +252,9 @@ class DiffView(CursorView, can_focus=True):
             numbers = f"{(line and line.old) or '':>{digits}} {(line and line.new) or '':>{digits}}"
             return self._draw_side(entry, line, other, numbers, width, base)
         half = (width - 1) // 2
-        return Strip.join(
-            [
-                self._draw_side(entry, old, new, f"{old.old if old else '':>{digits}}", half, base),
-                Strip([Segment("│", base + self.tone("faint"))]),
-                self._draw_side(entry, new, old, f"{new.new if new else '':>{digits}}", width - 1 - half, base),
-            ]
-        )
+        before = self._draw_side(entry, old, new, f"{old.old if old else '':>{digits}}", half, base)
+        after = self._draw_side(entry, new, old, f"{new.new if new else '':>{digits}}", width - 1 - half, base)
+        return Strip.join([before, Strip([Segment("│", base + self.tone("faint"))]), after])
 
     def _draw_side(
         self, entry: Entry, line: Line | None, other: Line | None, numbers: str, width: int, base: Style
@@ -344,7 +338,7 @@ class DiffView(CursorView, can_focus=True):
         for row, entry in enumerate(self._entries):
             if entry.kind == "file" and entry.file.change.path.startswith(path):
                 self._jump(row, 0)
-                break
+                return
 
     def _jump(self, row: int, rows_above: int) -> None:
         """Put the cursor on `row`, and show `rows_above` rows above it."""

@@ -66,6 +66,9 @@ _OTHER_VARIABLES = re.compile(
 )
 """Environment variables that are read but are not settings."""
 
+MAX_NAMED_FILES = 3
+"""Maximum number of unreadable files of learnings that are named."""
+
 
 def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> dict[str, Any]:
     """Run every check. Changes nothing. Only if `online`, providers and servers are asked, so that data leaves the
@@ -118,14 +121,8 @@ def _run_checks(
         _check_extras(),
     ]
     if not workspaces:
-        checks.append(
-            Check(
-                "workspace",
-                WARN,
-                "no workspace",
-                "run clawpy inside a git repository, or name one with --workspace DIR",
-            )
-        )
+        fix = "run clawpy inside a git repository, or name one with --workspace DIR"
+        checks.append(Check("workspace", WARN, "no workspace", fix))
     return checks
 
 
@@ -133,9 +130,8 @@ def _check_home(home: Home) -> Check:
     for folder in (home.config, home.data, home.cache, home.logs):
         existing = next((part for part in (folder, *folder.parents) if part.exists()), folder)
         if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-            return Check(
-                "home", FAIL, f"{existing} cannot be written", "make it writable, or name another with --home DIR"
-            )
+            fix = "make it writable, or name another with --home DIR"
+            return Check("home", FAIL, f"{existing} cannot be written", fix)
     free = shutil.disk_usage(next(part for part in (home.data, *home.data.parents) if part.exists())).free
     if free < 100 * 1024 * 1024:
         return Check("home", WARN, f"{free // 1024 // 1024} MB free on the disk of {home.data}", "free some space")
@@ -198,17 +194,16 @@ def _check_workspace_settings(home: Home, settings: Settings) -> list[Check]:
     packages."""
     checks = []
     for path, workspace in settings.workspaces.items():
-        name, unconfined = format_key(("workspaces", path)), format_key(("workspaces", path, "withoutSandbox"))
+        name = format_key(("workspaces", path))
         if not Path(path).is_dir():
             fix = f"fix the path, or remove the workspace: clawpy config unset '{name}'"
             checks.append(Check("config", WARN, f"{home.config_file}: {name}: the folder does not exist", fix))
         if workspace.without_sandbox:
-            message = f"{unconfined}: work may run without a sandbox once you approve it"
-            checks.append(Check("config", WARN, message, f"to confirm each time: clawpy config unset '{unconfined}'"))
+            message = f"{name}.withoutSandbox: work may run without a sandbox once you approve it"
+            fix = f"to confirm each time: clawpy config unset '{name}.withoutSandbox'"
+            checks.append(Check("config", WARN, message, fix))
         if workspace.prepare:
-            message = (
-                f"{format_key(('workspaces', path, 'prepare'))}: agents' worktrees get the packages, over the network"
-            )
+            message = f"{name}.prepare: agents' worktrees get the packages, over the network"
             checks.append(Check("config", OK, message))
     return checks
 
@@ -288,13 +283,13 @@ def _check_sandbox(settings: Settings) -> Check:
 def notification_checks(home: Home, settings: Settings, keys: Keys) -> list[Check]:
     """The address of each surface, and notifications that were not delivered (SPEC 10.2)."""
     addresses = Addresses(FixedSettings(settings), keys)
-    checks = [_check_surface(surface, addresses, settings) for surface in Surface if addresses.is_configured(surface)]
+    checks = [check for surface in Surface if (check := _check_surface(surface, addresses, settings))]
     checks += _undelivered_checks(home.database)
     gateway = settings.notify.gateway
     if gateway and (urlsplit(gateway).hostname or "") not in {*settings.gateway.hosts, "127.0.0.1", "localhost", "::1"}:
         message = f"buttons call {gateway}, and the gateway does not answer to that name"
         checks.append(Check("notify", WARN, message, "add it to gateway.hosts"))
-    return [check for check in checks if check is not None]
+    return checks
 
 
 def _check_surface(surface: Surface, addresses: Addresses, settings: Settings) -> Check | None:
@@ -343,22 +338,17 @@ def _check_workspace(path: str) -> Check:
             return Check("workspace", WARN, f"{root} has no commit yet", "make a commit; most cards need a history")
     except Refusal as error:
         return Check("workspace", FAIL, error.message, error.fix)
-    found_projects = find_projects(root)
+    projects = find_projects(root)
     tested = [
         f"{', '.join(tool.title for tool in project.tools)}{in_project(project.path)}"
-        for project in found_projects
+        for project in projects
         if project.tools
     ]
     if tested:
         return Check("workspace", OK, f"{root}: tests with {'; '.join(tested)}")
-    reasons = f" ({'; '.join(found_projects[0].searched)})" if found_projects[0].searched else ""
-    return Check(
-        "workspace", WARN, f"{root}: no tool to run its tests{reasons}", how_to_run_tests(found_projects[0], root)
-    )
-
-
-MAX_NAMED_FILES = 3
-"""Maximum number of unreadable files of learnings that are named."""
+    first = projects[0]
+    reasons = f" ({'; '.join(first.searched)})" if first.searched else ""
+    return Check("workspace", WARN, f"{root}: no tool to run its tests{reasons}", how_to_run_tests(first, root))
 
 
 def installed_version(package: str) -> str | None:
@@ -418,22 +408,15 @@ def index_server_checks(settings: Settings, *, online: bool) -> list[Check]:
     url = index_server_url(settings)
     if not url:
         return []
-    if fault := url_problem(url):
-        return [
-            Check("index server", WARN, f"{URL_VARIABLE}: {fault}; the index is in a folder", f"fix {URL_VARIABLE}")
-        ]
+    if problem := url_problem(url):
+        message = f"{URL_VARIABLE}: {problem}; the index is in a folder"
+        return [Check("index server", WARN, message, f"fix {URL_VARIABLE}")]
     host = urlsplit(url).netloc
     if not online:
         return [Check("index server", OK, f"the index is on {host}; `clawpy doctor --online` checks it")]
-    if fault := check_url(f"{url}/api/v2/heartbeat"):
-        return [
-            Check(
-                "index server",
-                WARN,
-                f"{host}: {fault}; until then, recall searches by words and exact vectors",
-                "start it",
-            )
-        ]
+    if problem := check_url(f"{url}/api/v2/heartbeat"):
+        message = f"{host}: {problem}; until then, recall searches by words and exact vectors"
+        return [Check("index server", WARN, message, "start it")]
     return [Check("index server", OK, f"the index is on {host}; it answers")]
 
 
@@ -461,9 +444,8 @@ def check_learnings(home: Home) -> Check:
     from engine.learning.learnings.store import LearningFiles
 
     files = LearningFiles(home.data)
-    faults = files.errors()
-    if faults:
-        more = f"; and {len(faults) - MAX_NAMED_FILES} more" if len(faults) > MAX_NAMED_FILES else ""
-        message = "; ".join(faults[:MAX_NAMED_FILES]) + more
+    if errors := files.errors():
+        others = f"; and {len(errors) - MAX_NAMED_FILES} more" if len(errors) > MAX_NAMED_FILES else ""
+        message = f"{'; '.join(errors[:MAX_NAMED_FILES])}{others}"
         return Check("learnings", WARN, message, f"fix the files under {home.data}; all others can be read")
     return Check("learnings", OK, count(len(files.entries()), "learning"))

@@ -201,6 +201,15 @@ def place_of_comment(app: ConsoleApp) -> tuple[str, int, bool]:
 
 IN_DIFF: tuple[Step, ...] = (press("2"), Until("the diff", lambda app: len(view(app).files) > 0), press("tab tab tab"))
 HUNK_1 = ("shop/cart.py", 1)
+COMMENTED: tuple[Step, ...] = (
+    press("] down down c"),
+    sees("comment on shop/cart.py:13 before the change"),
+    type_text("why?"),
+    press("enter"),
+    sees("┃ why?"),
+)
+"""A comment is written on the first line that was removed."""
+
 SAYS_MARKS_LOST = sees("lost hunks that you had marked. Look at")
 
 STORIES = {
@@ -264,29 +273,19 @@ STORIES = {
         sees("○ ~ cart.py"),
     ),
     "a comment is written, shown and removed": (
-        press("] down down c"),
-        sees("comment on shop/cart.py:13 before the change"),
-        type_text("why?"),
-        press("enter"),
-        sees("┃ why?"),
+        *COMMENTED,
         Until("its place", lambda app: place_of_comment(app) == ("shop/cart.py", 13, True)),
         hides("C send comments"),  # a flow made the changes: it is a note
         press("down delete"),
         hides("┃ why?"),
     ),
     "a landing says that a comment was not sent": (
-        press("] down down c"),
-        type_text("why?"),
-        press("enter"),
-        sees("┃ why?"),
+        *COMMENTED,
         press("L"),
         sees("Landed 3 files. 1 comment of yours not sent. Undo: u"),
     ),
     "the cursor stays on its line when a comment comes below it": (
-        press("] down down c"),
-        type_text("why?"),
-        press("enter"),
-        sees("┃ why?"),
+        *COMMENTED,
         press("c"),
         sees("comment on shop/cart.py:13 before"),
     ),

@@ -132,6 +132,9 @@ def has_previewed_new_task(app: ConsoleApp) -> bool:
     return task.endswith(" now")
 
 
+EDITOR_OPEN: tuple[Step, ...] = (*open_layer(Layer.MARKDOWN), press("e"), editor_begins("# Builder"))
+"""The soul of the first agent is open in the editor."""
+
 STORIES: dict[str, tuple[Step, ...]] = {
     "each layer shows its entries and where they came from": tuple(
         step for layer in Layer for step in (*open_layer(layer), sees(TEXT_BY_LAYER[layer]))
@@ -230,18 +233,14 @@ STORIES: dict[str, tuple[Step, ...]] = {
         sees("the database is damaged"),
     ),
     "a file is edited and saved": (
-        *open_layer(Layer.MARKDOWN),
-        press("e"),
-        editor_begins("# Builder"),
+        *EDITOR_OPEN,
         type_text("New "),
         press("ctrl+s"),
         file_begins("New # Builder"),
         sees("New # Builder"),
     ),
     "an edit of what changed meanwhile shows both texts": (
-        *open_layer(Layer.MARKDOWN),
-        press("e"),
-        editor_begins("# Builder"),
+        *EDITOR_OPEN,
         write_outside,
         type_text("Mine "),
         press("ctrl+s"),
@@ -256,9 +255,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
     ),
     "a file that is refused stays open, and closes at the second key": (
         refused("wrote", "line 2, column 3: there is a comma too many here"),
-        *open_layer(Layer.MARKDOWN),
-        press("e"),
-        editor_begins("# Builder"),
+        *EDITOR_OPEN,
         press("x ctrl+s"),
         sees("line 2, column 3"),
         press("escape"),

@@ -70,6 +70,9 @@ def remove_changes(engine: StandIn) -> None:
 DIFF_READ = sees("return round(sum(lines)")
 """The diff has been read."""
 
+LANDED = (press("2"), DIFF_READ, press("L"), sees("3 files landed"))
+"""The changes of the first session have landed."""
+
 HINT_STANDS_OUT = Until("its colour", lambda app: "$wants" in app.screen.query_one(".dialog").border_subtitle)
 
 STORIES = {
@@ -97,10 +100,7 @@ STORIES = {
     ),
     "who landed something finds it again": (
         Given(add_waiting_change),
-        press("2"),
-        DIFF_READ,
-        press("L"),
-        sees("3 files landed"),
+        *LANDED,
         press("1 2 u"),
         called("undone", CHANGE),
     ),
@@ -121,10 +121,7 @@ STORIES = {
     ),
     "an undo that is refused can be tried again": (
         refused("undone", "shop/cart.py was edited since", "commit it first"),
-        press("2"),
-        DIFF_READ,
-        press("L"),
-        sees("3 files landed"),
+        *LANDED,
         press("u"),
         sees("was edited since"),
         press("u"),
@@ -279,10 +276,7 @@ async def test_keys_during_an_undo_say_that_it_is_still_running(console: Console
     engine.changes.undo = lambda id: (answered.wait(5), undo(id))[1]  # type: ignore[method-assign]
     busy = sees("is still running. Try again in a moment.")
     steps = (
-        press("2"),
-        DIFF_READ,
-        press("L"),
-        sees("3 files landed"),
+        *LANDED,
         press("u b"),
         busy,
         press("u"),

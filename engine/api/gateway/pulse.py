@@ -255,26 +255,25 @@ class _Client:
                 await self._send_error("its type must be subscribe or ping, or it must be a JSON-RPC call")
 
     async def _subscribe(self, message: Mapping[str, Any]) -> None:
+        """Begin to send messages after the id `after`, or without it those from now on."""
         channels, after = message.get("channels"), message.get("after")
         if not isinstance(channels, list) or not channels or any(channel not in CHANNELS for channel in channels):
-            return await self._send_error(f"channels must be a list of {', '.join(CHANNELS)}")
-        if after is not None and (type(after) is not int or not 0 <= after < MAX_EVENT_ID):
-            return await self._send_error("after must be the id of the last message")
-        if self._subscribed.is_set():
-            return await self._send_error("already subscribed")
-        head = self._pulse.head
-        self._cursor = head if after is None else min(after, head)
-        answer: Document = {"type": "subscribed", "channels": list(CHANNELS), "id": self._cursor}
-        if self._cursor < head - self._pulse.limits.resume_events:
-            # The client has missed too many messages and must read the whole state again.
-            self._cursor = head
-            answer |= {"id": head, "missed": True}
-        await self._send(answer)
-        self._status = self._pulse.status
-        status = await asyncio.to_thread(status_message, self._pulse.engine, self._cursor)
-        await self._send(status)
-        self._subscribed.set()
-        return None
+            await self._send_error(f"channels must be a list of {', '.join(CHANNELS)}")
+        elif after is not None and (type(after) is not int or not 0 <= after < MAX_EVENT_ID):
+            await self._send_error("after must be the id of the last message")
+        elif self._subscribed.is_set():
+            await self._send_error("already subscribed")
+        else:
+            head = self._pulse.head
+            cursor = head if after is None else min(after, head)
+            # A client that has missed too many messages must read the whole state again.
+            has_missed = cursor < head - self._pulse.limits.resume_events
+            self._cursor = head if has_missed else cursor
+            answer: Document = {"type": "subscribed", "channels": list(CHANNELS), "id": self._cursor}
+            await self._send(answer | ({"missed": True} if has_missed else {}))
+            self._status = self._pulse.status
+            await self._send(await asyncio.to_thread(status_message, self._pulse.engine, self._cursor))
+            self._subscribed.set()
 
     async def _call(self, message: Mapping[str, Any]) -> Document:
         try:

@@ -92,13 +92,12 @@ def _pending_document(
     engine: Services, workspaces: Sequence[str], channel: str | None, *, snoozed: bool, shown: bool
 ) -> Document:
     pending = engine.cards.pending(channel=check_channel(engine, channel), include_snoozed=snoozed)
-    shown_cards = [card for card in pending if not workspaces or card.assignment.workspace in workspaces]
-    workspaces_of_cards = [card.assignment.workspace for card in pending]
-    elsewhere = Counter(place for place in workspaces_of_cards if workspaces and place not in workspaces)
+    listed = [card for card in pending if not workspaces or card.assignment.workspace in workspaces]
+    elsewhere = Counter(card.assignment.workspace for card in pending if card not in listed)
     if shown:
         # Cards that a person saw may later count as passed over (SPEC 2.9).
-        engine.cards.mark_shown([card.id for card in shown_cards])
-    reply: Document = {"predictions": document(shown_cards)}
+        engine.cards.mark_shown([card.id for card in listed])
+    reply: Document = {"predictions": document(listed)}
     return reply | {"elsewhere": dict(elsewhere.most_common())} if elsewhere else reply
 
 
@@ -164,11 +163,9 @@ def muted(engine: Services, action: Literal["list", "unmute"] = "list", id: Text
     """List muted subjects, or unmute one."""
     mutes = engine.cards.muted()
     if action == "unmute":
-        mutes = [
-            engine.cards.unmute(
-                match_prefix(require("id", id), [mute.id for mute in mutes], what="mute", see="clawpy muted")
-            )
-        ]
+        ids = [mute.id for mute in mutes]
+        mute_id = match_prefix(require("id", id), ids, what="mute", see="clawpy muted")
+        mutes = [engine.cards.unmute(mute_id)]
     return {"muted": document(mutes)}
 
 
@@ -205,12 +202,9 @@ def tasks(
 ) -> Document:
     """List tasks, add one, or mark one done."""
     if action == "add":
-        where = check_channel(engine, channel) or ""
-        return {
-            "task": document(
-                engine.tasks.add(require("title", title), channel=where, workspace=workspace or "", needs=list(needs))
-            )
-        }
+        channel, title = check_channel(engine, channel), require("title", title)
+        task = engine.tasks.add(title, channel=channel or "", workspace=workspace or "", needs=list(needs))
+        return {"task": document(task)}
     if action == "done":
         return {"task": document(engine.tasks.done(require("id", id)))}
     return {"tasks": document(engine.tasks.list(workspace=workspace, state=state, limit=limit))}

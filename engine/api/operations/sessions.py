@@ -23,6 +23,7 @@ from engine.api.operations.operation import (
     require,
 )
 from engine.model import (
+    ChangeSet,
     ChangeState,
     FilePart,
     ModelCall,
@@ -31,6 +32,7 @@ from engine.model import (
     PromptPart,
     Refusal,
     SessionState,
+    SessionView,
 )
 
 if TYPE_CHECKING:
@@ -55,17 +57,7 @@ def work(
     `elsewhere` counts the sessions of workspaces that were not asked for.
     """
     if id is None:
-        fetched = 1000 if workspaces else limit
-        views = engine.sessions.list(limit=fetched)
-        waiting = engine.changes.list(state=ChangeState.WAITING, limit=fetched)
-        elsewhere = Counter(view.workspace for view in views if workspaces and view.workspace not in workspaces)
-        return {
-            "sessions": document([view for view in views if not workspaces or view.workspace in workspaces][:limit]),
-            "changeSets": document(
-                [change for change in waiting if not workspaces or change.workspace in workspaces][:limit]
-            ),
-            "elsewhere": dict(elsewhere.most_common()),
-        }
+        return _list_work(engine, workspaces, limit)
     target = _find_target_of_work(engine, id)
     if shown and target.card is not None:
         engine.cards.mark_reviewed(target.card.id)
@@ -73,6 +65,23 @@ def work(
     if diff and target.change_set is not None:
         reply["diff"] = document(engine.changes.diff(target.change_set.id))
     return reply
+
+
+def _list_work(engine: Services, workspaces: Sequence[str], limit: int) -> Document:
+    """The sessions and waiting changes of the workspaces, of all when none is named."""
+
+    def is_here(item: SessionView | ChangeSet) -> bool:
+        return not workspaces or item.workspace in workspaces
+
+    fetched = 1000 if workspaces else limit
+    sessions = engine.sessions.list(limit=fetched)
+    waiting = engine.changes.list(state=ChangeState.WAITING, limit=fetched)
+    elsewhere = Counter(session.workspace for session in sessions if not is_here(session))
+    return {
+        "sessions": document([*filter(is_here, sessions)][:limit]),
+        "changeSets": document([*filter(is_here, waiting)][:limit]),
+        "elsewhere": dict(elsewhere.most_common()),
+    }
 
 
 @operation(marks_presence=True)
@@ -196,21 +205,12 @@ def _prompt_part(part: PromptPart, objections: Sequence[str]) -> Document:
 
 def _find_call(calls: list[ModelCall], named: object, session_id: str) -> ModelCall:
     """The call with this id or number. Raises `Refusal` `unknown_call`."""
-    call_with_id = next((call for call in calls if call.id == named), None)
-    if call_with_id is not None:
-        return call_with_id
-    number = _call_number(named)
-    if not 1 <= number <= len(calls):
-        many = f"it made {len(calls)}" if calls else "it made no model calls: a flow runs without a model"
-        raise Refusal("unknown_call", f"{session_id} has no such call; {many}", "count from 1: clawpy xray ID --call 1")
-    return calls[number - 1]
-
-
-def _call_number(named: object) -> int:
-    """The number of a call, 0 for something else."""
-    if isinstance(named, str):
-        return int(named) if named.isdecimal() and len(named) < 9 else 0
-    return named if isinstance(named, int) and not isinstance(named, bool) else 0
+    wanted = str(named).lstrip("0")
+    for number, call in enumerate(calls, 1):
+        if wanted in (call.id, str(number)):
+            return call
+    many = f"it made {len(calls)}" if calls else "it made no model calls: a flow runs without a model"
+    raise Refusal("unknown_call", f"{session_id} has no such call; {many}", "count from 1: clawpy xray ID --call 1")
 
 
 @operation(marks_presence=True)

@@ -51,6 +51,11 @@ def request(served: Served, method: str, path: str, status: int = 200, **options
     return document
 
 
+def trigger(served: Served, body: dict[str, Any], status: int = 200) -> dict[str, Any]:
+    """The document of a reply to a trigger, which must have this status."""
+    return request(served, "POST", "/crosspoll/trigger", status, json=body)
+
+
 def call(served: Served, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
     """The document of a reply to a call over JSON-RPC."""
     body = {"jsonrpc": "2.0", "id": 1, "method": method} | ({} if params is None else {"params": params})
@@ -116,7 +121,7 @@ def test_the_beginning_of_an_id_is_not_enough(served: Served) -> None:
 def test_trigger_with_a_cards_id_approves_it(served: Served, engine: Engine) -> None:
     card = served.card()
     body = {"predictionId": card.id, "targetChannel": "research", "hint": card.assignment.prompt, "force": False}
-    document = request(served, "POST", "/crosspoll/trigger", json=body)
+    document = trigger(served, body)
     replies.Triggered.model_validate(document)
     assert document["triggered"] is True
     assert (document["prediction"]["id"], document["targetChannel"]) == (card.id, "research")
@@ -128,7 +133,7 @@ def test_trigger_with_a_cards_id_approves_it(served: Served, engine: Engine) -> 
 def test_a_card_with_another_prompt_or_channel_is_not_approved(served: Served, engine: Engine) -> None:
     card = served.card()
     for mismatch in ({"hint": "Delete the project"}, {"targetChannel": "garden"}):
-        document = request(served, "POST", "/crosspoll/trigger", 409, json={"predictionId": card.id} | mismatch)
+        document = trigger(served, {"predictionId": card.id} | mismatch, 409)
         assert document["error"]["code"] == "another_card"
     assert engine.cards.get(card.id).status is Status.PENDING
 
@@ -138,12 +143,12 @@ def test_the_card_of_a_programs_hint_waits_for_the_operator(served: Served, engi
     it."""
     body = {"targetChannel": "koji-core", "force": True, "workspace": None}
     pending = len(engine.cards.pending())
-    document = request(served, "POST", "/crosspoll/trigger", json=body | {"hint": "lint"})
+    document = trigger(served, body | {"hint": "lint"})
     assert document["triggered"] is False
     assert re.search("gate|runner|tool", document["message"]), document["message"]
     assert document["session"] is None
     assert document["prediction"]["reasoning"] == "requested over the gateway"
-    again = request(served, "POST", "/crosspoll/trigger", json=body | {"hint": document["prediction"]["prompt"]})
+    again = trigger(served, body | {"hint": document["prediction"]["prompt"]})
     assert again["prediction"]["id"] == document["prediction"]["id"], "the same hint makes no second card"
     assert again["triggered"] is False, "nor does saying it twice approve it"
     assert len(engine.cards.pending()) == pending + 1
@@ -152,10 +157,10 @@ def test_the_card_of_a_programs_hint_waits_for_the_operator(served: Served, engi
 def test_an_agent_that_names_its_channel_asks_and_does_not_approve(served: Served, engine: Engine) -> None:
     card = served.card("report_branches days=9")
     body = {"predictionId": card.id, "fromChannel": "garden"}
-    assert request(served, "POST", "/crosspoll/trigger", json=body)["triggered"] is False
+    assert trigger(served, body)["triggered"] is False
     [logged] = [entry for entry in engine.safety.log() if entry.prediction_id == card.id]
     assert (logged.from_channel, logged.decided_by) == ("garden", DecidedBy.AUTONOMY)
-    unknown = request(served, "POST", "/crosspoll/trigger", 404, json=body | {"fromChannel": "nowhere"})
+    unknown = trigger(served, body | {"fromChannel": "nowhere"}, 404)
     assert unknown["error"]["code"] == "unknown_channel"
     engine.cards.dismiss(card.id)
 
@@ -163,7 +168,7 @@ def test_an_agent_that_names_its_channel_asks_and_does_not_approve(served: Serve
 @pytest.mark.parametrize("force", [False, True])
 def test_a_programs_trigger_passes_every_rail(served: Served, engine: Engine, force: bool) -> None:
     hint = "report_branches days=8" if force else "summarise_day"
-    document = request(served, "POST", "/crosspoll/trigger", json={"hint": hint, "force": force})
+    document = trigger(served, {"hint": hint, "force": force})
     [logged] = [entry for entry in engine.safety.log() if entry.prediction_id == document["prediction"]["id"]]
     assert logged.blocked
     assert (logged.trigger_type, logged.decided_by) == (TriggerType.CRON, DecidedBy.AUTONOMY)
@@ -186,7 +191,7 @@ def test_a_programs_trigger_passes_every_rail(served: Served, engine: Engine, fo
     ],
 )
 def test_wrong_triggers_are_refused(served: Served, body: dict[str, Any], status: int, code: str) -> None:
-    assert request(served, "POST", "/crosspoll/trigger", status, json=body)["error"]["code"] == code
+    assert trigger(served, body, status)["error"]["code"] == code
 
 
 NEED_PARAMETERS = [name for name, flow in FLOWS.items() if any(map(FieldInfo.is_required, flow.model_fields.values()))]
@@ -211,7 +216,7 @@ def test_a_flow_whose_parameters_are_wrong_or_missing_leaves_no_card(
         refused("bad_parameters", lambda: dispatch(engine, "suggest", text | {"by": "claude"})),  # the tool of MCP
     ):
         assert all(f"{parameter}=…" in refusal.fix for parameter in FLOWS[flow].model_fields)
-    over_http = request(served, "POST", "/crosspoll/trigger", 409, json={"hint": prompt})
+    over_http = trigger(served, {"hint": prompt}, 409)
     assert over_http["error"]["code"] == "bad_parameters"
     over_rpc = call(served, "pulse.crosspoll.trigger", {"hint": prompt})
     assert over_rpc["error"]["data"]["code"] == "bad_parameters"
@@ -260,10 +265,10 @@ def test_switched_off_for_this_run_nothing_runs(serve: Serve) -> None:
     assert request(served, "PATCH", "/crosspoll/config", json={"enabled": False})["crossPollStatus"]["enabled"] is False
     blocked = request(served, "POST", f"/predictions/{card.id}/confirm", 409)["error"]
     assert (blocked["code"], "kill" in blocked["message"]) == ("blocked", True)
-    document = request(served, "POST", "/crosspoll/trigger", json={"predictionId": card.id})
+    document = trigger(served, {"predictionId": card.id})
     assert (document["triggered"], "kill" in document["message"]) == (False, True)
     assert request(served, "PATCH", "/crosspoll/config", json={"enabled": True})["crossPollStatus"]["enabled"] is True
-    assert request(served, "POST", "/crosspoll/trigger", json={"predictionId": card.id})["triggered"] is True
+    assert trigger(served, {"predictionId": card.id})["triggered"] is True
 
 
 def test_the_twin_falls_back_to_the_best_card(serve: Serve) -> None:

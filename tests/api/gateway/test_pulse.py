@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -128,8 +129,7 @@ def test_events_of_no_channel_are_not_sent(served: Served) -> None:
         messages = listener.receive()
         while "prediction.expired" not in [message["type"] for message in messages]:
             messages += listener.receive()
-        assert {message["type"] for message in messages} <= {"prediction.expired", "crosspoll.status"}
-        assert "secret plans" not in str(messages)
+        assert not re.search("task_1|secret plans", str(messages))
 
 
 def test_a_client_resumes_after_its_last_message_and_misses_nothing(served: Served) -> None:
