@@ -139,6 +139,8 @@ class WorkspaceContext:
     """The disk of the home, if it is nearly full."""
     landings: tuple[ChangeSet, ...] = ()
     """Landings of ours that can be undone, newest first."""
+    answers: Mapping[str, ChangeSet] = field(default_factory=dict)
+    """The change sets of `sessions`, by session. They are read only if the last run failed."""
     is_first: bool = True
     """Whether it is the first workspace. Tasks that belong to no workspace are proposed there."""
     fixes: tuple[KnownFix, ...] = ()

@@ -37,7 +37,7 @@ from engine.git.reader import (
     last_commit_of,
 )
 from engine.git.state import GitState, Touch, is_byproduct
-from engine.model import ChangeSet, Refusal, Signal, sanitise
+from engine.model import ChangeSet, Refusal, SessionView, Signal, sanitise
 from engine.model.adaptation import KnownFix
 from engine.prediction.context import ChangedFile, Part, WorkspaceContext, changed_since, writes_of_sessions
 from engine.prediction.signals import (
@@ -107,6 +107,8 @@ class Sources:
     """The agent or model that runs text prompts there, "" for none."""
     landings: Callable[[str], Sequence[ChangeSet]] = _nothing
     """The landed change sets that can be undone."""
+    changes: Callable[[str], ChangeSet | None] = lambda session_id: None
+    """The change set of a session."""
     disk: Callable[[str], FullDisk | None] = lambda workspace: None
     """The disk of the home, if it is nearly full."""
 
@@ -203,6 +205,7 @@ class ContextReader:
             meetings=fetch.all("calendar", lambda: self._calendars.meetings(self._calendar_files, local)),
             disk=fetch("disk", lambda: sources.disk(workspace), None),
             landings=fetch.all("landings", lambda: sources.landings(workspace)),
+            answers=fetch("changes", lambda: self._changes_of(sessions) if red else {}, {}),
             fixes=fetch.all("fixes", lambda: self._missing_fixes(folder) if red else ()),
             learned_flows=fetch.all("learned flows", lambda: sources.learned_flows(workspace)),
         )
@@ -247,6 +250,11 @@ class ContextReader:
             writes = [*ours.get(workspace, ()), *writes_of_sessions(sessions, workspace, now)]
             signs.append(last_activity(now, None, touches, writes))
         return max((sign for sign in signs if sign is not None), default=None)
+
+    def _changes_of(self, sessions: Iterable[SessionView]) -> dict[str, ChangeSet]:
+        """The change sets of these sessions, by session."""
+        changes = ((session.id, self._sources.changes(session.id)) for session in sessions if session.change_set_id)
+        return {session_id: change for session_id, change in changes if change is not None}
 
     def _missing_fixes(self, folder: Path) -> list[KnownFix]:
         """The known fixes that the present files do not have."""

@@ -72,7 +72,10 @@ FOLLOW_UP_CURSOR = "cards.follow_ups"
 """Name of the cursor in the ledger of `follow_up`."""
 
 FOLLOWED = frozenset({"SessionStarted", "SessionEnded"})
-"""The kinds of events that `follow_up` reads."""
+"""The kinds of events about sessions that `follow_up` reads."""
+
+DECIDED = frozenset({"ChangeSetLanded", "ChangeSetBranched", "ChangeSetDiscarded", "LandingUndone"})
+"""The kinds of events about changes that `follow_up` reads. A problem may be solved by them, or be back."""
 
 LAST_CHECKED = "cards.looked"
 """Key in the state table: when each workspace was last checked."""
@@ -142,7 +145,7 @@ class CardCycle:
         """Whether a cycle runs now."""
         self._last_contexts: dict[str, WorkspaceContext] = {}
         """By workspace: its context in the last cycle."""
-        self._ended = LedgerCursor(store.ledger, FOLLOW_UP_CURSOR, lambda entry: entry.kind in FOLLOWED)
+        self._ended = LedgerCursor(store.ledger, FOLLOW_UP_CURSOR, lambda entry: entry.kind in FOLLOWED | DECIDED)
 
     def run_cycle(self, *, workspaces: Sequence[str] | None = None, requested: bool = False) -> CycleReport:
         """Run one cycle in this thread. If one is running already, this call waits for its end.
@@ -197,15 +200,17 @@ class CardCycle:
         """Whether stated confidences come true (SPEC 8.6)."""
         return self._twin.calibrator.check()
 
-    def follow_up(self) -> list[Card]:
+    def follow_up(self, checked: Collection[str] = ()) -> list[Card]:
         """Make cards for the next steps of the sessions that ended since the last call (SPEC 2.10), and name
-        again what is a problem where a session started or was stopped. While the engine is stopped nothing is done,
-        and these sessions wait."""
+        again what is a problem where a session started or was stopped, or where changes were decided, except in the
+        workspaces that are `checked` next. While the engine is stopped nothing is done, and these sessions wait."""
         cards: list[Card] = []
 
         def handle(entries: Sequence[LedgerEntry]) -> None:
-            for session_id in dict.fromkeys(entry.subject for entry in entries):
+            for session_id in dict.fromkeys(entry.subject for entry in entries if entry.kind in FOLLOWED):
                 cards.extend(self._follow_session(session_id))
+            decided = dict.fromkeys(entry.workspace for entry in entries if entry.kind in DECIDED)
+            self._check([path for path in decided if path not in checked and not self._store.is_off(path)], ())
 
         if not self._store.safety.kill_switch.stop_reason():
             with self._lock:
@@ -227,10 +232,16 @@ class CardCycle:
         is_followed = kinds or view.check or view.has_problem or is_news
         if not is_recent or not is_followed or self._store.is_off(view.workspace):
             return []
+        return self._check([view.workspace], kinds, view.channel)
+
+    def _check(self, workspaces: Sequence[str], kinds: Sequence[str], channel: str = "") -> list[Card]:
+        """Read workspaces, and make the card of the first of these kinds that follows work on a channel."""
+        if not workspaces:
+            return []
         errors: list[str] = []
-        findings, selection = self._plan([view.workspace], errors, kinds)
+        findings, selection = self._plan(workspaces, errors, kinds)
         for row in selection.rows:
-            row.from_channel = view.channel
+            row.from_channel = channel
         for error in errors:
             log.warning("while looking for a follow-up: %s", error)
         cards, _ = self._database.write(lambda tx: self._store_plan(tx, findings, selection.rows))
@@ -248,7 +259,7 @@ class CardCycle:
         store.expire_due()
         store.follow_landings()
         store.credit_kept()
-        self.follow_up()
+        self.follow_up(paths)
         active_paths = [path for path in paths if not store.is_off(path)]
         errors: list[str] = []
         findings, selection = self._plan(active_paths, errors)

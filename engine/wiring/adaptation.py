@@ -22,7 +22,7 @@ from engine.learning.candidates.adaptation import Adaptation
 from engine.learning.candidates.evaluation import split_command
 from engine.learning.candidates.overlays import LearnedGuidance, Overlays, Trials
 from engine.learning.candidates.records import HealedTests, ModelPrice, ModelsUsed
-from engine.model import ChangeState, ParaFact, Refusal, SessionView, TranscriptLine, Trust, Verdict
+from engine.model import ParaFact, Refusal, SessionView, TranscriptLine, Trust, Verdict
 from engine.model.adaptation import Candidate, FixTemplate, FlowOffload, Overlay, PromptFragment
 from engine.model.learnings import Correction
 from engine.prediction.templates.work import LearnedWork
@@ -146,10 +146,9 @@ class _Sources:
         return make_patch(Git(Path(view.workspace)).pin(), red[-1].tree, runs[-1].tree)
 
     def title(self, session_id: str, /) -> str:
-        """ "" when the operator discarded or undid the work."""
+        """ "" when no part of the work is landed any more."""
         change, view = self._services.changes.for_session(session_id), self._session(session_id)
-        thrown_away = change is not None and change.state in (ChangeState.DISCARDED, ChangeState.UNDONE)
-        return "" if view is None or thrown_away else view.prompt
+        return "" if view is None or (change is not None and not change.landings) else view.prompt
 
     def summary(self, session_id: str, /) -> str:
         view = self._session(session_id)

@@ -211,6 +211,7 @@ def build_prediction(services: Services, launcher: Sessions, hook: PredictorHook
         fixes=lambda workspace: services.adaptation.fixes(workspace),
         prompt_runner=partial(_prompt_runner, launcher),
         landings=services.changes.undoable_landings,
+        changes=services.changes.for_session,
         # One disk, one card: in the first workspace.
         disk=lambda workspace: services.housekeeping.disk() if workspace in services.workspaces[:1] else None,
     )

@@ -98,16 +98,12 @@ def test_a_run_of_other_tests_does_not_answer_a_failed_test(world: World, reposi
         (session("bisect", SessionState.RUNNING, prompt="Find what broke `test_a`"), "a bisect is running"),
         (session("rehearse_revert", SessionState.RUNNING, prompt="Revert it, run `test_a`"), "a revert is being tried"),
         (
-            session("rehearse_revert", facts={"test": "t.py::test_a"}, change_set_id="change_1"),
-            "its revert waits for you",
-        ),
-        (
             session("bisect", facts={"test": "t.py::test_a", "culprit": "d3d1785" * 5, "subject": "tidy"}),
             "d3d1785d3d “tidy” broke `test_a`",
         ),
         (session("bisect", SessionState.RUNNING, prompt="Find what broke `test_b`"), "fix it"),
         (session("bisect", facts={"test": "t.py::test_b", "culprit": "d3d1785" * 5}), "fix it"),
-        (session("rehearse_revert", facts={"test": "t.py::test_a"}, change_set_id="change_1", gone="gone"), "fix it"),
+        (session("rehearse_revert", facts={"test": "t.py::test_a"}, change_set_id="change_1"), "fix it"),
     ],
 )
 def test_a_failed_test_is_named_with_its_answer(

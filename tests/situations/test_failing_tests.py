@@ -105,16 +105,38 @@ def test_a_landed_revert_whose_tests_passed_needs_no_further_run(situation: Situ
     situation.run_tests()
     situation.advance(minutes=1)
     reverted = situation.approve(situation.propose(f"rehearse_revert commit={culprit} test={TEST}"))
-    assert "has not passed since" in check_problem(situation), "nothing is landed yet"
+    assert check_problem(situation).endswith("has not passed since; its revert waits for you")
     situation.advance(minutes=1)
     situation.land(reverted)
+    assert followed_problem(situation) == "", "it is no problem any more, before the next cycle"
 
     situation.write("cart.py", SHOP["cart.py"])  # dates it by the clock of the situation
     assert not {"apply_fix", "rerun_failing", "run_tests", "still_red"} & set(situation.kinds())
     assert check_problem(situation) == ""
 
-    situation.engine.changes.undo(reverted.change_set_id)
-    assert "has not passed since" in check_problem(situation), "the revert was undone"
+    change = reverted.change_set_id
+    situation.engine.changes.undo(change)
+    assert followed_problem(situation).endswith(f"its revert was undone; `clawpy land {change}` lands it again")
+    situation.engine.adaptation.run_round()
+    branch = situation.engine.changes.branch(change).branch
+    assert followed_problem(situation).endswith(f"its revert is on the branch {branch}")
+    assert "apply_fix" not in situation.kinds(), "it is the change on the branch"
+
+
+def followed_problem(situation: Situation) -> str:
+    """Let the cards follow the last decision, and return the problem that the status then names, or ""."""
+    situation.engine.card_cycle.follow_up()
+    return "".join(situation.engine.card_cycle.remarks().values())
+
+
+def test_a_discarded_revert_waits_no_more(situation: Situation) -> None:
+    situation.commit_shop()
+    culprit = situation.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.01)
+    situation.run_tests()
+    reverted = situation.approve(situation.propose(f"rehearse_revert commit={culprit} test={TEST}"))
+    assert check_problem(situation).endswith("its revert waits for you")
+    situation.engine.changes.discard(reverted.change_set_id)
+    assert "its revert" not in followed_problem(situation)
 
 
 def test_a_revert_of_a_commit_that_others_built_on_conflicts(situation: Situation) -> None:
@@ -254,8 +276,13 @@ def test_a_known_fix_is_offered_and_its_landing_confirms_it(situation: Situation
     situation.commit("A discount", {"cart.py": f"# With a discount.\n\n\n{DIVIDING_TOTAL}"}, days_ago=0)
     card = find_offered_fix(situation)
     assert card.tier is Tier.BLOCKS
-    assert card.assignment.prompt == "Apply the fix from 09:31 in a worktree and run `test_total`"
-    assert "with “ZeroDivisionError: division by zero” as it did before “Revert" in card.reasoning
+    culprit = situation.git("log", "-1", "--format=%H", "--grep=Mean price")
+    assert card.assignment.prompt == f"Apply “Revert {culprit[:10]}” again in a worktree and run `test_total`"
+    assert "with “ZeroDivisionError: division by zero” as it did before this change, which fixed" in card.reasoning
+    situation.write("cart.py", RIGHT_TOTAL)
+    assert "apply_fix" not in situation.kinds(), "you may have fixed it yourself"
+    situation.git("checkout", "--", "cart.py")
+    card = next(card for card in situation.cards() if card.kind == "apply_fix")
     assert "still_red" not in situation.kinds(), "it would say less about the same test"
 
     session = situation.approve(card)

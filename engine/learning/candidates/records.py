@@ -327,7 +327,7 @@ class Sources(Protocol):
         """The paths in its change set; empty without one."""
 
     def title(self, session_id: str, /) -> str:
-        """The prompt of a session; "" if the operator discarded or undid its work."""
+        """The prompt of a session that changed files; "" if no part of its changes is landed any more."""
 
     def summary(self, session_id: str, /) -> str:
         """The agent's last words in a session, "" for none."""

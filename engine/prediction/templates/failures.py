@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path, PurePosixPath
 
 from engine.execution.runners.toolchains.detection import PackageSetup
 from engine.execution.runners.toolchains.installing import Installation, find_installations, find_lock_updates
-from engine.model import ChangeSet, SessionState, SessionView, Tier
+from engine.git.patch import unquoted
+from engine.model import ChangeSet, ChangeState, SessionState, SessionView, Tier
 from engine.model.text import moment, plain
 from engine.prediction.context import Part, WorkspaceContext, result_words
 from engine.prediction.templates.offers import (
@@ -288,19 +290,31 @@ def _is_mended(context: WorkspaceContext, part: Part, bisect_run: ValidationRun,
     return any(commit.subject == f'Revert "{commit_subject}"' for commit in later)
 
 
+_ANSWERS = {"bisect": "a bisect", "rehearse_revert": "a revert", "apply_fix": "a fix"}
+"""The flows that answer failing tests, in words."""
+
+_CHANGES = {
+    ChangeState.WAITING: "{} waits for you",
+    ChangeState.UNDONE: "{} was undone; `clawpy land {change.id}` lands it again",
+    ChangeState.BRANCHED: "{} is on the branch {change.branch}",
+}
+"""What became of the changes of an answer that is not in the files, in words."""
+
+
 def describe_answer(context: WorkspaceContext, part: Part, tests: Sequence[str]) -> str:
-    """The newest answer to failing tests, in words: the bisect or the revert that runs, the revert that waits, or the
-    commit that broke one of them. If there is none, what the operator can do."""
+    """The newest answer to failing tests, in words: the bisect, revert or fix that runs, the changes that are not
+    landed, or the commit that broke one of them. If there is none, what the operator can do."""
     for session in context.sessions:
-        if session.flow not in ("bisect", "rehearse_revert") or session.project != part.project.path:
+        answer = _ANSWERS.get(session.flow or "")
+        if answer is None or session.project != part.project.path:
             continue
+        change = context.answers.get(session.id)
         if not session.state.over:
             if any(test and short_test(test) in session.prompt for test in tests):
-                return "a bisect is running" if session.flow == "bisect" else "a revert is being tried"
-        elif session.facts.get("test") in tests:
-            has_changes = session.change_set_id is not None and session.discarded_at is None and not session.gone
-            if session.flow == "rehearse_revert" and has_changes:
-                return "its revert waits for you"
+                return f"{answer} is {'running' if session.flow == 'bisect' else 'being tried'}"
+        elif not {session.facts.get("test"), *session.facts.get("tests", ())}.isdisjoint(tests):
+            if change is not None and change.state in _CHANGES:
+                return _CHANGES[change.state].format(answer.replace("a ", "its "), change=change)
             sha, subject = find_culprit(session)
             if sha:
                 return f"{sha} “{plain(subject, 50)}” broke `{short_test(session.facts['test'])}`"
@@ -385,14 +399,22 @@ def apply_fix(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         tests = [test for test in failing if fix.alike(test, signatures.get(test, ""))][:MAX_FIXED]
         if not tests or fix.id in tried or fix.template.project != part.project.path:
             continue
-        name = short_test(tests[0])
+        if not _patched_files(fix.template.patch).isdisjoint(file.path for file in part.changed):
+            continue  # you may have fixed it; `rerun_failing` comes first
+        name, title = short_test(tests[0]), plain(fix.title.partition(" in a worktree ")[0], 50)
         cause = plain(signatures.get(tests[0], "").rpartition(" in ")[0], 60)
         yield Offer(
-            f"Apply the fix from {moment(fix.at, context.local)} in a worktree and run `{name}`{and_others(tests)}",
-            f"`{name}` fails{f' with “{cause}”' if cause else ''} as it did before “{plain(fix.title, 50)}”, which "
-            "fixed it. You land the diff or discard it.",
+            f"Apply “{title}” again in a worktree and run `{name}`{and_others(tests)}",
+            f"`{name}` fails{f' with “{cause}”' if cause else ''} as it did before this change, which fixed it at "
+            f"{moment(fix.at, context.local)}. You land the diff or discard it.",
             subject=" ".join(sorted(tests)),
             facts={"fix": fix.id, "tests": sorted(tests), "run": last.session_id or last.ran_at.isoformat()},
             parameters={"fix": fix.id, "tests": tests, "patch": fix.template.patch},
             evidence_at=last.ran_at,
         )
+
+
+def _patched_files(patch: str) -> set[str]:
+    """The paths of the files that a diff of git changes."""
+    names = re.findall(r"^(?:---|\+\+\+) (.+?)\t?$", patch, re.MULTILINE)
+    return {unquoted(name).partition("/")[2] for name in names}
