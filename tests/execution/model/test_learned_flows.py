@@ -10,7 +10,7 @@ import pytest
 
 from engine import Engine
 from engine.execution.runners.flows import FLOWS
-from engine.learning.candidates.candidates import add_candidate, decide_candidate
+from engine.learning.candidates.candidates import add_candidate, decide_candidate, find_candidate
 from engine.model import Refusal, SessionState
 from engine.model.adaptation import (
     Candidate,
@@ -44,17 +44,20 @@ def make_candidate(engine: Engine, effect: Effect, number: int, **fields: str) -
 @contextmanager
 def active_candidate(engine: Engine, effect: Effect, **fields: str) -> Iterator[None]:
     """Store and activate a candidate with this effect; roll it back at the end."""
-    known_candidates = {candidate.effect: candidate for candidate in engine.adaptation.candidates()}
-    candidate = known_candidates.get(effect) or make_candidate(engine, effect, len(known_candidates), **fields)
+    known_ids = {candidate.effect: candidate.id for candidate in engine.adaptation.candidates()}
 
-    def activate(tx: Transaction) -> None:
-        row = add_candidate(tx, candidate, "drafted")
+    def activate(tx: Transaction) -> str:
+        if effect in known_ids:
+            row = find_candidate(tx.session, known_ids[effect])
+        else:
+            row = add_candidate(tx, make_candidate(engine, effect, len(known_ids), **fields), "drafted")
         row.status = CandidateStatus.REVIEW.value
         decide_candidate(tx, row, CandidateMove.APPROVE, "operator", "", FLOWS)
+        return row.id
 
-    engine.database.write(activate)
+    candidate_id = engine.database.write(activate)
     yield
-    engine.adaptation.roll_back(candidate.id)
+    engine.adaptation.roll_back(candidate_id)
 
 
 def test_a_card_names_the_model_of_the_agent_that_does_it(world: ModelWorld) -> None:
