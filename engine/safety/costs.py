@@ -35,15 +35,19 @@ from engine.model import (
 )
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, as_stored, ask, load, utc_field
+from engine.storage.rows import Row, as_stored, ask, load, shallow_dict, utc_field
 
 log = logging.getLogger(__name__)
 
 RAIL = "cost"
 AGENT_BUDGET = "agent-budget"
 """The rule for an agent's own daily budget."""
+WARNED_PERCENT = 80
+"""The share of a cap at which a warning is recorded (SPEC 3.4)."""
 RESERVED, SETTLED, RELEASED = "reserved", "settled", "released"
+"""The states of a price: estimated, paid, not needed."""
 _WARNED_DAY = "safety.day_cap_notified"
+"""Key in the state table: the last local day on which the day's cap was reached."""
 
 
 @frozen
@@ -80,8 +84,8 @@ def decide_cost(spent: CostState, estimate: int, agent: AgentBudget) -> RailVerd
 
 
 def crosses_warning(before: int, after: int, cap: int) -> bool:
-    """Whether the step from `before` to `after` crosses 80 % of `cap`."""
-    return cap > 0 and before * 5 < cap * 4 <= after * 5
+    """Whether the step from `before` to `after` reaches 80 % of `cap`."""
+    return cap > 0 and 100 * before < WARNED_PERCENT * cap <= 100 * after
 
 
 def money(amount: int) -> str:
@@ -144,9 +148,9 @@ class Costs:
     def state(self) -> CostState:
         """Settled plus reserved cost in each window, and the caps."""
         with self._database.read() as session:
-            return self.spent(session)
+            return self.state_in(session)
 
-    def spent(self, session: Session) -> CostState:
+    def state_in(self, session: Session) -> CostState:
         """`state` as this session sees it, so that a decision and its reservation agree."""
         hour, day, month = self._read_sums(session)
         settings = self._settings.current
@@ -166,17 +170,17 @@ class Costs:
         with self._database.read() as session:
             rows = ask(session, _PRICES, {"oldest": as_stored(oldest)})
             (reserved,) = ask(session, _RESERVED_IN_ALL).one()
-            caps = self.spent(session).caps
-        spent = [(datetime.fromisoformat(at), amount) for at, amount in rows]
-        return tuple(burn(window, local, spent, reserved, cap) for window, cap in caps.items())
+            caps = self.state_in(session).caps
+        prices = [(datetime.fromisoformat(at), amount) for at, amount in rows]
+        return tuple(measure_burn(window, local, prices, reserved, cap) for window, cap in caps.items())
 
     def settled_since(self, instant: datetime) -> int:
         """The micro-dollars of all entries that were settled after `instant`."""
         with self._database.read() as session:
             return int(ask(session, _SETTLED_SINCE, {"instant": as_stored(instant)}).scalar())
 
-    def budget(self, session: Session, agent: str) -> AgentBudget:
-        """The costs of `agent` today, and its budget."""
+    def budget_of(self, session: Session, agent: str) -> AgentBudget:
+        """What `agent` spent today, and its budget. `spent` is 0 without a budget."""
         budget = self._agent_budget(agent) if agent else None
         if budget is None:
             return AgentBudget(agent)
@@ -205,8 +209,8 @@ class Costs:
         Returns the id of the entry, for `settle` or `release`. Raises `Refusal` `cost_cap` if a cap would be passed.
         """
         session = transaction.session
-        spent = self.spent(session)
-        verdict = decide_cost(spent, estimate, self.budget(session, agent))
+        spent = self.state_in(session)
+        verdict = decide_cost(spent, estimate, self.budget_of(session, agent))
         if verdict.verdict is not Verdict.ALLOW:
             if verdict.rule == AGENT_BUDGET:  # in a transaction of its own, because this one is rolled back
                 self._database.submit(lambda tx: self.handle_reached_cap(tx, AGENT_BUDGET, agent))
@@ -229,8 +233,8 @@ class Costs:
             increase = total - entry.amount_microusd
             if increase <= 0:
                 return ""
-            spent = self.spent(session)
-            verdict = decide_cost(spent, increase, self.budget(session, entry.agent))
+            spent = self.state_in(session)
+            verdict = decide_cost(spent, increase, self.budget_of(session, entry.agent))
             if verdict.verdict is not Verdict.ALLOW:
                 self.handle_reached_cap(transaction, verdict.rule, entry.agent)
                 return f"cost: {verdict.reason}"
@@ -247,11 +251,11 @@ class Costs:
             self._settle(transaction, entry, amount)
 
     def _settle(self, transaction: Transaction, entry: CostEntry, amount: int) -> None:
-        before = self.spent(transaction.session)
+        before = self.state_in(transaction.session)
         increase = max(0, amount) - entry.amount_microusd
         entry.state, entry.amount_microusd, entry.at = SETTLED, max(0, amount), transaction.now
         transaction.record(CostSettled(**entry.about, amount=entry.amount_microusd))
-        self._warn(transaction, before, increase, entry)
+        self._handle_increase(transaction, before, increase, entry)
 
     def release(self, transaction: Transaction, entry_id: int) -> None:
         """Release a reservation of which nothing was spent. Does nothing for a settled or released entry."""
@@ -299,7 +303,7 @@ class Costs:
         settled_count = 0
         for entry in _reservations(transaction.session):
             if entry.permit_id in waiting or entry.id in lasting:
-                continue  # a session of this card would belong to an earlier approval, which was undone
+                continue  # the newest session of its card belongs to an earlier approval
             view = session_of(entry.prediction_id) if entry.prediction_id else None
             if view is not None and not view.state.over:
                 continue
@@ -313,7 +317,7 @@ class Costs:
     def handle_reached_cap(self, transaction: Transaction, rule: str, agent: str) -> None:
         """Handle a reached cap: place its hold, warn about the cap of the day once a day, or record that the budget of
         `agent` is exceeded. `rule` is the rule of `decide_cost`."""
-        spent = self.spent(transaction.session)
+        spent = self.state_in(transaction.session)
         cap = spent.caps.get(rule)
         if cap is not None:
             self._cap_reached(transaction, rule, f"cost: the {rule}'s cap of {money(cap)} has been reached")
@@ -323,7 +327,7 @@ class Costs:
                 state.put(transaction, _WARNED_DAY, today)
                 transaction.record(CostWarned(window="day", spent=spent.day, cap=spent.day_cap))
         elif rule == AGENT_BUDGET:
-            own = self.budget(transaction.session, agent)
+            own = self.budget_of(transaction.session, agent)
             transaction.record(BudgetExceeded(subject=agent, spent=own.spent, budget=own.budget or 0))
 
     def _reserve(self, transaction: Transaction, before: CostState, purpose: str, estimate: int, **columns: Any) -> int:
@@ -342,14 +346,14 @@ class Costs:
         return entry.id
 
     def _record_reserved(self, transaction: Transaction, before: CostState, increase: int, entry: CostEntry) -> None:
+        """Record that an entry reserves `increase` more."""
         transaction.record(CostReserved(**entry.about, amount=increase))
-        self._warn(transaction, before, increase, entry)
+        self._handle_increase(transaction, before, increase, entry)
 
-    def _warn(self, transaction: Transaction, before: CostState, increase: int, entry: CostEntry) -> None:
+    def _handle_increase(self, transaction: Transaction, before: CostState, increase: int, entry: CostEntry) -> None:
         """Handle what follows when `entry` added `increase` micro-dollars: warnings at 80 % of a cap, the month stop
         beyond its cap, and an exceeded budget of an agent."""
-        for window in ("day", "month"):
-            spent, cap = getattr(before, window), before.caps[window]
+        for window, spent, cap in (("day", before.day, before.day_cap), ("month", before.month, before.month_cap)):
             if crosses_warning(spent, spent + increase, cap):
                 transaction.record(CostWarned(window=window, spent=spent + increase, cap=cap))
         if before.month + increase > before.month_cap:
@@ -359,8 +363,9 @@ class Costs:
             self._record_exceeded_budget(transaction, entry.agent)
 
     def _record_exceeded_budget(self, transaction: Transaction, agent: str) -> None:
+        """Record that an agent spent more than its budget, if it did."""
         try:
-            own = self.budget(transaction.session, agent)
+            own = self.budget_of(transaction.session, agent)
         except Exception:
             # The price must be stored even if an agent's folder cannot be read.
             log.exception("the budget of %s could not be read", agent)
@@ -372,7 +377,7 @@ class Costs:
         """The sums of the hour, the day and the month, of one agent or all. Each includes all reservations, however old
         they are."""
         windows = cost_windows(self._clock.local())
-        values = {name: as_stored(getattr(windows, name)) for name in ("hour", "day", "month")}
+        values = {name: as_stored(begin) for name, begin in shallow_dict(windows).items()}
         reserved, hour, day, month = ask(session, _SUMS, values | {"agent": agent}).one()
         return reserved + hour, reserved + day, reserved + month
 
@@ -431,8 +436,8 @@ BUCKET_LENGTH = timedelta(minutes=5)
 PACE_SPAN = {"hour": timedelta(minutes=15), "day": timedelta(hours=3), "month": timedelta(days=7)}
 """The span of time over which the pace of a window is measured. It may begin before the window."""
 
-Spent = tuple[datetime, int]
-"""A settled price: (time, micro-dollars)."""
+SettledPrice = tuple[datetime, int]
+"""(time, micro-dollars)."""
 
 
 def bucket_edges(window: str, local: datetime) -> list[datetime]:
@@ -451,16 +456,16 @@ def bucket_edges(window: str, local: datetime) -> list[datetime]:
     return [_midnight(today.replace(day=1) + timedelta(days=number), local) for number in range(days + 1)]
 
 
-def burn(window: str, local: datetime, spent: Sequence[Spent], reserved: int, cap: int) -> Burn:
-    """The burn rate of a window. `spent` are settled prices, oldest first, at least since the beginning of the window
-    and of the span of its pace."""
+def measure_burn(window: str, local: datetime, prices: Sequence[SettledPrice], reserved: int, cap: int) -> Burn:
+    """The spending in a window. `prices` are settled, at least since the beginning of the window and of the span of its
+    pace."""
     now, edges = local.astimezone(UTC), bucket_edges(window, local)
     buckets = [0] * (len(edges) - 1)
-    for at, amount in spent:
+    for at, amount in prices:
         if at >= edges[0]:
             buckets[min(bisect_right(edges, at), len(buckets)) - 1] += amount
     span = PACE_SPAN[window]
-    recent_spending = sum(amount for at, amount in spent if now - span < at)
+    recent_spending = sum(amount for at, amount in prices if now - span < at)
     total, pace = sum(buckets), int(recent_spending / (span / HOUR))
     end = now + HOUR if window == "hour" else edges[-1]
     reached_at = _reached_at(now, cap - total - reserved, pace)
@@ -479,4 +484,5 @@ def _reached_at(now: datetime, remaining: int, pace: int) -> datetime | None:
 
 
 def _midnight(day: date, local: datetime) -> datetime:
+    """The instant (UTC) at which a day begins in the zone of `local`."""
     return datetime.combine(day, time.min, tzinfo=local.tzinfo).astimezone(UTC)

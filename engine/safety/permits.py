@@ -68,7 +68,7 @@ class Permits:
         return permit
 
     def consume(self, transaction: Transaction, permit: Permit, digest: str) -> None:
-        """Use the permit up for what has this digest; the session starts in the same transaction.
+        """Use up a permit for the work with this digest; its session starts in the same transaction.
 
         Raises `Refusal`: `permit_unknown`, `permit_used` (or revoked), `permit_mismatch` (for something else),
         `permit_expired`, `stopped` (the kill switch was thrown meanwhile; the permit is not used up).
@@ -94,7 +94,7 @@ class Permits:
         row.consumed_at = transaction.now
 
     def revoke(self, transaction: Transaction, prediction_id: str) -> int:
-        """Make every permit of a card void that was not used; returns how many."""
+        """Revoke the unused permits of a card; returns how many."""
         unused = transaction.session.exec(select(PermitRow).where(PermitRow.prediction_id == prediction_id, *_OPEN))
         rows = unused.all()
         for row in rows:
@@ -102,12 +102,14 @@ class Permits:
         return len(rows)
 
     def revoke_expired(self, transaction: Transaction) -> list[str]:
-        """Revoke what expired unused; returns the ids of the cards, whose reservations the caller releases."""
+        """Revoke the permits that expired unused. Returns the ids of their cards, whose reservations the caller
+        releases."""
         expired = ask(transaction.session, _EXPIRE, {"now": as_stored(transaction.now)})
         return [prediction_id for (prediction_id,) in expired]
 
     def unconsumed(self) -> list[Permit]:
-        """Permits neither used nor revoked, oldest first, expired or not: what a crash left between two steps."""
+        """The permits that were neither used nor revoked, oldest first, expired or not. A crash between an approval and
+        the start of its session leaves such a permit."""
         with self._database.read() as session:
             rows = session.exec(select(PermitRow).where(*_OPEN).order_by(col(PermitRow.issued_at))).all()
         return [value_of(row, Permit) for row in rows]

@@ -211,7 +211,7 @@ class Pipeline:
         self._costs.release_prediction(transaction, prediction_id)
 
     def allow_once(self, transaction: Transaction, prediction_id: str) -> str:
-        """Allow one run of the content of this card that the filter blocked last; returns its digest.
+        """Allow one run of the work that the content filter blocked last for this card; returns its digest.
 
         Raises `Refusal`: `nothing_blocked` if the content filter did not block its last trigger, `cannot_be_allowed` if
         no approval can lift that block.
@@ -229,8 +229,7 @@ class Pipeline:
         return newest.digest
 
     def open_allowances(self, session: Session) -> set[str]:
-        """The digests of the work that the operator allowed once in the last 24 hours, and that was not approved
-        since."""
+        """The digests of the work that the operator allowed once in the last 24 hours and that did not run since."""
         granted_after = self._clock.now() - ALLOWANCE_LIFETIME
         is_open = (col(Allowance.used_at).is_(None), col(Allowance.granted_at) > granted_after)
         return set(session.exec(select(Allowance.digest).where(*is_open)))
@@ -241,6 +240,7 @@ class Pipeline:
             return ask(session, _IS_LIFTED, {"permit": permit_id}).first() is not None
 
     def _use_allowance(self, transaction: Transaction, digest: str) -> None:
+        """Use up the allowance for the work with this digest, if there is one."""
         if digest in self.open_allowances(transaction.session):
             allowance = load(transaction.session, Allowance, digest)
             assert allowance is not None
@@ -311,7 +311,7 @@ class Pipeline:
     def _spent_in(self, session: Session) -> Callable[[], CostState]:
         """A function that reads the costs at its first call. If reading fails, the rail that calls it fails, and so
         blocks."""
-        return cache(lambda: self._costs.spent(session))
+        return cache(lambda: self._costs.state_in(session))
 
     def _ask_all(
         self, session: Session, trigger: Trigger, now: datetime, spent: Callable[[], CostState], *, decided: bool
@@ -329,7 +329,7 @@ class Pipeline:
             _ask_rail(trigger_history.RATE, lambda: self._decide_rate(session, trigger, now)),
             _ask_rail(
                 costs.RAIL,
-                lambda: costs.decide_cost(spent(), trigger.estimate, self._costs.budget(session, trigger.agent)),
+                lambda: costs.decide_cost(spent(), trigger.estimate, self._costs.budget_of(session, trigger.agent)),
             ),
             content_verdict,
             _ask_rail(gate.RAIL, decide_gate_now),

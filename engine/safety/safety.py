@@ -116,7 +116,7 @@ class Safety:
         self.pipeline.session_ended(transaction, view)
 
     def allow_once(self, prediction_id: str) -> str:
-        """Allow one run of the content of this card that the filter blocked last. Raises `Refusal`:
+        """Allow one run of the work that the content filter blocked last for this card. Raises `Refusal`:
         `nothing_blocked`, `cannot_be_allowed`."""
         return self._database.write(lambda transaction: self.pipeline.allow_once(transaction, prediction_id))
 
@@ -282,7 +282,7 @@ class RailStates:
         return _rail_state(RailVerdict(trigger_history.LOOP, Verdict.ALLOW, description), brief)
 
     def _cost_state(self, session: Session) -> RailState:
-        spent, estimate = self._costs.spent(session), microusd(self._settings.current.cost_per_trigger)
+        spent, estimate = self._costs.state_in(session), microusd(self._settings.current.cost_per_trigger)
         verdict = costs.decide_cost(spent, estimate, costs.AgentBudget(""))
         remaining = min(spent.hour_cap - spent.hour, spent.day_cap - spent.day, spent.month_cap - spent.month)
         brief = f"${max(0, remaining) / MICRO:.2f}" if verdict.verdict is Verdict.ALLOW else verdict.rule
@@ -299,7 +299,7 @@ class RailStates:
     def _gate_state(self, session: Session) -> RailState:
         workspaces = self._settings.current.workspaces.values()
         facts = replace(
-            self._pipeline.gate_facts(session, SAMPLE_TRIGGER, self._costs.spent(session), by_operator=False),
+            self._pipeline.gate_facts(session, SAMPLE_TRIGGER, self._costs.state_in(session), by_operator=False),
             novel_pair="",
             workspace_acts=any(workspace.autonomy is WorkspaceAutonomy.ACT for workspace in workspaces),
         )

@@ -12,7 +12,7 @@ from sqlmodel import select
 
 from engine.clock import FakeClock
 from engine.model import MICRO, CostState, Refusal, SessionState, SessionView
-from engine.safety.costs import AgentBudget, burn, cost_windows, crosses_warning, decide_cost
+from engine.safety.costs import AgentBudget, cost_windows, crosses_warning, decide_cost, measure_burn
 from engine.safety.pipeline import CrosspollLog
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
@@ -246,21 +246,21 @@ def test_reserved_and_spent_money_are_shown_apart(rails: Rails) -> None:
 
 def test_the_hour_has_five_minute_buckets_that_end_now() -> None:
     spent = [(NOW - timedelta(minutes=61), 9), (NOW - timedelta(hours=1), 1), (NOW - timedelta(minutes=3), 2), (NOW, 4)]
-    hour = burn("hour", NOW, spent, 0, MICRO)
+    hour = measure_burn("hour", NOW, spent, 0, MICRO)
     assert hour.buckets == (1, *[0] * 10, 6)
     assert (hour.spent, hour.elapsed) == (7, 12)
 
 
 @pytest.mark.parametrize(("month", "days"), [(2, 28), (12, 31)])
 def test_a_month_has_a_bucket_for_each_day(month: int, days: int) -> None:
-    assert len(burn("month", NOW.replace(month=month), [], 0, MICRO).buckets) == days
+    assert len(measure_burn("month", NOW.replace(month=month), [], 0, MICRO).buckets) == days
 
 
 def test_the_time_at_which_a_cap_is_reached_follows_from_the_recent_pace() -> None:
-    day = burn("day", NOW, [(NOW - timedelta(hours=1), 3 * MICRO)], MICRO, 10 * MICRO)
+    day = measure_burn("day", NOW, [(NOW - timedelta(hours=1), 3 * MICRO)], MICRO, 10 * MICRO)
     assert day.pace == MICRO
     assert day.reached_at == NOW + timedelta(hours=6)
-    late = burn("day", NOW, [(NOW - timedelta(hours=1), 3 * MICRO)], MICRO, 14 * MICRO)
+    late = measure_burn("day", NOW, [(NOW - timedelta(hours=1), 3 * MICRO)], MICRO, 14 * MICRO)
     assert late.reached_at is None  # midnight comes first
-    assert burn("day", NOW, [], MICRO, MICRO).reached_at == NOW
-    assert burn("day", NOW, [], 0, MICRO).reached_at is None
+    assert measure_burn("day", NOW, [], MICRO, MICRO).reached_at == NOW
+    assert measure_burn("day", NOW, [], 0, MICRO).reached_at is None

@@ -277,7 +277,7 @@ class ListenAddress:
         """Whether a Host header, with or without a port, names this gateway."""
         try:
             split = urlsplit(f"//{host}")
-            name, _ = split.hostname or "", split.port
+            name, _ = split.hostname or "", split.port  # a port that is no number raises ValueError
             # A page that rebinds its name sends that name. A numeric address cannot be rebound.
             known = name in self.names or ipaddress.ip_address(name).is_loopback or not self.is_local
         except ValueError:

@@ -52,6 +52,7 @@ def _judge_whole(unwrapped: Unwrapped) -> Iterator[Objection]:
 
 
 def _pushes_to_new_remote(calls: list[Call]) -> bool:
+    """Whether the text sets the address of a git remote and pushes."""
     git_calls = [call.args for call in calls if call.base == "git"]
     names_remote = any("remote" in args and {"add", "set-url"} & set(args) for args in git_calls)
     return names_remote and any("push" in args for args in git_calls)
@@ -75,7 +76,7 @@ def _judge_call(call: Call, own: OwnRules) -> Objection | None:
 
 
 def _only_shows_help(call: Call) -> bool:
-    """`prog … --help` and `--version` do nothing."""
+    """Whether a call only prints its help or its version."""
     return "--help" in call.args or call.args in (["--version"], ["help"])
 
 

@@ -81,7 +81,8 @@ def _yields_secret(simple: Simple) -> bool:
 
 @lru_cache(1024)
 def _names_secret(word: str) -> bool:
-    """Whether a word contains the path of a secret. Each command of a pipe asks about all before it again."""
+    """Whether a word contains the path of a secret. It is cached, because each command of a pipe is judged by the words
+    of all commands before it."""
     return any(map(SECRETS.search, _PIECES.findall(word)[:20]))
 
 
