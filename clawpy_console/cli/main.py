@@ -127,7 +127,7 @@ def _home_of(common: CommonOptions) -> Iterator[None]:
 
 def _exit_on_signals() -> AbstractContextManager[None]:
     """SIGTERM and a closed terminal end the program in order, so that the engine is closed."""
-    return signal_handlers({signal.SIGTERM: _exit_on_signal, signal.SIGHUP: _exit_on_signal})
+    return signal_handlers(dict.fromkeys((signal.SIGTERM, signal.SIGHUP), _exit_on_signal))
 
 
 def _exit_on_signal(number: int, _frame: object) -> None:
@@ -197,10 +197,9 @@ def _carry_out(options: argparse.Namespace, common: CommonOptions) -> int:
     if common.as_json:
         print(json.dumps(document, ensure_ascii=False))
     else:
-        if options.verb in ("config", "status") and (fault := document["settingsFault"]):
-            _print_refusal(
-                engine.Refusal("bad_config", fault, "until it is fixed, the settings stay as they were"), common
-            )
+        if options.verb in ("config", "status") and (problem := document["settingsFault"]):
+            fix = "until it is fixed, the settings stay as they were"
+            _print_refusal(engine.Refusal("bad_config", problem, fix), common)
         from clawpy_console.cli.printing import render_document
         from clawpy_console.cli.printing.style import has_colours
 
@@ -326,8 +325,8 @@ def _doctor(options: argparse.Namespace, common: CommonOptions) -> Any:
         problems = [_config_check(problem) for problem in find_problems(document["settings"], common.home)]
         if problems:  # in place of the check that found nothing wrong in the file
             checks = document["checks"]
-            index = next(index for index, check in enumerate(checks) if check["name"] == "config")
-            document["checks"] = [*checks[:index], *problems, *checks[index + 1 :]]
+            index = [check["name"] for check in checks].index("config")
+            checks[index : index + 1] = problems
             document["ok"] = document["ok"] and all(problem["state"] != "fail" for problem in problems)
     return document
 

@@ -43,6 +43,13 @@ from tests.conftest import MONDAY_MORNING
 EVERYWHERE = {surface.value: "json://nowhere.invalid/x" for surface in Surface}
 
 
+@pytest.fixture
+def phone_world(world: NotifyWorld) -> NotifyWorld:
+    """Notifications of which only the phone has an address."""
+    world.at(phone=EVERYWHERE["phone"])
+    return world
+
+
 def created(
     card_id: str = "pred_a", confidence: float = 0.72, source: Source = Source.TEMPLATE, **more: Any
 ) -> PredictionCreated:
@@ -111,12 +118,11 @@ def test_a_medium_card_reaches_phone_and_watch_when_its_window_is_over(world: No
         (PAUSED, "Paused: 3 rejections in a row"),
     ],
 )
-def test_the_words_on_the_phone(world: NotifyWorld, clock: FakeClock, event: Event, words: str) -> None:
-    world.at(phone=EVERYWHERE["phone"])
-    world.sessions["sess_a"] = session("sess_a", "pred_a", clock.now(), error="", check=ONE_FAILED)
-    world.happen(event)
-    world.deliver()
-    [note] = world.courier.to(Surface.PHONE)
+def test_the_words_on_the_phone(phone_world: NotifyWorld, clock: FakeClock, event: Event, words: str) -> None:
+    phone_world.sessions["sess_a"] = session("sess_a", "pred_a", clock.now(), error="", check=ONE_FAILED)
+    phone_world.happen(event)
+    phone_world.deliver()
+    [note] = phone_world.courier.to(Surface.PHONE)
     assert (note.form, note.body) == (Form.BANNER, words)
 
 
@@ -137,18 +143,17 @@ def test_what_the_operator_did_is_not_notified(world: NotifyWorld, event: Event)
     assert not world.courier.sent
 
 
-def test_a_card_that_was_decided_or_snoozed_meanwhile_is_not_sent(world: NotifyWorld, clock: FakeClock) -> None:
-    world.at(phone=EVERYWHERE["phone"])
-    world.card("pred_a", confidence=0.4)
-    world.card("pred_b", confidence=0.4)
-    world.happen(created("pred_a", 0.4), created("pred_b", 0.4))
-    world.card("pred_c", confidence=0.4)
-    world.happen(created("pred_c", 0.4))
-    world.decide("pred_a")
-    world.cards["pred_c"] = replace(world.cards["pred_c"], snoozed_until=clock.now() + timedelta(hours=2))
+def test_a_card_that_was_decided_or_snoozed_meanwhile_is_not_sent(phone_world: NotifyWorld, clock: FakeClock) -> None:
+    phone_world.card("pred_a", confidence=0.4)
+    phone_world.card("pred_b", confidence=0.4)
+    phone_world.happen(created("pred_a", 0.4), created("pred_b", 0.4))
+    phone_world.card("pred_c", confidence=0.4)
+    phone_world.happen(created("pred_c", 0.4))
+    phone_world.decide("pred_a")
+    phone_world.cards["pred_c"] = replace(phone_world.cards["pred_c"], snoozed_until=clock.now() + timedelta(hours=2))
     clock.advance(timedelta(minutes=5))
-    world.deliver()
-    [note] = world.courier.to(Surface.PHONE)
+    phone_world.deliver()
+    [note] = phone_world.courier.to(Surface.PHONE)
     assert note.prediction_id == "pred_b"
     assert note.actions == ("approve", "reject", "snooze")
 
@@ -156,17 +161,18 @@ def test_a_card_that_was_decided_or_snoozed_meanwhile_is_not_sent(world: NotifyW
 # Quiet hours
 
 
-def test_at_night_only_urgent_ones_are_sent_and_the_rest_in_the_morning(world: NotifyWorld, clock: FakeClock) -> None:
-    world.at(phone=EVERYWHERE["phone"])
-    world.card()
-    world.quiet = True
-    world.happen(created(), ended("failed", "2 tests"), COST)
-    world.deliver()
-    assert [note.body[:4] for note in world.courier.to(Surface.PHONE)] == ["82 %"]
+def test_at_night_only_urgent_ones_are_sent_and_the_rest_in_the_morning(
+    phone_world: NotifyWorld, clock: FakeClock
+) -> None:
+    phone_world.card()
+    phone_world.quiet = True
+    phone_world.happen(created(), ended("failed", "2 tests"), COST)
+    phone_world.deliver()
+    assert [note.body[:4] for note in phone_world.courier.to(Surface.PHONE)] == ["82 %"]
     clock.advance(timedelta(hours=8))
-    world.quiet = False
-    world.deliver()
-    [_, morning] = world.courier.to(Surface.PHONE)
+    phone_world.quiet = False
+    phone_world.deliver()
+    [_, morning] = phone_world.courier.to(Surface.PHONE)
     assert morning.subtitle == "2 notifications"
     assert "Failed: 2 tests" in morning.body
 
@@ -191,76 +197,70 @@ def test_a_dead_surface_is_tried_at_growing_intervals_and_given_up(world: Notify
     assert len(world.courier.to(Surface.DISCORD)) == 1
 
 
-def test_nothing_is_tried_before_the_interval_is_over(world: NotifyWorld, clock: FakeClock) -> None:
-    world.at(phone=EVERYWHERE["phone"])
-    world.courier.failures[Surface.PHONE] = Failure("it cannot be reached")
-    world.happen(PAUSED, COST)
-    world.deliver()
-    assert len(world.courier.sent) == 1
+def test_nothing_is_tried_before_the_interval_is_over(phone_world: NotifyWorld, clock: FakeClock) -> None:
+    phone_world.courier.failures[Surface.PHONE] = Failure("it cannot be reached")
+    phone_world.happen(PAUSED, COST)
+    phone_world.deliver()
+    assert len(phone_world.courier.sent) == 1
     clock.advance(timedelta(seconds=BACKOFF_S[0] - 1))
-    world.happen(PAUSED)
-    assert world.notifications.step(Surface.PHONE) == 1
-    assert len(world.courier.sent) == 1
-    world.courier.failures.clear()
+    phone_world.happen(PAUSED)
+    assert phone_world.notifications.step(Surface.PHONE) == 1
+    assert len(phone_world.courier.sent) == 1
+    phone_world.courier.failures.clear()
     clock.advance(timedelta(seconds=1))
-    world.deliver()
-    assert len(world.courier.sent) == 4
-    assert world.notifications.trouble(Surface.PHONE) == ""
+    phone_world.deliver()
+    assert len(phone_world.courier.sent) == 4
+    assert phone_world.notifications.trouble(Surface.PHONE) == ""
 
 
-def test_a_lasting_failure_is_given_up_at_once_and_can_be_retried(world: NotifyWorld) -> None:
-    world.at(phone=EVERYWHERE["phone"])
-    world.courier.failures[Surface.PHONE] = Failure("the server answers 401", lasting=True)
-    world.happen(PAUSED)
-    world.deliver()
-    assert world.notifications.outbox.undelivered()[0].count == 1
-    world.courier.failures.clear()
-    assert world.notifications.retry(Surface.PHONE) == 1
-    world.deliver()
-    assert [note.body for note in world.courier.to(Surface.PHONE)] == ["Paused: 3 rejections in a row"] * 2
-    assert world.notifications.waiting() == []
+def test_a_lasting_failure_is_given_up_at_once_and_can_be_retried(phone_world: NotifyWorld) -> None:
+    phone_world.courier.failures[Surface.PHONE] = Failure("the server answers 401", lasting=True)
+    phone_world.happen(PAUSED)
+    phone_world.deliver()
+    assert phone_world.notifications.outbox.undelivered()[0].count == 1
+    phone_world.courier.failures.clear()
+    assert phone_world.notifications.retry(Surface.PHONE) == 1
+    phone_world.deliver()
+    assert [note.body for note in phone_world.courier.to(Surface.PHONE)] == ["Paused: 3 rejections in a row"] * 2
+    assert phone_world.notifications.waiting() == []
 
 
-def test_a_surface_without_an_address_any_more_gets_nothing(world: NotifyWorld) -> None:
-    world.at(phone=EVERYWHERE["phone"])
-    world.happen(PAUSED)
-    world.at(phone="")
-    world.deliver()
-    assert not world.courier.sent
-    assert world.notifications.outbox.waiting_surfaces() == frozenset()
+def test_a_surface_without_an_address_any_more_gets_nothing(phone_world: NotifyWorld) -> None:
+    phone_world.happen(PAUSED)
+    phone_world.at(phone="")
+    phone_world.deliver()
+    assert not phone_world.courier.sent
+    assert phone_world.notifications.outbox.waiting_surfaces() == frozenset()
 
 
 # Exactly once
 
 
 def test_a_fact_that_is_read_twice_is_sent_once(
-    world: NotifyWorld, database: Database, clock: FakeClock, bus: EventBus
+    phone_world: NotifyWorld, database: Database, clock: FakeClock, bus: EventBus
 ) -> None:
     """The cursor is stored after the rows: a crash between the two reads the fact again."""
-    world.at(phone=EVERYWHERE["phone"])
-    world.happen(PAUSED)
+    phone_world.happen(PAUSED)
     facts = Ledger(database).since(0)
-    world.notifications._store([fact for fact in facts if fact.kind == "StateChanged"])
-    world.deliver()
-    assert len(world.courier.sent) == 1
+    phone_world.notifications._store([fact for fact in facts if fact.kind == "StateChanged"])
+    phone_world.deliver()
+    assert len(phone_world.courier.sent) == 1
 
 
-def test_a_fact_older_than_a_day_is_skipped(world: NotifyWorld, clock: FakeClock) -> None:
-    world.at(phone=EVERYWHERE["phone"])
-    world.database.write(lambda tx: tx.record(PAUSED))
+def test_a_fact_older_than_a_day_is_skipped(phone_world: NotifyWorld, clock: FakeClock) -> None:
+    phone_world.database.write(lambda tx: tx.record(PAUSED))
     clock.advance(MAX_AGE)
-    world.happen(COST)
-    world.deliver()
-    assert [note.body[:4] for note in world.courier.to(Surface.PHONE)] == ["82 %"]
+    phone_world.happen(COST)
+    phone_world.deliver()
+    assert [note.body[:4] for note in phone_world.courier.to(Surface.PHONE)] == ["82 %"]
 
 
-def test_finished_rows_are_deleted_after_a_week(world: NotifyWorld, clock: FakeClock) -> None:
-    world.at(phone=EVERYWHERE["phone"])
-    world.happen(PAUSED)
-    world.deliver()
+def test_finished_rows_are_deleted_after_a_week(phone_world: NotifyWorld, clock: FakeClock) -> None:
+    phone_world.happen(PAUSED)
+    phone_world.deliver()
     clock.advance(timedelta(days=7, seconds=1))
-    world.happen(COST)
-    with world.database.read() as reading:
+    phone_world.happen(COST)
+    with phone_world.database.read() as reading:
         count = reading.connection().exec_driver_sql("SELECT count(*) FROM notifications").scalar()
     assert count == 1
 
@@ -279,17 +279,16 @@ def test_a_card_has_buttons_while_the_gateway_listens(world: NotifyWorld) -> Non
     assert timedelta(hours=4) == BUTTON_LIFETIME
 
 
-def test_a_fact_of_another_version_delays_no_other(world: NotifyWorld) -> None:
-    world.at(phone=EVERYWHERE["phone"])
-    world.database.write(
+def test_a_fact_of_another_version_delays_no_other(phone_world: NotifyWorld) -> None:
+    phone_world.database.write(
         lambda tx: tx.session.connection().exec_driver_sql(
             "INSERT INTO memory_events (at, kind, subject, workspace, payload)"
             " VALUES ('2026-01-05T09:30:00.000000Z', 'SessionEnded', 'sess_a', '', '{}')"
         )
     )
-    world.happen(PAUSED)
-    world.deliver()
-    assert len(world.courier.sent) == 1
+    phone_world.happen(PAUSED)
+    phone_world.deliver()
+    assert len(phone_world.courier.sent) == 1
 
 
 # Secrets
