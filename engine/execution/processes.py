@@ -25,6 +25,7 @@ from engine.execution.sandbox import NICE, SESSION_MARK
 from engine.execution.session_processes import (
     GRACE_S,
     SUPERVISOR,
+    ChildrenOf,
     PidFiles,
     SessionProcesses,
     kill_process_group,
@@ -193,14 +194,14 @@ class Processes:
             self._pid_files.clear()
         return all_ended
 
-    def exceeded_limit(self) -> str:
-        """Why its processes together exceed a limit. "" when they do not. Takes a few milliseconds."""
+    def exceeded_limit(self, children_of: ChildrenOf) -> str:
+        """Why its processes together exceed a limit. "" when they do not."""
         with self._lock:
             leaders = tuple(self._leaders.values())
         if not leaders:
             return ""
         memory = count = 0
-        for process in SessionProcesses(leaders=leaders, group=self._control_group).find():
+        for process in SessionProcesses(leaders=leaders, group=self._control_group).find(children_of):
             with contextlib.suppress(psutil.Error):
                 memory += process.memory_info().rss
                 count += 1

@@ -28,6 +28,7 @@ from engine.execution.runners.flow_runner import PROSE
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox import Sandbox
 from engine.execution.sandbox.ladder import UNCONFINED, find_best_sandbox
+from engine.execution.session_processes import read_children
 from engine.execution.session_store import NOT_BEGUN, SessionResult, SessionStore
 from engine.execution.session_terms import AUTONOMOUS, SessionRails, StopRequest
 from engine.model import (
@@ -396,6 +397,7 @@ class SessionWatch:
         """Stop all sessions if the kill switch says so, else those that exceed a limit. Without `usage`, memory and
         processes are not checked."""
         reason = self._stop_reason()
+        children_of = read_children() if usage else {}
         for live in sessions:
             if live.stop_requested is not None:
                 continue
@@ -404,7 +406,7 @@ class SessionWatch:
                 continue
             exceeded = live.exceeded_limit() or find_disk_shortage(live.scratch, live.folder)
             if usage and not exceeded:
-                exceeded = live.processes.exceeded_limit()
+                exceeded = live.processes.exceeded_limit(children_of)
             if exceeded:
                 self._stop(live, StopRequest(SessionState.FAILED, exceeded))
 

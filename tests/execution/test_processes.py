@@ -8,10 +8,13 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
+from engine.execution import sandbox
 from engine.execution.processes import Processes, ProcessesClosed
 from engine.execution.sandbox import NICE
+from engine.execution.session_processes import read_children
 from tests.support.helpers import is_alive, wait_until
 
 MARK = f"sess_{os.getpid()}"
@@ -62,6 +65,24 @@ def test_a_command_and_its_children_have_a_lower_priority(processes: Processes, 
     run = RunningCommand(processes, script, tmp_path, timeout=5)
     run.thread.join(10)
     assert int(run.output) == expected
+
+
+def test_the_machine_is_read_once_for_the_limits_of_all_sessions(
+    processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox, "MAX_PROCESSES", 2)
+    script = (
+        "import subprocess, sys, time\n"
+        "subprocess.Popen([sys.executable, '-c', 'import subprocess; subprocess.run([\"sleep\", \"60\"])'])\n"
+        "print(1, flush=True); time.sleep(60)"
+    )
+    run = RunningCommand(processes, script, tmp_path)
+    wait_until(lambda: run.pids, 10)
+    wait_until(lambda: len(psutil.Process().children(recursive=True)) >= 3, 10)
+    children_of = read_children()
+    with monkeypatch.context() as patch:
+        patch.setattr(psutil.Process, "children", None)  # it reads the machine
+        assert processes.exceeded_limit(children_of) == "it ran 3 processes, more than 2"
 
 
 def test_no_command_starts_after_the_end(processes: Processes, tmp_path: Path) -> None:
