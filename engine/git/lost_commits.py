@@ -217,7 +217,7 @@ def _unreachable_commits(git: Git, candidates: Iterable[str]) -> dict[str, Commi
 
 def _rewritten_commits(git: Git, reflog: list[ReflogEntry], commits: dict[str, Commit]) -> set[str]:
     """Those of `commits` whose work is in another commit on a branch. That commit has the same subject and author date,
-    or they were amended, rebased or squashed into it."""
+    or they were amended, rebased or squashed into it, also by a reset and a commit with all their messages."""
     since = int(min(commit.at for commit in commits.values()).timestamp()) - 1
     records = git.items(
         "log", f"-n{MAX_ALIKE}", "-z", "--no-show-signature", f"--since={since}", "--format=%at %s",
@@ -234,6 +234,12 @@ def _rewritten_commits(git: Git, reflog: list[ReflogEntry], commits: dict[str, C
     rebased, amended = _rewritten_tips(reflog)
     for tip in (rebased & commits.keys()) - amended:
         rewritten |= {commit.id for commit in _ancestry(commits, tip)}
+    for tip, commit in _tips_reset_before_commits(reflog):
+        line = _ancestry(commits, tip)
+        if line and {replaced.subject for replaced in line} <= {
+            *git.lines("log", "--max-count=1", "--format=%B", commit)
+        }:
+            rewritten |= {replaced.id for replaced in line}
     # `git rebase --root` starts from an empty commit without a message that it makes for itself.
     starts = {entry.new for entry in reflog if entry.action.startswith("rebase (start)")} & commits.keys()
     rewritten |= {start for start in starts if not commits[start].parents and not commits[start].subject}
@@ -253,6 +259,18 @@ def _rewritten_tips(reflog: Iterable[ReflogEntry]) -> tuple[set[str], set[str]]:
         else:
             rebased.discard(entry.old)  # HEAD came back to it later, and left it in another way
     return rebased, amended
+
+
+def _tips_reset_before_commits(reflog: Iterable[ReflogEntry]) -> list[tuple[str, str]]:
+    """(tip, commit) for each commit that was made just after a reset had left the commit `tip`."""
+    tips: dict[str, str] = {}
+    pairs = []
+    for entry in reflog:
+        if entry.action.startswith("reset:"):
+            tips[entry.new] = entry.old
+        elif entry.action.startswith("commit") and entry.old in tips:
+            pairs.append((tips[entry.old], entry.new))
+    return pairs
 
 
 def _ancestry(commits: Mapping[str, Commit], tip: str) -> list[Commit]:

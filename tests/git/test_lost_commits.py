@@ -64,6 +64,20 @@ def test_the_empty_commit_that_a_rebase_of_the_root_starts_from_is_not_lost(repo
     assert read_lost_tips(repository) == set()
 
 
+@pytest.mark.parametrize("messages", ["left one\n\nleft two\n", "left one\n"])
+def test_commits_that_were_replaced_by_one_with_their_messages_are_not_lost(
+    repository: Repository, messages: str
+) -> None:
+    repository.commit("begin", {"a.txt": "1\n"}, at=ago(9))
+    repository.commit("left one", {"left.txt": "a key in words\n"}, at=ago(4))
+    tip = repository.commit("left two", {"b.txt": "1\n"}, at=ago(3))
+    repository.git("reset", "-q", "--soft", "HEAD~2", at=ago(2))
+    repository.git("rm", "-q", "--cached", "left.txt")
+    (repository.path / "left.txt").unlink()
+    repository.git("commit", "-q", "-m", messages, at=ago(2))
+    assert read_lost_tips(repository) == (set() if "two" in messages else {tip})
+
+
 def test_a_commit_with_a_tag_is_not_lost(repository: Repository, lost_tips: tuple[str, str]) -> None:
     git, (left, right) = Git(repository.path), lost_tips
     assert not is_reachable(git, left)

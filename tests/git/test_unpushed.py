@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.files import read_plain
-from engine.git import Git, unpushed
+from engine.git import Git, inspection, unpushed
 from engine.git.inspection import Inspection, read_fixups
 from engine.git.reader import GitReader
 from engine.git.state import read_status
@@ -187,6 +187,19 @@ def test_a_changed_file_with_many_keys_is_read_once(repository: Repository, monk
     marked = unpushed.mark_edited_out(git, committed, read_status(git).files).committed
     assert {(problem.path, problem.is_edited_out) for problem in marked} == {("keys.py", True), ("gone.py", False)}
     assert (len(marked), len(read)) == (100, 2)
+
+
+def test_findings_that_cannot_be_compared_with_the_files_are_still_found(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository.commit("key", {"config.py": f"KEY = '{TOKEN}'\n"})
+
+    def fail(*_: object) -> Unpushed:
+        raise MemoryError
+
+    monkeypatch.setattr(inspection, "mark_edited_out", fail)
+    result = inspect(repository)
+    assert (places(result.unpushed), dict(result.unknown)) == ([("config.py", 1)], {"unpushed": "MemoryError()"})
 
 
 def test_a_problem_in_a_file_whose_name_is_no_text(repository: Repository) -> None:

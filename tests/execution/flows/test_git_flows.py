@@ -13,6 +13,9 @@ from engine.clock import FakeClock
 from engine.execution.runners.flow import CannotRun, FlowError
 from engine.execution.runners.flows.merging import describe_order
 from engine.execution.runners.flows.upkeep import ComparedBranch
+from engine.git import Git
+from engine.git.lost_commits import read_lost_commits
+from engine.git.reader import GitReader
 from tests.conftest import Repository
 from tests.execution.flows.conftest import CART, TEST_CART, RunFlow, commit_branches, commit_shop
 
@@ -357,12 +360,50 @@ def test_the_advice_against_a_secret_works_to_the_letter(
         assert remaining == subjects, steps
     again = run_flow("review_unpushed").result.facts.get("findings", ())
     assert not again, (steps, again)
+    lost = read_lost_commits(Git(repository.path), GitReader().read(repository.path), datetime.now(UTC))
+    assert not [line for line in lost if not line.is_checked_out], "no card offers to keep the commits with the secret"
 
 
 def read_files(repository: Repository) -> dict[str, str]:
     """The working files with their texts."""
     files = [file for file in repository.path.rglob("*") if file.is_file() and ".git" not in file.parts]
     return {str(file.relative_to(repository.path)): file.read_text() for file in files}
+
+
+def test_other_refs_with_the_commit_are_named(repository: Repository, run_flow: RunFlow) -> None:
+    repository.commit("begin", {"app.py": "x = 1\n"})
+    repository.commit("settings", {NAME: HELD})
+    repository.git("branch", "side")
+    repository.git("tag", "before", "HEAD~1")
+    repository.commit("more", {NAME: SAFE})
+    repository.write("app.py", "x = 2\n")
+    repository.git("stash")
+    steps = run_flow("review_unpushed").result.facts["steps"]
+    assert "These have such a commit, too, until you delete or change them: side and stash." in steps
+
+
+def test_the_advice_waits_for_the_end_of_a_merge(repository: Repository, run_flow: RunFlow) -> None:
+    repository.commit("begin", {"app.py": "x = 1\n"})
+    repository.git("switch", "-q", "-c", "side")
+    repository.commit("side", {"side.py": ""})
+    repository.git("switch", "-q", "main")
+    repository.commit("settings", {NAME: HELD})
+    repository.git("merge", "-q", "--no-commit", "side")
+    [first, _] = run_flow("review_unpushed").result.facts["steps"][:2]
+    assert first == "First finish the unfinished merge, or abort it. Then review again."
+
+
+def test_several_pushed_branches_below_a_secret(repository: Repository, run_flow: RunFlow) -> None:
+    begin = repository.commit("begin", {"app.py": "x = 1\n"})
+    for name in ("left", "right"):
+        repository.git("switch", "-q", "--detach", begin)
+        repository.git("update-ref", f"refs/remotes/origin/{name}", repository.commit(name, {f"{name}.py": ""}))
+    repository.git("switch", "-q", "main")
+    repository.commit("settings", {NAME: HELD})
+    for name in ("left", "right"):
+        repository.git("merge", "-q", f"origin/{name}")
+    first = run_flow("review_unpushed").result.facts["steps"][0]
+    assert first == f"Take {NAME} out of the history with git filter-repo, in a fresh clone:"
 
 
 def test_a_name_with_a_line_break_adds_no_command(repository: Repository, run_flow: RunFlow) -> None:

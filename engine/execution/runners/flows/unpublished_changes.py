@@ -18,6 +18,7 @@ from engine.execution.runners.toolchains.tool_table import TEST_FILE
 from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git.leftovers import SECRET, count_kinds, is_secret_file
+from engine.git.operations import operation_name
 from engine.git.state import FileState, Status, is_byproduct, read_status
 from engine.git.unpushed import (
     MAX_COMMITS,
@@ -123,7 +124,10 @@ def _cleanup_steps(job: Job, findings: Sequence[UnpushedProblem], status: Status
     unwritable = dict.fromkeys(finding.path for finding in serious if not _can_be_written(finding.path))
     written = [finding for finding in serious if finding.path not in unwritable]
     affected = {finding.sha for finding in written if finding.sha}
-    if span is None or not affected:
+    operation = operation_name(job.git.repository.git_dir, conflicted=any(file.conflicted for file in status.files))
+    if affected and operation:
+        steps = [f"First finish the unfinished {operation}, or abort it. Then review again."]
+    elif span is None or not affected:
         steps = [*_removal_steps(job, written, status.head)]
     elif affected == {status.head}:
         steps = [*_amend_steps(job, written, status)]
@@ -152,13 +156,17 @@ def _removal_steps(job: Job, findings: Sequence[UnpushedProblem], base: str) -> 
     files = dict.fromkeys(finding.path for finding in findings if not finding.line or finding.path in key_files)
     lines = dict.fromkeys(finding.path for finding in findings if finding.path not in files)
     if lines:
-        names = join_names(lines, 3)
-        yield f"Remove the secret from {names}, if it is still there, for example into an environment variable."
+        yield _describe_removal(lines)
         yield "Then stage the file:"
         yield f"  git add -- {_quote(lines)}"
     if files:
         yield "Remove it from git, but keep the file:"
         yield f"  git rm -r --cached --force -- {_quote(files)}"
+
+
+def _describe_removal(paths: Iterable[str]) -> str:
+    names = join_names(paths, 3)
+    return f"Remove the secret from {names}, if it is still there, for example into an environment variable."
 
 
 def _amend_steps(job: Job, findings: Sequence[UnpushedProblem], status: Status) -> Iterator[str]:
@@ -184,8 +192,8 @@ def _rewrite_steps(job: Job, findings: Sequence[UnpushedProblem], status: Status
         return
     commits = f"{start[:10]}..{status.head[:10]}" if start else status.head[:10]
     if _can_be_fixed_up(job, findings, status, commits):
-        yield f"Remove the secret from {join_names(paths, 3)}, if it is still there, for example into an environment"
-        yield "variable. Then put all your changes of the file into the commit with the secret, before you push:"
+        yield _describe_removal(paths)
+        yield "Then put all your changes of the file into the commit with the secret, before you push:"
         for sha in sorted(affected):
             fixed = dict.fromkeys(finding.path for finding in findings if finding.sha == sha)
             yield f"  git commit -m 'fixup! {sha[:10]}' -- {_quote(fixed)}"
@@ -223,11 +231,12 @@ def _find_start(job: Job, span: Span, affected: Iterable[str]) -> tuple[str, str
     """
     listing = job.git.lines("rev-list", "--parents", *span.arguments)
     commits = {sha: parents for sha, *parents in map(str.split, listing)}
-    changed: set[str] = set()
-    grown = set(affected)
-    while len(changed) < len(grown):
-        changed = grown
-        grown = changed | {sha for sha, parents in commits.items() if not changed.isdisjoint(parents)}
+    changed, known = set(affected), 0
+    while known < len(changed):  # once, unless clocks were wrong
+        known = len(changed)
+        for sha in reversed(commits):
+            if not changed.isdisjoint(commits[sha]):
+                changed.add(sha)
     start, oldest = span.head, ""
     while start in changed:
         oldest, start = start, next(iter(commits[start]), "")
