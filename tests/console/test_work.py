@@ -339,6 +339,7 @@ async def test_a_finished_transcript_opens_where_its_result_begins_and_stays_whe
         def top_row() -> str:
             return "".join(segment.text for segment in view.render_line(0)).strip(" ·")
 
+        await carry_out(pilot, select("#sessions", RUNS), press("enter"))  # a pane that had a width is hidden again
         await carry_out(pilot, select("#sessions", over.id), press("enter"))
         await until(pilot, lambda: top_row().startswith(first_row))
         await carry_out(pilot, press("G"), sees(f"note {notes}"))
