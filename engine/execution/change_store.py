@@ -145,7 +145,8 @@ def load_checked_row(session: Session, change_set_id: str, becoming: ChangeState
     if becoming == row.state:
         message, fix = f"{row.id} is {row.state} already", _REVERSALS.get(becoming, fix).format(row.id)
     elif becoming is ChangeState.UNDONE and row.state == ChangeState.BRANCHED:
-        fix = f"none of your files changed; `git branch -D {row.branch}` deletes the branch"
+        message = f"these changes are on the branch {row.branch}, and none of your files changed"
+        fix = f"nothing is to undo here; `git branch -D {row.branch}` deletes the branch"
     raise Refusal("already_decided", message, fix)
 
 

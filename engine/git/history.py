@@ -126,6 +126,15 @@ def tags_by_commit(git: Git) -> dict[str, list[str]]:
     return tags
 
 
+def find_commit(git: Git, revision: str) -> str:
+    """The full id of the commit that `revision` names; "" for none. A branch goes before a tag of the same name."""
+    options = ("--verify", "--quiet", "--end-of-options")
+    for name in (f"refs/heads/{revision}", f"refs/remotes/{revision}", revision):
+        if commit := git.text("rev-parse", *options, f"{name}^{{commit}}", allowed=(0, 1, 128)):
+            return commit
+    return ""
+
+
 def is_ancestor(git: Git, older: str, newer: str) -> bool:
     """Whether `older` is in the history of `newer`. False also if one of the two does not exist. Raises `GitError`."""
     return git.run("merge-base", "--is-ancestor", older, newer, allowed=(0, 1, 128)).returncode == 0

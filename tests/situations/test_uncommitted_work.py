@@ -6,6 +6,7 @@ import pytest
 
 from engine.model import PROBLEM_FOUND, SessionState, Source, Tier, Verdict
 from tests.situations.conftest import SHOP, TESTS, Situation
+from tests.support.helpers import refused
 
 WRONG_TOTAL = "def total(prices):\n    return max(prices)\n"
 HARMLESS_TOTAL = "def total(prices):\n    return sum(prices) + 0\n"
@@ -262,14 +263,34 @@ def test_a_breakpoint_in_a_file_whose_name_reads_like_a_command(situation: Situa
     assert {verdict.rail: verdict.verdict for verdict in blocked.verdicts}["content"] is Verdict.BLOCK
 
 
-@pytest.mark.long
-def test_debugging_is_not_removed_from_a_file_that_is_not_there(situation: Situation) -> None:
+@pytest.mark.parametrize(
+    ("prompt", "problem"),
+    [
+        ("remove_leftovers paths=gone.py", "remove_leftovers: paths: there is no file gone.py in this repository"),
+        ("bisect test=nope good=nope", "bisect: good: `nope` names no commit in this repository"),
+        (
+            "forecast_conflicts base=HEAD branches=HEAD,nope",
+            "forecast_conflicts: branches: `nope` names no commit in this repository",
+        ),
+    ],
+)
+def test_what_the_repository_does_not_have_is_refused_with_its_parameter(
+    situation: Situation, prompt: str, problem: str
+) -> None:
     situation.commit_shop()
-    session = situation.approve(situation.propose("remove_leftovers paths=gone.py"))
-    assert (session.state, session.error) == (
-        SessionState.FAILED,
-        "there is no file gone.py (name files of the repository)",
-    )
+    refusal = refused("bad_parameters", lambda: situation.propose(prompt))
+    assert refusal.message == problem
+    assert prompt.partition(" ")[0] in refusal.fix, "it says how the parameters are written"
+
+
+@pytest.mark.long
+def test_debugging_is_removed_where_there_are_no_tests(situation: Situation) -> None:
+    situation.commit("Cart", {"cart.py": "def total(prices):\n    return sum(prices)\n"}, days_ago=1)
+    situation.write("cart.py", TOTAL_WITH_BREAKPOINT, days_ago=0.01)
+    situation.approve(situation.card("leftovers"))
+    card = situation.card("remove_leftovers")
+    assert card.assignment.prompt == "Remove the debugging from cart.py"
+    assert situation.approve(card).summary == "1 line removed from cart.py; no tests ran"
 
 
 @pytest.mark.long

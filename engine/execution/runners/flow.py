@@ -24,6 +24,7 @@ from engine.execution.runners.toolchains.tool_table import is_inside
 from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git import Git
+from engine.git.history import find_commit
 from engine.model import CheckResult, sanitise
 from engine.model.text import one_line
 
@@ -266,11 +267,23 @@ class Flow(BaseModel):
     @classmethod
     def data_parameters(cls) -> frozenset[str]:
         """The names of the parameters whose values are `IsData`."""
-        return frozenset(name for name, field in cls.model_fields.items() if _is_data(field))
+        return frozenset(name for name, field in cls.model_fields.items() if _has_mark(field, IS_DATA))
 
     def describe(self) -> str:
         """The assignment in words. The card shows it, also after its parameters were edited."""
         raise NotImplementedError
+
+    def find_missing(self, top: Path) -> str:
+        """What its parameters name and the repository `top` does not have, in words; "" for nothing. Values by default
+        are not checked."""
+        git = Git(top)
+        for name, parameter in type(self).model_fields.items():
+            value = getattr(self, name)
+            if value != parameter.default and _has_mark(parameter, NAMES_COMMIT):
+                for revision in [value] if isinstance(value, str) else value or ():
+                    if not find_commit(git, revision):
+                        return f"{name}: `{revision}` names no commit in this repository"
+        return ""
 
     def run(self, job: Job) -> FlowResult:
         """Do the work. Returns if it ran to its end, whether it found problems or not. Raises `FlowError`,
@@ -317,13 +330,18 @@ class IsData:
     it to a program as one argument, and the content filter judges the command when it runs."""
 
 
-IS_DATA = IsData()
+@frozen
+class NamesCommit:
+    """Marks a value that names a commit of the repository."""
 
 
-def _is_data(field: FieldInfo) -> bool:
-    """Whether a parameter, or each item of its list, is `IsData`."""
-    items = (IS_DATA in getattr(item, "__metadata__", ()) for item in get_args(field.annotation))
-    return IS_DATA in field.metadata or any(items)
+IS_DATA, NAMES_COMMIT = IsData(), NamesCommit()
+
+
+def _has_mark(field: FieldInfo, mark: object) -> bool:
+    """Whether a parameter, or each item of its list, has a mark."""
+    items = (mark in getattr(item, "__metadata__", ()) for item in get_args(field.annotation))
+    return mark in field.metadata or any(items)
 
 
 RepoPath = Annotated[str, AfterValidator(_check_repo_path), IS_DATA]
@@ -332,7 +350,10 @@ RepoPath = Annotated[str, AfterValidator(_check_repo_path), IS_DATA]
 ProjectPath = Annotated[str, AfterValidator(lambda text: _check_repo_path(text).rstrip("/") if text else ""), IS_DATA]
 """The folder of a project, relative to the top of the repository; "" is the top."""
 
-Revision = Annotated[str, AfterValidator(check_argument), IS_DATA]
+Argument = Annotated[str, AfterValidator(check_argument), IS_DATA]
+"""A name that is given to a program. It cannot be an option."""
+
+Revision = Annotated[Argument, NAMES_COMMIT]
 """The name of a commit, tag or branch for git. It cannot be an option."""
 
 Line = Annotated[str, AfterValidator(lambda text: one_line(text)), IS_DATA]

@@ -110,6 +110,8 @@ class FlowRunner:
         Raises `Refusal`: `no_runner`, `bad_parameters`."""
         flow_type = self._flow_type(assignment)
         flow = edit_parameters(flow_type, assignment.parameters, edit)
+        if missing := flow.find_missing(Path(assignment.workspace)):
+            raise parameter_refusal(flow_type, f"{flow_type.name}: {missing}")
         try:
             _find_installation(flow, assignment)
         except FlowError as unable:

@@ -96,8 +96,9 @@ def remove_leftovers(context: WorkspaceContext) -> Iterator[Offer]:
     written = written_at(context.repository, paths)
     if not paths or not _was_shown(context, "look_for_leftovers", written):
         return
+    are_tested = any(part.tests(path) for part in context.parts for path in paths)
     yield Offer(
-        f"Remove the debugging from {join_shortened(paths)} and run the tests",
+        f"Remove the debugging from {join_shortened(paths)}{' and run the tests' if are_tested else ''}",
         f"{join_shortened((leftover.place for leftover in removable), 3)}: debugging that you added; only statements "
         "on a line of their own go.",
         **_evidence_of(removable, removable),

@@ -12,6 +12,7 @@ from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.command import update_index
+from engine.git.history import find_commit
 from engine.git.leftovers import secret_kind
 from engine.git.operations import conflicted_files
 from engine.model.text import count, join_names
@@ -61,15 +62,10 @@ def operator_git(job: Job) -> Git:
 
 
 def resolve_commit(job: Job, revision: str) -> str:
-    """The full id of the commit that `revision` names in the operator's repository.
-
-    If a branch and a tag have the same name, the branch is taken. Raises `CannotRun` if there is no such commit.
-    """
-    git = operator_git(job)
-    for name in (f"refs/heads/{revision}", f"refs/remotes/{revision}", revision):
-        options = ("--verify", "--quiet", "--end-of-options")
-        if commit := git.text("rev-parse", *options, f"{name}^{{commit}}", allowed=(0, 1, 128)):
-            return commit
+    """The commit that `revision` names in the operator's repository; see `find_commit`. Raises `CannotRun` if there is
+    none."""
+    if commit := find_commit(operator_git(job), revision):
+        return commit
     raise CannotRun(f"`{revision}` names no commit in this repository", "git branch --all; git log --oneline")
 
 

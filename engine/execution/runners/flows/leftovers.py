@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -127,9 +128,13 @@ class RemoveLeftovers(Flow):
     def describe(self) -> str:
         return f"Remove the debugging from {join_names(self.paths, 3)}"
 
+    def find_missing(self, top: Path) -> str:
+        missing = [path for path in self.paths if not os.path.lexists(top / path)]
+        return f"paths: there is no file {join_names(missing, 3)} in this repository" if missing else ""
+
     def run(self, job: Job) -> FlowResult:
-        if missing := [path for path in self.paths if not os.path.lexists(job.folder / path)]:
-            raise FlowError(f"there is no file {join_names(missing, 3)}", "name files of the repository")
+        if missing := self.find_missing(job.folder):
+            raise FlowError(missing, "name files of the repository")
         findings = [finding for finding in read_own_changes(job).leftovers if finding.kind != CONFLICT_MARKER]
         base = store_tree(job)
         findings_by_path = _group_by_path(findings)
@@ -143,9 +148,8 @@ class RemoveLeftovers(Flow):
         summary = f"{count(sum(map(len, removed.values())), 'line')} removed from {join_names(changed, 3)}"
         summary += f", {len(remaining)} left for you" if remaining else ""
         check = self._run_tests_of(job, changed, base)
-        if check is not None:
-            summary = f"{summary}; {describe_compared(check)}"
-        return FlowResult(summary, check=check, facts={"changed": changed})
+        outcome = "no tests ran" if check is None else describe_compared(check)
+        return FlowResult(f"{summary}; {outcome}", check=check, facts={"changed": changed})
 
     def _remove_from_file(self, job: Job, path: str, findings: Sequence[LocatedLeftover]) -> list[int]:
         """Remove statements from one file of the worktree. Returns the numbers of the removed lines."""

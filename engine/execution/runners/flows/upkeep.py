@@ -8,6 +8,7 @@ from datetime import datetime
 from pydantic import Field
 
 from engine.execution.runners.flow import (
+    Argument,
     Facts,
     Flow,
     FlowError,
@@ -343,7 +344,7 @@ class UndoLanding(Flow):
     name = "undo_landing"
     label = "Undo a landing"
     place = Place.ENGINE
-    change_set: Revision = Field(description="id of the change set that was landed")
+    change_set: Argument = Field(description="id of the change set that was landed")
 
     def describe(self) -> str:
         return f"Undo the landing of {self.change_set}"
