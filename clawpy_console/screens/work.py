@@ -285,22 +285,25 @@ class WorkScreen(SessionActions):
         """Keys that can do nothing for this session are not offered."""
         if action in CHANGE_ACTIONS and self._operation:
             return True  # the key says that an operation is running
-        if action in ("land", "branch", "discard"):
-            return is_waiting_to_land(self.change)
-        if action == "undo":
-            return self.change is not None and bool(self.change.landings)
-        if action == "send_comments":
-            return self._changes.has_comments_to_send
-        if action == "stop":
-            return self.session is not None and not self.session.state.over
-        if action in ("answer", "next_request"):
-            return len(self._permission_pane.requests) > (action == "next_request")
-        if action == "own_prompt":
-            return not self._permission_pane.requests  # the same key denies
-        if action in ("reply", "xray"):
-            return self.session is not None and self.session.flow is None  # a flow uses no model
-        if action == "open_folder":
-            return self.session is not None
+        match action:
+            case "land" | "branch" | "discard":
+                return is_waiting_to_land(self.change)
+            case "undo":
+                return self.change is not None and bool(self.change.landings)
+            case "send_comments":
+                return self._changes.has_comments_to_send
+            case "stop":
+                return self.session is not None and not self.session.state.over
+            case "answer":
+                return bool(self._permission_pane.requests)
+            case "next_request":
+                return len(self._permission_pane.requests) > 1
+            case "own_prompt":
+                return not self._permission_pane.requests  # the same key denies
+            case "reply" | "xray":
+                return self.session is not None and self.session.flow is None  # a flow uses no model
+            case "open_folder":
+                return self.session is not None
         return super().check_action(action, parameters)
 
     def action_land(self) -> None:

@@ -173,21 +173,17 @@ STORIES: dict[str, tuple[Step, ...]] = {
         press("X"),
         called("cancel"),
     ),
-    "a model is swapped in": (
-        with_swappable_model("kept_old"),
-        press("s"),
-        sees("me/twin-2"),
-        never_called("adopt"),
-        press("y"),
-        called("adopt"),
-    ),
-    "a model is swapped out": (
-        with_swappable_model("adopted"),
-        press("s"),
-        sees("me/twin-2"),
-        press("y"),
-        called("restore_former"),
-    ),
+    **{
+        f"a model is swapped {direction}": (
+            with_swappable_model(state),
+            press("s"),
+            sees("me/twin-2"),
+            never_called(call),
+            press("y"),
+            called(call),
+        )
+        for direction, state, call in (("in", "kept_old", "adopt"), ("out", "adopted", "restore_former"))
+    },
 }
 
 
@@ -249,15 +245,14 @@ def test_an_approved_card_that_could_not_run_is_not_called_undecided(read: Insig
     assert message.startswith("You have not decided any of them.")
 
 
-def replaced_metrics(read: Insights, **figures: int) -> Insights:
+def replaced_metrics(read: Insights, **figures: object) -> Insights:
+    """Insights with these figures."""
     return dataclasses.replace(read, metrics=dataclasses.replace(read.metrics, **figures))  # type: ignore[arg-type]
 
 
 def bucket(stated: float, rate: float, decided: int = 20, unstated: int = 0) -> dict[str, Any]:
     item = ConfidenceBucket(0.6, 0.7, decided, rate, stated, rate - 0.1, rate + 0.1, unstated)
-    empty = StandIn().insights.read(30)
-    with_it = dataclasses.replace(empty.metrics, calibration=(item,))
-    return document(dataclasses.replace(empty, metrics=with_it))["calibration"][0]
+    return document(replaced_metrics(StandIn().insights.read(30), calibration=(item,)))["calibration"][0]
 
 
 @pytest.mark.parametrize(
@@ -287,15 +282,11 @@ def test_no_decision_none_approved_and_some_approved_look_different(read: Insigh
 
 def test_a_table_shows_its_first_groups_and_a_cost_only_where_there_is_one(read: Insights) -> None:
     groups = tuple(Group(f"a name of some length {at}", 1000 * at, at, 1, 0.5, 90_000) for at in range(3))
-    lines = text(predictions.table_fields(document(with_sources(read, groups)), ("sources",), limit=2))
+    lines = text(predictions.table_fields(document(replaced_metrics(read, sources=groups)), ("sources",), limit=2))
     assert_contains(lines, "SOURCE", "1,000       2      50%  $0.09")
     assert lines.endswith("and 1 more")
     free = tuple(dataclasses.replace(group, cost_per_accepted=None) for group in groups)
-    assert "cost" not in text(predictions.table_fields(document(with_sources(read, free)), ("sources",)))
-
-
-def with_sources(read: Insights, groups: tuple[Group, ...]) -> Insights:
-    return dataclasses.replace(read, metrics=dataclasses.replace(read.metrics, sources=groups))
+    assert "cost" not in text(predictions.table_fields(document(replaced_metrics(read, sources=free)), ("sources",)))
 
 
 @pytest.mark.parametrize("width", [40, 58, 80, 120])

@@ -131,18 +131,15 @@ STORIES: dict[str, tuple[Step, ...]] = {
         sees("No cards · the last run could not run: press 2", "ruff is not found (pip install ruff)"),
         hides("Nothing needs you"),
     ),
-    "an empty stack is silent about a secret that is out of the history again": (
-        Given(remove_all_that_waits),
-        Given(lambda engine: find_problem(engine, checked_at=engine.now)),
-        sees("✓ Nothing needs you"),
-        hides("Do not push"),
-    ),
-    "an empty stack is silent about a large file that is out of the history again": (
-        Given(remove_all_that_waits),
-        Given(lambda engine: find_problem(engine, checked_at=engine.now, kind="large_file")),
-        sees("✓ Nothing needs you"),
-        hides("Do not push"),
-    ),
+    **{
+        f"an empty stack is silent about a {kind} that is out of the history again": (
+            Given(remove_all_that_waits),
+            Given(lambda engine, kind=kind: find_problem(engine, checked_at=engine.now, kind=kind)),
+            sees("✓ Nothing needs you"),
+            hides("Do not push"),
+        )
+        for kind in ("secret", "large_file")
+    },
     "an empty stack names the problem of another flow also after a later check": (
         Given(remove_all_that_waits),
         Given(lambda engine: find_problem(engine, checked_at=engine.now, kind="bisect")),

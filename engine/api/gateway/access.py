@@ -197,22 +197,16 @@ def gateway_token(home: Home, *, new: bool = False, in_file: bool = False) -> di
 
     Raises `Refusal`: `no_token`, and as `rotate_token`.
     """
-    keys = Keys(home)
-    holder = read_holder(home)
-    gateway_document = {"url": "" if holder is None else holder.gateway, "badge": keys.badge()}
+    keys, holder = Keys(home), read_holder(home)
+    url = "" if holder is None else holder.gateway
     if new:
         token, source = rotate_token(keys, in_file=in_file)
         message = f"the token is stored in the {source}; the old one stops working within 15 s"
-        return gateway_document | {"token": token, "source": source, "message": message, "badge": keys.badge()}
-    key = keys.get(TOKEN_NAME)
-    if key is None:
-        raise _no_token(keys, listening=bool(gateway_document["url"]))
-    return {
-        "token": key.value,
-        "source": key.source,
-        "message": f"it is stored in the {key.source}",
-        **gateway_document,
-    }
+    elif (key := keys.get(TOKEN_NAME)) is not None:
+        token, source, message = key.value, key.source, f"it is stored in the {key.source}"
+    else:
+        raise _no_token(keys, listening=bool(url))
+    return {"token": token, "source": source, "message": message, "url": url, "badge": keys.badge()}
 
 
 def _no_token(keys: Keys, *, listening: bool) -> Refusal:
