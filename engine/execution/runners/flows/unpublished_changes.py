@@ -175,9 +175,9 @@ def _amend_steps(job: Job, findings: Sequence[UnpushedProblem], status: Status) 
     paths = {finding.path for finding in findings}
     present = [problem for problem in read_since(job.git, parent, paths) if problem.path in paths]
     yield from _removal_steps(job, present, parent)
+    yield from _describe_staged(findings, status)
     yield "Change the last commit, before you push:"
     yield "  git commit --amend --no-edit --allow-empty"
-    yield from _describe_staged(findings, status)
 
 
 def _rewrite_steps(job: Job, findings: Sequence[UnpushedProblem], status: Status, span: Span) -> Iterator[str]:
@@ -206,19 +206,18 @@ def _rewrite_steps(job: Job, findings: Sequence[UnpushedProblem], status: Status
     number = job.git.text("rev-list", "--count", commits)
     yield f"Make one commit of the last {number} commits, before you push. Your files stay as they are."
     yield f"  git reset --soft {(start or oldest)[:10]}"
-    yield from _removal_steps(
-        job, [problem for problem in read_since(job.git, start, paths) if _can_be_written(problem.path)], start
-    )
+    present = [problem for problem in read_since(job.git, start, paths) if _can_be_written(problem.path)]
+    yield from _removal_steps(job, present, start)
+    yield from _describe_staged(findings, status)
     yield "Commit the rest with the messages of these commits:"
     amend = "" if start else "--amend "
     yield f"  git log --reverse --format=%B {commits} | git commit {amend}--allow-empty -F -"
-    yield from _describe_staged(findings, status)
 
 
 def _describe_staged(findings: Sequence[UnpushedProblem], status: Status) -> Iterator[str]:
     paths = {finding.path for finding in findings}
     if staged := [file.path for file in status.files if file.staged and file.path not in paths]:
-        yield f"That commits what else is staged, too: {join_names(staged, 3)}."
+        yield f"What else is staged is committed, too, unless you unstage it now: {join_names(staged, 3)}."
 
 
 def _find_start(job: Job, span: Span, affected: Iterable[str]) -> tuple[str, str]:
@@ -239,7 +238,7 @@ def _find_start(job: Job, span: Span, affected: Iterable[str]) -> tuple[str, str
                 changed.add(sha)
     start, oldest = span.head, ""
     while start in changed:
-        oldest, start = start, next(iter(commits[start]), "")
+        oldest, start = start, next(iter(commits.get(start, ())), "")
     replaced = job.git.text("rev-list", span.head, *([f"^{start}"] if start else [])).split()
     if commits.keys() >= set(replaced):
         return start, oldest
