@@ -160,7 +160,7 @@ def _removal_steps(job: Job, findings: Sequence[UnpushedProblem], base: str) -> 
         yield "Then stage the file:"
         yield f"  git add -- {_quote(lines)}"
     if files:
-        yield "Remove it from git, but keep the file:"
+        yield "Remove it from git, but keep the file; add it to .gitignore, too:"
         yield f"  git rm -r --cached --force -- {_quote(files)}"
 
 
