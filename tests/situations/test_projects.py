@@ -238,6 +238,33 @@ def test_a_command_against_your_rule_runs_once_after_allow_once(situation: Situa
     assert situation.kinds() == [], "it was allowed once"
 
 
+@pytest.mark.skipif(not (shutil.which("npm") and shutil.which("bwrap")), reason="npm or bubblewrap is not installed")
+@pytest.mark.parametrize("ignored", ["node_modules\n", "node_modules\npackage-lock.json\n"], ids=["kept", "ignored"])
+def test_the_first_lock_file_of_an_installation_is_offered_as_a_diff(situation: Situation, ignored: str) -> None:
+    situation.commit(
+        "Web",
+        {
+            "package.json": '{"name": "web", "scripts": {"test": "mocha"}, "dependencies": {"ms": "file:./ms"}}\n',
+            "ms/package.json": '{"name": "ms", "version": "1.0.0"}\n',
+            "test/price.test.js": "it('works', () => {});\n",
+            ".gitignore": ignored,
+        },
+        days_ago=9,
+    )
+    installed = situation.approve(situation.card("prepare_environment"))
+    assert installed.state is SessionState.SUCCEEDED, situation.transcript(installed)
+    if "lock" in ignored:
+        assert "update_lock" not in situation.kinds()
+        return
+    card = situation.card("update_lock")
+    assert card.tier is Tier.CHECK
+    assert card.assignment.prompt == "Make package-lock.json: npm install --package-lock-only --ignore-scripts"
+    made = situation.approve(card)
+    assert situation.engine.changes.get(made.change_set_id).files[0].path == "package-lock.json"
+    situation.land(made)
+    assert "update_lock" not in situation.kinds()
+
+
 # An object of git is missing for a while, and what it would show cannot be seen.
 
 

@@ -37,10 +37,12 @@ from engine.execution.runners.flow import (
 from engine.execution.runners.flows.tooling import InstallFlow
 from engine.execution.runners.runner import RunnerResult
 from engine.execution.runners.toolchains.detection import find_missing_program
-from engine.execution.runners.toolchains.installing import Installation, install_into_tree
+from engine.execution.runners.toolchains.installing import Installation, install_into_tree, possible_locks
 from engine.execution.runners.toolchains.project_tools import MissingItem, missing_fix
+from engine.execution.sandbox.mounts import list_written_files
 from engine.execution.session_workspace import SessionWorkspaces
 from engine.files import read_table
+from engine.git import Git
 from engine.model import (
     Assignment,
     FlowForm,
@@ -142,12 +144,13 @@ class FlowRunner:
                 if live.is_lifted:
                     live.allowed_once = _named_commands(flow, installation, live.assignment)
                 result = flow.run(job)
+            facts = {**result.facts, **(_find_first_lock(live, workspace.git, installation) if installation else {})}
             discarded_files = self._workspaces.describe_discarded(live)
             scope = RunScope(result.full, flow.project if isinstance(flow, ProjectFlow) else "")
             write = self._workspaces.keep(live, view, workspace, place, check=result.check, scope=scope)
         check = result.check and result.check.for_storage(live.without_secrets)
         summary = f"{result.summary} · {discarded_files}" if discarded_files else result.summary
-        return RunnerResult(summary, check, result.sound, result.facts, write)
+        return RunnerResult(summary, check, result.sound, facts, write)
 
     def _flow_type(self, assignment: Assignment) -> type[Flow]:
         """The class of a flow. Raises `Refusal` `no_runner`."""
@@ -187,6 +190,18 @@ def _named_commands(flow: Flow, installation: Installation | None, assignment: A
     if isinstance(flow, LearnedFlow) and assignment.prompt == sanitise(flow.describe()):
         return [*map(shlex.join, flow.commands)]
     return []
+
+
+def _find_first_lock(live: LiveSession, git: Git, installation: Installation) -> dict[str, str]:
+    """The fact `first_lock`: the lock file that an installation wrote where there was none, unless git ignores it. It
+    is discarded with everything else, and a card offers its diff."""
+    if installation.packages.lock or not live.confinement.is_ephemeral:
+        return {}
+    written = set(list_written_files(live.confinement))
+    for path in possible_locks(installation.packages):
+        if path in written and git.run("check-ignore", "--quiet", "--", path, allowed=(0, 1, 128)).returncode == 1:
+            return {"first_lock": path}
+    return {}
 
 
 @contextmanager

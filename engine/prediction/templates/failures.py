@@ -21,6 +21,7 @@ from engine.prediction.templates.offers import (
     ended_sessions,
     failed_alone,
     is_usable,
+    last_success,
     short_test,
     template,
     usable_failures,
@@ -117,6 +118,27 @@ def update_lock(context: WorkspaceContext) -> Iterator[Offer]:
             facts={"differences": mismatch.differences, "lock": mismatch.lock_path},
             parameters={"command": update.lines, **parts[mismatch.folder].parameters},
             evidence_at=written_at(context.repository, {manifest}),
+        )
+
+
+@template
+def keep_first_lock(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
+    """An installation wrote the first lock file of the project, which was discarded with what else it wrote."""
+    installed = last_success(context, part.project.path, "prepare_environment")
+    lock = installed.facts.get("first_lock") if installed is not None else None
+    if installed is None or not lock or any(setup.lock for setup in part.project.packages):
+        return
+    updates = find_lock_updates(Path(context.workspace), _packages(context), part.project.path)
+    for update in _with_usable_commands([update for update in updates if update.packages.lock == lock]):
+        yield Offer(
+            f"Make {plain(lock, 50)}: {plain(update.command, 60)}",
+            f"The installation wrote it, and the project has no lock file yet. {update.summary}.",
+            subject=lock,
+            facts={"lock": lock},
+            parameters={"command": update.lines},
+            evidence_at=installed.ended_at,
+            tier=Tier.CHECK,
+            kind="update_lock",
         )
 
 

@@ -162,12 +162,20 @@ def _package_folders(packages: PackageSetup, packages_by_path: PackagesByPath, t
     return [f"{folder}/{name}".removeprefix("/") for folder in dict.fromkeys(folders) for name in names]
 
 
+def possible_locks(packages: PackageSetup) -> list[str]:
+    """The paths of the lock files that its package manager may write."""
+    names = PACKAGE_MANAGERS[packages.manager].lock_files
+    return [f"{packages.folder}/{name}".removeprefix("/") for name in names]
+
+
 def find_lock_updates(top: Path, packages_by_path: PackagesByPath, path: str) -> tuple[Installation, ...]:
-    """The commands that update the lock files of the project at `path`, one for each language with a lock file."""
+    """The commands that update the lock files of the project at `path`, or make the first ones, one for each language
+    with lock files."""
     updates = []
     for packages in packages_by_path.get(path, ()):
         update = PACKAGE_MANAGERS[packages.manager].update_lock_command
-        if packages.lock and update:
+        if update:
+            packages = replace(packages, lock=packages.lock or next(iter(possible_locks(packages)), ""))
             is_yarn_2 = packages.manager == "yarn" and (top / packages.folder / ".yarnrc.yml").is_file()
             command = tuple(shlex.split(_YARN_2_LOCK if is_yarn_2 else update))
             updates.append(Installation(packages, (command,), updates_lock=True))
