@@ -62,8 +62,8 @@ OWN_PROMPT_REASON = "your own prompt"
 """The reasoning of a card of the operator's own prompt."""
 
 
-class PromptCards:
-    """The part of `Cards` that makes cards of prompts."""
+class Cards:
+    """`engine.cards`. Blocking calls of milliseconds, from any thread."""
 
     def __init__(
         self,
@@ -72,13 +72,68 @@ class PromptCards:
         card_cycle: CardCycle,
         router: Router,
         randomness: Randomness,
+        *,
+        reverse: Callable[[str], bool],
     ) -> None:
+        """`reverse(session_id)` undoes what a session landed. It returns False if nothing was landed, and raises
+        `Refusal` if later edits would be lost or the landing is undone already."""
         self._store = store
         self._database = store.database
         self.approvals = approvals
         self._card_cycle = card_cycle
         self._router = router
         self._randomness = randomness
+        self._reverse_landing = reverse
+        self.get = store.get
+        self.expire_due = store.expire_due
+        self.follow_landings = store.follow_landings
+        self.rails = approvals.preview
+        self.describe_sandbox = approvals.describe_sandbox
+        self.recover = approvals.recover
+        self.refresh_runners = approvals.refresh_runners
+
+    # -- reading
+
+    def pending(self, *, channel: str | None = None, include_snoozed: bool = False) -> list[Card]:
+        """The stack from the top (SPEC 2.11). A woken card is hidden until there is a place for it."""
+        now = self._store.clock.now()
+        cards = [card for card in self._store.pending() if not card.is_expired(now)]
+        hidden = card_rules.ids_without_place(cards, now, self._store.settings.current)
+        return [
+            card
+            for card in card_rules.sort_cards(cards, now)
+            if (include_snoozed or not (card.snoozed(now) or card.id in hidden))
+            and channel in (None, card.assignment.channel)
+        ]
+
+    def correction(self, card_id: str) -> tuple[str, str] | None:
+        """See `CardRow.correction`. Raises `Refusal` `unknown_card`."""
+        with self._database.read() as session:
+            return load_card(session, card_id).correction
+
+    def ids_with_prefix(self, prefix: str) -> list[str]:
+        """Ids of cards of any age with this prefix; see `engine.storage.rows`."""
+        with self._database.read() as session:
+            return ids_with_prefix(session, col(CardRow.id), prefix)
+
+    def recent(self, limit: int = 50, *, workspaces: Sequence[str] = (), channel: str | None = None) -> list[Card]:
+        """Cards of any status, newest first: of these workspaces, or of all if none is named, and of `channel` if that
+        is given."""
+        query = select(CardRow).order_by(desc(col(CardRow.created_at)), desc(col(CardRow.id))).limit(limit)
+        if workspaces:
+            query = query.where(col(CardRow.workspace).in_(workspaces))
+        if channel is not None:
+            query = query.where(CardRow.target_channel == channel)
+        with self._database.read() as session:
+            return [card_of(row) for row in session.exec(query)]
+
+    def similar(self, card_id: str) -> tuple[int, int]:
+        """How many similar cards the operator approved, and how many they decided (SPEC 2.5)."""
+        with self._database.read() as session:
+            row = load_card(session, card_id)
+            return self._store.decisions.count_similar(session, row.kind, row.target_channel, row.workspace)
+
+    # -- making cards of prompts
 
     def propose(
         self, text: str, *, workspace: str, channel: str | None = None, continues: str = "", reasoning: str = ""
@@ -221,73 +276,6 @@ class PromptCards:
         card = self._store.add(tx, copy)
         self._store.make_room(tx, copy)
         return card
-
-
-class Cards(PromptCards):
-    """`engine.cards`. Blocking calls of milliseconds, from any thread."""
-
-    def __init__(
-        self,
-        store: CardStore,
-        approvals: Approvals,
-        card_cycle: CardCycle,
-        router: Router,
-        randomness: Randomness,
-        *,
-        reverse: Callable[[str], bool],
-    ) -> None:
-        """`reverse(session_id)` undoes what a session landed. It returns False if nothing was landed, and raises
-        `Refusal` if later edits would be lost or the landing is undone already."""
-        super().__init__(store, approvals, card_cycle, router, randomness)
-        self._reverse_landing = reverse
-        self.get = store.get
-        self.expire_due = store.expire_due
-        self.follow_landings = store.follow_landings
-        self.rails = approvals.preview
-        self.describe_sandbox = approvals.describe_sandbox
-        self.recover = approvals.recover
-        self.refresh_runners = approvals.refresh_runners
-
-    # -- reading
-
-    def pending(self, *, channel: str | None = None, include_snoozed: bool = False) -> list[Card]:
-        """The stack from the top (SPEC 2.11). A woken card is hidden until there is a place for it."""
-        now = self._store.clock.now()
-        cards = [card for card in self._store.pending() if not card.is_expired(now)]
-        hidden = card_rules.ids_without_place(cards, now, self._store.settings.current)
-        return [
-            card
-            for card in card_rules.sort_cards(cards, now)
-            if (include_snoozed or not (card.snoozed(now) or card.id in hidden))
-            and channel in (None, card.assignment.channel)
-        ]
-
-    def correction(self, card_id: str) -> tuple[str, str] | None:
-        """See `CardRow.correction`. Raises `Refusal` `unknown_card`."""
-        with self._database.read() as session:
-            return load_card(session, card_id).correction
-
-    def ids_with_prefix(self, prefix: str) -> list[str]:
-        """Ids of cards of any age with this prefix; see `engine.storage.rows`."""
-        with self._database.read() as session:
-            return ids_with_prefix(session, col(CardRow.id), prefix)
-
-    def recent(self, limit: int = 50, *, workspaces: Sequence[str] = (), channel: str | None = None) -> list[Card]:
-        """Cards of any status, newest first: of these workspaces, or of all if none is named, and of `channel` if that
-        is given."""
-        query = select(CardRow).order_by(desc(col(CardRow.created_at)), desc(col(CardRow.id))).limit(limit)
-        if workspaces:
-            query = query.where(col(CardRow.workspace).in_(workspaces))
-        if channel is not None:
-            query = query.where(CardRow.target_channel == channel)
-        with self._database.read() as session:
-            return [card_of(row) for row in session.exec(query)]
-
-    def similar(self, card_id: str) -> tuple[int, int]:
-        """How many similar cards the operator approved, and how many they decided (SPEC 2.5)."""
-        with self._database.read() as session:
-            row = load_card(session, card_id)
-            return self._store.decisions.count_similar(session, row.kind, row.target_channel, row.workspace)
 
     # -- deciding
 
