@@ -22,7 +22,6 @@ import shutil
 import threading
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
 
 from sqlmodel import col, select
 
@@ -64,6 +63,16 @@ BRANCHING = "branching"
 
 MAX_OVERLAPPING_FILES = 50
 """Maximum number of files that the event of an overlap names."""
+
+
+@frozen
+class BranchIntent:
+    """A branch that is being made. Its fields are the payload of the intent row."""
+
+    change_set: str
+    workspace: str
+    branch: str
+    commit: str
 
 
 @frozen
@@ -225,8 +234,8 @@ class ChangeSets(Landings):
                 git, base=row.landed_tree, result=row.result_tree, message=message, at=self._clock.local()
             )
             name = find_free_branch_name(git, row.title, row.session_id)
-            payload = {"change_set": row.id, "workspace": workspace, "branch": name, "commit": commit}
-            intent = self._database.write(lambda tx: begin_intent(tx, BRANCHING, row.id, payload))
+            begun = BranchIntent(row.id, workspace, name, commit)
+            intent = self._database.write(lambda tx: begin_intent(tx, BRANCHING, row.id, dataclasses.asdict(begun)))
             self._step("branch intent")
             try:
                 create_branch(git, name, commit)
@@ -234,7 +243,7 @@ class ChangeSets(Landings):
                 drop_intent(self._database, intent)
                 raise
             self._step("branch made")
-            changed = self._record_branch(payload, intent)
+            changed = self._record_branch(begun, intent)
         self._clear_away(changed)
         return changed
 
@@ -275,17 +284,16 @@ class ChangeSets(Landings):
         )
         return messages
 
-    def _record_branch(self, payload: dict[str, Any], intent: int) -> ChangeSet:
-        """Record that the branch of an intent was made, and remove the intent."""
-        name = payload["branch"]
+    def _record_branch(self, begun: BranchIntent, intent: int) -> ChangeSet:
+        """Record that the branch was made, and remove the row of the intent."""
 
         def decide(row: ChangeSetRow) -> Event:
-            row.branch = name
-            row.keep_landed_part(f"the rest is on branch {name}")
-            return ChangeSetBranched(**row.about, branch=name, landed=row.landed)
+            row.branch = begun.branch
+            row.keep_landed_part(f"the rest is on branch {begun.branch}")
+            return ChangeSetBranched(**row.about, branch=begun.branch, landed=row.landed)
 
         def store(tx: Transaction) -> ChangeSet:
-            return store_decision(tx, payload["change_set"], ChangeState.BRANCHED, decide, intent)
+            return store_decision(tx, begun.change_set, ChangeState.BRANCHED, decide, intent)
 
         return self._database.write(store)
 
@@ -307,16 +315,16 @@ class ChangeSets(Landings):
 
     def _recover_branch(self, intent: Intent) -> str:
         """Finish or drop a branch that a crash interrupted. Returns a message on what was done."""
-        payload = intent.payload
-        name = payload["branch"]
+        begun = BranchIntent(**intent.payload)
+        action = f"branching {begun.change_set} was interrupted"
         try:
-            if find_branch_commit(Git(Path(payload["workspace"])).pin(), name) == payload["commit"]:
-                self._record_branch(payload, intent.id)
-                return f"branching {payload['change_set']} was interrupted; the branch {name} exists"
+            if find_branch_commit(Git(Path(begun.workspace)).pin(), begun.branch) == begun.commit:
+                self._record_branch(begun, intent.id)
+                return f"{action}; the branch {begun.branch} exists"
         except Refusal as error:
-            return f"branching {payload['change_set']} was interrupted, and the repository cannot be read: {error}"
+            return f"{action}, and the repository cannot be read: {error}"
         drop_intent(self._database, intent.id)
-        return f"branching {payload['change_set']} was interrupted before it began; the changes are still waiting"
+        return f"{action} before it began; the changes are still waiting"
 
     def _clear_away(self, change_set: ChangeSet) -> None:
         """Remove its worktree and its refs. A landed change set keeps its refs for an undo."""

@@ -36,6 +36,7 @@ from engine.execution.landing_plans import (
 )
 from engine.execution.trees import diff_trees, join_paths, keep_object, printable_path, take_snapshot
 from engine.execution.worktrees import Worktrees
+from engine.frozen import frozen
 from engine.git import Git
 from engine.home import Home
 from engine.model import ChangeSet, ChangeState, FilePart, LandPreview, Randomness, Refusal
@@ -51,6 +52,23 @@ MAX_PLANS = 5
 
 Files = list[dict[str, Any]]
 """The stored files of a change set."""
+
+
+@frozen
+class LandingIntent:
+    """A landing or an undo that was begun. Its fields are the payload of the intent row."""
+
+    change_set: str
+    workspace: str
+    state: str
+    """The requested `ChangeState`: landed or undone."""
+    plan: dict[str, Any]
+    """The `Plan`, as JSON."""
+    tree: str
+    """The tree up to which the change set is landed afterwards."""
+    files: Files
+    """The files to show afterwards, and those that are landed then; see `_files_after`."""
+    landed: Files
 
 
 class Landings(ChangeReader):
@@ -129,7 +147,7 @@ class Landings(ChangeReader):
         workspace = self.row(change_set_id).workspace
         with self._locks.hold_exclusively(workspace), open_workspace(workspace) as root:
             for intent in unfinished_intents(self._database, LANDING):
-                if intent.payload["workspace"] == workspace:
+                if LandingIntent(**intent.payload).workspace == workspace:
                     try:
                         self._finish_interrupted(intent)
                     except (Refusal, OSError, FilesChanged) as error:
@@ -174,16 +192,8 @@ class Landings(ChangeReader):
     ) -> ChangeSet:
         """Carry out `plan`, after which the change set is landed up to the tree `tree`."""
         files, landed = _files_after(git, row, tree)
-        payload = {
-            "change_set": row.id,
-            "workspace": row.workspace,
-            "state": state.value,
-            "plan": plan.as_json(),
-            "tree": tree,
-            "files": files,
-            "landed": landed,
-        }
-        intent = self._database.write(lambda tx: begin_intent(tx, LANDING, row.id, payload))
+        begun = LandingIntent(row.id, row.workspace, state.value, plan.as_json(), tree, files, landed)
+        intent = self._database.write(lambda tx: begin_intent(tx, LANDING, row.id, dataclasses.asdict(begun)))
         self._step("intent")
         try:
             written = carry_out(root, plan, partial(read_blobs, git), self._step)
@@ -197,42 +207,42 @@ class Landings(ChangeReader):
             drop_intent(self._database, intent)
             raise _refusal_of(error, row.workspace, state) from error
         self._step("files done")
-        changed = self._record(root, payload, plan, written, intent)
+        changed = self._record(root, begun, plan, written, intent)
         if changed.state is not ChangeState.WAITING:
             self.worktrees.remove(row.session_id)
         return changed
 
     def _record(
-        self, root: Beneath, payload: dict[str, Any], plan: Plan, written: dict[str, int], intent: int
+        self, root: Beneath, begun: LandingIntent, plan: Plan, written: dict[str, int], intent: int
     ) -> ChangeSet:
-        """Record that the files are as planned, and remove the intent with this `payload`, in one transaction.
+        """Record that the files are as planned, and remove the row of the intent, in one transaction.
         `written` has the `mtime_ns` of the written files by path."""
-        requested = ChangeState(payload["state"])
+        requested = ChangeState(begun.state)
         recorded_plan = plan.with_removed_folders(root).as_json()
 
         def decide(row: ChangeSetRow) -> Event:
             earlier = {path: mtime for path, mtime in row.written.items() if path not in plan.removed_paths}
-            row.written, row.files = earlier | written, payload["files"]
+            row.written, row.files = earlier | written, begun.files
             if requested is ChangeState.UNDONE:
                 row.landings = row.landings[:-1]
                 row.state = ChangeState.WAITING if row.landings else requested
                 return LandingUndone(**row.about, left=len(row.landings))
-            landed = {"tree": payload["tree"], "files": payload["landed"], "plan": recorded_plan}
+            landed = {"tree": begun.tree, "files": begun.landed, "plan": recorded_plan}
             row.landings = [*row.landings, landed]
-            is_complete = payload["tree"] == row.result_tree
+            is_complete = begun.tree == row.result_tree
             row.state = requested if is_complete else ChangeState.WAITING
             return ChangeSetLanded(**row.about, files=row.landed, left=0 if is_complete else len(row.files))
 
         def store(tx: Transaction) -> ChangeSet:
-            return store_decision(tx, payload["change_set"], requested, decide, intent)
+            return store_decision(tx, begun.change_set, requested, decide, intent)
 
         return self._database.write(store)
 
     def _recover_landing(self, intent: Intent) -> str:
         """Finish or roll back a landing that a crash interrupted. Returns a message on what was done."""
         with self._database.read() as session:
-            row = load_checked_row(session, intent.payload["change_set"], None)
-        is_landing = intent.payload["state"] == ChangeState.LANDED
+            row = load_checked_row(session, intent.subject, None)
+        is_landing = LandingIntent(**intent.payload).state == ChangeState.LANDED
         action = f"{'landing' if is_landing else 'undoing the landing of'} “{row.title}” ({row.id}) was interrupted"
         try:
             return f"{action} {self._finish_interrupted(intent)}"
@@ -242,12 +252,13 @@ class Landings(ChangeReader):
     def _finish_interrupted(self, intent: Intent) -> str:
         """Record an interrupted landing if its files are complete, else roll it back. Returns what was done, as the end
         of a sentence. The intent stays when this raises `Refusal`, OSError or `FilesChanged`."""
-        workspace, plan = intent.payload["workspace"], Plan.from_json(intent.payload["plan"])
+        begun = LandingIntent(**intent.payload)
+        workspace, plan = begun.workspace, Plan.from_json(begun.plan)
         with self._locks.hold(workspace), open_workspace(workspace) as root:
             git = Git(Path(workspace)).pin()
             if is_carried_out(root, plan):
                 plan = dataclasses.replace(plan, tree="")  # other files may have changed in the meantime
-                self._record(root, intent.payload, plan, read_modification_times(root, plan), intent.id)
+                self._record(root, begun, plan, read_modification_times(root, plan), intent.id)
                 return "after its last file; it is complete"
             rollback = roll_back(root, plan, partial(read_blobs, git), self._step)
         drop_intent(self._database, intent.id)
