@@ -43,6 +43,7 @@ from engine.prediction.card_rules import Room
 from engine.prediction.card_store import CardStore
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.kinds import FIX_BY_AGENT, KINDS
+from engine.prediction.problems import knows_problems, unsolved_problem
 from engine.prediction.routing import Router
 from engine.prediction.selection import (
     CardSelector,
@@ -50,10 +51,8 @@ from engine.prediction.selection import (
     Selection,
     content_block,
     is_done_by_operator,
-    knows_problems,
     leaving_cards,
     renew_reasons,
-    unsolved_problem,
 )
 from engine.prediction.twin import ConfidenceEstimate, EmbeddedTwin
 from engine.storage import state

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime, timedelta
 
@@ -17,7 +17,6 @@ import sqlalchemy
 from sqlalchemy import bindparam, or_
 from sqlmodel import Session, col
 
-from engine.execution.runners.toolchains.project_tools import PROGRAM_FIXES
 from engine.frozen import frozen
 from engine.learning.decisions.decisions import Decisions
 from engine.model import (
@@ -34,22 +33,16 @@ from engine.model import (
     Verdict,
     sanitise,
 )
-from engine.model.text import count, join_shortened, moment, plain
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_rows import CardRow, card_of, last_trigger_times, load_card, make_row
 from engine.prediction.card_rules import MAX_COOL_DOWN, Room, adjusted_tier, group_of_one, is_cooling_down, rank_cards
 from engine.prediction.card_store import CardStore
-from engine.prediction.context import Part, WorkspaceContext
+from engine.prediction.context import WorkspaceContext
 from engine.prediction.dismissals import MuteIndex, read_mutes
 from engine.prediction.kinds import is_ordered
 from engine.prediction.routing import Router
-from engine.prediction.templates.failures import describe_answer
-from engine.prediction.templates.history import describe_problem
-from engine.prediction.templates.offers import LONG_AGO, short_test
-from engine.prediction.templates.runs import find_stopped_run
 from engine.prediction.twin import EmbeddedTwin, band_of
 from engine.storage.rows import UtcDateTime, ask, each_of
-from engine.storage.validation_runs import ValidationRun, verdict_on
 
 BOUND_TO_EVIDENCE = (Source.TEMPLATE, Source.EMBEDDED_TWIN, Source.TWIN_MODEL, Source.FOLLOW_UP)
 """Sources of cards that are withdrawn when their evidence is gone."""
@@ -172,133 +165,6 @@ def is_done_by_operator(card: CardRow, context: WorkspaceContext, own_session_id
             names = {branch.name for branch in git.branches}
             return any(name not in names for name, _ in card.facts.get("branches", ()))
     return False
-
-
-@frozen
-class _Problem:
-    """A problem that still holds, and when it was found or made."""
-
-    at: datetime
-    sentence: str
-
-
-PROBLEM_INSPECTIONS = frozenset({"unpushed", "unfinished", "merges"})
-"""The fields of `Inspection` that say whether a problem still holds."""
-
-
-def knows_problems(context: WorkspaceContext) -> bool:
-    """Whether the check could read all that says which problems still hold."""
-    return context.git is not None and PROBLEM_INSPECTIONS.isdisjoint(context.inspection.unknown)
-
-
-def unsolved_problem(context: WorkspaceContext, muted: Sequence[Proposal] = ()) -> str:
-    """The newest problem that is known in a workspace and still holds, in words; "" for none. It is named also after
-    its cards were approved and other work has run, but not if its card is among those that are `muted`."""
-    if context.git is None:
-        return ""
-    muted_kinds = {proposal.kind for proposal in muted if proposal.facts.get("committed", True)}
-    problems = [
-        *(_secrets(context) if "secret" not in muted_kinds else ()),
-        *(_unfinished(context) if "unfinished_operation" not in muted_kinds else ()),
-        *_conflicts(context),
-        *_failing_tests(context),
-        *_stopped_runs(context),
-        *_missing_programs(context),
-    ]
-    problems.sort(key=lambda problem: problem.at, reverse=True)
-    if len(problems) < 2:
-        return "".join(problem.sentence for problem in problems)
-    return f"{problems[0].sentence}; {count(len(problems) - 1, 'more problem')} here"
-
-
-def _secrets(context: WorkspaceContext) -> Iterator[_Problem]:
-    """The first secret in commits that are not pushed."""
-    problem = next((problem for problem in context.inspection.unpushed.committed if problem.is_secret), None)
-    if problem is not None:
-        commit = next((commit for commit in context.repository.recent if commit.id == problem.sha), None)
-        yield _Problem(commit.at if commit else context.now, f"do not push yet: {describe_problem(problem)}")
-
-
-def _unfinished(context: WorkspaceContext) -> Iterator[_Problem]:
-    """The unfinished operation, if it has conflicts."""
-    operation = context.inspection.unfinished
-    if operation is not None and operation.unmerged:
-        sentence = f"the unfinished {operation.name} has conflicts in {join_shortened(operation.unmerged, 3)}"
-        yield _Problem(operation.begun_at or context.now, sentence)
-
-
-def _conflicts(context: WorkspaceContext) -> Iterator[_Problem]:
-    """The conflict that the newest rehearsal found, if both sides still conflict."""
-    conflicting = {merge.tip: merge for merge in context.inspection.merges if merge.files}
-    for session in context.sessions:
-        merge = conflicting.get(session.facts.get("source", ""))
-        if session.flow == "rehearse_merge" and session.has_problem and merge is not None:
-            branches = f"{plain(merge.source, 40)} into {plain(context.repository.branch, 40)}"
-            sentence = f"merging {branches} still conflicts in {join_shortened(merge.files or (), 3)}"
-            yield _Problem(session.ended_at or session.created_at, sentence)
-            return
-
-
-def _failing_tests(context: WorkspaceContext) -> Iterator[_Problem]:
-    """For each project, the newest run in which tests failed that have not passed since."""
-    for part in context.parts:
-        for number, run in enumerate(part.tree_runs):
-            later_runs = part.tree_runs[:number]
-            failed = [] if run.check.green else run.check.failing or ("",)
-            failing = [
-                test
-                for test in failed
-                if test not in part.deleted_tests and not any(_passed(later, test) for later in later_runs)
-            ]
-            if failing:
-                yield _Problem(run.ran_at, _describe_failing(context, part, run, failing))
-                break
-
-
-def _stopped_runs(context: WorkspaceContext) -> Iterator[_Problem]:
-    """The projects whose last test run was stopped, and in which none has finished yet."""
-    for part in context.parts:
-        if (stopped := find_stopped_run(context, part)) is not None:
-            request = " project=".join(filter(None, ("run_tests", part.project.path)))
-            sentence = f"the tests{part.within} were stopped, no run has finished here yet; ask for “{request}”"
-            yield _Problem(stopped.ended_at or stopped.created_at, sentence)
-
-
-def _missing_programs(context: WorkspaceContext) -> Iterator[_Problem]:
-    """The projects with changes of the operator whose tests need a program that no package manager brings."""
-    paths = [*(file.path for file in context.repository.files), *context.repository.own_files]
-    for part in context.parts:
-        if part.project.missing_tool in PROGRAM_FIXES and any(map(part.holds, paths)):
-            yield _Problem(LONG_AGO, ": ".join(filter(None, (part.project.path, part.project.lacking_reason))))
-
-
-def _passed(run: ValidationRun, test: str) -> bool:
-    """Whether a later run shows that a test passes, or for "", that the tests of an earlier run do, which named none.
-    Some test runners do not list the tests that passed; a green run of theirs counts for every test."""
-    verdict = verdict_on(run, test) if test else None
-    if verdict is None:
-        return run.check.green and not (test and run.check.durations)
-    return verdict
-
-
-def _describe_failing(context: WorkspaceContext, part: Part, run: ValidationRun, failing: Sequence[str]) -> str:
-    """What failed and when, and if no file has changed since that run, what the operator can do now."""
-    test = failing[0]
-    which = f"`{short_test(test)}`" if len(failing) == 1 else count(len(failing), "test")
-    has = "has" if len(failing) == 1 else "have"
-    sentence = (
-        f"{which if test else 'the run of the tests'}{part.within} failed at {moment(run.ran_at, context.local)} and "
-        f"{has} not passed since"
-    )
-    if part.changed or not _saw_same_files(run, part.tree_runs[0]):
-        return sentence
-    return f"{sentence}; {describe_answer(context, part, failing)}"
-
-
-def _saw_same_files(run: ValidationRun, latest_run: ValidationRun) -> bool:
-    """Whether the newest run saw the same files as this run, as far as it is known."""
-    is_same_commit = run.clean and latest_run.clean and run.head == latest_run.head
-    return run is latest_run or is_same_commit or bool(run.tree and run.tree == latest_run.tree)
 
 
 @frozen

@@ -10,7 +10,7 @@ import pytest
 from engine.git.state import FileState
 from engine.model import SessionState, SessionView
 from engine.prediction.context import ChangedFile, changed_since
-from engine.prediction.selection import unsolved_problem
+from engine.prediction.problems import unsolved_problem
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, PYTEST, PastRun, World, dated_commit, session, task, touch
 

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from engine.execution.runners.toolchains.detection import PackageSetup
 from engine.execution.runners.toolchains.installing import Installation, find_installations, find_lock_updates
 from engine.git.patch import unquoted
-from engine.model import ChangeSet, ChangeState, SessionState, SessionView, Tier
+from engine.model import ChangeSet, SessionState, SessionView, Tier
 from engine.model.text import moment, plain
 from engine.prediction.context import Part, WorkspaceContext, result_words
 from engine.prediction.templates.offers import (
@@ -310,50 +310,6 @@ def _is_mended(context: WorkspaceContext, part: Part, bisect_run: ValidationRun,
         return True
     later = [commit for commit in context.repository.recent if commit.at >= bisect_run.ran_at]
     return any(commit.subject == f'Revert "{commit_subject}"' for commit in later)
-
-
-_ANSWERS = {"bisect": "a bisect", "rehearse_revert": "a revert", "apply_fix": "a fix"}
-"""The flows that answer failing tests, in words."""
-
-_CHANGES = {
-    ChangeState.WAITING: "{} waits for you",
-    ChangeState.UNDONE: "{} was undone; `clawpy land {change.id}` lands it again",
-    ChangeState.BRANCHED: "{} is on the branch {change.branch}",
-}
-"""What became of the changes of an answer that is not in the files, in words."""
-
-
-def describe_answer(context: WorkspaceContext, part: Part, tests: Sequence[str]) -> str:
-    """The newest answer to failing tests, in words: the bisect, revert or fix that runs, the changes that are not
-    landed, or the commit that broke one of them. If there is none, what the operator can do."""
-    for session in context.sessions:
-        answer = _ANSWERS.get(session.flow or "")
-        if answer is None or session.project != part.project.path:
-            continue
-        change = context.answers.get(session.id)
-        if not session.state.over:
-            if any(test and short_test(test) in session.prompt for test in tests):
-                return f"{answer} is {'running' if session.flow == 'bisect' else 'being tried'}"
-        elif not {session.facts.get("test"), *session.facts.get("tests", ())}.isdisjoint(tests):
-            if change is not None and change.state in _CHANGES:
-                return _CHANGES[change.state].format(answer.replace("a ", "its "), change=change)
-            sha, subject = find_culprit(session)
-            if sha:
-                return f"{sha} “{plain(subject, 50)}” broke `{short_test(session.facts['test'])}`"
-    return _advise(context, part, tests)
-
-
-def _advise(context: WorkspaceContext, part: Part, failing: Sequence[str]) -> str:
-    """What the operator can do about failing tests."""
-    advice, test = f"fix {'it' if len(failing) == 1 else 'them'}", failing[0]
-    head = context.repository.head
-    if any(run.check.green and run.full for run in part.runs if run.clean and run.head == head):
-        return "without your uncommitted changes all tests pass"
-    has_earlier = len(context.repository.recent) > 1
-    if not (is_usable(test) and part.tool is not None and part.tool.runs_single_tests and has_earlier):
-        return advice
-    project = f" project={part.project.path}" if part.project.path else ""
-    return f"{advice}, or ask for “bisect test={test} good=COMMIT{project}” with a commit where it passed"
 
 
 def find_culprit(session: SessionView) -> tuple[str, str]:
