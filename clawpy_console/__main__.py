@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -36,6 +37,7 @@ def main() -> int:
             return 0
     if verb_words or common.as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return _verb(argv)
+    gc.disable()  # until the client serves its terminal, and until the first frame (`GarbageCollector.start`)
     from functools import partial
 
     from clawpy_console.attach import client

@@ -128,6 +128,7 @@ class ConsoleApp(CardConsole):
     def begin(self) -> None:
         """Open the engine in a thread, after the first frame; quit if that was asked for before it."""
         self._is_ready = True
+        self.host.garbage_collector.start()
         if self._quits_when_ready or (self.terminal is not None and not self.terminal.connected):
             self.exit()
             return

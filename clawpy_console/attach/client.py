@@ -10,6 +10,7 @@ A message between client and console is a byte for its kind, a length, and the c
 from __future__ import annotations
 
 import fcntl
+import gc
 import json
 import os
 import select
@@ -159,12 +160,14 @@ def main(home: Home | None, workspaces: Sequence[str], serve: Callable[[socket.s
         child = 0
         if connection is None:
             connection, theirs = socket.socketpair()
+            gc.freeze()  # a collection would write to all memory that the two processes share
             child = os.fork()
             if not child:
                 connection.close()
                 os.setsid()
                 return serve(theirs)
             theirs.close()
+        gc.enable()
         began = time.monotonic()
         with connection:
             end = Client(connection).run()

@@ -35,6 +35,13 @@ class GarbageCollector:
         self._key_at = float("-inf")
         self._is_active = False
 
+    def start(self) -> None:
+        """Let the interpreter collect garbage. Before the first frame it did not, because that took 22 of 372 ms of
+        processor time. What exists now is excluded, because almost all of it stays."""
+        if not gc.isenabled():
+            gc.freeze()
+            gc.enable()
+
     def take_over(self) -> None:
         """Leave full collections to `collect_if_due`, and exclude the objects that exist now. Safe to call twice."""
         if self._is_active:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
@@ -9,7 +10,9 @@ import threading
 
 import pytest
 
+from clawpy_console import __main__
 from clawpy_console.app import ConsoleApp
+from clawpy_console.attach import client
 from clawpy_console.state import AppState, LastScreen, save_last_screen
 from engine.home import Home
 from engine.model import Refusal
@@ -68,6 +71,28 @@ async def test_the_first_frame_shows_the_last_known_cards_before_the_engine_is_o
         await until(pilot, lambda: ("propose", "run", stand_in_data.SHOP) in engine.call_log)
         await until_loaded(pilot)
         assert "WATCHING" in screen_text(app)
+
+
+def test_no_garbage_is_collected_before_the_first_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    for stream in (sys.stdin, sys.stdout):
+        monkeypatch.setattr(stream, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "argv", ["clawpy"])
+    collected = []
+    monkeypatch.setattr(client, "main", lambda *_: collected.append(gc.isenabled()) or 0)
+    try:
+        assert __main__.main() == 0
+    finally:
+        gc.enable()
+    assert collected == [False]
+
+
+async def test_garbage_is_collected_after_the_first_frame(home: Home, engine: StandIn) -> None:
+    gc.disable()
+    try:
+        async with running(make_console(home, lambda: engine)) as pilot:
+            await until(pilot, gc.isenabled)
+    finally:
+        gc.enable()
 
 
 async def test_output_of_the_last_screens_session_is_read_once_the_engine_is_open(home: Home, engine: StandIn) -> None:
