@@ -75,7 +75,7 @@ class LiveSession:
         """Stores its changes in its last transaction when it is stopped before its end."""
         self.confinement = confinement
         """The places that its commands may touch from now on."""
-        self.is_lifted = False
+        self.is_allowed_once = False
         """Whether the operator allowed once its work, which the content filter blocks."""
         self.allowed_once: list[str] = []
         """The commands that may each run once, although the content filter blocks them."""

@@ -1,9 +1,9 @@
-"""Runs one session, from the decision whether it may start to its last process (SPEC 3.7, 3.8).
+"""Decides whether a session may start, does its work, and watches it meanwhile (SPEC 3.7, 3.8).
 
-`Admission` chooses the runner of a session, and decides whether the session may start, in which sandbox and at what
-estimated cost (SPEC 3.4). `Sessions` builds on it: it starts the threads, stores the results and owns the watch. The
-watch writes the transcripts of all running sessions, publishes their output, and stops them at a limit or when the kill
-switch is on.
+`Admission` chooses the runner, and decides whether the session may start, in which sandbox and at what estimated cost
+(SPEC 3.4). `run_session` does the work in the thread of the session, and `make_result` makes its result. `SessionWatch`
+writes the transcripts of all running sessions, publishes their output, and stops them at a limit or when the kill
+switch is on. `sessions` has the queue and the threads, and uses all three.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ from engine.model import (
     Refusal,
     RunnerInfo,
     SessionState,
-    SessionView,
     microusd,
     sanitise,
 )
@@ -156,7 +155,7 @@ class Admission(SessionStore):
         note = info.undo_note
         if not self.sandbox.confines:
             warning = "no sandbox on this machine: what its commands do outside the workspace cannot be undone"
-            note = f"{warning}; {note}".removesuffix("; ")
+            note = f"{warning}; {note}" if note else warning
         workspace = settings.workspace(chosen.workspace)
         described = self.sandbox.describe(network=workspace.network, hosts=(*workspace.hosts, *info.hosts))
         return replace(info, undo_note=note, sandbox=described, estimate=usual)
@@ -203,9 +202,9 @@ class Admission(SessionStore):
             log.exception("the kill switch cannot be asked")
             return f"the kill switch cannot be read: {error}"
 
-    def is_lifted(self, permit_id: str) -> bool:
+    def is_allowed_once(self, permit_id: str) -> bool:
         """Whether the operator allowed once the work of a permit, which the content filter blocks."""
-        return self._rails.is_lifted(permit_id)
+        return self._rails.is_allowed_once(permit_id)
 
     def admit(self, assignment: Assignment, mode: str, *, without_sandbox: bool) -> None:
         """Raise `Refusal` when the assignment may not start now: `no_runner`, `no_sandbox`, `unattended`,
@@ -219,12 +218,12 @@ class Admission(SessionStore):
             raise Refusal("no_sandbox", NOT_CONFIRMED, "look at the card and approve it again")
         if mode == AUTONOMOUS and (reason := self._rails.unattended(assignment.workspace)):
             raise Refusal("unattended", reason, "approve it yourself, or wait")
-        if mode == AUTONOMOUS and (busy := self.blocking_reason(assignment)):
+        if mode == AUTONOMOUS and (busy := self._recent_write_reason(assignment, info)):
             raise Refusal("workspace_busy", busy, "it may run once nobody has written there for 10 minutes")
         if reason := self.stop_reason():
             raise Refusal("stopped", reason, "clawpy resume")
 
-    def late_refusal(self, assignment: Assignment, mode: str, *, without_sandbox: bool) -> str:
+    def late_blocking_reason(self, assignment: Assignment, mode: str, *, without_sandbox: bool) -> str:
         """Why an assignment that was admitted may no longer start after its time in the queue; "" when it may."""
         if reason := self.stop_reason():
             return reason
@@ -238,23 +237,28 @@ class Admission(SessionStore):
         """Why an assignment may not start by itself now; "" when it may (SPEC 3.8).
 
         It may not without a runner or a sandbox, nor when it can write in a workspace where somebody wrote less than
-        `QUIET_PERIOD` ago. To find that out, git is started.
+        `QUIET_PERIOD` ago.
         """
         info = self._check_runner(self.choose(assignment)[0])
         if not info.available:
             return info.reason
         if not self.sandbox.confines:
             return NOTHING_BY_ITSELF
+        return self._recent_write_reason(assignment, info)
+
+    def _recent_write_reason(self, assignment: Assignment, info: RunnerInfo) -> str:
+        """Why an assignment with this `info` of its runner has to wait until nobody writes in its workspace; "" when it
+        need not. It starts git."""
         last_write = None if info.check_only else self._rails.last_write(assignment.workspace)
         if last_write is None or (age := self._clock.now() - last_write) >= QUIET_PERIOD:
             return ""
         return f"somebody wrote to {Path(assignment.workspace).name} {max(0, int(age.total_seconds() // 60))} min ago"
 
 
-def run_session(live: LiveSession, sessions: Admission) -> StopRequest | RunnerResult:
+def run_session(live: LiveSession, admission: Admission) -> StopRequest | RunnerResult:
     """Do the work in this thread, and end its processes. Returns its result, or the request that ended it."""
     try:
-        return _begin_and_run(live, sessions)
+        return _begin_and_run(live, admission)
     except CommandBlocked as error:
         return StopRequest(SessionState.BLOCKED, str(error))
     except SessionStopped as error:
@@ -271,19 +275,19 @@ def run_session(live: LiveSession, sessions: Admission) -> StopRequest | RunnerR
     return live.stop_requested or failure
 
 
-def _begin_and_run(live: LiveSession, sessions: Admission) -> RunnerResult:
+def _begin_and_run(live: LiveSession, admission: Admission) -> RunnerResult:
     """Store that the session runs, and have its runner do the work."""
-    runner = sessions.runner_of(live.assignment)
+    runner = admission.runner_of(live.assignment)
     hosts = runner.check(live.assignment).hosts
-    row = sessions.row(live.id)
+    row = admission.row(live.id)
     without_sandbox = row.sandbox == UNCONFINED
-    live.is_lifted = sessions.is_lifted(row.permit_id)
+    live.is_allowed_once = admission.is_allowed_once(row.permit_id)
     confinement = live.confinement
     described = live.sandbox.describe(network=confinement.network, hosts=(*confinement.hosts, *hosts))
-    view = sessions.begin(live.id, described)
+    view = admission.begin(live.id, described)
     if view is None:
         raise SessionStopped("it was stopped before it started")
-    if reason := sessions.late_refusal(live.assignment, view.mode, without_sandbox=without_sandbox):
+    if reason := admission.late_blocking_reason(live.assignment, view.mode, without_sandbox=without_sandbox):
         live.stop(StopRequest(SessionState.CANCELLED, reason))
     live.check_running()
     result = runner.run(live, view)
@@ -317,20 +321,6 @@ def make_result(
     return replace(result, cost=cost, tokens=live.tokens, seconds=live.seconds)
 
 
-def with_worktree_fate(view: SessionView) -> SessionView:
-    """The view of a session. If the session is over and its worktree is gone, the view has a note on that. Reads the
-    disk."""
-    if not view.state.over or view.cwd == view.workspace or Path(view.cwd).is_dir():
-        return view
-    if view.change_set_id:
-        fate = "its changes are in its change set"
-    elif view.error == UNDONE:
-        fate = "its changes were discarded with its card"
-    else:
-        fate = "it made no changes"
-    return replace(view, gone=f"its worktree is gone; {fate}")
-
-
 class SessionWatch:
     """Watches in one thread. The thread exists only while a session runs, so that an idle engine does not wake up."""
 
@@ -350,7 +340,7 @@ class SessionWatch:
         with self._lock:
             self._sessions[live.id] = live
             if self._thread is None:
-                thread = threading.Thread(target=self._run, name="clawpy-supervisor", daemon=True)
+                thread = threading.Thread(target=self._run, name="clawpy-session-watch", daemon=True)
                 thread.start()
                 self._thread = thread
 

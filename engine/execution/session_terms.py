@@ -66,7 +66,7 @@ class SessionRails:
     """The kill switch: why nothing may run now, "" when it may."""
     check: Callable[[str], RailVerdict]
     """The content filter's verdict on a shell command (SPEC 3.5)."""
-    is_lifted: Callable[[str], bool] = lambda permit_id: False
+    is_allowed_once: Callable[[str], bool] = lambda permit_id: False
     """Whether the operator allowed once the work of a permit, which the content filter blocks."""
     reserve: Callable[[str, int], str] = lambda session_id, total: ""
     """Replaces a session's reservation in the cost ledger by a total of micro-dollars (SPEC 3.4). Returns why a cap

@@ -3,8 +3,8 @@
 Nothing runs twice. A permit is used up in the transaction that makes the session's row. After a crash `recover` reads
 the rows: queued sessions run, and running ones become INTERRUPTED.
 
-This module has the queue, the threads and the end of each session. `session_run` decides which may start, does
-the work of one and watches those that run.
+This module has the queue, the threads and the end of each session. `session_run` decides which may start, does the
+work of one and watches those that run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox import MAX_MEMORY_BYTES, Sandbox
 from engine.execution.sandbox.ladder import UNCONFINED
 from engine.execution.session_processes import SessionProcesses, pid_folder, terminate_sessions
-from engine.execution.session_run import Admission, SessionWatch, make_result, run_session, with_worktree_fate
+from engine.execution.session_run import Admission, SessionWatch, make_result, run_session
 from engine.execution.session_store import LateEnds, MoreEvents, SessionRow, continued_session
 from engine.execution.session_terms import APPROVED, AUTONOMOUS, Limits, SessionRails, StopRequest
 from engine.execution.session_workspace import make_initial_confinement
@@ -37,6 +37,7 @@ from engine.files import remove_folder
 from engine.home import Home
 from engine.model import (
     ENGINE_CLOSED,
+    UNDONE,
     Assignment,
     Permit,
     Randomness,
@@ -441,10 +442,24 @@ class Sessions(Admission):
             row.set_result(result)
         live = self._live.get(row.id)
         if live is None or row.state != SessionState.RUNNING:
-            return with_worktree_fate(row.view)
+            return _with_worktree_fate(row.view)
         return replace(row.view, cwd=str(live.folder), tokens=live.tokens, cost=live.cost, lines=live.transcript.lines)
 
     # Last in the class, because its name hides the type `list` from what follows.
     def list(self, *, workspace: str | None = None, agent: str | None = None, limit: int = 50) -> list[SessionView]:
         """Sessions, newest first."""
         return [self._make_view(row) for row in self.rows(limit, workspace=workspace, agent=agent)]
+
+
+def _with_worktree_fate(view: SessionView) -> SessionView:
+    """The view of a session. If the session is over and its worktree is gone, the view has a note on that. Reads the
+    disk."""
+    if not view.state.over or view.cwd == view.workspace or Path(view.cwd).is_dir():
+        return view
+    if view.change_set_id:
+        fate = "its changes are in its change set"
+    elif view.error == UNDONE:
+        fate = "its changes were discarded with its card"
+    else:
+        fate = "it made no changes"
+    return replace(view, gone=f"its worktree is gone; {fate}")

@@ -111,7 +111,7 @@ class Allowance(Row, table=True):
     used_at: datetime | None = utc_field(nullable=True)
 
 
-_IS_LIFTED = """
+_IS_ALLOWED_ONCE = """
     SELECT 1 FROM permits JOIN content_allowances AS allowance
     ON allowance.digest = permits.digest AND allowance.used_at = permits.issued_at WHERE permits.id = :permit
 """
@@ -234,10 +234,10 @@ class Pipeline:
         is_open = (col(Allowance.used_at).is_(None), col(Allowance.granted_at) > granted_after)
         return set(session.exec(select(Allowance.digest).where(*is_open)))
 
-    def is_lifted(self, permit_id: str) -> bool:
+    def is_allowed_once(self, permit_id: str) -> bool:
         """Whether the operator allowed once the work of this permit, which the content filter blocks."""
         with self._database.read() as session:
-            return ask(session, _IS_LIFTED, {"permit": permit_id}).first() is not None
+            return ask(session, _IS_ALLOWED_ONCE, {"permit": permit_id}).first() is not None
 
     def _use_allowance(self, transaction: Transaction, digest: str) -> None:
         """Use up the allowance for the work with this digest, if there is one."""

@@ -197,7 +197,7 @@ def _build_sessions(services: Services, runners: Sequence[Runner], sandbox: Sand
             services.safety.permits.consume,
             services.safety.kill_switch.stop_reason,
             services.safety.check_command,
-            services.safety.pipeline.is_lifted,
+            services.safety.pipeline.is_allowed_once,
             services.safety.costs.raise_reservation,
             last_write=lambda workspace: last_workspace_activity(services, [workspace]),
             unattended=partial(_reason_not_to_act, services),

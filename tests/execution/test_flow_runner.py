@@ -100,7 +100,7 @@ class Repeated(LearnedFlow):
 
 
 @pytest.mark.parametrize(
-    ("is_lifted", "flow", "prompt", "state"),
+    ("is_allowed_once", "flow", "prompt", "state"),
     [
         (True, learned_flow("twice", "Twice", (ECHO, ECHO), ""), "", SessionState.SUCCEEDED),
         (True, Repeated, "", SessionState.BLOCKED),
@@ -111,14 +111,17 @@ class Repeated(LearnedFlow):
 def test_a_forbidden_command_runs_as_often_as_the_allowed_assignment_names_it(
     make_world: MakeWorld,
     repository: Repository,
-    is_lifted: bool,
+    is_allowed_once: bool,
     flow: type[LearnedFlow],
     prompt: str,
     state: SessionState,
 ) -> None:
     repository.commit("begin", {"cart.py": "total = 1\n"})
     world = make_world(
-        FlowWorld, repository=repository, verdict=lambda command: Verdict.BLOCK, is_lifted=lambda permit_id: is_lifted
+        FlowWorld,
+        repository=repository,
+        verdict=lambda command: Verdict.BLOCK,
+        is_allowed_once=lambda permit_id: is_allowed_once,
     )
     world.flows[flow.name] = flow
     view = world.wait(world.begin(replace(world.flow(flow.name), prompt=prompt or flow().describe())))

@@ -227,7 +227,7 @@ def test_output_is_published_while_the_session_runs(world: ScriptWorld, bus: Eve
 
 def test_the_watch_ends_with_the_last_session(world: ScriptWorld) -> None:
     world.run(lambda live: "done")
-    wait_for_threads("clawpy-supervisor")
+    wait_for_threads("clawpy-session-watch")
 
 
 # How many run, who waits, and what becomes of the queue

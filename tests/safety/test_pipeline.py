@@ -170,7 +170,7 @@ def test_an_allowance_lifts_nothing_but_the_session_of_its_own_work(rails: Rails
     permit = rails.decide(trigger).permit
     assert permit
     assert harmless
-    assert [rails.safety.pipeline.is_lifted(each.id) for each in (permit, harmless)] == [True, False]
+    assert [rails.safety.pipeline.is_allowed_once(each.id) for each in (permit, harmless)] == [True, False]
     assert rails.safety.log()[0].verdicts[3].reason == "allowed once: deletes everything below /"
     rails.write(rails.safety.permits.consume, permit, permit.digest)
     assert rails.decide(trigger).permit is None, "it is used"
@@ -187,7 +187,7 @@ def test_an_allowance_comes_back_with_an_approval_that_started_nothing(rails: Ra
         assert permit
         undo()
         rails.decide(approval(prediction_id="other"))  # ends permits whose time is over
-        assert not rails.safety.pipeline.is_lifted(permit.id)
+        assert not rails.safety.pipeline.is_allowed_once(permit.id)
     rails.kill_switch.stop("F12", "console")
     assert rails.decide(trigger).permit is None
     rails.kill_switch.resume("stop")
@@ -237,9 +237,9 @@ def test_forbidden_work_begins_at_most_as_often_as_it_was_allowed(rails: Rails, 
             permit = rails.decide(trigger).permit
         elif step == "begin" and permit is not None:
             with suppress(Refusal):
-                is_lifted = pipeline.is_lifted(permit.id)
+                is_allowed_once = pipeline.is_allowed_once(permit.id)
                 rails.write(rails.safety.permits.consume, permit, permit.digest)
-                assert is_lifted
+                assert is_allowed_once
                 begun += 1
             permit = None
         elif step == "undo":

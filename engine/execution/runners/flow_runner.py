@@ -141,7 +141,7 @@ class FlowRunner:
                 upkeep=self._upkeep,
             )
             with _prepare_installation(live, installation, place) if installation else nullcontext():
-                if live.is_lifted:
+                if live.is_allowed_once:
                     live.allowed_once = _named_commands(flow, installation, live.assignment)
                 result = flow.run(job)
             facts = {**result.facts, **(_find_first_lock(live, workspace.git, installation) if installation else {})}
