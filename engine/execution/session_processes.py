@@ -57,7 +57,7 @@ ChildrenOf = Mapping[int, Sequence[psutil.Process]]
 
 def read_children() -> ChildrenOf:
     """The children of this process and of each of its descendants. All processes of the machine are read once. Twenty
-    sessions that read them each for itself took half of what the engine's threads need."""
+    sessions that read them each for itself took two fifths of what the engine's threads need."""
     children_of = defaultdict[int, list[psutil.Process]](list)
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
