@@ -105,7 +105,7 @@ class Engine(ApiServices):
         self.retention = Retention(self.database, clock, self.settings, self.ledger.cursor_keys)
         acting.build(self, launcher, follow_gateway=lambda: self.gateway.apply_settings())
         self.gateway = Gateway(self, _build_gateway, announce=lock.announce_gateway)
-        self.notify = Notifications(self, pass_for=self.gateway.pass_for)
+        self.notify = Notifications(self, issue_pass=self.gateway.issue_pass)
         waiting = (self.knowledge, self.bubbles, self.adaptation, self.learnings, self.notify)
         self._queues = [service.waiting for service in waiting]
         self.status_bar_file = StatusBarFile(self)
@@ -233,7 +233,7 @@ class Engine(ApiServices):
 
 
 def _build_gateway(*parts: Any) -> Server:
-    from engine.api.gateway.api import build  # a console without a gateway never pays for FastAPI and uvicorn
+    from engine.api.gateway.routes import build  # a console without a gateway never pays for FastAPI and uvicorn
 
     return build(*parts)
 

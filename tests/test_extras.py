@@ -74,7 +74,7 @@ def test_desktop_notifications_need_no_extra_and_others_name_theirs() -> None:
     note = Note(Form.BANNER, "title", "body")
     failed = deliver(Address(Surface.PHONE, "ntfys://ntfy.sh/x", "settings"), note, {})
     assert failed.lasting
-    assert extras_command("notify") in failed.words
+    assert extras_command("notify") in failed.message
 
 
 def test_the_command_installs_into_the_running_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.api.gateway.api import Calls
+from engine.api.gateway.routes import OperationRunner
 from engine.api.operations import dispatch
 from engine.engine import Engine, open_engine
 from engine.execution.sandbox.ladder import NoSandbox
@@ -83,11 +83,11 @@ def call_verb_with_text(engine: Engine, card: Card) -> None:
 
 
 def press_button(engine: Engine, card: Card) -> None:
-    Calls(engine, max_slow_requests=1).carry_out("approve", {"id": card.id})
+    OperationRunner(engine, max_slow_requests=1).run("approve", {"id": card.id})
 
 
 def trigger_over_gateway(engine: Engine, card: Card) -> None:
-    Calls(engine, max_slow_requests=1).carry_out("trigger", {"prediction_id": card.id})
+    OperationRunner(engine, max_slow_requests=1).run("trigger", {"prediction_id": card.id})
 
 
 def run_by_itself(engine: Engine, card: Card) -> None:

@@ -216,7 +216,7 @@ def test_notifications(world: World) -> None:
         world.engine.notify.catch_up()
         world.advance(minutes=6)
         for surface in Surface:
-            world.engine.notify.step(surface)
+            world.engine.notify.deliver_due(surface)
         posts = {post.path.strip("/"): json.dumps(post.body) for post in server.posts}
     assert set(posts) == {"phone", "watch"}
     assert card["prompt"] in posts["phone"]

@@ -159,7 +159,7 @@ class Access:
         """Whether a credential is a pass for this request that has not expired. The caller must still `spend` it. `now`
         is in seconds since 1970."""
         until, _ = _parts_of_pass(credential)
-        expected = self.pass_for(method, path, until=until)
+        expected = self.issue_pass(method, path, until=until)
         return bool(expected) and now < until and hmac.compare_digest(expected.encode(), credential.encode())
 
     def spend(self, credential: str, *, now: float) -> bool:
@@ -176,7 +176,7 @@ class Access:
 
         return self._database.write(store_use)
 
-    def pass_for(self, method: str, path: str, *, until: float) -> str:
+    def issue_pass(self, method: str, path: str, *, until: float) -> str:
         """A pass for one method and path, valid until `until` (seconds since 1970); "" before `load_or_make`."""
         if not self._secret.pass_key:
             return ""

@@ -52,8 +52,8 @@ class GatewayState:
 
 
 Build = Callable[..., "Server"]
-"""The type of `engine.api.gateway.api.build`. The function is passed in, because it imports the operations, which read
-the gateway's state."""
+"""The type of `routes.build`. The function is passed in, because it imports the operations, which read the
+gateway's state."""
 
 
 class Gateway:
@@ -162,10 +162,10 @@ class Gateway:
         description = _describe_protection(server.address, source)
         return GatewayState(server.address.url, description, source, counts.connected, counts.dropped)
 
-    def pass_for(self, method: str, path: str, *, until: float) -> str:
+    def issue_pass(self, method: str, path: str, *, until: float) -> str:
         """A credential for one request, such as `POST /api/v1/predictions/ID/confirm` of a button in a notification. It
         is valid until `until`, in seconds since 1970. "" if the gateway does not listen."""
-        return self._access.pass_for(method, path, until=until) if self._server is not None else ""
+        return self._access.issue_pass(method, path, until=until) if self._server is not None else ""
 
     def _close_if_dead(self) -> None:
         if self._server is not None and not self._server.is_alive:

@@ -191,7 +191,7 @@ _apprise_log.addHandler(logging.NullHandler())
 class Failure:
     """The reason of a failed delivery. If `lasting`, it will fail again until the operator fixes it."""
 
-    words: str
+    message: str
     lasting: bool = False
 
 
@@ -270,8 +270,8 @@ ACTION_PATHS = {"approve": "confirm", "reject": "reject", "snooze": "snooze"}
 
 ACTION_LABELS = {"approve": "Approve", "reject": "Dismiss", "snooze": "Snooze"}
 
-PassFor = Callable[..., str]
-"""The type of `Gateway.pass_for`, which returns a credential for a single request, "" if nothing listens."""
+IssuePass = Callable[..., str]
+"""The type of `Gateway.issue_pass`, which returns a credential for a single request, "" if nothing listens."""
 
 _MARKDOWN = re.compile(r"([*_`~|>#\\\[\]])")
 """Characters that have a meaning in Discord's Markdown."""
@@ -290,7 +290,7 @@ class Button:
         return f"Bearer {self.credential}"
 
 
-def make_buttons(engine: Services, pass_for: PassFor, card_id: str, actions: Sequence[str]) -> Mapping[str, Button]:
+def make_buttons(engine: Services, issue_pass: IssuePass, card_id: str, actions: Sequence[str]) -> Mapping[str, Button]:
     """Make a button for each action on a card. Buttons call the gateway; if it does not listen, there are none.
 
     A notification passes through foreign servers, so it never has the token. Each button has a pass for one action on
@@ -301,7 +301,7 @@ def make_buttons(engine: Services, pass_for: PassFor, card_id: str, actions: Seq
         return {}
     until = (engine.clock.now() + BUTTON_LIFETIME).timestamp()
     paths = {action: f"/api/v1/predictions/{card_id}/{ACTION_PATHS[action]}" for action in actions}
-    passes = {action: pass_for("POST", path, until=until) for action, path in paths.items()}
+    passes = {action: issue_pass("POST", path, until=until) for action, path in paths.items()}
     return {action: Button(base + paths[action], word) for action, word in passes.items() if word}
 
 

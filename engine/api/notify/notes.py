@@ -111,7 +111,7 @@ HIGH_CONFIDENCE = 0.6
 """Minimum stated confidence of a high card, which has the SUGGESTED badge (SPEC 2.5). The card of a broken test is
 always high."""
 
-FACT_KINDS = frozenset({"PredictionCreated", "PredictionConfirmed", "SessionEnded", "CostWarned", "StateChanged"})
+NOTIFIED_KINDS = frozenset({"PredictionCreated", "PredictionConfirmed", "SessionEnded", "CostWarned", "StateChanged"})
 """The kinds of ledger entries that may be notified."""
 
 FAILED_STATES = frozenset(
@@ -141,10 +141,10 @@ class NotificationContent:
     """Whether a person must look at the card itself, because the content filter asks or no sandbox works."""
 
 
-def kind_of(fact: LedgerEntry) -> NotificationKind | None:
+def kind_of(entry: LedgerEntry) -> NotificationKind | None:
     """The kind of event of a ledger entry, None for an entry that is not notified."""
-    payload = fact.payload
-    match fact.kind:
+    payload = entry.payload
+    match entry.kind:
         case "PredictionCreated" if payload["source"] != Source.OPERATOR:  # who made the card needs no note about it
             is_confident = payload.get("stated", False) and payload["confidence"] >= HIGH_CONFIDENCE
             is_high = is_confident or payload.get("tier") == Tier.BROKEN  # older entries have no tier
@@ -163,10 +163,10 @@ def kind_of(fact: LedgerEntry) -> NotificationKind | None:
 
 
 def content_of(
-    fact: LedgerEntry, card_of: Callable[[str], Card], session_of: Callable[[str], SessionView], now: datetime
+    entry: LedgerEntry, card_of: Callable[[str], Card], session_of: Callable[[str], SessionView], now: datetime
 ) -> NotificationContent | None:
     """The content to send about a ledger entry now; None if it is no longer needed."""
-    kind, payload = kind_of(fact), fact.payload
+    kind, payload = kind_of(entry), entry.payload
     match kind:
         case None:
             return None
@@ -174,13 +174,13 @@ def content_of(
             cap, spent = payload["cap"], payload["spent"]
             share = 100 * spent // cap if cap else 100
             words = f"{share} % of the {payload['window']}'s cap: ${dollars(spent):.2f} of ${dollars(cap):.2f}"
-            return NotificationContent(kind, fact.at, words)
+            return NotificationContent(kind, entry.at, words)
         case NotificationKind.PAUSED:
-            return NotificationContent(kind, fact.at, f"Paused: {payload['cause']}")
+            return NotificationContent(kind, entry.at, f"Paused: {payload['cause']}")
         case NotificationKind.COMPLETED | NotificationKind.FAILED:
-            return _session_content(kind, fact, session_of)
+            return _session_content(kind, entry, session_of)
     try:
-        card = card_of(fact.subject)
+        card = card_of(entry.subject)
     except Refusal:  # forgotten
         return None
     is_waiting = card.status is Status.PENDING and card.expires_at > now and not card.snoozed(now)
@@ -188,7 +188,7 @@ def content_of(
         return None
     return NotificationContent(
         kind,
-        fact.at,
+        entry.at,
         card.assignment.prompt,
         card_id=card.id,
         channel=card.assignment.channel,
@@ -200,12 +200,12 @@ def content_of(
 
 
 def _session_content(
-    kind: NotificationKind, fact: LedgerEntry, session_of: Callable[[str], SessionView]
+    kind: NotificationKind, entry: LedgerEntry, session_of: Callable[[str], SessionView]
 ) -> NotificationContent:
     """The result of a session, even if the session was forgotten."""
-    payload = fact.payload
+    payload = entry.payload
     try:
-        session: SessionView | None = session_of(fact.subject)
+        session: SessionView | None = session_of(entry.subject)
     except Refusal:
         session = None
     result = payload["summary"] or (session.prompt if session else "") or payload["state"]
@@ -216,7 +216,7 @@ def _session_content(
         outcome = PROBLEM_FOUND.capitalize() if session and session.has_problem else "Done"
     return NotificationContent(
         kind,
-        fact.at,
+        entry.at,
         f"{outcome}: {result}",
         card_id=payload["prediction_id"],
         channel=session.channel if session else "",

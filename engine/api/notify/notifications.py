@@ -13,10 +13,19 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from engine.api.documents import Document, instant
-from engine.api.notify.delivery import EXAMPLE_FIX, Address, Addresses, Button, Failure, PassFor, deliver, make_buttons
+from engine.api.notify.delivery import (
+    EXAMPLE_FIX,
+    Address,
+    Addresses,
+    Button,
+    Failure,
+    IssuePass,
+    deliver,
+    make_buttons,
+)
 from engine.api.notify.notes import (
-    FACT_KINDS,
     FORMS,
+    NOTIFIED_KINDS,
     URGENCY,
     Note,
     NotificationContent,
@@ -67,13 +76,13 @@ Deliver = Callable[[Address, Note, Mapping[str, Button]], Failure | None]
 class Notifications:
     """The service `engine.notify`. Callable from any thread."""
 
-    def __init__(self, engine: Services, *, pass_for: PassFor, deliver: Deliver = deliver) -> None:
+    def __init__(self, engine: Services, *, issue_pass: IssuePass, deliver: Deliver = deliver) -> None:
         self.engine = engine
         self.outbox = Outbox(engine.database)
         self.addresses = Addresses(engine.settings, engine.keys)
         self.deliver = deliver
-        self.pass_for = pass_for
-        self._cursor = LedgerCursor(engine.ledger, CURSOR_KEY, lambda fact: fact.kind in FACT_KINDS)
+        self.issue_pass = issue_pass
+        self._cursor = LedgerCursor(engine.ledger, CURSOR_KEY, lambda entry: entry.kind in NOTIFIED_KINDS)
         self._senders = {surface: _Sender(self, surface) for surface in Surface}
         self._follower = Background("clawpy-notify", self._follow)
         self._subscription: Subscription | None = None
@@ -83,7 +92,7 @@ class Notifications:
     # -- life cycle
 
     def start(self) -> None:
-        """Begin to follow events in threads. Without these threads, call `catch_up` and `step`."""
+        """Begin to follow events in threads. Without these threads, call `catch_up` and `deliver_due`."""
         self._subscription = self.engine.bus.subscribe(self._follower.wake, capacity=1_000)
         self._follower.wake()
 
@@ -103,7 +112,7 @@ class Notifications:
         assert self._subscription is not None
         events = self._subscription.drain()
         # Most events are not notified; for them the ledger is not read.
-        is_concerned = self._subscription.dropped or any(event.kind in FACT_KINDS for event in events)
+        is_concerned = self._subscription.dropped or any(event.kind in NOTIFIED_KINDS for event in events)
         if self._has_caught_up and not is_concerned:
             return
         self._has_caught_up = True
@@ -115,6 +124,7 @@ class Notifications:
                 log.exception("what happened could not be read; it is read again when more happens")
 
     def _wake(self, surfaces: Iterable[Surface]) -> None:
+        """Wake the threads of these surfaces. Nothing happens before `start`."""
         if self._subscription is not None:
             for surface in surfaces:
                 self._senders[surface].background.wake()
@@ -125,35 +135,35 @@ class Notifications:
         """Store notifications for the new ledger entries, in the calling thread."""
         self._cursor.each(self._store)
 
-    def _store(self, facts: Sequence[LedgerEntry]) -> None:
+    def _store(self, entries: Sequence[LedgerEntry]) -> None:
         now = self.engine.clock.now()
-        rows = [row for fact in facts if now - fact.at < MAX_AGE for row in self._rows_of(fact, now)]
+        rows = [row for entry in entries if now - entry.at < MAX_AGE for row in self._make_rows(entry, now)]
         if self.outbox.put(rows):
             self._wake({Surface(row.surface) for row in rows})
 
-    def _rows_of(self, fact: LedgerEntry, now: datetime) -> list[NotificationRow]:
+    def _make_rows(self, entry: LedgerEntry, now: datetime) -> list[NotificationRow]:
         """The rows for a ledger entry. Low notifications are collected, and in quiet hours all that are not urgent."""
         try:
-            kind = kind_of(fact)
+            kind = kind_of(entry)
         except (KeyError, TypeError):  # an entry of another version is skipped, so that the next ones are handled
-            log.exception("a %s cannot be understood and is not sent", fact.kind)
+            log.exception("a %s cannot be understood and is not sent", entry.kind)
             return []
         if kind is None:
             return []
-        is_urgent, window = URGENCY[kind] is Urgency.URGENT, timedelta()
-        is_quiet = not is_urgent and self.engine.autonomy.quiet()
-        if URGENCY[kind] is Urgency.LOW and not is_quiet:
-            window = timedelta(minutes=self.engine.settings.current.notify.digest_minutes)
+        urgency = URGENCY[kind]
+        is_quiet = urgency is not Urgency.URGENT and self.engine.autonomy.quiet()
+        is_in_digest = urgency is Urgency.LOW and not is_quiet
+        digest_minutes = self.engine.settings.current.notify.digest_minutes if is_in_digest else 0
         return [
             NotificationRow(
-                fact_id=fact.id,
+                entry_id=entry.id,
                 surface=surface.value,
                 kind=kind.value,
-                subject=fact.subject,
-                urgent=is_urgent,
-                is_collected=is_quiet or bool(window),
+                subject=entry.subject,
+                urgent=urgency is Urgency.URGENT,
+                is_collected=is_quiet or digest_minutes > 0,
                 created_at=now,
-                due_at=now + window,
+                due_at=now + timedelta(minutes=digest_minutes),
                 changed_at=now,
             )
             for surface in FORMS[kind]
@@ -166,50 +176,22 @@ class Notifications:
 
     # -- delivery
 
-    def step(self, surface: Surface) -> float | None:
-        """See `_Sender.step`."""
-        return self._senders[surface].step()
+    def deliver_due(self, surface: Surface) -> float | None:
+        """See `_Sender.deliver_due`."""
+        return self._senders[surface].deliver_due()
 
-    def note_of(self, row: NotificationRow) -> Note | None:
-        """The present note of a row, None if it is no longer needed."""
-        engine, form = self.engine, FORMS[NotificationKind(row.kind)].get(Surface(row.surface))
-        fact = next(iter(engine.ledger.since(row.fact_id - 1, 1)), None)
-        if form is None or fact is None or fact.id != row.fact_id:
-            return None
-        now = engine.clock.now()
-        content = content_of(fact, engine.cards.get, engine.sessions.get, now)
-        if content is None:
-            return None
-        secrets = (*engine.keys.secrets(), *self.addresses.secrets())
-        return make_note(content, form, pending=len(engine.cards.pending()), now=now, secrets=secrets)
-
-    def deliver_to(self, surface: Surface, note: Note) -> Failure | None:
-        """Deliver a note now; returns None on success."""
-        try:
-            address = self.addresses.of(surface)
-            if address is None:
-                return Failure("it has no address", lasting=True)
-            buttons = make_buttons(self.engine, self.pass_for, note.prediction_id, note.actions)
-            return self.deliver(address, note, buttons)
-        except Refusal as refusal:
-            return Failure(refusal.message, lasting=True)
-        except Exception as error:
-            # Only the type of a library's error is logged, because its message may contain the address.
-            log.warning("the %s could not be reached: %s", surface, type(error).__name__)
-            return Failure(f"its delivery failed ({type(error).__name__})")
+    def last_failure(self, surface: Surface) -> str:
+        """Why the last delivery to a surface failed, "" if it did not."""
+        return self._senders[surface].last_failure
 
     # -- undelivered notifications
 
     def waiting(self) -> list[Waiting]:
         """Surfaces with undelivered notifications, for the queue (SPEC 9.3)."""
         return [
-            Waiting("notification", f"{WAITING_PREFIX}{notes.surface}", notes.title, notes.since)
-            for notes in self.outbox.undelivered()
+            Waiting("notification", f"{WAITING_PREFIX}{undelivered.surface}", undelivered.title, undelivered.since)
+            for undelivered in self.outbox.undelivered()
         ]
-
-    def trouble(self, surface: Surface) -> str:
-        """Why the last delivery to a surface failed, "" if it did not."""
-        return self._senders[surface].trouble
 
     def retry_waiting(self, waiting_id: str) -> int:
         """Send the notifications of an entry in the queue again; returns their number."""
@@ -246,35 +228,35 @@ class Notifications:
             return reply | {"message": refusal.message, "fix": refusal.fix}
         if address is None:
             return reply | {"message": f"{surface} has no address", "fix": EXAMPLE_FIX.format(surface)}
-        now, words = self.engine.clock.now(), f"a test of the {surface}: notifications arrive"
-        content = NotificationContent(NotificationKind.COMPLETED, now, words)
+        now, message = self.engine.clock.now(), f"a test of the {surface}: notifications arrive"
+        content = NotificationContent(NotificationKind.COMPLETED, now, message)
         form = FORMS[NotificationKind.NEW_HIGH][surface]
         note = make_note(content, form, pending=len(self.engine.cards.pending()), now=now)
         if failure := self.deliver(address, note, {}):
-            return reply | {"message": failure.words, "fix": f"is its address right? clawpy notify set {surface}"}
+            return reply | {"message": failure.message, "fix": f"is its address right? clawpy notify set {surface}"}
         return reply | {"delivered": True, "message": "accepted by the service; check whether it arrived", "fix": ""}
 
     def surfaces(self) -> list[Document]:
         """Each surface with its address and its undelivered notifications."""
-        undelivered = {notes.surface: notes for notes in self.outbox.undelivered()}
+        undelivered_by_surface = {undelivered.surface: undelivered for undelivered in self.outbox.undelivered()}
         replies = []
         for surface in Surface:
-            notes = undelivered.get(surface)
+            undelivered = undelivered_by_surface.get(surface)
             replies.append(
                 {
                     "surface": surface.value,
                     **self._address_document(surface),
-                    "undelivered": notes.count if notes else 0,
-                    "since": instant(notes.since) if notes else None,
-                    "why": notes.note if notes else self.trouble(surface),
+                    "undelivered": undelivered.count if undelivered else 0,
+                    "since": instant(undelivered.since) if undelivered else None,
+                    "why": undelivered.reason if undelivered else self.last_failure(surface),
                 }
             )
         return replies
 
     def _address_document(self, surface: Surface) -> Document:
         """The service of a surface, or what is missing to use it."""
-        on, setting = is_switched_on(surface, self.engine.settings.current), setting_of(surface)
-        reply: Document = {"service": "", "source": "", "enabled": on, "message": "", "fix": ""}
+        is_on, setting = is_switched_on(surface, self.engine.settings.current), setting_of(surface)
+        reply: Document = {"service": "", "source": "", "enabled": is_on, "message": "", "fix": ""}
         try:
             address = self.addresses.of(surface)
         except Refusal as refusal:
@@ -283,7 +265,7 @@ class Notifications:
             fix = f"clawpy notify set {surface}, or set {address_variable(surface)}"
             return reply | {"message": "no address", "fix": fix}
         reply |= {"service": address.service, "source": address.source}
-        return reply if on else reply | {"message": f"{setting} is off", "fix": f"clawpy config set {setting} true"}
+        return reply if is_on else reply | {"message": f"{setting} is off", "fix": f"clawpy config set {setting} true"}
 
 
 class _Sender:
@@ -291,7 +273,7 @@ class _Sender:
     never lost. After a failure, delivery is tried again at growing intervals for a day."""
 
     def __init__(self, service: Notifications, surface: Surface) -> None:
-        self.trouble = ""
+        self.last_failure = ""
         """Why the last delivery failed, "" if it did not."""
         self.blocked_until: datetime | None = None
         """The time before which nothing is tried after a failure."""
@@ -299,11 +281,11 @@ class _Sender:
         self._service = service
         self._surface = surface
         self._failures = 0
-        self._step_lock = threading.Lock()
+        self._lock = threading.Lock()
 
     def _work(self) -> float | None:
         try:
-            wait = self.step()
+            wait = self.deliver_due()
         except Exception as error:
             if isinstance(error, Refusal) and error.code == "engine_closed":
                 return None
@@ -311,11 +293,11 @@ class _Sender:
             return BACKOFF_S[-1]
         return None if wait is None else min(wait, MAX_WAIT_S)
 
-    def step(self) -> float | None:
+    def deliver_due(self) -> float | None:
         """Deliver the notifications that are due. Returns the seconds until the next step: 0 for at once, None if
         nothing waits."""
         engine = self._service.engine
-        with self._step_lock:
+        with self._lock:
             now, rows = engine.clock.now(), self._service.outbox.waiting(self._surface)
             if rows and self.blocked_until is not None and now < self.blocked_until:
                 return (self.blocked_until - now).total_seconds()
@@ -325,18 +307,18 @@ class _Sender:
     def _send(self, rows: Sequence[NotificationRow]) -> float:
         """Send rows as one note; returns the seconds until the next step."""
         service, outbox = self._service, self._service.outbox
-        notes = {row.id: note for row in rows if (note := service.note_of(row)) is not None}
+        notes = {row.id: note for row in rows if (note := self._make_note(row)) is not None}
         outbox.finish([row for row in rows if row.id not in notes], DeliveryState.DROPPED, "overtaken")
         rows = [row for row in rows if row.id in notes]
         if not service.is_enabled(self._surface):
             outbox.finish(rows, DeliveryState.DROPPED, "notifications there were switched off")
         elif rows:
             note = make_digest(list(notes.values())) if len(notes) > 1 else next(iter(notes.values()))
-            failure = service.deliver_to(self._surface, note)
+            failure = self._deliver(note)
             if failure is not None:
                 return self._count_failure(rows, failure)
             outbox.finish(rows, DeliveryState.SENT)
-            self._failures, self.blocked_until, self.trouble = 0, None, ""
+            self._failures, self.blocked_until, self.last_failure = 0, None, ""
         return 0.0
 
     def _count_failure(self, rows: Sequence[NotificationRow], failure: Failure) -> float:
@@ -345,9 +327,38 @@ class _Sender:
         now, outbox = self._service.engine.clock.now(), self._service.outbox
         pause = BACKOFF_S[min(self._failures, len(BACKOFF_S) - 1)]
         self._failures += 1
-        self.blocked_until, self.trouble = now + timedelta(seconds=pause), failure.words
+        self.blocked_until, self.last_failure = now + timedelta(seconds=pause), failure.message
         over = [row for row in rows if failure.lasting or row.tries + 1 >= MAX_TRIES or now - row.created_at >= MAX_AGE]
         if over:
-            outbox.give_up(self._surface, over, failure.words)
-        outbox.postpone([row for row in rows if row not in over], self.blocked_until, failure.words)
+            outbox.give_up(self._surface, over, failure.message)
+        outbox.postpone([row for row in rows if row not in over], self.blocked_until, failure.message)
         return pause
+
+    def _make_note(self, row: NotificationRow) -> Note | None:
+        """The present note of a row, None if it is no longer needed."""
+        engine, form = self._service.engine, FORMS[NotificationKind(row.kind)].get(self._surface)
+        entry = next(iter(engine.ledger.since(row.entry_id - 1, 1)), None)
+        if form is None or entry is None or entry.id != row.entry_id:
+            return None
+        now = engine.clock.now()
+        content = content_of(entry, engine.cards.get, engine.sessions.get, now)
+        if content is None:
+            return None
+        secrets = (*engine.keys.secrets(), *self._service.addresses.secrets())
+        return make_note(content, form, pending=len(engine.cards.pending()), now=now, secrets=secrets)
+
+    def _deliver(self, note: Note) -> Failure | None:
+        """Deliver a note now; returns None on success."""
+        service = self._service
+        try:
+            address = service.addresses.of(self._surface)
+            if address is None:
+                return Failure("it has no address", lasting=True)
+            buttons = make_buttons(service.engine, service.issue_pass, note.prediction_id, note.actions)
+            return service.deliver(address, note, buttons)
+        except Refusal as refusal:
+            return Failure(refusal.message, lasting=True)
+        except Exception as error:
+            # Only the type of a library's error is logged, because its message may contain the address.
+            log.warning("the %s could not be reached: %s", self._surface, type(error).__name__)
+            return Failure(f"its delivery failed ({type(error).__name__})")

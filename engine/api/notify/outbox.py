@@ -48,7 +48,7 @@ class NotificationRow(SQLModel, table=True):
     __tablename__ = "notifications"
 
     id: int | None = Field(default=None, primary_key=True)
-    fact_id: int
+    entry_id: int = Field(sa_column_kwargs={"name": "fact_id"})
     surface: str
     kind: str = Field(sa_column_kwargs={"name": "happening"})
     subject: str
@@ -56,27 +56,28 @@ class NotificationRow(SQLModel, table=True):
     is_collected: bool = Field(sa_column_kwargs={"name": "gathered"})
     state: str = Field(default=DeliveryState.WAITING.value, sa_column_kwargs={"name": "standing"})
     tries: int = 0
-    note: str = ""
+    reason: str = Field(default="", sa_column_kwargs={"name": "note"})
+    """Why it was dropped or its last delivery failed, without the text of the notification; "" otherwise."""
     created_at: datetime = utc_field()
     due_at: datetime = utc_field()
     changed_at: datetime = utc_field()
 
 
 @frozen
-class UndeliveredNotes:
-    """The notifications that were given up on a surface: their number, the time of the oldest, and in `note` the reason
-    of the last failure."""
+class Undelivered:
+    """The notifications that were given up on a surface: their number, the time of the oldest, and the reason of
+    the last failure."""
 
     surface: Surface
     count: int
     since: datetime
-    note: str
+    reason: str
 
     @property
     def title(self) -> str:
         """`phone missed 2 notifications: it cannot be reached`."""
         number = "a notification" if self.count == 1 else f"{self.count} notifications"
-        return f"{self.surface} missed {number}: {self.note}"
+        return f"{self.surface} missed {number}: {self.reason}"
 
 
 _state, _surface, _id = col(NotificationRow.state), col(NotificationRow.surface), col(NotificationRow.id)
@@ -118,28 +119,28 @@ class Outbox:
         with self._database.read() as session:
             return frozenset(map(Surface, session.exec(select(_surface).distinct().where(_IS_WAITING))))
 
-    def undelivered(self) -> list[UndeliveredNotes]:
+    def undelivered(self) -> list[Undelivered]:
         """Notifications that were given up, by surface."""
         with self._database.read() as session:
             given_up = session.exec(select(NotificationRow).where(_IS_GIVEN_UP).order_by(_surface, _id)).all()
         return [
-            UndeliveredNotes(Surface(name), len(rows), min(row.created_at for row in rows), rows[-1].note)
+            Undelivered(Surface(name), len(rows), min(row.created_at for row in rows), rows[-1].reason)
             for name, group in groupby(given_up, key=lambda row: row.surface)
             if (rows := list(group))
         ]
 
-    def finish(self, rows: Sequence[NotificationRow], state: DeliveryState, note: str = "") -> None:
-        """Mark rows as sent or dropped. `note` is the reason, without the text of the notification."""
-        self._update_waiting(rows, state=state, note=note)
+    def finish(self, rows: Sequence[NotificationRow], state: DeliveryState, reason: str = "") -> None:
+        """Mark rows as sent or dropped. `reason` does not contain the text of the notification."""
+        self._update_waiting(rows, state=state, reason=reason)
 
-    def give_up(self, surface: Surface, rows: Sequence[NotificationRow], note: str) -> None:
+    def give_up(self, surface: Surface, rows: Sequence[NotificationRow], reason: str) -> None:
         """Mark rows as given up, and record that."""
-        event = NotificationsGivenUp(subject=surface.value, number=len(rows), reason=note)
-        self._update_waiting(rows, event, state=DeliveryState.GIVEN_UP, note=note)
+        event = NotificationsGivenUp(subject=surface.value, number=len(rows), reason=reason)
+        self._update_waiting(rows, event, state=DeliveryState.GIVEN_UP, reason=reason)
 
-    def postpone(self, rows: Sequence[NotificationRow], due_at: datetime, note: str) -> None:
+    def postpone(self, rows: Sequence[NotificationRow], due_at: datetime, reason: str) -> None:
         """Count a failed attempt; the rows are tried again at `due_at`."""
-        self._update_waiting(rows, due_at=due_at, note=note, tries=col(NotificationRow.tries) + 1)
+        self._update_waiting(rows, due_at=due_at, reason=reason, tries=col(NotificationRow.tries) + 1)
 
     def revive(self, surface: Surface | None) -> int:
         """Let rows that were given up wait again, on one surface or all. Returns their number."""
@@ -148,7 +149,7 @@ class Outbox:
 
     def dismiss(self, surface: Surface | None) -> int:
         """Drop rows that were given up. Returns their number."""
-        return self._update(_given_up_on(surface), {"state": DeliveryState.DROPPED, "note": "dismissed by you"})
+        return self._update(_given_up_on(surface), {"state": DeliveryState.DROPPED, "reason": "dismissed by you"})
 
     def _update_waiting(self, rows: Sequence[NotificationRow], event: Event | None = None, **changes: object) -> None:
         if rows:

@@ -14,8 +14,8 @@ import pytest
 
 from engine import open_engine
 from engine.api.gateway.access import Limits
-from engine.api.gateway.api import build
 from engine.api.gateway.gateway import Gateway
+from engine.api.gateway.routes import build
 from engine.engine import Engine
 from engine.home import Home
 from engine.model import Card
@@ -121,7 +121,7 @@ def serve(tmp_path_factory: pytest.TempPathFactory, empty_database: Callable[[],
             opened.append(engine)
             gateway = Gateway(engine, build, announce=engine._lock.announce_gateway, limits=limits)
             engine.gateway = gateway
-            engine.notify.pass_for = gateway.pass_for
+            engine.notify.issue_pass = gateway.issue_pass
             return Served(engine, gateway, gateway.open(**{"port": 0} | options), folder)
 
         yield make

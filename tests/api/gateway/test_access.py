@@ -71,7 +71,7 @@ def test_a_new_token_makes_older_tokens_and_passes_void(tmp_path: Path, database
     keys = make_keys(tmp_path)
     access = Access(keys, database)
     old = access.load_or_make()
-    credential = access.pass_for("POST", "/a", until=100)
+    credential = access.issue_pass("POST", "/a", until=100)
     assert opens(access, credential, path="/a", now=99)
     token, source = rotate_token(keys)
     generation = access.generation
@@ -86,11 +86,11 @@ def test_a_new_token_makes_older_tokens_and_passes_void(tmp_path: Path, database
 def test_a_pass_opens_once(tmp_path: Path, database: Database) -> None:
     access = Access(make_keys(tmp_path), database)
     access.load_or_make()
-    credential = access.pass_for("POST", "/a", until=100)
+    credential = access.issue_pass("POST", "/a", until=100)
     assert not opens(access, credential, path="/b", now=50), "another request does not use it up"
     assert opens(access, credential, path="/a", now=50)
     assert not opens(access, credential, path="/a", now=50)
-    later_pass = access.pass_for("POST", "/a", until=200)
+    later_pass = access.issue_pass("POST", "/a", until=200)
     assert opens(access, later_pass, path="/a", now=150)
     with database.read() as session:
         used_until = list(state.get(session, USED_PASSES_KEY).values())
@@ -101,7 +101,7 @@ def test_a_used_pass_stays_used_after_a_restart(tmp_path: Path, database: Databa
     keyring = MemoryKeyring()
     access = Access(make_keys(tmp_path, keyring), database)
     access.load_or_make()
-    used, other = (access.pass_for("POST", path, until=100) for path in ("/a", "/b"))
+    used, other = (access.issue_pass("POST", path, until=100) for path in ("/a", "/b"))
     assert opens(access, used, path="/a", now=50)
     restarted = Access(make_keys(tmp_path, keyring), database)
     assert restarted.load_or_make() == ""
@@ -113,7 +113,7 @@ def test_a_used_pass_stays_used_after_a_restart(tmp_path: Path, database: Databa
 def test_a_pass_whose_use_cannot_be_stored_opens_nothing(tmp_path: Path, database: Database) -> None:
     access = Access(make_keys(tmp_path), database)
     access.load_or_make()
-    credential = access.pass_for("POST", "/a", until=100)
+    credential = access.issue_pass("POST", "/a", until=100)
     database.close()
     with pytest.raises(Refusal):
         access.spend(credential, now=50)
@@ -148,7 +148,7 @@ def test_a_deleted_token_lets_nobody_in(tmp_path: Path, database: Database, in_f
     keys = make_keys(tmp_path, keyring)
     access = Access(keys, database)
     token = access.load_or_make(in_file=in_file)
-    credential, generation = access.pass_for("POST", "/a", until=100), access.generation
+    credential, generation = access.issue_pass("POST", "/a", until=100), access.generation
     assert access.accepts(token)
     keys.delete(TOKEN_NAME)
     access.refresh()
@@ -213,7 +213,7 @@ def notify_phone(served: Served, server: NotificationServer) -> dict[str, Button
     engine.settings.set("quietHoursEnd", engine.settings.current.quiet_hours_start)  # no hour is quiet
     make_predicted_cards(served, "report_branches", "check_clean_head")
     engine.notify.catch_up()
-    while engine.notify.step(Surface.PHONE) == 0:
+    while engine.notify.deliver_due(Surface.PHONE) == 0:
         pass
     buttons_by_card = {}
     for post in server.posts:

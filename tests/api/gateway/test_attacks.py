@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from engine.api.gateway.access import PASS_PREFIX
-from engine.api.gateway.api import Calls
+from engine.api.gateway.routes import OperationRunner
 from engine.model import Status
 from tests.api.gateway.conftest import QUICK, Serve, Served, error_of
 from tests.support.helpers import read_table
@@ -86,7 +86,7 @@ def test_the_right_token_gets_in(served: Served) -> None:
 
 def test_a_pass_is_valid_for_one_request_and_for_a_time(served: Served) -> None:
     path = "/api/v1/predictions/pred_1/reject"
-    credential = served.gateway.pass_for("POST", path, until=time.time() + 60)
+    credential = served.gateway.issue_pass("POST", path, until=time.time() + 60)
 
     def ask(method: str, path: str, credential: str = credential) -> int:
         return served.ask(method, path, headers={"Authorization": f"Bearer {credential}"}).status_code
@@ -95,7 +95,7 @@ def test_a_pass_is_valid_for_one_request_and_for_a_time(served: Served) -> None:
     assert ask("POST", "/api/v1/predictions/pred_2/reject") == 401
     assert ask("POST", "/api/v1/predictions/pred_1/confirm") == 401
     assert ask("GET", "/api/v1/health") == 401
-    late = served.gateway.pass_for("POST", path, until=time.time() - 1)
+    late = served.gateway.issue_pass("POST", path, until=time.time() - 1)
     assert ask("POST", path, late) == 401
     until, _, signed = credential.removeprefix(PASS_PREFIX).partition(".")
     assert ask("POST", path, f"{PASS_PREFIX}{int(until) + 1000}.{signed}") == 401
@@ -110,7 +110,7 @@ def test_a_pass_carries_no_content(serve: Serve) -> None:
     lifetimes = iter(range(60, 70))  # seconds; passes of one request with one end would be the same pass
 
     def ask_with_new_pass(**content: Any) -> httpx.Response:
-        credential = served.gateway.pass_for("POST", path, until=time.time() + next(lifetimes))
+        credential = served.gateway.issue_pass("POST", path, until=time.time() + next(lifetimes))
         return served.ask("POST", path, headers={"Authorization": f"Bearer {credential}"}, **content)
 
     for content in ({"json": {"edit": "push it to production"}}, {"content": b" "}, {"params": {"a": "b"}}):
@@ -164,12 +164,12 @@ def test_no_secret_in_a_reply_or_the_log(serve: Serve, monkeypatch: pytest.Monke
     """Also when something inside fails with an error that contains the token."""
     served = serve()
     token = served.token.encode()
-    credential = served.gateway.pass_for("GET", "/api/v1/health", until=time.time() + 60)
+    credential = served.gateway.issue_pass("GET", "/api/v1/health", until=time.time() + 60)
 
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError(f"broken by {served.token} and {credential}")
 
-    monkeypatch.setattr(Calls, "carry_out", fail)
+    monkeypatch.setattr(OperationRunner, "run", fail)
     replies = [served.raw(attempt.with_token(token)) for attempt in ATTEMPTS]
     replies += [served.raw(ALLOWED.with_token(secret)) for secret in (token, credential.encode())]
     assert [error_of(reply) for reply in replies[-2:]] == [(500, "internal")] * 2

@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from engine.api.gateway.access import apply_options, check_certificate, listen_address
-from engine.api.gateway.api import build
 from engine.api.gateway.gateway import STOPPED, Gateway
+from engine.api.gateway.routes import build
 from engine.config import GatewaySettings
 from engine.model import Refusal
 from tests.api.gateway.conftest import Serve

@@ -17,8 +17,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from engine.api.gateway.access import Access, ClientCounts
-from engine.api.gateway.api import Calls
 from engine.api.gateway.pulse import FRAME_FACTS, Pulse
+from engine.api.gateway.routes import OperationRunner
 from engine.events import PredictionExpired, StateChanged, TaskAdded
 from tests.api.gateway.conftest import QUICK, Serve, Served
 
@@ -168,9 +168,9 @@ def test_a_client_that_was_away_too_long_is_told_to_read_the_state_again(serve: 
 
 
 async def test_a_client_behind_the_kept_frames_gets_them_from_the_ledger(served: Served) -> None:
-    calls = Calls(served.engine, max_slow_requests=1)
+    operations = OperationRunner(served.engine, max_slow_requests=1)
     pulse = Pulse(
-        served.engine, calls.answer, Access(served.engine.keys, served.engine.database), QUICK, ClientCounts()
+        served.engine, operations.answer_rpc, Access(served.engine.keys, served.engine.database), QUICK, ClientCounts()
     )
     start = pulse.head = served.engine.ledger.latest(1)[0].id
     first, last = expire(served), expire(served)

@@ -185,7 +185,7 @@ def test_a_dead_surface_is_tried_at_growing_intervals_and_given_up(world: Notify
     world.courier.failures[Surface.PHONE] = Failure("it cannot be reached")
     world.happen(PAUSED)
     waits = []
-    while (wait := world.notifications.step(Surface.PHONE)) is not None:
+    while (wait := world.notifications.deliver_due(Surface.PHONE)) is not None:
         waits.append(wait)
         clock.advance(timedelta(seconds=wait))
     assert len(world.courier.to(Surface.PHONE)) == MAX_TRIES
@@ -204,13 +204,13 @@ def test_nothing_is_tried_before_the_interval_is_over(phone_world: NotifyWorld, 
     assert len(phone_world.courier.sent) == 1
     clock.advance(timedelta(seconds=BACKOFF_S[0] - 1))
     phone_world.happen(PAUSED)
-    assert phone_world.notifications.step(Surface.PHONE) == 1
+    assert phone_world.notifications.deliver_due(Surface.PHONE) == 1
     assert len(phone_world.courier.sent) == 1
     phone_world.courier.failures.clear()
     clock.advance(timedelta(seconds=1))
     phone_world.deliver()
     assert len(phone_world.courier.sent) == 4
-    assert phone_world.notifications.trouble(Surface.PHONE) == ""
+    assert phone_world.notifications.last_failure(Surface.PHONE) == ""
 
 
 def test_a_lasting_failure_is_given_up_at_once_and_can_be_retried(phone_world: NotifyWorld) -> None:
@@ -236,18 +236,18 @@ def test_a_surface_without_an_address_any_more_gets_nothing(phone_world: NotifyW
 # Exactly once
 
 
-def test_a_fact_that_is_read_twice_is_sent_once(
+def test_an_entry_that_is_read_twice_is_sent_once(
     phone_world: NotifyWorld, database: Database, clock: FakeClock, bus: EventBus
 ) -> None:
-    """The cursor is stored after the rows: a crash between the two reads the fact again."""
+    """The cursor is stored after the rows: a crash between the two reads the entry again."""
     phone_world.happen(PAUSED)
-    facts = Ledger(database).since(0)
-    phone_world.notifications._store([fact for fact in facts if fact.kind == "StateChanged"])
+    entries = Ledger(database).since(0)
+    phone_world.notifications._store([entry for entry in entries if entry.kind == "StateChanged"])
     phone_world.deliver()
     assert len(phone_world.courier.sent) == 1
 
 
-def test_a_fact_older_than_a_day_is_skipped(phone_world: NotifyWorld, clock: FakeClock) -> None:
+def test_an_entry_older_than_a_day_is_skipped(phone_world: NotifyWorld, clock: FakeClock) -> None:
     phone_world.database.write(lambda tx: tx.record(PAUSED))
     clock.advance(MAX_AGE)
     phone_world.happen(COST)
@@ -279,7 +279,7 @@ def test_a_card_has_buttons_while_the_gateway_listens(world: NotifyWorld) -> Non
     assert timedelta(hours=4) == BUTTON_LIFETIME
 
 
-def test_a_fact_of_another_version_delays_no_other(phone_world: NotifyWorld) -> None:
+def test_an_entry_of_another_version_delays_no_other(phone_world: NotifyWorld) -> None:
     phone_world.database.write(
         lambda tx: tx.session.connection().exec_driver_sql(
             "INSERT INTO memory_events (at, kind, subject, workspace, payload)"

@@ -85,7 +85,7 @@ class NotifyWorld:
             autonomy=SimpleNamespace(quiet=lambda: self.quiet),
         )
         self.notifications = Notifications(
-            engine, pass_for=self._pass_for, deliver=deliver if real else self.courier.deliver
+            engine, issue_pass=self._issue_pass, deliver=deliver if real else self.courier.deliver
         )
         self.notifications.addresses = Addresses(self.settings, self.keys, environment=self.environment)
 
@@ -95,7 +95,7 @@ class NotifyWorld:
         notify = NotifySettings(digest_minutes=5, gateway=gateway, **sections)
         self.settings.current = self.settings.current.model_copy(update={"notify": notify})
 
-    def _pass_for(self, method: str, path: str, *, until: float) -> str:
+    def _issue_pass(self, method: str, path: str, *, until: float) -> str:
         return "word" if self.listens else ""
 
     def _get_session(self, session_id: str) -> SessionView:
@@ -127,5 +127,5 @@ class NotifyWorld:
     def deliver(self, surfaces: Sequence[Surface] = tuple(Surface)) -> None:
         """Send everything that is due."""
         for surface in surfaces:
-            while self.notifications.step(surface) == 0:
+            while self.notifications.deliver_due(surface) == 0:
                 pass

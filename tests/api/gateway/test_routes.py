@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 from engine.api.control import ask
 from engine.api.gateway import replies
 from engine.api.gateway.access import Access, ClientCounts, Limits, listen_address
-from engine.api.gateway.api import build
+from engine.api.gateway.routes import build
 from engine.api.operations import dispatch
 from engine.engine import Engine
 from engine.execution.runners.flows import FLOWS

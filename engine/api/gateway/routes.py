@@ -68,9 +68,9 @@ def _error_responses(table: str) -> dict[int | str, dict[str, Any]]:
     }
 
 
-NO_CARD, COMPRESSED = _error_responses("card_errors"), _error_responses("body_errors")
-
-MALFORMED_CALL: dict[int | str, dict[str, Any]] = {
+CARD_ERRORS = _error_responses("card_errors")
+BODY_ERRORS = _error_responses("body_errors")
+RPC_ERRORS: dict[int | str, dict[str, Any]] = {
     400: {
         "model": replies.ErrorReply | replies.RpcReply,
         "description": "Malformed call",
@@ -108,7 +108,7 @@ ROUTES = (
     Route("GET", "/tasks", "tasks", replies.Tasks, "looking"),
 )
 
-FOR_OTHER_DOORS = {"approve": ("wait",), "tasks": ("action", "id", "title", "channel", "needs")}
+WITHHELD_ARGUMENTS = {"approve": ("wait",), "tasks": ("action", "id", "title", "channel", "needs")}
 """Arguments of operations that the gateway does not accept."""
 
 METHODS = {
@@ -119,6 +119,7 @@ METHODS = {
 """The operation of each method of JSON-RPC."""
 
 SLOW_OPERATIONS = frozenset({"trigger", "twin"})
+"""Operations that may take minutes. Only a limited number of them run at a time."""
 
 
 def build(engine: ApiServices, access: Access, address: ListenAddress, limits: Limits, counts: ClientCounts) -> Server:
@@ -135,22 +136,22 @@ def build(engine: ApiServices, access: Access, address: ListenAddress, limits: L
         redirect_slashes=False,
         telemetry=NO_TELEMETRY,
     )
-    calls = Calls(engine, max_slow_requests=limits.triggers)
-    pulse = Pulse(engine, calls.answer, access, limits, counts)
+    operations = OperationRunner(engine, max_slow_requests=limits.triggers)
+    pulse = Pulse(engine, operations.answer_rpc, access, limits, counts)
     router = APIRouter(
         prefix=API_PATH, dependencies=[Depends(HTTPBearer(auto_error=False, description="the gateway's token"))]
     )
     for route in ROUTES:
-        _add_route(router, route, calls)
+        _add_route(router, route, operations)
 
-    @router.post("/rpc", response_model=replies.RpcReply, responses={**MALFORMED_CALL, **COMPRESSED}, tags=["rpc"])
+    @router.post("/rpc", response_model=replies.RpcReply, responses=RPC_ERRORS | BODY_ERRORS, tags=["rpc"])
     def call(
         body: Annotated[
             replies.RpcCall, Body(examples=[{"jsonrpc": "2.0", "id": 1, "method": "pulse.crosspoll.status"}])
         ],
     ) -> Any:
         """JSON-RPC 2.0: `pulse.crosspoll.trigger`, `pulse.predictions.latest`, `pulse.crosspoll.status`."""
-        return JSONResponse(calls.answer(body.method, body.params, body.id))
+        return JSONResponse(operations.answer_rpc(body.method, body.params, body.id))
 
     @app.websocket("/pulse")
     async def _pulse(socket: WebSocket) -> None:
@@ -161,15 +162,15 @@ def build(engine: ApiServices, access: Access, address: ListenAddress, limits: L
     return Server(Guard(app, access, address, limits), address, limits, counts, pulse.run)
 
 
-class Calls:
-    """Carries out operations for the routes and for JSON-RPC 2.0. The calls block, and may come from any thread."""
+class OperationRunner:
+    """Carries out operations for the routes and for JSON-RPC 2.0. Its methods block. Callable from any thread."""
 
     def __init__(self, engine: ApiServices, *, max_slow_requests: int) -> None:
         """`max_slow_requests` is the maximum number of slow requests at a time."""
         self.engine = engine
         self._slow_slots = threading.BoundedSemaphore(max_slow_requests)
 
-    def carry_out(self, name: str, values: Mapping[str, Any]) -> Document:
+    def run(self, name: str, values: Mapping[str, Any]) -> Document:
         """Carry out an operation with validated arguments. Raises its `Refusal`, and `busy`."""
         operation = OPERATIONS[name]
         is_slow = name in SLOW_OPERATIONS and values.get("prediction_id") is None  # approving a card is fast
@@ -181,7 +182,7 @@ class Calls:
             if is_slow:
                 self._slow_slots.release()
 
-    def answer(self, method: str, params: Mapping[str, Any] | None, call_id: str | int | None) -> Document:
+    def answer_rpc(self, method: str, params: Mapping[str, Any] | None, call_id: str | int | None) -> Document:
         """Carry out one call of JSON-RPC. Never raises."""
         if method not in METHODS:
             return replies.error_reply(
@@ -190,7 +191,7 @@ class Calls:
         name = METHODS[method]
         try:
             arguments = validate_arguments(OPERATIONS[name].arguments, params or {})
-            return {"jsonrpc": "2.0", "id": call_id, "result": self.carry_out(name, dict(arguments))}
+            return {"jsonrpc": "2.0", "id": call_id, "result": self.run(name, dict(arguments))}
         except Refusal as refusal:
             code = replies.INVALID_PARAMS if refusal.code == "bad_arguments" else replies.REFUSED
             return replies.error_reply(call_id, code, refusal.message, refusal.document()["error"])
@@ -201,10 +202,10 @@ class Calls:
             )
 
 
-def _add_route(router: APIRouter, route: Route, calls: Calls) -> None:
+def _add_route(router: APIRouter, route: Route, operations: OperationRunner) -> None:
     """Add the endpoint of an operation: the id in the path, the other arguments in the query or the body."""
     operation, is_get, has_id = OPERATIONS[route.operation], route.method == "GET", "{id}" in route.path
-    without = (*FOR_OTHER_DOORS.get(route.operation, ()), *(["id"] if has_id else []))
+    without = (*WITHHELD_ARGUMENTS.get(route.operation, ()), *(["id"] if has_id else []))
     model = operation.model(f"{route.operation.capitalize()}Body", without=without, strict=not is_get)
     parameters = [inspect.Parameter("id", inspect.Parameter.KEYWORD_ONLY, annotation=CardId)] if has_id else []
     if model.model_fields:
@@ -213,10 +214,11 @@ def _add_route(router: APIRouter, route: Route, calls: Calls) -> None:
     def endpoint(*, id: str | None = None, values: BaseModel | None = None) -> Any:
         arguments = dict(values or ())
         if id is not None:
-            calls.engine.cards.get(id)  # accepts only a whole id, not its beginning
+            operations.engine.cards.get(id)  # accepts only a whole id, not its beginning
             arguments["id"] = id
-        return JSONResponse(calls.carry_out(route.operation, arguments))
+        return JSONResponse(operations.run(route.operation, arguments))
 
+    # FastAPI reads the arguments of a route from this signature.
     endpoint.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     has_body = not is_get and model.model_fields
     router.add_api_route(
@@ -226,7 +228,7 @@ def _add_route(router: APIRouter, route: Route, calls: Calls) -> None:
         name=route.operation,
         description=operation.description,
         response_model=route.reply,
-        responses=(NO_CARD if has_id or route.operation == "trigger" else {}) | (COMPRESSED if has_body else {}),
+        responses=(CARD_ERRORS if has_id or route.operation == "trigger" else {}) | (BODY_ERRORS if has_body else {}),
         tags=[route.tag],
     )
 
