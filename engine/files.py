@@ -1,10 +1,14 @@
-"""Reads files safely, replaces them atomically, and caches values while their files are unchanged (SPEC 11.2, 11.3)."""
+"""Reads files safely, replaces them atomically, and caches values while their files are unchanged (SPEC 11.2, 11.3).
+
+A file that others own may have a section of the engine, between two marks.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -14,6 +18,8 @@ import tomllib
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
+
+from engine.frozen import frozen
 
 TEMPORARY_PREFIX = ".clawpy-tmp-"
 """Prefix of temporary files. A file with this prefix at start-up was left by a crash."""
@@ -201,3 +207,98 @@ class FileCache(Generic[Value]):
                     self._cache.clear()
                 self._cache[key] = (signatures, value)
         return value
+
+
+# -- a marked section of a file that others own
+
+# It begins with the first opening mark that is followed by a closing mark without another opening mark in between.
+# Every other byte of the file stays.
+
+
+@frozen
+class Marks:
+    """The comments around a section. `name` distinguishes it from other sections."""
+
+    name: str
+
+    @property
+    def opening(self) -> str:
+        """The line before the section."""
+        return f"<!-- {self.name} -->"
+
+    @property
+    def closing(self) -> str:
+        """The line after the section."""
+        return f"<!-- /{self.name} -->"
+
+
+INHERITED = Marks("clawpy:inherited-wisdom")
+"""The section in a `soul.md` with the guidance of the agent's leaders (SPEC 1.6)."""
+
+LEARNT = Marks("clawpy:learnt")
+"""The section in an `AGENTS.md` with the learnings of the project (SPEC 1.12)."""
+
+
+def find_section(data: bytes, marks: Marks) -> tuple[int, int] | None:
+    """(begin, end) of the section with its marks, None if there is none."""
+    first, last = marks.opening.encode(), marks.closing.encode()
+    at = data.find(first)
+    while at >= 0:
+        end = data.find(last, at + len(first))
+        if end < 0:
+            return None
+        inner = data.rfind(first, at, end)
+        if inner == at:
+            return at, end + len(last)
+        at = inner
+    return None
+
+
+def write_section(data: bytes, body: str, marks: Marks) -> bytes:
+    """`data` with `body` (lines separated by "\\n", without marks) as its section.
+
+    A new section is added at the end, after an empty line. With an empty body, no section is added, and an existing one
+    keeps only its marks. Line ends are those of the file.
+    """
+    place = find_section(data, marks)
+    if not body and place is None:
+        return data
+    newline = _newline(data)
+    lines = [marks.opening, *(_neutralise(body, marks).split("\n") if body else ()), marks.closing]
+    section = newline.join(line.encode(errors="replace") for line in lines)
+    if place is not None:
+        return data[: place[0]] + section + data[place[1] :]
+    gap = b""
+    if data:
+        gap = newline if data.endswith((b"\n", b"\r")) else newline * 2
+        if data.endswith(newline * 2):
+            gap = b""
+    return data + gap + section + newline
+
+
+def read_section(data: bytes, marks: Marks) -> str:
+    """The text of the section without its marks, lines separated by "\\n"; "" if there is none."""
+    place = find_section(data, marks)
+    if place is None:
+        return ""
+    inner = data[place[0] + len(marks.opening.encode()) : place[1] - len(marks.closing.encode())]
+    return "\n".join(inner.decode(errors="replace").splitlines()).strip("\n")
+
+
+def without_section(text: str, marks: Marks) -> str:
+    """`text` without the section and its marks."""
+    data = text.encode(errors="replace")
+    place = find_section(data, marks)
+    return text if place is None else (data[: place[0]] + data[place[1] :]).decode()
+
+
+def _neutralise(body: str, marks: Marks) -> str:
+    """`body`, changed so that it contains no mark."""
+    for mark in (marks.opening, marks.closing):
+        body = body.replace(mark, mark.replace("<", "&lt;", 1))
+    return body
+
+
+def _newline(data: bytes) -> bytes:
+    first = re.search(rb"\r\n|\n|\r", data)
+    return first[0] if first else b"\n"

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.model.text import INHERITED, find_section, join_names, join_shortened, write_section
+from engine.files import INHERITED, find_section, write_section
+from engine.model.text import join_names, join_shortened
 
 OPEN, CLOSE = INHERITED.opening, INHERITED.closing
 

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from engine.config import SettingsSource
 from engine.events import AgentAdded, AgentMoved, AgentRetired, Event, TierAssigned
-from engine.files import FileCache, sync_folder, write_json
+from engine.files import INHERITED, FileCache, sync_folder, without_section, write_json
 from engine.frozen import frozen
 from engine.hierarchy.organisation import (
     ARCHETYPES,
@@ -47,7 +47,6 @@ from engine.hierarchy.organisation import (
 )
 from engine.hierarchy.profile_items import without_lessons
 from engine.model import AgentActivity, AgentView, Refusal, microusd, sanitise
-from engine.model.text import INHERITED, without_section
 from engine.storage.database import Database
 
 UNFINISHED = ".clawpy-tmp-"

@@ -19,10 +19,11 @@ from typing import Any
 
 from sqlmodel import Field, Session, col, func, select
 
+from engine.files import INHERITED, without_section
 from engine.model import LeaderDecision, LeaderProfile, Pattern, PatternSource, ProfileEdit, Refusal, Trust
 from engine.model.base import may_guide
 from engine.model.learnings import lesson_id
-from engine.model.text import INHERITED, plain, without_section
+from engine.model.text import plain
 from engine.storage.rows import Row, json_field, utc_field
 
 MAX_ITEMS = 60

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from engine.clock import Clock
 from engine.events import SoulRewritten, TeachingRefreshed
-from engine.files import read_plain, write_atomic
+from engine.files import INHERITED, read_plain, write_atomic, write_section
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.bubbles import Bubbles
 from engine.hierarchy.guidance import Cascade, format_item
@@ -32,7 +32,6 @@ from engine.model import (
     TeachingState,
     sanitise,
 )
-from engine.model.text import INHERITED, write_section
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 

@@ -5,6 +5,7 @@ The evidence names moments, not ages, because a card shows it for hours. Everyth
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from math import prod
@@ -22,7 +23,7 @@ from engine.model import (
     Thread,
     part_of_day,
 )
-from engine.model.text import count, moment, plain, span, words_of
+from engine.model.text import count, moment, plain, span
 
 WEIGHTS: Final = {
     "time": 0.3,
@@ -124,8 +125,12 @@ def open_tasks(tasks: Sequence[Task]) -> list[Task]:
 
 def related_task(tasks: Sequence[Task], text: str) -> Task | None:
     """The stalest open task that shares a word of at least four letters with `text`."""
-    words = words_of(text)
-    return next((task for task in open_tasks(tasks) if words & words_of(task.title)), None)
+    words = _words_of(text)
+    return next((task for task in open_tasks(tasks) if words & _words_of(task.title)), None)
+
+
+def _words_of(text: str) -> set[str]:
+    return {word.casefold() for word in re.findall(r"[^\W\d_]{4,}", text)}
 
 
 def tasks_signal(tasks: Sequence[Task], local: datetime) -> Signal:

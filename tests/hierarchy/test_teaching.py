@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from engine.clock import FakeClock
+from engine.files import INHERITED, write_section
 from engine.model.learnings import lesson_id
-from engine.model.text import INHERITED, write_section
 from engine.storage.ledger import Ledger
 from tests.hierarchy.guidance_world import World, edit_profile
 

@@ -51,7 +51,7 @@ from engine.model import (
     SessionView,
     sanitise,
 )
-from engine.model.text import count, join_names, last_line
+from engine.model.text import count, join_names, last_error_line
 
 _FILLERS = frozenset({"the", "a", "an", "my", "our", "all", "please", "this", "project", "repository", "code"})
 """Words beside the name of a flow that are ignored."""
@@ -382,7 +382,7 @@ class LearnedFlow(Flow):
             if not result.ok:
                 raise FlowError(
                     f"step {number} of {len(self.commands)}, `{shlex.join(argv)}`, ended with exit code "
-                    f"{result.exit_code}: {last_line(result.output)}"
+                    f"{result.exit_code}: {last_error_line(result.output)}"
                 )
         return FlowResult(f"{count(len(self.commands), 'command')} of {self.name} ran")
 

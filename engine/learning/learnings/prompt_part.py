@@ -14,7 +14,7 @@ from sqlmodel import Field, col, desc, select
 
 from engine import tokenizer
 from engine.config import SettingsSource
-from engine.files import read_plain
+from engine.files import LEARNT, read_plain, read_section
 from engine.learning.learnings.promotion import is_promotable
 from engine.learning.learnings.recurrence import find_names
 from engine.learning.learnings.store import GLOBAL, LearningFiles, Scope, project_key
@@ -33,7 +33,7 @@ from engine.model import (
 )
 from engine.model.learnings import normalise
 from engine.model.prompts import OWN_TEXT
-from engine.model.text import LEARNT, approved_text, read_section, without_invalid_xml
+from engine.model.text import approved_text, without_invalid_xml
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, utc_field
 

@@ -12,7 +12,7 @@ from engine.git.leftovers import CONFLICT_MARKER, TODOS
 from engine.git.own_changes import LocatedLeftover, Mention
 from engine.git.state import GitState
 from engine.model import Tier
-from engine.model.text import count, counted, join_shortened, moment, plain, tail
+from engine.model.text import count, join_shortened, moment, plain, tail
 from engine.prediction.context import Part, WorkspaceContext, result_words
 from engine.prediction.templates.offers import (
     MAX_PATHS,
@@ -250,9 +250,12 @@ def fix_lint(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         return
     changed = usable_names(file.path for file in git.files if not file.deleted and part.lints(file.path))
     paths = changed if len(changed) <= MAX_PATHS else []
-    linter = plain(linters[0].name, 20)
+    linter, where = plain(linters[0].name, 20), "where that is safe"
+    if paths:
+        files = "uncommitted file" if len(paths) == 1 else count(len(paths), "uncommitted file")
+        where = f"in the {files}"
     yield Offer(
-        f"Fix what {linter} found" + (f" in {counted(paths, 'uncommitted file')}" if paths else " where that is safe"),
+        f"Fix what {linter} found {where}",
         f"{count(findings, 'finding')} at {moment(last.ended_at, context.local)}; what it changes waits as a diff.",
         subject=f"{linter} on {branch_of(git)}",
         facts={"lint": last.id, "paths": paths},

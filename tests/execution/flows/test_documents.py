@@ -20,8 +20,9 @@ from engine.execution.runners.flows.documents import (
     is_mentioned,
     lessons_in,
 )
+from engine.files import INHERITED, LEARNT, find_section, write_section
 from engine.model import PromptRequest
-from engine.model.text import INHERITED, LEARNT, find_section, one_line, write_section
+from engine.model.text import one_line
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
 

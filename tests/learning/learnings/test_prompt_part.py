@@ -10,11 +10,11 @@ import pytest
 
 from engine import tokenizer
 from engine.config import FixedSettings, MemorySettings, Settings
+from engine.files import LEARNT, write_section
 from engine.learning.learnings.promotion import entry_id
 from engine.learning.learnings.prompt_part import LearningsPart
 from engine.learning.learnings.store import GLOBAL, LearningFiles, Scope, add_entry, project_key
 from engine.model import Contribution, LearningEntry, LearningKind, LearningStatus, PromptRequest
-from engine.model.text import LEARNT, write_section
 from engine.storage.database import Database
 from tests.learning.learnings.world import make_entry
 

@@ -26,9 +26,9 @@ from engine.execution.runners.flow import (
 )
 from engine.execution.runners.flows.git_steps import operator_git, resolve_commit
 from engine.execution.runners.toolchains.projects import changelog_of
-from engine.files import read_table
+from engine.files import LEARNT, read_section, read_table, write_section
 from engine.frozen import frozen
-from engine.model.text import LEARNT, count, join_names, one_line, read_section, write_section
+from engine.model.text import count, join_names, one_line
 
 MAX_COMMITS = 500
 """Maximum number of commits that are drafted."""

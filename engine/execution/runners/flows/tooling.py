@@ -46,7 +46,7 @@ from engine.execution.runners.toolchains.projects import find_packages
 from engine.execution.runners.toolchains.python_projects import is_python_project
 from engine.execution.runners.toolchains.tool_table import LINTERS, read_text
 from engine.frozen import frozen
-from engine.model.text import capitalised, count, join_names, last_line
+from engine.model.text import capitalised, count, join_names, last_error_line
 
 MAX_SHOWN_FINDINGS = 100
 """Maximum number of findings that are kept in the facts of a result."""
@@ -61,7 +61,8 @@ def _linter_failure(linter: Linter, result: CommandResult) -> CannotRun:
     if missing is not None:
         return CannotRun(f"{linter.name} cannot run: {missing.sentence}", linter.fix_for(missing))
     return CannotRun(
-        f"{linter.name} ended with exit code {result.exit_code} without naming a line: {last_line(result.output)}",
+        f"{linter.name} ended with exit code {result.exit_code} without naming a line: "
+        f"{last_error_line(result.output)}",
         "run it in a terminal to see why",
     )
 
