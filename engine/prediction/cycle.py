@@ -17,9 +17,11 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 
-from engine.config import Settings
+from engine.config import Settings, SettingsSource
 from engine.events import CycleFinished
+from engine.frozen import frozen
 from engine.model import (
     Assignment,
     CalibrationCheck,
@@ -31,8 +33,6 @@ from engine.model import (
     Randomness,
     Refusal,
     Result,
-    SessionState,
-    SessionView,
     Source,
     sanitise,
 )
@@ -42,7 +42,7 @@ from engine.prediction.card_rows import CardRow, card_of, load_card, own_session
 from engine.prediction.card_rules import Room
 from engine.prediction.card_store import CardStore
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.kinds import FIX_BY_AGENT, KINDS
+from engine.prediction.kinds import KINDS, next_kinds
 from engine.prediction.problems import knows_problems, unsolved_problem
 from engine.prediction.routing import Router
 from engine.prediction.selection import (
@@ -54,6 +54,7 @@ from engine.prediction.selection import (
     leaving_cards,
     renew_reasons,
 )
+from engine.prediction.tasks import TaskBoard
 from engine.prediction.twin import ConfidenceEstimate, EmbeddedTwin
 from engine.storage import state
 from engine.storage.database import Transaction
@@ -88,32 +89,40 @@ HELD_BACK = "cards.held_back"
 MAX_AGE = timedelta(hours=24)
 """A session that ended longer ago leads to no next step any more."""
 
-FOLLOW_UPS_OF_FAILED_TESTS = (
-    "undo_landing", "apply_fix", "rehearse_revert", "bisect", "hunt_flakes", "still_red", "rerun_failing",
-    "check_clean_head", FIX_BY_AGENT,
-)  # fmt: skip
-"""Kinds of cards that may follow failed tests, the best first."""
 
-WARNINGS = tuple(kind.name for kind in KINDS.values() if kind.comes_back)
-"""Kinds of cards that come back at once after their review, because that does not remove the reason."""
+@frozen
+class RoundPreparation:
+    """Brings up to date what a round is about to read: the tasks, and what was learned. What fails is reported, and the
+    round goes on without it."""
 
-LEADING_TO_AGENT = ("fix_lint", "rehearse_merge", "unfinished_operation")
-"""Flows after which an agent may do what the flow cannot."""
+    tasks: TaskBoard
+    settings: SettingsSource
+    workspaces: Callable[[], Sequence[str]]
+    stop_reason: Callable[[], str]
+    """The kill switch: why nothing may run now, "" when it may."""
+    pulse: Callable[[], object]
+    """Makes tasks of the heartbeats that are due."""
+    learn: Callable[[], object]
+    """Makes candidates of what happened (SPEC 5.6)."""
+    report: Callable[[str, str], None]
 
+    def run(self) -> None:
+        """Do all of it. While the engine is stopped, no heartbeat is due."""
+        if not self.stop_reason():
+            self.pulse()  # what is due is a card of this very round, also of one that a verb asks for
+        if folder := self.settings.current.tasks_dir:
+            self._read_task_files(folder)
+        try:
+            self.learn()
+        except Exception as error:  # cards that do not come of what was learned come all the same
+            self.report("adaptation", f"what happened was not weighed: {error}")
 
-def next_kinds(view: SessionView) -> tuple[str, ...]:
-    """The kinds of cards that may follow this session, the best first. None may unless the session succeeded. If its
-    result names the next step, only that may follow."""
-    if view.state is not SessionState.SUCCEEDED or view.flow is None:
-        return ()
-    if view.next_step:
-        return (view.next_step,)
-    if view.flow in {KINDS[kind].flow for kind in WARNINGS}:
-        return WARNINGS if view.has_problem else ()
-    tests_failed = view.check is not None and view.check.failed + view.check.errors > 0
-    if tests_failed:  # without the flow itself: it would find the same again
-        return tuple(kind for kind in FOLLOW_UPS_OF_FAILED_TESTS if kind != view.flow)
-    return (FIX_BY_AGENT,) if view.flow in LEADING_TO_AGENT else ()
+    def _read_task_files(self, folder: str) -> None:
+        """Read the files of `tasksDir` into the task board; a fault changes nothing there."""
+        try:
+            self.tasks.update_from_files(Path(folder).expanduser(), self.workspaces())
+        except (OSError, UnicodeDecodeError) as error:
+            self.report("tasksDir", f"{folder} cannot be read: {error}; fix it, or: clawpy config set tasksDir ''")
 
 
 class CardCycle:
@@ -127,15 +136,21 @@ class CardCycle:
         twin: EmbeddedTwin,
         randomness: Randomness,
         *,
+        prepare: Callable[[], None],
         contexts: Contexts,
+        note_activity: Callable[[str, datetime], None],
         workspaces: Callable[[], Sequence[str]],
         propose: Propose,
     ) -> None:
+        """`prepare()` is called before contexts are read (see `RoundPreparation`). `note_activity(workspace, at)` is
+        called if somebody but us changed its files last at that time."""
         self._store = store
         self._database = store.database
         self._approvals = approvals
         self._twin = twin
+        self._prepare = prepare
         self._contexts = contexts
+        self._note_activity = note_activity
         self._workspaces = workspaces
         self._propose = propose
         self._selector = CardSelector(store, approvals, router, twin, randomness)
@@ -187,7 +202,7 @@ class CardCycle:
         """The situation of a workspace in words, as preference pairs keep it (SPEC 8.2). It is that of the last cycle;
         if there was none yet, the workspace is read now."""
         if workspace not in self._last_contexts:
-            return "".join(context.text for context in self._contexts([workspace]))
+            return "".join(context.text for context in self._read_contexts([workspace]))
         return self._last_contexts[workspace].text
 
     def phase(self) -> Phase:
@@ -306,7 +321,7 @@ class CardCycle:
     ) -> dict[str, Findings]:
         """Read each workspace and collect its proposals. What fails is added to `errors`; the rest goes on."""
         findings = {}
-        for context in self._contexts(workspaces) if workspaces else ():
+        for context in self._read_contexts(workspaces) if workspaces else ():
             self._last_contexts[context.workspace] = context
             unknown = context.inspection.unknown
             messages = [*context.errors, *(f"{check}: {error}" for check, error in unknown.items())]
@@ -322,6 +337,15 @@ class CardCycle:
             )
             findings[context.workspace] = Findings(context, tuple(proposals), complete, unchecked, can_replace)
         return findings
+
+    def _read_contexts(self, workspaces: Sequence[str]) -> Sequence[WorkspaceContext]:
+        """Prepare a round and read its contexts. Files that changed are a sign of the operator."""
+        self._prepare()
+        contexts = self._contexts(workspaces)
+        for context in contexts:
+            if context.silence is not None:
+                self._note_activity(context.workspace, context.now - context.silence)
+        return contexts
 
     def _store_plan(
         self, tx: Transaction, findings: Mapping[str, Findings], rows: Sequence[CardRow]

@@ -1,4 +1,5 @@
-"""Every kind of card in one table, `kinds.toml`: its tier, title, flow and channel (SPEC 2.11)."""
+"""Every kind of card in one table, `kinds.toml`: its tier, title, flow and channel (SPEC 2.11), and which kinds may
+follow a session (SPEC 2.10)."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any, Final
 
 from engine.files import read_table
 from engine.frozen import frozen
-from engine.model import Tier
+from engine.model import SessionState, SessionView, Tier
 
 HEARTBEAT_PREFIX: Final = "heartbeat"
 """Prefix of the kinds of heartbeat cards: each item of a heartbeat is a kind of its own."""
@@ -126,3 +127,31 @@ def kind_of(name: str) -> Kind:
         return KINDS[name]
     tier, title = (Tier.BLOCKS, "Due by a heartbeat") if is_heartbeat(name) else (Tier.CHECK, name.replace("_", " "))
     return Kind(name, tier, title, name, signals=() if is_heartbeat(name) else ("git",), place=len(KINDS))
+
+
+FOLLOW_UPS_OF_FAILED_TESTS: Final = (
+    "undo_landing", "apply_fix", "rehearse_revert", "bisect", "hunt_flakes", "still_red", "rerun_failing",
+    "check_clean_head", FIX_BY_AGENT,
+)  # fmt: skip
+"""Kinds of cards that may follow failed tests, the best first."""
+
+WARNINGS: Final = tuple(kind.name for kind in KINDS.values() if kind.comes_back)
+"""Kinds of cards that come back at once after their review, because that does not remove the reason."""
+
+LEADING_TO_AGENT: Final = ("fix_lint", "rehearse_merge", "unfinished_operation")
+"""Flows after which an agent may do what the flow cannot."""
+
+
+def next_kinds(view: SessionView) -> tuple[str, ...]:
+    """The kinds of cards that may follow this session, the best first. None may unless the session succeeded. If its
+    result names the next step, only that may follow."""
+    if view.state is not SessionState.SUCCEEDED or view.flow is None:
+        return ()
+    if view.next_step:
+        return (view.next_step,)
+    if view.flow in {KINDS[kind].flow for kind in WARNINGS}:
+        return WARNINGS if view.has_problem else ()
+    tests_failed = view.check is not None and view.check.failed + view.check.errors > 0
+    if tests_failed:  # without the flow itself: it would find the same again
+        return tuple(kind for kind in FOLLOW_UPS_OF_FAILED_TESTS if kind != view.flow)
+    return (FIX_BY_AGENT,) if view.flow in LEADING_TO_AGENT else ()

@@ -14,25 +14,21 @@ from engine.events import TwinAnswered
 from engine.execution.runners.model.single_questions import SingleQuestions
 from engine.execution.runners.toolchains.projects import ProjectCache, find_projects
 from engine.execution.sessions import Sessions
-from engine.frozen import frozen
 from engine.git.github import GitHub
 from engine.git.repository import top_folder
-from engine.keys import Keys
-from engine.learning.decisions.decisions import ARROW
 from engine.learning.decisions.insights import Figures
 from engine.learning.decisions.training import Training
-from engine.learning.decisions.training_provider import Account, Provider, TrainingError
-from engine.learning.decisions.training_runs import TrainingPlan, TwinModel
-from engine.model import Assignment, NoAnswer, Refusal, microusd
+from engine.learning.decisions.training_runs import TwinModel
+from engine.model import Assignment
 from engine.prediction import templates
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_store import CardStore
 from engine.prediction.cards import Cards
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.context_reader import ContextReader, Sources
-from engine.prediction.cycle import CardCycle
+from engine.prediction.cycle import CardCycle, RoundPreparation
 from engine.prediction.kinds import FIX_BY_AGENT, kind_of
-from engine.prediction.predictors import ModelTwin, PredictorHook, TwinAccess, UnusableReply
+from engine.prediction.predictors import ModelTwin, PredictorHook, TwinAccess, TwinTraining
 from engine.prediction.routing import PromptPlacer, Router
 from engine.prediction.signals import OurWrite
 from engine.prediction.tasks import TaskBoard
@@ -40,15 +36,20 @@ from engine.prediction.templates.work import propose_learned
 from engine.prediction.threads import Threads
 from engine.prediction.twin import EmbeddedTwin, EmbeddingCache
 from engine.services import Overrides
-from engine.settings_store import SettingsStore
 from engine.wiring.adaptation import learned_work
 
 if TYPE_CHECKING:
     from engine.services import Services
 
+EMBED_TIMEOUT_S = 10.0
+"""Seconds that a prompt waits for its vector; the embedder takes one or two to load."""
 
-def build_twin(services: Services) -> PredictorHook:
-    """Build the Twin model and its training; returns the hook that reads the predictions of other programs."""
+STAMP_SLACK = timedelta(milliseconds=1)
+"""Files have times in nanoseconds, instants in microseconds."""
+
+
+def build_twin(services: Services) -> None:
+    """Build the Twin model, its training, and the figures of the decisions: `model_twin`, `training`, `insights`."""
     home, clock, randomness = services.home, services.clock, services.randomness
     twin = TwinAccess(services.settings, services.model_router, services.keys)
     services.model_twin = ModelTwin(
@@ -67,7 +68,7 @@ def build_twin(services: Services) -> PredictorHook:
         phase=lambda: services.card_cycle.phase().number,
         on_answer=partial(_record_twin_answer, services),
     )
-    twin_training = _TwinTraining(services.settings, services.keys, twin, services.model_twin)
+    twin_training = TwinTraining(services.settings, services.keys, twin, services.model_twin)
     services.training = Training(
         services.database,
         home.data / "training",
@@ -87,13 +88,6 @@ def build_twin(services: Services) -> PredictorHook:
         earning=partial(_missing_requirements, services),
         training=lambda: services.training.view(clock.now()),
     )
-    return PredictorHook(
-        services.database,
-        lambda: Path(services.settings.current.predictions_dir or home.data).expanduser() / "predictions.jsonl",
-        flows=services.flows,
-        home_workspace=lambda: next(iter(services.workspaces), ""),
-        report=services.report,
-    )
 
 
 def _missing_requirements(services: Services, workspace: str) -> str:
@@ -105,82 +99,20 @@ def _record_twin_answer(services: Services, model: str, usable: bool, words: str
     services.database.write(lambda tx: tx.record(TwinAnswered(subject=model, usable=usable, reason=words)))
 
 
-@frozen
-class _TwinTraining:
-    """Gives a training the settings, the keys and the Twin model (SPEC 8.4)."""
-
-    settings: SettingsStore
-    keys: Keys
-    access: TwinAccess
-    twin: ModelTwin
-
-    def plan(self) -> TrainingPlan:
-        """The plan, from the present settings."""
-        settings = self.settings.current
-        training = settings.training
-        provider_settings = settings.provider(training.provider)
-        return TrainingPlan(
-            training.provider,
-            training.base_model,
-            microusd(training.cost_cap),
-            self.twin.named,
-            automatic=training.automatic,
-            enabled=settings.twin_model_enabled,
-            base_url="" if provider_settings is None else provider_settings.base_url,
-        )
-
-    def provider(self) -> Provider:
-        """The provider of trainings. Raises `Refusal`: `unknown_provider`, `no_key`."""
-        training = self.settings.current.training
-        provider_settings = self.settings.current.provider(training.provider)
-        if provider_settings is None:
-            raise Refusal(
-                "unknown_provider",
-                f"there is no provider {training.provider}",
-                "clawpy config set training.provider NAME",
-            )
-        key = self.keys.get(training.provider) or self.access.key(training.provider)
-        if key is None and not provider_settings.keyless:
-            raise Refusal("no_key", f"{training.provider} has no key", f"clawpy key set {training.provider}")
-        # The libraries want a word even where the provider wants none.
-        return Provider(Account(training.api, provider_settings.base_url, key.value if key else "keyless"))
-
-    def answer(self, model: str, situation: str) -> str | None:
-        """The proposal of a model as `prompt → channel`; None when its answer is unusable. Raises `TrainingError`."""
-        try:
-            reply = self.twin.answer(model, situation)
-        except UnusableReply:
-            return None
-        except NoAnswer as fault:
-            raise TrainingError(f"{model} cannot be reached: {fault}", transient=True) from fault
-        return f"{reply.prompt}{ARROW}{reply.channel}"
-
-    def adopt(self, model: str) -> None:
-        """Make the model the Twin at once."""
-        self.settings.set("twinModelId", model)
-
-
-EMBED_TIMEOUT_S = 10.0
-"""Seconds that a prompt waits for its vector; the embedder takes one or two to load."""
-
-STAMP_SLACK = timedelta(milliseconds=1)
-"""Files have times in nanoseconds, instants in microseconds."""
-
-
-def build_prediction(services: Services, launcher: Sessions, hook: PredictorHook, overrides: Overrides) -> None:
-    """Build the cards, the task board and the cycle."""
+def build_prediction(services: Services, launcher: Sessions, overrides: Overrides) -> None:
+    """Build the task board, the cycle and the cards, and what they ask: the Twin, transcripts, contexts."""
     clock, randomness = services.clock, services.randomness
     services.embedding_cache = EmbeddingCache(services.memory)
     services.embedded_twin = EmbeddedTwin(
         services.decisions, embed=services.embedding_cache, calibrator=overrides.calibrator
     )
-    placing = PromptPlacer(
+    placer = PromptPlacer(
         services.database,
         services.settings,
         embed=partial(services.memory.embed_texts, timeout_s=EMBED_TIMEOUT_S),
         agents=services.agents.list,
     )
-    router = Router(services.settings, clock, randomness, placing.place)
+    router = Router(services.settings, clock, randomness, placer.place)
     store = CardStore(
         services.database,
         clock,
@@ -216,16 +148,39 @@ def build_prediction(services: Services, launcher: Sessions, hook: PredictorHook
         disk=lambda workspace: services.housekeeping.disk() if workspace in services.workspaces[:1] else None,
     )
     services.contexts = overrides.contexts or ContextReader(clock, services.settings, sources)
-    others = services.model_twin.propose, hook.propose, lambda context: propose_learned(context, learned_work(services))
+    hook = PredictorHook(
+        services.database,
+        lambda: (
+            Path(services.settings.current.predictions_dir or services.home.data).expanduser() / "predictions.jsonl"
+        ),
+        flows=services.flows,
+        home_workspace=lambda: next(iter(services.workspaces), ""),
+        report=services.report,
+    )
+    other_sources = (
+        services.model_twin.propose,
+        hook.propose,
+        lambda context: propose_learned(context, learned_work(services)),
+    )
     services.card_cycle = CardCycle(
         store,
         approvals,
         router,
         services.embedded_twin,
         randomness,
+        prepare=RoundPreparation(
+            services.tasks,
+            services.settings,
+            lambda: services.workspaces,
+            services.safety.kill_switch.stop_reason,
+            pulse=lambda: services.heartbeat.pulse(),
+            learn=lambda: services.adaptation.run_round(),
+            report=services.report,
+        ).run,
         contexts=partial(_read_contexts, services),
+        note_activity=partial(_note_activity, services),
         workspaces=lambda: services.workspaces,
-        propose=partial(templates.propose, sources=others),
+        propose=partial(templates.propose, sources=other_sources),
     )
     services.cards = Cards(
         store, approvals, services.card_cycle, router, randomness, reverse=services.changes.undo_session
@@ -234,36 +189,22 @@ def build_prediction(services: Services, launcher: Sessions, hook: PredictorHook
 
 def _prompt_runner(launcher: Sessions, workspace: str) -> str:
     """The agent or model that would take a text prompt of a workspace, "" for none."""
-    info = launcher.check(Assignment("?", kind_of(FIX_BY_AGENT).channel, workspace, AUTO, None, {}))
+    any_prompt = Assignment("?", kind_of(FIX_BY_AGENT).channel, workspace, AUTO)
+    info = launcher.check(any_prompt)
     return info.executor if info.available else ""
 
 
-def _read_task_files(services: Services) -> None:
-    """Read the files of `tasksDir` into the task board; a fault is reported and changes nothing."""
-    if not (folder := services.settings.current.tasks_dir):
-        return
-    try:
-        services.tasks.update_from_files(Path(folder).expanduser(), services.workspaces)
-    except (OSError, UnicodeDecodeError) as error:
-        services.report("tasksDir", f"{folder} cannot be read: {error}; fix it, or: clawpy config set tasksDir ''")
-
-
 def _read_contexts(services: Services, workspaces: Sequence[str]) -> list[WorkspaceContext]:
-    if not services.safety.kill_switch.stop_reason():
-        services.heartbeat.pulse()  # what is due is a card of this very cycle, also of one that a verb asks for
-    _read_task_files(services)
-    try:
-        services.adaptation.run_round()
-    except Exception as error:  # cards that do not come of what was learnt come all the same
-        services.report("adaptation", f"what happened was not weighed: {error}")
+    """The contexts of these workspaces."""
     last_input, _ = services.autonomy.presence.last()
     contexts = services.contexts.read_all(
         workspaces, last_input=last_input, ours={path: _own_writes(services, path) for path in workspaces}
     )
-    for context in contexts:
-        if context.silence is not None:
-            services.autonomy.presence.note(context.now - context.silence, f"your files changed in {context.workspace}")
     return [replace(context, is_first=context.workspace in services.workspaces[:1]) for context in contexts]
+
+
+def _note_activity(services: Services, workspace: str, at: datetime) -> None:
+    services.autonomy.presence.note(at, f"your files changed in {workspace}")
 
 
 def last_workspace_activity(services: Services, workspaces: Sequence[str]) -> datetime | None:

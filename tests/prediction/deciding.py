@@ -275,7 +275,9 @@ class World:
             router,
             self.twin,
             self.randomness,
+            prepare=lambda: None,
             contexts=self.contexts,
+            note_activity=lambda workspace, at: None,
             workspaces=lambda: self.workspaces,
             propose=self._propose,
         )

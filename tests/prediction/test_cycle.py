@@ -34,8 +34,7 @@ from engine.model import (
 )
 from engine.prediction.card_rows import CardRow
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.cycle import FOLLOW_UPS_OF_FAILED_TESTS, next_kinds
-from engine.prediction.kinds import FIX_BY_AGENT
+from engine.prediction.kinds import FIX_BY_AGENT, FOLLOW_UPS_OF_FAILED_TESTS, next_kinds
 from engine.prediction.selection import is_done_by_operator
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING
