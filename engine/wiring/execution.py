@@ -17,7 +17,7 @@ from engine.execution.permissions import Permissions
 from engine.execution.prompts import IdentityPart, ProjectPart, PromptAssembly, RulesPart, TaskPart
 from engine.execution.runners.acp.runner import AcpRunner
 from engine.execution.runners.flow_runner import FlowRunner
-from engine.execution.runners.model.agent_loop import Providers
+from engine.execution.runners.model.agent_loop import LoopServices
 from engine.execution.runners.model.conversation_store import ConversationStore
 from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.runners.model.runner import ModelRunner
@@ -145,8 +145,10 @@ def _build_runners(services: Services, caches: Caches) -> list[Runner]:
         workspaces, services.prompts, services.calls, services.toolbelts, services.settings, judging
     )
     histories = ConversationStore(services.home.transcripts, services.keys.secrets)
-    providers = Providers(services.model_host, services.model_router, histories, services.clock, services.randomness)
-    models = ModelRunner(agent_services, providers)
+    loop_services = LoopServices(
+        services.model_host, services.model_router, histories, services.clock, services.randomness
+    )
+    models = ModelRunner(agent_services, loop_services)
     agents = AcpRunner(agent_services, data=services.home.data, version=services.version)
     return [flows, models, agents]
 

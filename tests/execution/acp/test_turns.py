@@ -38,15 +38,15 @@ def test_totals_are_counted_once_and_only_upwards(reports: list[tuple[int, float
     for total, amount, currency in reports:
         counter.count_totals(total, None if amount is None else schema.Cost(amount=amount, currency=currency))
     assert all(money >= 0 and tokens >= 0 for money, tokens in charged)
-    assert counter.tokens == max((total for total, *_ in reports if 0 <= total <= 10**7), default=0)
+    assert counter.total_tokens == max((total for total, *_ in reports if 0 <= total <= 10**7), default=0)
     known_costs = [
         microusd(amount)
         for _, amount, currency in reports
         if amount is not None and currency.upper() == "USD" and 0 <= amount <= 1_000_000
     ]
-    assert counter.cost == max(known_costs, default=0)
+    assert counter.total_cost == max(known_costs, default=0)
     counter.end_turn(None)
-    assert counter.cost == sum(money for money, _ in charged) == (max(known_costs) if known_costs else estimate)
+    assert counter.total_cost == sum(money for money, _ in charged) == (max(known_costs) if known_costs else estimate)
 
 
 def test_a_late_price_is_reduced_by_the_estimate() -> None:

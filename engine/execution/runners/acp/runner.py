@@ -107,7 +107,7 @@ class AcpRunner(AgentRunner):
                 validated,
                 summary="\n".join(filter(None, [turns.summary(), validated.summary])),
                 closing="\n".join(filter(None, [turns.cut_short, validated.summary])),
-                facts={"agent": turns.model, "turns": turns.turns, "price_known": turns.price_known},
+                facts={"agent": turns.model, "turns": turns.turn_count, "price_known": turns.price_known},
             )
 
     @contextmanager

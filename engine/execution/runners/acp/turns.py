@@ -43,20 +43,22 @@ class UsageCounter:
     def __init__(self, live: LiveSession, estimate: int) -> None:
         """`estimate` is the number of micro-dollars that a turn without a named price costs."""
         self.price_known = False
-        self.tokens = 0
-        self.cost = 0
         self._live = live
         self._estimate = estimate
-        self._turn_start_cost = 0
-        self._turn_start_tokens = 0
-        self._input_tokens = 0
-        self._output_tokens = 0
+        # Totals of the conversation so far
+        self.total_cost = 0
+        self.total_tokens = 0
+        self._total_input_tokens = 0
+        self._total_output_tokens = 0
+        # The totals at the beginning of the present turn
+        self._cost_before_turn = 0
+        self._tokens_before_turn = 0
 
     def begin_turn(self) -> None:
         """Reserve the cost of a turn. Raises `SessionStopped` when a cap does not allow it."""
         self._live.reserve_cost(self._estimate)
-        self._turn_start_cost = self.cost
-        self._turn_start_tokens = self.tokens
+        self._cost_before_turn = self.total_cost
+        self._tokens_before_turn = self.total_tokens
 
     def end_turn(self, usage: schema.Usage | None) -> CallUsage:
         """Count a turn, however it ended. It costs the estimate if the agent has never named a price. It never raises,
@@ -64,32 +66,34 @@ class UsageCounter:
         input_tokens, output_tokens = 0, 0
         if usage is not None:
             self.count_totals(usage.total_tokens, None)
-            input_tokens = max(0, usage.input_tokens - self._input_tokens)
-            output_tokens = max(0, usage.output_tokens - self._output_tokens)
-            self._input_tokens += input_tokens
-            self._output_tokens += output_tokens
+            input_tokens = max(0, usage.input_tokens - self._total_input_tokens)
+            output_tokens = max(0, usage.output_tokens - self._total_output_tokens)
+            self._total_input_tokens += input_tokens
+            self._total_output_tokens += output_tokens
         if not self.price_known:
             self._charge(self._estimate, 0)
         if usage is None:
-            input_tokens = self.tokens - self._turn_start_tokens
-        return CallUsage(input_tokens, output_tokens, self.cost - self._turn_start_cost)
+            input_tokens = self.total_tokens - self._tokens_before_turn
+        return CallUsage(input_tokens, output_tokens, self.total_cost - self._cost_before_turn)
 
     def count_totals(self, tokens: int, cost: schema.Cost | None) -> None:
         """Count the tokens and the money of the conversation so far. Above a limit, the session ends."""
-        money = 0
+        new_tokens = max(0, tokens - self.total_tokens) if tokens <= MAX_PLAUSIBLE * 10**9 else 0
+        new_cost = 0
         if cost is not None and cost.currency.upper() != "USD":
             self._live.note(f"it counts in {sanitise(cost.currency)[:10]}; its cost is estimated")
         elif cost is not None and 0 <= cost.amount <= MAX_PLAUSIBLE:
             self.price_known = True
-            money = max(0, microusd(cost.amount) - self.cost)
-        self._charge(money, max(0, tokens - self.tokens) if tokens <= MAX_PLAUSIBLE * 10**9 else 0)
+            new_cost = max(0, microusd(cost.amount) - self.total_cost)
+        self._charge(new_cost, new_tokens)
 
-    def _charge(self, money: int, tokens: int) -> None:
-        self.cost += money
-        self.tokens += tokens
+    def _charge(self, cost: int, tokens: int) -> None:
+        """Add to the totals, here and of the session."""
+        self.total_cost += cost
+        self.total_tokens += tokens
         try:
-            self._live.charge(money, tokens=tokens)
-            if money:
+            self._live.charge(cost, tokens=tokens)
+            if cost:
                 self._live.reserve_cost(0)  # compares the real cost with the caps, which may end the session
         except SessionStopped:
             pass  # the session is ending already
@@ -107,7 +111,7 @@ class AgentTurns:
         calls: ModelCalls,
         agent: ConfiguredAgent,
     ) -> None:
-        self.turns = 0
+        self.turn_count = 0
         self._live = live
         self._view = view
         self._conversation = conversation
@@ -116,7 +120,7 @@ class AgentTurns:
         self._agent = agent
         self._last_call = ""
         self._last_message = ""
-        self._cut_reason = ""
+        self._cut_short = ""
 
     def run_task(self, prompt: Prompt, kind: str) -> None:
         """Run the first turn."""
@@ -152,7 +156,7 @@ class AgentTurns:
     @property
     def cut_short(self) -> str:
         """Why the turn ended early, or that the agent said nothing; "" for neither."""
-        return self._cut_reason or ("" if self._last_message.strip() else f"{self._agent.title} said nothing")
+        return self._cut_short or ("" if self._last_message.strip() else f"{self._agent.title} said nothing")
 
     def _run_turn(
         self,
@@ -172,7 +176,7 @@ class AgentTurns:
             messages=messages,
             follows=self._last_call,
         )
-        self.turns += 1
+        self.turn_count += 1
         state, error, message, usage = CallState.FAILED, "", "", None
         try:
             turn = self._conversation.run_turn(blocks)
@@ -195,11 +199,11 @@ class AgentTurns:
             )
         self._live.check_running()
         self._last_message = message or self._last_message
+        self._cut_short = STOP_REASONS.get(turn.reason, "")
         self._check_stop_reason(turn.reason)
 
     def _check_stop_reason(self, reason: str) -> None:
-        """Remember why a turn ended early. Raises `FlowError` if the agent refused or cancelled it."""
-        self._cut_reason = STOP_REASONS.get(reason, "")
+        """Raise `FlowError` if the agent refused a turn or cancelled it."""
         if reason == "refusal":
             raise FlowError(f"{self._agent.title} refused to do this", "rephrase it, or try another way")
         if reason == "cancelled":

@@ -34,7 +34,7 @@ from engine.model import Prompt, PromptPart, Randomness, SessionView, ToolResult
 MAX_REQUESTS = 50
 """Maximum number of requests of a session."""
 
-MAX_CALLS = 32
+MAX_TOOL_CALLS = 32
 """Maximum number of tool calls of one answer that are carried out."""
 
 MAX_RESULT = 200_000
@@ -61,7 +61,7 @@ CUT_OFF_PROMPT = "Your answer was cut off: it may have {max_tokens} tokens. Go o
 EMPTY_PROMPT = "Your answer was empty. Go on, or say in a sentence or two what you did and that you are done."
 """What a model is told after an empty answer."""
 
-SKIPPED_RESULT = f"not carried out: more than {MAX_CALLS} calls in one answer; make the rest again"
+SKIPPED_RESULT = f"not carried out: more than {MAX_TOOL_CALLS} calls in one answer; make the rest again"
 """The result of each call above the maximum."""
 
 
@@ -86,6 +86,8 @@ class _Request:
     """The same texts and results, in the form in which calls store them."""
     prompt: Prompt | None = None
     """The assembled prompt that is the first text; None if there is none."""
+    received: int = 0
+    """The number of characters of its answer that came so far."""
 
     def add(self, text: str, kind: str) -> None:
         """Add a text of this kind (see `operator_part`)."""
@@ -100,7 +102,7 @@ class _Request:
 
 
 @frozen
-class Providers:
+class LoopServices:
     """The services that a conversation with a model needs besides those of its session."""
 
     host: ModelHost
@@ -118,7 +120,7 @@ class AgentLoop:
         live: LiveSession,
         view: SessionView,
         services: AgentServices,
-        providers: Providers,
+        loop_services: LoopServices,
         *,
         model: Model,
         belt: Toolbelt,
@@ -127,7 +129,7 @@ class AgentLoop:
         self._live = live
         self._view = view
         self._calls = services.calls
-        self._providers = providers
+        self._loop_services = loop_services
         self._model = model
         self._belt = belt
         self._estimate = microusd(services.settings.current.cost_per_trigger)  # the least, where no price is known
@@ -141,8 +143,7 @@ class AgentLoop:
         self._price = Price(0, 0)
         self._window: int | None = None
         self._size = PromptSize()  # of everything that was said so far
-        self._answers = 0
-        self._received = 0  # characters of the answer that is being received
+        self._answers = 0  # the number of answers in all turns
         self._last_call = ""
         self._last_answer: PromptPart | None = None
         self._stopped = Event()
@@ -153,11 +154,11 @@ class AgentLoop:
         `follows` is the id of the call that the first call of this session follows. Raises `Refusal`
         `no_conversation`.
         """
-        file = self._providers.histories.begin(self._view.id, continues=continues)
+        file = self._loop_services.histories.begin(self._view.id, continues=continues)
         self._last_call = follows
         instructions = request_limits.estimate_tokens(self._instructions + json.dumps(self._tools))
         overhead = request_limits.MESSAGE_OVERHEAD * (1 + len(self._tools))
-        history = -(-file.stat().st_size // 2)
+        history = (file.stat().st_size + 1) // 2  # at two bytes a token
         self._size = PromptSize(estimated=instructions + overhead + history)
         self._live.on_stop(self._stop)
 
@@ -176,23 +177,29 @@ class AgentLoop:
             if replies := self.take_replies():
                 request.add(replies, REPLY)
             answer = self._send(request)
-            reply, calls = str(answer["text"]).strip(), answer["calls"]
+            reply, tool_calls = str(answer["text"]).strip(), answer["calls"]
             request = _Request(run_kind, [])
-            self._last_answer = assistant_part(reply, calls, self._last_call)
+            self._last_answer = assistant_part(reply, tool_calls, self._last_call)
             if answer["finish"] == "content_filter":
                 raise self._note_failure(FlowError(f"the content filter of {self._model.provider} ended the answer"))
-            if calls:
-                self._run_calls(calls, request)
+            if tool_calls:
+                self._run_tool_calls(tool_calls, request)
                 nudges = 0
             elif (nudge := _follow_up_prompt(reply, answer)) and nudges < _MAX_NUDGES:
                 nudges += 1
                 request.add(nudge, "runner")
-            elif reply or self._answers > 1 + _MAX_NUDGES:
+            elif reply or self._has_worked:
                 return reply or "it ended without an answer"
             else:
                 raise self._note_failure(FlowError(f"{self._model.name} answered nothing", "choose another model"))
             if self._answers >= MAX_REQUESTS:
                 raise self._note_failure(FlowError(f"it did not finish within {MAX_REQUESTS} requests"))
+
+    @property
+    def _has_worked(self) -> bool:
+        """Whether the model ran tools or said something: else there are only an empty answer and one for each nudge.
+        Its work is a result then, even if it does not say that it is done."""
+        return self._answers > 1 + _MAX_NUDGES
 
     def take_replies(self) -> str:
         """Take the replies of the operator that were not sent to the model yet; "" for none."""
@@ -209,37 +216,37 @@ class AgentLoop:
 
     # Tools
 
-    def _run_calls(self, calls: Sequence[Message], request: _Request) -> None:
+    def _run_tool_calls(self, tool_calls: Sequence[Message], request: _Request) -> None:
         """Run the tool calls of an answer, and add their results to the next request."""
-        for number, call in enumerate(calls):
-            result = self._run_call(call) if number < MAX_CALLS else ToolResult(SKIPPED_RESULT, ok=False)
+        for number, tool_call in enumerate(tool_calls):
+            result = self._run_tool_call(tool_call) if number < MAX_TOOL_CALLS else ToolResult(SKIPPED_RESULT, ok=False)
             text = result.text[:MAX_RESULT]
-            request.results.append({"id": call["id"], "name": call["name"], "text": text, "ok": result.ok})
-            request.parts.append(result_part(call["name"], text, self._last_call))
+            request.results.append({"id": tool_call["id"], "name": tool_call["name"], "text": text, "ok": result.ok})
+            request.parts.append(result_part(tool_call["name"], text, self._last_call))
 
-    def _run_call(self, call: Message) -> ToolResult:
+    def _run_tool_call(self, tool_call: Message) -> ToolResult:
         """Run one tool call in this thread. A mistake of the model becomes the result; `SessionStopped` propagates."""
         self._live.check_running()
-        name, tool_names = call["name"], [str(tool["name"]) for tool in self._tools]
+        name, tool_names = tool_call["name"], [str(tool["name"]) for tool in self._tools]
         if name not in tool_names:
-            return self._reject_call(
-                call, f"there is no tool {name[:80]!r}; there are {', '.join(tool_names) or 'none'}"
+            return self._reject_tool_call(
+                tool_call, f"there is no tool {name[:80]!r}; there are {', '.join(tool_names) or 'none'}"
             )
         try:
-            arguments = json.loads(call["arguments"] or "{}")
+            arguments = json.loads(tool_call["arguments"] or "{}")
         except (ValueError, RecursionError) as error:
-            return self._reject_call(call, f"the arguments are not JSON: {error}")
+            return self._reject_tool_call(tool_call, f"the arguments are not JSON: {error}")
         if not isinstance(arguments, dict):
-            return self._reject_call(call, "the arguments are not a JSON object")
+            return self._reject_tool_call(tool_call, "the arguments are not a JSON object")
         return self._belt.call(name, arguments)
 
-    def _reject_call(self, call: Message, problem: str) -> ToolResult:
-        """Write a call that cannot be run into the transcript, and record it. The model receives `problem` as its
+    def _reject_tool_call(self, tool_call: Message, problem: str) -> ToolResult:
+        """Write a tool call that cannot be run into the transcript, and record it. The model receives `problem` as its
         result."""
-        arguments = self._live.without_secrets(call["arguments"])[:200]
-        self._live.write("tool", f"{call['name'][:80]} {arguments}".replace("\n", " "))
+        arguments = self._live.without_secrets(tool_call["arguments"])[:200]
+        self._live.write("tool", f"{tool_call['name'][:80]} {arguments}".replace("\n", " "))
         self._live.write("error", problem)
-        self._live.journal.note_error(call["name"], problem)
+        self._live.journal.note_error(tool_call["name"], problem)
         return ToolResult(problem, ok=False)
 
     # Requests
@@ -259,7 +266,7 @@ class AgentLoop:
             if failure.kind in (FailureKind.GONE, FailureKind.SILENT, FailureKind.HOST):
                 self._conversation = None  # the host forgot it, or has ended
             problem, fix = request_limits.describe_failure(failure, self._model)
-            pause = request_limits.retry_delay(failure, tried, self._providers.randomness.uniform())
+            pause = request_limits.retry_delay(failure, tried, self._loop_services.randomness.uniform())
             if pause is None:
                 if not self._answers and request_limits.is_provider_failure(failure):
                     raise self._note_failure(RetryLater(problem, fix))
@@ -281,12 +288,12 @@ class AgentLoop:
             messages=messages,
             follows=self._last_call,
         )
-        self._received = 0
+        request.received = 0
         try:
             conversation.ask(texts=request.texts, results=request.results, max_tokens=budget.max_tokens)
-            answer = self._await_answer(conversation)
+            answer = self._await_answer(conversation, request)
         except SessionStopped as stopped:
-            usage = budget.usage_of_cancelled(self._received)
+            usage = budget.usage_of_cancelled(request.received)
             self._end_call(call_id, CallState.CANCELLED, usage, error=str(stopped))
             raise
         except _RequestFailed as failed:
@@ -299,7 +306,7 @@ class AgentLoop:
         finally:
             self._streamed.flush()
         answer["max_tokens"] = budget.max_tokens
-        self._record_answer(call_id, answer, budget.usage_of_answer(answer, self._received))
+        self._record_answer(call_id, answer, budget.usage_of_answer(answer, request.received))
         return answer
 
     def _record_answer(self, call_id: str, answer: Message, usage: CallUsage) -> None:
@@ -329,24 +336,24 @@ class AgentLoop:
             max_tokens = request_limits.MIN_OUTPUT_TOKENS  # `reserve_cost` says what is too dear
         return RequestBudget(size, max_tokens, self._price)
 
-    def _await_answer(self, conversation: Conversation) -> Message:
-        """Wait for the message that ends a request. `_received` counts the characters that came before it. Raises
+    def _await_answer(self, conversation: Conversation, request: _Request) -> Message:
+        """Wait for the message that ends a request, and count the characters that come before it in `request`. Raises
         `_RequestFailed`."""
-        limit, last_byte = FIRST_BYTE_SECONDS, self._providers.clock.monotonic()
+        limit, last_byte = FIRST_BYTE_SECONDS, self._loop_services.clock.monotonic()
         while True:
             message = conversation.next_message(POLL_SECONDS)
             self._live.check_running()
             if message is None:
                 self._streamed.write_sentences()
-                if self._providers.clock.monotonic() - last_byte < limit:
+                if self._loop_services.clock.monotonic() - last_byte < limit:
                     continue
                 conversation.cancel_or_kill()
                 silence = f"nothing for {limit:.0f} s"
-                raise _RequestFailed(Failure(FailureKind.SILENT, silence, received=self._received))
-            limit, last_byte = IDLE_SECONDS, self._providers.clock.monotonic()
+                raise _RequestFailed(Failure(FailureKind.SILENT, silence, received=request.received))
+            limit, last_byte = IDLE_SECONDS, self._loop_services.clock.monotonic()
             match message["type"]:
                 case "text" | "thought" as kind:
-                    self._received += len(message["text"])
+                    request.received += len(message["text"])
                     self._streamed.add("say" if kind == "text" else "thought", message["text"])
                 case "failed":
                     raise _RequestFailed(host_protocol.failure_of(message))
@@ -359,10 +366,10 @@ class AgentLoop:
         if self._conversation is not None:
             return self._conversation
         self._live.check_running()  # a session that was stopped starts no host
-        conversation = self._providers.host.open_conversation()
+        conversation = self._loop_services.host.open_conversation()
         self._conversation = conversation  # from here on a stop reaches it
-        history = self._providers.histories.file(self._view.id)
-        stored = history if self._providers.histories.has_messages(self._view.id) else None
+        history = self._loop_services.histories.file(self._view.id)
+        stored = history if self._loop_services.histories.has_messages(self._view.id) else None
         conversation.open(self._model, instructions=self._instructions, tools=self._tools, history=stored)
         deadline = time.monotonic() + OPEN_SECONDS
         while True:
@@ -402,7 +409,7 @@ class AgentLoop:
     def _store(self, messages: Sequence[str]) -> None:
         """Add messages to the stored conversation, from which another session may continue."""
         try:
-            self._providers.histories.add(self._view.id, messages)
+            self._loop_services.histories.add(self._view.id, messages)
         except OSError as error:
             self._live.note(
                 f"the conversation cannot be stored, so it cannot be continued: {error.strerror}", error=True
@@ -418,8 +425,8 @@ class AgentLoop:
 
     def _wait(self, seconds: float) -> None:
         """Let the time pass, unless the session is stopped."""
-        deadline = self._providers.clock.monotonic() + seconds
-        while self._providers.clock.monotonic() < deadline:
+        deadline = self._loop_services.clock.monotonic() + seconds
+        while self._loop_services.clock.monotonic() < deadline:
             self._stopped.wait(0.02)
             self._live.check_running()
 

@@ -10,7 +10,7 @@ from engine.execution.live_session import LiveSession
 from engine.execution.model_calls import CallState
 from engine.execution.model_router import ModelChoice
 from engine.execution.runners.flow import UNDO_NOTES, Place
-from engine.execution.runners.model.agent_loop import AgentLoop, Providers
+from engine.execution.runners.model.agent_loop import AgentLoop, LoopServices
 from engine.execution.runners.model.single_questions import model_with_key
 from engine.execution.runners.runner import (
     HEAL,
@@ -32,16 +32,16 @@ class ModelRunner(AgentRunner):
 
     name = "model"
 
-    def __init__(self, services: AgentServices, providers: Providers) -> None:
+    def __init__(self, services: AgentServices, loop_services: LoopServices) -> None:
         super().__init__(services)
-        self._providers = providers
+        self._loop_services = loop_services
 
     def check(self, assignment: Assignment) -> RunnerInfo:
         """Takes prose when a model can be reached, and says which."""
         if assignment.flow is not None:
             return RunnerInfo(available=False, reason=f"{assignment.flow} is a flow; it runs without a model")
         previous = continued_session(assignment)
-        if previous and not self._providers.histories.has_messages(previous):
+        if previous and not self._loop_services.histories.has_messages(previous):
             return RunnerInfo(
                 available=False, reason=f"no conversation of {previous} is stored that could be continued"
             )
@@ -70,15 +70,15 @@ class ModelRunner(AgentRunner):
             f"sandbox: {live.sandbox.describe(network=live.confinement.network, hosts=(choice.host,))}"
         )
         with suppress(HelperGone):  # the first request reports it
-            self._providers.host.running()  # it starts while the worktree is made
+            self._loop_services.host.running()  # it starts while the worktree is made
         with self._services.workspaces.open(live, view, Place.CHANGE_SET, for_agent=True) as workspace:
             prompt = self._assemble_prompt(live, view, workspace, kind)
             loop = AgentLoop(
                 live,
                 view,
                 self._services,
-                self._providers,
-                model=model_with_key(self._providers.router, choice),
+                self._loop_services,
+                model=model_with_key(self._loop_services.router, choice),
                 belt=self._services.belts.open(live, view, workspace.folder),
                 instructions=prompt.text("system"),
             )
@@ -126,4 +126,6 @@ class ModelRunner(AgentRunner):
         return prompt
 
     def _choose(self, agent: str, assignment: Assignment, kind: str) -> ModelChoice:
-        return self._providers.router.choose(agent, assignment.channel, kind, assignment.prompt, assignment.workspace)
+        return self._loop_services.router.choose(
+            agent, assignment.channel, kind, assignment.prompt, assignment.workspace
+        )
