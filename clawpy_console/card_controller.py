@@ -209,7 +209,7 @@ class CardController:
             if card is None:
                 return
             self._note_change(card.id, card)
-            asks = card.served or card.note or states.approval_risk(card) or states.blocking_verdict(card)
+            asks = card.consent_text or card.note or states.approval_risk(card) or states.blocking_verdict(card)
             if card.assignment.flow and not asks:
                 (start or self._start)(card)
             else:

@@ -132,7 +132,7 @@ def describe_work(card: Card) -> str:
     """The estimated cost of a card, what it changes, what runs it and what undoes it, where anything can run it."""
     if not card.can_run:
         return cannot_run_text(card.assignment.flow)
-    runs = f"runs: {card.assignment.flow or one_line(card.served) or card.assignment.runner}"
+    runs = f"runs: {card.assignment.flow or one_line(card.consent_text) or card.assignment.runner}"
     touches = describe_changes(card.assignment.flow, card.check_only, card.without_sandbox)
     parts = [f"est. {formats.money(card.estimate)}"] if card.estimate else []
     parts += [touches, runs]

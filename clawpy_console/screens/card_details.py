@@ -96,7 +96,7 @@ def _place_fields(card: Card) -> Iterator[Field]:
 def _confidence_fields(card: Card) -> Iterator[Field]:
     """The confidence as a sum of terms, each with its value and its reason; nothing while none is stated."""
     parts = card.parts
-    if parts is None or not card.stated:
+    if parts is None or not card.has_stated_confidence:
         return
     yield heading("confidence (weight · value)")
     for number, (name, weight) in enumerate(CONFIDENCE_WEIGHTS.items()):
@@ -138,7 +138,7 @@ def _work_facts(card: Card, sandbox: str, now: datetime) -> list[tuple[str, str]
     """The work: its kind, cost, runner and changes. Facts without a text are not shown."""
     from engine import kind_title  # not before the first frame
 
-    assignment, served = card.assignment, one_line(card.served)
+    assignment, served = card.assignment, one_line(card.consent_text)
     lifetime = f"made {formats.moment(card.created_at, now)}, expires {formats.moment(card.expires_at, now)}"
     return [
         ("kind", kind_title(card.kind)),

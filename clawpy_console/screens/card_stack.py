@@ -320,13 +320,13 @@ BAR_CELLS = 8
 def headline(card: Card, width: int) -> Content:
     """`BROKEN  shop · tests` at the left; at the right the badges, and the confidence once it is stated."""
     badges = []
-    if card.stated:
+    if card.has_stated_confidence:
         badges.append((f"{round(card.confidence * 100)}%", "bold $ink"))
-        if card.parts is not None and card.parts.few:
+        if card.parts is not None and card.parts.has_few_decisions:
             badges.append((" few decisions", "$grey"))
         if card.band in (Band.SUGGESTED, Band.ACT):
             badges.append(("  SUGGESTED", "bold $accent"))
-        if card.novel:
+        if card.has_novel_pair:
             badges.append(("  NEW", "bold $wants"))
     right = Content.assemble(*badges)
     label = Content.styled(f"{states.tier_label(card)}  ", "bold $wrong" if card.tier is Tier.BROKEN else "bold $ink")

@@ -72,7 +72,7 @@ class StatusBarFile:
                     "prompt": " ".join(sanitise(card.assignment.prompt).split())[:MAX_PROMPT_CHARS],
                     "targetChannel": card.assignment.channel,
                     "confidence": round(card.confidence, 4),
-                    "howSure": card.how_sure,
+                    "howSure": card.confidence_text,
                     "createdAt": instant(card.created_at),
                     "expiresAt": instant(card.expires_at),
                     "snoozedUntil": instant(card.snoozed_until),

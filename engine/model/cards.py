@@ -1,4 +1,6 @@
-"""Proposals and cards (SPEC 2)."""
+"""Proposals and cards (SPEC 2), with their tiers, confidences and outcomes, the runners of cards, and the results of
+cycles.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +23,9 @@ FEW_DECISIONS = 8
 
 CONFIDENCE_WEIGHTS: Mapping[str, float] = {"twin": 0.4, "pattern": 0.25, "urgency": 0.2, "time": 0.15}
 """The terms of the confidence and their weights, which sum to 1 (SPEC 2.5)."""
+
+ALREADY_REVIEWED = "already_reviewed"
+"""The code of the refusal of a review that would find exactly what the last one found."""
 
 
 class Status(StrEnum):
@@ -53,40 +58,6 @@ class DismissReason(StrEnum):
     ALREADY_DONE = "already-done"
     NEVER_HERE = "never-here"  # this kind, in this workspace
     NEVER_ANYWHERE = "never-anywhere"  # this kind, in every workspace
-
-
-@frozen
-class Mute:
-    """A subject or kind of card that is not shown because the operator dismissed it (SPEC 2.9).
-
-    `subject` "" is the whole kind, `workspace` "" is everywhere. `until` None is until the operator ends it.
-    `dismissals` is their number; `at`, `reason`, `card` and `prompt` are of the last one.
-    """
-
-    id: str
-    kind: str
-    workspace: str
-    subject: str
-    dismissals: int
-    at: datetime
-    until: datetime | None
-    reason: DismissReason | None = None
-    card: str = ""
-    prompt: str = ""
-    tier: int = 1
-    """The lowest tier of the dismissed cards: only a rise to tier 1 ends the mute of a subject earlier."""
-
-    @property
-    def why(self) -> str:
-        """The reason of the mute in words."""
-        match self.reason:
-            case DismissReason.NEVER_HERE if not self.subject:
-                return "you said never here"
-            case DismissReason.NEVER_ANYWHERE if not self.subject:
-                return "you said never anywhere"
-        times = {1: "once", 2: "twice"}.get(self.dismissals, f"{self.dismissals} times")
-        reason = f", most recently as “{self.reason.value.replace('-', ' ')}”" if self.reason else ""
-        return f"dismissed {times}{reason}"
 
 
 class Source(StrEnum):
@@ -170,7 +141,7 @@ class ConfidenceParts:
         return min(sum(weight * float(getattr(self, term)) for term, weight in CONFIDENCE_WEIGHTS.items()), 1.0)
 
     @property
-    def few(self) -> bool:
+    def has_few_decisions(self) -> bool:
         """Whether the total is based on few decisions, so it can be far off."""
         return self.decided is not None and self.decided < FEW_DECISIONS
 
@@ -218,10 +189,6 @@ class Proposal:
         return self.workspace, self.kind, self.subject
 
 
-ALREADY_REVIEWED = "already_reviewed"
-"""The code of the refusal of a review that would find exactly what the last one found."""
-
-
 def is_expired(expires_at: datetime, snoozed_until: datetime | None, now: datetime) -> bool:
     """Whether a card's time is over; a snoozed card does not expire."""
     return expires_at <= now and not (snoozed_until is not None and snoozed_until > now)
@@ -236,31 +203,47 @@ class Card:
     tier: Tier
     assignment: Assignment
     agent: str
+    """The agent that does the work."""
     confidence: float
+    """In [0, 1]. It is an estimate only with `has_stated_confidence`."""
     band: Band
     parts: ConfidenceParts | None
+    """The parts of its confidence, None if nothing estimated it."""
     reasoning: str
+    """The evidence in words."""
     status: Status
     source: Source
     created_at: datetime
     expires_at: datetime
     signals: tuple[Signal, ...] = ()
     verdicts: tuple[RailVerdict, ...] = ()
+    """The verdicts of the rails when they were last asked."""
     estimate: int = 0
+    """Estimated cost in micro-dollars."""
     check_only: bool = True
+    """Whether it is read-only."""
     undo_note: str = ""
-    served: str = ""
-    novel: bool = False
+    """How to undo it; "" if nothing can run it."""
+    consent_text: str = ""
+    """See `RunnerInfo.consent_text`."""
+    has_novel_pair: bool = False
+    """Whether no work between its channels has passed yet (SPEC 3.6), so that it has the badge NEW."""
+    can_run: bool = False
+    """Whether a runner could run it when it was last read. If not, `note` says what is missing."""
     snoozed_until: datetime | None = None
     shown_at: datetime | None = None
+    """The time when the operator first saw it."""
     decided_by: DecidedBy | None = None
     decided_at: datetime | None = None
     outcome: Outcome | None = None
     session_id: str | None = None
     task_id: str | None = None
     note: str = ""
+    """What is missing to run it, or why its last approval had no effect."""
     subject: str = ""
+    """See `Proposal.subject`."""
     fingerprint: str = ""
+    """See `Proposal.fingerprint`."""
     evidence_at: datetime | None = None
     """The time of its evidence, None for unknown."""
 
@@ -275,7 +258,7 @@ class Card:
         return self.workspace, self.kind, self.subject
 
     @property
-    def stated(self) -> bool:
+    def has_stated_confidence(self) -> bool:
         """Whether `confidence` is an estimate: from phase 1 on (SPEC 2.6), and not for the operator's own prompt."""
         return self.parts is not None and self.parts.stated and self.source is not Source.OPERATOR
 
@@ -285,14 +268,9 @@ class Card:
         return "yours" if self.source is Source.OPERATOR else self.tier.word
 
     @property
-    def can_run(self) -> bool:
-        """Whether a runner could run it when it was last read. If not, `note` says what is missing."""
-        return bool(self.undo_note)
-
-    @property
-    def how_sure(self) -> str:
+    def confidence_text(self) -> str:
         """`72%`, or the word of its tier while no confidence is stated."""
-        return f"{round(self.confidence * 100)}%" if self.stated else self.tier_word
+        return f"{round(self.confidence * 100)}%" if self.has_stated_confidence else self.tier_word
 
     def is_expired(self, now: datetime) -> bool:
         """Whether its time is over; a snoozed card does not expire."""
@@ -303,7 +281,7 @@ class Card:
         return self.snoozed_until is not None and self.snoozed_until > now
 
     @property
-    def asks(self) -> bool:
+    def asks_about_content(self) -> bool:
         """Whether the content filter asks for a person, which the card shows (SPEC 3.5)."""
         return any(verdict.asks_about_content for verdict in self.verdicts)
 

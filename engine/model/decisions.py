@@ -1,4 +1,4 @@
-"""Values of the operator's decisions, of the phase of the Twin (SPEC 2.6, 8), and of the figures (8.4 to 8.6).
+"""Values of the operator's decisions, of mutes, the phase of the Twin (SPEC 2.6, 2.9, 8) and the figures (8.4 to 8.6).
 
 Rates, confidences and bounds are in [0, 1], or None without data; money is in micro-dollars.
 """
@@ -9,6 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from engine.frozen import frozen
+from engine.model.cards import DismissReason
 from engine.model.rails import DecidedBy
 
 
@@ -77,6 +78,40 @@ class Phase:
         """`Learning from your decisions: 3 of 30` from the first one until the Twin joins in, else ""."""
         is_learning = self.number == 0 and self.decisions
         return f"Learning from your decisions: {self.decisions} of {self.needed}" if is_learning else ""
+
+
+@frozen
+class Mute:
+    """A subject or kind of card that is not shown because the operator dismissed it (SPEC 2.9).
+
+    `subject` "" is the whole kind, `workspace` "" is everywhere. `until` None is until the operator ends it.
+    `dismissals` is their number; `at`, `reason`, `card` and `prompt` are of the last one.
+    """
+
+    id: str
+    kind: str
+    workspace: str
+    subject: str
+    dismissals: int
+    at: datetime
+    until: datetime | None
+    reason: DismissReason | None = None
+    card: str = ""
+    prompt: str = ""
+    tier: int = 1
+    """The lowest tier of the dismissed cards: only a rise to tier 1 ends the mute of a subject earlier."""
+
+    @property
+    def why(self) -> str:
+        """The reason of the mute in words."""
+        match self.reason:
+            case DismissReason.NEVER_HERE if not self.subject:
+                return "you said never here"
+            case DismissReason.NEVER_ANYWHERE if not self.subject:
+                return "you said never anywhere"
+        times = {1: "once", 2: "twice"}.get(self.dismissals, f"{self.dismissals} times")
+        reason = f", most recently as “{self.reason.value.replace('-', ' ')}”" if self.reason else ""
+        return f"dismissed {times}{reason}"
 
 
 # -- figures

@@ -315,7 +315,7 @@ class Approvals:
             from_channel="owner" if by_person else row.from_channel,
             phase=self._twin.phase(session).number,
             approval_bound=wilson_lower_bound(*similar),
-            acknowledged_digest=row.assignment.digest if by_person and card_of(row).asks else "",
+            acknowledged_digest=row.assignment.digest if by_person and card_of(row).asks_about_content else "",
             force=request.force,
             asked_by=request.program,
             suggested=row.kind in ALWAYS_ASK,

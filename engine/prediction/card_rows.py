@@ -243,6 +243,9 @@ def card_of(row: CardRow) -> Card:
         agent=row.target_agent,
         band=band_of(row.confidence),
         estimate=row.estimate_microusd,
+        consent_text=row.served,
+        has_novel_pair=row.novel,
+        can_run=bool(row.undo_note),  # `RunnerInfo.undo_note` is empty while no runner is available
         outcome=Outcome.DISCARDED if row.discarded_at is not None else row.outcome,
     )
 
@@ -272,7 +275,7 @@ def created_event(row: CardRow) -> PredictionCreated:
         confidence=row.confidence,
         source=row.source,
         tier=row.tier,
-        stated=card_of(row).stated,
+        stated=card_of(row).has_stated_confidence,
     )
 
 

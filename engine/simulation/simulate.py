@@ -218,7 +218,7 @@ def _list_kinds(cards: Sequence[Card]) -> list[dict[str, Any]]:
     rows = []
     for kind, cards_of_kind in sorted(kinds.items()):
         statuses = Counter(card.status for card in cards_of_kind if card.decided_by is DecidedBy.OPERATOR)
-        stated = next((round(card.confidence, 3) for card in cards_of_kind if card.stated), None)
+        stated = next((round(card.confidence, 3) for card in cards_of_kind if card.has_stated_confidence), None)
         dismissed = statuses[Status.DISMISSED]
         rows.append(
             {"kind": kind, "approved": statuses.total() - dismissed, "dismissed": dismissed, "confidence": stated}

@@ -67,7 +67,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
         sees("your own prompts come first"),
     ),
     "and to come last when it cannot run": (
-        with_first_card(source=Source.OPERATOR, undo_note=""),
+        with_first_card(source=Source.OPERATOR, can_run=False),
         press("enter"),
         sees("cards that cannot run come last"),
         hides("your own prompts come first"),

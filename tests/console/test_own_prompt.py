@@ -121,7 +121,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
         sees("✓ Started: run the tests"),
     ),
     "a flow that needs the network is a card first": (
-        next_prompt_becomes_flow(served="installs with uv; network: pypi.org for it alone"),
+        next_prompt_becomes_flow(consent_text="installs with uv; network: pypi.org for it alone"),
         *open_box(),
         type_text("tests"),
         press("enter"),

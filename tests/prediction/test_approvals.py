@@ -232,7 +232,7 @@ def test_another_runner_is_shown_first_and_used_when_approved_again(world: World
     assert not world.sessions.started
     shown = world.cards.get(card.id)
     assert (shown.status, shown.estimate) == (Status.PENDING, 900_000)
-    assert shown.served.startswith("openai:gpt")
+    assert shown.consent_text.startswith("openai:gpt")
     assert shown.note == refused.value.message
     assert world.cards.approve(card.id).status is Status.APPROVED
     assert world.sessions.started[0][1].runner == "model"
@@ -244,7 +244,7 @@ def test_a_card_never_runs_by_itself_with_another_runner(world: World) -> None:
     world.sessions.serves = "openai:gpt"
     for _ in range(2):
         assert refusal(world.cards.approve, card.id, by=DecidedBy.AUTONOMY) == "needs_acknowledgement"
-    assert world.cards.get(card.id).served.startswith("ollama:qwen"), "only the operator can agree to it"
+    assert world.cards.get(card.id).consent_text.startswith("ollama:qwen"), "only the operator can agree to it"
 
 
 def test_pending_cards_name_their_runner_when_a_model_comes_or_goes(world: World, database: Database) -> None:
@@ -254,7 +254,7 @@ def test_pending_cards_name_their_runner_when_a_model_comes_or_goes(world: World
     world.sessions.serves = "ollama:qwen"
     assert world.cards.refresh_runners() == 1
     with_model = world.cards.get(card.id)
-    assert (with_model.note, with_model.served) == ("", "ollama:qwen; network: api.example.com for it alone")
+    assert (with_model.note, with_model.consent_text) == ("", "ollama:qwen; network: api.example.com for it alone")
     assert world.cards.refresh_runners() == 0
     assert world.cards.approve(card.id).status is Status.APPROVED, "the card named its runner: nothing is asked again"
     other = world.propose("think about the tests")
@@ -263,7 +263,7 @@ def test_pending_cards_name_their_runner_when_a_model_comes_or_goes(world: World
     assert "takes prose" in world.cards.get(other.id).note
     entries = [entry for entry in Ledger(database).since(0, 50) if entry.kind == "PredictionReassigned"]
     served = [(entry.subject, entry.payload["served"]) for entry in entries]
-    assert served == [(card.id, with_model.served), (other.id, "")]
+    assert served == [(card.id, with_model.consent_text), (other.id, "")]
 
 
 # A card whose session could not even begin is pending again, with the reason (SPEC 2.7, 3.8): a provider is down.

@@ -114,7 +114,7 @@ def stack_card(
     return Card(
         name, kind or name, tier, Assignment("", "", workspace, ""), "", confidence, Band.CARD, None, "",
         Status.PENDING, source, NOW, LATER, evidence_at=NOW - ago, snoozed_until=snoozed,
-        shown_at=NOW if shown else None, undo_note="nothing to undo" if can_run else "",
+        shown_at=NOW if shown else None, can_run=can_run,
     )  # fmt: skip
 
 

@@ -193,9 +193,9 @@ def content_of(
         card_id=card.id,
         channel=card.assignment.channel,
         confidence=card.confidence,
-        stated=card.stated,
+        stated=card.has_stated_confidence,
         tier=card.tier,
-        asks=card.asks or card.needs_confirmation,
+        asks=card.asks_about_content or card.needs_confirmation,
     )
 
 

@@ -78,7 +78,7 @@ def test_an_approval_holds_for_the_commands_on_the_card(world: ModelWorld) -> No
         first = FlowOffload("check_release", "Check", ("git status",))
         with active_candidate(engine, first):
             card = world.propose("check release")
-            assert card.served == "git status"
+            assert card.consent_text == "git status"
         with active_candidate(engine, FlowOffload("check_release", "Check", ("echo other",))):
             assert list(engine.flows)[-1] == "check_release_2"
             with pytest.raises(Refusal, match="there is no flow 'check_release'"):
