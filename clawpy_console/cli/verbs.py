@@ -26,9 +26,12 @@ Document = dict[str, Any]
 Table = Mapping[str, Any]
 
 
+# The table
+
+
 class Argument(NamedTuple):
     """An argument or option. `settings` are those of `argparse.add_argument`, and `values` is the kind of values that a
-    shell completes. A `local` argument is not sent to the engine."""
+    shell completes. A `local` argument is not sent to the engine as it is."""
 
     name: str
     settings: Table
@@ -37,12 +40,14 @@ class Argument(NamedTuple):
 
 
 class Verb(NamedTuple):
-    """A verb or one of its actions. Without an `example` its own words are one."""
+    """A verb or one of its actions. Without an `example` its own words are one. `workspaces` says which of the chosen
+    workspaces are sent; see `_workspace_arguments`."""
 
     name: str
     group: str
     summary: str
     example: str
+    workspaces: str
     arguments: Sequence[Argument]
     actions: Mapping[str, Verb]
 
@@ -66,14 +71,13 @@ def parse_switch(text: str) -> str:
     return text
 
 
-PLACEHOLDERS: Table = {
+TYPES: Table = {
     "number": int,
     "span": parse_span,
     "switch": parse_switch,
     "path": lambda path: str(Path(path).resolve()),
-    "hidden": argparse.SUPPRESS,
 }
-"""The objects behind a `type` or a hidden `help` in the table."""
+"""The functions behind the names that a `type` has in the table."""
 
 
 def _read_argument(table: Table) -> Argument:
@@ -86,14 +90,14 @@ def _read_arguments(items: Iterable[str | Table]) -> list[Argument]:
 
 
 def _read_verb(name: str, table: Table) -> Verb:
-    group, example = table.get("group", ""), table.get("example", "")
     return Verb(
         name,
-        group,
-        table["summary"],
-        example,
-        _read_arguments(table.get("arguments", ())),
-        _read_verbs(table, "actions"),
+        group=table.get("group", ""),
+        summary=table["summary"],
+        example=table.get("example", ""),
+        workspaces=table.get("workspaces", ""),
+        arguments=_read_arguments(table.get("arguments", ())),
+        actions=_read_verbs(table, "actions"),
     )
 
 
@@ -177,7 +181,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     top = make_parser(words)
     options, unknown = top.parse_known_args(words)
     if unknown and hasattr(options, "secret_words"):
-        options.secret_words = [*options.secret_words, *unknown]  # `main` refuses them without printing them
+        # An unknown option may be a secret. `main` refuses all of these words without printing them.
+        options.secret_words = [*options.secret_words, *unknown]
     elif unknown:
         top.prog = f"clawpy {options.verb}"
         top.error(f"unknown argument: {' '.join(unknown)}")
@@ -232,11 +237,12 @@ def _add_verbs(parent: Parser, verbs: Collection[Verb], name: str, words: Sequen
 
 def _add_argument(parent: argparse._ActionsContainer, argument: Argument, **settings: Any) -> None:
     """Add an argument of the table to a parser."""
-    parsed_settings = {
-        name: PLACEHOLDERS.get(value, value) if name in ("type", "help") else value
-        for name, value in argument.settings.items()
-    }
-    action = parent.add_argument(argument.name, **settings, **parsed_settings)
+    settings |= argument.settings
+    if "type" in settings:
+        settings["type"] = TYPES[settings["type"]]
+    if settings.get("help") == "hidden":
+        settings["help"] = argparse.SUPPRESS
+    action = parent.add_argument(argument.name, **settings)
     if not action.option_strings and not action.choices:
         action.metavar = action.metavar or action.dest.upper()
     action.values = argument.values  # type: ignore[attr-defined]
@@ -252,43 +258,47 @@ def _unknown_word(kind: str, word: str, words: Collection[str]) -> str:
     return f"unknown {kind} {word}{advice}"
 
 
+# Requests to the engine
+
+
 def make_request(options: argparse.Namespace, common: CommonOptions) -> Document:
     """The arguments of a verb for the engine: its options, the workspaces that it is about, and the text of files that
-    it names. Raises `WrongUse`, and `Refusal` when a workspace is missing."""
-    arguments = _declared_arguments(options)
-    arguments |= _workspace_arguments(options.verb, arguments, common)
-    match options.verb:
-        case "predict":
-            arguments["shown"] = True
-        case "cards":
-            arguments["shown"] = not options.all
-        case "config" if arguments["action"] == "set":
-            arguments["value"] = options.value  # may be empty
-        case "work" if options.id:
-            arguments["shown"] = not common.as_json
-        case "land":
-            return {"id": options.id, "only": _chosen_hunks(arguments.get("only", []), options.hunk)}
-        case "comment" if location := arguments.pop("place", ""):
-            arguments |= _comment_location(location, options.text)
-        case "profile" if options.file is not None:
-            if options.undo:
-                raise WrongUse("--undo takes no file")
-            return {"id": options.id, "text": _read_text(options.file), "yes": options.yes}
-        case "dnd":
-            is_off = options.off or options.switch == "off"
-            if is_off and (options.seconds or options.switch == "on"):
-                raise WrongUse("off and --off end it: give neither on nor --for SPAN with them")
-            return arguments | ({"off": True} if is_off else {})
-    return arguments
-
-
-def _declared_arguments(options: argparse.Namespace) -> Document:
-    """The arguments that the table declares for a verb and its action, without those that have no value."""
+    it names. `shown` says that a person looks at the cards: only such cards can count as passed over. Raises
+    `WrongUse`, and `Refusal` when a workspace is missing."""
     verb = VERBS[options.verb]
     arguments: Document = {}
     if verb.actions:
         arguments["action"] = options.action or next(iter(verb.actions))
         verb = verb.actions[arguments["action"]]
+    arguments |= _declared_arguments(verb, options)
+    arguments |= _workspace_arguments(verb, arguments, common)
+    match options.verb:
+        case "predict":
+            arguments["shown"] = True
+        case "cards":
+            arguments["shown"] = not options.all
+        case "work" if options.id:
+            arguments["shown"] = not common.as_json
+        case "config" if arguments["action"] == "set":
+            arguments["value"] = options.value  # may be empty
+        case "land":
+            arguments |= {"id": options.id, "only": _chosen_hunks(arguments.get("only", []), options.hunk)}
+        case "comment" if options.place:
+            arguments |= _comment_location(options.place, options.text)
+        case "profile" if options.file is not None:
+            if options.undo:
+                raise WrongUse("--undo takes no file")
+            arguments |= {"id": options.id, "text": _read_text(options.file)}
+        case "dnd" if options.off or options.switch == "off":
+            if options.seconds or options.switch == "on":
+                raise WrongUse("off and --off end it: give neither on nor --for SPAN with them")
+            arguments["off"] = True
+    return arguments
+
+
+def _declared_arguments(verb: Verb, options: argparse.Namespace) -> Document:
+    """The arguments that the table declares for a verb or an action, without those that have no value."""
+    arguments: Document = {}
     for argument in verb.arguments:
         name = argument.settings.get("dest") or argument.name.removeprefix("--")
         value = getattr(options, name, None)
@@ -314,24 +324,23 @@ def _comment_location(location: str, text: object) -> Document:
     return {"file": file, "line": int(line)}
 
 
-def _workspace_arguments(verb: str, arguments: Table, common: CommonOptions) -> Document:
-    """The workspaces of a verb: all chosen ones, the first, or the only one. Raises `WrongUse`, `Refusal`."""
-    match verb, arguments.get("action"):
-        case "predict", _:
+def _workspace_arguments(verb: Verb, arguments: Table, common: CommonOptions) -> Document:
+    """The workspaces of a verb, as the table declares them: "all" chosen ones; the same where one is "needed"; the
+    "first"; the same if it is "named" by an option; or the only "one". Raises `WrongUse`, `Refusal`."""
+    match verb.workspaces:
+        case "all":
+            return {"workspaces": common.chosen_workspaces()}
+        case "needed":
             common.all_workspaces(needed=True)
             return {"workspaces": common.chosen_workspaces()}
-        case ("cards", _) | ("work", _):
-            return {"workspaces": common.chosen_workspaces()}
-        case "metrics", _ if not common.workspace_names:
-            return {}
-        case ("tasks", "list" | "add") | ("metrics", _):
+        case "first":
             return {"workspace": workspaces[0]} if (workspaces := common.chosen_workspaces()) else {}
-        case "propose", _ if "continues" in arguments:
-            return {}
-        case "learnings", "list" if arguments.get("scope") == "global" or "session" in arguments:
-            return {}
-        case ("propose", _) | ("learnings", "list" | "write"):
-            return {"workspace": _one_workspace(common)}
+        case "named" if common.workspace_names:
+            return {"workspace": common.chosen_workspaces()[0]}
+        case "one" if (
+            "continues" not in arguments and "session" not in arguments and arguments.get("scope") != "global"
+        ):
+            return {"workspace": _one_workspace(common)}  # the others name a session, or are about all workspaces
     return {}
 
 
@@ -347,6 +356,9 @@ def _read_text(file: str) -> str:
         return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise WrongUse(f"{file} cannot be read: {error}") from error
+
+
+# Completions
 
 
 INSTALLATION = {
@@ -374,16 +386,16 @@ def complete() -> None:
     autocomplete(top, always_complete_options=False, default_completer=SuppressCompleter())
 
 
-def _add_completers(to: argparse.ArgumentParser) -> None:
-    for action in to._actions:
+def _add_completers(parser: argparse.ArgumentParser) -> None:
+    for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for subparser in action.choices.values():
                 _add_completers(subparser)
         elif action.choices is None:
-            action.completer = partial(_values, getattr(action, "values", ""))  # type: ignore[attr-defined]
+            action.completer = partial(_complete_value, getattr(action, "values", ""))  # type: ignore[attr-defined]
 
 
-def _values(kind: str, prefix: str, parsed_args: argparse.Namespace, **_: Any) -> Iterable[str]:
+def _complete_value(kind: str, prefix: str, parsed_args: argparse.Namespace, **_: Any) -> Iterable[str]:
     """The values of a kind. They need not begin with `prefix`, because `argcomplete` filters them."""
     from argcomplete.completers import DirectoriesCompleter, FilesCompleter
 
@@ -403,10 +415,10 @@ def _values(kind: str, prefix: str, parsed_args: argparse.Namespace, **_: Any) -
             return [*completion_names(home, "workspaces"), *DirectoriesCompleter()(prefix)]
         case "flows":
             return _flows_or_parameters(completion_names(home, "flows"), parsed_args.text or [])
-    return _ids(completion_names(home, kind), prefix)
+    return _offer_names(completion_names(home, kind), prefix)
 
 
-def _ids(titles_by_name: Mapping[str, str], prefix: str) -> Mapping[str, str]:
+def _offer_names(titles_by_name: Mapping[str, str], prefix: str) -> Mapping[str, str]:
     """The names with their titles. If no name begins with `prefix`, the names are offered without what stands before
     their underscore: `7k2m` for `card_7k2m`."""
     if any(name.startswith(prefix) for name in titles_by_name):
