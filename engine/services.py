@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from engine.learning.candidates.overlays import LearnedGuidance, Overlays, Trials
     from engine.learning.decisions.decisions import Decisions
     from engine.learning.decisions.exporting import Exporter
-    from engine.learning.decisions.insights import Figures
+    from engine.learning.decisions.insights import InsightsReader
     from engine.learning.decisions.training import Training
     from engine.learning.learnings.learnings import Learnings
     from engine.learning.learnings.prompt_part import LearningsPart
@@ -149,7 +149,7 @@ class Services:
     embedded_twin: EmbeddedTwin
     model_twin: ModelTwin
     training: Training
-    insights: Figures
+    insights: InsightsReader
 
     # work without the operator (`engine.wiring.acting`)
     autonomy: Autonomy

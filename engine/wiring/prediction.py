@@ -16,7 +16,7 @@ from engine.execution.runners.toolchains.projects import ProjectCache, find_proj
 from engine.execution.sessions import Sessions
 from engine.git.github import GitHub
 from engine.git.repository import top_folder
-from engine.learning.decisions.insights import Figures
+from engine.learning.decisions.insights import InsightsReader
 from engine.learning.decisions.training import Training
 from engine.learning.decisions.training_runs import TwinModel
 from engine.model import Assignment
@@ -79,14 +79,14 @@ def build_twin(services: Services) -> None:
         hold_reason=services.safety.kill_switch.stop_reason,
         stop_reason=services.safety.kill_switch.kill_reason,
     )
-    services.insights = Figures(
+    services.insights = InsightsReader(
         services.database,
         clock,
-        phase=lambda: services.card_cycle.phase(),
-        check=lambda: services.card_cycle.calibration(),
-        threshold=lambda: services.settings.current.cross_poll_auto_execute_threshold,
-        earning=partial(_missing_requirements, services),
-        training=lambda: services.training.view(clock.now()),
+        read_phase=lambda: services.card_cycle.phase(),
+        read_calibration=lambda: services.card_cycle.calibration(),
+        read_threshold=lambda: services.settings.current.cross_poll_auto_execute_threshold,
+        missing_for=partial(_missing_requirements, services),
+        read_training=lambda: services.training.view(clock.now()),
     )
 
 

@@ -17,24 +17,28 @@ from typing import Any
 
 import sqlalchemy
 from sqlalchemy import column, table
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from engine.clock import Clock
 from engine.frozen import frozen
+from engine.learning.decisions.decisions import Decision
 from engine.model import (
     COLD_START,
     CalibrationCheck,
     ConfidenceBucket,
     DecidedBy,
+    DecisionSignal,
     Drift,
     Group,
     Insights,
     Metrics,
+    Outcome,
     PartOfDay,
     Phase,
     Shift,
     Slice,
     Source,
+    Status,
     TrainingView,
     part_of_day,
 )
@@ -82,133 +86,10 @@ CARDS = table(
     column("discarded_at", UtcDateTime()),
 )
 COSTS = table("cost_entries", column("prediction_id"), column("amount_microusd"), column("state"))
-SIGNALS = table("decisions", column("prediction_id"), column("signal"), column("taken_back_at"))
-"""The columns of cards, costs and decisions that are read here."""
+"""The columns of cards and costs that are read here. Their rows belong to packages that build on this one."""
 
 AT: Any = sqlalchemy.func.coalesce(CARDS.c.decided_at, CARDS.c.created_at, type_=UtcDateTime())
 """The time of a card."""
-
-
-class Figures:
-    """Reads the figures of the operator's decisions and their results. From any thread; nothing is cached."""
-
-    def __init__(
-        self,
-        database: Database,
-        clock: Clock,
-        *,
-        phase: Callable[[], Phase],
-        check: Callable[[], CalibrationCheck],
-        threshold: Callable[[], float],
-        earning: Callable[[str], str],
-        training: Callable[[], TrainingView],
-    ) -> None:
-        """`threshold()` is the minimum confidence of a card that may run by itself. `earning(workspace)` says what else
-        is missing for that; "" means all workspaces."""
-        self._database = database
-        self._clock = clock
-        self._phase = phase
-        self._check = check
-        self._threshold = threshold
-        self._earning = earning
-        self._training = training
-
-    def read(self, days: int | None = 7, workspace: str = "") -> Insights:
-        """The figures of the last `days` (> 0; None for all time) and of `workspace` ("" for all)."""
-        local = self._clock.local()
-        now, zone = self._clock.now(), local.tzinfo
-        assert zone is not None
-        since = None if days is None else _find_first_midnight(local, days)
-        with self._database.read() as session:
-            cards = _load_cards(session, since, workspace, zone)
-            newest = _load_newest(session, workspace)
-        began = since if since is not None else cards[0].at if cards else now
-        threshold = self._threshold()
-        return Insights(
-            days=days,
-            workspace=workspace,
-            metrics=compute_metrics(cards),
-            over_time=count_per_slice(cards, began, now, zone),
-            phase=self._phase(),
-            check=self._check(),
-            threshold=threshold,
-            at_threshold=make_bucket(threshold, 1.0, select_decided(cards)),
-            earning=self._earning(workspace),
-            drift=find_drift(newest),
-            training=self._training(),
-        )
-
-
-def _find_first_midnight(local: datetime, days: int) -> datetime:
-    """The local midnight at which the last `days` days begin, including today."""
-    day = local.date() - timedelta(days=days - 1)
-    return datetime(day.year, day.month, day.day, tzinfo=local.tzinfo)
-
-
-def _load_cards(session: Session, since: datetime | None, workspace: str, zone: tzinfo) -> list[CardFigures]:
-    """The cards from a time on (None for all) and of a workspace ("" for all), oldest first."""
-    taken_back = (
-        sqlalchemy.select(SIGNALS.c.prediction_id)
-        .where(SIGNALS.c.signal.in_(("undone", "discarded")), SIGNALS.c.taken_back_at.is_(None))
-        .scalar_subquery()
-    )
-    spent = (
-        sqlalchemy.select(sqlalchemy.func.coalesce(sqlalchemy.func.sum(COSTS.c.amount_microusd), 0))
-        .where(COSTS.c.prediction_id == CARDS.c.id, COSTS.c.state == "settled")
-        .scalar_subquery()
-    )
-    query = sqlalchemy.select(
-        CARDS.c.source, CARDS.c.target_channel, CARDS.c.confidence, CARDS.c.status, CARDS.c.outcome,
-        CARDS.c.decided_by, CARDS.c.id.in_(taken_back), AT, spent, CARDS.c.kind,
-        CARDS.c.discarded_at.is_not(None),
-    ).order_by(AT)  # fmt: skip
-    if since is not None:
-        query = query.where(since <= AT)
-    if workspace:
-        query = query.where(CARDS.c.workspace == workspace)
-    autonomous = DecidedBy.AUTONOMY.value
-    cards = []
-    for source, channel, confidence, status, outcome, by, undone, at, cost, kind, discarded in session.execute(query):
-        counted_as = CountedAs.DISCARDED if discarded else _count_as(status, outcome)
-        cards.append(
-            CardFigures(
-                source, channel, confidence, counted_as, by == autonomous, bool(undone), at.astimezone(zone), cost,
-                kind, stated=confidence != COLD_START,
-            )
-        )  # fmt: skip
-    return cards
-
-
-def _load_newest(session: Session, workspace: str) -> list[tuple[str, bool]]:
-    """(kind, approved) of a person's newest decisions, oldest first."""
-    query = (
-        sqlalchemy.select(CARDS.c.kind, CARDS.c.status)
-        .where(
-            CARDS.c.status.in_(("confirmed", "executed", "rejected")),
-            CARDS.c.decided_at.is_not(None),
-            CARDS.c.decided_by != DecidedBy.AUTONOMY.value,
-            CARDS.c.source != Source.OPERATOR.value,
-        )
-        .order_by(CARDS.c.decided_at.desc())
-        .limit(NEWEST + BEFORE)
-    )
-    if workspace:
-        query = query.where(CARDS.c.workspace == workspace)
-    rows = session.execute(query).all()
-    return [(kind, status != "rejected") for kind, status in reversed(rows)]
-
-
-def _count_as(status: str, outcome: str | None) -> CountedAs:
-    """What a card of this status and outcome is counted as, if its work was not discarded."""
-    if outcome == "cannot_run":
-        return CountedAs.CANNOT_RUN
-    if status in ("confirmed", "executed"):
-        return CountedAs.APPROVED
-    if outcome == "withdrawn":
-        return CountedAs.WITHDRAWN
-    if status in ("rejected", "expired"):
-        return CountedAs(status)
-    return CountedAs.PENDING
 
 
 class CountedAs(StrEnum):
@@ -245,15 +126,147 @@ class CardFigures:
     @property
     def own(self) -> bool:
         """Whether the operator typed its prompt."""
-        return self.source == Source.OPERATOR.value
+        return self.source == Source.OPERATOR
+
+
+class InsightsReader:
+    """Reads the figures of the operator's decisions and their results. From any thread; nothing is cached."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        *,
+        read_phase: Callable[[], Phase],
+        read_calibration: Callable[[], CalibrationCheck],
+        read_threshold: Callable[[], float],
+        missing_for: Callable[[str], str],
+        read_training: Callable[[], TrainingView],
+    ) -> None:
+        """`read_threshold()` is the minimum confidence of a card that may run by itself. `missing_for(workspace)` says
+        what else is missing for that; "" means all workspaces."""
+        self._database = database
+        self._clock = clock
+        self._read_phase = read_phase
+        self._read_calibration = read_calibration
+        self._read_threshold = read_threshold
+        self._missing_for = missing_for
+        self._read_training = read_training
+
+    def read(self, days: int | None = 7, workspace: str = "") -> Insights:
+        """The figures of the last `days` (> 0; None for all time) and of `workspace` ("" for all)."""
+        local = self._clock.local()
+        now, zone = self._clock.now(), local.tzinfo
+        assert zone is not None
+        since = None if days is None else _find_first_midnight(local, days)
+        with self._database.read() as session:
+            cards = _load_cards(session, since, workspace, zone)
+            newest = _load_newest(session, workspace)
+        began = since if since is not None else cards[0].at if cards else now
+        threshold = self._read_threshold()
+        return Insights(
+            days=days,
+            workspace=workspace,
+            metrics=compute_metrics(cards),
+            over_time=count_per_slice(cards, began, now, zone),
+            phase=self._read_phase(),
+            check=self._read_calibration(),
+            threshold=threshold,
+            at_threshold=make_bucket(threshold, 1.0, select_decided(cards)),
+            earning=self._missing_for(workspace),
+            drift=find_drift(newest),
+            training=self._read_training(),
+        )
+
+
+def _find_first_midnight(local: datetime, days: int) -> datetime:
+    """The local midnight at which the last `days` days begin, including today."""
+    day = local.date() - timedelta(days=days - 1)
+    return datetime(day.year, day.month, day.day, tzinfo=local.tzinfo)
+
+
+def _load_cards(session: Session, since: datetime | None, workspace: str, zone: tzinfo) -> list[CardFigures]:
+    """The cards from a time on (None for all) and of a workspace ("" for all), oldest first."""
+    taken_back = (
+        sqlalchemy.select(col(Decision.prediction_id))
+        .where(
+            col(Decision.signal).in_((DecisionSignal.UNDONE, DecisionSignal.DISCARDED)),
+            col(Decision.taken_back_at).is_(None),
+        )
+        .scalar_subquery()
+    )
+    spent = (
+        sqlalchemy.select(sqlalchemy.func.coalesce(sqlalchemy.func.sum(COSTS.c.amount_microusd), 0))
+        .where(COSTS.c.prediction_id == CARDS.c.id, COSTS.c.state == "settled")
+        .scalar_subquery()
+    )
+    query = sqlalchemy.select(
+        CARDS.c.source, CARDS.c.target_channel, CARDS.c.confidence, CARDS.c.status, CARDS.c.outcome,
+        CARDS.c.decided_by, CARDS.c.id.in_(taken_back), AT, spent, CARDS.c.kind,
+        CARDS.c.discarded_at.is_not(None),
+    ).order_by(AT)  # fmt: skip
+    if since is not None:
+        query = query.where(since <= AT)
+    if workspace:
+        query = query.where(CARDS.c.workspace == workspace)
+    cards = []
+    for source, channel, confidence, status, outcome, by, undone, at, cost, kind, discarded in session.execute(query):
+        counted_as = CountedAs.DISCARDED if discarded else _count_as(status, outcome)
+        cards.append(
+            CardFigures(
+                source=source,
+                channel=channel,
+                confidence=confidence,
+                counted_as=counted_as,
+                autonomous=by == DecidedBy.AUTONOMY,
+                undone=bool(undone),
+                at=at.astimezone(zone),
+                cost=cost,
+                kind=kind,
+                stated=confidence != COLD_START,
+            )
+        )
+    return cards
+
+
+def _load_newest(session: Session, workspace: str) -> list[tuple[str, bool]]:
+    """(kind, approved) of a person's newest decisions, oldest first."""
+    query = (
+        sqlalchemy.select(CARDS.c.kind, CARDS.c.status)
+        .where(
+            CARDS.c.status.in_((Status.APPROVED, Status.EXECUTED, Status.DISMISSED)),
+            CARDS.c.decided_at.is_not(None),
+            CARDS.c.decided_by != DecidedBy.AUTONOMY,
+            CARDS.c.source != Source.OPERATOR,
+        )
+        .order_by(CARDS.c.decided_at.desc())
+        .limit(NEWEST + BEFORE)
+    )
+    if workspace:
+        query = query.where(CARDS.c.workspace == workspace)
+    rows = session.execute(query).all()
+    return [(kind, status != Status.DISMISSED) for kind, status in reversed(rows)]
+
+
+def _count_as(status: str, outcome: str | None) -> CountedAs:
+    """What a card of this status and outcome is counted as, if its work was not discarded."""
+    if outcome == Outcome.CANNOT_RUN:
+        return CountedAs.CANNOT_RUN
+    if status in (Status.APPROVED, Status.EXECUTED):
+        return CountedAs.APPROVED
+    if outcome == Outcome.WITHDRAWN:
+        return CountedAs.WITHDRAWN
+    if status in (Status.DISMISSED, Status.EXPIRED):
+        return CountedAs(status)
+    return CountedAs.PENDING
 
 
 def compute_metrics(cards: Sequence[CardFigures]) -> Metrics:
     """The metrics of these cards, which are ordered oldest first."""
     predictions = [card for card in cards if not card.own]
-    persons = select_decided(predictions)
-    approved = [card for card in persons if card.counted_as == CountedAs.APPROVED]
-    rejected = [card for card in persons if card.counted_as == CountedAs.REJECTED]
+    decided_by_you = select_decided(predictions)
+    approved = [card for card in decided_by_you if card.counted_as == CountedAs.APPROVED]
+    rejected = [card for card in decided_by_you if card.counted_as == CountedAs.REJECTED]
     auto = [
         card for card in predictions if card.autonomous and card.counted_as in (CountedAs.APPROVED, CountedAs.DISCARDED)
     ]
@@ -263,7 +276,7 @@ def compute_metrics(cards: Sequence[CardFigures]) -> Metrics:
         total=len(predictions),
         approved=len(approved),
         rejected=len(rejected),
-        discarded=sum(card.counted_as == CountedAs.DISCARDED for card in persons),
+        discarded=sum(card.counted_as == CountedAs.DISCARDED for card in decided_by_you),
         expired=counts[CountedAs.EXPIRED],
         withdrawn=counts[CountedAs.WITHDRAWN],
         cannot_run=counts[CountedAs.CANNOT_RUN],
@@ -271,19 +284,19 @@ def compute_metrics(cards: Sequence[CardFigures]) -> Metrics:
         own=len(cards) - len(predictions),
         auto_executed=len(auto),
         auto_undone=undone,
-        approval_rate=_divide(len(approved), len(persons)),
+        approval_rate=_divide(len(approved), len(decided_by_you)),
         auto_success_rate=_divide(len(auto) - undone, len(auto)),
         confidence=_mean_confidence(predictions),
         approved_confidence=_mean_confidence(approved),
         rejected_confidence=_mean_confidence(rejected),
-        calibration=tuple(make_bucket(low, high, persons) for low, high in BUCKETS),
-        trend=_describe_trend(persons),
+        calibration=tuple(make_bucket(low, high, decided_by_you) for low, high in BUCKETS),
+        trend=_describe_trend(decided_by_you),
         sources=_sort_by_size(_group_cards(cards, lambda card: card.source)),
         channels=_sort_by_size(_group_cards(cards, lambda card: card.channel)),
         kinds=_sort_by_size(_group_cards(predictions, lambda card: card.kind)),
-        parts=_sort_by_name(_group_cards(persons, lambda card: part_of_day(card.at).value), list(PartOfDay)),
+        parts=_sort_by_name(_group_cards(decided_by_you, lambda card: part_of_day(card.at).value), list(PartOfDay)),
         hours=_sort_by_name(
-            _group_cards(persons, lambda card: f"{card.at.hour:02}"), [f"{hour:02}" for hour in range(24)]
+            _group_cards(decided_by_you, lambda card: f"{card.at.hour:02}"), [f"{hour:02}" for hour in range(24)]
         ),
         spent=sum(card.cost for card in cards),
         cost_per_accepted=_cost_per_accepted(cards),
@@ -296,9 +309,9 @@ def select_decided(cards: Iterable[CardFigures]) -> list[CardFigures]:
     return [card for card in cards if card.counted_as in decided and not card.autonomous and not card.own]
 
 
-def make_bucket(low: float, high: float, persons: Iterable[CardFigures]) -> ConfidenceBucket:
+def make_bucket(low: float, high: float, cards: Iterable[CardFigures]) -> ConfidenceBucket:
     """The cards with a confidence of at least `low` and below `high`; a `high` of 1 is included."""
-    inside = [card for card in persons if low <= card.confidence < high or card.confidence == high == 1.0]
+    inside = [card for card in cards if low <= card.confidence < high or card.confidence == high == 1.0]
     approved = sum(card.counted_as == CountedAs.APPROVED for card in inside)
     return ConfidenceBucket(
         low,
@@ -319,13 +332,14 @@ def count_per_slice(cards: Sequence[CardFigures], since: datetime, until: dateti
     length = next((length for length in SLICE_DAYS if ceil(days / length) <= MAX_SLICES), ceil(days / MAX_SLICES))
     slices = ceil(days / length)
     begins = [last_day - timedelta(days=length * (slices - index) - 1) for index in range(slices + 1)]
-    approved, rejected = [0] * slices, [0] * slices
+    approved, rejected = Counter[int](), Counter[int]()
     for card in select_decided(cards):
-        index = slices - 1 - (last_day - card.at.date()).days // length
-        if 0 <= index < slices:
-            (approved if card.counted_as == CountedAs.APPROVED else rejected)[index] += 1
+        counts = approved if card.counted_as == CountedAs.APPROVED else rejected
+        counts[slices - 1 - (last_day - card.at.date()).days // length] += 1
     midnights = [datetime(day.year, day.month, day.day, tzinfo=zone) for day in begins]
-    return tuple(map(Slice, midnights, midnights[1:], approved, rejected))
+    return tuple(
+        Slice(midnights[index], midnights[index + 1], approved[index], rejected[index]) for index in range(slices)
+    )
 
 
 def find_drift(decisions: Sequence[tuple[str, bool]]) -> Drift:
@@ -375,12 +389,12 @@ def _estimate_interval(approved: int, decided: int) -> tuple[float, float]:
     return low, wilson_upper_bound(approved, decided, Z_TWO_SIDED_95)
 
 
-def _describe_trend(persons: Sequence[CardFigures]) -> str:
+def _describe_trend(cards: Sequence[CardFigures]) -> str:
     """The change of the share approved from the older half to the newer: improving, declining, steady or unknown."""
-    half = len(persons) // 2
+    half = len(cards) // 2
     if half < MIN_TREND_HALF:
         return "unknown"
-    halves = persons[:half], persons[half:]
+    halves = cards[:half], cards[half:]
     before, after = (fmean(card.counted_as == CountedAs.APPROVED for card in part) for part in halves)
     if abs(after - before) < MIN_TREND:
         return "steady"
@@ -397,9 +411,9 @@ def _group_cards(cards: Iterable[CardFigures], by: Callable[[CardFigures], str])
 
 def _make_group(name: str, cards: Sequence[CardFigures]) -> Group:
     """The group of these cards. Cards that ran by themselves count neither as approved nor as rejected."""
-    persons = [card for card in cards if not card.autonomous]
-    approved = sum(card.counted_as == CountedAs.APPROVED for card in persons)
-    rejected = sum(card.counted_as in (CountedAs.REJECTED, CountedAs.DISCARDED) for card in persons)
+    by_you = [card for card in cards if not card.autonomous]
+    approved = sum(card.counted_as == CountedAs.APPROVED for card in by_you)
+    rejected = sum(card.counted_as in (CountedAs.REJECTED, CountedAs.DISCARDED) for card in by_you)
     approval_rate = _divide(approved, approved + rejected)
     return Group(name, len(cards), approved, rejected, approval_rate, _cost_per_accepted(cards))
 

@@ -19,7 +19,7 @@ from engine.learning.decisions.insights import (
     NEWEST,
     CardFigures,
     CountedAs,
-    Figures,
+    InsightsReader,
     compute_metrics,
     count_per_slice,
     find_drift,
@@ -66,15 +66,15 @@ def decide(database: Database, clock: FakeClock) -> Decide:
 
 
 @pytest.fixture
-def figures(database: Database, clock: FakeClock) -> Figures:
-    return Figures(
+def figures(database: Database, clock: FakeClock) -> InsightsReader:
+    return InsightsReader(
         database,
         clock,
-        phase=lambda: Phase(1, 40, "forty"),
-        check=lambda: CalibrationCheck(40, False, "forty"),
-        threshold=lambda: 0.8,
-        earning=lambda workspace: f"for {workspace or 'all'}",
-        training=lambda: TRAINING,
+        read_phase=lambda: Phase(1, 40, "forty"),
+        read_calibration=lambda: CalibrationCheck(40, False, "forty"),
+        read_threshold=lambda: 0.8,
+        missing_for=lambda workspace: f"for {workspace or 'all'}",
+        read_training=lambda: TRAINING,
     )
 
 
@@ -83,7 +83,9 @@ def approvals(insights: Insights) -> tuple[int, int]:
     return insights.metrics.approved, sum(part.approved for part in insights.over_time)
 
 
-def test_days_begin_at_local_midnight_and_include_today(decide: Decide, figures: Figures, clock: FakeClock) -> None:
+def test_days_begin_at_local_midnight_and_include_today(
+    decide: Decide, figures: InsightsReader, clock: FakeClock
+) -> None:
     into_today = clock.local() - clock.local().replace(hour=0, minute=0, second=0, microsecond=0)
     decide(ago=timedelta(days=6) + into_today)
     decide(ago=timedelta(days=6) + into_today + timedelta(seconds=1))
@@ -93,7 +95,7 @@ def test_days_begin_at_local_midnight_and_include_today(decide: Decide, figures:
     assert len(figures.read(7).over_time) == 7
 
 
-def test_figures_are_of_one_workspace_or_all(decide: Decide, figures: Figures) -> None:
+def test_figures_are_of_one_workspace_or_all(decide: Decide, figures: InsightsReader) -> None:
     decide(2)
     decide(3, workspace=BLOG, status=Status.DISMISSED)
     assert figures.read(7).metrics.approval_rate == 0.4
@@ -101,7 +103,7 @@ def test_figures_are_of_one_workspace_or_all(decide: Decide, figures: Figures) -
     assert (insights.metrics.total, insights.metrics.approval_rate, insights.earning) == (2, 1.0, "for /shop")
 
 
-def test_cards_at_the_threshold_are_counted_from_it_on(decide: Decide, figures: Figures) -> None:
+def test_cards_at_the_threshold_are_counted_from_it_on(decide: Decide, figures: InsightsReader) -> None:
     decide(confidence=0.7999)
     decide(11, confidence=0.8)
     decide(confidence=0.9, decided_by=DecidedBy.AUTONOMY)
@@ -110,14 +112,14 @@ def test_cards_at_the_threshold_are_counted_from_it_on(decide: Decide, figures: 
     assert bucket.at_least == pytest.approx(0.741, abs=0.001)
 
 
-def test_cold_start_confidences_are_counted_as_unstated(decide: Decide, figures: Figures) -> None:
+def test_cold_start_confidences_are_counted_as_unstated(decide: Decide, figures: InsightsReader) -> None:
     decide(confidence=COLD_START)
     decide(confidence=0.41)
     [bucket] = [bucket for bucket in figures.read(7).metrics.calibration if bucket.predictions]
     assert (bucket.predictions, bucket.unstated) == (2, 1)
 
 
-def test_withdrawn_cards_are_neither_expired_nor_undecided(decide: Decide, figures: Figures) -> None:
+def test_withdrawn_cards_are_neither_expired_nor_undecided(decide: Decide, figures: InsightsReader) -> None:
     undecided = {"decided_at": None, "decided_by": None}
     decide(status=Status.EXPIRED, outcome=Outcome.WITHDRAWN, **undecided)
     decide(2, status=Status.EXPIRED, **undecided)
@@ -126,7 +128,7 @@ def test_withdrawn_cards_are_neither_expired_nor_undecided(decide: Decide, figur
     assert (result.total, result.expired, result.undecided, result.approval_rate) == (6, 2, 3, None)
 
 
-def test_drift_is_of_decisions_of_a_person_however_old(decide: Decide, figures: Figures) -> None:
+def test_drift_is_of_decisions_of_a_person_however_old(decide: Decide, figures: InsightsReader) -> None:
     old = timedelta(days=90)
     decide(NEWEST, old, decided_by=DecidedBy.AUTONOMY, status=Status.DISMISSED)
     decide(NEWEST, old, source=Source.OPERATOR)
@@ -193,7 +195,9 @@ def test_the_cost_is_per_card_that_was_approved_and_not_undone() -> None:
     assert (twin_model.name, twin_model.approval_rate, twin_model.cost_per_accepted) == ("twin-model", 1.0, 0.0)
 
 
-def test_hours_and_parts_of_the_day_are_in_local_time(decide: Decide, figures: Figures, clock: FakeClock) -> None:
+def test_hours_and_parts_of_the_day_are_in_local_time(
+    decide: Decide, figures: InsightsReader, clock: FakeClock
+) -> None:
     decide(ago=clock.local() - clock.local().replace(hour=8, minute=30))
     result = figures.read(7).metrics
     assert [hour.name for hour in result.hours] == ["08"]
