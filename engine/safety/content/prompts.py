@@ -23,35 +23,6 @@ from engine.safety.content.shell import MAX_LENGTH
 MAX_COMMAND_TEXT = 12_000
 """Maximum number of characters of commands in one prompt that are judged; if there are more, the verdict is `ask`."""
 
-_PLAIN_NAMES = r"""
-    rm sudo git dd mkfs\S* curl wget chmod chown kubectl oc docker podman docker-compose terraform tofu pulumi helm
-    aws gcloud gsutil psql mysql mongo mongosh sqlite3 redis-cli dropdb npm npx yarn pnpm pip cargo gh glab rsync
-    rclone restic borg systemctl iptables wipefs fdisk parted zpool zfs lvremove crontab userdel bash zsh sh python3?
-    perl ruby eval xargs heroku flyctl kafka-topics rabbitmqctl etcdctl nomad consul vagrant ansible twine unlink
-    rmdir rimraf launchctl diskutil hdfs doppler wrangler az env nohup ssh xxd base64
-"""
-_PLAIN_PROGRAMS = "|".join(_PLAIN_NAMES.split())
-_ENGLISH_NAMES = """
-    find kill killall shred format shutdown reboot halt make vault cd echo cat node op truncate mv cp tee nats del rd
-"""
-_ENGLISH_PROGRAMS = "|".join(_ENGLISH_NAMES.split())
-"""Programs whose names are also English words. They are commands only if options or paths follow, which no sentence
-has."""
-_AT_START = re.compile(
-    r"^(?:(?:run|execute|type|do|use|call|invoke|launch|issue|try|enter|paste)\s+)?(?:\$\s+)?"
-    rf"((?:\S{{0,60}}/)?(?:{_PLAIN_PROGRAMS}|{_ENGLISH_PROGRAMS})\s+[^\n]{{1,4000}})",
-    re.IGNORECASE,
-)
-_WITHIN = re.compile(rf"(?:^|[\s(=:|&])((?:/\S{{0,60}}/)?(?:{_PLAIN_PROGRAMS}|find|kill|vault)\s+[^\n]{{1,4000}})")
-_SHAPED = re.compile(r"(?:^|\s)(?:-{1,2}\w|[/~.*$][\w/*.{(]|[/~*]$|[/~*]\s|\w+=)|://|[|;`]|\S:\w|\w:$")
-_SENTENCE_WORDS = re.compile(
-    r"\b(?:fails?|failing|failed|is|are|was|were|does|doesn't|takes|took|hangs?|broke|breaks|step|steps|errors?|should|"
-    r"because|when|why|instead|could|would|history|command|docs)\b",
-    re.IGNORECASE,
-)
-_STARTS_AS_ENGLISH = re.compile(rf"^(?:{_ENGLISH_PROGRAMS})\b", re.IGNORECASE)
-_ENCODED = re.compile(r"\b[A-Za-z0-9+/]{12,4000}={0,2}")
-
 
 @frozen
 class Clause:
@@ -65,13 +36,13 @@ class Clause:
     """Its parts between quotation marks."""
     carries: bool
     """Whether the clause only asks to do what it quotes, like "run this:"."""
-    negated_from: int
-    """The index in `text` where a negation ends; verbs after it are not requests. -1 without a negation."""
+    negated_from: int | None
+    """The index in `text` where a negation ends; verbs after it are not requests. None without a negation."""
 
     @property
     def is_request(self) -> bool:
         """Whether the clause asks for something, and forbids nothing."""
-        return self.asks and self.negated_from < 0
+        return self.asks and self.negated_from is None
 
 
 def judge_prompt(text: str, own: OwnRules = NO_RULES, *, is_quoted: bool = False) -> Objection | None:
@@ -98,8 +69,21 @@ def _judge_requests(
             yield _judge_clause(clause)
         if clause.carries and clause.is_request and not is_quoted:
             for quotation in (*clause.code, *clause.quoted):
-                if not _AT_START.match(quotation):
+                if not _COMMAND_AT_START.match(quotation):
                     yield judge_prompt(quotation, own, is_quoted=True)
+
+
+def _judge_clause(clause: Clause) -> Objection | None:
+    """The objection by the first rule that a clause breaks, blocks before asks. None if it breaks none, only talks, or
+    forbids."""
+    if not clause.asks:
+        return None
+    text = clause.text.replace("\u2019", "'")
+    for rule in rules():
+        end = rule.find_end(text)
+        if end is not None and (clause.negated_from is None or end < clause.negated_from):
+            return rule.objection
+    return None
 
 
 def _judge_commands(commands: Iterable[str], own: OwnRules) -> Iterator[Objection | None]:
@@ -112,14 +96,56 @@ def _judge_commands(commands: Iterable[str], own: OwnRules) -> Iterator[Objectio
         yield judge_command(command, 1, own)
 
 
+# -- commands in a prompt
+
+
+_PLAIN_NAMES = r"""
+    rm sudo git dd mkfs\S* curl wget chmod chown kubectl oc docker podman docker-compose terraform tofu pulumi helm
+    aws gcloud gsutil psql mysql mongo mongosh sqlite3 redis-cli dropdb npm npx yarn pnpm pip cargo gh glab rsync
+    rclone restic borg systemctl iptables wipefs fdisk parted zpool zfs lvremove crontab userdel bash zsh sh python3?
+    perl ruby eval xargs heroku flyctl kafka-topics rabbitmqctl etcdctl nomad consul vagrant ansible twine unlink
+    rmdir rimraf launchctl diskutil hdfs doppler wrangler az env nohup ssh xxd base64
+"""
+_PLAIN_PROGRAMS = "|".join(_PLAIN_NAMES.split())
+_ENGLISH_NAMES = """
+    find kill killall shred format shutdown reboot halt make vault cd echo cat node op truncate mv cp tee nats del rd
+"""
+_ENGLISH_PROGRAMS = "|".join(_ENGLISH_NAMES.split())
+"""Programs whose names are also English words. They are commands only if options or paths follow, which no sentence
+has."""
+_ENGLISH_PROGRAMS_WITHIN = "find|kill|vault"
+"""Those of `_ENGLISH_PROGRAMS` that are searched in the middle of a clause too."""
+_COMMAND_AT_START = re.compile(
+    r"^(?:(?:run|execute|type|do|use|call|invoke|launch|issue|try|enter|paste)\s+)?(?:\$\s+)?"
+    rf"((?:\S{{0,60}}/)?(?:{_PLAIN_PROGRAMS}|{_ENGLISH_PROGRAMS})\s+[^\n]{{1,4000}})",
+    re.IGNORECASE,
+)
+"""A text that begins with a program: "run git push", "/usr/bin/rm -rf build"."""
+_COMMAND_WITHIN = re.compile(
+    rf"(?:^|[\s(=:|&])((?:/\S{{0,60}}/)?(?:{_PLAIN_PROGRAMS}|{_ENGLISH_PROGRAMS_WITHIN})\s+[^\n]{{1,4000}})"
+)
+"""A program in the middle of a text: "free some space with rm -rf build"."""
+_OPTION_OR_PATH = re.compile(r"(?:^|\s)(?:-{1,2}\w|[/~.*$][\w/*.{(]|[/~*]$|[/~*]\s|\w+=)|://|[|;`]|\S:\w|\w:$")
+"""What commands have and sentences have not: an option, path, URL, assignment or pipe: "-rf", "~/src", "of=disk"."""
+_SENTENCE_WORDS = re.compile(
+    r"\b(?:fails?|failing|failed|is|are|was|were|does|doesn't|takes|took|hangs?|broke|breaks|step|steps|errors?|should|"
+    r"because|when|why|instead|could|would|history|command|docs)\b",
+    re.IGNORECASE,
+)
+"""Words of sentences about a program: "git push fails"."""
+_STARTS_AS_ENGLISH = re.compile(rf"^(?:{_ENGLISH_PROGRAMS})\b", re.IGNORECASE)
+_ENCODED = re.compile(r"\b[A-Za-z0-9+/]{12,4000}={0,2}")
+"""A word that may be a text in base64."""
+
+
 def _find_commands(text: str, clauses: list[Clause]) -> dict[str, None]:
     """The texts in a prompt that may be commands: the prompt itself, its code, and what its encoded texts say."""
     commands: list[str] = []
-    if _AT_START.match(text.strip()) and _SHAPED.search(text[:4000]):
+    if _COMMAND_AT_START.match(text.strip()) and _OPTION_OR_PATH.search(text[:4000]):
         commands.append(text.strip()[:MAX_LENGTH])
     for clause in clauses:
         if clause.is_request:
-            commands += [*clause.code, *filter(_AT_START.match, clause.quoted), *_find_bare_commands(clause)]
+            commands += [*clause.code, *filter(_COMMAND_AT_START.match, clause.quoted), *_find_bare_commands(clause)]
     decoded_texts = (decode_base64(match[0]) for match in islice(_ENCODED.finditer(text), 10))
     commands += [decoded for decoded in decoded_texts if decoded and decoded.isprintable()]
     return dict.fromkeys(commands)
@@ -128,17 +154,20 @@ def _find_commands(text: str, clauses: list[Clause]) -> dict[str, None]:
 def _find_bare_commands(clause: Clause) -> list[str]:
     """Commands among the words of a clause: at its beginning, or later if they have options or paths, which no sentence
     has."""
-    start = _AT_START.match(clause.text)
+    start = _COMMAND_AT_START.match(clause.text)
     if start is not None:
-        shaped = bool(_SHAPED.search(start[1]))
-        english = bool(_STARTS_AS_ENGLISH.match(start[1]))
-        if shaped or not (english or _SENTENCE_WORDS.search(start[1])):
+        has_option = bool(_OPTION_OR_PATH.search(start[1]))
+        is_english = bool(_STARTS_AS_ENGLISH.match(start[1]))
+        if has_option or not (is_english or _SENTENCE_WORDS.search(start[1])):
             return [start[1]]
         return []
-    within = _WITHIN.search(clause.text)
-    if within is not None and _SHAPED.search(within[1]):
+    within = _COMMAND_WITHIN.search(clause.text)
+    if within is not None and _OPTION_OR_PATH.search(within[1]):
         return [within[1]]
     return []
+
+
+# -- clauses
 
 
 MAX_CLAUSES = 300
@@ -153,13 +182,17 @@ _QUOTED = re.compile(r"\"([^\"\n]{1,600})\"|(?:(?<=^)|(?<=[\s(:]))'([^'\n]{2,600
 _BLANKS = re.compile(r"[ \t]{2,}")
 _MARK = re.compile("\ue000(\\d{1,4})\ue001")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+|;\s*")
+"""What is between sentences."""
 _SEPARATOR = re.compile(
     r"(,\s+(?:(?:and|but|or|so|also)\s+)?(?:then\s+)?|\s+(?:and\s+then|and\s+also|then|and|but|or|nor|before|&)\s+|"
     r":\s+|\s[-\u2014]\s)",
     re.IGNORECASE,
 )
+"""What is between the clauses of a sentence: ", and then " in "build it, and then push it"."""
 _BULLET = re.compile(r"^\s*(?:[-*\u2022>]\s+|\d{1,3}[.)]\s+|\[[ xX]?\]\s+|#{1,6}\s+|\$\s+)+")
+"""The mark before an item of a list or a heading: "- ", "2. ", "[ ] "."""
 _SUBORDINATE = re.compile(r"\b(?:to|that|which|who|when|where|if|whether|how|why|can|of)\b", re.IGNORECASE)
+"""Words that begin a subordinate clause, which "and" continues: "explain how to drop a table and delete a file"."""
 
 
 def _split_clauses(text: str) -> tuple[list[Clause], bool]:
@@ -167,13 +200,13 @@ def _split_clauses(text: str) -> tuple[list[Clause], bool]:
     quotations = _Quotations()
     sentences = _SENTENCE.split(quotations.extract(_remove_outer_quotes(_BLANKS.sub(" ", text.strip()))))
     clauses: list[Clause] = []
-    talked = False
+    last_talks = False
     for sentence in sentences[:MAX_CLAUSES]:
         is_only_code = not _MARK.sub("", sentence).strip(" .:!`")
-        sentence_clauses = _split_sentence(sentence, quotations, talked=is_only_code and talked)
+        sentence_clauses = _split_sentence(sentence, quotations, only_talks=is_only_code and last_talks)
         clauses += sentence_clauses
         if sentence_clauses and not is_only_code:
-            talked = not sentence_clauses[-1].asks
+            last_talks = not sentence_clauses[-1].asks
         if len(clauses) >= MAX_CLAUSES:
             break
     is_complete = (
@@ -226,23 +259,27 @@ class _Quotations:
         return f" \ue000{len(self.pieces) - 1}\ue001 "
 
 
-def _split_sentence(sentence: str, quotations: _Quotations, *, talked: bool) -> list[Clause]:
-    """The clauses of a sentence. `talked` says that the sentence is only code, and that the words before it only talk
-    about it."""
+def _split_sentence(sentence: str, quotations: _Quotations, *, only_talks: bool) -> list[Clause]:
+    """The clauses of a sentence. With `only_talks`, none of them asks: the sentence is only code, and the words before
+    it only talk about it."""
     sentence = _BULLET.sub("", sentence[:MAX_SENTENCE_LENGTH])
-    talked = talked or _is_question(sentence)
+    only_talks = only_talks or _is_question(sentence)
     parts = _SEPARATOR.split(sentence)
     clauses: list[Clause] = []
-    context = ""
+    joined_words = ""  # the last clause, with the clauses before it that it continues
     for separator, part in zip(["", *parts[1::2]], parts[::2], strict=True):
         conjunction = separator.strip().lower()
         pieces = quotations.marked_in(part)
         bare = " ".join(_remove_filler(_MARK.sub(" ", part)).split())
         if not bare and not pieces:
             continue
-        talks = talked or _only_talks(bare) or (bool(clauses) and _continues_talk(clauses[-1], context, conjunction))
+        talks = (
+            only_talks
+            or _talks_by_itself(bare)
+            or (bool(clauses) and _continues_talk(clauses[-1], joined_words, conjunction))
+        )
         clauses.append(_make_clause(bare, pieces, asks=not talks))
-        context = f"{context} {bare}" if talks and conjunction in _JOINING else bare
+        joined_words = f"{joined_words} {bare}" if talks and conjunction in _JOINING else bare
     return clauses
 
 
@@ -259,30 +296,32 @@ def _make_clause(bare: str, pieces: list[_Quotation], *, asks: bool) -> Clause:
         code=tuple(piece.text for piece in pieces if piece.is_code),
         quoted=tuple(piece.text for piece in pieces if not piece.is_code),
         carries=bool(pieces) and bool(_vocabulary().carriers.match(bare)),
-        negated_from=negation.end() if negation else -1,
+        negated_from=negation.end() if negation else None,
     )
 
 
 _CONDITION = re.compile(r"(?:if|when|while|unless|once|after|before|because|since)\b", re.IGNORECASE)
 _JOINING = ("and", "or", "nor", "&", ",")
+"""Conjunctions that continue the clause before them."""
 
 
-def _only_talks(text: str) -> bool:
+def _talks_by_itself(text: str) -> bool:
     """Whether a clause, judged by itself, talks about something, or says when something is to be done."""
-    words = _vocabulary()
-    return bool(_CONDITION.match(text) or words.talk.match(text) or words.about.search(text))
+    vocabulary = _vocabulary()
+    return bool(_CONDITION.match(text) or vocabulary.talk.match(text) or vocabulary.about.search(text))
 
 
-def _continues_talk(before: Clause, context: str, conjunction: str) -> bool:
-    """Whether a clause only talks because of the one `before`. `context` are the words before it that belong to it."""
+def _continues_talk(before: Clause, joined_words: str, conjunction: str) -> bool:
+    """Whether a clause only talks because of the one `before`, which with the clauses that it continues has the
+    `joined_words`."""
     if conjunction == "before":
         return True
     is_alternative = conjunction in ("or", "nor")
     if before.asks:
-        return is_alternative and before.negated_from >= 0
-    if _vocabulary().talk.match(context):
-        return conjunction == ":" or (conjunction in _JOINING and bool(_SUBORDINATE.search(context)))
-    return is_alternative and bool(_vocabulary().negations.search(context))
+        return is_alternative and before.negated_from is not None
+    if _vocabulary().talk.match(joined_words):
+        return conjunction == ":" or (conjunction in _JOINING and bool(_SUBORDINATE.search(joined_words)))
+    return is_alternative and bool(_vocabulary().negations.search(joined_words))
 
 
 def _remove_filler(text: str) -> str:
@@ -293,6 +332,9 @@ def _remove_filler(text: str) -> str:
             break
         text = shorter
     return text
+
+
+# -- rules on clauses
 
 
 _WORD = re.compile(r"[\w'*.-]+")
@@ -324,35 +366,35 @@ class ProseRule(Rule):
     def _whole(self) -> re.Pattern[str] | None:
         return re.compile(self.whole, re.IGNORECASE) if self.whole else None
 
-    def end_in(self, text: str) -> int:
-        """The index in a clause where the words that break the rule end; -1 if the clause does not break it."""
+    def find_end(self, text: str) -> int | None:
+        """The index in a clause where the words that break the rule end; None if the clause does not break it."""
         for verbs, objects in self._parsed:
             for verb in verbs.finditer(text):
-                end = _find_object_end(objects, text, verb.end()) if _is_asked(text, verb.start()) else -1
-                if end >= 0:
+                end = _find_object_end(objects, text, verb.end()) if _is_asked(text, verb.start()) else None
+                if end is not None:
                     return end
         whole_match = None
         if self._whole is not None and (not self.hint or re.search(self.hint, text, re.IGNORECASE)):
             whole_match = self._whole.search(text)
-        return whole_match.end() if whole_match else -1
+        return whole_match.end() if whole_match else None
 
 
-def _find_object_end(objects: re.Pattern[str], text: str, verb_end: int) -> int:
-    """The index where the object of a verb ends; -1 if no object follows soon, or if it is harmless or code."""
+def _find_object_end(objects: re.Pattern[str], text: str, verb_end: int) -> int | None:
+    """The index where the object of a verb ends; None if no object follows soon, or if it is harmless or code."""
     following = text[verb_end : verb_end + 200]
     for object_match in objects.finditer(following):
         gap = _WORD.findall(following[: object_match.start()].lower())
         if len(gap) > _GAP or not _vocabulary().harmless.isdisjoint(gap):
-            return -1
+            return None
         if not _is_code(following[object_match.end() :]):
             return verb_end + object_match.end()
-    return -1
+    return None
 
 
 def _is_asked(text: str, start: int) -> bool:
     """Whether the verb at `start` is a request: it begins the clause, or follows a word of request."""
     before = text[:start] if start <= 80 else f"-{text[start - 80 : start]}"
-    return not before or _vocabulary().before.search(before) is not None
+    return not before or _vocabulary().asking.search(before) is not None
 
 
 def _is_code(after: str) -> bool:
@@ -363,12 +405,20 @@ def _is_code(after: str) -> bool:
     )
 
 
+def rules() -> tuple[ProseRule, ...]:
+    """All rules on prompts, those that block before those that ask."""
+    return _vocabulary().rules
+
+
+# -- the words of the rules
+
+
 @dataclass(frozen=True)
 class _Vocabulary:
     """The words of `rules/prose.toml`."""
 
     rules: tuple[ProseRule, ...]
-    before: re.Pattern[str]
+    asking: re.Pattern[str]
     """The words before a verb of a request."""
     code_nouns: frozenset[str]
     """Nouns after which an object is code, not the thing itself: "the database migration", "the production flag"."""
@@ -395,7 +445,7 @@ def _vocabulary() -> _Vocabulary:
     words = {name: "|".join(patterns) for name, patterns in tables["clauses"].items()}
     return _Vocabulary(
         rules=tuple(map(ProseRule.parse, tables["rule"])),
-        before=_pattern(f"{tables['words']['asked']}$"),
+        asking=_pattern(f"{tables['words']['asked']}$"),
         code_nouns=nouns,
         harmless=nouns | frozenset(tables["placeholders"].split()),
         fillers=_pattern(rf"^(?:{words['fillers']})(?:\s*[,:!]\s*|\s+|$)"),
@@ -416,21 +466,3 @@ def _vocabulary() -> _Vocabulary:
 
 def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(text, re.IGNORECASE)
-
-
-def rules() -> tuple[ProseRule, ...]:
-    """All rules on prompts, those that block before those that ask."""
-    return _vocabulary().rules
-
-
-def _judge_clause(clause: Clause) -> Objection | None:
-    """The objection by the first rule that a clause breaks, blocks before asks. None if it breaks none, only talks, or
-    forbids."""
-    if not clause.asks:
-        return None
-    text = clause.text.replace("\u2019", "'")
-    for rule in rules():
-        end = rule.end_in(text)
-        if end >= 0 and not 0 <= clause.negated_from <= end:
-            return rule.objection
-    return None
