@@ -22,14 +22,15 @@ class Action:
     """One thing a key does.
 
     `id` is `group.name`, `keys` comma-separated as Textual names them, `label` the word in the key line ("" keeps it
-    out), `tooltip` the sentence in the help. `action` is the method's name without `action_`.
+    out), `tooltip` the sentence in the help. `method` is the method's name without `action_`. A key with `priority` is
+    taken before the widget in focus sees it.
     """
 
     id: str
     keys: str
     label: str
     tooltip: str
-    action: str
+    method: str
     priority: bool = False
 
     @property
@@ -53,9 +54,9 @@ def _read_sections() -> tuple[dict[str, str], dict[str, list[str]]]:
 
 
 def _make_action(group: str, row: str) -> Action:
-    """Make an action from a row of `keys.txt`. A cell after the name of the method gives the key priority."""
-    name, keys, label, tooltip, action, *more = (cell.strip() for cell in row.split(" | "))
-    return Action(f"{group}.{name}", keys, label, tooltip, action, bool(more))
+    """Make an action from a row of `keys.txt`. A further cell, with the word `priority`, gives the key priority."""
+    name, keys, label, tooltip, method, *more = (cell.strip() for cell in row.split(" | "))
+    return Action(f"{group}.{name}", keys, label, tooltip, method, bool(more))
 
 
 _TITLES, _ROWS = _read_sections()
@@ -74,23 +75,23 @@ _LIVE_TOGETHER = [set(row.split()) for row in _ROWS["live-together"]]
 _SHARED = [set(row.split()) for row in _ROWS["shared-keys"]]
 """Pairs of actions that may share a key."""
 
-_SHORT = {
+_SHOWN_AS = {
     "left": "←", "right": "→", "up": "↑", "down": "↓", "enter": "⏎", "escape": "esc", "tab": "⇥", "space": "space",
     "question_mark": "?", "slash": "/", "pageup": "PgUp", "pagedown": "PgDn",
     "shift+tab": "⇧⇥", "delete": "del", "backspace": "⌫",
 }  # fmt: skip
 """The signs and words for keys on screens, by Textual's name."""
 
-_NAMED = {key.value for key in Keys} | set(KEY_ALIASES)
+_KEY_NAMES = {key.value for key in Keys} | set(KEY_ALIASES)
 """Textual's names of keys."""
 
 
-def bindings(*groups: str, but: str = "") -> list[BindingType]:
-    """The bindings of these groups, `but` the one with that id, for a `BINDINGS` of an app, a screen or a widget."""
+def bindings(*groups: str, without: str = "") -> list[BindingType]:
+    """The bindings of these groups for the `BINDINGS` of an app, a screen or a widget, `without` the one with that id."""
     return [
         Binding(
             action.keys,
-            action.action,
+            action.method,
             action.label or action.tooltip,
             show=bool(action.label),
             priority=action.priority,
@@ -98,7 +99,7 @@ def bindings(*groups: str, but: str = "") -> list[BindingType]:
             id=action.id,
         )
         for action in ACTIONS
-        if action.group in groups and action.id != but
+        if action.group in groups and action.id != without
     ]
 
 
@@ -107,7 +108,7 @@ def shown_key(action_id: str, keymap: Mapping[str, str]) -> str:
     first = keymap.get(action_id, BY_ID[action_id].keys).split(",")[0].strip()
     if re.fullmatch(r"f\d+", first):
         return first.upper()
-    return _SHORT.get(first) or key_to_character(first) or re.sub(r"^ctrl\+", "^", first)
+    return _SHOWN_AS.get(first) or key_to_character(first) or re.sub(r"^ctrl\+", "^", first)
 
 
 def find_key_line_actions(keys: Collection[str], keymap: Mapping[str, str]) -> list[Action]:
@@ -152,7 +153,7 @@ def check_keymap(keys: Mapping[str, str]) -> tuple[dict[str, str], list[BadKeys]
             good[action_id] = _check_keys(action_id, text)
         except BadKeys as refusal:
             refusals.append(refusal)
-    for action_id in list(good):
+    for action_id in list(good):  # of two entries with the same key the first is refused, and the second stays
         for taken_by, key in _clashes(action_id, good):
             problem = f"{key!r} is already {taken_by}"
             refusals.append(BadKeys(action_id, problem, f"give {taken_by} another key too"))
@@ -189,7 +190,7 @@ def _is_key(key: str) -> bool:
     *modifiers, last = key.split("+") if key != "+" else ["+"]
     if any(modifier not in ("ctrl", "shift", "alt") for modifier in modifiers):
         return False
-    return key in _NAMED or last in _NAMED or last in _SHORT or key_to_character(last) is not None
+    return key in _KEY_NAMES or last in _KEY_NAMES or last in _SHOWN_AS or key_to_character(last) is not None
 
 
 def _keys_of(action: Action, keymap: Mapping[str, str]) -> set[str]:

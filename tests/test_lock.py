@@ -1,4 +1,4 @@
-"""A home has only one engine, tested with real processes."""
+"""A home has only one engine. That the lock ends with its process is tested with a real one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from engine.lock import HomeLock, read_holder
 from engine.model import Refusal
 from tests.support.helpers import refused
 
-HOLD = """
+HOLD_UNTIL_KILLED = """
 import sys
 from engine.clock import SystemClock
 from engine.home import Home
@@ -37,7 +37,9 @@ def test_a_second_engine_is_told_who_holds_the_home(home: Home, clock: FakeClock
     holder = read_holder(home)
     assert (holder.since, holder.address) == ("2026-01-05T09:30:00+00:00", "/run/clawpy.sock")
     first.release()
-    HomeLock(home, clock=clock).acquire()
+    second = HomeLock(home, clock=clock)
+    second.acquire()
+    second.release()
 
 
 def test_the_folders_of_a_home_are_private(home: Home, clock: FakeClock) -> None:
@@ -53,7 +55,7 @@ def test_the_folders_of_a_home_are_private(home: Home, clock: FakeClock) -> None
 @pytest.mark.long
 def test_kill_dash_nine_frees_the_home(home: Home, clock: FakeClock) -> None:
     holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(home.root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", HOLD_UNTIL_KILLED, str(home.root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     assert holder.stdout.readline() == b"held\n"
     with pytest.raises(Refusal, match=f"process id {holder.pid}"):
@@ -70,11 +72,11 @@ def test_a_home_that_is_a_file_is_refused(tmp_path: Path, clock: FakeClock) -> N
     refused("unwritable_home", lambda: HomeLock(Home.locate(tmp_path / "home"), clock=clock).acquire())
 
 
-@pytest.mark.parametrize("note", ["", "{", "[]", '{"pid": "x", "since": 3}'])
-def test_a_damaged_note_harms_nothing(home: Home, clock: FakeClock, note: str) -> None:
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": "x", "since": 3}'])
+def test_a_damaged_file_of_the_holder_harms_nothing(home: Home, clock: FakeClock, text: str) -> None:
     lock = HomeLock(home, clock=clock)
     lock.acquire()
-    (home.data / "engine.json").write_text(note)
+    (home.data / "engine.json").write_text(text)
     assert read_holder(home) is None
     with pytest.raises(Refusal, match="is starting"):
         HomeLock(home, clock=clock).acquire()

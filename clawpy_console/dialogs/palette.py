@@ -135,7 +135,7 @@ def commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemCommand]:
     for action, active in bound.items():
         if not action.id.startswith(LEFT_OUT):
             title = action.tooltip[:1].upper() + action.tooltip[1:]
-            act = partial(_run_action, app, action.action, active.node)
+            act = partial(_run_action, app, action.method, active.node)
             yield SystemCommand(title, f"key {shown_key(action.id, app.keymap)}", act)
     if bound.keys().isdisjoint({BY_ID["mission.own"], BY_ID["work.own"]}):
         yield SystemCommand(

@@ -49,7 +49,7 @@ SHIFT_COLUMNS = 16
 class DiffView(CursorView, can_focus=True):
     """Shows the files of a change set one below the other, with a cursor."""
 
-    BINDINGS = bindings("rows", "diff", but="rows.open")
+    BINDINGS = bindings("rows", "diff", without="rows.open")
     TONES = {
         "lit": "on $lit", "file": "bold $ink on $lit", "+": "$good", "-": "$wrong", " ": "$faint",
         "added": "on $good 12%", "removed": "on $wrong 12%", "added part": "on $good 30%",

@@ -47,7 +47,7 @@ class ScrollKeys(ScrollableContainer):
 class ScrollPane(VerticalScroll, ScrollKeys, can_focus=True):
     """A column of widgets that takes the focus and scrolls."""
 
-    BINDINGS = bindings("rows", but="rows.open")
+    BINDINGS = bindings("rows", without="rows.open")
     DEFAULT_CSS = "ScrollPane { scrollbar-size-vertical: 1; }"
 
 
@@ -80,7 +80,7 @@ class RowView(ScrollView, ScrollKeys):
     rule whenever the real one is styled, which took longer than styling all the widgets of a screen.
     """
 
-    BINDINGS = bindings("rows", but="rows.open")
+    BINDINGS = bindings("rows", without="rows.open")
     TONES: ClassVar[Mapping[str, str]] = {}
     """Styles by name, as `Content` takes them; other names are colours of the theme."""
 

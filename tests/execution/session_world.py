@@ -11,12 +11,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from engine.clock import Clock
 from engine.config import ChannelSettings, Settings
 from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
 from engine.execution.housekeeping import Caches
 from engine.execution.live_session import LiveSession
+from engine.execution.runners.flow import Flow, Place
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox.ladder import NoSandbox
 from engine.execution.session_terms import SessionRails
@@ -65,14 +68,15 @@ class ChangingSettings:
     current: Settings
 
 
-def make_rails(verdict: Callable[[str], Verdict] = lambda command: Verdict.ALLOW, **others: Any) -> SessionRails:
-    """Rails on which every permit is good once and `verdict` is the content filter's. `others` replace the rest."""
+def make_rails(verdict: Callable[[str], Verdict] = lambda command: Verdict.ALLOW, **replacements: Any) -> SessionRails:
+    """Rails on which every permit is good once and `verdict` is the content filter's. `replacements` are used in place of
+    the rest."""
     arguments: dict[str, Any] = {
         "consume": StandInPermits().consume,
         "stop_signal": str,
         "check": lambda command: RailVerdict("content", verdict(command), "a rule says so"),
     }
-    return SessionRails(**arguments | others)
+    return SessionRails(**arguments | replacements)
 
 
 class ScriptRunner:
@@ -104,6 +108,35 @@ class ScriptRunner:
 
     def recover(self) -> list[str]:
         return []
+
+
+class RerunTests(Flow):
+    """A flow with parameters of each type."""
+
+    name = "rerun_tests"
+    label = "Rerun tests"
+    place = Place.CHECK
+    tests: list[str] = Field(description="test ids")
+    times: int = Field(default=20, ge=1, le=500)
+    note: str = ""
+
+    def describe(self) -> str:
+        return f"Rerun {len(self.tests)} tests {self.times} times"
+
+
+class ProseRunner:
+    """Takes every text prompt. A subclass adds `run`."""
+
+    name = "model"
+
+    def __init__(self, workspaces: SessionWorkspaces) -> None:
+        self.workspaces = workspaces
+
+    def check(self, assignment: Assignment) -> RunnerInfo:
+        return RunnerInfo(available=True, check_only=False)
+
+    def recover(self) -> list[str]:
+        return self.workspaces.recover()
 
 
 def run_python(live: LiveSession, script: str, **options: object) -> str:
@@ -225,18 +258,3 @@ class ScriptWorld(SessionWorld):
 
 MakeWorld = Callable[..., Any]
 """Makes a world of a class, `ScriptWorld` unless named, with the options that it takes."""
-
-
-class ProseRunner:
-    """Takes every text prompt. A subclass adds `run`."""
-
-    name = "model"
-
-    def __init__(self, workspaces: SessionWorkspaces) -> None:
-        self.workspaces = workspaces
-
-    def check(self, assignment: Assignment) -> RunnerInfo:
-        return RunnerInfo(available=True, check_only=False)
-
-    def recover(self) -> list[str]:
-        return self.workspaces.recover()

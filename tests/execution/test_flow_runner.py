@@ -19,8 +19,7 @@ from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.model import Assignment, CheckResult, Refusal, SessionState, SessionView, Verdict
 from engine.storage.validation_runs import ValidationRun, ValidationRuns
 from tests.conftest import Repository
-from tests.execution.session_world import MakeWorld, SessionWorld
-from tests.execution.test_flow_registry import RerunTests
+from tests.execution.session_world import MakeWorld, RerunTests, SessionWorld
 from tests.support.helpers import refused, wait_until
 
 

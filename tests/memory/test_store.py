@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.memory import search, store
+from engine.memory import store
 from engine.memory.memory import MemoryService
 from engine.memory.store import MAX_BYTES
-from engine.model import Layer, NewMemory, RecallQuery, Retention
-from engine.storage.database import Database
+from engine.model import Layer, NewMemory, Retention
 from tests.memory.conftest import MakeMemory, WordVectors, turns
 from tests.support.helpers import refused
 
@@ -70,7 +69,7 @@ def test_memories_expire_after_a_month_or_a_day_after_their_session(make_memory:
     assert remaining_after(timedelta(days=29) - second) == {"month", "for ever", "still running"}
     assert remaining_after(second) == {"for ever", "still running"}
     assert texts(memory, "month") == []
-    assert [memory.store.has_more_chunks_than(number) for number in (1, 2)] == [True, False]
+    assert [memory.store.has_more_chunks_than(number) for number in (1, 2)] == [True, False], "one for each memory"
 
 
 @pytest.mark.parametrize(
@@ -97,17 +96,3 @@ def test_every_word_is_quoted_so_that_none_is_an_operator(text: str) -> None:
         assert word.startswith('"')
         assert word.endswith('"')
         assert '"' not in word[1:-1]
-
-
-def test_words_that_are_everywhere_do_not_make_a_large_store_slow(
-    memory: MemoryService, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The rarest words choose the memories that are compared; of a word that is everywhere the newest are compared."""
-    monkeypatch.setattr(search, "MAX_SCORED", 10)
-    memory.remember(turns(*(f"common line {number}" + " rare" * (number < 3) for number in range(40))))
-    newest = memory.entries(Layer.VECTORS, limit=1)[0].seq
-    with search.open_reader(database, RecallQuery("")) as reader:
-        assert len(reader.by_words(["common", "rare"], 300)) == 3
-        everywhere = reader.by_words(["common"], 300)
-        assert sorted(everywhere) == list(range(newest - 10, newest + 1))
-        assert reader.by_words(['"', "nowhere"], 300) == {}

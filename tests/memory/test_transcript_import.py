@@ -102,6 +102,22 @@ def test_our_own_sessions_are_not_read_and_a_folder_that_is_named_once_counts(
     assert [turn.workspace for turn in work.remembered.values()] == ["/home/me/shop"]
 
 
+def test_a_line_of_codex_is_read() -> None:
+    turn = read_turn(CODEX_TURN.encode(), "rollout-1")
+    assert turn is not None
+    assert (turn.agent, turn.session, turn.text) == ("codex", "codex:rollout-1", "Hello")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"[]", b"nope", b"x" * (MAX_LINE_BYTES + 1), b'{"type": "user", "message": 3}', b'"text"'],
+    ids=["list", "no JSON", "too long", "no message", "text"],
+)
+def test_a_malformed_line_is_refused(line: bytes) -> None:
+    with pytest.raises(ValueError):
+        read_turn(line, "s")
+
+
 # -- in a whole engine
 
 
@@ -137,19 +153,3 @@ def test_a_conversation_elsewhere_is_a_sign_of_the_operator_and_no_write(
     engine.settings.set("memory.transcripts", [str(file.parent)])
     assert last_operator_activity(engine) == at != before
     assert last_workspace_activity(engine, [str(repository.path)]) == before
-
-
-def test_a_line_of_codex_is_read() -> None:
-    turn = read_turn(CODEX_TURN.encode(), "rollout-1")
-    assert turn is not None
-    assert (turn.agent, turn.session, turn.text) == ("codex", "codex:rollout-1", "Hello")
-
-
-@pytest.mark.parametrize(
-    "line",
-    [b"[]", b"nope", b"x" * (MAX_LINE_BYTES + 1), b'{"type": "user", "message": 3}', b'"text"'],
-    ids=["list", "no JSON", "too long", "no message", "text"],
-)
-def test_a_malformed_line_is_refused(line: bytes) -> None:
-    with pytest.raises(ValueError):
-        read_turn(line, "s")

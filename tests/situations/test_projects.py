@@ -1,4 +1,4 @@
-"""The cards about several projects in one repository, missing packages, an outdated lock file, an unreadable object."""
+"""The cards about several projects in one repository, about missing packages, and about an outdated lock file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from engine.execution.runners.toolchains import python_projects
-from engine.home import Home
 from engine.model import PROBLEM_FOUND, SessionState, Tier
 from tests.situations.conftest import Situation
 
@@ -52,6 +51,11 @@ LOCK = (
 
 def manifest(version: str) -> str:
     return f'{{"name": "web", "dependencies": {{"is-number": "{version}"}}}}\n'
+
+
+needs_npm_and_bwrap = pytest.mark.skipif(
+    not (shutil.which("npm") and shutil.which("bwrap")), reason="npm or bubblewrap is not installed"
+)
 
 
 # Several projects in one repository: the one you changed is tested, by its own tools, and named.
@@ -137,23 +141,36 @@ def test_missing_packages_are_upkeep_and_block_you_where_you_changed_something(s
     assert "run_tests" not in situation.kinds(), "they could not run"
 
 
-@pytest.mark.parametrize("files", [WITHOUT_PACKAGES, WITHOUT_PACKAGES | API], ids=["alone", "beside another project"])
-def test_without_the_package_manager_its_link_is_named_instead_of_a_card(
-    situation: Situation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str]
-) -> None:
-    situation.commit("Web", files, days_ago=9)
-    if files != WITHOUT_PACKAGES:
-        (situation.path / "packages/api/.venv").symlink_to(sys.prefix, target_is_directory=True)
-    situation.write("price.js", "exports.price = (cents) => Math.round(cents) / 100;\n")
+@pytest.fixture
+def without_npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all programs, only git and a shell are installed."""
     programs = tmp_path / "programs"
     programs.mkdir()
     for name in ("git", "sh"):
         (programs / name).symlink_to(shutil.which(name) or name)
     monkeypatch.setenv("PATH", str(programs))
-    assert "prepare_environment" not in situation.kinds(), "it would run the program that is missing"
-    assert list(situation.engine.card_cycle.remarks().values()) == [
+
+
+def names_the_link_of_node(situation: Situation) -> bool:
+    """Whether there is no card that would run npm, and the remarks say where to get it."""
+    return "prepare_environment" not in situation.kinds() and list(situation.engine.card_cycle.remarks().values()) == [
         "its tests need npm, which is not installed; install Node.js: https://nodejs.org"
     ]
+
+
+@pytest.mark.usefixtures("without_npm")
+def test_without_the_package_manager_its_link_is_named_instead_of_a_card(situation: Situation) -> None:
+    situation.commit("Web", WITHOUT_PACKAGES, days_ago=9)
+    situation.write("price.js", "exports.price = (cents) => Math.round(cents) / 100;\n")
+    assert names_the_link_of_node(situation)
+
+
+@pytest.mark.usefixtures("without_npm")
+def test_the_link_of_the_package_manager_is_named_beside_another_project(situation: Situation) -> None:
+    situation.commit("Web", WITHOUT_PACKAGES | API, days_ago=9)
+    (situation.path / "packages/api/.venv").symlink_to(sys.prefix, target_is_directory=True)
+    situation.write("price.js", "exports.price = (cents) => Math.round(cents) / 100;\n")
+    assert names_the_link_of_node(situation)
 
 
 def test_of_two_languages_the_one_that_lacks_packages_is_installed(situation: Situation) -> None:
@@ -166,7 +183,9 @@ def test_of_two_languages_the_one_that_lacks_packages_is_installed(situation: Si
     assert card.assignment.prompt == "Install the packages: npm ci"
 
 
-def test_python_without_pytest(situation: Situation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_without_pytest_gets_a_virtual_environment_unless_the_console_runs_from_it(
+    situation: Situation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(python_projects, "find_interpreters", lambda workspace, top: [])
     situation.commit(
         "Shop",
@@ -219,28 +238,8 @@ def test_a_lock_file_out_of_step_below_the_top(situation: Situation) -> None:
     assert "apps/web/package-lock.json" in card.assignment.prompt
 
 
-@pytest.mark.long
-@pytest.mark.skipif(not (shutil.which("bwrap") and shutil.which("npm")), reason="bubblewrap or npm is not installed")
-def test_a_command_against_your_rule_runs_once_after_allow_once(situation: Situation) -> None:
-    config = Home.locate(situation.home).config_file
-    config.parent.mkdir(parents=True)
-    config.write_text('[content]\nblock = ["npm install"]\n')
-    situation.commit("Web", {"package.json": '{"name": "web"}\n', "package-lock.json": LOCK.format("1")}, days_ago=5)
-    assert situation.kinds() == []
-    [entry] = situation.engine.safety.log(blocked_only=True)
-    situation.engine.safety.allow_once(entry.prediction_id)
-    session = situation.approve(situation.card("update_lock"))
-    assert session.state is SessionState.SUCCEEDED
-    assert "allowed once: your rule: npm install" in situation.transcript(session)
-
-    situation.engine.changes.discard(session.change_set_id)
-    situation.advance(hours=25)
-    assert situation.kinds() == [], "it was allowed once"
-
-
-@pytest.mark.skipif(not (shutil.which("npm") and shutil.which("bwrap")), reason="npm or bubblewrap is not installed")
-@pytest.mark.parametrize("ignored", ["node_modules\n", "node_modules\npackage-lock.json\n"], ids=["kept", "ignored"])
-def test_the_first_lock_file_of_an_installation_is_offered_as_a_diff(situation: Situation, ignored: str) -> None:
+def install_packages(situation: Situation, ignored: str) -> None:
+    """Install the packages of a project that has no lock file, and ignores these files."""
     situation.commit(
         "Web",
         {
@@ -253,9 +252,11 @@ def test_the_first_lock_file_of_an_installation_is_offered_as_a_diff(situation: 
     )
     installed = situation.approve(situation.card("prepare_environment"))
     assert installed.state is SessionState.SUCCEEDED, situation.transcript(installed)
-    if "lock" in ignored:
-        assert "update_lock" not in situation.kinds()
-        return
+
+
+@needs_npm_and_bwrap
+def test_the_first_lock_file_of_an_installation_is_offered_as_a_diff(situation: Situation) -> None:
+    install_packages(situation, "node_modules\n")
     card = situation.card("update_lock")
     assert card.tier is Tier.CHECK
     assert card.assignment.prompt == "Make package-lock.json: npm install --package-lock-only --ignore-scripts"
@@ -265,30 +266,7 @@ def test_the_first_lock_file_of_an_installation_is_offered_as_a_diff(situation: 
     assert "update_lock" not in situation.kinds()
 
 
-# An object of git is missing for a while, and what it would show cannot be seen.
-
-
-@pytest.mark.long
-def test_cards_of_a_check_that_failed_stay(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.write("notes.txt", "x\n", days_ago=40)
-    situation.git("add", "notes.txt")
-    situation.git("stash", "push", "-q", "-m", "notes", days_ago=40)
-    situation.write("cart.py", "def total(prices):\n    breakpoint()\n    return sum(prices)\n", days_ago=0.01)
-    assert {"leftovers", "old_stash"} <= {card.kind for card in situation.cards()}
-
-    blob = situation.git("rev-parse", "HEAD:cart.py")
-    object_file = situation.path / ".git/objects" / blob[:2] / blob[2:]
-    content = object_file.read_bytes()
-    object_file.unlink()
-    situation.git("stash", "drop", "-q")
-    situation.write("cart.py", "def total(prices):\n    breakpoint()\n    return sum(prices) + 0\n", days_ago=0.005)
-    report = situation.engine.card_cycle.run_cycle(requested=False)
-    assert any("own: git diff" in error for error in report.errors), report.errors
-    kinds = {card.kind for card in situation.engine.cards.pending()}
-    assert "leftovers" in kinds, "nobody can see whether it is gone"
-    assert "old_stash" not in kinds, "it is visibly gone"
-
-    object_file.write_bytes(content)
-    situation.write("cart.py", "def total(prices):\n    return sum(prices) + 0\n")
-    assert "leftovers" not in {card.kind for card in situation.cards()}
+@needs_npm_and_bwrap
+def test_the_first_lock_file_is_not_offered_where_it_is_ignored(situation: Situation) -> None:
+    install_packages(situation, "node_modules\npackage-lock.json\n")
+    assert "update_lock" not in situation.kinds()

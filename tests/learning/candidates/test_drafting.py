@@ -142,42 +142,51 @@ def test_a_routing_hint_is_the_dearest_of_the_cheaper_models() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("price", [2_400_000, 2_400_001])
-def test_a_model_is_cheaper_at_four_fifths_of_the_price(price: int) -> None:
-    sources = FakeSources(models_used=ModelsUsed(USED.current, "koji-core", (ModelPrice("openai:other", price),)))
-    if price <= 2_400_000:
-        assert draft_of(OVER_BUDGET, sources=sources).title.endswith("openai:other")
-        return
+def sources_with_price(price: int) -> FakeSources:
+    """Sources with another model of this price, where the current one costs 3,000,000."""
+    return FakeSources(models_used=ModelsUsed(USED.current, "koji-core", (ModelPrice("openai:other", price),)))
+
+
+def test_a_model_is_cheaper_at_four_fifths_of_the_price() -> None:
+    assert draft_of(OVER_BUDGET, sources=sources_with_price(2_400_000)).title.endswith("openai:other")
+
+
+def test_a_model_above_four_fifths_of_the_price_is_not_cheaper() -> None:
     with pytest.raises(NothingToDraft, match="no configured model is cheaper"):
-        draft_of(OVER_BUDGET, sources=sources)
+        draft_of(OVER_BUDGET, sources=sources_with_price(2_400_001))
 
 
 # Limits.
 
 
 @pytest.mark.parametrize(
-    ("records", "tries", "tweak"),
+    ("records", "tweak"),
     [
-        ([failed_retry()], 3, PolicyTweak(1)),
-        ([failed_retry(attempts=3)], 3, PolicyTweak(1)),
-        ([failed_retry(attempts=2)], 3, None),  # one attempt is always allowed
-        ([failed_retry()], 1, None),  # the settings allow only one attempt
-        ([failed_retry(), heal_record("sess_2")], 3, PolicyTweak(1, 150_000)),
-        ([failed_retry(), heal_record("sess_2", attempts=3)], 3, PolicyTweak(2, 150_000)),
-        ([failed_retry(), heal_record("sess_2", attempts=4)], 3, None),  # a repair took as many
-        ([failed_retry(cost=140_000), heal_record("sess_2")], 3, PolicyTweak(1)),  # the cap would save nothing
-        ([failed_retry(), heal_record("sess_2", cost=0)], 3, PolicyTweak(1, 50_000)),
+        ([failed_retry()], PolicyTweak(1)),
+        ([failed_retry(attempts=3)], PolicyTweak(1)),
+        ([failed_retry(), heal_record("sess_2")], PolicyTweak(1, 150_000)),
+        ([failed_retry(), heal_record("sess_2", attempts=3)], PolicyTweak(2, 150_000)),
+        ([failed_retry(cost=140_000), heal_record("sess_2")], PolicyTweak(1)),  # the cap would save nothing
+        ([failed_retry(), heal_record("sess_2", cost=0)], PolicyTweak(1, 50_000)),
     ],
 )
 def test_a_limit_lies_between_the_attempts_of_heals_and_those_of_failures(
-    records: list[LearningRecord], tries: int, tweak: PolicyTweak | None
+    records: list[LearningRecord], tweak: PolicyTweak
 ) -> None:
-    sources = FakeSources(max_attempts=tries)
-    if tweak is None:
-        with pytest.raises(NothingToDraft):
-            draft_of(*records, sources=sources)
-        return
-    assert draft_of(*records, sources=sources).effect == tweak
+    assert draft_of(*records, sources=FakeSources(max_attempts=3)).effect == tweak
+
+
+@pytest.mark.parametrize(
+    ("records", "max_attempts"),
+    [
+        ([failed_retry(attempts=2)], 3),  # one attempt is always allowed
+        ([failed_retry()], 1),  # the settings allow only one attempt
+        ([failed_retry(), heal_record("sess_2", attempts=4)], 3),  # a repair took as many
+    ],
+)
+def test_a_limit_that_would_help_nothing_is_not_drafted(records: list[LearningRecord], max_attempts: int) -> None:
+    with pytest.raises(NothingToDraft):
+        draft_of(*records, sources=FakeSources(max_attempts=max_attempts))
 
 
 # Fragments.

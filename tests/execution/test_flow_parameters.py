@@ -8,28 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import Field
 
-from engine.execution.runners.flow import Flow, Place
 from engine.execution.runners.flow_runner import PROSE, edit_parameters, similar_flow, validate_parameters
 from engine.execution.runners.flows import FLOWS
-from engine.execution.runners.flows.leftovers import RemoveLeftovers
 from engine.model import Refusal
+from tests.execution.session_world import RerunTests
 from tests.support.helpers import refused
-
-
-class RerunTests(Flow):
-    """A flow with parameters of each type."""
-
-    name = "rerun_tests"
-    label = "Rerun tests"
-    place = Place.CHECK
-    tests: list[str] = Field(description="test ids")
-    times: int = Field(default=20, ge=1, le=500)
-    note: str = ""
-
-    def describe(self) -> str:
-        return f"Rerun {len(self.tests)} tests {self.times} times"
 
 
 def test_missing_parameters_are_named_with_their_meaning() -> None:
@@ -49,7 +33,8 @@ def test_a_prompt_that_is_nearly_the_name_of_a_flow_is_similar_to_it(prompt: str
     assert similar_flow(prompt, FLOWS) == flow
 
 
-PRESENT = {"tests": ["a"], "times": 20}
+CURRENT = {"tests": ["a"], "times": 20}
+"""The parameters before an edit."""
 
 
 @pytest.mark.parametrize(
@@ -66,12 +51,7 @@ PRESENT = {"tests": ["a"], "times": 20}
     ],
 )
 def test_an_edit_changes_the_named_parameters(edit: str, expected: dict[str, Any]) -> None:
-    assert edit_parameters(RerunTests, PRESENT, edit).model_dump() == {
-        "tests": ["a"],
-        "times": 20,
-        "note": "",
-        **expected,
-    }
+    assert edit_parameters(RerunTests, CURRENT, edit).model_dump() == {**CURRENT, "note": "", **expected}
 
 
 @pytest.mark.parametrize(
@@ -80,25 +60,25 @@ def test_an_edit_changes_the_named_parameters(edit: str, expected: dict[str, Any
      '{"often": 1}', "tests", "times=3.5"],
 )  # fmt: skip
 def test_a_refused_edit_names_what_is_accepted(edit: str) -> None:
-    refusal = refused("bad_parameters", lambda: edit_parameters(RerunTests, PRESENT, edit))
+    refusal = refused("bad_parameters", lambda: edit_parameters(RerunTests, CURRENT, edit))
     for name in ("tests: list (test ids)", "times: int = 20", "note: text"):
         assert name in refusal.fix
 
 
 @pytest.mark.parametrize("edit", ["run it more often", "only the cart: nothing else", "say why it is red"])
 def test_a_sentence_is_no_mistyped_parameter(edit: str) -> None:
-    refusal = refused(PROSE, lambda: edit_parameters(RerunTests, PRESENT, edit))
+    refusal = refused(PROSE, lambda: edit_parameters(RerunTests, CURRENT, edit))
     assert "is not a parameter" not in str(refusal)
 
 
 @given(st.text(max_size=60))
 def test_any_edit_is_accepted_or_refused(edit: str) -> None:
     with contextlib.suppress(Refusal):
-        assert edit_parameters(RerunTests, PRESENT, edit)
+        assert edit_parameters(RerunTests, CURRENT, edit)
 
 
 @pytest.mark.parametrize(
-    ("text", "paths"),
+    ("text", "tests"),
     [
         ('"a b.py"', ["a b.py"]),
         ("'a, b.py', c.py", ["a, b.py", "c.py"]),
@@ -106,5 +86,5 @@ def test_any_edit_is_accepted_or_refused(edit: str) -> None:
         ('"a.py, b.py', ['"a.py', "b.py"]),
     ],
 )
-def test_items_of_a_list_may_stand_in_quotes(text: str, paths: list[str]) -> None:
-    assert edit_parameters(RemoveLeftovers, {}, f"paths={text}").model_dump()["paths"] == paths
+def test_items_of_a_list_may_stand_in_quotes(text: str, tests: list[str]) -> None:
+    assert edit_parameters(RerunTests, CURRENT, f"tests={text}").model_dump()["tests"] == tests

@@ -1,0 +1,60 @@
+"""The cycle where a check fails, and where a rule of the operator blocks a card until it is allowed once."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from engine.home import Home
+from engine.model import SessionState
+from tests.situations.conftest import Situation
+
+
+@pytest.mark.long
+def test_cards_of_a_check_that_failed_stay(situation: Situation) -> None:
+    """An object of git is missing for a while, and what it would show cannot be seen."""
+    situation.commit_shop()
+    situation.write("notes.txt", "x\n", days_ago=40)
+    situation.git("add", "notes.txt")
+    situation.git("stash", "push", "-q", "-m", "notes", days_ago=40)
+    situation.write("cart.py", "def total(prices):\n    breakpoint()\n    return sum(prices)\n", days_ago=0.01)
+    assert {"leftovers", "old_stash"} <= {card.kind for card in situation.cards()}
+
+    blob = situation.git("rev-parse", "HEAD:cart.py")
+    object_file = situation.path / ".git/objects" / blob[:2] / blob[2:]
+    content = object_file.read_bytes()
+    object_file.unlink()
+    situation.git("stash", "drop", "-q")
+    situation.write("cart.py", "def total(prices):\n    breakpoint()\n    return sum(prices) + 0\n", days_ago=0.005)
+    report = situation.engine.card_cycle.run_cycle(requested=False)
+    assert any("own: git diff" in error for error in report.errors), report.errors
+    kinds = {card.kind for card in situation.engine.cards.pending()}
+    assert "leftovers" in kinds, "nobody can see whether it is gone"
+    assert "old_stash" not in kinds, "it is visibly gone"
+
+    object_file.write_bytes(content)
+    situation.write("cart.py", "def total(prices):\n    return sum(prices) + 0\n")
+    assert "leftovers" not in {card.kind for card in situation.cards()}
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not (shutil.which("bwrap") and shutil.which("npm")), reason="bubblewrap or npm is not installed")
+def test_a_command_against_your_rule_runs_once_after_allow_once(situation: Situation) -> None:
+    config = Home.locate(situation.home).config_file
+    config.parent.mkdir(parents=True)
+    config.write_text('[content]\nblock = ["npm install"]\n')
+    lock = (
+        '{"name": "web", "lockfileVersion": 3, "packages": {"": {"name": "web", "dependencies": {"is-number": "1"}}}}'
+    )
+    situation.commit("Web", {"package.json": '{"name": "web"}\n', "package-lock.json": lock}, days_ago=5)
+    assert situation.kinds() == []
+    [entry] = situation.engine.safety.log(blocked_only=True)
+    situation.engine.safety.allow_once(entry.prediction_id)
+    session = situation.approve(situation.card("update_lock"))
+    assert session.state is SessionState.SUCCEEDED
+    assert "allowed once: your rule: npm install" in situation.transcript(session)
+
+    situation.engine.changes.discard(session.change_set_id)
+    situation.advance(hours=25)
+    assert situation.kinds() == [], "it was allowed once"
