@@ -1,8 +1,7 @@
-"""Runs of a project's own tests, one row each (SPEC 4.2, 4.9): which tests fail, since when, and which are slow."""
+"""Runs of a project's own tests, one row each (SPEC 4.2, 4.9). `prediction.templates.offers` says what they show."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -12,15 +11,14 @@ from sqlalchemy import bindparam, func
 from sqlmodel import Field, col, desc
 
 from engine.model import CheckResult
-from engine.model.sessions import KEPT_DURATIONS
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, UtcDateTime, json_field, load_all, read_all, select_all, table_of, utc_field
 
 
 class ValidationRun(Row, table=True):
     """One run of the tests of `project`, a folder of the workspace ("" = its top). `head` is the commit, and `tree` the
-    git tree of the files at that time. `full`: the project's whole suite ran. `changed`: it ran on files that a session
-    had changed, and that the operator did not have.
+    git tree of the files at that time. `clean`: the files were those of the commit. `full`: the project's whole suite
+    ran. `changed`: it ran on files that a session had changed, and that the operator did not have.
 
     `attempt` counts the runs of one validation loop from 1; it is 0 outside of one. `cost_microusd` is the cost of the
     loop until then (SPEC 4.9).
@@ -59,7 +57,13 @@ class ValidationRun(Row, table=True):
     def check(self) -> CheckResult:
         """The result of the run."""
         return CheckResult(
-            *(self.tool, self.passed, self.failed, self.skipped, self.errors, self.seconds, tuple(self.failing)),
+            self.tool,
+            passed=self.passed,
+            failed=self.failed,
+            skipped=self.skipped,
+            errors=self.errors,
+            seconds=self.seconds,
+            failing=tuple(self.failing),
             durations=tuple((str(name), float(seconds)) for name, seconds in self.durations),
         )
 
@@ -76,7 +80,8 @@ _CHANGE_SETS = sqlalchemy.table(
     sqlalchemy.column("decided_at", UtcDateTime()),
 )
 _SELECT_LANDED = (
-    # The columns of a run, which ran at the time of the landing.
+    # The columns of a run, which ran at the time of the landing. The rows of change sets belong to `engine.execution`,
+    # which builds on this package. The tree is that of the last landing.
     sqlalchemy.select(
         *(
             _CHANGE_SETS.c.decided_at if column.name == "ran_at" else column
@@ -129,49 +134,3 @@ class ValidationRuns:
         """The runs of a session, the oldest first."""
         with self._database.read() as session:
             return load_all(session, ValidationRun, _SELECT_OF_SESSION, {"session_id": session_id})
-
-
-def verdict_on(run: ValidationRun, test: str) -> bool | None:
-    """Whether `test` passed in `run`; None if the run does not say, because it broke or did not contain the test.
-
-    Failing tests are listed. A test that is not listed has passed if it was measured, or if the whole suite ran.
-    """
-    if test in run.check.failing:
-        return False
-    if run.check.errors or run.check.passed == 0:
-        return None
-    if run.full or any(name == test for name, _ in run.check.durations):
-        return True
-    return None
-
-
-def mended_tests(before: Sequence[ValidationRun], after: ValidationRun) -> dict[str, ValidationRun]:
-    """Tests that pass in `after` and failed in the newest run of `before` (newest first) that says anything about them;
-    each with that run."""
-    mended: dict[str, ValidationRun] = {}
-    for run in before:
-        for test in run.check.failing:
-            newest = next(earlier for earlier in before if verdict_on(earlier, test) is not None)
-            if verdict_on(newest, test) is False and verdict_on(after, test):
-                mended.setdefault(test, newest)
-    return mended
-
-
-def flipped_tests(runs: Sequence[ValidationRun]) -> list[tuple[str, str]]:
-    """(test, tree) for tests that both passed and failed on the same files, those of the newest runs first."""
-    flipped: dict[str, str] = {}
-    for run in runs:
-        same_files = [candidate for candidate in runs if candidate.tree == run.tree and run.tree]
-        for test in run.check.failing:
-            if test not in flipped and any(verdict_on(candidate, test) for candidate in same_files):
-                flipped[test] = run.tree
-    return list(flipped.items())
-
-
-def seconds_of(run: ValidationRun, test: str) -> float | None:
-    """The seconds that a test took in a run, None if the run does not say. Only the 50 slowest tests are stored.
-    Another test of a whole suite took at most as long as the last of these."""
-    times = dict(run.check.durations)
-    if test not in times and run.full and len(times) >= KEPT_DURATIONS:
-        return min(times.values())
-    return times.get(test)

@@ -25,8 +25,8 @@ from engine.learning.candidates.records import HealedTests, ModelPrice, ModelsUs
 from engine.model import ParaFact, Refusal, SessionView, TranscriptLine, Trust, Verdict
 from engine.model.adaptation import Candidate, FixTemplate, FlowOffload, Overlay, PromptFragment
 from engine.model.learnings import Correction
+from engine.prediction.templates.offers import mended_tests
 from engine.prediction.templates.work import LearnedWork
-from engine.storage.validation_runs import mended_tests
 from engine.wiring.learning import correction, find_or_none
 
 if TYPE_CHECKING:

@@ -20,14 +20,16 @@ from engine.prediction.templates.offers import (
     and_others,
     ended_sessions,
     failed_alone,
+    flipped_tests,
     is_usable,
     last_success,
     short_test,
     template,
     usable_failures,
+    verdict_on,
     written_at,
 )
-from engine.storage.validation_runs import ValidationRun, flipped_tests, verdict_on
+from engine.storage.validation_runs import ValidationRun
 
 _TESTING = ("run_tests", "check_clean_head", "bisect", "hunt_flakes", "narrow_failures")
 """Flows that run tests."""

@@ -23,15 +23,17 @@ from engine.prediction.templates.offers import (
     earliest,
     ended_sessions,
     failed_alone,
+    flipped_tests,
     is_usable,
     last_success,
     newest_commit,
+    seconds_of,
     short_test,
     template,
     usable_failures,
     usable_names,
 )
-from engine.storage.validation_runs import ValidationRun, flipped_tests, seconds_of
+from engine.storage.validation_runs import ValidationRun
 
 STALE_AFTER = timedelta(days=1)
 """Age from which a commit of yours is no reason to check HEAD."""

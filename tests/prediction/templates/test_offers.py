@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from engine.storage.validation_runs import flipped_tests, verdict_on
+from engine.prediction.templates.offers import flipped_tests, verdict_on
 from tests.prediction.sensing import PastRun
 
 
