@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
@@ -236,9 +237,7 @@ def _rewritten_commits(git: Git, reflog: list[ReflogEntry], commits: dict[str, C
         rewritten |= {commit.id for commit in _ancestry(commits, tip)}
     for tip, commit in _tips_reset_before_commits(reflog):
         line = _ancestry(commits, tip)
-        if line and {replaced.subject for replaced in line} <= {
-            *git.lines("log", "--max-count=1", "--format=%B", commit)
-        }:
+        if len(line) > 1 and _count_message_lines(git, f"{commit}..{tip}") == _count_message_lines(git, "-1", commit):
             rewritten |= {replaced.id for replaced in line}
     # `git rebase --root` starts from an empty commit without a message that it makes for itself.
     starts = {entry.new for entry in reflog if entry.action.startswith("rebase (start)")} & commits.keys()
@@ -271,6 +270,11 @@ def _tips_reset_before_commits(reflog: Iterable[ReflogEntry]) -> list[tuple[str,
         elif entry.action.startswith("commit") and entry.old in tips:
             pairs.append((tips[entry.old], entry.new))
     return pairs
+
+
+def _count_message_lines(git: Git, *revisions: str) -> Counter[str]:
+    """How often each line stands in the messages of these commits, without empty lines."""
+    return Counter(filter(None, map(str.strip, git.lines("log", "--format=%B", *revisions))))
 
 
 def _ancestry(commits: Mapping[str, Commit], tip: str) -> list[Commit]:

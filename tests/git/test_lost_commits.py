@@ -78,6 +78,18 @@ def test_commits_that_were_replaced_by_one_with_their_messages_are_not_lost(
     assert read_lost_tips(repository) == (set() if "two" in messages else {tip})
 
 
+@pytest.mark.parametrize("subjects", [["wip"], ["wip", "wip"], ["wip", "cart"]])
+def test_commits_that_a_reset_dropped_are_lost_although_a_later_commit_has_a_subject_of_theirs(
+    repository: Repository, subjects: list[str]
+) -> None:
+    begin = repository.commit("begin", {"a.txt": "1\n"}, at=ago(9))
+    for number, subject in enumerate(subjects):
+        tip = repository.commit(subject, {f"left{number}.txt": "1\n"}, at=ago(4 - number))
+    repository.git("reset", "-q", "--hard", begin, at=ago(2))
+    repository.commit("wip", {"other.txt": "1\n"}, at=ago(1))
+    assert read_lost_tips(repository) == {tip}
+
+
 def test_a_commit_with_a_tag_is_not_lost(repository: Repository, lost_tips: tuple[str, str]) -> None:
     git, (left, right) = Git(repository.path), lost_tips
     assert not is_reachable(git, left)

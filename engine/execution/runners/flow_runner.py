@@ -113,7 +113,8 @@ class FlowRunner:
         flow_type = self._flow_type(assignment)
         flow = edit_parameters(flow_type, assignment.parameters, edit)
         if missing := flow.find_missing(Path(assignment.workspace)):
-            raise parameter_refusal(flow_type, f"{flow_type.name}: {missing}")
+            listing = "`git branch --all`, `git log --oneline` and `git ls-files` list what there is"
+            raise Refusal("bad_parameters", f"{flow_type.name}: {missing}", listing)
         try:
             _find_installation(flow, assignment)
         except FlowError as unable:
