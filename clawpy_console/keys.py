@@ -87,7 +87,7 @@ _KEY_NAMES = {key.value for key in Keys} | set(KEY_ALIASES)
 
 
 def bindings(*groups: str, without: str = "") -> list[BindingType]:
-    """The bindings of these groups for the `BINDINGS` of an app, a screen or a widget, `without` the one with that id."""
+    """The bindings of these groups for the `BINDINGS` of an app, a screen or a widget, `without` that of one id."""
     return [
         Binding(
             action.keys,

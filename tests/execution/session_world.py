@@ -69,8 +69,8 @@ class ChangingSettings:
 
 
 def make_rails(verdict: Callable[[str], Verdict] = lambda command: Verdict.ALLOW, **replacements: Any) -> SessionRails:
-    """Rails on which every permit is good once and `verdict` is the content filter's. `replacements` are used in place of
-    the rest."""
+    """Rails on which every permit is good once and `verdict` is the content filter's. `replacements` are used in
+    place of the rest."""
     arguments: dict[str, Any] = {
         "consume": StandInPermits().consume,
         "stop_signal": str,
