@@ -1,6 +1,6 @@
 """The rules of cards: transitions, cool-downs, places in the stack, order and tiers (SPEC 2.5, 2.7, 2.9, 2.11).
 
-The functions are pure. `card_store` and the cycle apply them.
+The functions are pure; only `Room` keeps which places were taken. `card_store` and the cycle apply them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from engine.config import Settings
+from engine.frozen import frozen
 from engine.model import Card, Outcome, Refusal, SessionState, Source, Status, Tier
 from engine.prediction.kinds import is_ordered, kind_of
 from engine.safety.gate import MIN_APPROVAL_BOUND
@@ -21,8 +22,8 @@ LIFETIME = timedelta(hours=24)
 DEFAULT_SNOOZE, MAX_SNOOZE = timedelta(hours=2), timedelta(days=30)
 """Default and maximum length of a snooze."""
 
-MAX_COOL_DOWN = timedelta(days=7)
-"""Maximum time of `is_cooling_down`."""
+
+# -- transitions
 
 
 class Move(StrEnum):
@@ -83,15 +84,26 @@ def next_status(card_id: str, status: Status, move: Move) -> Status:
     raise Refusal("already_decided", message, f"undo it first: clawpy undo {card_id}" if undoable else "")
 
 
-def is_cooling_down(
-    now: datetime,
-    kind: str,
-    status: Status,
-    outcome: Outcome | None,
-    closed_at: datetime | None,
-    shown_at: datetime | None,
-    undone_at: datetime | None,
-) -> bool:
+# -- cool-downs
+
+MAX_COOL_DOWN = timedelta(days=7)
+"""Maximum time of `is_cooling_down`."""
+
+
+@frozen
+class EarlierCard:
+    """A card whose evidence is proposed again. `closed_at` is None while it is pending or its work runs."""
+
+    fingerprint: str
+    kind: str
+    status: Status
+    outcome: Outcome | None
+    closed_at: datetime | None
+    shown_at: datetime | None
+    undone_at: datetime | None
+
+
+def is_cooling_down(card: EarlierCard, now: datetime) -> bool:
     """Whether it is too early to make another card with the same evidence as this card.
 
     That is so for 7 days after work that succeeded or was undone, since the same evidence would propose it again; for a
@@ -99,122 +111,21 @@ def is_cooling_down(
     never shown has no cool-down, and neither has a kind that comes back until its reason is gone. Pending cards are
     compared by subject elsewhere, and mutes (`dismissals`) follow from dismissed ones.
     """
-    if closed_at is None:
-        return status is not Status.PENDING
+    if card.closed_at is None:
+        return card.status is not Status.PENDING
     days = 0
-    if status is Status.EXECUTED:
-        days = 7 if undone_at or outcome is Outcome.SUCCEEDED else 1
-    elif status is Status.EXPIRED and outcome is not Outcome.WITHDRAWN and shown_at:
+    if card.status is Status.EXECUTED:
+        days = 7 if card.undone_at or card.outcome is Outcome.SUCCEEDED else 1
+    elif card.status is Status.EXPIRED and card.outcome is not Outcome.WITHDRAWN and card.shown_at:
         days = 1
-    return now < closed_at + timedelta(days=days) and not kind_of(kind).comes_back
+    return now < card.closed_at + timedelta(days=days) and not kind_of(card.kind).comes_back
 
 
-MAX_SUGGESTED = 3
-"""Maximum number of pending cards of agents and programs."""
-
-MAX_SAME_KIND = 4
-"""Maximum number of pending cards of one kind in a workspace."""
+# -- order
 
 FRESHNESS_STEPS = (timedelta(hours=1), timedelta(days=1), timedelta(days=7))
 """Limits between groups of evidence by age. Cards in the same group are ordered by kind (`kinds.Kind.place`), so that
 a few minutes make no difference."""
-
-
-class MayDisplace(StrEnum):
-    """Which cards may lose their place to a new card."""
-
-    NONE = "none"
-    LOWER_TIERS = "lower tiers"
-    ANY = "any"
-
-
-class Room:
-    """The places of the stack. `awake` are the pending cards that are not snoozed, including those without a place."""
-
-    def __init__(self, settings: Settings, awake: Iterable[Card], now: datetime) -> None:
-        self._settings = settings
-        self._awake = list(awake)
-        self._now = now
-
-    def take(self, card: Card, may_displace: MayDisplace = MayDisplace.LOWER_TIERS) -> list[str] | None:
-        """Take a place for this card; returns the ids of the cards that it displaces, or None if there is no place.
-
-        A workspace has at most one upkeep card (SPEC 2.11), which only a next step may displace. The same holds for a
-        kind with `one_at_a_time`. If all places are taken, the last card that may be displaced gives its place,
-        preferably one that was not shown yet.
-        """
-        displaced = self._displaced_single(card, may_displace)
-        if displaced is None:
-            return None
-        if takes_place(card, self._now):
-            further = self._displaced_for_place(card, may_displace, displaced)
-            if further is None:
-                return None
-            displaced += further
-        self._awake = [other for other in self._awake if other.id not in displaced] + [card]
-        return displaced
-
-    def _displaced_single(self, card: Card, may_displace: MayDisplace) -> list[str] | None:
-        """The ids of the cards that `card` displaces because there is only one such card in a workspace. None if they
-        keep their places."""
-        group = group_of_one(card)
-        if not group:
-            return []
-        others = [other for other in self._awake if other.workspace == card.workspace]
-        similar = [other.id for other in others if group_of_one(other) == group]
-        is_next_step = card.source is Source.FOLLOW_UP and may_displace is not MayDisplace.NONE
-        return similar if not similar or is_next_step or may_displace is MayDisplace.ANY else None
-
-    def _displaced_for_place(self, card: Card, may_displace: MayDisplace, displaced: list[str]) -> list[str] | None:
-        """The ids of further cards that `card` displaces: one for each limit that is reached. None if no card may be
-        displaced."""
-        seated = [other for other in self._awake if takes_place(other, self._now)]
-        alike = sum((other.workspace, other.kind) == (card.workspace, card.kind) for other in seated)
-        if alike >= MAX_SAME_KIND and may_displace is not MayDisplace.ANY:
-            return None
-        highest, further = _highest_kept(card, may_displace), list[str]()
-        for limit, workspaces in (
-            (self._settings.max_pending_cards, {card.workspace}),
-            (self._settings.max_pending_cards_in_all, {other.workspace for other in seated}),
-        ):
-            gone = {*displaced, *further}
-            others = [other for other in seated if other.workspace in workspaces and other.id not in gone]
-            if len(others) < limit:
-                continue
-            last = self._last_below(others, highest)
-            if last is None:
-                return None
-            further.append(last.id)
-        return further
-
-    def _last_below(self, cards: Sequence[Card], highest: int) -> Card | None:
-        """The last of the cards below the tier `highest`, preferably one that was not shown yet; None if there is
-        none."""
-        lower = [card for card in reversed(rank_cards(cards, self._now)) if card.tier > highest]
-        return min(lower, key=lambda card: card.shown_at is not None, default=None)
-
-    def leave(self, card: Card) -> None:
-        """Free the place of this card."""
-        self._awake.remove(card)
-
-
-def group_of_one(card: Card) -> str:
-    """The group of cards of which a workspace has only one: upkeep, or a kind with `one_at_a_time`. "" for any other
-    card."""
-    if card.tier is Tier.UPKEEP:
-        return card.tier.word
-    return card.kind if kind_of(card.kind).one_at_a_time else ""
-
-
-def _highest_kept(card: Card, may_displace: MayDisplace) -> int:
-    """The number of the last tier whose cards keep their places when `card` takes one; 0 if none do."""
-    return {MayDisplace.NONE: Tier.UPKEEP, MayDisplace.LOWER_TIERS: card.tier, MayDisplace.ANY: 0}[may_displace]
-
-
-def takes_place(card: Card, now: datetime) -> bool:
-    """Whether a card takes a place. Snoozed cards, the operator's own prompts and orders, and follow-ups do not."""
-    exempt = card.source in (Source.OPERATOR, Source.FOLLOW_UP) or is_ordered(card.kind)
-    return not (exempt or card.snoozed(now))
 
 
 def sort_cards(cards: Iterable[Card], now: datetime) -> list[Card]:
@@ -245,15 +156,123 @@ def rank_cards(cards: Iterable[Card], now: datetime) -> list[Card]:
     return [*own_prompts, *others]
 
 
+# -- places
+
+MAX_SUGGESTED = 3
+"""Maximum number of pending cards of agents and programs."""
+
+MAX_SAME_KIND = 4
+"""Maximum number of pending cards of one kind in a workspace."""
+
+
+class MayDisplace(StrEnum):
+    """Which cards may lose their place to a new card."""
+
+    NONE = "none"
+    LOWER_TIERS = "lower tiers"
+    ANY = "any"
+
+
+@frozen
+class Seating:
+    """Whether a card has got a place in the stack, and the ids of the cards that it displaced."""
+
+    has_place: bool
+    displaced: tuple[str, ...] = ()
+
+
+NO_PLACE = Seating(False)
+
+
+class Room:
+    """The places of the stack. `awake` are the pending cards that are not snoozed, including those without a place."""
+
+    def __init__(self, settings: Settings, awake: Iterable[Card], now: datetime) -> None:
+        self._settings = settings
+        self._awake = list(awake)
+        self._now = now
+
+    def take(self, card: Card, may_displace: MayDisplace = MayDisplace.LOWER_TIERS) -> Seating:
+        """Take a place for this card.
+
+        A workspace has at most one upkeep card (SPEC 2.11), which only a next step may displace. The same holds for a
+        kind with `one_at_a_time`. If all places are taken, the last card that may be displaced gives its place,
+        preferably one that was not shown yet.
+        """
+        displaced = self._find_rivals(card)
+        if displaced and not _may_replace_rivals(card, may_displace):
+            return NO_PLACE
+        if takes_place(card, self._now):
+            seated = [other for other in self._awake if takes_place(other, self._now)]
+            nearby = [other for other in seated if other.workspace == card.workspace]
+            same_kind = sum(other.kind == card.kind for other in nearby)
+            if same_kind >= MAX_SAME_KIND and may_displace is not MayDisplace.ANY:
+                return NO_PLACE
+            limits = (self._settings.max_pending_cards, nearby), (self._settings.max_pending_cards_in_all, seated)
+            for limit, cards in limits:
+                others = [other for other in cards if other not in displaced]
+                if len(others) >= limit:
+                    last = self._find_last([other for other in others if _may_lose_place(other, card, may_displace)])
+                    if last is None:
+                        return NO_PLACE
+                    displaced.append(last)
+        self._awake = [other for other in self._awake if other not in displaced] + [card]
+        return Seating(True, tuple(other.id for other in displaced))
+
+    def _find_rivals(self, card: Card) -> list[Card]:
+        """The cards in the workspace of `card` that may not be beside it (see `exclusive_group`)."""
+        group = exclusive_group(card)
+        others = [other for other in self._awake if other.workspace == card.workspace]
+        return [other for other in others if exclusive_group(other) == group] if group else []
+
+    def _find_last(self, cards: Sequence[Card]) -> Card | None:
+        """The last of the cards, preferably one that was not shown yet; None if there are none."""
+        from_last = reversed(rank_cards(cards, self._now))
+        return min(from_last, key=lambda card: card.shown_at is not None, default=None)
+
+    def leave(self, card: Card) -> None:
+        """Free the place of this card."""
+        self._awake.remove(card)
+
+
+def exclusive_group(card: Card) -> str:
+    """The group of cards of which a workspace has only one: upkeep, or a kind with `one_at_a_time`. "" for any other
+    card."""
+    if card.tier is Tier.UPKEEP:
+        return card.tier.word
+    return card.kind if kind_of(card.kind).one_at_a_time else ""
+
+
+def _may_replace_rivals(card: Card, may_displace: MayDisplace) -> bool:
+    if may_displace is MayDisplace.LOWER_TIERS:
+        return card.source is Source.FOLLOW_UP
+    return may_displace is MayDisplace.ANY
+
+
+def _may_lose_place(other: Card, card: Card, may_displace: MayDisplace) -> bool:
+    """Whether `other` may lose its place to `card`."""
+    if may_displace is MayDisplace.LOWER_TIERS:
+        return other.tier > card.tier  # a lower tier has a higher number
+    return may_displace is MayDisplace.ANY
+
+
+def takes_place(card: Card, now: datetime) -> bool:
+    """Whether a card takes a place. Snoozed cards, the operator's own prompts and orders, and follow-ups do not."""
+    exempt = card.source in (Source.OPERATOR, Source.FOLLOW_UP) or is_ordered(card.kind)
+    return not (exempt or card.snoozed(now))
+
+
 def ids_without_place(cards: Iterable[Card], now: datetime, settings: Settings) -> set[str]:
     """The ids of cards whose snooze ended and for which there is no place. They stay hidden until another card is
     decided. Cards that were never snoozed keep their places, and the others get the free ones in order."""
     awake = [card for card in sort_cards(cards, now) if not card.snoozed(now)]
     room = Room(settings, [card for card in awake if card.snoozed_until is None], now)
-    return {card.id for card in awake if card.snoozed_until is not None and room.take(card, MayDisplace.NONE) is None}
+    return {
+        card.id for card in awake if card.snoozed_until is not None and not room.take(card, MayDisplace.NONE).has_place
+    }
 
 
-def displaced_ids(cards: Sequence[Card], returning: str, now: datetime, settings: Settings) -> list[str]:
+def displaced_ids(cards: Sequence[Card], returning: str, now: datetime, settings: Settings) -> tuple[str, ...]:
     """The ids of the cards that the card with the id `returning` displaces. `cards` contains it already.
 
     An upkeep card displaces the other upkeep card. If there are too many cards, the last of the others is displaced.
@@ -261,7 +280,10 @@ def displaced_ids(cards: Sequence[Card], returning: str, now: datetime, settings
     hidden = ids_without_place(cards, now, settings)
     shown = [card for card in cards if not card.snoozed(now) and card.id not in hidden]
     card = next(card for card in cards if card.id == returning)
-    return Room(settings, [other for other in shown if other is not card], now).take(card, MayDisplace.ANY) or []
+    return Room(settings, [other for other in shown if other is not card], now).take(card, MayDisplace.ANY).displaced
+
+
+# -- tiers
 
 
 def adjusted_tier(tier: Tier, approved: int, decided: int) -> tuple[Tier, str]:

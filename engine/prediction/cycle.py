@@ -39,7 +39,7 @@ from engine.model import (
 from engine.model.text import count, join_names
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_rows import CardRow, card_of, load_card, own_session_ids, pending_cards
-from engine.prediction.card_rules import Room
+from engine.prediction.card_rules import NO_PLACE, Room
 from engine.prediction.card_store import CardStore
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.kinds import KINDS, next_kinds
@@ -366,12 +366,12 @@ class CardCycle:
                 store.safety.pipeline.hold_back(tx, row.id, row.assignment, row.verdicts, verdict)
                 continue
             is_new = row.fingerprint not in unavailable and row.about not in {card.about for card in cards}
-            displaced = room.take(card_of(row)) if is_new else None
-            if displaced is None:
+            seating = room.take(card_of(row)) if is_new else NO_PLACE
+            if not seating.has_place:
                 continue
-            for card_id in displaced:
+            for card_id in seating.displaced:
                 store.withdraw(tx, load_card(tx.session, card_id), "made room for something more urgent")
-            withdrawn += displaced
+            withdrawn += seating.displaced
             cards.append(store.add(tx, row))
         return cards, withdrawn
 

@@ -35,7 +35,15 @@ from engine.model import (
 )
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_rows import CardRow, card_of, last_trigger_times, load_card, make_row
-from engine.prediction.card_rules import MAX_COOL_DOWN, Room, adjusted_tier, group_of_one, is_cooling_down, rank_cards
+from engine.prediction.card_rules import (
+    MAX_COOL_DOWN,
+    EarlierCard,
+    Room,
+    adjusted_tier,
+    exclusive_group,
+    is_cooling_down,
+    rank_cards,
+)
 from engine.prediction.card_store import CardStore
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.dismissals import MuteIndex, read_mutes
@@ -69,7 +77,7 @@ _SAME_EVIDENCE = sqlalchemy.select(
     col(CardRow.fingerprint).in_(each_of("fingerprints")),
     or_(col(CardRow.closed_at).is_(None), col(CardRow.closed_at) >= bindparam("since", type_=UtcDateTime())),
 )
-"""Selects the fingerprints of cards that may cool down, with the arguments of `is_cooling_down`."""
+"""Selects the fields of an `EarlierCard`, of the cards that may cool down."""
 
 
 @frozen
@@ -253,11 +261,8 @@ class CardSelector:
         pending = {card.about for card in pending_cards}
         fingerprints = {new.fingerprint for new in candidates}
         values = {"fingerprints": json.dumps(sorted(fingerprints)), "since": now - MAX_COOL_DOWN}
-        cooling_down = {
-            fingerprint
-            for fingerprint, *arguments in ask(session, _SAME_EVIDENCE, values)
-            if is_cooling_down(now, *arguments)
-        }
+        earlier_cards = [EarlierCard(*row) for row in ask(session, _SAME_EVIDENCE, values)]
+        cooling_down = {card.fingerprint for card in earlier_cards if is_cooling_down(card, now)}
         return cooling_down | {
             new.fingerprint
             for new in candidates
@@ -298,8 +303,8 @@ class CardSelector:
             rows[row.id] = row
         selected, is_full = [], False
         for card in rank_cards(map(card_of, rows.values()), now):
-            if room.take(card) is None:
-                is_full = is_full or not group_of_one(card)
+            if not room.take(card).has_place:
+                is_full = is_full or not exclusive_group(card)
                 continue
             row, info = rows[card.id], self._approvals.launcher.check(card.assignment)
             row.set_verdicts(self._approvals.preview_work(session, row, card.assignment, info))

@@ -24,11 +24,14 @@ from engine.model import (
     Tier,
 )
 from engine.prediction.card_rules import (
+    NO_PLACE,
     OUTCOMES,
     TRANSITIONS,
+    EarlierCard,
     MayDisplace,
     Move,
     Room,
+    Seating,
     adjusted_tier,
     displaced_ids,
     ids_without_place,
@@ -227,25 +230,25 @@ def test_a_workspace_has_five_places_and_all_together_twelve(taken: int, workspa
     others = ["/shop"] if workspaces == 1 else ["/other0", "/other1", "/other2"]
     cards = [stack_card(f"t{number}", workspace=others[number % workspaces]) for number in range(taken)]
     room = Room(CAPS, cards, NOW)
-    assert [room.take(stack_card(f"n{number}")) for number in range(left + 1)] == [[]] * left + [None]
+    assert [room.take(stack_card(f"n{number}")) for number in range(left + 1)] == [Seating(True)] * left + [NO_PLACE]
 
 
 def test_the_last_card_of_a_lower_tier_gives_its_place_one_that_was_not_shown_first() -> None:
     awake = [stack_card(f"t{number}", confidence=number / 10, shown=number == 0) for number in range(5)]
-    assert Room(CAPS, awake, NOW).take(stack_card("broken", Tier.BROKEN)) == ["t1"]
-    assert Room(CAPS, awake, NOW).take(stack_card("check")) is None
-    assert Room(CAPS, awake, NOW).take(stack_card("check"), MayDisplace.ANY) == ["t1"]
+    assert Room(CAPS, awake, NOW).take(stack_card("broken", Tier.BROKEN)) == Seating(True, ("t1",))
+    assert Room(CAPS, awake, NOW).take(stack_card("check")) == NO_PLACE
+    assert Room(CAPS, awake, NOW).take(stack_card("check"), MayDisplace.ANY) == Seating(True, ("t1",))
 
 
 @pytest.mark.parametrize("source", Source)
 def test_a_workspace_has_one_upkeep_card(source: Source) -> None:
     present, new = stack_card("quarantine", Tier.UPKEEP, source=source), stack_card("old_stash", Tier.UPKEEP)
-    assert Room(CAPS, [present], NOW).take(new) is None
-    assert Room(CAPS, [present], NOW).take(replace(new, source=Source.FOLLOW_UP)) == ["quarantine"]
+    assert Room(CAPS, [present], NOW).take(new) == NO_PLACE
+    assert Room(CAPS, [present], NOW).take(replace(new, source=Source.FOLLOW_UP)) == Seating(True, ("quarantine",))
     woken = replace(new, snoozed_until=NOW)
     assert ids_without_place([present, woken], NOW, CAPS) == {"old_stash"}
     assert ids_without_place([woken], NOW, CAPS) == set()
-    assert displaced_ids([present, new], "old_stash", NOW, CAPS) == ["quarantine"]
+    assert displaced_ids([present, new], "old_stash", NOW, CAPS) == ("quarantine",)
 
 
 @given(CARDS, CARDS)
@@ -254,9 +257,9 @@ def test_no_card_exceeds_the_limits(present: list[Card], new: list[Card]) -> Non
     room, stack = Room(CAPS, awake, NOW), {card.id: card for card in awake}
     was_full = not fits([card for card in awake if takes_place(card, NOW)])
     for card in new:
-        displaced = room.take(card) if takes_place(card, NOW) else None
-        if displaced is not None:
-            assert all(stack.pop(displaced_id).tier > card.tier for displaced_id in displaced)
+        seating = room.take(card) if takes_place(card, NOW) else NO_PLACE
+        if seating.has_place:
+            assert all(stack.pop(displaced_id).tier > card.tier for displaced_id in seating.displaced)
             assert card.tier is not Tier.UPKEEP or upkeep_of(card) not in map(upkeep_of, stack.values())
             stack[card.id] = card
     assert was_full or fits([card for card in stack.values() if takes_place(card, NOW)])
@@ -307,7 +310,7 @@ def test_the_same_evidence_makes_no_card_for_these_days(
 ) -> None:
     shown_at, undone_at = NOW if shown else None, NOW if undone else None
     end = NOW + timedelta(days=days)
-    assert not is_cooling_down(end, kind, status, outcome, NOW, shown_at, undone_at)
-    before_end = end - timedelta(seconds=1)
-    assert days == 0 or is_cooling_down(before_end, kind, status, outcome, NOW, shown_at, undone_at)
-    assert is_cooling_down(NOW, kind, status, outcome, None, None, None), "a session works on it"
+    card = EarlierCard("", kind, status, outcome, NOW, shown_at, undone_at)
+    assert not is_cooling_down(card, end)
+    assert days == 0 or is_cooling_down(card, end - timedelta(seconds=1))
+    assert is_cooling_down(replace(card, closed_at=None), NOW), "a session works on it"
