@@ -14,7 +14,7 @@ from concurrent.futures import Future, wait
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from engine import tokenizer
 from engine.background import run_in_thread
@@ -68,6 +68,16 @@ MIN_SHARE = 0.5
 """Least share of a question's key terms that a fact or an event must have. They have no vectors; without vectors,
 layers C and E need the same share (`ranking.MIN_RELEVANCE`)."""
 
+REST_WEIGHT = 1 - SEMANTIC_WEIGHT
+"""The weight of what counts in a score besides the similarity to the question."""
+
+NEAREST_FACTOR = 4
+"""This many times the wanted number of matches is the number of sessions that are asked for: not all are tasks that may
+be found."""
+
+MAX_ORIGIN = 60
+"""Maximum number of characters of the title of the task from which a neighbour was reached."""
+
 NEIGHBOUR_WEIGHT = 0.8
 """The score of a neighbour is that of the task it was reached from, times this."""
 
@@ -117,7 +127,7 @@ class LayerSource(Protocol):
 
     def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
         """The `query.k` best matches, best first, with scores in [0, 1]. `timeout`: seconds for work without which it
-        can still answer."""
+        can still answer; a layer that has no such work does not need it."""
         ...
 
 
@@ -236,14 +246,18 @@ class LedgerSource:
             text = describe_event(entry)
             share = share_of_terms(terms, text)
             if share >= MIN_SHARE and (not query.workspace or entry.workspace in ("", query.workspace)):
-                parts = _parts("words", share, "recency", recency(entry.at, now))
+                parts = (
+                    ScorePart("words", share, SEMANTIC_WEIGHT),
+                    ScorePart("recency", recency(entry.at, now), REST_WEIGHT),
+                )
                 session = session_of(entry)
-                match = _make_match(
-                    f"event_{entry.id}",
-                    Layer.LEDGER,
-                    text,
-                    parts,
-                    "it happened",
+                match = RecallMatch(
+                    id=f"event_{entry.id}",
+                    layer=Layer.LEDGER,
+                    text=text,
+                    score=weighted_sum(parts),
+                    parts=parts,
+                    reason="it happened",
                     source=session,
                     about=session,
                     at=entry.at,
@@ -271,17 +285,24 @@ class GraphSource:
 
     def _find_similar(self, query: RecallQuery, now: datetime) -> Iterator[RecallMatch]:
         """The tasks whose summaries are near to the question, and the newest tasks that share its words."""
-        near = self._nearest_sessions(query.text, 4 * query.k)
+        nearest = self._nearest_sessions(query.text, NEAREST_FACTOR * query.k)
         terms = key_terms(query.text)
-        tasks = [(node, "semantic", near[name]) for name in near if (node := self._graph.get(name)) is not None]
+        tasks = [
+            (node, "semantic", similarity)
+            for task_id, similarity in nearest.items()
+            if (node := self._graph.get(task_id)) is not None
+        ]
         tasks += [
             (node, "words", share)
             for node in self._graph.newest(limit=MAX_COMPARED)
-            if node.task_id not in near and (share := share_of_terms(terms, node.title)) >= MIN_SHARE
+            if node.task_id not in nearest and (share := share_of_terms(terms, node.title)) >= MIN_SHARE
         ]
         for node, part, similarity in tasks:
             if _is_candidate(node, query):
-                parts = _parts(part, similarity, "recency", recency(node.timestamp, now))
+                parts = (
+                    ScorePart(part, similarity, SEMANTIC_WEIGHT),
+                    ScorePart("recency", recency(node.timestamp, now), REST_WEIGHT),
+                )
                 yield _make_task_match(node, parts, "a task like this")
 
     def _find_neighbours(self, similar: Sequence[RecallMatch], query: RecallQuery) -> Iterator[RecallMatch]:
@@ -294,7 +315,7 @@ class GraphSource:
                 reason = if_it_begins_here if edge.source == node.task_id else if_it_ends_here
                 score = min(1.0, scores[origin.task_id] * edge.weight)
                 parts = (ScorePart("neighbour", score, NEIGHBOUR_WEIGHT),)
-                yield _make_task_match(node, parts, reason.format(f"“{origin.title[:60]}”"))
+                yield _make_task_match(node, parts, reason.format(f"“{origin.title[:MAX_ORIGIN]}”"))
 
 
 class FactSource:
@@ -309,24 +330,24 @@ class FactSource:
     def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
         """The `k` best facts, best first. Each counts as accessed."""
         terms = key_terms(query.text)
-        best = _select_best(
-            (
-                _make_match(
-                    fact.id,
-                    Layer.PARA,
-                    fact.fact,
-                    _parts("words", share, "ground truth", 1.0),
-                    f"{fact.bucket.value}/{fact.group}: {fact.category or 'fact'}",
+        matches = []
+        for fact in self._para.facts(active=True, workspace=query.workspace):
+            if (share := share_of_terms(terms, fact.fact)) >= MIN_SHARE:
+                parts = (ScorePart("words", share, SEMANTIC_WEIGHT), ScorePart("ground truth", 1.0, REST_WEIGHT))
+                match = RecallMatch(
+                    id=fact.id,
+                    layer=Layer.PARA,
+                    text=fact.fact,
+                    score=weighted_sum(parts),
+                    parts=parts,
+                    reason=f"{fact.bucket.value}/{fact.group}: {fact.category or 'fact'}",
                     source=fact.source,
                     at=fact.created_at,
                     trust=fact.trust,
                     approved=fact.approved_at is not None,
                 )
-                for fact in self._para.facts(active=True, workspace=query.workspace)
-                if (share := share_of_terms(terms, fact.fact)) >= MIN_SHARE
-            ),
-            query.k,
-        )
+                matches.append(match)
+        best = _select_best(matches, query.k)
         self._para.count_access(match.id for match in best)
         return LayerResult(best)
 
@@ -370,29 +391,18 @@ def _is_candidate(node: GraphNode, query: RecallQuery) -> bool:
 
 
 def _make_task_match(node: GraphNode, parts: tuple[ScorePart, ...], reason: str) -> RecallMatch:
-    task_id = node.task_id
-    return _make_match(
-        task_id,
-        Layer.GRAPH,
-        describe_task(node),
-        parts,
-        reason,
-        source=task_id,
-        about=task_id,
+    """The match of a task, with the sum of `parts` as its score."""
+    return RecallMatch(
+        id=node.task_id,
+        layer=Layer.GRAPH,
+        text=describe_task(node),
+        score=weighted_sum(parts),
+        parts=parts,
+        reason=reason,
+        source=node.task_id,
+        about=node.task_id,
         at=node.timestamp,
     )
-
-
-def _parts(name: str, value: float, other: str, other_value: float) -> tuple[ScorePart, ...]:
-    """The two parts of a score: how similar it is, and another value."""
-    return ScorePart(name, value, SEMANTIC_WEIGHT), ScorePart(other, other_value, 1 - SEMANTIC_WEIGHT)
-
-
-def _make_match(
-    id: str, layer: Layer, text: str, parts: tuple[ScorePart, ...], reason: str, **fields: Any
-) -> RecallMatch:
-    """A match whose score is the sum of its parts. `fields` are the other fields of `RecallMatch`."""
-    return RecallMatch(id, layer, text, weighted_sum(parts), parts, reason, **fields)
 
 
 def _select_best(matches: Iterable[RecallMatch], k: int) -> tuple[RecallMatch, ...]:

@@ -171,8 +171,8 @@ class StandInChanges(ValuesById):
     def for_session(self, session_id: str) -> ChangeSet | None:
         return next((change for change in self.by_id.values() if change.session_id == session_id), None)
 
-    def row(self, change_set_id: str, becoming: ChangeState | None = None) -> ChangeSet:
-        return self.get(change_set_id)
+    def require_discardable(self, change_set_id: str) -> None:
+        self.get(change_set_id)
 
     def _become(self, change_id: str, state: ChangeState) -> None:
         self.by_id[change_id] = replace(self.get(change_id), state=state)

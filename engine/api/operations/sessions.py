@@ -38,8 +38,16 @@ from engine.model import (
 if TYPE_CHECKING:
     from engine.services import Services
 
+MAX_FILTERED = 1000
+"""Number of the newest sessions, and of the newest changes, among which those of some workspaces are searched."""
+
 MAX_SEARCHED_REQUESTS = 1000
 """Number of the latest permission requests among which the beginning of an id is searched."""
+
+
+def _find_target_of_work(engine: Services, wanted: str) -> Target:
+    """The session, change set or card with this id, or with an id that begins so."""
+    return find_target(engine, wanted, see="clawpy work")
 
 
 @operation()
@@ -59,7 +67,7 @@ def work(
     if id is None:
         return _list_work(engine, workspaces, limit)
     target = _find_target_of_work(engine, id)
-    if shown and target.card is not None:
+    if shown and target.card is not None:  # a person looks at the answer
         engine.cards.mark_reviewed(target.card.id)
     reply = document_with_transcript(engine, target, lines)
     if diff and target.change_set is not None:
@@ -73,7 +81,7 @@ def _list_work(engine: Services, workspaces: Sequence[str], limit: int) -> Docum
     def is_here(item: SessionView | ChangeSet) -> bool:
         return not workspaces or item.workspace in workspaces
 
-    fetched = 1000 if workspaces else limit
+    fetched = MAX_FILTERED if workspaces else limit
     sessions = engine.sessions.list(limit=fetched)
     waiting = engine.changes.list(state=ChangeState.WAITING, limit=fetched)
     elsewhere = Counter(session.workspace for session in sessions if not is_here(session))
@@ -110,7 +118,7 @@ def discard(engine: Services, id: NonEmptyText, yes: bool = False) -> Document:
     is_interrupted = target.session is not None and target.session.state is SessionState.INTERRUPTED
     has_nothing_to_delete = is_interrupted and target.change_set is None
     if not yes and not has_nothing_to_delete:
-        engine.changes.row(target.change_set_id, ChangeState.DISCARDED)  # or a refusal
+        engine.changes.require_discardable(target.change_set_id)
         return target.document() | {"discarded": False}
     if target.session is not None and is_interrupted:
         engine.acknowledge(target.session.id)
@@ -164,10 +172,6 @@ def _parse_file_part(part: object) -> FilePart:
     return FilePart(path, tuple(hunks))
 
 
-def _find_target_of_work(engine: Services, wanted: str) -> Target:
-    return find_target(engine, wanted, see="clawpy work")
-
-
 @operation()
 def xray(engine: Services, id: NonEmptyText, call: Any = None) -> Document:
     """The model calls of a session, or of a night as `nightly:2026-01-05`; with `call` (a number from 1, or an id) its
@@ -184,7 +188,7 @@ def xray(engine: Services, id: NonEmptyText, call: Any = None) -> Document:
         return reply
     chosen = _find_call(calls, call, id)
     parts = engine.calls.prompt(chosen.id)
-    prompt = [_prompt_part(part, against) for part, against in zip(parts, engine.objections(parts), strict=True)]
+    prompt = [_prompt_part(part, objections) for part, objections in zip(parts, engine.objections(parts), strict=True)]
     return reply | {"call": document(chosen), "prompt": prompt, "reply": engine.calls.reply(chosen.id)}
 
 
@@ -209,14 +213,16 @@ def _find_call(calls: list[ModelCall], named: object, session_id: str) -> ModelC
     for number, call in enumerate(calls, 1):
         if wanted in (call.id, str(number)):
             return call
-    many = f"it made {len(calls)}" if calls else "it made no model calls: a flow runs without a model"
-    raise Refusal("unknown_call", f"{session_id} has no such call; {many}", "count from 1: clawpy xray ID --call 1")
+    number_made = f"it made {len(calls)}" if calls else "it made no model calls: a flow runs without a model"
+    raise Refusal(
+        "unknown_call", f"{session_id} has no such call; {number_made}", "count from 1: clawpy xray ID --call 1"
+    )
 
 
 @operation(marks_presence=True)
 def reply(engine: Services, id: NonEmptyText, text: NonEmptyText) -> Document:
     """Send a message to a running session."""
-    target = find_target(engine, id, see="clawpy work")
+    target = _find_target_of_work(engine, id)
     if target.session is None:
         raise Refusal("no_session", "this card has not run yet", f"clawpy approve {target.card_id} runs it")
     engine.sessions.reply(target.session.id, text)

@@ -47,12 +47,6 @@ OOM_SCORE = 800
 NICE = 10
 """Added to the engine's own niceness for commands, so that keys and programs of the operator come first (SPEC 11.4)."""
 
-_LIMIT_SCRIPT = (
-    "{{ ulimit -c 0; ulimit -f {blocks}; ulimit -p {tasks} || ulimit -u {tasks}; "
-    "echo {score} >/proc/self/oom_score_adj; }} 2>/dev/null; "
-)
-"""Sets the limits in any POSIX shell. For the number of processes, some shells have the letter `p` and others `u`."""
-
 SUPERVISOR_FOLDER = Path(__file__).resolve().parent
 """The folder from which the package `supervisor` is imported."""
 
@@ -67,16 +61,21 @@ PRIVATE_FOLDERS = tuple(dict.fromkeys((Path("/tmp").resolve(), Path("/var/tmp").
 
 
 def make_limit_script() -> str:
-    """The beginning of a shell script that sets the limits, before the shell becomes the command.
+    """The beginning of a shell script that sets the limits, before the shell becomes the command. The rungs that start
+    a program use it (`programs`). For the number of processes, some shells have the letter `p` and others `u`.
 
     While a sandbox starts, all processes of the user count against the limit on processes. So those that run already
     are added to it.
     """
-    return _LIMIT_SCRIPT.format(blocks=MAX_FILE_BYTES // 512, tasks=_count_tasks() + MAX_PROCESSES, score=OOM_SCORE)
+    tasks = _count_tasks() + MAX_PROCESSES
+    limits = f"ulimit -c 0; ulimit -f {MAX_FILE_BYTES // 512}; ulimit -p {tasks} || ulimit -u {tasks}; "
+    return "{ " + limits + f"echo {OOM_SCORE} >/proc/self/oom_score_adj; " + "} 2>/dev/null; "
 
 
 def make_supervised_command(more_options: Sequence[str], argv: Sequence[str]) -> list[str]:
-    """The command line that runs `argv` with limits under the supervisor, which gets `more_options` as well."""
+    """The command line that runs `argv` under the supervisor, which sets the same limits. The rungs without a program
+    use it (`landlock`, and `ladder` without any sandbox). `more_options` are options of the supervisor, `NAME=VALUE`.
+    """
     limited = (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, MAX_FILE_BYTES),
