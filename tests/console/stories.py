@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -168,6 +169,22 @@ def palette_titles(app: ConsoleApp) -> list[str]:
 def refused(call: str, message: str, fix: str = "", code: str = "refused") -> Given:
     """The engine refuses the next call of this name."""
     return Given(lambda engine: engine.refuse.update({call: Refusal(code, message, fix)}))
+
+
+def hold_back(service: object, method: str, until: threading.Event) -> None:
+    """Calls of a method of the stand-in wait until this is set, at most 10 seconds."""
+    call = getattr(service, method)
+
+    def wait_and_call(*args: Any, **keywords: Any) -> Any:
+        until.wait(10)
+        return call(*args, **keywords)
+
+    setattr(service, method, wait_and_call)
+
+
+def set_change(engine: StandIn, **fields: object) -> None:
+    """Set fields of the first change set."""
+    engine.changes.all[0] = replace(engine.changes.all[0], **fields)  # type: ignore[arg-type]
 
 
 # The stack of cards

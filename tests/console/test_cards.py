@@ -28,6 +28,7 @@ from tests.console.stories import (
     cursor,
     front,
     hides,
+    hold_back,
     in_front,
     never_called,
     on_screen,
@@ -377,7 +378,7 @@ async def test_a_refusal_is_shown_whole(console: ConsoleApp, engine: StandIn, ke
 async def test_an_undone_card_is_in_front_at_once_and_stays(console: ConsoleApp, engine: StandIn) -> None:
     answered = threading.Event()
     snooze, undo = engine.cards.snooze, engine.cards.undo
-    engine.cards.snooze = lambda *a, **k: (answered.wait(5), snooze(*a, **k))[1]  # type: ignore[method-assign]
+    hold_back(engine.cards, "snooze", until=answered)
     async with running(console, "s", "u") as pilot:
         assert front(console) == FIRST
         assert not calls_of(engine, "snooze", "undo")  # nothing has reached the engine yet

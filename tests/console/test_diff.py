@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from typing import NamedTuple
 
 import pytest
 
@@ -25,10 +26,12 @@ from tests.console.stories import (
     calls_of,
     cursor,
     hides,
+    hold_back,
     never_called,
     play,
     press,
     sees,
+    set_change,
     stand_in,
     story_test,
     type_text,
@@ -73,7 +76,7 @@ def test_lines_have_the_numbers_of_both_files_and_stand_beside_their_replacement
 
 
 @pytest.mark.parametrize(
-    ("item", "other", "part"),
+    ("line", "replacement", "changed"),
     [
         ("rate = 1", "rate = 2", "1"),
         ("f(a,b)", "f(a, b)", ""),
@@ -82,9 +85,9 @@ def test_lines_have_the_numbers_of_both_files_and_stand_beside_their_replacement
         ("", "a", ""),
     ],
 )
-def test_the_changed_part_of_a_line(item: str, other: str, part: str) -> None:
-    start, end = diff.changed_part(item, other)
-    assert item[start:end] == part
+def test_the_changed_part_of_a_line(line: str, replacement: str, changed: str) -> None:
+    start, end = diff.changed_part(line, replacement)
+    assert line[start:end] == changed
 
 
 def test_a_folder_with_one_folder_in_it_is_one_row_with_its_counts() -> None:
@@ -117,31 +120,39 @@ def test_marked_hunks_as_parts_to_land(more: dict[str, object], marked: set[int]
     assert parts == [FilePart(file.change.path, numbers) for numbers in hunks]
 
 
-SORTS = {
-    "binary": (FileChange("logo.png", "modified", None, None), "", True, "a binary file: its lines are not shown"),
-    "mode": (FileChange("run.sh", "mode", 0, 0, note="mode 644 → 755"), "", False, "only its mode changed"),
-    "renamed": (FileChange("b.py", "renamed", 0, 0, old_path="a.py"), "", False, "a.py → b.py"),
-    "deleted": (FileChange("a.py", "deleted", 0, 1), "@@ -1 +0,0 @@\n-x\n", False, "the file was deleted"),
-    "link": (FileChange("l", "added", 1, 0, note="a link to a.py"), "@@ -0,0 +1 @@\n+a.py\n", False, "a link to a.py"),
-    "refused": (FileChange("sub", "modified", 1, 1, refused="a submodule"), "", False, "cannot be landed: a submodule"),
-    "unended": (FileChange("u", "modified", 1, 1), HUNKS, False, "last  no newline at the end"),
-    "wide": (FileChange("w.py", "added", 1, 0), "@@ -0,0 +1 @@\n+x = '漢字' * 3  # ✓\n", False, "x = '漢字' * 3  # ✓"),
-    "control": (
-        FileChange("c", "added", 1, 0), "@@ -0,0 +1 @@\n+<U+001B>[2J [bold]x[/]\n", False, "<U+001B>[2J [bold]x[/]",
-    ),
-}  # fmt: skip
+class SortOfChange(NamedTuple):
+    """A changed file of one sort, and how the screen describes it."""
+
+    change: FileChange
+    hunks: str
+    description: str
+    is_binary: bool = False
+
+
+SORTS_OF_CHANGE = (
+    SortOfChange(FileChange("logo.png", "modified", None, None), "", "a binary file: its lines are not shown", True),
+    SortOfChange(FileChange("run.sh", "mode", 0, 0, note="mode 644 → 755"), "", "only its mode changed"),
+    SortOfChange(FileChange("b.py", "renamed", 0, 0, old_path="a.py"), "", "a.py → b.py"),
+    SortOfChange(FileChange("a.py", "deleted", 0, 1), "@@ -1 +0,0 @@\n-x\n", "the file was deleted"),
+    SortOfChange(FileChange("l", "added", 1, 0, note="a link to a.py"), "@@ -0,0 +1 @@\n+a.py\n", "a link to a.py"),
+    SortOfChange(FileChange("sub", "modified", 1, 1, refused="a submodule"), "", "cannot be landed: a submodule"),
+    SortOfChange(FileChange("u", "modified", 1, 1), HUNKS, "last  no newline at the end"),
+    SortOfChange(FileChange("w.py", "added", 1, 0), "@@ -0,0 +1 @@\n+x = '漢字' * 3  # ✓\n", "x = '漢字' * 3  # ✓"),
+    SortOfChange(FileChange("c", "added", 1, 0), "@@ -0,0 +1 @@\n+<U+001B>[2J [bold]x[/]\n", "<U+001B>[2J [bold]x[/]"),
+)
+
+
+# Helpers of the tests on the screen
 
 
 def change_every_sort(engine: StandIn) -> None:
     """The change set has a file of every sort."""
-    set_change(engine, files=tuple(change for change, *_ in SORTS.values()))
-    diffs = [FileDiff(item.path, item.status, item.old_path, binary, text) for item, text, binary, _ in SORTS.values()]
+    set_change(engine, files=tuple(sort.change for sort in SORTS_OF_CHANGE))
+    diffs = [
+        FileDiff(sort.change.path, sort.change.status, sort.change.old_path, sort.is_binary, sort.hunks)
+        for sort in SORTS_OF_CHANGE
+    ]
     engine.changes.diff = lambda id: diffs  # type: ignore[method-assign]
-
-
-def set_change(engine: StandIn, **fields: object) -> None:
-    """Set fields of the first change set."""
-    engine.changes.all[0] = dataclasses.replace(engine.changes.all[0], **fields)  # type: ignore[arg-type]
 
 
 def set_hunks(engine: StandIn, text: str, **fields: object) -> None:
@@ -152,7 +163,8 @@ def set_hunks(engine: StandIn, text: str, **fields: object) -> None:
 
 def land_first_hunk_elsewhere(app: ConsoleApp) -> None:
     """Another terminal lands the first hunk of every file."""
-    set_hunks(stand_in(app), STAND_IN_HUNKS[STAND_IN_HUNKS.index("\n@@") + 1 :], landed=(1,))
+    second_hunk = "@@" + STAND_IN_HUNKS.split("\n@@")[1]
+    set_hunks(stand_in(app), second_hunk, landed=(1,))
     set_change(stand_in(app), landed=3, landings=1)
     app.reload(["changes"])
 
@@ -326,15 +338,24 @@ async def test_every_sort_of_change_is_described(console: ConsoleApp) -> None:
         Given(change_every_sort),
         *IN_DIFF,
         press("z"),
-        sees(*(words for *_, words in SORTS.values())),
+        sees(*(sort.description for sort in SORTS_OF_CHANGE)),
         size=(120, 100),
     )
 
 
 async def test_very_long_lines_are_moved(console: ConsoleApp) -> None:
-    long = Given(lambda engine: set_hunks(engine, f"@@ -0,0 +1 @@\n+{'x' * 300}the end\n"))
-    moved = (sees("xxx…"), press(">", times=20), sees("the end"), press("<", times=30), hides("the end"))
-    await play(console, long, *IN_DIFF, press("z"), *moved, size=(80, 24))
+    await play(
+        console,
+        Given(lambda engine: set_hunks(engine, f"@@ -0,0 +1 @@\n+{'x' * 300}the end\n")),
+        *IN_DIFF,
+        press("z"),
+        sees("xxx…"),
+        press(">", times=20),
+        sees("the end"),
+        press("<", times=30),
+        hides("the end"),
+        size=(80, 24),
+    )
 
 
 @pytest.mark.parametrize(("size", "split"), [((160, 50), True), ((159, 50), False)])
@@ -350,20 +371,27 @@ async def test_side_by_side_where_there_is_room(console: ConsoleApp, size: tuple
 async def test_nothing_lands_and_no_other_session_changes_while_a_diff_is_read(
     console: ConsoleApp, engine: StandIn
 ) -> None:
-    read, go_on = engine.changes.diff, threading.Event()
+    is_read = threading.Event()
 
     def read_again(app: ConsoleApp) -> None:
-        engine.changes.diff = lambda id: (go_on.wait(10), read(id))[1]  # type: ignore[method-assign]
+        hold_back(engine.changes, "diff", until=is_read)
         set_change(engine, landed=1, landings=1)
         app.reload(["changes"])
 
-    steps = (
+    await play(
+        console,
+        *IN_DIFF,
         press("] space"),
         read_again,
         hides("hunk 1"),
         press("L"),
         sees("The diff is not read yet"),
         never_called("landed"),
+        lambda app: app.screen.go_to("sessions"),
+        press("up"),
+        lambda app: is_read.set(),
+        hides("hunk 1"),
+        press("down"),
+        has_marked(HUNK_1),
+        size=(160, 50),
     )
-    away = (lambda app: app.screen.go_to("sessions"), press("up"), lambda app: go_on.set(), hides("hunk 1"))
-    await play(console, *IN_DIFF, *steps, *away, press("down"), has_marked(HUNK_1), size=(160, 50))

@@ -42,6 +42,7 @@ from tests.console.stories import (
     Until,
     called,
     hides,
+    hold_back,
     never_called,
     play,
     press,
@@ -192,8 +193,8 @@ test_story = pytest.mark.long(story_test(STORIES, press("7"), READ))
 
 @pytest.mark.long
 async def test_a_key_pressed_twice_opens_one_dialog(console: ConsoleApp, engine: StandIn) -> None:
-    looked, offer = threading.Event(), engine.training.offer
-    engine.training.offer = lambda: (looked.wait(5), offer())[1]  # type: ignore[method-assign]
+    looked = threading.Event()
+    hold_back(engine.training, "offer", until=looked)
     one_dialog = Until(
         "one dialog", lambda app: len(app.screen_stack) == 2 and not any(item.is_running for item in app.workers)
     )

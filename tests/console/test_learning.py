@@ -38,6 +38,7 @@ from tests.console.stories import (
     Until,
     called,
     carry_out,
+    hold_back,
     never_called,
     on_screen,
     play,
@@ -223,13 +224,22 @@ test_story = pytest.mark.long(story_test(STORIES, size=WIDE))
 
 @pytest.mark.long
 async def test_keys_during_an_undo_say_that_it_is_still_running(console: ConsoleApp, engine: StandIn) -> None:
-    answered, undo = threading.Event(), engine.adaptation.undo
-    engine.adaptation.undo = lambda id: (answered.wait(5), undo(id))[1]  # type: ignore[method-assign]
-    removed = sees("Its changes are removed:", "- 3. Look at what changed since it was green.")
-    rolled_back = (press("b"), removed, press("ctrl+s"), sees("▼ rolled back by you"))
-    busy = (press("u a u"), sees("Undo is still running. Try again in a moment."), lambda app: answered.set())
-    done = (sees("● active"), called("undo_candidate", STOCK.id))
-    await play(console, *open_item(STOCK.id), *rolled_back, *busy, *done, size=WIDE)
+    answered = threading.Event()
+    hold_back(engine.adaptation, "undo", until=answered)
+    await play(
+        console,
+        *open_item(STOCK.id),
+        press("b"),
+        sees("Its changes are removed:", "- 3. Look at what changed since it was green."),
+        press("ctrl+s"),
+        sees("▼ rolled back by you"),
+        press("u a u"),
+        sees("Undo is still running. Try again in a moment."),
+        lambda app: answered.set(),
+        sees("● active"),
+        called("undo_candidate", STOCK.id),
+        size=WIDE,
+    )
 
 
 OFFERED = {

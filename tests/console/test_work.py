@@ -26,17 +26,19 @@ from tests.console.stories import (
     called,
     carry_out,
     hides,
+    hold_back,
     never_called,
     play,
     press,
     refused,
     sees,
     select,
+    set_change,
     story_test,
     type_text,
 )
 
-RUNS, LANDS, RED, LINT = (f"sess_{number:012}" for number in range(1, 5))
+RUNNING, WAITS_TO_LAND, TEST_FAILED, LINT_FAILED = (f"sess_{number:012}" for number in range(1, 5))
 
 
 def shows_session(id: str) -> Until:
@@ -44,14 +46,9 @@ def shows_session(id: str) -> Until:
     return Until(id, lambda app: isinstance(app.screen, WorkScreen) and app.screen.session.id == id)
 
 
-def set_change(engine: StandIn, number: int = 0, **fields: object) -> None:
-    """Set fields of a change set of the engine."""
-    engine.changes.all[number] = dataclasses.replace(engine.changes.all[number], **fields)  # type: ignore[arg-type]
-
-
 def add_waiting_change(engine: StandIn) -> None:
     """The changes of a second session wait, too."""
-    engine.changes.all.append(dataclasses.replace(engine.changes.all[0], id="chg_2", session_id=RED))
+    engine.changes.all.append(dataclasses.replace(engine.changes.all[0], id="chg_2", session_id=TEST_FAILED))
 
 
 def add_old_sessions(engine: StandIn) -> None:
@@ -88,15 +85,15 @@ STORIES = {
     "it opens on the next that waits until one is chosen": (
         Given(add_waiting_change),
         press("2"),
-        shows_session(LANDS),
+        shows_session(WAITS_TO_LAND),
         press("1"),
         lambda app: set_change(app.engine, state=ChangeState.DISCARDED),
         lambda app: app.reload(["changes"]),
         Until("one", lambda app: app.state.changes[0].state is ChangeState.DISCARDED),
         press("2"),
-        shows_session(RED),
+        shows_session(TEST_FAILED),
         press("up 1 2"),
-        shows_session(RUNS),
+        shows_session(RUNNING),
     ),
     "who landed something finds it again": (
         Given(add_waiting_change),
@@ -125,7 +122,7 @@ STORIES = {
         press("u"),
         sees("was edited since"),
         press("u"),
-        sees("anding undone"),
+        sees("Landing undone. L lands it again."),
     ),
     "a landing that conflicts changes nothing": (
         refused("landed", "shop/cart.py was changed by both"),
@@ -139,9 +136,9 @@ STORIES = {
         DIFF_READ,
         press("tab tab"),
         Until("changes", lambda app: app.screen.pane in ("files", "diff")),
-        lambda app: setattr(app.cards, "last_approved_id", RED),
+        lambda app: setattr(app.cards, "last_approved_id", TEST_FAILED),
         press("1 2"),
-        shows_session(RED),
+        shows_session(TEST_FAILED),
         Until("sessions", lambda app: app.screen.pane == "sessions"),
     ),
     "n writes a prompt": (
@@ -188,16 +185,16 @@ STORIES = {
     ),
     "stop the running session": (
         press("2 up S"),
-        called("stop_session", RUNS),
+        called("stop_session", RUNNING),
         press("down S"),
-        called("stop_session", RUNS),
+        called("stop_session", RUNNING),
         Until("no toast besides that of the end", lambda app: "stopped" not in toasts(app)),
     ),
     "the filter keeps the sessions with these words": (
         press("2 slash"),
         type_text("lint failed"),
         press("enter"),
-        shows_session(LINT),
+        shows_session(LINT_FAILED),
         sees("SESSIONS  1 of 5"),
         hides("Summarise the day"),
     ),
@@ -241,8 +238,14 @@ test_story = pytest.mark.long(story_test(STORIES))
 
 
 async def test_commands_and_exit_codes_differ_from_output(console: ConsoleApp) -> None:
-    texts = (sees("$ python -m pytest", "✗ exit 1"), press("down"), sees("→ exit 0"))
-    await play(console, press("2 up"), *texts, size=(200, 60))
+    await play(
+        console,
+        press("2 up"),
+        sees("$ python -m pytest", "✗ exit 1"),
+        press("down"),
+        sees("→ exit 0"),
+        size=(200, 60),
+    )
 
 
 @pytest.mark.long
@@ -260,36 +263,36 @@ async def test_after_an_approval_it_opens_on_the_new_session_once(console: Conso
         new = {"id": "sess_000000000777", "prediction_id": app.state.cards[0].id, "created_at": NOW}
         engine.sessions.all.insert(0, dataclasses.replace(engine.sessions.all[1], **new))  # type: ignore[arg-type]
 
-    steps = (
+    await play(
+        console,
+        press("2 down 1"),
+        begin,
         press("right 2"),
         lambda app: app.reload(["sessions"]),
         shows_session("sess_000000000777"),
         press("down 1 2"),
+        Until("another", lambda app: app.screen.session.id != "sess_000000000777"),
     )
-    other = Until("another", lambda app: app.screen.session.id != "sess_000000000777")
-    await play(console, press("2 down 1"), begin, *steps, other)
 
 
 @pytest.mark.long
 async def test_keys_during_an_undo_say_that_it_is_still_running(console: ConsoleApp, engine: StandIn) -> None:
-    answered, undo = threading.Event(), engine.changes.undo
-    engine.changes.undo = lambda id: (answered.wait(5), undo(id))[1]  # type: ignore[method-assign]
+    answered = threading.Event()
+    hold_back(engine.changes, "undo", until=answered)
     busy = sees("is still running. Try again in a moment.")
-    steps = (
+    await play(
+        console,
         *LANDED,
         press("u b"),
         busy,
         press("u"),
         lambda app: answered.set(),
-    )
-    done = (
-        sees("anding undone"),
+        sees("Landing undone. L lands it again."),
         called("undone", CHANGE),
         never_called("branched"),
         press("b"),
         called("branched", CHANGE),
     )
-    await play(console, *steps, *done)
 
 
 def output(first: int, last: int) -> list[TranscriptLine]:
@@ -300,14 +303,14 @@ def output(first: int, last: int) -> list[TranscriptLine]:
 async def test_the_end_of_a_transcript_stays_in_sight_unless_it_was_scrolled(
     console: ConsoleApp, engine: StandIn, scrolled: bool
 ) -> None:
-    lines = engine.sessions.transcripts[RUNS] = output(1, 100)
+    lines = engine.sessions.transcripts[RUNNING] = output(1, 100)
     engine.sessions.all[0] = dataclasses.replace(engine.sessions.all[0], lines=100)
     async with running(console, "2", "up", "enter", size=(80, 24), notifications=True) as pilot:
         view = console.screen.query_one("#transcript", Transcript)
 
         async def grow(count: int) -> None:
             lines.extend(output(len(lines) + 1, len(lines) + count))
-            engine.bus.publish(SessionOutput(subject=RUNS, last_line=len(lines), text=""))
+            engine.bus.publish(SessionOutput(subject=RUNNING, last_line=len(lines), text=""))
             await until(pilot, lambda: view.last_line == lines[-1].text)
             await pilot.pause()
 
@@ -339,7 +342,7 @@ async def test_a_finished_transcript_opens_where_its_result_begins_and_stays_whe
         def top_row() -> str:
             return "".join(segment.text for segment in view.render_line(0)).strip(" ·")
 
-        await carry_out(pilot, select("#sessions", RUNS), press("enter"))  # a pane that had a width is hidden again
+        await carry_out(pilot, select("#sessions", RUNNING), press("enter"))  # a pane that had a width is hidden again
         await carry_out(pilot, select("#sessions", over.id), press("enter"))
         await until(pilot, lambda: top_row().startswith(first_row))
         await carry_out(pilot, press("G"), sees(f"note {notes}"))
@@ -351,7 +354,7 @@ async def test_a_finished_transcript_opens_where_its_result_begins_and_stays_whe
 
 @pytest.mark.long
 async def test_a_transcript_shows_the_last_20000_lines(console: ConsoleApp, engine: StandIn) -> None:
-    engine.sessions.transcripts[RUNS] = output(1, 30_000)
+    engine.sessions.transcripts[RUNNING] = output(1, 30_000)
     engine.sessions.all[0] = dataclasses.replace(engine.sessions.all[0], lines=30_000)
     async with running(console, "2", "up") as pilot:
         view = console.screen.query_one("#transcript", Transcript)
