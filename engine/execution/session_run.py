@@ -23,7 +23,7 @@ from engine.config import SettingsSource
 from engine.config.sections import AUTO, FLOW, MODEL
 from engine.events import EventBus, SessionOutput
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import CannotRun, CommandBlocked, FlowError, RetryLater, SessionStopped
+from engine.execution.runners.flow import CannotRun, CommandBlocked, RetryLater, SessionStopped, WorkFailed
 from engine.execution.runners.flow_runner import PROSE
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox import Sandbox
@@ -263,7 +263,7 @@ def run_session(live: LiveSession, admission: Admission) -> StopRequest | Runner
         return StopRequest(SessionState.BLOCKED, str(error))
     except SessionStopped as error:
         failure = StopRequest(SessionState.CANCELLED, str(error))
-    except (FlowError, Refusal) as error:
+    except (WorkFailed, Refusal) as error:
         state = SessionState.CANNOT_RUN if isinstance(error, CannotRun) else SessionState.FAILED
         failure = StopRequest(state, str(error), isinstance(error, RetryLater))
     except Exception as error:

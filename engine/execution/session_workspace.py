@@ -17,7 +17,7 @@ from engine.config import Settings, SettingsSource
 from engine.execution.changesets import CapturedChanges, ChangeSets
 from engine.execution.housekeeping import Caches
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import CannotRun, FlowError, Place, RetryLater, RunScope
+from engine.execution.runners.flow import CannotRun, Place, RetryLater, RunScope, WorkFailed
 from engine.execution.runners.toolchains.installing import (
     Installation,
     find_installations,
@@ -379,14 +379,14 @@ def _prepare_packages(live: LiveSession, folder: Path) -> None:
         try:
             with live.network_access(installation.packages.hosts):
                 _run_installation(live, installation, folder)
-        except FlowError as error:
+        except WorkFailed as error:
             live.note(f"not prepared: {error}", error=True)
     if (folder / ".venv" / "bin" / "python").exists():
         live.confinement = replace(live.confinement, prepared=True)
 
 
 def _run_installation(live: LiveSession, installation: Installation, folder: Path) -> None:
-    """Run the commands of an installation in a worktree. Raises `FlowError` when one of them failed."""
+    """Run the commands of an installation in a worktree. Raises `WorkFailed` when one of them failed."""
     if installation.cache:
         (live.confinement.caches / installation.cache).mkdir(parents=True, exist_ok=True)
     for command in installation.commands:

@@ -16,7 +16,7 @@ from typing import Any
 from engine.config import SettingsSource
 from engine.events import RetryRepeated, ValidationFailed, ValidationHealed
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import CommandResult, FlowError, Job
+from engine.execution.runners.flow import CommandResult, Job, WorkFailed
 from engine.execution.runners.flows.suite_runs import (
     compare_with_base,
     describe_check,
@@ -158,7 +158,7 @@ class Validation:
         while True:
             try:
                 attempt = tests.run()
-            except FlowError as error:
+            except WorkFailed as error:
                 live.say(f"the changes could not be checked: {error.message}", error=True)
                 return ValidationResult(f"not checked: {error.message}")
             if attempt is None:
@@ -249,7 +249,7 @@ class _ChangedTests:
 
     def run(self) -> Attempt | None:
         """Run the tests of the changed files; None when there are none. The first run is skipped if the changes concern
-        no tool. Raises `FlowError`."""
+        no tool. Raises `WorkFailed`."""
         paths = self._changed_paths()
         tools = project_at(self._workspace.folder, self._project).tools
         covered = [path for path in paths if any(tool.covers(path) for tool in tools)]
@@ -265,7 +265,7 @@ class _ChangedTests:
 
     def compare_with_base(self, attempt: Attempt) -> Attempt:
         """An attempt, with what is known of the tests that failed before the session. That is found out when the first
-        attempt failed. Restores the files afterwards; raises `FlowError`, also when that fails."""
+        attempt failed. Restores the files afterwards; raises `WorkFailed`, also when that fails."""
         if self._runs == 1 and not attempt.check.green:
             self._failed_before = self._find_failing_before(attempt.check)
         return attempt.compared_with(self._failed_before)

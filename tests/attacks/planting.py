@@ -10,7 +10,7 @@ from pathlib import Path
 
 from engine.execution import trees
 from engine.execution.diffs import list_file_changes, make_file_diffs
-from engine.execution.runners.flow import FlowError, Job
+from engine.execution.runners.flow import Job, WorkFailed
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.flows.git_steps import reset_worktree, restore_tree, store_tree, unmerged_files
 from engine.git import Git, repository_root
@@ -91,7 +91,7 @@ def make_project(world: LandingWorld) -> Repository:
 
 def run_flow(name: str, folder: Path, scratch: Path, **parameters: object) -> None:
     scratch.mkdir(exist_ok=True)
-    with contextlib.suppress(FlowError):
+    with contextlib.suppress(WorkFailed):
         FLOWS[name](**parameters).run(Job(folder, folder, Git(folder), ProcessSession(scratch)))
 
 
@@ -145,7 +145,7 @@ def use_worktree(world: LandingWorld, folder: Path, git: Git) -> None:
     scratch = world.folder / "scratch-worktree"
     scratch.mkdir(exist_ok=True)
     job = Job(world.root, folder, git, ProcessSession(scratch))
-    with contextlib.suppress(Refusal, FlowError):
+    with contextlib.suppress(Refusal, WorkFailed):
         before = store_tree(job)
         reset_worktree(job, "other")
         git.run("merge", "--no-commit", "--no-ff", "--no-verify", "main", allowed=range(256))

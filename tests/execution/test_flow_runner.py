@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from engine.config import Settings, WorkspaceSettings
-from engine.execution.runners.flow import Flow, FlowError, FlowResult, Job, Place
+from engine.execution.runners.flow import Flow, FlowResult, Job, Place, WorkFailed
 from engine.execution.runners.flow_runner import FlowRunner, LearnedFlow, learned_flow
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.runner import Runner
@@ -231,7 +231,7 @@ def test_a_flow_that_changes_nothing_leaves_no_change_set(world: FlowWorld) -> N
 def test_a_flow_that_fails_leaves_nothing(world: FlowWorld, place: Place) -> None:
     def perform(job: Job) -> FlowResult:
         write(job, "half.py")
-        raise FlowError("no tool", "install one")
+        raise WorkFailed("no tool", "install one")
 
     view = world.script(place, perform)
     assert (view.state, view.summary) == (SessionState.FAILED, "no tool (install one)")

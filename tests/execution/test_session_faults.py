@@ -16,7 +16,7 @@ from sqlmodel import select
 from engine.clock import FakeClock
 from engine.events import EventBus, FaultReported
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import FlowError
+from engine.execution.runners.flow import WorkFailed
 from engine.execution.session_processes import find_marked_processes
 from engine.execution.session_run import SessionWatch
 from engine.execution.session_store import SessionRow, SessionStore
@@ -103,7 +103,7 @@ def test_tool_calls_and_errors_are_recorded_however_the_session_ended(world: Scr
             live.journal.note_call(f"exec:{number}")
         for _ in range(2):
             live.journal.note_error("edit", "not\x1b[0m there, sk-abcdefghijklmnopqrstuvwx")
-        raise FlowError("no more")
+        raise WorkFailed("no more")
 
     view = world.run(work)
     world.run(lambda live: "nothing of note")

@@ -14,7 +14,7 @@ from engine.config import Settings
 from engine.events import EventBus, SessionOutput
 from engine.execution import session_run
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import FlowError
+from engine.execution.runners.flow import WorkFailed
 from engine.execution.session_terms import Limits
 from engine.model import Refusal, SessionState, SessionView, Verdict
 from engine.storage.database import Database
@@ -72,7 +72,7 @@ def test_an_error_of_the_runner_fails_the_session_with_its_message(
     world: ScriptWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail_flow(live: LiveSession) -> str:
-        raise FlowError("there is no test runner", "install pytest")
+        raise WorkFailed("there is no test runner", "install pytest")
 
     def refuse(live: LiveSession) -> str:
         raise Refusal("git_failed", "git says no")

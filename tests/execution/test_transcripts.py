@@ -15,7 +15,7 @@ from engine.clock import FakeClock
 from engine.events import EventBus, SessionOutput
 from engine.execution import transcripts
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import FlowError
+from engine.execution.runners.flow import WorkFailed
 from engine.execution.transcripts import (
     CUT_NOTE,
     MAX_LINE,
@@ -219,7 +219,7 @@ def test_neither_the_error_nor_the_summary_has_a_secret(world: ScriptWorld, data
     def work(live: LiveSession) -> str:
         live.say(f"trying {KEYRING_SECRET}")
         live.journal.note_error("exec", f"curl: (22) {KEYRING_SECRET}")
-        raise FlowError(f"the server refuses {KEYRING_SECRET}")
+        raise WorkFailed(f"the server refuses {KEYRING_SECRET}")
 
     view = world.run(work)
     assert view.state is SessionState.FAILED

@@ -14,7 +14,7 @@ from sqlmodel import col, select
 from engine.config import FixedSettings, Settings, ValidationSettings
 from engine.execution.live_session import LiveSession
 from engine.execution.prompts import HOW_TO_WORK
-from engine.execution.runners.flow import CannotRun, FlowError, Place
+from engine.execution.runners.flow import CannotRun, Place, WorkFailed
 from engine.execution.runners.flows import suite_runs
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox.ladder import find_best_sandbox
@@ -227,7 +227,7 @@ def test_validation_can_be_turned_off(world: ValidationWorld) -> None:
 def test_unfinished_changes_are_kept_when_the_agent_fails(world: ValidationWorld) -> None:
     def fail(live: LiveSession, workspace: SessionWorkspace) -> None:
         write_files(cart=WRONG)(live, workspace)
-        raise FlowError("the provider went away")
+        raise WorkFailed("the provider went away")
 
     view, _ = world.work(fail)
     assert (view.state, view.error) == (SessionState.FAILED, "the provider went away")

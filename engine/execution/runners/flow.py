@@ -63,8 +63,9 @@ UNDO_NOTES = {
 """The undo note of a card for each place (SPEC 9.2)."""
 
 
-class FlowError(Exception):
-    """The flow cannot do its work: a tool is missing, or the state does not allow it. The session fails with it."""
+class WorkFailed(Exception):
+    """The work of a session cannot be done: a tool is missing, the state does not allow it, or a model or an agent
+    failed. The session fails with it."""
 
     def __init__(self, message: str, fix: str = "") -> None:
         self.message = one_line(message)
@@ -72,7 +73,7 @@ class FlowError(Exception):
         self.fix = fix
 
 
-class CannotRun(FlowError):
+class CannotRun(WorkFailed):
     """A program, package, permission or network that the work needs is missing (SPEC 2.12), or a commit that its
     parameters name. The message names it, and the fix says how to get it. The session ends as `cannot_run`, which is
     neither a failure nor a success."""
@@ -83,7 +84,7 @@ class RetryLater(CannotRun):
     work may succeed later."""
 
 
-class CommandBlocked(FlowError):
+class CommandBlocked(WorkFailed):
     """The content filter did not let a command run (SPEC 3.5). The session ends as blocked."""
 
 
@@ -194,9 +195,9 @@ class Job:
     clock: Clock = field(default_factory=SystemClock)
 
     def require_upkeep(self) -> Housekeeping:
-        """The housekeeping, for a flow of `Place.ENGINE`. Raises `FlowError` if there is none."""
+        """The housekeeping, for a flow of `Place.ENGINE`. Raises `WorkFailed` if there is none."""
         if self.upkeep is None:
-            raise FlowError("only the engine can do this", "approve its card")
+            raise WorkFailed("only the engine can do this", "approve its card")
         return self.upkeep
 
     @property
@@ -209,16 +210,16 @@ class Job:
         self.session.say(sanitise(line).replace("\n", " "))
 
     def read_document(self, path: str, max_bytes: int) -> bytes:
-        """The content of a document of the repository; b"" if it does not exist. Raises `FlowError` for a link out of
+        """The content of a document of the repository; b"" if it does not exist. Raises `WorkFailed` for a link out of
         the repository, and for a file of more than `max_bytes`."""
         if not os.path.lexists(self.folder / path):
             return b""
         if not is_own_file(self.folder, path):
-            raise FlowError(f"{path} is not a regular file of this repository", "replace it with a regular file")
+            raise WorkFailed(f"{path} is not a regular file of this repository", "replace it with a regular file")
         try:
             return read_plain(self.folder / path, max_bytes)
         except ValueError as error:
-            raise FlowError(f"{path} {error}", "make it smaller") from error
+            raise WorkFailed(f"{path} {error}", "make it smaller") from error
 
     def say_list(self, lines: Sequence[object], limit: int, *, indent: str = "") -> None:
         """Write at most `limit` lines into the transcript, and the number of the others."""
@@ -286,7 +287,7 @@ class Flow(BaseModel):
         return ""
 
     def run(self, job: Job) -> FlowResult:
-        """Do the work. Returns if it ran to its end, whether it found problems or not. Raises `FlowError`,
+        """Do the work. Returns if it ran to its end, whether it found problems or not. Raises `WorkFailed`,
         `SessionStopped`."""
         raise NotImplementedError
 

@@ -27,12 +27,12 @@ from engine.execution.runners.flow import (
     UNDO_NOTES,
     CannotRun,
     Flow,
-    FlowError,
     FlowResult,
     Job,
     Place,
     ProjectFlow,
     RunScope,
+    WorkFailed,
 )
 from engine.execution.runners.flows.tooling import InstallFlow
 from engine.execution.runners.runner import RunnerResult
@@ -92,7 +92,7 @@ class FlowRunner:
             installation = _find_installation(flow, assignment)
         except Refusal as refusal:
             return RunnerInfo(available=False, reason=refusal.message)
-        except FlowError as unable:
+        except WorkFailed as unable:
             return RunnerInfo(available=False, reason=str(unable))
         info = RunnerInfo(
             available=True,
@@ -117,7 +117,7 @@ class FlowRunner:
             raise Refusal("bad_parameters", f"{flow_type.name}: {missing}", listing)
         try:
             _find_installation(flow, assignment)
-        except FlowError as unable:
+        except WorkFailed as unable:
             raise parameter_refusal(flow_type, str(unable)) from unable
         return replace(assignment, prompt=sanitise(flow.describe()), parameters=flow.model_dump(mode="json"))
 
@@ -126,7 +126,7 @@ class FlowRunner:
         return self._workspaces.recover()
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
-        """Run the flow to its end. Raises `Refusal`, `FlowError`, `SessionStopped`."""
+        """Run the flow to its end. Raises `Refusal`, `WorkFailed`, `SessionStopped`."""
         flow = self._resolve(live.assignment)
         installation = _find_installation(flow, live.assignment)
         network = live.confinement.network and installation is None
@@ -172,7 +172,7 @@ class FlowRunner:
 
 
 def _find_installation(flow: Flow, assignment: Assignment) -> Installation | None:
-    """The installation that a flow makes; None if the flow installs nothing. Raises `FlowError` for a command that is
+    """The installation that a flow makes; None if the flow installs nothing. Raises `WorkFailed` for a command that is
     not the project's own, and `CannotRun` if its program is not installed."""
     if not isinstance(flow, InstallFlow):
         return None
@@ -377,11 +377,11 @@ class LearnedFlow(Flow):
         return f"Run {self.describe_commands()}"
 
     def run(self, job: Job) -> FlowResult:
-        """Run the commands in order. Raises `FlowError` at the first one that fails."""
+        """Run the commands in order. Raises `WorkFailed` at the first one that fails."""
         for number, argv in enumerate(self.commands, start=1):
             result = job.run(argv)
             if not result.ok:
-                raise FlowError(
+                raise WorkFailed(
                     f"step {number} of {len(self.commands)}, `{shlex.join(argv)}`, ended with exit code "
                     f"{result.exit_code}: {last_error_line(result.output)}"
                 )

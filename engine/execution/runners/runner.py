@@ -75,7 +75,7 @@ class Runner(Protocol):
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         """Carry out the assignment, in the session's own thread.
 
-        Raises `FlowError` when it cannot be done, `CommandBlocked` when the content filter blocks it, `SessionStopped`
+        Raises `WorkFailed` when it cannot be done, `CommandBlocked` when the content filter blocks it, `SessionStopped`
         when the session is ending.
         """
 

@@ -20,7 +20,7 @@ from engine.config import SettingsSource
 from engine.events import ToolRefused
 from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions
-from engine.execution.runners.flow import CommandBlocked, FlowError
+from engine.execution.runners.flow import CommandBlocked, WorkFailed
 from engine.execution.tools import texts
 from engine.execution.tools.folder_jail import Content, shorten_path
 from engine.execution.tools.tool_gate import (
@@ -99,8 +99,8 @@ class Toolbelt:
             self._note_call(tool, arguments)
             outcome = self._handlers[tool](check_arguments(tool, arguments))
             result = outcome if isinstance(outcome, ToolResult) else ToolResult(outcome)
-        except (Refusal, FlowError) as error:
-            if isinstance(error, FlowError):
+        except (Refusal, WorkFailed) as error:
+            if isinstance(error, WorkFailed):
                 error = Refusal("blocked" if isinstance(error, CommandBlocked) else "unable", error.message, error.fix)
             result = self._report_failure(tool or "tool", arguments, error)
         self._live.check_running()

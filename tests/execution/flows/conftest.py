@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from engine.clock import Clock, SystemClock
-from engine.execution.runners.flow import CommandResult, FlowError, FlowResult, Job, Place
+from engine.execution.runners.flow import CommandResult, FlowResult, Job, Place, WorkFailed
 from engine.execution.runners.flows import FLOWS
 from engine.git import Git
 from engine.model import CheckResult
@@ -64,7 +64,7 @@ class ProcessSession:
                 check=False,
             )
         except FileNotFoundError as error:
-            raise FlowError(f"{argv[0]} is not installed") from error
+            raise WorkFailed(f"{argv[0]} is not installed") from error
         return CommandResult(process.returncode, process.stdout, time.monotonic() - started_at)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from engine.execution.prompts import ProjectPart
-from engine.execution.runners.flow import CannotRun, FlowError
+from engine.execution.runners.flow import CannotRun, WorkFailed
 from engine.execution.runners.flows.documents import (
     FILE,
     WriteAgentsMd,
@@ -203,7 +203,7 @@ def test_a_change_log_that_leads_out_is_not_written(repository: Repository, run_
     (tmp_path / "elsewhere.md").write_text("mine")
     (repository.path / "CHANGELOG.md").symlink_to(tmp_path / "elsewhere.md")
     repository.commit("add a link")
-    with pytest.raises(FlowError, match="not a regular file"):
+    with pytest.raises(WorkFailed, match="not a regular file"):
         run_flow("draft_changelog")
     assert (tmp_path / "elsewhere.md").read_text() == "mine"
 

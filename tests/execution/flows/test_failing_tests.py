@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.execution.runners.flow import FlowError
+from engine.execution.runners.flow import WorkFailed
 from engine.execution.runners.flows.failing_tests import Cause, cause_of, verdict_of
 from engine.model import CheckResult
 from tests.conftest import Repository
@@ -33,13 +33,13 @@ def test_bisect_skips_what_cannot_run_and_names_the_candidates(project: Reposito
 def test_bisect_checks_both_ends(repository: Repository, run_flow: RunFlow) -> None:
     first = repository.commit("begin", {"Makefile": "test:\n\tgrep -q well state\n", "state": "well\n"})
     last = repository.commit("docs", {"README.md": "a shop"})
-    with pytest.raises(FlowError, match="passes at"):
+    with pytest.raises(WorkFailed, match="passes at"):
         run_flow("bisect", test="make test", good=first, bad=last)
-    with pytest.raises(FlowError, match="not an ancestor"):
+    with pytest.raises(WorkFailed, match="not an ancestor"):
         run_flow("bisect", test="make test", good=last, bad=first)
     broken = repository.commit("break", {"state": "ill\n"})
     repository.commit("still", {"README.md": "x"})
-    with pytest.raises(FlowError, match="does not pass at"):
+    with pytest.raises(WorkFailed, match="does not pass at"):
         run_flow("bisect", test="make test", good=broken, bad="HEAD")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from engine.execution.runners.flow import FlowError, FlowResult, Job
+from engine.execution.runners.flow import FlowResult, Job, WorkFailed
 from engine.execution.runners.flows import FLOWS
 from engine.git import Git
 from tests.execution.flows.conftest import ProcessSession
@@ -88,7 +88,7 @@ def test_text_of_a_repository_is_sanitised_where_it_leaves_a_flow(tmp_path: Path
     result = FlowResult("Reverts \x1b[31mevil\nname", facts={"files": ["a\x07.py"], "caf\udce9.py": ("\u202eb", 1)})
     assert result.summary == "Reverts evil name"
     assert result.facts == {"files": ["a.py"], "caf\ufffd.py": ["b", 1]}
-    assert FlowError("no \x1b[31mfile\nhere", "look").message == "no file here"
+    assert WorkFailed("no \x1b[31mfile\nhere", "look").message == "no file here"
     session = ProcessSession(tmp_path)
     Job(workspace=tmp_path, folder=tmp_path, git=Git(tmp_path), session=session).say("  a  evil\nname\x07")
     assert session.lines == ["  a  evil name"]

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from engine.clock import FakeClock
-from engine.execution.runners.flow import CannotRun, FlowError
+from engine.execution.runners.flow import CannotRun, WorkFailed
 from engine.execution.runners.flows.merging import describe_order
 from engine.execution.runners.flows.upkeep import ComparedBranch
 from engine.git import Git
@@ -427,7 +427,7 @@ def test_a_repository_without_commits_is_reported_as_such(repository: Repository
     )
     review = run_flow("review_unpushed", upstream="origin/main")
     assert review.summary == "Nothing to review: there is no commit yet, and nothing is staged"
-    with pytest.raises(FlowError, match="no branch to compare with"):
+    with pytest.raises(WorkFailed, match="no branch to compare with"):
         run_flow("report_branches")
     with pytest.raises(CannotRun, match="names no commit"):  # a typo teaches nothing
         run_flow("forecast_conflicts", base="main", branches=["x"])

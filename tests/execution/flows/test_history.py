@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 from pydantic import ValidationError
 
-from engine.execution.runners.flow import FlowError
+from engine.execution.runners.flow import WorkFailed
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
 
@@ -99,5 +99,5 @@ def test_a_release_lists_the_commits_that_users_notice(repository: Repository, r
     assert run.summary == "4 commits since v1.0, 3 that users notice: 1 added, 2 fixed"
     assert run.facts["entries"]["Fixed"] == ["Rounding", "Fix the total"]
     assert "Added:\n- Gift cards" in run.transcript
-    with pytest.raises(FlowError, match="names no commit"):
+    with pytest.raises(WorkFailed, match="names no commit"):
         run_flow("look_at_release", since="v9")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.runners.flow import CannotRun, FlowError
+from engine.execution.runners.flow import CannotRun, WorkFailed
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
 from tests.support.helpers import make_program
@@ -42,7 +42,7 @@ def test_the_fix_for_a_missing_linter_uses_the_projects_package_manager(
     repository: Repository, run_flow: RunFlow, files: dict[str, str], command: str
 ) -> None:
     repository.commit("begin", files)
-    with pytest.raises(FlowError) as caught:
+    with pytest.raises(WorkFailed) as caught:
         run_flow("lint")
     assert caught.value.fix == command
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.runners.flow import FlowError
+from engine.execution.runners.flow import WorkFailed
 from tests.conftest import Repository
 from tests.execution.flows.conftest import ProcessSession, RunFlow, commit_shop
 from tests.support.helpers import make_program
@@ -65,12 +65,12 @@ def test_a_package_that_is_not_installed_is_no_failed_test(project: Repository, 
     commit_shop(project)
     project.git("rm", "-q", "tests/test_tax.py")
     project.write(path, "import sqlalchemy_not_here\n")
-    with pytest.raises(FlowError) as refusal:
+    with pytest.raises(WorkFailed) as refusal:
         run_flow("run_tests")
     assert refusal.value.message == "pytest cannot run: the package `sqlalchemy_not_here` is not installed"
     assert refusal.value.fix.endswith("bin/pip install pytest")
     project.write("pyproject.toml", UV_PROJECT + '[dependency-groups]\ndev = ["pytest"]\n')
-    with pytest.raises(FlowError) as refusal:
+    with pytest.raises(WorkFailed) as refusal:
         run_flow("run_tests")
     assert refusal.value.fix == "uv sync"
 
@@ -93,7 +93,7 @@ def test_an_environment_without_pytest_is_named_with_the_interpreter_used_instea
 
     project.write("shop/cart.py", "import sqlalchemy_not_here\n")
     project.git("rm", "-q", "tests/test_tax.py")
-    with pytest.raises(FlowError) as refusal:
+    with pytest.raises(WorkFailed) as refusal:
         run_flow("run_tests")
     assert refusal.value.message == (
         f"pytest cannot run: {remark}, and there the package `sqlalchemy_not_here` is not installed"

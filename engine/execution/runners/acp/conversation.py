@@ -27,7 +27,7 @@ from engine.execution.processes import has_ended
 from engine.execution.runners.acp.agent_transcript import AgentTranscript
 from engine.execution.runners.acp.agents import ConfiguredAgent
 from engine.execution.runners.acp.requests import ClientRequests
-from engine.execution.runners.flow import FlowError, RetryLater
+from engine.execution.runners.flow import RetryLater, WorkFailed
 from engine.execution.transcripts import LineSplitter
 from engine.frozen import frozen
 from engine.model import sanitise
@@ -114,7 +114,7 @@ class Conversation:
             try:
                 try:
                     self._runner.run(self._start_session(folder))
-                except FlowError as error:
+                except WorkFailed as error:
                     raise RetryLater(error.message, error.fix) from None
                 yield
             finally:
@@ -123,7 +123,7 @@ class Conversation:
     def run_turn(self, blocks: list[str]) -> TurnResult:
         """Send text blocks, and wait for the end of the agent's turn.
 
-        Raises `FlowError` if the agent fails, dies or breaks the protocol, `RetryLater` if it is not logged in and has
+        Raises `WorkFailed` if the agent fails, dies or breaks the protocol, `RetryLater` if it is not logged in and has
         done nothing, and `SessionStopped` when the session ends.
         """
         self._live.check_running()
@@ -148,7 +148,7 @@ class Conversation:
         )
         if initialized.protocol_version != PROTOCOL_VERSION:
             versions = f"version {initialized.protocol_version} of the protocol, not {PROTOCOL_VERSION}"
-            raise FlowError(f"{self._agent.title} speaks {versions}", "install another version")
+            raise WorkFailed(f"{self._agent.title} speaks {versions}", "install another version")
         if initialized.agent_info is not None:
             self.model = sanitise(f"{initialized.agent_info.name} {initialized.agent_info.version}")[:100]
         session = await self._request(
@@ -186,7 +186,7 @@ class Conversation:
                 await asyncio.wait({pending}, timeout=CANCEL_SECONDS)
                 self._live.check_running()
             if not pending.done():
-                raise FlowError(
+                raise WorkFailed(
                     f"{self._agent.title} did not answer `{method}` within {seconds:g} s", self._agent.login
                 )
             return answer_type.model_validate(pending.result())
@@ -195,32 +195,32 @@ class Conversation:
         except ConnectionError:
             raise await self._explain_lost_connection() from None
         except ValidationError:
-            raise FlowError(f"{self._agent.title} answered `{method}` with something outside the protocol") from None
+            raise WorkFailed(f"{self._agent.title} answered `{method}` with something outside the protocol") from None
         finally:
             stop.cancel()
             pending.cancel()
 
-    def _explain_refused_request(self, error: RequestError) -> FlowError:
+    def _explain_refused_request(self, error: RequestError) -> WorkFailed:
         """The error that says what the agent answered, or that it is not logged in."""
         details = error.data.get("details") if isinstance(error.data, dict) else error.data
         message = sanitise(f"{error}: {details}" if details and str(details) != str(error) else str(error))[:500]
         needs_login = error.code == AUTH_REQUIRED or any(hint in message.lower() for hint in _LOGIN_HINTS)
         if not needs_login:
-            return FlowError(f"{self._agent.title} answered with an error: {message}")
-        kind = FlowError if self._transcript.has_acted else RetryLater
+            return WorkFailed(f"{self._agent.title} answered with an error: {message}")
+        kind = WorkFailed if self._transcript.has_acted else RetryLater
         return kind(f"{self._agent.title} is not logged in: {message}", self._agent.login)
 
-    async def _explain_lost_connection(self) -> FlowError:
+    async def _explain_lost_connection(self) -> WorkFailed:
         """The error that says why the connection ended."""
         self._live.check_running()
         if self._pipe is not None and self._pipe.problem:
-            return FlowError(f"{self._agent.title} was ended: {self._pipe.problem}")
+            return WorkFailed(f"{self._agent.title} was ended: {self._pipe.problem}")
         deadline = asyncio.get_running_loop().time() + EXIT_SECONDS
         while not (ended := has_ended(self._process)) and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(0.01)
         self._live.check_running()
         last_output = f"; its last output: {' / '.join(self._error_lines)[:600]}" if self._error_lines else ""
-        return FlowError(
+        return WorkFailed(
             f"{self._agent.title} {'ended' if ended else 'closed its output'} in the middle{last_output}",
             self._agent.login,
         )

@@ -28,7 +28,7 @@ from pydantic import BaseModel, ValidationError
 from engine.background import run_in_thread
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.acp.agent_transcript import AgentTranscript, command_of
-from engine.execution.runners.flow import FlowError, SessionStopped
+from engine.execution.runners.flow import SessionStopped, WorkFailed
 from engine.execution.sandbox import SESSION_MARK, Confinement
 from engine.execution.tools.texts import unified_diff
 from engine.execution.tools.tool_gate import AgentToolCall
@@ -419,7 +419,7 @@ class Terminals:
                 terminal.signal = f"SIG{-result.exit_code}"
             else:
                 terminal.exit_code = result.exit_code
-        except FlowError as error:  # the program does not exist, or the content filter blocks it
+        except WorkFailed as error:  # the program does not exist, or the content filter blocks it
             terminal.add_output([sanitise(str(error))])
             terminal.exit_code = 126
             self._live.note(str(error), error=True)

@@ -20,7 +20,7 @@ from engine.execution.runners.acp.agents import (
     command_confinement,
     find_known_agent,
 )
-from engine.execution.runners.flow import UNDO_NOTES, FlowError, Place, RetryLater
+from engine.execution.runners.flow import UNDO_NOTES, Place, RetryLater, WorkFailed
 from engine.execution.runners.runner import REPLY, TASK, AgentRunner, AgentServices, RunnerResult
 from engine.execution.sandbox import Confinement
 from engine.model import Assignment, Refusal, RunnerInfo, SessionView, microusd
@@ -86,7 +86,7 @@ class AcpRunner(AgentRunner):
         return ConfiguredAgent(name, known.title if known else name, section, agent_home(self._data, name))
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
-        """Let the agent do the work. Raises `FlowError` if it fails, `RetryLater` if it did nothing at all, and
+        """Let the agent do the work. Raises `WorkFailed` if it fails, `RetryLater` if it did nothing at all, and
         `SessionStopped` when the session ends."""
         agent = self.configured_agent(live.assignment.runner)
         agent.home.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -146,10 +146,10 @@ class AcpRunner(AgentRunner):
 
 
 def _require_host_limits(live: LiveSession, agent: ConfiguredAgent, confinement: Confinement) -> None:
-    """Raises `FlowError` if the sandbox cannot restrict the agent to the hosts of its provider."""
+    """Raises `WorkFailed` if the sandbox cannot restrict the agent to the hosts of its provider."""
     if agent.settings.hosts and live.sandbox.confines and not (live.sandbox.can_filter_hosts or confinement.network):
         fix = live.sandbox.way_out("set network = true for this workspace")
-        raise FlowError(f"{live.sandbox.name} cannot restrict it to the hosts of its provider", fix)
+        raise WorkFailed(f"{live.sandbox.name} cannot restrict it to the hosts of its provider", fix)
 
 
 def _describe_start(live: LiveSession, agent: ConfiguredAgent) -> str:

@@ -16,7 +16,7 @@ from engine.execution.live_session import LiveSession
 from engine.execution.model_calls import CallState, CallUsage, ModelCalls
 from engine.execution.runners.acp.agents import ConfiguredAgent
 from engine.execution.runners.acp.conversation import Conversation
-from engine.execution.runners.flow import FlowError, SessionStopped
+from engine.execution.runners.flow import SessionStopped, WorkFailed
 from engine.execution.runners.runner import HEAL, REPLY, operator_part
 from engine.model import Prompt, PromptPart, SessionView, microusd, sanitise
 
@@ -184,7 +184,7 @@ class AgentTurns:
         except SessionStopped:
             state = CallState.CANCELLED
             raise
-        except FlowError as failure:
+        except WorkFailed as failure:
             error = str(failure)
             self._live.journal.note_error(f"{ACP_PREFIX}{self._agent.name}", failure.message)
             raise
@@ -203,8 +203,8 @@ class AgentTurns:
         self._check_stop_reason(turn.reason)
 
     def _check_stop_reason(self, reason: str) -> None:
-        """Raise `FlowError` if the agent refused a turn or cancelled it."""
+        """Raise `WorkFailed` if the agent refused a turn or cancelled it."""
         if reason == "refusal":
-            raise FlowError(f"{self._agent.title} refused to do this", "rephrase it, or try another way")
+            raise WorkFailed(f"{self._agent.title} refused to do this", "rephrase it, or try another way")
         if reason == "cancelled":
-            raise FlowError(f"{self._agent.title} ended the turn early")
+            raise WorkFailed(f"{self._agent.title} ended the turn early")

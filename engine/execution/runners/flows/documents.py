@@ -17,11 +17,11 @@ from engine.execution.runners.flow import (
     CannotRun,
     Facts,
     Flow,
-    FlowError,
     FlowResult,
     Job,
     Place,
     Revision,
+    WorkFailed,
     check_argument,
 )
 from engine.execution.runners.flows.git_steps import operator_git, resolve_commit
@@ -90,7 +90,7 @@ class DraftChangelog(Flow):
         try:
             return name, job.read_document(name, MAX_CHANGELOG_BYTES).decode()
         except UnicodeDecodeError as error:
-            raise FlowError(
+            raise WorkFailed(
                 f"{name} is not UTF-8 (byte {error.start})", "convert it, for example with iconv"
             ) from error
 

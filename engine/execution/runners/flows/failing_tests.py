@@ -15,7 +15,6 @@ from pydantic import Field
 from engine.execution.runners.flow import (
     CannotRun,
     Facts,
-    FlowError,
     FlowResult,
     Job,
     Line,
@@ -23,6 +22,7 @@ from engine.execution.runners.flow import (
     ProjectFlow,
     Revision,
     TestId,
+    WorkFailed,
 )
 from engine.execution.runners.flows.git_steps import (
     read_commit,
@@ -270,7 +270,7 @@ class Bisect(ProjectFlow):
     def run(self, job: Job) -> FlowResult:
         good, bad = resolve_commit(job, self.good), resolve_commit(job, self.bad)
         if good == bad or not is_ancestor(job.git, good, bad):
-            raise FlowError(
+            raise WorkFailed(
                 f"{good[:10]} is not an ancestor of {bad[:10]}", "name a good commit in the bad one's history"
             )
         tools = find_toolchains(job, self.project)
@@ -300,27 +300,27 @@ class Bisect(ProjectFlow):
 
 
 def _check_bad_end(job: Job, run_test: RunTest, bad: str) -> CheckResult:
-    """Run the test at the bad end. Raises `FlowError` if it does not fail there."""
+    """Run the test at the bad end. Raises `WorkFailed` if it does not fail there."""
     reset_worktree(job, bad)
     job.say(f"Bad end: {read_commit(job.git, bad)}")
     check = run_test()
     if check.green:
-        raise FlowError(f"the test passes at {bad[:10]}: nothing is broken there", "run it again, it may be flaky")
+        raise WorkFailed(f"the test passes at {bad[:10]}: nothing is broken there", "run it again, it may be flaky")
     if check.failed + check.errors == 0:
-        raise FlowError(f"the test was skipped at {bad[:10]}", "choose another test")
+        raise WorkFailed(f"the test was skipped at {bad[:10]}", "choose another test")
     return check
 
 
 def _check_good_end(job: Job, run_test: RunTest, good: str) -> None:
-    """Run the test at the good end. Raises `FlowError` if it does not pass there."""
+    """Run the test at the good end. Raises `WorkFailed` if it does not pass there."""
     reset_worktree(job, good)
     job.say(f"Good end: {read_commit(job.git, good)}")
     try:
         check = run_test()
     except CannotRun as error:
-        raise FlowError(f"the test cannot run at {good[:10]}: {error.message}", "name a later good commit") from error
+        raise WorkFailed(f"the test cannot run at {good[:10]}: {error.message}", "name a later good commit") from error
     if not check.green:
-        raise FlowError(f"the test does not pass at {good[:10]}: {describe_check(check)}", "name an older good commit")
+        raise WorkFailed(f"the test does not pass at {good[:10]}: {describe_check(check)}", "name an older good commit")
 
 
 def _search(
@@ -364,7 +364,7 @@ def _git_bisect(job: Job, *arguments: str) -> str:
     try:
         result = job.git.run("bisect", *arguments, allowed=(0, 2))
     except GitError as error:
-        raise FlowError(f"git cannot continue the bisect: {error.message}") from error
+        raise WorkFailed(f"git cannot continue the bisect: {error.message}") from error
     return (result.stdout + result.stderr).decode(errors="replace")
 
 
@@ -386,7 +386,7 @@ class RehearseRevert(ProjectFlow):
         name = str(read_commit(job.git, culprit))
         facts: Facts = {"commit": culprit, "test": self.test, "conflicts": []}
         if not is_ancestor(job.git, culprit, head):
-            raise FlowError(f"HEAD does not contain {culprit[:10]}", "name a commit in the history of HEAD")
+            raise WorkFailed(f"HEAD does not contain {culprit[:10]}", "name a commit in the history of HEAD")
         show_diff(job, culprit)
         base = store_tree(job)
         is_merge = job.git.text("rev-parse", "--verify", "--quiet", f"{culprit}^2", allowed=(0, 1))
@@ -399,7 +399,7 @@ class RehearseRevert(ProjectFlow):
             facts["conflicts"] = [*reverted.conflicts]
             return FlowResult(f"Reverting {name} conflicts in {reverted.files}", sound=False, facts=facts)
         if reverted.error:
-            raise FlowError(f"git cannot revert it: {reverted.error}")
+            raise WorkFailed(f"git cannot revert it: {reverted.error}")
         if reverted.is_empty:
             return FlowResult(f"Nothing to revert: no changes of {name} are left", facts=facts)
         job.say("The revert is clean")

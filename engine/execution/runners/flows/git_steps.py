@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
-from engine.execution.runners.flow import CannotRun, FlowError, Job
+from engine.execution.runners.flow import CannotRun, Job, WorkFailed
 from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git import Git
@@ -115,10 +115,10 @@ def reset_worktree(job: Job, revision: str = "HEAD", *, tree: str = "") -> None:
     """Put the worktree at `revision`. Uncommitted and untracked files are removed, and an unfinished merge is aborted.
     If a `tree` is given, its files replace those of the revision.
 
-    Raises `FlowError` in the operator's own tree, because it is only for flows that work in a worktree.
+    Raises `WorkFailed` in the operator's own tree, because it is only for flows that work in a worktree.
     """
     if job.folder.resolve() == job.workspace.resolve():
-        raise FlowError("this flow may only run in its own worktree")
+        raise WorkFailed("this flow may only run in its own worktree")
     job.git.run("checkout", "--quiet", "--force", "--detach", revision)
     job.git.run("reset", "--quiet", "--hard", revision)
     remove_untracked(job)

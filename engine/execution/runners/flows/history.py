@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, tzinfo
 
 from pydantic import AwareDatetime, Field
 
-from engine.execution.runners.flow import Flow, FlowError, FlowResult, Job, Line, Place, RepoPath
+from engine.execution.runners.flow import Flow, FlowResult, Job, Line, Place, RepoPath, WorkFailed
 from engine.execution.runners.flows.git_steps import main_branch, operator_git
 from engine.frozen import frozen
 from engine.git import Git
@@ -180,7 +180,7 @@ class FindJointChanges(Flow):
         path, partner = self.path, self.partner
         commits = _joint_commits(git, path, partner)
         if not commits:
-            raise FlowError(f"no commit changed both {path} and {partner}")
+            raise WorkFailed(f"no commit changed both {path} and {partner}")
         changes = [_read_joint_change(git, sha, partner) for sha in commits[:MAX_SHOWN_COMMITS]]
         for commit in changes:
             job.say(f"{commit.date}  {commit.sha[:10]}  {commit.subject}  (+{commit.added} −{commit.deleted})")

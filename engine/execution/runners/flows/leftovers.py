@@ -15,12 +15,12 @@ from engine.execution.runners.flow import (
     CannotRun,
     Facts,
     Flow,
-    FlowError,
     FlowResult,
     Job,
     Line,
     Place,
     RepoPath,
+    WorkFailed,
     as_facts,
 )
 from engine.execution.runners.flows.git_steps import operator_git, store_tree
@@ -134,7 +134,7 @@ class RemoveLeftovers(Flow):
 
     def run(self, job: Job) -> FlowResult:
         if missing := self.find_missing(job.folder):
-            raise FlowError(missing, "name files of the repository")
+            raise WorkFailed(missing, "name files of the repository")
         findings = [finding for finding in read_own_changes(job).leftovers if finding.kind != CONFLICT_MARKER]
         base = store_tree(job)
         findings_by_path = _group_by_path(findings)

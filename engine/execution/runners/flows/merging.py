@@ -14,12 +14,12 @@ from pydantic import Field
 from engine.execution.runners.flow import (
     Facts,
     Flow,
-    FlowError,
     FlowResult,
     Job,
     Place,
     ProjectFlow,
     Revision,
+    WorkFailed,
 )
 from engine.execution.runners.flows.git_steps import (
     LITERAL_PATHS,
@@ -95,7 +95,7 @@ class RehearseMerge(ProjectFlow):
             facts["conflicts"] = [*merged.conflicts]
             summary = f"Merging {self.source} into {self.target} conflicts in {merged.files}"
         elif merged.error:
-            raise FlowError(f"git cannot merge them: {merged.error}")
+            raise WorkFailed(f"git cannot merge them: {merged.error}")
         else:
             job.say("The merge is clean")
             check, outcome = try_whole_suite(job, self.project)
@@ -209,7 +209,7 @@ def _conflicting_files(job: Job, target: str, source: str) -> tuple[str, ...]:
     try:
         return merge_trees(job.git, target, source, separate_objects(job.git, job.scratch))[1]
     except GitError as error:
-        raise FlowError(f"git cannot merge {source[:10]} into {target[:10]}: {error.stderr[-300:]}") from error
+        raise WorkFailed(f"git cannot merge {source[:10]} into {target[:10]}: {error.stderr[-300:]}") from error
 
 
 # -- Finish an unfinished merge, rebase, cherry-pick or revert with each side, or report on a bisect ----------------

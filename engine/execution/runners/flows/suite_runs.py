@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
-from engine.execution.runners.flow import CannotRun, CommandResult, FlowError, Job
+from engine.execution.runners.flow import CannotRun, CommandResult, Job, WorkFailed
 from engine.execution.runners.flows.git_steps import remove_untracked, restore_tree, store_tree
 from engine.execution.runners.toolchains.detection import environment_command
 from engine.execution.runners.toolchains.installing import linked_packages
@@ -35,12 +35,12 @@ MAX_COMPARED_TESTS = 50
 
 
 def find_project(job: Job, path: str) -> Project:
-    """The project at `path` of the repository; "" is its top. Raises `FlowError` if there is none."""
+    """The project at `path` of the repository; "" is its top. Raises `WorkFailed` if there is none."""
     projects = find_projects(job.folder, job.workspace, git=job.git)
     chosen = next((project for project in projects if project.path == path), None)
     if chosen is None:
         names = join_names([project.path or "the top folder" for project in projects])
-        raise FlowError(f"{path} is not a project of this repository: it has no manifest", f"projects: {names}")
+        raise WorkFailed(f"{path} is not a project of this repository: it has no manifest", f"projects: {names}")
     below = [project.path for project in projects if project.tools]
     if not chosen.tools and not path and below:
         hint = f"no tests in the top folder: the tests are in {join_names(below, 4)}"
@@ -77,12 +77,12 @@ def how_to_run_tests(project: Project, top: Path) -> str:
 
 
 def toolchain_for(tools: Sequence[Toolchain], tests: Sequence[str], *, single: bool = False) -> Toolchain:
-    """The tool to which test ids belong. Ids of pytest contain `.py`. Raises `FlowError` if `single` tests must be run
+    """The tool to which test ids belong. Ids of pytest contain `.py`. Raises `WorkFailed` if `single` tests must be run
     and the tool cannot do that."""
     are_python = any(".py" in test for test in tests)
     tool = next((tool for tool in tools if (tool.row.kind == "python") == are_python), tools[0])
     if single and not tool.runs_single_tests:
-        raise FlowError(
+        raise WorkFailed(
             f"`{tool.title}` cannot run one test alone",
             "use a script that runs only jest, vitest, mocha or node --test",
         )
@@ -256,7 +256,7 @@ def compare_with_base(
             return [
                 (tool, replace(check, failed_before=_find_failing(job, tool, check.failing))) for tool, check in results
             ]
-    except FlowError as error:  # the present files are restored below, and an error in that is not caught
+    except WorkFailed as error:  # the present files are restored below, and an error in that is not caught
         job.say(error.message)
         return list(results)
     finally:
@@ -264,7 +264,8 @@ def compare_with_base(
 
 
 def _find_failing(job: Job, tool: Toolchain, tests: Sequence[str]) -> tuple[str, ...] | None:
-    """Those of `tests` that fail on the present files; None if that cannot be found out cheaply. Raises `FlowError`."""
+    """Those of `tests` that fail on the present files; None if that cannot be found out cheaply. Raises
+    `WorkFailed`."""
     if not tests:
         return ()
     if not tool.runs_single_tests or len(tests) > MAX_COMPARED_TESTS:

@@ -12,13 +12,13 @@ from pydantic import Field
 from engine.execution.runners.flow import (
     CannotRun,
     Facts,
-    FlowError,
     FlowResult,
     Job,
     Place,
     ProjectFlow,
     RepoPath,
     TestId,
+    WorkFailed,
 )
 from engine.execution.runners.flows.failing_tests import find_signatures
 from engine.execution.runners.flows.git_steps import (
@@ -214,7 +214,7 @@ class UncoveredLines(ProjectFlow):
     def run(self, job: Job) -> FlowResult:
         tool = next((tool for tool in find_toolchains(job, self.project) if tool.name == "pytest"), None)
         if tool is None:
-            raise FlowError("only pytest can be measured, and this project's tests run with another tool")
+            raise WorkFailed("only pytest can be measured, and this project's tests run with another tool")
         changed = self._read_changed_lines(job)
         if not changed:
             return FlowResult("Nothing to measure: these files have no changed lines any more")

@@ -300,13 +300,13 @@ class InstallFlow(ProjectFlow):
     )
 
     def installation(self, workspace: Path) -> Installation:
-        """The installation of `command`. Raises `FlowError` if the command is not the project's own, or would change
+        """The installation of `command`. Raises `WorkFailed` if the command is not the project's own, or would change
         the environment from which this program runs."""
         raise NotImplementedError
 
     def _run_all(self, job: Job, installation: Installation) -> float:
         """Run the commands in order. Returns the seconds that they took. Raises `CannotRun` if a host was not reached,
-        and `FlowError` if a command failed."""
+        and `WorkFailed` if a command failed."""
         seconds = 0.0
         for command in installation.commands:
             result = job.run(command, cwd=job.folder / installation.packages.folder, env=installation.environment)

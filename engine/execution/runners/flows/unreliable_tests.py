@@ -14,7 +14,6 @@ from pydantic import AfterValidator, Field
 from engine.execution.runners.flow import (
     CannotRun,
     Facts,
-    FlowError,
     FlowResult,
     Job,
     Line,
@@ -22,6 +21,7 @@ from engine.execution.runners.flow import (
     ProjectFlow,
     Revision,
     TestId,
+    WorkFailed,
     as_facts,
 )
 from engine.execution.runners.flows.git_steps import read_commit, reset_worktree, resolve_commit, store_tree
@@ -121,7 +121,7 @@ class HuntFlakes(ProjectFlow):
 def _tally_without_names(tool: str, tests: Sequence[str], checks: Sequence[CheckResult]) -> list[TestTally]:
     """One tally for all tests. It is used if no test failed and the tool names only failures, as cargo does."""
     if not any(check.passed for check in checks):
-        raise FlowError(f"{tool} ran none of these tests", "take the ids from the output of a run")
+        raise WorkFailed(f"{tool} ran none of these tests", "take the ids from the output of a run")
     mean_seconds = sum(check.seconds for check in checks) / len(checks)
     return [TestTally(join_names(tests, 3), len(checks), 0, round(mean_seconds, 4))]
 
@@ -168,7 +168,7 @@ class TimeTests(ProjectFlow):
             comparisons.append(f"{test} takes {spreads}: {_describe_ratio(new, old)}")
             job.say(comparisons[-1])
         if not comparisons:
-            raise FlowError("none of these tests ran at both commits", "name tests that both commits have")
+            raise WorkFailed("none of these tests ran at both commits", "name tests that both commits have")
         if slower:
             job.say(f"Next: git log --oneline {fast[:10]}..HEAD")
         facts = {"fast": fast, "head": head, "before": fast_times, "now": head_times, "slower": slower}
@@ -183,11 +183,11 @@ class TimeTests(ProjectFlow):
             try:
                 check = run_tests(job, tool, self.tests, quiet=number > 0)
             except CannotRun as error:
-                raise FlowError(
+                raise WorkFailed(
                     f"the tests cannot run at {revision[:10]}: {error.message}", "name another commit"
                 ) from error
             if not check.green:
-                raise FlowError(f"the tests do not pass at {revision[:10]}", "fix them first, or name another commit")
+                raise WorkFailed(f"the tests do not pass at {revision[:10]}", "fix them first, or name another commit")
             for test, seconds in check.durations:
                 durations.setdefault(test, []).append(round(seconds, 3))
         return durations
@@ -238,7 +238,7 @@ class Quarantine(ProjectFlow):
     def run(self, job: Job) -> FlowResult:
         tool = toolchain_for(find_toolchains(job, self.project), self.tests)
         if tool.name != "pytest" or not all(map(_is_pytest_id, self.tests)):
-            raise FlowError("only pytest tests can be skipped until a date")
+            raise WorkFailed("only pytest tests can be skipped until a date")
         base = store_tree(job)
         until = date.fromisoformat(self.until)
         marked: list[str] = []
@@ -249,7 +249,7 @@ class Quarantine(ProjectFlow):
                 text = read_plain(file, MAX_TEST_FILE_BYTES, follow=False).decode()
                 after = add_skip_mark(text, names.partition("[")[0].split("::"), until, self.why)
             except (OSError, ValueError, SyntaxError) as error:
-                raise FlowError(f"{path} cannot be changed: {error!s}") from error
+                raise WorkFailed(f"{path} cannot be changed: {error!s}") from error
             if after is None:
                 job.say(f"{test}: already has its own skip mark")
                 continue

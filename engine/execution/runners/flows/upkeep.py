@@ -11,12 +11,12 @@ from engine.execution.runners.flow import (
     Argument,
     Facts,
     Flow,
-    FlowError,
     FlowResult,
     Job,
     Place,
     ProjectFlow,
     Revision,
+    WorkFailed,
     as_facts,
 )
 from engine.execution.runners.flows.git_steps import (
@@ -89,7 +89,7 @@ class ReportBranches(Flow):
     def run(self, job: Job) -> FlowResult:
         base = main_branch(job)
         if base is None:
-            raise FlowError("no branch to compare with", "create main, or check out a branch")
+            raise WorkFailed("no branch to compare with", "create main, or check out a branch")
         job.say(f"Compared with {base}")
         branches = self._read_branches(job, base)
         titles = {
@@ -194,7 +194,7 @@ def _find_state(job: Job, stash: Stash, head: str) -> str:
     # The stash is picked like a commit, because `git stash apply` would look into nested repositories.
     applied = try_git(job, "cherry-pick", "--no-commit", "--mainline", "1", stash.commit)
     if applied.error:
-        raise FlowError(f"git cannot try {stash.name}: {last_error_line(applied.error)}")
+        raise WorkFailed(f"git cannot try {stash.name}: {last_error_line(applied.error)}")
     if applied.conflicts:
         return f"conflicts in {join_names(applied.conflicts, 3)}"
     untracked = _read_untracked(job, stash)
@@ -317,7 +317,7 @@ class ReclaimSpace(Flow):
         try:
             reclaimed = upkeep.reclaim()
         except OSError as error:
-            raise FlowError(f"not everything could be removed: {error}", "check the folder") from error
+            raise WorkFailed(f"not everything could be removed: {error}", "check the folder") from error
         for session in reclaimed.worktrees:
             job.say(f"removed the worktree of {session}")
         waiting = upkeep.count_needed_worktrees()
@@ -354,7 +354,7 @@ class UndoLanding(Flow):
         try:
             change = upkeep.undo(self.change_set, str(job.workspace))
         except Refusal as refusal:
-            raise FlowError(refusal.message, refusal.fix or "") from refusal
+            raise WorkFailed(refusal.message, refusal.fix or "") from refusal
         for file in change.files:
             job.say(f"restored: {file.path}")
         job.say(f"Next: run the tests again. To land the change again: clawpy land {change.id}")

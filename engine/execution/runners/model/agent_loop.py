@@ -19,7 +19,7 @@ from engine.clock import Clock
 from engine.execution.live_session import LiveSession
 from engine.execution.model_calls import NOTHING_USED, CallState, CallUsage
 from engine.execution.model_router import ModelRouter
-from engine.execution.runners.flow import FlowError, RetryLater, SessionStopped
+from engine.execution.runners.flow import RetryLater, SessionStopped, WorkFailed
 from engine.execution.runners.model import host_protocol, request_limits
 from engine.execution.runners.model.conversation_store import ConversationStore
 from engine.execution.runners.model.host_client import Conversation, ModelHost
@@ -166,7 +166,7 @@ class AgentLoop:
         """Send a message, and let the model work until it makes no more tool calls. Returns its last answer.
 
         `prompt` is the assembled prompt that `text` was made from, if there is one. Replies of the operator are sent
-        with the next request. Raises `FlowError`, `RetryLater` if nothing was done and the same may succeed later, and
+        with the next request. Raises `WorkFailed`, `RetryLater` if nothing was done and the same may succeed later, and
         `SessionStopped`.
         """
         request = _Request(run_kind, [text], prompt=prompt)
@@ -181,7 +181,7 @@ class AgentLoop:
             request = _Request(run_kind, [])
             self._last_answer = assistant_part(reply, tool_calls, self._last_call)
             if answer["finish"] == "content_filter":
-                raise self._note_failure(FlowError(f"the content filter of {self._model.provider} ended the answer"))
+                raise self._note_failure(WorkFailed(f"the content filter of {self._model.provider} ended the answer"))
             if tool_calls:
                 self._run_tool_calls(tool_calls, request)
                 nudges = 0
@@ -191,9 +191,9 @@ class AgentLoop:
             elif reply or self._has_worked:
                 return reply or "it ended without an answer"
             else:
-                raise self._note_failure(FlowError(f"{self._model.name} answered nothing", "choose another model"))
+                raise self._note_failure(WorkFailed(f"{self._model.name} answered nothing", "choose another model"))
             if self._answers >= MAX_REQUESTS:
-                raise self._note_failure(FlowError(f"it did not finish within {MAX_REQUESTS} requests"))
+                raise self._note_failure(WorkFailed(f"it did not finish within {MAX_REQUESTS} requests"))
 
     @property
     def _has_worked(self) -> bool:
@@ -270,7 +270,7 @@ class AgentLoop:
             if pause is None:
                 if not self._answers and request_limits.is_provider_failure(failure):
                     raise self._note_failure(RetryLater(problem, fix))
-                raise self._note_failure(FlowError(problem, fix))
+                raise self._note_failure(WorkFailed(problem, fix))
             self._live.say(f"{problem}; again in {pause:.0f} s", error=True)
             self._wait(pause)
 
@@ -319,7 +319,7 @@ class AgentLoop:
         self._end_call(call_id, CallState.DONE, usage, reply=str(answer["text"]))
 
     def _request_budget(self, size: PromptSize) -> RequestBudget:
-        """The budget of the next request. Raises `FlowError` when there is no room for an answer."""
+        """The budget of the next request. Raises `WorkFailed` when there is no room for an answer."""
         limits, live = self._live.limits, self._live
         allowance = request_limits.Allowance(
             None if limits.tokens is None else limits.tokens - live.tokens, limits.cost - live.cost
@@ -327,12 +327,12 @@ class AgentLoop:
         max_tokens = request_limits.max_output_tokens(size, price=self._price, allowance=allowance, window=self._window)
         if max_tokens < request_limits.MIN_OUTPUT_TOKENS:
             if allowance.tokens is not None and allowance.tokens - size.expected < request_limits.MIN_OUTPUT_TOKENS:
-                raise FlowError(
+                raise WorkFailed(
                     f"it used {live.tokens:,} of {limits.tokens:,} tokens; "
                     f"the next request may need {size.expected:,} and an answer"
                 )
             if self._window is not None and self._window - size.expected < request_limits.MIN_OUTPUT_TOKENS:
-                raise FlowError(*request_limits.describe_failure(Failure(FailureKind.CONTEXT), self._model))
+                raise WorkFailed(*request_limits.describe_failure(Failure(FailureKind.CONTEXT), self._model))
             max_tokens = request_limits.MIN_OUTPUT_TOKENS  # `reserve_cost` says what is too dear
         return RequestBudget(size, max_tokens, self._price)
 
@@ -415,7 +415,7 @@ class AgentLoop:
                 f"the conversation cannot be stored, so it cannot be continued: {error.strerror}", error=True
             )
 
-    def _note_failure(self, error: FlowError) -> FlowError:
+    def _note_failure(self, error: WorkFailed) -> WorkFailed:
         """Record for learning that the model failed and is not asked again. Returns `error`, which the caller
         raises."""
         self._live.journal.note_error("model", error.message)

@@ -22,7 +22,7 @@ from itertools import product
 from pathlib import Path
 
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import CannotRun, CommandResult, FlowError, Job, RetryLater
+from engine.execution.runners.flow import CannotRun, CommandResult, Job, RetryLater, WorkFailed
 from engine.execution.runners.toolchains.detection import PackageSetup, join_commands
 from engine.execution.runners.toolchains.project_tools import ProjectTool
 from engine.execution.runners.toolchains.tool_table import PACKAGE_MANAGERS, folders_up_to, language_of
@@ -183,8 +183,8 @@ def find_lock_updates(top: Path, packages_by_path: PackagesByPath, path: str) ->
 
 
 def choose_installation(installations: Sequence[Installation], command: Sequence[str], purpose: str) -> Installation:
-    """The one of `installations` whose commands are exactly the lines of `command`. Raises `FlowError`, which names the
-    accepted commands, and `CannotRun` if `installations` is empty."""
+    """The one of `installations` whose commands are exactly the lines of `command`. Raises `WorkFailed`, which names
+    the accepted commands, and `CannotRun` if `installations` is empty."""
     for installation in installations:
         # A command that the operator typed comes word by word.
         if installation.lines == list(command) or installation.command == " ".join(command):
@@ -193,10 +193,10 @@ def choose_installation(installations: Sequence[Installation], command: Sequence
         raise CannotRun(f"no known command {purpose}", "install what the project needs in a terminal")
     requested = sanitise(" && ".join(command))
     known_commands = " or ".join(f"`{sanitise(installation.command)}`" for installation in installations)
-    raise FlowError(f"`{requested}` is not the command that {purpose}", f"use {known_commands}")
+    raise WorkFailed(f"`{requested}` is not the command that {purpose}", f"use {known_commands}")
 
 
-def installation_failure(command: Sequence[str], result: CommandResult, hosts: Sequence[str]) -> FlowError:
+def installation_failure(command: Sequence[str], result: CommandResult, hosts: Sequence[str]) -> WorkFailed:
     """The error of an installation that failed. It names a host that was not reached, or else the last error that the
     tool printed."""
     line = shlex.join(command)
@@ -210,7 +210,7 @@ def installation_failure(command: Sequence[str], result: CommandResult, hosts: S
                 "if the project needs packages from there, add it to `hosts` of this workspace: clawpy config",
             )
     error = _last_error(own_lines)
-    return FlowError(f"`{line}` ended with exit code {result.exit_code}: {sanitise(error.strip())[:300]}")
+    return WorkFailed(f"`{line}` ended with exit code {result.exit_code}: {sanitise(error.strip())[:300]}")
 
 
 def _last_error(lines: Sequence[str]) -> str:
