@@ -11,6 +11,16 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from engine.events import (
+    CandidatePromoted,
+    CandidateWeighed,
+    Event,
+    FactPromoted,
+    LearningPromoted,
+    PredictionConfirmed,
+    PredictionRejected,
+    PredictionReopened,
+)
 from engine.frozen import frozen
 from engine.model import (
     Card,
@@ -30,20 +40,13 @@ from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry
 
-MAX_ROWS = 1000
-"""Maximum number of rows of each kind that are read, the newest."""
-
-DECISION_KINDS = ("PredictionConfirmed", "PredictionRejected", "PredictionReopened")
+DECISION_KINDS = (PredictionConfirmed.__name__, PredictionRejected.__name__, PredictionReopened.__name__)
 """Kinds of ledger entries about decisions and about undoing them."""
 
-LEARNING_KINDS = ("LearningPromoted", "FactPromoted", "CandidateWeighed", "CandidatePromoted")
+LEARNING_KINDS = tuple(
+    event.__name__ for event in (LearningPromoted, FactPromoted, CandidateWeighed, CandidatePromoted)
+)
 """Kinds of ledger entries about something learned."""
-
-ACKNOWLEDGED_KEY = "views.acknowledged"
-"""Key in the state table: the acknowledged sessions, each with the time of the acknowledgement."""
-
-INTERRUPTED_FOR = timedelta(hours=24)
-"""Time that an interrupted session stays in the queue."""
 
 
 @frozen
@@ -73,29 +76,32 @@ class LearnedCounts:
 def count_learned(entries: Iterable[LedgerEntry], instant: datetime) -> LearnedCounts:
     """Count what was learned since `instant`, by ledger entries of the kinds `LEARNING_KINDS`. Pure."""
     later = [entry for entry in entries if entry.at > instant]
-    in_review = [entry for entry in later if entry.kind == "CandidateWeighed" and entry.payload["status"] == "review"]
+
+    def entries_of(event: type[Event]) -> list[LedgerEntry]:
+        return [entry for entry in later if entry.kind == event.__name__]
+
     return LearnedCounts(
-        learnings=sum(entry.kind == "LearningPromoted" for entry in later),
-        facts=sum(entry.kind == "FactPromoted" for entry in later),
-        proposed=len({entry.subject for entry in in_review}),
-        by_itself=sum(entry.kind == "CandidatePromoted" and entry.payload["by"] == "autonomy" for entry in later),
+        learnings=len(entries_of(LearningPromoted)),
+        facts=len(entries_of(FactPromoted)),
+        proposed=len({entry.subject for entry in entries_of(CandidateWeighed) if entry.payload["status"] == "review"}),
+        by_itself=sum(entry.payload["by"] == "autonomy" for entry in entries_of(CandidatePromoted)),
     )
 
 
 @frozen
 class ActivitySince:
-    """The activity since an instant. `spent` is in micro-dollars. `approved` includes `approved_by_itself`. `waits` are
-    the entries that wait for you now."""
+    """The activity since an instant. `spent` is in micro-dollars. `approved` includes `approved_by_itself`. `waiting`
+    are the entries that wait for you now."""
 
     instant: datetime
-    ran: tuple[SessionView, ...]
+    ended_sessions: tuple[SessionView, ...]
     blocked: tuple[BlockedWork, ...]
     approved: int
     approved_by_itself: int
     rejected: int
     spent: int
-    waits: tuple[Waiting, ...]
-    learnt: LearnedCounts = LearnedCounts()
+    waiting: tuple[Waiting, ...]
+    learned: LearnedCounts = LearnedCounts()
 
 
 def activity_since(
@@ -105,7 +111,7 @@ def activity_since(
     blocked_entries: Sequence[LogEntry],
     decision_entries: Sequence[LedgerEntry],
     spent: int,
-    waits: Sequence[Waiting],
+    waiting: Sequence[Waiting],
     learning_entries: Iterable[LedgerEntry] = (),
 ) -> ActivitySince:
     """The activity after `instant`, selected from what `Services.since` has read. Sessions are sorted by their end.
@@ -118,18 +124,20 @@ def activity_since(
     for entry in decision_entries:
         if entry.at > instant:
             standing.setdefault(entry.subject, entry)
-    approvals = [entry.payload["decided_by"] for entry in standing.values() if entry.kind == "PredictionConfirmed"]
-    ran = [(view.ended_at, view) for view in sessions if view.ended_at is not None and view.ended_at > instant]
+    approvals = [
+        entry.payload["decided_by"] for entry in standing.values() if entry.kind == PredictionConfirmed.__name__
+    ]
+    ended = [(view.ended_at, view) for view in sessions if view.ended_at is not None and view.ended_at > instant]
     return ActivitySince(
         instant=instant,
-        ran=tuple(view for _, view in sorted(ran, key=lambda pair: pair[0])),
+        ended_sessions=tuple(view for _, view in sorted(ended, key=lambda pair: pair[0])),
         blocked=tuple(_to_blocked_work(entry) for entry in reversed(blocked_entries) if entry.at > instant),
         approved=len(approvals),
         approved_by_itself=approvals.count(DecidedBy.AUTONOMY.value),
-        rejected=sum(entry.kind == "PredictionRejected" for entry in standing.values()),
+        rejected=sum(entry.kind == PredictionRejected.__name__ for entry in standing.values()),
         spent=spent,
-        waits=tuple(waits),
-        learnt=count_learned(learning_entries, instant),
+        waiting=tuple(waiting),
+        learned=count_learned(learning_entries, instant),
     )
 
 
@@ -147,7 +155,13 @@ def _to_blocked_work(entry: LogEntry) -> BlockedWork:
     )
 
 
-# The queue
+# -- the queue
+
+ACKNOWLEDGED_KEY = "views.acknowledged"
+"""Key in the state table: the acknowledged sessions, each with the time of the acknowledgement."""
+
+INTERRUPTED_FOR = timedelta(hours=24)
+"""Time that an interrupted session stays in the queue."""
 
 
 def waiting_entries(
@@ -181,11 +195,11 @@ def waiting_entries(
             )
             for change in changes
         ),
-        *_interrupted(sessions, now - INTERRUPTED_FOR, acknowledged, pending),
+        *_interrupted_entries(sessions, now - INTERRUPTED_FOR, acknowledged, pending),
     ]
 
 
-def _interrupted(
+def _interrupted_entries(
     sessions: Sequence[SessionView], since: datetime, acknowledged: Collection[str], pending: Iterable[Card]
 ) -> Iterable[Waiting]:
     """Entries for sessions that were interrupted after `since`, without those whose work ran again later or is
@@ -194,9 +208,9 @@ def _interrupted(
     newer_work: set[tuple[str, str]] = set()
     for session in sessions:
         work, ended_at = (session.workspace, session.flow or session.prompt), session.ended_at
-        interrupted = session.state is SessionState.INTERRUPTED and session.id not in acknowledged
-        is_offered = work in newer_work or (session.workspace, session.prompt) in pending_work
-        if interrupted and ended_at is not None and ended_at > since and not is_offered:
+        is_open = session.state is SessionState.INTERRUPTED and session.id not in acknowledged
+        ran_again, is_pending = work in newer_work, (session.workspace, session.prompt) in pending_work
+        if is_open and ended_at is not None and ended_at > since and not (ran_again or is_pending):
             yield Waiting(
                 kind="interrupted",
                 id=session.id,

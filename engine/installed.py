@@ -11,27 +11,37 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 from engine.model.base import Refusal
+
+# -- extras of the package
 
 MODELS, NOTIFY, POSTGRES, TRAIN = "models", "notify", "postgres", "train"
 """The names of the extras."""
 
-EXTRAS: Mapping[str, tuple[str, str]] = MappingProxyType(
+
+class Extra(NamedTuple):
+    """An extra: a module that it installs, and its purpose."""
+
+    module: str
+    purpose: str
+
+
+EXTRAS: Mapping[str, Extra] = MappingProxyType(
     {
-        MODELS: ("pydantic_ai", "running text prompts on a model"),
-        NOTIFY: ("apprise", "notifying beyond this desktop"),
-        POSTGRES: ("psycopg", "sharing a PostgreSQL between machines"),
-        TRAIN: ("together", "training a Twin model"),
+        MODELS: Extra("pydantic_ai", "running text prompts on a model"),
+        NOTIFY: Extra("apprise", "notifying beyond this desktop"),
+        POSTGRES: Extra("psycopg", "sharing a PostgreSQL between machines"),
+        TRAIN: Extra("together", "training a Twin model"),
     }
 )
-"""For each extra a module that it installs, and what it is for."""
+"""The extras by name."""
 
 
 def has_extra(extra: str) -> bool:
     """Whether an extra is installed, without importing it."""
-    module, _ = EXTRAS[extra]
-    return find_spec(module) is not None
+    return find_spec(EXTRAS[extra].module) is not None
 
 
 def missing_extras() -> tuple[str, ...]:
@@ -55,7 +65,7 @@ def extras_command(*extras: str) -> str:
 
 
 def _packages(declared: list[str], extra: str) -> Iterator[str]:
-    """The requirements of an extra, without the marker that names it."""
+    """The requirements of an extra, without the marker that names it. None of them has another marker."""
     for line in declared:
         requirement, _, marker = line.partition(";")
         if marker.replace('"', "'").strip() == f"extra == '{extra}'":
@@ -71,31 +81,36 @@ def install_command(*arguments: str) -> str:
 
 def extra_not_installed(extra: str) -> Refusal:
     """The refusal `not_installed` of what needs an extra."""
-    _, purpose = EXTRAS[extra]
     return Refusal(
-        "not_installed", f"{purpose} needs the extra `{extra}`, which is not installed", extras_command(extra)
+        "not_installed",
+        f"{EXTRAS[extra].purpose} needs the extra `{extra}`, which is not installed",
+        extras_command(extra),
     )
 
 
-def search_path(*without: Path) -> str:
-    """The PATH without relative folders, and without folders that are inside one of `without`.
+# -- programs on the PATH
+
+
+def search_path_without(*folders: Path) -> str:
+    """The PATH without relative folders, and without folders that are inside one of `folders`.
 
     Otherwise a `.` on the PATH, or the active environment of a project, would let a repository choose which `git` runs.
     """
-    return _search_path(os.environ.get("PATH", os.defpath), without)
+    return _search_path(os.environ.get("PATH", os.defpath), folders)
 
 
 @lru_cache(maxsize=64)
-def _search_path(path: str, without: tuple[Path, ...]) -> str:
-    refused = [os.path.realpath(folder) for folder in without]
+def _search_path(path: str, excluded: tuple[Path, ...]) -> str:
+    excluded_folders = [os.path.realpath(folder) for folder in excluded]
     folders = [
         folder
         for folder in path.split(os.pathsep)
-        if folder.startswith("/") and not any(Path(os.path.realpath(folder)).is_relative_to(root) for root in refused)
+        if folder.startswith("/")
+        and not any(Path(os.path.realpath(folder)).is_relative_to(root) for root in excluded_folders)
     ]
     return os.pathsep.join(folders)
 
 
 def find_program(program: str, *without: Path) -> str | None:
-    """The absolute path of `program` on `search_path(*without)`, None if it is not there."""
-    return shutil.which(program, path=search_path(*without))
+    """The absolute path of `program` on `search_path_without(*without)`, None if it is not there."""
+    return shutil.which(program, path=search_path_without(*without))

@@ -54,20 +54,6 @@ KEYRING_CACHE_S = 10.0
 KEYRING_RETRY_S = 60.0
 """Seconds until a keyring that failed or hung is asked again."""
 
-Answer = TypeVar("Answer")
-
-SERVICE = "clawpy-console"
-"""The service name of keys in the keyring."""
-
-KEYRING_TIMEOUT_S = 3.0
-"""Seconds that a keyring may take. A locked one may ask its owner and never return."""
-
-LOCK_TIMEOUT_S = 5.0
-"""Seconds to wait for another process that writes the file."""
-
-MAX_FILE_BYTES = 64 * 1024
-"""Maximum size of the file."""
-
 
 @frozen
 class Key:
@@ -79,6 +65,7 @@ class Key:
     """The key itself, only for the call to the provider."""
 
     def __reduce__(self) -> NoReturn:
+        """Refuse to copy or pickle it, since that could store it."""
         raise TypeError("the key was not stored")
 
 
@@ -109,8 +96,8 @@ class Keys:
         self._clock = clock or SystemClock()
         self._lock = threading.RLock()
         self._answers: dict[str, _KeyringAnswer] = {}
-        self._disclosed_lock = threading.Lock()
-        self._disclosed: list[Key] = []
+        self._keys_read_lock = threading.Lock()
+        self._keys_read: list[Key] = []
 
     def get(self, name: str) -> Key | None:
         """The key of `name`, None if there is none.
@@ -119,14 +106,14 @@ class Keys:
         """
         value = self._environment.get(variable(name), "").strip()
         if value:
-            return self._disclose(Key(name, ENVIRONMENT, value))
+            return self._remember_read(Key(name, ENVIRONMENT, value))
         value = self._ask_keyring(name).value or ""
         if value:
-            return self._disclose(Key(name, KEYRING, value))
+            return self._remember_read(Key(name, KEYRING, value))
         value = self._file.get(name) or ""
-        return self._disclose(Key(name, FILE, value)) if value else None
+        return self._remember_read(Key(name, FILE, value)) if value else None
 
-    def where(self, name: str) -> str:
+    def find_source(self, name: str) -> str:
         """The source of the key of `name`: "environment", "keyring" or "file"; "" for no key."""
         key = self.get(name)
         return "" if key is None else key.source
@@ -196,7 +183,7 @@ class Keys:
         with self._lock:
             self._answers.clear()
 
-    def backend(self) -> str:
+    def keyring_name(self) -> str:
         """The kind of keyring, such as `SecretService Keyring`. Raises `NoKeyring`."""
         return self._keyring.name()
 
@@ -213,9 +200,9 @@ class Keys:
         secrets in the environment. The last include those of other programs, such as `GITHUB_TOKEN`: a session does not
         inherit them (SPEC 3.8), but may find them in a `.env`. The keyring is not asked, because that may need a
         person."""
-        with self._disclosed_lock:
-            disclosed = [key.value for key in self._disclosed]
-        return tuple(dict.fromkeys((*disclosed, *self._file.values(), *self._environment_secrets())))
+        with self._keys_read_lock:
+            read_values = [key.value for key in self._keys_read]
+        return tuple(dict.fromkeys((*read_values, *self._file.values(), *self._environment_secrets())))
 
     def _environment_secrets(self) -> Iterator[str]:
         for name in list(self._environment):  # other threads may set variables meanwhile
@@ -223,10 +210,11 @@ class Keys:
             if VARIABLE.fullmatch(name) or (_SECRET_VARIABLE.search(name) and _SECRET_VALUE.fullmatch(value)):
                 yield value.strip()
 
-    def _disclose(self, key: Key) -> Key:
-        with self._disclosed_lock:
-            if all(key.value != other.value for other in self._disclosed):
-                self._disclosed.append(key)
+    def _remember_read(self, key: Key) -> Key:
+        """Keep the key for `secrets`, and return it."""
+        with self._keys_read_lock:
+            if all(key.value != other.value for other in self._keys_read):
+                self._keys_read.append(key)
         return key
 
     def _ask_keyring(self, name: str) -> _KeyringAnswer:
@@ -277,11 +265,22 @@ def check_name(name: str) -> None:
         raise Refusal("bad_name", "that is not a valid provider name", "for example: clawpy key set openai")
 
 
+# -- the keyring of the system
+
+Answer = TypeVar("Answer")
+
+SERVICE = "clawpy-console"
+"""The service name of keys in the keyring."""
+
+KEYRING_TIMEOUT_S = 3.0
+"""Seconds that a keyring may take. A locked one may ask its owner and never return."""
+
+
 class NoKeyring(Exception):
     """Raised if the keyring cannot be used now. The message says why."""
 
 
-def system_keyring() -> KeyringBackend:
+def find_system_keyring() -> KeyringBackend:
     """The keyring of this machine. Raises `NoKeyring`.
 
     Keyrings of `keyrings.alt` are skipped: they write plain files, or ask on the terminal of the console.
@@ -315,13 +314,13 @@ def _may_have_keyring() -> bool:
 
 
 class Keyring:
-    """The system's keyring, called in a thread with a timeout. `backend()` finds it at each call, so that a keyring
+    """The system's keyring, called in a thread with a timeout. `find_backend` finds it at each call, so that a keyring
     that is started or unlocked later is used."""
 
     def __init__(
-        self, backend: Callable[[], KeyringBackend] = system_keyring, *, seconds: float = KEYRING_TIMEOUT_S
+        self, find_backend: Callable[[], KeyringBackend] = find_system_keyring, *, seconds: float = KEYRING_TIMEOUT_S
     ) -> None:
-        self._backend = backend
+        self._find_backend = find_backend
         self._seconds = seconds
         self._lock = threading.Lock()
         self._request: Future[Any] | None = None
@@ -360,7 +359,7 @@ class Keyring:
         with self._lock:
             if self._request is not None and not self._request.done():
                 raise NoKeyring("the keyring has still not answered; if a window asks for its password, enter it")
-            request = self._request = run_in_thread("clawpy-keyring", lambda: work(self._backend()))
+            request = self._request = run_in_thread("clawpy-keyring", lambda: work(self._find_backend()))
             if not wait([request], self._seconds).done:
                 message = f"the keyring did not answer within {self._seconds:g} s"
                 raise NoKeyring(f"{message}; if a window asks for its password, enter it, then try again")
@@ -372,6 +371,15 @@ class Keyring:
             raise error
         # The error's text may have a secret in it, so only its type is reported.
         raise NoKeyring(f"the keyring failed ({type(error).__name__})")
+
+
+# -- the file of keys
+
+LOCK_TIMEOUT_S = 5.0
+"""Seconds to wait for another process that writes the file."""
+
+MAX_FILE_BYTES = 64 * 1024
+"""Maximum size of the file."""
 
 
 class KeyFile:

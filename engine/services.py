@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine import activity
-from engine.activity import DECISION_KINDS, LEARNING_KINDS, MAX_ROWS, ActivitySince, activity_since
+from engine.activity import DECISION_KINDS, LEARNING_KINDS, ActivitySince, activity_since
 from engine.clock import Clock
 from engine.config import WorkspaceAutonomy
 from engine.events import FaultReported, WorkspaceAdded
@@ -79,6 +79,9 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger(__name__)
+
+MAX_ROWS = 1000
+"""Maximum number of sessions, blocked works and ledger entries of each kind that `Services.since` reads, the newest."""
 
 
 class Services:
@@ -236,7 +239,7 @@ class Services:
             blocked_entries=self.safety.log(limit=MAX_ROWS, blocked_only=True),
             decision_entries=self.ledger.latest(MAX_ROWS, kinds=DECISION_KINDS),
             spent=self.safety.costs.settled_since(instant),
-            waits=self.queue(),
+            waiting=self.queue(),
             learning_entries=self.ledger.latest(MAX_ROWS, kinds=LEARNING_KINDS),
         )
 

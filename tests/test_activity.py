@@ -56,14 +56,14 @@ BLOCK = RailVerdict("gate", Verdict.BLOCK, "later rail")
 
 def activity(**read: Any) -> ActivitySince:
     """The activity since `NIGHT`, of what was `read`; of everything else there was nothing."""
-    nothing: dict[str, Any] = {"sessions": (), "blocked_entries": (), "decision_entries": (), "spent": 0, "waits": ()}
+    nothing: dict[str, Any] = {"sessions": (), "blocked_entries": (), "decision_entries": (), "spent": 0, "waiting": ()}
     return activity_since(NIGHT, **(nothing | read))
 
 
 def test_sessions_that_ended_later_count_sorted_by_their_end() -> None:
     later, before, running = session("b", LATER), session("a", NIGHT), session("c", None)
     latest = session("d", NIGHT + 2 * TICK)
-    assert [view.id for view in activity(sessions=[running, latest, later, before]).ran] == ["b", "d"]
+    assert [view.id for view in activity(sessions=[running, latest, later, before]).ended_sessions] == ["b", "d"]
 
 
 def test_blocked_work_names_the_first_rail_that_did_not_allow_it() -> None:

@@ -27,8 +27,8 @@ ROOT = Path(__file__).parents[1]
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     """As the base alone is installed: none of the extras' modules can be found."""
-    for module, _ in EXTRAS.values():
-        monkeypatch.setitem(sys.modules, module, None)
+    for extra in EXTRAS.values():
+        monkeypatch.setitem(sys.modules, extra.module, None)
 
 
 def test_each_extra_is_declared_by_the_package() -> None:

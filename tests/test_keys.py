@@ -20,7 +20,7 @@ from keyring.backend import KeyringBackend
 
 from engine.clock import FakeClock
 from engine.home import Home
-from engine.keys import KEYRING_TIMEOUT_S, KeyFile, Keyring, Keys, NoKeyring, system_keyring
+from engine.keys import KEYRING_TIMEOUT_S, KeyFile, Keyring, Keys, NoKeyring, find_system_keyring
 from engine.model import Refusal
 from tests.support.helpers import MemoryKeyring, refused
 
@@ -71,10 +71,10 @@ def test_the_environment_comes_first_then_the_keyring_then_the_file(home: Home) 
     backend = MemoryKeyring()
     KeyFile(home.config / "keys.json").set("openai", "sk-file")
     keys = keys_of(home, backend)
-    assert keys.where("openai") == "file"
+    assert keys.find_source("openai") == "file"
     backend.held["clawpy-console", "openai"] = "sk-keyring"
     keys.forget()
-    assert keys.where("openai") == "keyring"
+    assert keys.find_source("openai") == "keyring"
     keys = keys_of(home, backend, CLAWPY_OPENAI_API_KEY=" sk-environment\n")
     found = keys.get("openai")
     assert (found.source, found.value) == ("environment", "sk-environment")
@@ -110,7 +110,7 @@ def test_with_consent_a_key_is_in_a_private_file_and_a_badge_says_so(home: Home)
     assert keys.set("openai", SECRET, consent_file=True) == "file"
     file = home.config / "keys.json"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert keys_of(home).where("openai") == "file"
+    assert keys_of(home).find_source("openai") == "file"
     assert "openai" in keys.badge()
     assert str(file) in keys.badge()
     keys.delete("openai")
@@ -123,10 +123,10 @@ def test_a_key_is_stored_in_one_place_only(home: Home) -> None:
     keys = keys_of(home, backend)
     keys.set("openai", "sk-1", consent_file=True)
     keys.set("openai", "sk-2")
-    assert (keys.where("openai"), keys.badge()) == ("keyring", "")
+    assert (keys.find_source("openai"), keys.badge()) == ("keyring", "")
     keys.set("openai", "sk-3", consent_file=True)
     assert backend.held == {}
-    assert keys.where("openai") == "file"
+    assert keys.find_source("openai") == "file"
 
 
 def test_a_key_is_deleted_where_it_is_stored(home: Home) -> None:
@@ -186,11 +186,11 @@ def test_only_a_real_keyring_of_the_machine_is_used(monkeypatch: pytest.MonkeyPa
 
     for chosen, found in ((good, good), (Chain(), good)):
         monkeypatch.setattr(keyring, "get_keyring", lambda chosen=chosen: chosen)
-        assert system_keyring() is found
+        assert find_system_keyring() is found
     for chosen in (plain_file, keyring.backends.null.Keyring(), keyring.backends.fail.Keyring()):
         monkeypatch.setattr(keyring, "get_keyring", lambda chosen=chosen: chosen)
         with pytest.raises(NoKeyring, match="no usable keyring"):
-            system_keyring()
+            find_system_keyring()
 
 
 # -- files that must not be used

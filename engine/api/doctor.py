@@ -143,7 +143,7 @@ def _check_extras() -> Check:
     absent = missing_extras()
     if not absent:
         return Check("extras", OK, f"all installed: {', '.join(EXTRAS)}")
-    message = "; ".join(f"{extra}: {EXTRAS[extra][1]}" for extra in absent)
+    message = "; ".join(f"{extra}: {EXTRAS[extra].purpose}" for extra in absent)
     return Check("extras", OK, f"not installed: {message}. To install them: {extras_command(*absent)}")
 
 

@@ -170,7 +170,7 @@ def key_storage_check(keys: Keys) -> Check:
     """The place where keys are stored; a plain file is a warning (SPEC 11.1)."""
     badge = keys.badge()
     try:
-        keyring = keys.backend()
+        keyring = keys.keyring_name()
     except NoKeyring as error:
         if badge:
             return Check("keys", WARN, f"{badge}; {error}", "start a keyring; clawpy key set NAME then moves them")
@@ -289,7 +289,7 @@ def store_key(home: Home, name: str, value: str, *, in_file: bool = False) -> Do
     settings, keys = _load_settings(home), Keys(home)
     _check_provider_name(settings, name)
     source = keys.set(name, value, consent_file=in_file)
-    wins = variable(name) if keys.where(name) == ENVIRONMENT else ""
+    wins = variable(name) if keys.find_source(name) == ENVIRONMENT else ""
     message = f"the key for {name} is stored in the {source}" + (
         f"; {wins} in the environment comes first" if wins else ""
     )
@@ -308,7 +308,7 @@ def delete_key(home: Home, name: str) -> Document:
     check_name(name)
     sources = keys.delete(name)
     message = f"the key of {name} is taken out of the {' and the '.join(sources)}"
-    if keys.where(name) == ENVIRONMENT:
+    if keys.find_source(name) == ENVIRONMENT:
         message += f"; {variable(name)} still has one"
     return {"name": name, "deleted": list(sources), "message": message}
 
@@ -339,11 +339,11 @@ def list_keys(home: Home) -> Document:
     ]
     for name in dict.fromkeys([TWIN, *_known_names(keys)]):
         if name not in known:
-            source = keys.where(name)
+            source = keys.find_source(name)
             message = "" if source else f"no key: clawpy key set {name}"
             entries.append({"name": name, "source": source, "usable": bool(source), "message": message})
     try:
-        keyring = keys.backend()
+        keyring = keys.keyring_name()
     except NoKeyring as error:
         keyring = f"none: {error}"
     return {"keys": entries, "keyring": keyring, "badge": keys.badge()}

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from engine.files import read_plain
 from engine.frozen import frozen
-from engine.installed import find_program, search_path
+from engine.installed import find_program, search_path_without
 from engine.model import Refusal
 
 MIN_VERSION = (2, 38)
@@ -133,7 +133,7 @@ def run_git(
     """Run git in `folder`, with only the variables in `PASSED_ON`, `FIXED` and `environment`. No program from a folder
     in `without` is used. Raises `GitError` with exit code -1 after `timeout` seconds, and `Refusal` `no_folder`,
     `no_git`."""
-    path = search_path(*without)
+    path = search_path_without(*without)
     program = find_program("git", *without)
     if program is None:
         raise Refusal("no_git", "git is not installed or not on the PATH", "install git 2.38 or newer")

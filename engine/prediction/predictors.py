@@ -233,7 +233,7 @@ class TwinAccess:
 
     def choose_named(self, model_id: str, reason: str) -> ModelChoice:
         """Choose a model by its id. Raises `Refusal` `no_model`."""
-        keyed = self._is_provider_of_twin(model_id.partition(":")[0]) and bool(self.keys.where(TWIN))
+        keyed = self._is_provider_of_twin(model_id.partition(":")[0]) and bool(self.keys.find_source(TWIN))
         return self.models.choose_named(model_id, reason, keyed=keyed)
 
     def key(self, provider: str) -> Key | None:

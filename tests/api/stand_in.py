@@ -316,7 +316,7 @@ class StandIn:
             self.settings, data=home.data, model_for=lambda agent, channel: None, missing_steps=list, path=""
         )
         self.since = lambda: activity_since(
-            now, sessions=[], blocked_entries=[], decision_entries=[], spent=0, waits=[]
+            now, sessions=[], blocked_entries=[], decision_entries=[], spent=0, waiting=[]
         )
         self.closed = False
 

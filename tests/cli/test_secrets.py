@@ -116,7 +116,7 @@ def test_keys_need_neither_the_engine_nor_valid_settings(
     home.config_file.write_text("[broken\n")
     try:
         assert clawpy("key", "set", "openai").code == 0
-        assert Keys(home).where("openai") == "keyring"
+        assert Keys(home).find_source("openai") == "keyring"
         assert clawpy("key", "list").code == 0
     finally:
         lock.release()

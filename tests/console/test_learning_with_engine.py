@@ -56,7 +56,7 @@ async def test_an_activated_candidate_reaches_the_prompt_until_it_is_undone(engi
     demo.run_recurring_sessions(engine, str(engine.workspaces[0]))
     demo.learn_now(engine)
     then = engine.since(engine.clock.now() - timedelta(hours=1))
-    assert (then.learnt.learnings, then.learnt.facts, then.learnt.proposed) == (3, 3, 1)
+    assert (then.learned.learnings, then.learned.facts, then.learned.proposed) == (3, 3, 1)
     assert "3 learnings promoted, 3 facts kept, 1 candidate to review" in str(lines(engine))
     app = ConsoleApp(lambda: engine, Home.locate(tmp_path / "home"), [], now=engine.clock.now)
     app.animation_level = "none"

@@ -64,7 +64,7 @@ def rotate_token(keys: Keys, *, in_file: bool = False) -> tuple[str, str]:
     Raises `Refusal`: `in_environment` if a variable sets the token, `no_keyring`, which advises to use a file, and as
     `Keys.set`.
     """
-    if keys.where(TOKEN_NAME) == "environment":
+    if keys.find_source(TOKEN_NAME) == "environment":
         raise Refusal(
             "in_environment",
             "the token comes from CLAWPY_GATEWAY_API_KEY in the environment",
@@ -213,7 +213,7 @@ def _no_token(keys: Keys, *, listening: bool) -> Refusal:
     """The refusal that says why there is no token, and which command makes one on this machine."""
     fix = "`clawpy token new` makes one that lasts"
     try:
-        keys.backend()
+        keys.keyring_name()
     except NoKeyring as fault:
         fix = f"`clawpy token new --store file` makes one that lasts, in a file that only you can read, for {fault}"
     if not listening:

@@ -21,7 +21,7 @@ from engine.execution.sandbox import SESSION_MARK, Confinement, Sandbox
 from engine.files import read_table
 from engine.frozen import frozen
 from engine.home import Home
-from engine.installed import search_path
+from engine.installed import search_path_without
 
 TABLES = read_table(__file__, "host_paths.toml")
 """The lists of `host_paths.toml`."""
@@ -320,5 +320,5 @@ def remove_programs_of(folders: Iterable[str], environment: Path | None) -> list
 def which(program: str, *, project: Path) -> str | None:
     """The path of a program on the operator's PATH, None if there is none. Programs in the folder `project` and in the
     engine's own environment are left out."""
-    path = remove_programs_of(search_path(project).split(os.pathsep), find_own_environment())
+    path = remove_programs_of(search_path_without(project).split(os.pathsep), find_own_environment())
     return shutil.which(program, path=os.pathsep.join(path))
