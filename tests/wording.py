@@ -16,17 +16,22 @@ ROOT = Path(__file__).parents[1]
 CODE = ("clawpy_console", "engine")
 _WORDS = re.compile(r"[A-Za-z’'-]{2,}[,.:;]? +\(?[a-z’'{-]{1,}")
 _NO_SENTENCE = re.compile(
-    r"^\s*(SELECT|INSERT|UPDATE|DELETE|CREATE|DROP|PRAGMA|WITH|ALTER)\b|\(\?|\\[bswd]|[{;]\s*\n|^--|;\s*$|=>|\bdocument\."
+    r"""
+    ^\s*(SELECT|INSERT|UPDATE|DELETE|CREATE|DROP|PRAGMA|WITH|ALTER)\b | ^--  # queries
+    | \(\? | \\[bswd]  # regular expressions
+    | [{;]\s*\n | ;\s*$ | => | \bdocument\.  # style sheets and other languages
+    """,
+    re.VERBOSE,
 )
 
 
 def sentences(path: Path) -> Iterator[tuple[int, str]]:
     """The sentences of one module, each with its line number."""
     nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-    silent = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}  # docstrings
-    silent |= {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    skipped_nodes = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}  # docstrings
+    skipped_nodes |= {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in nodes:
-        if id(node) in silent:
+        if id(node) in skipped_nodes:
             continue
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             text = node.value
@@ -54,12 +59,12 @@ def catalogue() -> Iterator[tuple[str, int, str]]:
 def main() -> None:
     """Print the catalogue; with a word, the sentences that contain it."""
     wanted = sys.argv[1].lower() if len(sys.argv) > 1 else ""
-    before = ""
+    printed_path = ""
     for path, line, text in catalogue():
         if wanted in text.lower():
-            if path != before:
+            if path != printed_path:
                 print(f"\n{path}")
-                before = path
+                printed_path = path
             print(f"{line:5}  {text}")
 
 

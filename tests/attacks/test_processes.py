@@ -30,10 +30,18 @@ from tests.support.helpers import read_table, wait_until
 
 ATTACKS = read_table(__file__)
 
+ADD_KEY = 248
+"""The number of the system call add_key on x86-64."""
+
 pytestmark = [
     pytest.mark.attack("processes"),
     pytest.mark.skipif(sys.platform != "linux", reason="these are Linux' system calls"),
 ]
+
+
+def each_attack(table: str) -> pytest.MarkDecorator:
+    """The test is repeated with the `code` of each attack in this table."""
+    return pytest.mark.parametrize("code", ATTACKS[table].values(), ids=ATTACKS[table])
 
 
 @pytest.fixture
@@ -49,9 +57,9 @@ def victim_on_every_rung(every_rung: Sandbox, outside: Path) -> Victim:
     return victim
 
 
-@pytest.mark.parametrize("way", ATTACKS["signals"])
-def test_no_signal_reaches_another_process(victim: Victim, other_process: subprocess.Popen[bytes], way: str) -> None:
-    victim.attempt(ATTACKS["signals"][way], pid=other_process.pid)
+@each_attack("signals")
+def test_no_signal_reaches_another_process(victim: Victim, other_process: subprocess.Popen[bytes], code: str) -> None:
+    victim.attempt(code, pid=other_process.pid)
     assert psutil.Process(other_process.pid).status() == psutil.STATUS_SLEEPING
 
 
@@ -65,10 +73,10 @@ def test_no_signal_reaches_the_engine(victim: Victim) -> None:
         signal.signal(signal.SIGUSR1, before)
 
 
-@pytest.mark.parametrize("way", ATTACKS["reads"])
-def test_another_process_is_not_read(victim: Victim, other_process: subprocess.Popen[bytes], way: str) -> None:
+@each_attack("reads")
+def test_another_process_is_not_read(victim: Victim, other_process: subprocess.Popen[bytes], code: str) -> None:
     at = int(Path(f"/proc/{other_process.pid}/maps").read_text().split("-")[0], 16)
-    assert "hunter2" not in victim.attempt(ATTACKS["reads"][way], pid=other_process.pid, at=at).output
+    assert "hunter2" not in victim.attempt(code, pid=other_process.pid, at=at).output
 
 
 def process_settings(pid: int) -> list[Any]:
@@ -79,10 +87,10 @@ def process_settings(pid: int) -> list[Any]:
     return [process.nice(), process.ionice(), *scheduling, Path(f"/proc/{pid}/oom_score_adj").read_text()]
 
 
-@pytest.mark.parametrize("way", ATTACKS["changes"])
-def test_another_process_is_not_changed(victim: Victim, other_process: subprocess.Popen[bytes], way: str) -> None:
+@each_attack("changes")
+def test_another_process_is_not_changed(victim: Victim, other_process: subprocess.Popen[bytes], code: str) -> None:
     before = process_settings(other_process.pid)
-    victim.attempt(ATTACKS["changes"][way], pid=other_process.pid)
+    victim.attempt(code, pid=other_process.pid)
     assert process_settings(other_process.pid) == before
 
 
@@ -92,13 +100,13 @@ def file_state(file: Path) -> Any:
     return file.read_text(), status.st_mode, status.st_mtime, status.st_uid, status.st_nlink, attributes
 
 
-@pytest.mark.parametrize("way", ATTACKS["on_files"])
-def test_a_file_outside_is_neither_read_nor_changed(victim: Victim, outside: Path, way: str) -> None:
+@each_attack("on_files")
+def test_a_file_outside_is_neither_read_nor_changed(victim: Victim, outside: Path, code: str) -> None:
     canary = outside / "canary"
     canary.write_text("canary 4711")
     canary.chmod(0o600)
     before, folder = file_state(canary), outside.stat().st_mode
-    attempt = victim.attempt(ATTACKS["on_files"][way], file=str(canary), at=str(outside))
+    attempt = victim.attempt(code, file=str(canary), at=str(outside))
     assert file_state(canary) == before
     assert outside.stat().st_mode == folder
     assert not (outside / "planted").exists()
@@ -120,9 +128,9 @@ def test_the_files_of_a_session_may_be_changed(victim: Victim) -> None:
     assert (file.stat().st_mode & 0o777, file.stat().st_mtime, file.stat().st_size) == (0o710, 7, 3)
 
 
-@pytest.mark.parametrize("way", ATTACKS["set_user_id"])
-def test_no_program_runs_as_its_owner(victim: Victim, way: str) -> None:
-    victim.attempt(ATTACKS["set_user_id"][way])
+@each_attack("set_user_id")
+def test_no_program_runs_as_its_owner(victim: Victim, code: str) -> None:
+    victim.attempt(code)
     file = victim.confinement.folder / "f"
     assert not file.exists() or not file.stat().st_mode & stat.S_ISUID
 
@@ -143,8 +151,9 @@ def test_a_crash_leaves_no_core_dump(victim: Victim) -> None:
 
 def test_the_keyring_of_the_operator_is_not_read(victim: Victim) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
-    if os.uname().machine != "x86_64" or libc.syscall(248, b"user", b"clawpy-attack", b"hunter2", 7, -3) < 0:
+    if os.uname().machine != "x86_64" or libc.syscall(ADD_KEY, b"user", b"clawpy-attack", b"hunter2", 7, -3) < 0:
         pytest.skip("this kernel has no keyring")
+    # The call is keyctl(KEYCTL_SEARCH, user's keyring, …), by its numbers on x86-64 and on ARM.
     attempt = victim.attempt("k = syscall(number(250, 219), 10, -3, b'user', b'clawpy-attack', 0); print('hunter2')")
     assert "hunter2" not in attempt.output
 
@@ -159,8 +168,8 @@ def test_shared_memory_of_the_machine_is_not_opened(victim: Victim) -> None:
         libc.shmctl(key, 0, None)
 
 
-@pytest.mark.parametrize("way", ATTACKS["connecting"])
-def test_a_socket_of_another_program_is_not_reached(victim: Victim, outside: Path, way: str) -> None:
+@each_attack("connecting")
+def test_a_socket_of_another_program_is_not_reached(victim: Victim, outside: Path, code: str) -> None:
     path, datagram_path, name = str(outside / "s"), str(outside / "d"), f"clawpy-attack-{os.getpid()}"
     with (
         socket.socket(socket.AF_UNIX) as file,
@@ -172,16 +181,14 @@ def test_a_socket_of_another_program_is_not_reached(victim: Victim, outside: Pat
         for server, address in ((file, path), (abstract, "\0" + name), (port, ("127.0.0.1", 0))):
             server.bind(address)
             server.listen()
-        victim.attempt(
-            ATTACKS["connecting"][way], path=path, name=name, port=port.getsockname()[1], datagram=datagram_path
-        )
+        victim.attempt(code, path=path, name=name, port=port.getsockname()[1], datagram=datagram_path)
         assert select.select([file, abstract, port, datagram], [], [], 0)[0] == []
 
 
-@pytest.mark.parametrize("way", ATTACKS["ways_out"])
-def test_no_process_outlives_its_command(victim_on_every_rung: Victim, way: str) -> None:
+@each_attack("ways_out")
+def test_no_process_outlives_its_command(victim_on_every_rung: Victim, code: str) -> None:
     seconds = unique_seconds()
-    attempt = victim_on_every_rung.attempt(ATTACKS["ways_out"][way], time=seconds)
+    attempt = victim_on_every_rung.attempt(code, time=seconds)
     assert attempt.exit_code == 0, attempt.errors
     wait_until(lambda: not sleepers(seconds), 2)
 

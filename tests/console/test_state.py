@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -31,10 +32,8 @@ from tests.console.stand_in_data import NOW, agents
 
 
 def test_the_topics_of_events_are_those_of_the_screens() -> None:
-    assert {topic for kind in Event.kinds.values() for topic in kind.topics} <= {
-        *TOPICS,
-        "training",
-    }  # the insights screen reads trainings itself
+    topics = {topic for kind in Event.kinds.values() for topic in kind.topics}
+    assert topics <= {*TOPICS, "training"}, "the insights screen reads trainings itself"
 
 
 async def test_a_failing_topic_leaves_the_others(console: ConsoleApp, engine: StandIn) -> None:
@@ -56,7 +55,9 @@ def state_of_stand_in() -> AppState:
 
 def test_the_last_screen_survives_a_restart(tmp_path: Path) -> None:
     file = tmp_path / "cache" / "last_screen.json"
-    screen = LastScreen(state_of_stand_in(), "clawpy-light", {"work.land": "l"}, False, True, NOW)
+    screen = LastScreen(
+        state_of_stand_in(), theme="clawpy-light", keys={"work.land": "l"}, mouse=False, welcomed=True, saved_at=NOW
+    )
     save_last_screen(file, screen)
     again = load_last_screen(file)
     assert again == trim_last_screen(screen)
@@ -68,27 +69,31 @@ def test_the_last_screen_survives_a_restart(tmp_path: Path) -> None:
 def test_the_last_screen_keeps_the_activity_of_an_agent(tmp_path: Path) -> None:
     file = tmp_path / "last_screen.json"
     activity = AgentActivity("broken", current_tokens=1, sessions=2, total_tokens=3, total_cost=4)
-    agent = AgentView("sre", "Reliability", "cto", 4, "name", "servers", ("ops",), activity, "bad file", "worker")
+    agent = AgentView(
+        "sre", "Reliability", reports_to="cto", tier=4, tier_rule="name", domain="servers", channels=("ops",),
+        activity=activity, broken="bad file", archetype="worker",
+    )  # fmt: skip
     save_last_screen(file, LastScreen(AppState(agents=(agent,))))
     assert load_last_screen(file).state.agents == (agent,)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda text: "",
-        lambda text: text[: len(text) // 2],
-        lambda text: "[]",
-        lambda text: "null",
-        lambda text: text.replace(f'"version": {LAST_SCREEN_VERSION}', '"version": 999'),
-        lambda text: text.replace('"status": "pending"', '"status": "levitating"'),
-        lambda text: text.replace('"theme"', '"themes"'),
-        lambda text: json.dumps(json.loads(text) | {"state": {"cards": "none"}}),
-        lambda text: json.dumps(json.loads(text) | {"state": 7}),
-        lambda text: "[" * 100_000,
-    ],
-)
-def test_an_unreadable_last_screen_counts_as_none(tmp_path: Path, change) -> None:
+UNREADABLE: Mapping[str, Callable[[str], str]] = {
+    "empty": lambda text: "",
+    "half": lambda text: text[: len(text) // 2],
+    "a list": lambda text: "[]",
+    "null": lambda text: "null",
+    "another version": lambda text: text.replace(f'"version": {LAST_SCREEN_VERSION}', '"version": 999'),
+    "an unknown status": lambda text: text.replace('"status": "pending"', '"status": "levitating"'),
+    "an unknown field": lambda text: text.replace('"theme"', '"themes"'),
+    "cards as a text": lambda text: json.dumps(json.loads(text) | {"state": {"cards": "none"}}),
+    "a number as the state": lambda text: json.dumps(json.loads(text) | {"state": 7}),
+    "deeply nested": lambda text: "[" * 100_000,
+}
+"""Ways in which a written last screen becomes unreadable."""
+
+
+@pytest.mark.parametrize("change", UNREADABLE.values(), ids=UNREADABLE)
+def test_an_unreadable_last_screen_counts_as_none(tmp_path: Path, change: Callable[[str], str]) -> None:
     file = tmp_path / "last_screen.json"
     save_last_screen(file, LastScreen(state_of_stand_in()))
     file.write_text(change(file.read_text()))

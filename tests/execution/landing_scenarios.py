@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from engine.model import ChangeSet, ChangeState, Refusal
 from tests.execution.landing_world import FileState, FileStates, LandingWorld, file_states
 
-NAMES = ("a.txt", "b.txt", "d", "d/c.txt", "d/e.txt", "d/f/g.txt", "x/y/z.txt", "x/y", 'ü "q"\n.txt', "A.TXT")
+PATHS = ("a.txt", "b.txt", "d", "d/c.txt", "d/e.txt", "d/f/g.txt", "x/y/z.txt", "x/y", 'ü "q"\n.txt', "A.TXT")
 EXISTING = ("a.txt", "b.txt", "d/c.txt", "x/y/z.txt")
 LINES = tuple(f"line {number} of a text that is long enough" for number in range(12))
 
@@ -120,21 +120,23 @@ KINDS: dict[str, Callable[[Edit, Path, Path], None]] = {
 }
 """What an edit of each kind does, below the root and at the path."""
 
-FILES = tuple(kind for kind in KINDS if kind != "ignored")
-names = st.sampled_from((*EXISTING, *EXISTING, *NAMES))
+FILE_EDITS = tuple(kind for kind in KINDS if kind != "ignored")
+"""The kinds of edits that a session makes too."""
+
+paths = st.sampled_from((*EXISTING, *EXISTING, *PATHS))
 line_numbers = st.integers(0, 11)
 session_edits = st.lists(
-    st.builds(Edit, st.sampled_from(("write", *FILES)), names, names, line_numbers), min_size=2, max_size=5
+    st.builds(Edit, st.sampled_from(("write", *FILE_EDITS)), paths, paths, line_numbers), min_size=2, max_size=5
 )
 operator_edits = st.builds(
     Edit,
-    st.sampled_from((*FILES, "ignored", "ignored")),
-    names,
-    names,
+    st.sampled_from((*FILE_EDITS, "ignored", "ignored")),
+    paths,
+    paths,
     line_numbers,
     st.sampled_from(["", "", "stage", "commit"]),
 )
-later_edits = st.lists(st.builds(Edit, st.sampled_from(FILES), names, names, line_numbers), max_size=3)
+later_edits = st.lists(st.builds(Edit, st.sampled_from(FILE_EDITS), paths, paths, line_numbers), max_size=3)
 
 
 @dataclass
@@ -232,24 +234,24 @@ def merge_by_git(world: LandingWorld, base: str, result: str, present: str) -> M
 def has_link_leading_out(root: Path, base: str, result: str) -> bool:
     """Whether the session made a link that leads out of the project: at the top, one that goes up."""
     changed = git(root, "diff-tree", "-r", "--no-renames", "--diff-filter=AMT", "-z", base, result)[1].split(b"\0")
-    return any(
-        entry.split()[1] == b"120000"
-        and b"/" not in path
-        and git(root, "cat-file", "blob", entry.split()[3].decode())[1].startswith(b"../")
-        for entry, path in zip(changed[::2], changed[1::2], strict=False)
-    )
+    for entry, path in zip(changed[::2], changed[1::2], strict=False):
+        _, mode, _, blob, _ = entry.split()
+        is_link_at_top = mode == b"120000" and b"/" not in path
+        if is_link_at_top and git(root, "cat-file", "blob", blob.decode())[1].startswith(b"../"):
+            return True
+    return False
 
 
 def check_scenario(scenario: Scenario, folder: Path) -> str:
     """Land, edit, undo. Returns the outcome; AssertionError when git would have done anything else."""
     world = LandingWorld(folder)
     try:
-        return _check_scenario(scenario, world)
+        return _play_scenario(scenario, world)
     finally:
         world.close()
 
 
-def _check_scenario(scenario: Scenario, world: LandingWorld) -> str:
+def _play_scenario(scenario: Scenario, world: LandingWorld) -> str:
     root = world.root
     text = "\n".join(LINES) + "\n"
     world.repository.commit("one", {"a.txt": text, "b.txt": text[:200], "d/c.txt": text[100:], "x/y/z.txt": text * 2})

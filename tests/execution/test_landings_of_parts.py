@@ -21,8 +21,8 @@ from tests.execution.landing_scenarios import (
     LINES,
     Edit,
     apply_edits,
-    names,
     operator_edits,
+    paths,
     session_edits,
 )
 from tests.execution.landing_world import Change, Killed, LandingWorld
@@ -312,7 +312,7 @@ def parts_of(change: Change, chance: random.Random) -> list[FilePart]:
 
 
 line_edits_of_long_files = st.lists(
-    st.builds(Edit, st.just("line"), st.sampled_from(EXISTING), names, st.integers(0, 90)), max_size=6
+    st.builds(Edit, st.just("line"), st.sampled_from(EXISTING), paths, st.integers(0, 90)), max_size=6
 )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -20,13 +19,20 @@ def test_the_root_is_found_from_any_folder_inside(tmp_path: Path) -> None:
     assert repository_root(repository.path / "src" / "deep") == repository.path
 
 
-def test_folders_without_a_working_tree_are_refused(tmp_path: Path) -> None:
-    bare = tmp_path / "bare.git"
-    subprocess.run(["git", "init", "-q", "--bare", str(bare)], check=True)
-    plain = tmp_path / "plain"
-    plain.mkdir()
-    for folder, code in [(bare, "bare_repository"), (plain, "no_repository"), (tmp_path / "gone", "no_folder")]:
-        refused(code, lambda folder=folder: repository_root(folder))
+@pytest.mark.parametrize(
+    ("name", "code"), [("bare.git", "bare_repository"), ("plain", "no_repository"), ("gone", "no_folder")]
+)
+def test_folders_without_a_working_tree_are_refused(tmp_path: Path, name: str, code: str) -> None:
+    subprocess.run(["git", "init", "-q", "--bare", str(tmp_path / "bare.git")], check=True)
+    (tmp_path / "plain").mkdir()
+    refused(code, lambda: repository_root(tmp_path / name))
+
+
+def assert_called_damaged(folder: Path, part: str) -> None:
+    """The repository is refused as damaged, with this part in the message. `git init` would be the wrong advice."""
+    refusal = refused("broken_repository", lambda: repository_root(folder))
+    assert part in refusal.message
+    assert "git init" not in refusal.fix
 
 
 @pytest.mark.parametrize(
@@ -34,19 +40,17 @@ def test_folders_without_a_working_tree_are_refused(tmp_path: Path) -> None:
     [
         (".git/HEAD", "garbage", "git does not accept the repository in"),
         (".git/config", "[unclosed", "fatal: bad config"),
-        (".git", "gitdir: /gone/.git/worktrees/shop", "/gone/.git/worktrees/shop, which does not exist"),
     ],
 )
 def test_a_damaged_repository_is_called_damaged(tmp_path: Path, file: str, content: str, part: str) -> None:
-    """`git init` would be the wrong advice."""
-    folder = tmp_path / "shop"
-    subprocess.run(["git", "init", "-q", str(folder)], check=True)
-    if file == ".git":
-        shutil.rmtree(folder / ".git")
-    (folder / file).write_text(content)
-    refusal = refused("broken_repository", lambda: repository_root(folder))
-    assert part in refusal.message
-    assert "git init" not in refusal.fix
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / file).write_text(content)
+    assert_called_damaged(tmp_path, part)
+
+
+def test_a_working_tree_whose_repository_is_gone_is_called_damaged(tmp_path: Path) -> None:
+    (tmp_path / ".git").write_text("gitdir: /gone/.git/worktrees/shop")
+    assert_called_damaged(tmp_path, "/gone/.git/worktrees/shop, which does not exist")
 
 
 def test_a_folder_with_a_name_that_is_not_utf8_is_refused_each_time(tmp_path: Path) -> None:

@@ -59,6 +59,11 @@ def shared_texts(shared: LocalSharedDatabase, key: str) -> dict[str, str]:
     return {row["leader"]: row["body"]["text"] for row in shared.documents() if row["key"] == key}
 
 
+def uses(world: World) -> int:
+    """How often prompts of all homes had the pattern of the lead's soul, as this home knows."""
+    return next(pattern.uses for pattern in world.profiles.get("lead").patterns if pattern.key == "lead_first")
+
+
 def test_only_leaders_are_shared(
     tmp_path: Path, database: Database, clock: FakeClock, shared: LocalSharedDatabase
 ) -> None:
@@ -97,7 +102,7 @@ def test_two_homes_converge_whatever_is_cut(
             else:
                 world.bubbles.flush()
         shared.cuts.clear()
-        exchange(*worlds * 6)
+        exchange(*worlds * 6)  # often enough for what was cut to be sent again
         first, second = (
             {
                 (pattern.key, pattern.text, pattern.uses, frozenset(pattern.sources))
@@ -110,16 +115,12 @@ def test_two_homes_converge_whatever_is_cut(
         assert not any(world.bubbles.list(state=BubbleState.QUEUED) for world in worlds)
 
 
-def uses(world: World) -> int:
-    """How often prompts of all homes had the pattern of the lead's soul, as this home knows."""
-    return next(pattern.uses for pattern in world.profiles.get("lead").patterns if pattern.key == "lead_first")
-
-
 def test_the_uses_of_homes_add_up_also_when_one_is_counted_while_others_are_sent(
     homes: tuple[World, World], shared: LocalSharedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = homes
-    push, late_sessions = shared.push, ["ses_late"]
+    push = shared.push
+    late_sessions = ["ses_late"]  # sessions that begin while the first home sends, each once
 
     def slow_push(topic: str, rows: Sequence[SharedRow]) -> None:
         push(topic, rows)

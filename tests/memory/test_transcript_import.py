@@ -151,5 +151,6 @@ def test_a_conversation_elsewhere_is_a_sign_of_the_operator_and_no_write(
     os.utime(file, (at.timestamp(), at.timestamp()))
     before = last_operator_activity(engine)
     engine.settings.set("memory.transcripts", [str(file.parent)])
-    assert last_operator_activity(engine) == at != before
+    assert before != at
+    assert last_operator_activity(engine) == at
     assert last_workspace_activity(engine, [str(repository.path)]) == before

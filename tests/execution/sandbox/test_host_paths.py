@@ -131,21 +131,26 @@ def test_secret_places_follow_pointers_and_links(tmp_path: Path) -> None:
     assert user not in find_secret_places(home, {"HOME": str(user)})
 
 
-def test_neither_a_tool_nor_a_setting_makes_the_home_readable(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    (home / "pyenv").mkdir(parents=True)
+@pytest.mark.parametrize(("root", "is_shown"), [("home", False), (".", False), ("home/pyenv", True)])
+def test_neither_a_tool_nor_a_setting_makes_the_home_readable(tmp_path: Path, root: str, is_shown: bool) -> None:
+    tool = tmp_path / root
+    for folder in ("home/pyenv", "session_home"):
+        (tmp_path / folder).mkdir(parents=True)
+    environment = {"HOME": str(tmp_path / "home"), "PATH": "", "PYENV_ROOT": str(tool)}
+    confinement = make_confinement(tmp_path / "session", readable=(tool,))
+    assert (tool in find_readable_places(confinement, "ls", environment)) is is_shown
+    link_tools(tmp_path / "session_home", environment)
+    assert (tmp_path / "session_home" / ".pyenv").is_symlink() is is_shown
+
+
+def test_the_configuration_of_git_is_copied_without_its_credential_helper(tmp_path: Path) -> None:
+    home, session_home = tmp_path / "home", tmp_path / "session_home"
     (home / ".config" / "git").mkdir(parents=True)
-    git_config = "[user]\n\tname = {}\n\temail = ann@example.org\n[credential]\n\thelper = store\n"
-    (home / ".config" / "git" / "config").write_text(git_config.format("Ann"))
-    for number, (root, is_shown) in enumerate(((home, False), (tmp_path, False), (home / "pyenv", True))):
-        environment = {"HOME": str(home), "PATH": "", "PYENV_ROOT": str(root)}
-        inside = make_confinement(tmp_path / "session", readable=(root,))
-        assert (root in find_readable_places(inside, "ls", environment)) is is_shown
-        session_home = tmp_path / f"session_home{number}"
-        session_home.mkdir()
-        link_tools(session_home, environment)
-        assert (session_home / ".pyenv").is_symlink() is is_shown
-        assert (session_home / ".gitconfig").read_text() == git_config.format("Ann").partition("[credential]")[0]
-    (home / ".gitconfig").write_text(git_config.format("Bob"))
-    link_tools(session_home, environment)
+    session_home.mkdir()
+    user, credential = "[user]\n\tname = {}\n\temail = ann@example.org\n", "[credential]\n\thelper = store\n"
+    (home / ".config" / "git" / "config").write_text(user.format("Ann") + credential)
+    link_tools(session_home, {"HOME": str(home), "PATH": ""})
+    assert (session_home / ".gitconfig").read_text() == user.format("Ann")
+    (home / ".gitconfig").write_text(user.format("Bob") + credential)
+    link_tools(session_home, {"HOME": str(home), "PATH": ""})
     assert "Bob" in (session_home / ".gitconfig").read_text(), "of two configurations git takes this one last"
