@@ -81,11 +81,8 @@ def install_command(*arguments: str) -> str:
 
 def extra_not_installed(extra: str) -> Refusal:
     """The refusal `not_installed` of what needs an extra."""
-    return Refusal(
-        "not_installed",
-        f"{EXTRAS[extra].purpose} needs the extra `{extra}`, which is not installed",
-        extras_command(extra),
-    )
+    message = f"{EXTRAS[extra].purpose} needs the extra `{extra}`, which is not installed"
+    return Refusal("not_installed", message, extras_command(extra))
 
 
 # -- programs on the PATH
@@ -101,12 +98,11 @@ def search_path_without(*folders: Path) -> str:
 
 @lru_cache(maxsize=64)
 def _search_path(path: str, excluded: tuple[Path, ...]) -> str:
-    excluded_folders = [os.path.realpath(folder) for folder in excluded]
+    roots = [os.path.realpath(folder) for folder in excluded]
     folders = [
         folder
         for folder in path.split(os.pathsep)
-        if folder.startswith("/")
-        and not any(Path(os.path.realpath(folder)).is_relative_to(root) for root in excluded_folders)
+        if folder.startswith("/") and not any(Path(os.path.realpath(folder)).is_relative_to(root) for root in roots)
     ]
     return os.pathsep.join(folders)
 

@@ -1,4 +1,5 @@
-"""The base class of flows, which are deterministic work without a model (SPEC 3.8, 3.9), and the `Job` of a flow.
+"""The base class of flows, which are deterministic work without a model (SPEC 3.8, 3.9), the `Job` of a flow, and the
+errors and results of all work, also that of models and agents.
 
 A flow is a pydantic model of its parameters, with a name, a place and a method `run(job)`. It does everything through
 its `Job`: the content filter checks its commands, the sandbox confines them, their output is written into the
@@ -28,39 +29,7 @@ from engine.git.history import find_commit
 from engine.model import CheckResult, sanitise
 from engine.model.text import one_line
 
-MAX_OUTPUT_CHARACTERS = 256 * 1024
-"""Maximum number of characters that a flow gets from the end of a command's output. The transcript has all of it."""
-
-
-class Place(StrEnum):
-    """Where a flow works."""
-
-    OPERATOR_TREE = "operator-tree"
-    """Only reads the operator's own tree, and runs no command in it."""
-    CHECK = "check"
-    """Runs commands over the operator's own tree; what they write there is discarded."""
-    INSTALL = "install"
-    """As CHECK, but after a success the installed packages are put into the tree."""
-    WORKTREE = "worktree"
-    """Works in a throw-away worktree."""
-    BRANCH = "branch"
-    """Reads the operator's own tree and makes a branch. No file changes, nor the index or HEAD."""
-    ENGINE = "engine"
-    """Runs no command. It changes the engine's own files (see `Job.require_upkeep`)."""
-    CHANGE_SET = "change-set"
-    """Works in a worktree whose diff becomes a change set."""
-
-
-UNDO_NOTES = {
-    Place.OPERATOR_TREE: "nothing to undo: it only reads your tree",
-    Place.CHECK: "nothing to undo: files that the run writes are discarded",
-    Place.INSTALL: "installs packages; see what it creates",
-    Place.WORKTREE: "nothing to undo: it works in a temporary copy of your tree",
-    Place.BRANCH: "delete the branch; the result shows the command",
-    Place.ENGINE: "a landing that was undone can be landed again",
-    Place.CHANGE_SET: "you decide whether to land the diff, and landing can be undone",
-}
-"""The undo note of a card for each place (SPEC 9.2)."""
+# -- errors of all work
 
 
 class WorkFailed(Exception):
@@ -95,22 +64,7 @@ class SessionStopped(BaseException):
     """
 
 
-@frozen
-class CommandResult:
-    """The result of a finished command."""
-
-    exit_code: int
-    """Negative if a signal ended it; 124 if its timeout did."""
-    output: str
-    """The last `MAX_OUTPUT_CHARACTERS` of stdout and stderr together, sanitised."""
-    seconds: float
-    timed_out: bool = False
-
-    @property
-    def ok(self) -> bool:
-        """Whether its exit code is 0."""
-        return self.exit_code == 0
-
+# -- results of all work
 
 Facts = dict[str, Any]
 """Values of a result that can be written as JSON. `next` is the name of the flow that should follow (SPEC 2.10)."""
@@ -141,6 +95,19 @@ class FlowResult(WorkResult):
         object.__setattr__(self, "facts", _sanitise_facts(self.facts))
 
 
+def _sanitise_facts(value: Any) -> Any:
+    if isinstance(value, str):
+        return sanitise(value)
+    if isinstance(value, Mapping):
+        return {_sanitise_facts(key): _sanitise_facts(item) for key, item in value.items()}
+    return [_sanitise_facts(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def as_facts(items: Iterable[object], *names: str) -> list[dict[str, Any]]:
+    """The fields `names` of each item."""
+    return [{name: getattr(item, name) for name in names} for item in items]
+
+
 @frozen
 class RunScope:
     """The part of the tests that a run covered."""
@@ -150,12 +117,27 @@ class RunScope:
     project: str
 
 
-def _sanitise_facts(value: Any) -> Any:
-    if isinstance(value, str):
-        return sanitise(value)
-    if isinstance(value, Mapping):
-        return {_sanitise_facts(key): _sanitise_facts(item) for key, item in value.items()}
-    return [_sanitise_facts(item) for item in value] if isinstance(value, list | tuple) else value
+# -- the job of a flow
+
+MAX_OUTPUT_CHARACTERS = 256 * 1024
+"""Maximum number of characters that a flow gets from the end of a command's output. The transcript has all of it."""
+
+
+@frozen
+class CommandResult:
+    """The result of a finished command."""
+
+    exit_code: int
+    """Negative if a signal ended it; 124 if its timeout did."""
+    output: str
+    """The last `MAX_OUTPUT_CHARACTERS` of stdout and stderr together, sanitised."""
+    seconds: float
+    timed_out: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether its exit code is 0."""
+        return self.exit_code == 0
 
 
 class JobSession(Protocol):
@@ -253,6 +235,40 @@ def is_own_file(folder: Path, path: str) -> bool:
     return file.is_file() and Path(os.path.realpath(file)).is_relative_to(folder.resolve())
 
 
+# -- flows
+
+
+class Place(StrEnum):
+    """Where a flow works."""
+
+    OPERATOR_TREE = "operator-tree"
+    """Only reads the operator's own tree, and runs no command in it."""
+    CHECK = "check"
+    """Runs commands over the operator's own tree; what they write there is discarded."""
+    INSTALL = "install"
+    """As CHECK, but after a success the installed packages are put into the tree."""
+    WORKTREE = "worktree"
+    """Works in a throw-away worktree."""
+    BRANCH = "branch"
+    """Reads the operator's own tree and makes a branch. No file changes, nor the index or HEAD."""
+    ENGINE = "engine"
+    """Runs no command. It changes the engine's own files (see `Job.require_upkeep`)."""
+    CHANGE_SET = "change-set"
+    """Works in a worktree whose diff becomes a change set."""
+
+
+UNDO_NOTES = {
+    Place.OPERATOR_TREE: "nothing to undo: it only reads your tree",
+    Place.CHECK: "nothing to undo: files that the run writes are discarded",
+    Place.INSTALL: "installs packages; see what it creates",
+    Place.WORKTREE: "nothing to undo: it works in a temporary copy of your tree",
+    Place.BRANCH: "delete the branch; the result shows the command",
+    Place.ENGINE: "a landing that was undone can be landed again",
+    Place.CHANGE_SET: "you decide whether to land the diff, and landing can be undone",
+}
+"""The undo note of a card for each place (SPEC 9.2)."""
+
+
 class Flow(BaseModel):
     """One kind of deterministic work. Its fields are its parameters. Unknown parameters are refused, and the values
     cannot be changed."""
@@ -292,17 +308,12 @@ class Flow(BaseModel):
         raise NotImplementedError
 
 
-def as_facts(items: Iterable[object], *names: str) -> list[dict[str, Any]]:
-    """The fields `names` of each item."""
-    return [{name: getattr(item, name) for name in names} for item in items]
-
-
 def in_project(path: str) -> str:
     """` in packages/py`, or "" for the top of the repository."""
     return f" in {one_line(path)}" if path else ""
 
 
-# -- Types of parameters that flows share. Their values cannot become options, or lead out of the repository --------
+# -- types of parameters that flows share; their values cannot become options, or lead out of the repository
 
 
 def check_argument(text: str) -> str:
