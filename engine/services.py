@@ -25,6 +25,7 @@ from engine.model import ChangeState, LayerState, PromptPart, Randomness, Refusa
 from engine.safety.content import line_objections
 
 if TYPE_CHECKING:
+    from engine.api_keys import Keys
     from engine.autonomy.autonomy import Autonomy
     from engine.autonomy.schedule import Heartbeat
     from engine.events import EventBus
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from engine.hierarchy.guided_sessions import GuidedSessions
     from engine.hierarchy.profiles import Profiles
     from engine.hierarchy.teaching import Teaching
-    from engine.keys import Keys
     from engine.learning.candidates.adaptation import Adaptation
     from engine.learning.candidates.overlays import LearnedGuidance, Overlays, Trials
     from engine.learning.decisions.decisions import Decisions

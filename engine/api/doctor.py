@@ -35,6 +35,7 @@ from engine.api.model_checks import (
 from engine.api.notify.delivery import Addresses
 from engine.api.notify.notes import is_switched_on
 from engine.api.offline import read_rows
+from engine.api_keys import Keys
 from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings
 from engine.config.sections import DESKTOP_SCHEME, SPEAK_SCHEME, Surface, url_problem
@@ -51,7 +52,6 @@ from engine.installed import (
     install_command,
     missing_extras,
 )
-from engine.keys import Keys
 from engine.lock import read_holder
 from engine.memory.index import URL_VARIABLE
 from engine.model import Refusal, sanitise

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from engine.api.documents import Document
+from engine.api_keys import ENVIRONMENT, TWIN, Keys, NoKeyring, check_name, variable
 from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings, SettingsSource
 from engine.config.sections import ACP_PREFIX, AUTO, MODEL, ProviderKind, ProviderSettings
@@ -23,7 +24,6 @@ from engine.frozen import frozen
 from engine.hierarchy.agents import Agents
 from engine.home import Home
 from engine.installed import MODELS, extra_not_installed, has_extra, install_command
-from engine.keys import ENVIRONMENT, TWIN, Keys, NoKeyring, check_name, variable
 from engine.memory.index import KEY as CHROMA
 from engine.model import Refusal
 from engine.model.text import count

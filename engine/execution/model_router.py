@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 
+from engine.api_keys import Key, Keys, without_keyring
 from engine.config import SettingsSource
 from engine.config.sections import ProviderKind, ProviderSettings, model_problem
 from engine.frozen import frozen
 from engine.installed import MODELS, extra_not_installed, extras_command, has_extra
-from engine.keys import Key, Keys, without_keyring
 from engine.model import Refusal, SetupStep
 from engine.model.adaptation import ModelRun
 

@@ -19,11 +19,11 @@ from typing import BinaryIO, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from engine.api_keys import TWIN, Key, Keys
 from engine.config import SettingsSource
 from engine.execution.model_router import ModelChoice, ModelRouter
 from engine.execution.runners.flow_runner import named_flow
 from engine.frozen import frozen
-from engine.keys import TWIN, Key, Keys
 from engine.learning.decisions.decisions import ARROW
 from engine.learning.decisions.training_provider import Account, Provider, TrainingError
 from engine.learning.decisions.training_runs import TrainingPlan

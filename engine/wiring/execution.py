@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from engine.api_keys import Keys
 from engine.config import WorkspaceAutonomy
 from engine.events import CloudMemoryRecalled
 from engine.execution.changesets import ChangeSets
@@ -31,7 +32,6 @@ from engine.execution.tools.toolbelt import Toolbelts
 from engine.execution.validation import Validation
 from engine.hierarchy.guidance import LeadershipGuidance
 from engine.hierarchy.profile_items import lessons_in
-from engine.keys import Keys
 from engine.learning.learnings.prompt_part import LearningsPart, record_uses
 from engine.memory.recall_in_prompts import RecallPromptPart
 from engine.memory.summaries import from_others

@@ -10,13 +10,13 @@ from typing import Any
 
 from engine.activity import activity_since
 from engine.api.gateway.gateway import GatewayState
+from engine.api_keys import Keys
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.execution.channel_setup import ChannelSetup
 from engine.execution.permissions import PermissionRow, Permissions
 from engine.hierarchy.agents import Agents
 from engine.home import Home
-from engine.keys import Keys
 from engine.model import (
     Assignment,
     Band,

@@ -17,11 +17,11 @@ import pytest
 
 from engine.api import doctor, model_checks
 from engine.api.doctor import index_server_checks, notification_checks, shared_database_checks
+from engine.api_keys import Keyring, Keys
 from engine.clock import FakeClock
 from engine.config import GatewaySettings, MemorySettings, Settings
 from engine.config.sections import PROVIDERS, NotifySettings, SurfaceSettings
 from engine.home import Home
-from engine.keys import Keyring, Keys
 from engine.lock import HomeLock
 from engine.storage.database import make_or_check
 from tests.api.notify.notification_server import NotificationServer

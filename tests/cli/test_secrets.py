@@ -15,10 +15,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import keyring
 import pytest
 
+from engine.api_keys import Keys
 from engine.clock import FakeClock
 from engine.config.sections import PROVIDERS
 from engine.home import Home
-from engine.keys import Keys
 from engine.lock import HomeLock
 from tests.api.stand_in import StandIn
 from tests.cli.conftest import Clawpy

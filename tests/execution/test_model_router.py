@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from engine.api_keys import Key
 from engine.config import FixedSettings
 from engine.config.sections import PROVIDERS, ProviderKind
 from engine.config.settings_file import read_settings
 from engine.execution import model_router
 from engine.execution.model_router import ModelRouter
 from engine.installed import extras_command
-from engine.keys import Key
 from engine.model import Refusal
 from tests.support.helpers import read_table, refused
 

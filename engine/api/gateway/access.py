@@ -26,10 +26,10 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
+from engine.api_keys import FILE, Keys, NoKeyring
 from engine.config import GatewaySettings
 from engine.frozen import frozen
 from engine.home import Home
-from engine.keys import FILE, Keys, NoKeyring
 from engine.lock import read_holder
 from engine.model import Refusal, sanitise
 from engine.storage import state

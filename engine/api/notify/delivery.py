@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from engine.api.notify.notes import QUIET_FORMS, Form, Note, is_switched_on, setting_of
+from engine.api_keys import ENVIRONMENT, Keys
 from engine.clock import SystemClock
 from engine.config import SettingsSource
 from engine.config.sections import (
@@ -40,7 +41,6 @@ from engine.installed import (
     extra_not_installed,
     has_extra,
 )
-from engine.keys import ENVIRONMENT, Keys
 from engine.model import Refusal
 from engine.settings_store import SettingsStore
 

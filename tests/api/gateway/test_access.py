@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 from engine.api.gateway.access import THIS_RUN, TOKEN_NAME, USED_PASSES_KEY, Access, Limits, gateway_token, rotate_token
+from engine.api_keys import Keyring, Keys
 from engine.config.sections import Surface
 from engine.home import Home
-from engine.keys import Keyring, Keys
 from engine.model import DecidedBy, Refusal, Status
 from engine.storage import state
 from engine.storage.database import Database

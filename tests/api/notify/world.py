@@ -10,11 +10,11 @@ from typing import Any
 from engine.api.notify.delivery import Address, Addresses, Button, Failure, deliver
 from engine.api.notify.notes import Note
 from engine.api.notify.notifications import Notifications
+from engine.api_keys import Key, Keys
 from engine.clock import FakeClock
 from engine.config import Settings
 from engine.config.sections import NotifySettings, Surface, SurfaceSettings
 from engine.events import Event, EventBus
-from engine.keys import Key, Keys
 from engine.model import Card, Refusal, SessionView, Status
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger

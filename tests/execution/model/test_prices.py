@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
+from engine.api_keys import Key
 from engine.config import FixedSettings, Settings
 from engine.config.sections import ProviderSettings
 from engine.execution.model_router import ModelRouter
-from engine.keys import Key
 from engine.wiring.adaptation import price
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from engine.api_keys import Key
 from engine.background import HelperGone
 from engine.clock import Clock
 from engine.config import SettingsSource
@@ -20,7 +21,6 @@ from engine.execution.runners.model.host_client import Conversation, ModelHost
 from engine.execution.runners.model.host_protocol import Failure, FailureKind, Message, Model
 from engine.execution.runners.model.request_limits import Allowance, Price, PromptSize, RequestBudget, describe_failure
 from engine.frozen import frozen
-from engine.keys import Key
 from engine.model import (
     Answer,
     NoAnswer,

@@ -18,9 +18,9 @@ import keyring.backends.null
 import pytest
 from keyring.backend import KeyringBackend
 
+from engine.api_keys import KEYRING_TIMEOUT_S, KeyFile, Keyring, Keys, NoKeyring, find_system_keyring
 from engine.clock import FakeClock
 from engine.home import Home
-from engine.keys import KEYRING_TIMEOUT_S, KeyFile, Keyring, Keys, NoKeyring, find_system_keyring
 from engine.model import Refusal
 from tests.support.helpers import MemoryKeyring, refused
 
@@ -252,6 +252,6 @@ def test_secrets_are_known_before_they_are_used(home: Home) -> None:
 
 
 def test_the_keyring_library_is_imported_only_when_it_is_used(home: Home) -> None:
-    code = "import sys, engine.keys; sys.exit('keyring' in sys.modules or 'filelock' in sys.modules)"
+    code = "import sys, engine.api_keys; sys.exit('keyring' in sys.modules or 'filelock' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     assert KEYRING_TIMEOUT_S == 3.0
