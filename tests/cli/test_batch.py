@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from clawpy_console.cli.batch import is_sentence
+from engine.home import Home
 from tests.cli.conftest import Clawpy
 
 
@@ -20,6 +21,14 @@ def test_check_needs_no_quotes_and_no_engine(clawpy: Clawpy) -> None:
     assert clawpy("check", "rm", "-rf", "/").out.startswith("block")
     assert clawpy("check", "rm", "-rf", "/", "--json").document["verdict"] == "block"
     assert clawpy("check", "--prompt", "run the tests", "--json").document["verdict"] == "allow"
+
+
+def test_check_uses_the_rules_of_the_operator(clawpy: Clawpy, home: Home) -> None:
+    home.config_file.parent.mkdir(parents=True)
+    home.config_file.write_text('[content]\nblock = ["terraform apply"]\nallow = ["git push --force"]\n')
+    assert clawpy("check", "sudo terraform apply -auto-approve").out.startswith("block  your rule: terraform apply")
+    assert clawpy("check", "git push --force").out.startswith("allow")
+    assert not clawpy("check", "git push --force origin").out.startswith("allow")
 
 
 def test_a_batch_is_answered_line_by_line(clawpy: Clawpy, tmp_path: Path) -> None:

@@ -11,10 +11,12 @@ from pydantic import Field
 
 from engine.api.documents import Document, document, instant
 from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, Seconds, Text, operation, require
+from engine.clock import SystemClock
 from engine.config.sections import Dollars, Hour, Milliseconds, Surface
 from engine.config.settings_file import describe_accepted, parse_key
 from engine.model import Hold, Refusal
-from engine.safety.content import check_command, check_prompt
+from engine.safety.content import check_command, check_prompt, own_rules
+from engine.settings_store import SettingsStore
 
 if TYPE_CHECKING:
     from engine.api.operations.operation import ApiServices, OfflineServices
@@ -26,10 +28,12 @@ if TYPE_CHECKING:
 
 @operation()
 def check(engine: OfflineServices, command: Text = "", prompt: Text | None = None) -> Document:
-    """The verdict of the content filter on a command or a prompt."""
+    """The verdict of the content filter on a command or a prompt, with the operator's own rules."""
     if bool(command) == (prompt is not None):
         raise Refusal("bad_arguments", "give a command or a prompt", '{"command": "ls"}')
-    verdict = check_command(command) if prompt is None else check_prompt(prompt)
+    content = SettingsStore(engine.home.config_file, clock=SystemClock()).current.content
+    own = own_rules(content.allow, content.block)
+    verdict = check_command(command, own=own) if prompt is None else check_prompt(prompt, own=own)
     return {"verdict": verdict.verdict.value, "rule": verdict.rule, "reason": verdict.reason}
 
 
