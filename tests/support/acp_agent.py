@@ -144,17 +144,17 @@ class Agent:
     def do_say(self, text: str) -> None:
         self.say(text)
 
-    def do_update(self, update: dict[str, Any]) -> None:
+    def do_send_update(self, update: dict[str, Any]) -> None:
         self.send_update(update)
 
-    def do_foreign(self, text: str) -> None:
+    def do_say_elsewhere(self, text: str) -> None:
         self.say(text, session="another")
 
-    def do_permission(self, request: dict[str, Any]) -> None:
+    def do_ask_permission(self, request: dict[str, Any]) -> None:
         self.last_answer = self.ask_permission(request)
         self.say(f"answer {self.last_answer}\n")
 
-    def do_permissions(self, requests: list[dict[str, Any]]) -> None:
+    def do_ask_all_at_once(self, requests: list[dict[str, Any]]) -> None:
         """All at once."""
         with ThreadPoolExecutor(len(requests)) as pool:
             self.say(f"answers {list(pool.map(self.ask_permission, requests))}\n")
@@ -172,26 +172,26 @@ class Agent:
         answer = self.ask("fs/write_text_file", params)
         self.say(f"wrote {'ok' if 'result' in answer else answer['error']['message']}\n")
 
-    def do_own_write(self, file: dict[str, str]) -> None:
+    def do_write_by_itself(self, file: dict[str, str]) -> None:
         """Write a file without the client, as Claude Code does."""
         Path(file["path"]).write_text(file["content"], encoding="utf-8")
 
-    def do_own_read(self, path: str) -> None:
+    def do_read_by_itself(self, path: str) -> None:
         try:
             self.say(f"own read {Path(path).read_text(encoding='utf-8')}\n")
         except OSError as error:
             self.say(f"own read {type(error).__name__}\n")
 
-    def do_environment(self, names: list[str]) -> None:
+    def do_tell_environment(self, names: list[str]) -> None:
         self.say(f"environment {json.dumps({name: os.environ.get(name) for name in names})}\n")
 
-    def do_raw(self, text: str) -> None:
+    def do_send_raw(self, text: str) -> None:
         self.write_raw(text.encode("utf-8", "surrogateescape").replace(b"<FF>", b"\xff"))
 
-    def do_bytes(self, length: int) -> None:
+    def do_send_line_without_end(self, length: int) -> None:
         self.write_raw(b"y" * length)
 
-    def do_flood_requests(self, count: int) -> None:
+    def do_flood_with_requests(self, count: int) -> None:
         request_ids = range(1_000_000, 1_000_000 + count)
         self.answers |= {request_id: queue.Queue() for request_id in request_ids}
         for request_id in request_ids:
@@ -201,7 +201,7 @@ class Agent:
         refused = sum("error" in self.answers[request_id].get() for request_id in request_ids)
         self.say(f"refused {refused}\n")
 
-    def do_wait_cancel(self, path: str) -> None:
+    def do_wait_for_cancel(self, path: str) -> None:
         self.cancelled.wait()
         Path(path).write_text("cancelled", encoding="utf-8")
 
@@ -209,7 +209,7 @@ class Agent:
         """Write what the client answered last into a file, where a test finds it after the end."""
         Path(path).write_text(self.last_answer, encoding="utf-8")
 
-    def do_deaf(self, request: dict[str, Any]) -> None:
+    def do_read_and_listen_to_nothing(self, request: dict[str, Any]) -> None:
         """Ask for a file many times, and read no answer."""
         self.is_deaf.set()
         for number in range(request["times"]):
@@ -220,20 +220,20 @@ class Agent:
     def do_hang(self, _: Any) -> None:
         time.sleep(3600)
 
-    def do_child(self, _: Any) -> None:
+    def do_start_child(self, _: Any) -> None:
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"], start_new_session=True)
 
     def do_die(self, code: int) -> None:
         print("oh no, out of memory", file=sys.stderr, flush=True)
         os._exit(code)
 
-    def do_stop(self, reason: str) -> dict[str, Any]:
+    def do_end_turn(self, reason: str) -> dict[str, Any]:
         return {"result": {"stopReason": reason}}
 
-    def do_usage(self, usage: dict[str, Any]) -> dict[str, Any]:
+    def do_end_turn_with_usage(self, usage: dict[str, Any]) -> dict[str, Any]:
         return {"result": {"stopReason": "end_turn", "usage": usage}}
 
-    def do_terminal(self, request: dict[str, Any]) -> None:
+    def do_run_in_terminal(self, request: dict[str, Any]) -> None:
         kill = request.pop("kill", False)
         created = self.ask("terminal/create", request)
         if "error" in created:

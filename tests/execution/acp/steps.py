@@ -1,4 +1,5 @@
-"""The steps of a script for the agent of `tests/support/acp_agent.py`, which takes them in order in its turn.
+"""The steps of a script for the agent of `tests/support/acp_agent.py`, which takes them in order in its turn. In the
+docstrings "it" is this agent, and a step has the name of its function.
 
 It says what it is answered: "wrote ok", "read TEXT", "answer allow_once", "terminal [...]", "got {...}".
 """
@@ -16,18 +17,21 @@ def script(*steps: Step) -> str:
     return "SCRIPT " + json.dumps(steps)
 
 
+# Updates
+
+
 def say(text: str) -> Step:
     return {"say": text}
 
 
 def say_elsewhere(text: str) -> Step:
     """It says something in another session than its own."""
-    return {"foreign": text}
+    return {"say_elsewhere": text}
 
 
 def send_update(update: str, **fields: Any) -> Step:
     """It sends the client an update of this kind, as the protocol names it."""
-    return {"update": {"sessionUpdate": update, **fields}}
+    return {"send_update": {"sessionUpdate": update, **fields}}
 
 
 def report_usage(used: int, amount: float | None = None, currency: str = "USD") -> Step:
@@ -36,14 +40,12 @@ def report_usage(used: int, amount: float | None = None, currency: str = "USD") 
     return send_update("usage_update", used=used, size=200_000, **cost)
 
 
+# Requests to the client
+
+
 def read(path: str, **lines: int) -> Step:
     """It reads a file through the client: all of it, or `limit` lines from the line `line`."""
     return {"read": {"path": path, **lines}}
-
-
-def read_and_listen_to_nothing(path: str, times: int) -> Step:
-    """It reads a file so many times, and reads nothing of what the client answers, then or later."""
-    return {"deaf": {"path": path, "times": times}}
 
 
 def write(path: str, content: str) -> Step:
@@ -58,7 +60,7 @@ def request(method: str, *, session: str = "", **params: Any) -> Step:
 
 def ask_permission(title: str = "do it", kind: str = "other", **call: Any) -> Step:
     """It asks whether it may carry out a tool call."""
-    return {"permission": {"title": title, "kind": kind, **call}}
+    return {"ask_permission": {"title": title, "kind": kind, **call}}
 
 
 def ask_to_execute(command: str) -> Step:
@@ -67,42 +69,7 @@ def ask_to_execute(command: str) -> Step:
 
 def ask_all_at_once(*requests: Step) -> Step:
     """It asks for several permissions at the same time. `requests` are of `ask_permission`."""
-    return {"permissions": [request["permission"] for request in requests]}
-
-
-def flood_with_requests(count: int) -> Step:
-    """It asks for so many permissions at once, and then says how many were refused."""
-    return {"flood_requests": count}
-
-
-def run_in_terminal(*argv: str, **more: Any) -> Step:
-    """It runs a command in a terminal of the client, to the end or until it `kill`s it."""
-    return {"terminal": {"command": argv[0], "args": list(argv[1:]), **more}}
-
-
-def read_by_itself(path: object) -> Step:
-    """It reads a file without the client."""
-    return {"own_read": str(path)}
-
-
-def write_by_itself(path: str, content: str) -> Step:
-    """It writes a file without the client, as Claude Code does."""
-    return {"own_write": {"path": path, "content": content}}
-
-
-def tell_environment(*names: str) -> Step:
-    """It says which values these variables have in its process."""
-    return {"environment": names}
-
-
-def send_raw(text: str) -> Step:
-    """It writes a text into its output as it stands; `<FF>` is a byte that is no text."""
-    return {"raw": text}
-
-
-def send_line_without_end(length: int) -> Step:
-    """It writes so many bytes into its output, and no line break."""
-    return {"bytes": length}
+    return {"ask_all_at_once": [step["ask_permission"] for step in requests]}
 
 
 def keep_answer(path: object) -> Step:
@@ -110,14 +77,63 @@ def keep_answer(path: object) -> Step:
     return {"keep_answer": str(path)}
 
 
-def wait_for_cancel(path: object) -> Step:
-    """It waits until its turn is cancelled, and writes "cancelled" into a file."""
-    return {"wait_cancel": str(path)}
+def run_in_terminal(*argv: str, **more: Any) -> Step:
+    """It runs a command in a terminal of the client, to the end or until it `kill`s it."""
+    return {"run_in_terminal": {"command": argv[0], "args": list(argv[1:]), **more}}
+
+
+# Without the client
+
+
+def read_by_itself(path: object) -> Step:
+    """It reads a file without the client."""
+    return {"read_by_itself": str(path)}
+
+
+def write_by_itself(path: str, content: str) -> Step:
+    """It writes a file without the client, as Claude Code does."""
+    return {"write_by_itself": {"path": path, "content": content}}
 
 
 def start_child() -> Step:
     """It starts a process that does not end with it."""
-    return {"child": True}
+    return {"start_child": True}
+
+
+def tell_environment(*names: str) -> Step:
+    """It says which values these variables have in its process."""
+    return {"tell_environment": names}
+
+
+# Against the protocol
+
+
+def read_and_listen_to_nothing(path: str, times: int) -> Step:
+    """It reads a file so many times, and reads nothing of what the client answers, then or later."""
+    return {"read_and_listen_to_nothing": {"path": path, "times": times}}
+
+
+def flood_with_requests(count: int) -> Step:
+    """It asks for so many permissions at once, and then says how many were refused."""
+    return {"flood_with_requests": count}
+
+
+def send_raw(text: str) -> Step:
+    """It writes a text into its output as it stands; `<FF>` is a byte that is no text."""
+    return {"send_raw": text}
+
+
+def send_line_without_end(length: int) -> Step:
+    """It writes so many bytes into its output, and no line break."""
+    return {"send_line_without_end": length}
+
+
+# The end of a turn
+
+
+def wait_for_cancel(path: object) -> Step:
+    """It waits until its turn is cancelled, and writes "cancelled" into a file."""
+    return {"wait_for_cancel": str(path)}
 
 
 def hang() -> Step:
@@ -130,10 +146,10 @@ def die(exit_code: int) -> Step:
 
 def end_turn(reason: str) -> Step:
     """It ends its turn for a reason, as the protocol names it."""
-    return {"stop": reason}
+    return {"end_turn": reason}
 
 
 def end_turn_with_usage(input_tokens: int, output_tokens: int) -> Step:
     """It ends its turn well, and says how many tokens it used in all."""
     total = input_tokens + output_tokens
-    return {"usage": {"inputTokens": input_tokens, "outputTokens": output_tokens, "totalTokens": total}}
+    return {"end_turn_with_usage": {"inputTokens": input_tokens, "outputTokens": output_tokens, "totalTokens": total}}
