@@ -264,7 +264,7 @@ class ConsoleApp(CardConsole):
             self.draw_frames()
         due_times = (self.state.autonomy.next_change, self.state.autonomy.next_cycle)
         if any(due is not None and due <= now for due in due_times):
-            self.reload(["autonomy"])
+            self.reload(["autonomy", "phase"])
         if self.state.fault:
             self.reload(["settings"])  # no event says that the file is mended
         if self._tick_timer is not None:
@@ -362,6 +362,7 @@ class ConsoleApp(CardConsole):
         """Show the last messages in full, the newest first."""
         from clawpy_console.dialogs.base import show_text
 
+        self.clear_notifications()  # the dialog has them all, and needs their lines
         show_text(self, "Messages", "\n".join(reversed(self.messages)) or "No messages yet.")
 
     async def action_quit(self) -> None:

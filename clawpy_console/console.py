@@ -22,7 +22,7 @@ from textual.screen import Screen
 from textual.worker import Worker
 
 from clawpy_console.attach.terminal import Terminal, TerminalApp
-from clawpy_console.formats import clock_time, one_line
+from clawpy_console.formats import clock_time
 from clawpy_console.state import (
     SESSION_PAGE,
     TOPICS,
@@ -35,6 +35,7 @@ from clawpy_console.state import (
 )
 from engine.home import Home
 from engine.model import Hold, Refusal
+from engine.model.text import one_line
 
 if TYPE_CHECKING:
     from clawpy_console.attach.host import Host
@@ -54,6 +55,9 @@ MAX_MESSAGES = 50
 
 CHARACTERS_PER_S = 15
 """How fast a message is read: a long one is shown for longer."""
+
+MAX_TOAST_S = 30.0
+"""The longest time for which a long message is shown."""
 
 SAVE_DELAY_S = 2.0
 """Seconds from a change until the last screen is saved."""
@@ -287,7 +291,7 @@ class Console(TerminalApp):
         """
         message = one_line(text)
         self.messages.append(f"{clock_time(self.now())}  {message}")
-        timeout = max(self.NOTIFICATION_TIMEOUT, len(message) / CHARACTERS_PER_S)
+        timeout = max(self.NOTIFICATION_TIMEOUT, min(len(message) / CHARACTERS_PER_S, MAX_TOAST_S))
         toast = Notification(message, severity=severity, timeout=timeout)
         shown = {key: other for key, other in self._toasts.items() if not other.has_expired}
         if (earlier := shown.get(about or toast.message)) is not None:

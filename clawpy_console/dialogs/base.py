@@ -15,6 +15,7 @@ from textual.geometry import Region
 from textual.renderables.background_screen import BackgroundScreen
 from textual.screen import ModalScreen
 from textual.strip import Strip
+from textual.widget import Widget
 from textual.widgets import Static
 
 from clawpy_console.fields import Field
@@ -148,6 +149,12 @@ CANCEL = Answer("escape", "cancel")
 MOVES = {"up": -1, "k": -1, "down": 1, "j": 1}
 """The keys that move the cursor, with their step."""
 
+SCROLLS = {
+    "pageup": Widget.scroll_page_up, "pagedown": Widget.scroll_page_down,
+    "home": Widget.scroll_home, "end": Widget.scroll_end,
+}  # fmt: skip
+"""The keys that scroll the text."""
+
 MAX_KEYS_IN_HINT = 3
 """Maximum number of answers that a hint names."""
 
@@ -229,9 +236,9 @@ class Question(Dialog[Answer | None]):
         elif event.key in MOVES:
             self._cursor = (self._cursor + MOVES[event.key]) % len(keys)
             self._draw()
-        elif event.key in ("pageup", "pagedown"):
+        elif event.key in SCROLLS:
             for pane in self.query("#text"):
-                pane.scroll_page_up(animate=False) if event.key == "pageup" else pane.scroll_page_down(animate=False)
+                SCROLLS[event.key](pane, animate=False)
         elif event.key == "escape":
             self.dismiss(None)
         elif event.key == "enter":

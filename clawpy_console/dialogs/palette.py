@@ -20,7 +20,6 @@ from clawpy_console.dialogs.base import Answer, Dialog, Question, confirm, show_
 from clawpy_console.fields.states import RESUME_QUESTIONS
 from clawpy_console.formats import crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import ACTIONS, BY_ID, GROUPS, Action, is_on_screen, key_with_letters, shown_key
-from clawpy_console.widgets.base_screen import BaseScreen
 from clawpy_console.widgets.frame import SCREENS, Filter, has_words
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from engine import kind_title
@@ -123,8 +122,8 @@ class Help(Dialog[None]):
 LEFT_OUT = ("rows.", "panes.", "columns.", "app.resume", "app.commands", "app.palette", "app.jump_", "app.quit_")
 """Actions that only move about, and those that are there under another name."""
 
-OFFERED_EVERYWHERE = frozenset({"mission.own", "work.own", "mission.predict"})
-"""Actions that the palette carries out on every screen."""
+NOT_ELSEWHERE = frozenset({"mission.own", "work.own", "mission.predict", "mission.back"})
+"""Actions that the palette carries out on every screen, and the one that only moves the focus."""
 
 
 def commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemCommand]:
@@ -165,7 +164,8 @@ def commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemCommand]:
             "`clawpy` attaches to it again",
             partial(app.quit, keep_engine=True),
         )
-    yield from _commands_elsewhere(app, bound)
+    if screen is app.screen_stack[0]:  # a dialog cannot be left from here
+        yield from _commands_elsewhere(app, bound)
 
 
 def _bound_actions(screen: Screen[Any]) -> dict[Action, ActiveBinding]:
@@ -179,26 +179,22 @@ def _bound_actions(screen: Screen[Any]) -> dict[Action, ActiveBinding]:
 
 
 def _commands_elsewhere(app: CardConsole, bound: Collection[Action]) -> Iterable[SystemCommand]:
-    """The commands that cannot be carried out where the focus is: each leads to its screen, and says its key there."""
+    """The commands of other screens and panes: each leads to its screen, and says its key and where that works. A key
+    of the whole screen in sight that is not bound can do nothing now."""
     for action in ACTIONS:
         modes = [mode for mode, _, _ in SCREENS if is_on_screen(action, mode)]
-        if action.label and len(modes) == 1 and action not in bound and action.id not in OFFERED_EVERYWHERE:
+        is_offered = action in bound or action.id in NOT_ELSEWHERE or action.group == app.current_mode
+        if action.label and len(modes) == 1 and not is_offered:
+            place, key = GROUPS[action.group], shown_key(action.id, app.keymap)
             title = f"{modes[0].capitalize()}: {action.tooltip}"
-            hint = f"key {shown_key(action.id, app.keymap)} · {GROUPS[action.group]}"
-            yield SystemCommand(title, hint, partial(_lead_to, app, action, modes[0]))
+            lead = partial(_lead_to, app, modes[0], f"{key}: {action.tooltip} ({place})")
+            yield SystemCommand(title, f"key {key} · {place}", lead)
 
 
-def _lead_to(app: CardConsole, action: Action, mode: str) -> None:
+def _lead_to(app: CardConsole, mode: str, message: str) -> None:
     async def run() -> None:
         await app.action_go(mode)
-        app.call_after_refresh(say)
-
-    def say() -> None:
-        screen = app.screen
-        if isinstance(screen, BaseScreen):
-            is_enabled = action in _bound_actions(screen)
-            text = f"{shown_key(action.id, app.keymap)}: {action.tooltip}."
-            app.show_toast(text if is_enabled else screen.describe_disabled(action))
+        app.show_toast(message)
 
     app.run_in_background(run, "palette")
 

@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from clawpy_console.keys import bindings, find_key_line_actions, is_on_screen
+from clawpy_console.keys import GROUPS, bindings, find_key_line_actions, is_on_screen
 from clawpy_console.state import AppState
 from clawpy_console.widgets.base_screen import BaseScreen
 from clawpy_console.widgets.frame import Columns, Filter, Frame, KeyLine
@@ -216,7 +216,9 @@ class ConsoleScreen(BaseScreen[None]):
         action = next((action for action in actions if is_on_screen(action, self.MODE)), None)
         if action is None:
             return f"{character} does nothing on this screen. {self.key_of('app.help')} shows the keys that do."
-        return self.describe_disabled(action)
+        place = GROUPS[action.group].partition(", ")[2]
+        reason = f"It works {place}." if place else "There is nothing here to do that with."
+        return f"{self.key_of(action.id)}: {action.tooltip}. {reason}"
 
     def copy_text(self) -> str:
         """The text that `y` copies, such as the id under the cursor; "" for none."""

@@ -142,7 +142,7 @@ def state_fields(state: AppState, holds: tuple[Hold, ...], now: datetime, resume
     yield Field("next", next_change(state, now))
     silence = formats.age(view.silence_at(now)).replace("now", "0m")
     cycle = f", next check {clock_time(view.next_cycle)}" if view.next_cycle and view.next_cycle > now else ""
-    effect = f", may act by itself from {int(view.threshold // 60)}m on" if state.is_autonomous else ""
+    effect = f", may act by itself from {int(view.threshold // 60)}m on" if state.acts_by_itself else ""
     yield Field("inactive", f"for {silence}{effect}{cycle}")
     if state.autonomy_note:
         yield Field("by itself", one_line(state.autonomy_note))

@@ -13,7 +13,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 from textual.worker import Worker
 
-from clawpy_console.keys import GROUPS, Action, shown_key
+from clawpy_console.keys import shown_key
 
 if TYPE_CHECKING:
     from textual.widgets import TextArea
@@ -112,12 +112,6 @@ class BaseScreen(Screen[Answer]):
     def key_of(self, action_id: str) -> str:
         """The key of an action, as the key line writes it."""
         return shown_key(action_id, self.app.keymap)
-
-    def describe_disabled(self, action: Action) -> str:
-        """The key of an action of this screen, what it does, and why it cannot be done now."""
-        place = GROUPS[action.group].partition(", ")[2]
-        reason = f"It works {place}." if place else "There is nothing here to do that with."
-        return f"{self.key_of(action.id)}: {action.tooltip}. {reason}"
 
     async def action_press(self, action_id: str) -> None:
         """Do what the key of `action_id` does. Clicks in the key line call this."""

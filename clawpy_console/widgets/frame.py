@@ -142,7 +142,7 @@ def state_line(state: AppState, now: datetime, opening: str, width: int, resume_
     parts = _state_parts(state, now, opening, bool(resume_key), full=True)
     if state.fault and not opening:  # it stands in place of the costs until it is mended
         # The place comes last and without the folder, which would take the room of what is wrong.
-        fault_line = re.sub(r"^(?:/[^:]*/)?([^:/]+(?::\d+)?): (.+)", r"\2 (\1)", one_line(state.fault))
+        fault_line = re.sub(r"^/.*?([^/]+\.toml(?::\d+)?): (.+)", r"\2 (\1)", one_line(state.fault))
         fault = fit_to_width(f"▲ {fault_line}", max(0, room - parts[0].cell_length - 2))
         parts = [parts[0], Content.styled(f"  {fault}", "$wants")]
     elif sum(part.cell_length for part in parts) > room:
@@ -159,7 +159,7 @@ def _state_parts(state: AppState, now: datetime, opening: str, is_stopped: bool,
         return [Content.assemble(("◌ ", "$accent"), (opening, "$grey")), *_cost_parts(state, full=full)]
     autonomy, gap = state.autonomy, "   " if full else "  "
     parts = [_state_part(autonomy.state, is_stopped)]
-    if full and state.is_autonomous:
+    if full and state.acts_by_itself and not is_stopped and autonomy.state not in ("DISABLED", "PAUSED"):
         silence = formats.age(autonomy.silence_at(now)).replace("now", "0m")
         parts.append(Content.assemble(("  inactive ", "$faint"), (f"{silence:>3}", "$grey")))
         parts.append(Content.assemble((f", acts by itself from {int(autonomy.threshold // 60)}m", "$faint")))

@@ -21,7 +21,7 @@ from engine.config import SettingsSource
 from engine.events import HoldLifted, HoldPlaced
 from engine.frozen import frozen
 from engine.learning.decisions.decisions import Decisions
-from engine.model import Hold, RailVerdict, Refusal, StopLevel, Verdict
+from engine.model import Hold, RailVerdict, Refusal, StopLevel, Verdict, sanitise
 from engine.safety import stop_file
 from engine.safety.gate import MAX_REJECTIONS
 from engine.storage import state
@@ -257,6 +257,7 @@ class KillSwitch:
         if existing is not None and (existing.until is None or transaction.now < existing.until):
             return False
         until = transaction.now + PAUSE_DURATION if word == PAUSE else None
+        reason = sanitise(reason)  # that of a stop comes from outside
         transaction.session.merge(HoldRow(word=word, reason=reason, by=by, since=transaction.now, until=until))
         transaction.session.flush()
         if word != STOP:

@@ -289,8 +289,9 @@ def test_one_line_about_an_error_that_is_too_long_has_the_beginning_of_the_probl
     assert cell_len(text) <= 55
 
 
-async def test_of_two_long_toasts_on_a_low_terminal_the_newest_is_whole_and_all_messages_can_be_read_again(
-    console: ConsoleApp,
+@pytest.mark.parametrize("name", ["cards", "work"])
+async def test_long_toasts_on_a_low_terminal_keep_their_beginning_and_all_messages_can_be_read_in_full(
+    console: ConsoleApp, name: str
 ) -> None:
     console.NOTIFICATION_TIMEOUT = 60
     async with running(console, size=(80, 24), notifications=True) as pilot:
@@ -298,11 +299,22 @@ async def test_of_two_long_toasts_on_a_low_terminal_the_newest_is_whole_and_all_
         def sees_on_screen(*texts: str) -> Until:
             return Until(f"{texts}", lambda app: all(text in screen_text(app) for text in texts))
 
-        for fault in ("first", "second"):
-            console.show_toast(f"{fault} fault: {'and more of it ' * 7}end_of_{fault}")
-            await carry_out(pilot, sees_on_screen(f"end_of_{fault}"))
-        await carry_out(pilot, sees_on_screen("first fault: and"), hides("end_of_first"))
-        await carry_out(pilot, press("M"), sees_on_screen("Messages", "end_of_first", "end_of_second"))
+        await carry_out(pilot, *([] if name == "cards" else [press("2")]))
+        console.show_toast(f"first fault: {'and more of it ' * 25}end_of_first")
+        await carry_out(pilot, sees_on_screen("first fault: and"))
+        console.show_toast(f"second fault: {'and more of it ' * 25}end_of_second")
+        await carry_out(pilot, sees_on_screen("first fault: and", "second fault: and"))
+        await carry_out(pilot, press("M"), sees_on_screen("Messages", "end_of_second", "close"))
+        await carry_out(pilot, press("end"), sees_on_screen("end_of_first"))
+
+
+async def test_a_long_message_is_shown_for_a_bounded_time_and_without_escape_codes(console: ConsoleApp) -> None:
+    async with running(console, notifications=True) as pilot:
+        console.show_toast("a \x1b[31mred\x1b[0m message, " + "and more of it " * 200)
+        await carry_out(pilot, sees("a red message"))
+        toast = next(toast for toast in console._notifications if "message" in toast.message)
+        assert toast.message.startswith("a red message,")
+        assert 5 <= toast.timeout <= 30
 
 
 async def test_what_is_said_again_takes_the_place_of_its_toast(console: ConsoleApp) -> None:

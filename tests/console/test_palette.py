@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.dialogs.palette import MUTE_KEYS
+from clawpy_console.widgets.frame import SCREENS
 from engine.model import DismissReason, Mute
 from tests.console.conftest import running
 from tests.console.stand_in_data import NOW, SHOP
@@ -15,6 +16,7 @@ from tests.console.stories import (
     Given,
     Step,
     called,
+    carry_out,
     choose,
     hides,
     never_called,
@@ -92,17 +94,36 @@ test_a_command_of_another_screen_leads_there_and_says_its_key = story_test(
         "possible": (
             choose("Work: land the changes in the working tree"),
             on_screen("work"),
-            sees("L: land the changes in the working tree."),
-            hides("There is nothing here"),
+            sees("L: land the changes in the working tree (Work)"),
             never_called("landed"),
         ),
-        "not_possible_now": (
+        "in_a_pane": (
             choose("Work: the next hunk"),
             on_screen("work"),
-            sees("]: the next hunk. It works in the diff."),
+            sees("]: the next hunk (Work, in the diff)"),
+        ),
+        "before_the_screen_has_read_its_data": (
+            choose("Memory: edit the agent's file here"),
+            on_screen("memory"),
+            sees("e: edit the agent's file here (Memory)"),
+            hides("There is nothing here"),
         ),
     }
 )
+
+
+async def test_the_palette_has_no_command_of_another_screen_over_a_dialog_and_none_that_does_nothing(
+    console: ConsoleApp,
+) -> None:
+    async with running(console) as pilot:
+        await carry_out(pilot, press("2"), on_screen("work"))
+        titles = palette_titles(console)
+        assert "Hierarchy: fold or unfold the agents below" in titles
+        assert "Mission: back to the cards" not in titles
+        assert not [title for title in titles if title in ("Work: stop the session", "Work: undo a landing")]
+        await carry_out(pilot, press("M"), sees("Messages"))
+        prefixes = tuple(f"{mode.capitalize()}: " for mode, _, _ in SCREENS)
+        assert not [title for title in palette_titles(console) if title.startswith(prefixes)]
 
 
 async def test_the_palette_has_each_action_once(console: ConsoleApp) -> None:

@@ -32,13 +32,28 @@ def test_learning_is_counted_from_the_first_decision_until_the_twin_starts(phase
     assert label in line
 
 
-@pytest.mark.parametrize("autonomous", [False, True])
-def test_inactivity_is_shown_where_cards_may_run_by_themselves(autonomous: bool) -> None:
+@pytest.mark.parametrize(
+    ("state", "resume_key", "acts_by_itself", "is_shown"),
+    [
+        ("WATCHING", "", True, True),
+        ("AUTONOMOUS", "", True, True),
+        ("WATCHING", "", False, False),  # the switch alone is not enough
+        ("WATCHING", "R", True, False),
+        ("PAUSED", "", True, False),
+        ("DISABLED", "", True, False),
+    ],
+)
+def test_inactivity_is_shown_where_cards_run_by_themselves(
+    state: str, resume_key: str, acts_by_itself: bool, is_shown: bool
+) -> None:
     app_state = AppState(
-        autonomy=Autonomy(state="WATCHING", threshold=1800), switches=(("autonomousModeEnabled", autonomous),)
+        autonomy=Autonomy(state=state, threshold=1800),
+        switches=(("autonomousModeEnabled", True),),
+        acts_by_itself=acts_by_itself,
     )
-    line = state_line(app_state, NOW, "", 120).plain
-    assert ("inactive  0m, acts by itself from 30m" in line) is autonomous
+    line = state_line(app_state, NOW, "", 120, resume_key).plain
+    assert ("inactive  0m, acts by itself from 30m" in line) is is_shown
+    assert ("inactive" in line) is is_shown
 
 
 @pytest.mark.parametrize("width", [24, 38, 58, 78, 98, 118, 198])
@@ -80,8 +95,9 @@ async def test_a_screen_that_is_not_in_use_has_no_tab_until_it_is_opened(
         assert "2 work  4 memory" in screen_text(console).splitlines()[0], "it was called by its key"
 
 
-def test_a_fault_of_the_settings_stands_in_place_of_the_costs() -> None:
-    broken = AppState(autonomy=Autonomy(state="WATCHING"), fault="/home/me/a long folder/config.toml:7: not TOML")
+@pytest.mark.parametrize("folder", ["/home/me/a long folder", "/h/a:b: c"])
+def test_a_fault_of_the_settings_stands_in_place_of_the_costs(folder: str) -> None:
+    broken = AppState(autonomy=Autonomy(state="WATCHING"), fault=f"{folder}/config.toml:7: not TOML")
     line = state_line(broken, NOW, "", 80).plain
     assert_contains(line, "WATCHING", "▲ not TOML (config.toml:7)")
     assert line.endswith("F12 stop")

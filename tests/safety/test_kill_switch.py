@@ -111,7 +111,7 @@ def test_a_stop_file_blocks_at_once_and_becomes_a_hold(rails: Rails, tmp_path: P
     rails.kill_switch._stop_sessions = lambda reason: ended.set()
     rails.kill_switch.start()
     begin = time.monotonic()
-    file = stop_file.request_stop(tmp_path / "data", "the demo went wrong", "ann")
+    file = stop_file.request_stop(tmp_path / "data", "the demo \x1b[31mwent wrong", "ann")
     assert rails.kill_switch.current_verdict().verdict == "block"
     assert ended.wait(2)
     assert time.monotonic() - begin < 1
