@@ -209,8 +209,8 @@ def _interrupted_entries(
     for session in sessions:
         work, ended_at = (session.workspace, session.flow or session.prompt), session.ended_at
         is_open = session.state is SessionState.INTERRUPTED and session.id not in acknowledged
-        ran_again, is_pending = work in newer_work, (session.workspace, session.prompt) in pending_work
-        if is_open and ended_at is not None and ended_at > since and not (ran_again or is_pending):
+        is_pending = (session.workspace, session.prompt) in pending_work
+        if is_open and ended_at is not None and ended_at > since and work not in newer_work and not is_pending:
             yield Waiting(
                 kind="interrupted",
                 id=session.id,

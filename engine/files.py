@@ -268,11 +268,9 @@ def write_section(data: bytes, body: str, marks: Marks) -> bytes:
     section = newline.join(line.encode(errors="replace") for line in lines)
     if place is not None:
         return data[: place[0]] + section + data[place[1] :]
-    gap = b""
-    if data:
-        gap = newline if data.endswith((b"\n", b"\r")) else newline * 2
-        if data.endswith(newline * 2):
-            gap = b""
+    if not data or data.endswith(newline * 2):
+        return data + section + newline
+    gap = newline if data.endswith((b"\n", b"\r")) else newline * 2
     return data + gap + section + newline
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
 from engine.model.base import Refusal
@@ -28,14 +27,12 @@ class Extra(NamedTuple):
     purpose: str
 
 
-EXTRAS: Mapping[str, Extra] = MappingProxyType(
-    {
-        MODELS: Extra("pydantic_ai", "running text prompts on a model"),
-        NOTIFY: Extra("apprise", "notifying beyond this desktop"),
-        POSTGRES: Extra("psycopg", "sharing a PostgreSQL between machines"),
-        TRAIN: Extra("together", "training a Twin model"),
-    }
-)
+EXTRAS: Mapping[str, Extra] = {
+    MODELS: Extra("pydantic_ai", "running text prompts on a model"),
+    NOTIFY: Extra("apprise", "notifying beyond this desktop"),
+    POSTGRES: Extra("psycopg", "sharing a PostgreSQL between machines"),
+    TRAIN: Extra("together", "training a Twin model"),
+}
 """The extras by name."""
 
 
