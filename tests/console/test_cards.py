@@ -377,7 +377,6 @@ async def test_a_refusal_is_shown_whole(console: ConsoleApp, engine: StandIn, ke
 @pytest.mark.long
 async def test_an_undone_card_is_in_front_at_once_and_stays(console: ConsoleApp, engine: StandIn) -> None:
     answered = threading.Event()
-    snooze, undo = engine.cards.snooze, engine.cards.undo
     hold_back(engine.cards, "snooze", until=answered)
     async with running(console, "s", "u") as pilot:
         assert front(console) == FIRST
@@ -387,7 +386,6 @@ async def test_an_undone_card_is_in_front_at_once_and_stays(console: ConsoleApp,
         await until(pilot, lambda: calls_of(engine, "undo") and not console._is_reading)
         assert [call[0] for call in calls_of(engine, "snooze", "undo")] == ["snooze", "undo"]
         assert (front(console), len(stack(console).cards)) == (FIRST, 5)
-        engine.cards.snooze, engine.cards.undo = snooze, undo  # type: ignore[method-assign]
         await carry_out(pilot, change_cards(None, FIRST), in_front(SECOND))  # what was taken back does not outlive that
 
 

@@ -113,22 +113,21 @@ def with_keys(**keys: str) -> Given:
     )
 
 
+def is_in_order(app: ConsoleApp) -> bool:
+    """Whether the help begins with the keys of the pane, and ends with those of every screen."""
+    places = [screen_text(app).find(heading) for heading in ("In this pane, now", "one up", "Everywhere")]
+    return places == sorted(places)
+
+
 COPY_TEXT = Until("something to copy", lambda app: app.screen.ready and app.screen.copy_text())
 COPIED = Until("the id", lambda app: app.clipboard and app.clipboard == app.screen.copy_text())
 ENDED = Until("the end", lambda app: not app.is_running)
-IN_ORDER = Until(
-    "the order",
-    lambda app: (
-        [*map(screen_text(app).find, ("In this pane, now", "one up", "Everywhere"))]
-        == sorted(map(screen_text(app).find, ("In this pane, now", "one up", "Everywhere")))
-    ),
-)
 DND = "do not disturb for 2 hours; again"
 STORIES: dict[str, tuple[Step, ...]] = {
     "the help begins with the keys of the pane, and finds others": (
         press("6 question_mark"),
         sees(DND),
-        IN_ORDER,
+        Until("the order", is_in_order),
         type_text("undo a landing"),
         sees("undo a landing", "esc clear"),
         hides(DND),

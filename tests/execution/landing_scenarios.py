@@ -354,7 +354,7 @@ def as_file(entry: FileState | None) -> FileState | None:
 
 def only_files(entries: Mapping[str, FileState | None]) -> FileStates:
     """The entries that exist and are no folders."""
-    return {path: entry for path, entry in entries.items() if entry is not None and as_file(entry)}
+    return {path: file for path, entry in entries.items() if (file := as_file(entry))}
 
 
 def is_obstructed(later: FileStates, path: str, touched: set[str]) -> bool:

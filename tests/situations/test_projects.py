@@ -152,7 +152,8 @@ def without_npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def names_the_link_of_node(situation: Situation) -> bool:
-    """Whether there is no card that would run npm, and the remarks say where to get it."""
+    """Whether after an edit there is no card that would run npm, and the remarks say where to get it."""
+    situation.write("price.js", "exports.price = (cents) => Math.round(cents) / 100;\n")
     return "prepare_environment" not in situation.kinds() and list(situation.engine.card_cycle.remarks().values()) == [
         "its tests need npm, which is not installed; install Node.js: https://nodejs.org"
     ]
@@ -161,7 +162,6 @@ def names_the_link_of_node(situation: Situation) -> bool:
 @pytest.mark.usefixtures("without_npm")
 def test_without_the_package_manager_its_link_is_named_instead_of_a_card(situation: Situation) -> None:
     situation.commit("Web", WITHOUT_PACKAGES, days_ago=9)
-    situation.write("price.js", "exports.price = (cents) => Math.round(cents) / 100;\n")
     assert names_the_link_of_node(situation)
 
 
@@ -169,7 +169,6 @@ def test_without_the_package_manager_its_link_is_named_instead_of_a_card(situati
 def test_the_link_of_the_package_manager_is_named_beside_another_project(situation: Situation) -> None:
     situation.commit("Web", WITHOUT_PACKAGES | API, days_ago=9)
     (situation.path / "packages/api/.venv").symlink_to(sys.prefix, target_is_directory=True)
-    situation.write("price.js", "exports.price = (cents) => Math.round(cents) / 100;\n")
     assert names_the_link_of_node(situation)
 
 
