@@ -130,8 +130,8 @@ def kind_of(name: str) -> Kind:
 
 
 FOLLOW_UPS_OF_FAILED_TESTS: Final = (
-    "undo_landing", "apply_fix", "rehearse_revert", "bisect", "hunt_flakes", "still_red", "rerun_failing",
-    "check_clean_head", FIX_BY_AGENT,
+    "undo_landing", "apply_fix", "rehearse_revert", "bisect", "hunt_flakes", "check_clean_head", "still_red",
+    "rerun_failing", FIX_BY_AGENT,
 )  # fmt: skip
 """Kinds of cards that may follow failed tests, the best first."""
 

@@ -11,7 +11,7 @@ from typing import Any
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.tool_table import TEST_FILE
 from engine.frozen import frozen
-from engine.model import SessionState, SessionView
+from engine.model import SessionState, SessionView, Tier
 from engine.model.text import count, join_shortened, moment, plain
 from engine.prediction.context import Part, WorkspaceContext, result_words
 from engine.prediction.templates.offers import (
@@ -245,7 +245,9 @@ def _check_of_failures(context: WorkspaceContext, part: Part) -> Iterator[Offer]
         "tells whether a commit or your changes broke it.",
         subject=failing[0],
         facts={"head": git.head, "tests": failing[:MAX_PATHS]},
+        parameters={"tests": failing[:MAX_PATHS]},
         evidence_at=last.ran_at,
+        tier=Tier.BLOCKS,
     )
 
 

@@ -151,6 +151,9 @@ class CheckCleanHead(ProjectFlow):
     files: list[RepoPath] = Field(
         default=[], description="uncommitted files to name in the description: all are left out"
     )
+    tests: list[TestId] = Field(
+        default=[], max_length=MAX_COMPARED_TESTS, description="tests that fail: do they fail at HEAD, too?"
+    )
 
     def describe(self) -> str:
         names = f", among them {join_names(self.files, 3)}" if self.files else ""
@@ -168,17 +171,39 @@ class CheckCleanHead(ProjectFlow):
         with linked_packages(job, tools):
             results = run_test_plan(job, [(tool, []) for tool in tools])
             check = combine_checks(results)
+            answer = self._compare_with_head(check)
             if check.green:
-                return FlowResult(f"HEAD is complete: {describe_check(check)}", check=check, facts=facts, full=True)
+                summary = f"{answer or 'HEAD is complete'}: {describe_check(check)}"
+                return FlowResult(summary, check=check, facts=facts, full=True)
             tool, failed = next((result for result in results if not result[1].green), results[0])
-            passing = self._rerun_with_files(job, tool, failed.failing, snapshot) if left_out else None
+            asks_about_files = left_out and not answer
+            passing = self._rerun_with_files(job, tool, failed.failing, snapshot) if asks_about_files else None
             reset_worktree(job, head)  # the result is recorded for the state of the worktree
         summary = f"On HEAD alone {describe_check(check)}"
-        if passing is not None:
+        if answer:
+            summary = f"{answer}. {summary}"
+        elif passing is not None:
             facts["passes_with_files"] = passing
             outcome = f"{len(passing)} of them pass" if passing else "they also fail"
             summary = f"{summary}; {outcome} with the uncommitted files"
         return FlowResult(summary, check=check, facts=facts, full=True)
+
+    def _compare_with_head(self, check: CheckResult) -> str:
+        """Which of the `tests` fail at HEAD, too, and which the uncommitted changes broke, in words; "" for no tests.
+        `check` is the run of HEAD alone."""
+        measured = {test for test, _ in check.durations}
+        failing = [test for test in self.tests if test in check.failing]
+        missing = [test for test in self.tests if measured and test not in measured.union(failing)]
+        broken = [test for test in self.tests if test not in failing and test not in missing]
+        sentences = []
+        if broken:
+            verb, them = ("passes", "it") if len(broken) == 1 else ("pass", "them")
+            sentences.append(f"{join_names(broken, 3)} {verb} at HEAD, so your uncommitted changes broke {them}")
+        if failing:
+            sentences.append(f"{join_names(failing, 3)} {'fails' if len(failing) == 1 else 'fail'} at HEAD, too")
+        if missing:
+            sentences.append(f"HEAD does not have {join_names(missing, 3)}")
+        return "; ".join(sentences)
 
     def _rerun_with_files(self, job: Job, tool: Toolchain, failing: Sequence[str], snapshot: str) -> list[str] | None:
         """The failing tests of `tool` that pass with the uncommitted files; None if they cannot be run again."""
