@@ -27,6 +27,8 @@ def test_missing_parameters_are_named_with_their_meaning() -> None:
     [
         ("bisct test=a", "bisect"), ("bisct test=a good=HEAD~3", "bisect"), ("Run the tets", "run_tests"),
         ("sumarise-day", "summarise_day"), ("explain the cart", ""), ("why is the bisect slow", ""), ("", ""),
+        ("lnit", "lint"), ("run the tests of shop/tax.py", "run_tests"), ("explain shop/tax.py", ""),
+        ("list files", ""),
     ],
 )  # fmt: skip
 def test_a_prompt_that_is_nearly_the_name_of_a_flow_is_similar_to_it(prompt: str, flow: str) -> None:

@@ -68,6 +68,9 @@ _PAIR = re.compile(r"\s*(?:\w+[ \t]*=|$)")
 VALUE = re.compile(r"\w*[\d_/:~^.]\S*[\w/]|\d+")
 """Matches a file, a test, a commit or a number. A sentence rarely has only such words."""
 
+SIMILAR = 0.75
+"""From this similarity on a prompt is nearly the name of a flow. `difflib` measures it for `lnit` and `lint`."""
+
 PROSE = "prose"
 """The code of the refusal of an edit that is a sentence, and not a parameter with a mistake."""
 
@@ -234,11 +237,12 @@ def named_flow(prompt: str, flows: Collection[str]) -> tuple[str, str] | None:
 
 
 def similar_flow(prompt: str, flows: Collection[str]) -> str:
-    """The flow whose name is nearly that in a prompt, as in `bisct test=a`; "" for none."""
+    """The flow whose name is nearly that in a prompt, as in `bisct test=a` and `test cart.py`; "" for none."""
     first, _, rest = prompt.strip().partition(" ")
-    name = _normalise_words(first if _are_parameters(rest) else prompt)
-    flow_by_name = {_normalise_words(flow): flow for flow in flows}
-    return next((flow_by_name[close] for close in difflib.get_close_matches(name, flow_by_name, 1, cutoff=0.8)), "")
+    words = " ".join(word for word in prompt.split() if not VALUE.fullmatch(word))
+    name = _normalise_words(first if _are_parameters(rest) else words)
+    flow_by_name = {_normalise_words(words): flow for flow in flows for words in (*ALIASES.get(flow, ()), flow)}
+    return next((flow_by_name[close] for close in difflib.get_close_matches(name, flow_by_name, 1, SIMILAR)), "")
 
 
 def _are_parameters(text: str) -> bool:
