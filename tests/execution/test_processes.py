@@ -72,13 +72,13 @@ def test_the_machine_is_read_once_for_the_limits_of_all_sessions(
 ) -> None:
     monkeypatch.setattr(sandbox, "MAX_PROCESSES", 2)
     script = (
-        "import subprocess, sys, time\n"
+        "import os, subprocess, sys, time\n"
         "subprocess.Popen([sys.executable, '-c', 'import subprocess; subprocess.run([\"sleep\", \"60\"])'])\n"
-        "print(1, flush=True); time.sleep(60)"
+        "print(os.getpid(), flush=True); time.sleep(60)"
     )
     run = RunningCommand(processes, script, tmp_path)
     wait_until(lambda: run.pids, 10)
-    wait_until(lambda: len(psutil.Process().children(recursive=True)) >= 3, 10)
+    wait_until(lambda: len(psutil.Process(run.pids[0]).children(recursive=True)) == 2, 10)
     children_of = read_children()
     with monkeypatch.context() as patch:
         patch.setattr(psutil.Process, "children", None)  # it reads the machine

@@ -98,6 +98,16 @@ def test_the_next_step_says_whether_a_commit_or_your_changes_broke_a_test(
     assert "check_clean_head" not in situation.kinds()
 
 
+def test_a_test_that_passes_at_head_is_named_with_that_and_needs_no_run_alone(situation: Situation) -> None:
+    situation.commit_shop()
+    situation.record_test_run(passed=2)
+    situation.write("cart.py", f"# not committed\n{WRONG_TOTAL}")
+    situation.record_test_run("tests/test_cart.py::test_total")
+    assert "still_red" not in situation.kinds()
+    [problem] = situation.engine.card_cycle.remarks().values()
+    assert problem.endswith("without your uncommitted changes all tests pass")
+
+
 def test_a_test_of_a_new_file_is_not_looked_for_at_head(situation: Situation) -> None:
     situation.commit_shop()
     situation.write("tests/test_more.py", "def test_more():\n    assert False\n")

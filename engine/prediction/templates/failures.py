@@ -344,8 +344,9 @@ def still_red(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     narrowed = ended_sessions(context, part.project.path, "narrow_failures")
     if any(session.id == last.session_id or session.created_at > last.ran_at for session in narrowed):
         return
-    if len(tests) == 1 and any(run.tree == last.tree and failed_alone(run) == tests[0] for run in part.tree_runs):
-        return
+    ran_alone = any(run.tree == last.tree and failed_alone(run) == tests[0] for run in part.tree_runs)
+    if len(tests) == 1 and (ran_alone or part.is_broken_by_changes(context.repository.head)):
+        return  # it would be the same run, or the answer is known
     if _bisected_tests(context, part).issuperset(tests):
         return  # each failed without the others, at the commit that broke it
     prompt = f"Run the {len(tests)} failing tests alone and group the failures by cause"
