@@ -125,6 +125,19 @@ class RoundPreparation:
             self.report("tasksDir", f"{folder} cannot be read: {error}; fix it, or: clawpy config set tasksDir ''")
 
 
+@frozen
+class RoundSources:
+    """The functions by which a round reads the workspaces, and gets proposals."""
+
+    prepare: Callable[[], None]
+    """It is called before contexts are read; see `RoundPreparation`."""
+    contexts: Contexts
+    note_activity: Callable[[str, datetime], None]
+    """It is called with a workspace and a time if somebody but us changed its files last at that time."""
+    workspaces: Callable[[], Sequence[str]]
+    propose: Propose
+
+
 class CardCycle:
     """The service `engine.card_cycle`: runs cycles, one at a time."""
 
@@ -135,24 +148,13 @@ class CardCycle:
         router: Router,
         twin: EmbeddedTwin,
         randomness: Randomness,
-        *,
-        prepare: Callable[[], None],
-        contexts: Contexts,
-        note_activity: Callable[[str, datetime], None],
-        workspaces: Callable[[], Sequence[str]],
-        propose: Propose,
+        sources: RoundSources,
     ) -> None:
-        """`prepare()` is called before contexts are read (see `RoundPreparation`). `note_activity(workspace, at)` is
-        called if somebody but us changed its files last at that time."""
         self._store = store
         self._database = store.database
         self._approvals = approvals
         self._twin = twin
-        self._prepare = prepare
-        self._contexts = contexts
-        self._note_activity = note_activity
-        self._workspaces = workspaces
-        self._propose = propose
+        self._sources = sources
         self._selector = CardSelector(store, approvals, router, twin, randomness)
         self._lock = threading.RLock()
         self.is_checking = False
@@ -170,7 +172,7 @@ class CardCycle:
         with self._lock:
             self.is_checking = True
             try:
-                return self._cycle(list(self._workspaces() if workspaces is None else workspaces), requested)
+                return self._cycle(list(self._sources.workspaces() if workspaces is None else workspaces), requested)
             finally:
                 self.is_checking = False
 
@@ -181,7 +183,8 @@ class CardCycle:
             remarks: dict[str, str] = state.get(session, REMARKS, {})
             held_back: dict[str, str] = state.get(session, HELD_BACK, {})
         sentences = {
-            workspace: [remarks.get(workspace, ""), held_back.get(workspace, "")] for workspace in self._workspaces()
+            workspace: [remarks.get(workspace, ""), held_back.get(workspace, "")]
+            for workspace in self._sources.workspaces()
         }
         return {workspace: "; ".join(filter(None, found)) for workspace, found in sentences.items() if any(found)}
 
@@ -326,7 +329,7 @@ class CardCycle:
             unknown = context.inspection.unknown
             messages = [*context.errors, *(f"{check}: {error}" for check, error in unknown.items())]
             failed: list[Exception] = []
-            proposals = self._propose(context, failed)
+            proposals = self._sources.propose(context, failed)
             for error in failed:
                 log.error("not everything was proposed for %s", context.workspace, exc_info=error)
                 messages.append(f"{type(error).__name__}: {sanitise(str(error))}")
@@ -340,11 +343,11 @@ class CardCycle:
 
     def _read_contexts(self, workspaces: Sequence[str]) -> Sequence[WorkspaceContext]:
         """Prepare a round and read its contexts. Files that changed are a sign of the operator."""
-        self._prepare()
-        contexts = self._contexts(workspaces)
+        self._sources.prepare()
+        contexts = self._sources.contexts(workspaces)
         for context in contexts:
             if context.silence is not None:
-                self._note_activity(context.workspace, context.now - context.silence)
+                self._sources.note_activity(context.workspace, context.now - context.silence)
         return contexts
 
     def _store_plan(

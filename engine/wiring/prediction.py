@@ -26,7 +26,7 @@ from engine.prediction.card_store import CardStore
 from engine.prediction.cards import Cards
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.context_reader import ContextReader, Sources
-from engine.prediction.cycle import CardCycle, RoundPreparation
+from engine.prediction.cycle import CardCycle, RoundPreparation, RoundSources
 from engine.prediction.kinds import FIX_BY_AGENT, kind_of
 from engine.prediction.predictors import ModelTwin, PredictorHook, TwinAccess, TwinTraining
 from engine.prediction.routing import PromptPlacer, Router
@@ -162,12 +162,7 @@ def build_prediction(services: Services, launcher: Sessions, overrides: Override
         hook.propose,
         lambda context: propose_learned(context, learned_work(services)),
     )
-    services.card_cycle = CardCycle(
-        store,
-        approvals,
-        router,
-        services.embedded_twin,
-        randomness,
+    sources_of_rounds = RoundSources(
         prepare=RoundPreparation(
             services.tasks,
             services.settings,
@@ -182,6 +177,7 @@ def build_prediction(services: Services, launcher: Sessions, overrides: Override
         workspaces=lambda: services.workspaces,
         propose=partial(templates.propose, sources=other_sources),
     )
+    services.card_cycle = CardCycle(store, approvals, router, services.embedded_twin, randomness, sources_of_rounds)
     services.cards = Cards(
         store, approvals, services.card_cycle, router, randomness, reverse=services.changes.undo_session
     )

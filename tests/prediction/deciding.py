@@ -40,7 +40,7 @@ from engine.prediction.approvals import Approvals, link_session
 from engine.prediction.card_store import CardStore
 from engine.prediction.cards import Cards
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.cycle import CardCycle
+from engine.prediction.cycle import CardCycle, RoundSources
 from engine.prediction.routing import Route, Router
 from engine.prediction.twin import Calibrator, EmbeddedTwin
 from engine.storage.database import Database, Transaction
@@ -275,11 +275,13 @@ class World:
             router,
             self.twin,
             self.randomness,
-            prepare=lambda: None,
-            contexts=self.contexts,
-            note_activity=lambda workspace, at: None,
-            workspaces=lambda: self.workspaces,
-            propose=self._propose,
+            RoundSources(
+                prepare=lambda: None,
+                contexts=self.contexts,
+                note_activity=lambda workspace, at: None,
+                workspaces=lambda: self.workspaces,
+                propose=self._propose,
+            ),
         )
         self.cards = self.sessions.cards = Cards(
             self.store, approvals, self.card_cycle, router, self.randomness, reverse=self.landed.reverse

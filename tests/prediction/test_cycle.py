@@ -246,16 +246,16 @@ def test_a_workspace_that_is_off_gets_no_cards(database: Database, clock: FakeCl
 
 def test_a_second_cycle_waits_for_the_first(world: World) -> None:
     is_reading, may_continue = threading.Event(), threading.Event()
-    contexts = world.card_cycle._contexts
+    sources = world.card_cycle._sources
     read_workspaces: list[Sequence[str]] = []
 
     def read_slowly(workspaces: Sequence[str]) -> Sequence[WorkspaceContext]:
         read_workspaces.append(workspaces)
         is_reading.set()
         assert may_continue.wait(10)
-        return contexts(workspaces)
+        return sources.contexts(workspaces)
 
-    world.card_cycle._contexts = read_slowly
+    world.card_cycle._sources = replace(sources, contexts=read_slowly)
     assert not world.card_cycle.is_checking
     world.proposals = [proposal("a"), proposal("b", workspace="/blog")]
     with ThreadPoolExecutor(2) as pool:
