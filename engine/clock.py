@@ -30,6 +30,11 @@ class Clock(Protocol):
         """Seconds on a clock that never goes back. Only differences have a meaning."""
 
 
+def in_utc(instant: datetime) -> datetime:
+    """An instant in UTC. One without a time zone is in UTC already."""
+    return instant.astimezone(UTC) if instant.tzinfo else instant.replace(tzinfo=UTC)
+
+
 class Stopwatch:
     """Measures the time of some work, and the time since its last activity. Both stop during a pause. May be used from
     any thread."""

@@ -15,7 +15,8 @@ from engine.api.documents import instant
 from engine.background import Background
 from engine.events import Subscription
 from engine.files import write_json
-from engine.model import Refusal, sanitise
+from engine.model import Refusal
+from engine.model.text import one_line
 
 if TYPE_CHECKING:
     from engine.services import Services
@@ -69,7 +70,7 @@ class StatusBarFile:
             ],
             "cards": [
                 {
-                    "prompt": " ".join(sanitise(card.assignment.prompt).split())[:MAX_PROMPT_CHARS],
+                    "prompt": one_line(card.assignment.prompt)[:MAX_PROMPT_CHARS],
                     "targetChannel": card.assignment.channel,
                     "confidence": round(card.confidence, 4),
                     "howSure": card.confidence_text,

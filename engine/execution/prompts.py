@@ -38,6 +38,7 @@ from engine.model import (
 from engine.model.base import trust_of_names
 from engine.model.prompts import OWN_TEXT
 from engine.model.secrets import redact_lines
+from engine.model.text import one_line
 
 log = logging.getLogger(__name__)
 
@@ -176,17 +177,13 @@ def make_block(
     from xml.sax.saxutils import quoteattr  # not before the first prompt: it imports an HTTP client
 
     rendered_attributes = "".join(
-        f" {key}={quoteattr(_one_line(value))}" for key, value in (attributes or {}).items() if value
+        f" {key}={quoteattr(one_line(value))}" for key, value in (attributes or {}).items() if value
     )
     return PromptPart(
         name,
         (PromptLine(f"<{name}{rendered_attributes}>", OWN_TEXT), *lines, PromptLine(f"</{name}>", OWN_TEXT)),
         role,
     )
-
-
-def _one_line(value: str) -> str:
-    return " ".join(sanitise(value).split())
 
 
 class IdentityPart:

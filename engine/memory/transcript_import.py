@@ -12,10 +12,11 @@ import hashlib
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from engine.clock import in_utc
 from engine.frozen import frozen
 from engine.memory.captures import Remember
 from engine.memory.store import MemoryStore
@@ -263,7 +264,6 @@ def _parse_time(stamp: object) -> datetime | None:
     if stamp is None:
         return None
     try:
-        parsed = datetime.fromisoformat(str(stamp))
+        return in_utc(datetime.fromisoformat(str(stamp)))
     except ValueError as error:
         raise ValueError(f"timestamp {str(stamp)[:40]!r} is not a time") from error
-    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)

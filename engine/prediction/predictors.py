@@ -20,6 +20,7 @@ from typing import BinaryIO, ClassVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from engine.api_keys import TWIN, Key, Keys
+from engine.clock import in_utc
 from engine.config import SettingsSource
 from engine.execution.model_router import ModelChoice, ModelRouter
 from engine.execution.runners.flow_runner import named_flow
@@ -333,8 +334,7 @@ class HookLine(PredictedWork):
 
     def written_at(self, at: datetime) -> datetime:
         """When the line was written: its own `timestamp`, but not after `at`, the last change of the file."""
-        own = self.timestamp or at
-        return min(own if own.tzinfo else own.replace(tzinfo=UTC), at)
+        return min(in_utc(self.timestamp or at), at)
 
 
 def read_line(raw: bytes) -> HookLine:

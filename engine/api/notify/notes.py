@@ -34,6 +34,7 @@ from engine.model import (
     sanitise,
 )
 from engine.model.secrets import redact
+from engine.model.text import one_line, plain
 from engine.storage.ledger import LedgerEntry
 
 # Forms
@@ -380,14 +381,13 @@ def make_digest(notes: Sequence[Note]) -> Note:
 
 def clean_line(text: str, secrets: Iterable[str]) -> str:
     """One line of at most `MAX_CHARS` characters, without control characters and secrets."""
-    line = " ".join(redact(sanitise(text), secrets).split())
-    return line if len(line) <= MAX_CHARS else line[: MAX_CHARS - 1] + "…"
+    return plain(redact(sanitise(text), secrets), MAX_CHARS)
 
 
 def is_complete(content: NotificationContent, words: str) -> bool:
     """Whether a card may be approved from its note: the note has the whole prompt, and nothing asks for a look at the
     card."""
-    return not content.asks and words == " ".join(sanitise(content.words).split())
+    return not content.asks and words == one_line(content.words)
 
 
 def spoken_text(content: NotificationContent, words: str) -> str:

@@ -26,9 +26,11 @@ from engine.api.operations.operation import (
     operation,
     require,
 )
+from engine.clock import in_utc
 from engine.frozen import frozen
 from engine.memory.store import check_memory
 from engine.model import NewMemory, Recall, RecallQuery, Refusal, Retention, sanitise
+from engine.model.text import one_line
 
 if TYPE_CHECKING:
     from engine.services import Services
@@ -134,7 +136,7 @@ def suggest(
     for card in engine.cards.pending(include_snoozed=True):
         if (card.assignment.prompt, card.assignment.workspace) == (words, workspace):
             return {"predictions": [document(card)], "new": False}
-    why = " ".join(sanitise(reason).split())[:MAX_REASON_CHARS]
+    why = one_line(reason)[:MAX_REASON_CHARS]
     reasoning = f"suggested by {name}" + (f": {why}" if why else "")
     card = engine.cards.propose(text, workspace=workspace, channel=channel, reasoning=reasoning)
     return {"predictions": [document(card)], "new": True}
@@ -147,7 +149,7 @@ def agent_name(given_name: str) -> str:
     """
     from engine.safety.content.shell import fold  # imported here, because it loads the whole content filter
 
-    name = " ".join(sanitise(given_name).split())[:MAX_NAME_CHARS]
+    name = one_line(given_name)[:MAX_NAME_CHARS]
     if not name:
         raise Refusal("bad_arguments", "an agent needs a name", "for example claude-code")
     plain = unicodedata.normalize("NFKD", fold(name)).casefold()
@@ -290,7 +292,7 @@ def parse_time(value: Any) -> datetime | None:
             return datetime.fromtimestamp(value / 1000 if abs(value) > MILLISECONDS else value, UTC)
         if isinstance(value, str):
             at = _parse_time(value.strip())
-            return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
+            return in_utc(at)
     except (ValueError, OverflowError, OSError) as error:
         raise ValueError(f"{str(value)[:60]!r} is not a time") from error
     raise ValueError(f"{str(value)[:60]!r} is not a time")

@@ -31,6 +31,7 @@ from engine.model import (
     Trust,
     sanitise,
 )
+from engine.model.text import one_line
 from engine.storage.database import Transaction
 
 TASK, HEAL, REPLY = "task", "heal", "reply"
@@ -97,7 +98,7 @@ def assistant_part(text: str, calls: Sequence[Mapping[str, Any]], call_id: str) 
 
 def result_part(tool: str, text: str, call_id: str) -> PromptPart:
     """The result of a tool."""
-    name = " ".join(sanitise(tool).split())[:40]  # a model may ask for a tool by any name
+    name = one_line(tool)[:40]  # a model may ask for a tool by any name
     source = PromptSource(SourceKind.CONVERSATION, call_id, name, Trust.QUOTED)
     return PromptPart(name, _prompt_lines(text, source), "tool")
 

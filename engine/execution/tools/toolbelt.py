@@ -42,7 +42,7 @@ from engine.hierarchy.organisation import Tools
 from engine.model import Refusal, SessionView, ToolResult, ToolSpec, sanitise
 from engine.model.secrets import CUT
 from engine.model.sessions import CALL_FAILED, CALL_REFUSED
-from engine.model.text import count
+from engine.model.text import count, one_line
 from engine.safety.content import programs_of
 from engine.storage.database import Database
 
@@ -353,7 +353,7 @@ def _call_subject(arguments: Any) -> str:
     for key in ("path", "command", "url", "query"):
         value = arguments.get(key)
         if isinstance(value, str):
-            return " ".join(sanitise(value).split())
+            return one_line(value)
     return ""
 
 

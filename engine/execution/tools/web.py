@@ -29,6 +29,7 @@ from engine.execution.sandbox.host_gate import is_public, parse_address
 from engine.execution.tools.page_text import html_to_text
 from engine.frozen import frozen
 from engine.model import Refusal, sanitise
+from engine.model.text import one_line
 
 MAX_URL = 2_000
 """Maximum number of characters of a URL."""
@@ -391,4 +392,4 @@ def _parse_hits(text: str) -> list[Hit]:
 
 def _read_text_field(result: dict[Any, Any], name: str) -> str:
     value = result.get(name)
-    return " ".join(sanitise(value).split())[:1_000] if isinstance(value, str) else ""
+    return one_line(value)[:1_000] if isinstance(value, str) else ""

@@ -33,7 +33,7 @@ from engine.model.adaptation import (
     RoutingHint,
 )
 from engine.model.learnings import content_words, normalise
-from engine.model.text import jaccard
+from engine.model.text import jaccard, one_line
 
 MAX_LINES = 20
 """Maximum number of lines of guidance, repairs or commands in one effect."""
@@ -122,7 +122,7 @@ def _validate_lines(name: str, texts: Sequence[str]) -> tuple[str, ...]:
 
 def _validate_line(text: str) -> str:
     """Check the length of a text, and return it in a single line."""
-    line = " ".join(sanitise(text).split())
+    line = one_line(text)
     if len(line) > MAX_LINE_LENGTH:
         raise _invalid_effect(f"a line has {len(line)} characters, at most {MAX_LINE_LENGTH}: {line[:60]}…")
     return line

@@ -18,6 +18,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
+from engine.clock import in_utc
 from engine.model import EntrySource, LearningEntry, LearningStatus, LearningType, Trust, sanitise
 
 KEY = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:(?:[ \t]|$)")
@@ -312,15 +313,10 @@ def _as_list(value: object) -> list[object]:
     return value if isinstance(value, list) else [value]
 
 
-def _to_utc(instant: datetime) -> datetime:
-    """An instant in UTC. One without a time zone is in UTC already."""
-    return instant.astimezone(UTC) if instant.tzinfo else instant.replace(tzinfo=UTC)
-
-
 ShortText = Annotated[str, BeforeValidator(_clean_words), AfterValidator(lambda text: text[:500])]
 ShortTexts = Annotated[tuple[Annotated[str, BeforeValidator(_clean_words)], ...], BeforeValidator(_as_list)]
 UnitFloat = Annotated[float, Field(strict=True, ge=0, le=1)]
-Instant = Annotated[datetime, AfterValidator(_to_utc)] | None
+Instant = Annotated[datetime, AfterValidator(in_utc)] | None
 
 
 class FrontMatter(BaseModel):

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from engine.files import read_plain
 from engine.frozen import frozen
-from engine.model import sanitise
+from engine.model.text import one_line
 
 MAX_NAMED: Final = 5
 """Maximum number of differences of a lock file that are named. The others are counted."""
@@ -159,7 +159,7 @@ def _find_mismatch(root: Path, name: str, lock_format: LockFormat) -> LockMismat
         return None  # half-written, or of a form that is not known yet
     if not differences:
         return None
-    shown = tuple(" ".join(sanitise(sentence).split()) for sentence in differences[:MAX_NAMED])
+    shown = tuple(map(one_line, differences[:MAX_NAMED]))
     return LockMismatch(name, lock_format.manifest, lock_format.lock, shown, len(differences) - len(shown))
 
 
