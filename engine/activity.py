@@ -34,6 +34,7 @@ from engine.model import (
     Verdict,
     Waiting,
 )
+from engine.model.adaptation import CandidateStatus
 from engine.model.text import count
 from engine.safety.content import objection
 from engine.storage import state
@@ -80,11 +81,12 @@ def count_learned(entries: Iterable[LedgerEntry], instant: datetime) -> LearnedC
     def entries_of(event: type[Event]) -> list[LedgerEntry]:
         return [entry for entry in later if entry.kind == event.__name__]
 
+    weighed = entries_of(CandidateWeighed)
     return LearnedCounts(
         learnings=len(entries_of(LearningPromoted)),
         facts=len(entries_of(FactPromoted)),
-        proposed=len({entry.subject for entry in entries_of(CandidateWeighed) if entry.payload["status"] == "review"}),
-        by_itself=sum(entry.payload["by"] == "autonomy" for entry in entries_of(CandidatePromoted)),
+        proposed=len({entry.subject for entry in weighed if entry.payload["status"] == CandidateStatus.REVIEW}),
+        by_itself=sum(entry.payload["by"] == DecidedBy.AUTONOMY for entry in entries_of(CandidatePromoted)),
     )
 
 
@@ -133,7 +135,7 @@ def activity_since(
         ended_sessions=tuple(view for _, view in sorted(ended, key=lambda pair: pair[0])),
         blocked=tuple(_to_blocked_work(entry) for entry in reversed(blocked_entries) if entry.at > instant),
         approved=len(approvals),
-        approved_by_itself=approvals.count(DecidedBy.AUTONOMY.value),
+        approved_by_itself=approvals.count(DecidedBy.AUTONOMY),
         rejected=sum(entry.kind == PredictionRejected.__name__ for entry in standing.values()),
         spent=spent,
         waiting=tuple(waiting),

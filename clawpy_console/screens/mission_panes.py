@@ -22,7 +22,7 @@ from clawpy_console.state import AppState, Autonomy
 from clawpy_console.widgets.reflowing_text import render_fields
 from clawpy_console.widgets.rows import Row, Rows
 from clawpy_console.widgets.session import session_outcome
-from engine.model import AgentView, Card, Layer, Result, SessionState, SessionView, Tier, Waiting
+from engine.model import AgentView, Card, Layer, Result, SessionState, SessionView, TaskState, Tier, Waiting
 
 if TYPE_CHECKING:
     from textual.timer import Timer
@@ -209,7 +209,7 @@ def hidden_panes(state: AppState, now: datetime) -> Content:
 
 def task_rows(state: AppState, now: datetime, width: int) -> list[Row]:
     """The open tasks that no session runs; the others are in the list of work."""
-    tasks = [task for task in state.tasks if task.state == "open" and not task.session_id]
+    tasks = [task for task in state.tasks if task.state == TaskState.OPEN and not task.session_id]
     return [Row(task.id, one_line(task.title), "○") for task in tasks]
 
 

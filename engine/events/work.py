@@ -152,7 +152,7 @@ class TaskAdded(Event, topics="tasks"):
 
 
 class TaskChanged(Event, topics="tasks"):
-    """A task has another `state`, as in `model.organisation.Task`."""
+    """A task has another `state`, as in `engine.model.Task`."""
 
     state: str
 

@@ -21,7 +21,7 @@ from engine.frozen import frozen
 from engine.memory.capture_rules import corrected_by, digest
 from engine.memory.captures import Captures
 from engine.memory.para import NewFact, Para, group_name
-from engine.model import Bucket, Capture, FactDraft, ParaFact, Refusal, SessionView, Trust, sanitise
+from engine.model import Bucket, Capture, DraftState, FactDraft, ParaFact, Refusal, SessionView, Trust, sanitise
 from engine.model.base import trust_of_names
 from engine.model.text import count, plain
 from engine.storage.database import Database, Transaction
@@ -63,7 +63,7 @@ class DraftRow(Row, table=True):
     workspace: str
     supersedes: str
     created_at: datetime = utc_field()
-    state: str = "waiting"
+    state: DraftState = enum_field(DraftState, default=DraftState.WAITING)
     decided_at: datetime | None = utc_field(nullable=True)
     fact_id: str = ""
     trust: Trust = enum_field(Trust)
@@ -76,7 +76,7 @@ class DraftRow(Row, table=True):
     def forget(self) -> None:
         """Empty the draft. A draft that waits is rejected."""
         self.fact = self.reason = self.source = ""
-        self.state = "rejected" if self.state == "waiting" else self.state
+        self.state = DraftState.REJECTED if self.state == DraftState.WAITING else self.state
 
 
 class Drafts:
@@ -102,7 +102,7 @@ class Drafts:
 
     def waiting(self, limit: int = 200) -> list[FactDraft]:
         """The drafts that wait for a decision, oldest first."""
-        query = select(DraftRow).where(DraftRow.state == "waiting")
+        query = select(DraftRow).where(DraftRow.state == DraftState.WAITING)
         query = query.order_by(col(DraftRow.created_at), literal_column("rowid")).limit(limit)
         with self._database.read() as session:
             return [value_of(row, FactDraft) for row in session.exec(query)]
@@ -121,9 +121,9 @@ class Drafts:
         Raises `Refusal`: `unknown_draft`, `draft_decided` (it was rejected), and what `Para.add` raises.
         """
         draft = self.get(draft_id)
-        if draft.state == "rejected":
+        if draft.state == DraftState.REJECTED:
             raise Refusal("draft_decided", f"{draft.id} was rejected", "add the fact separately")
-        if draft.state == "promoted":
+        if draft.state == DraftState.PROMOTED:
             return self._para.get(draft.fact_id)
         is_edited = edit not in ("", draft.fact)
         is_superseding = any(fact.id == draft.supersedes for fact in self._para.facts(active=True))
@@ -132,30 +132,31 @@ class Drafts:
             draft.category,
             draft.bucket,
             draft.group,
-            draft.source,
-            draft.workspace,
-            draft.supersedes if is_superseding else "",
-            Trust.OPERATOR if is_edited else draft.trust,
-            self._clock.now(),
+            source=draft.source,
+            workspace=draft.workspace,
+            supersedes=draft.supersedes if is_superseding else "",
+            trust=Trust.OPERATOR if is_edited else draft.trust,
+            approved_at=self._clock.now(),
         )
         stored = self._para.add([fact])[0]
-        self._decide(draft, "promoted", stored.id, is_quoted=draft.source.startswith(CAPTURE_SOURCE) and not is_edited)
+        is_quoted = draft.source.startswith(CAPTURE_SOURCE) and not is_edited
+        self._decide(draft, DraftState.PROMOTED, stored.id, is_quoted=is_quoted)
         return stored
 
     def reject(self, draft_id: str) -> FactDraft:
         """Reject a draft: the same words are not drafted again. Raises `Refusal` `unknown_draft`, `draft_decided`."""
         draft = self.get(draft_id)
-        if draft.state == "promoted":
+        if draft.state == DraftState.PROMOTED:
             raise Refusal("draft_decided", f"{draft.id} is {draft.fact_id} by now", "supersede that fact")
-        self._decide(draft, "rejected")
+        self._decide(draft, DraftState.REJECTED)
         return self.get(draft_id)
 
-    def _decide(self, draft: FactDraft, state: str, fact_id: str = "", *, is_quoted: bool = False) -> None:
+    def _decide(self, draft: FactDraft, state: DraftState, fact_id: str = "", *, is_quoted: bool = False) -> None:
         """Store a decision. `is_quoted`: the words are those of a capture, which may guide from now on."""
 
         def store_decision(tx: Transaction) -> None:
             row = tx.session.get(DraftRow, draft.id)
-            if row is None or row.state != "waiting":
+            if row is None or row.state != DraftState.WAITING:
                 return
             row.state, row.fact_id, row.decided_at = state, fact_id, tx.now
             tx.session.add(row)

@@ -14,6 +14,7 @@ from engine.model import (
     Refusal,
     Relation,
     Task,
+    TaskState,
 )
 from engine.storage.ledger import LedgerEntry, NotReady
 
@@ -100,7 +101,7 @@ class GraphProducer:
         """Put a task of the board into the graph, with what blocks it and what it blocks."""
         if task.source != "session":  # otherwise the session itself is the task
             existing = self._graph.get(task.id)
-            outcome = {"done": "succeeded", "failed": "failed"}.get(task.state, "")
+            outcome = {TaskState.DONE: "succeeded", TaskState.FAILED: "failed"}.get(task.state, "")
             self._graph.put(
                 GraphNode(
                     task_id=task.id,
@@ -122,7 +123,7 @@ class GraphProducer:
     def _blocks(self, needed: Task, waiting: Task) -> None:
         """If a session that worked on the task `needed` has failed, it blocks the task `waiting` until `needed` is
         done."""
-        if needed.state == "done":
+        if needed.state == TaskState.DONE:
             for edge in self._edges(waiting.id):
                 if edge.relation is Relation.BLOCKS and not edge.invalidated and self._worked_on(edge.source, needed):
                     self._graph.cut(edge)

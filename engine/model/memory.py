@@ -328,9 +328,17 @@ class ParaFact:
         return self.status == "active" and not self.forgotten
 
 
+class DraftState(StrEnum):
+    """The state of a draft."""
+
+    WAITING = "waiting"
+    PROMOTED = "promoted"
+    REJECTED = "rejected"
+
+
 @frozen
 class FactDraft:
-    """A fact that waits for the operator's decision (SPEC 4.8). `state` is "waiting", "promoted" or "rejected".
+    """A fact that waits for the operator's decision (SPEC 4.8).
 
     `day` is the local day of the session that it comes from, and `reason` says why it may be worth keeping.
     `supersedes` is the fact that it would replace, "" for none; `fact_id` is the fact that it became.
@@ -346,7 +354,7 @@ class FactDraft:
     reason: str
     workspace: str
     created_at: datetime
-    state: str = "waiting"
+    state: DraftState = DraftState.WAITING
     supersedes: str = ""
     fact_id: str = ""
     trust: Trust = Trust.QUOTED

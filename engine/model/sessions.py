@@ -34,14 +34,23 @@ CALL_FAILED, CALL_REFUSED = " failed: ", " refused: "
 """Between a call and its error in a line of the kind "tool"."""
 
 
+class TaskState(StrEnum):
+    """The state of a task."""
+
+    OPEN = "open"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+
+
 @frozen
 class Task:
-    """One entry of the task board. state: open, running, done, failed. It needs other tasks done first: `needs` are all
-    of them, `waits_for` those that are not done yet."""
+    """One entry of the task board. It needs other tasks done first: `needs` are all of them, `waits_for` those that are
+    not done yet."""
 
     id: str
     title: str
-    state: str
+    state: TaskState
     channel: str
     workspace: str
     source: str

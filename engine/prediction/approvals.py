@@ -34,6 +34,7 @@ from engine.model import (
     SessionView,
     Source,
     Status,
+    TaskState,
     Trigger,
     TriggerType,
     sanitise,
@@ -103,7 +104,7 @@ def _runs_when_due(session: Session, row: CardRow) -> bool:
     if not is_heartbeat(row.kind) or row.facts.get(RUN_FACT) is not True or row.edited:
         return False
     task = load(session, TaskRow, row.task_id or "")
-    return task is not None and (task.source, task.state) == (HEARTBEAT_ORDER, "open")
+    return task is not None and (task.source, task.state) == (HEARTBEAT_ORDER, TaskState.OPEN)
 
 
 def _trigger_type(row: CardRow, request: ApprovalRequest) -> TriggerType:

@@ -37,7 +37,7 @@ from engine.git.reader import (
     last_commit_of,
 )
 from engine.git.state import GitState, Touch, is_byproduct
-from engine.model import ChangeSet, Refusal, SessionView, Signal, sanitise
+from engine.model import ChangeSet, Refusal, SessionView, Signal, TaskState, sanitise
 from engine.model.adaptation import KnownFix
 from engine.prediction.context import ChangedFile, Part, WorkspaceContext, changed_since, writes_of_sessions
 from engine.prediction.signals import (
@@ -199,7 +199,9 @@ class ContextReader:
             ),
             prompt_runner=fetch("agents", lambda: sources.prompt_runner(workspace), ""),
             ancestors=fetch("runs", lambda: self._ancestors(folder, git, runs), nothing),
-            tasks=fetch.all("tasks", lambda: sources.tasks.list(workspace=workspace, state="open", limit=OPEN_TASKS)),
+            tasks=fetch.all(
+                "tasks", lambda: sources.tasks.list(workspace=workspace, state=TaskState.OPEN, limit=OPEN_TASKS)
+            ),
             sessions=sessions,
             threads=fetch.all("transcripts", lambda: sources.threads.latest(workspace) if sources.threads else ()),
             meetings=fetch.all("calendar", lambda: self._calendars.meetings(self._calendar_files, local)),

@@ -20,6 +20,7 @@ from engine.model import (
     SessionView,
     Signal,
     Task,
+    TaskState,
     Thread,
     part_of_day,
 )
@@ -119,7 +120,9 @@ FULLY_STALE = timedelta(days=7)
 def open_tasks(tasks: Sequence[Task]) -> list[Task]:
     """The open tasks that can be begun, the one without a change for longest first. Tasks of sessions, and tasks that
     wait for others, are left out."""
-    opened = (task for task in tasks if task.state == "open" and task.source != "session" and not task.waits_for)
+    opened = (
+        task for task in tasks if task.state == TaskState.OPEN and task.source != "session" and not task.waits_for
+    )
     return sorted(opened, key=lambda task: task.updated_at)
 
 

@@ -18,12 +18,12 @@ from sqlmodel import Field, Session, col, desc, select
 
 from engine.events import TaskAdded, TaskChanged
 from engine.frozen import frozen
-from engine.model import Randomness, Refusal, Result, SessionView, Task, sanitise
+from engine.model import Randomness, Refusal, Result, SessionView, Task, TaskState, sanitise
 from engine.model.secrets import redact, refuse_secret
 from engine.prediction.card_rows import CardRow
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, json_field, load, load_all, select_all, utc_field, value_of
+from engine.storage.rows import Row, enum_field, json_field, load, load_all, select_all, utc_field, value_of
 
 _BOX = re.compile(r" {0,3}[-*+] \[(?P<mark>[ xX])\] (?P<words>.*)")
 """Matches a list item with a check box."""
@@ -33,9 +33,6 @@ _FENCE = re.compile(r"\s*(```|~~~)")
 
 LAST_FILE_TASKS = "tasks.written"
 """Key in the state table: the [workspace, title] of each task that was open in the files of `tasksDir` last time."""
-
-TASK_STATES = ("open", "running", "done", "failed")
-"""The states of a task."""
 
 MAX_TITLE = 500
 """Maximum number of characters of a title or a note."""
@@ -65,7 +62,7 @@ class TaskRow(Row, table=True):
     __tablename__ = "tasks"
     id: str = Field(primary_key=True)
     title: str
-    state: str = "open"
+    state: TaskState = enum_field(TaskState, default=TaskState.OPEN)
     channel: str = ""
     workspace: str = ""
     source: str = "operator"
@@ -78,11 +75,11 @@ class TaskRow(Row, table=True):
 
 
 _RUNNING_IN = select_all(TaskRow).where(
-    col(TaskRow.session_id) == bindparam("session"), col(TaskRow.state) == "running"
+    col(TaskRow.session_id) == bindparam("session"), col(TaskRow.state) == TaskState.RUNNING
 )
 _OF_HEARTBEATS = select_all(TaskRow).where(
     col(TaskRow.source).in_((HEARTBEAT, HEARTBEAT_ORDER)),
-    (col(TaskRow.state) == "open") | (col(TaskRow.note) == ITEM_REMOVED),
+    (col(TaskRow.state) == TaskState.OPEN) | (col(TaskRow.note) == ITEM_REMOVED),
 )
 _FILE_TASKS = select(TaskRow).where(col(TaskRow.source) == FILE)
 
@@ -100,9 +97,9 @@ class TaskBoard:
     def list(self, *, workspace: str | None = None, state: str | None = None, limit: int = 100) -> list[Task]:
         """The tasks, the one changed last first. A task without a workspace belongs to every workspace. Raises
         `Refusal` `bad_state`."""
-        if state is not None and state not in TASK_STATES:
+        if state is not None and state not in list(TaskState):
             raise Refusal(
-                "bad_state", f"{sanitise(state)!r} is not a state of a task", "one of " + ", ".join(TASK_STATES)
+                "bad_state", f"{sanitise(state)!r} is not a state of a task", f"one of {', '.join(TaskState)}"
             )
         query = select(TaskRow).order_by(desc(col(TaskRow.updated_at)), desc(col(TaskRow.id))).limit(limit)
         if workspace is not None:
@@ -166,10 +163,10 @@ class TaskBoard:
             source = HEARTBEAT_ORDER if items.get(row.id) else HEARTBEAT
             if row.source != source:
                 row.source = source
-            if row.id in items and row.state == "done":
-                self._change(tx, row, "open", "")
-            elif row.id not in items and row.state == "open" and all_read:
-                self._change(tx, row, "done", ITEM_REMOVED)
+            if row.id in items and row.state == TaskState.DONE:
+                self._change(tx, row, TaskState.OPEN, "")
+            elif row.id not in items and row.state == TaskState.OPEN and all_read:
+                self._change(tx, row, TaskState.DONE, ITEM_REMOVED)
 
     def update_from_files(self, folder: Path, workspaces: Sequence[str]) -> None:
         """Update the tasks from the files of `tasksDir`.
@@ -187,7 +184,7 @@ class TaskBoard:
         last = set(open_in_files) if before is None else {(workspace, title) for workspace, title in before}
         changes = _compare_file_tasks(open_in_files, last, stored)
         after = [list(key) for key in sorted(open_in_files)]
-        if changes.new or "done" in changes.states.values() or after != before:
+        if changes.new or TaskState.DONE in changes.states.values() or after != before:
             self._database.write(lambda tx: self._apply_file_changes(tx, changes, after))
 
     def _apply_file_changes(self, tx: Transaction, changes: _FileTaskChanges, after: Sequence[Sequence[str]]) -> None:
@@ -202,7 +199,7 @@ class TaskBoard:
     def is_open(self, tx: Transaction, task_id: str) -> bool:
         """Whether this task is open or running; False for an unknown one."""
         row = load(tx.session, TaskRow, task_id)
-        return row is not None and row.state in ("open", "running")
+        return row is not None and row.state in (TaskState.OPEN, TaskState.RUNNING)
 
     def done(self, task_id: str) -> Task:
         """Mark a task as done. Raises `Refusal`: `unknown_task`, or `task_running` while a session works on it."""
@@ -211,11 +208,11 @@ class TaskBoard:
         def finish(tx: Transaction) -> Task:
             row = load(tx.session, TaskRow, full_id)
             assert row is not None, "tasks are never deleted"
-            if row.state == "running":
+            if row.state == TaskState.RUNNING:
                 raise Refusal(
                     "task_running", f"{row.id} is being worked on", "stop its session, or wait until it finishes"
                 )
-            self._change(tx, row, "done", "")
+            self._change(tx, row, TaskState.DONE, "")
             return _to_tasks(tx.session, [row])[0]
 
         return self._database.write(finish)
@@ -226,7 +223,7 @@ class TaskBoard:
         row = load(tx.session, TaskRow, card.task_id) if card and card.task_id else None
         if row is not None:
             row.session_id = view.id
-            self._change(tx, row, "running", "")
+            self._change(tx, row, TaskState.RUNNING, "")
             return
         title = sanitise(view.prompt).strip()[:MAX_TITLE] or view.id
         row = self._add(
@@ -235,7 +232,7 @@ class TaskBoard:
             "session",
             channel=view.channel,
             workspace=view.workspace,
-            state="running",
+            state=TaskState.RUNNING,
             session_id=view.id,
         )
         if card is not None:
@@ -249,9 +246,9 @@ class TaskBoard:
             return  # it ended before it started
         row = running[0]
         if view.result is Result.SUCCEEDED:
-            self._change(tx, row, "done", view.summary)
+            self._change(tx, row, TaskState.DONE, view.summary)
         else:
-            state = "failed" if row.source == "session" else "open"
+            state = TaskState.FAILED if row.source == "session" else TaskState.OPEN
             outcome = view.outcome if view.result is Result.FAILED else view.state.value
             self._change(tx, row, state, f"{outcome}: {view.error or view.summary}")
 
@@ -269,7 +266,7 @@ class TaskBoard:
         tx.record(TaskAdded(subject=row.id, workspace=row.workspace, title=title))
         return row
 
-    def _change(self, tx: Transaction, row: TaskRow, state: str, note: str) -> None:
+    def _change(self, tx: Transaction, row: TaskRow, state: TaskState, note: str) -> None:
         """Set the note of a task, and its state if that differs."""
         row.note = sanitise(note)[:MAX_TITLE]
         if row.state == state:
@@ -284,19 +281,19 @@ class _FileTaskChanges:
     """What the files of `tasksDir` change."""
 
     new: tuple[FileTask, ...]
-    states: Mapping[FileTask, str]
+    states: Mapping[FileTask, TaskState]
     """The new state of each stored task that changes."""
 
 
 def _compare_file_tasks(
-    open_in_files: Collection[FileTask], last: Collection[FileTask], stored: Mapping[FileTask, str]
+    open_in_files: Collection[FileTask], last: Collection[FileTask], stored: Mapping[FileTask, TaskState]
 ) -> _FileTaskChanges:
     """The changes from the `stored` states to what is open in the files. A task that was done is open again if it was
     not among the `last` open ones."""
     still_open = set(open_in_files)
-    finished = [task for task, task_state in stored.items() if task_state == "open" and task not in still_open]
-    reopened = [task for task in open_in_files if stored.get(task) == "done" and task not in last]
-    states = dict.fromkeys(finished, "done") | dict.fromkeys(reopened, "open")
+    finished = [task for task, task_state in stored.items() if task_state == TaskState.OPEN and task not in still_open]
+    reopened = [task for task in open_in_files if stored.get(task) == TaskState.DONE and task not in last]
+    states = dict.fromkeys(finished, TaskState.DONE) | dict.fromkeys(reopened, TaskState.OPEN)
     return _FileTaskChanges(tuple(task for task in open_in_files if task not in stored), states)
 
 
@@ -320,7 +317,7 @@ def _to_tasks(session: Session, rows: Sequence[TaskRow]) -> list[Task]:
     needed = {need for row in rows for need in row.needs}
     undone: set[str] = set()
     if needed:
-        query = select(TaskRow.id).where(col(TaskRow.id).in_(needed), col(TaskRow.state) != "done")
+        query = select(TaskRow.id).where(col(TaskRow.id).in_(needed), col(TaskRow.state) != TaskState.DONE)
         undone = set(session.exec(query))
     return [
         value_of(row, Task, needs=tuple(row.needs), waits_for=tuple(need for need in row.needs if need in undone))

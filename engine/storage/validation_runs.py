@@ -10,7 +10,7 @@ import sqlalchemy
 from sqlalchemy import bindparam, func
 from sqlmodel import Field, col, desc
 
-from engine.model import CheckResult
+from engine.model import ChangeState, CheckResult
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, UtcDateTime, json_field, load_all, read_all, select_all, table_of, utc_field
 
@@ -93,7 +93,7 @@ _SELECT_LANDED = (
         col(ValidationRun.workspace) == bindparam("workspace"),
         col(ValidationRun.changed),
         col(ValidationRun.tree) != "",
-        _CHANGE_SETS.c.state == "landed",
+        _CHANGE_SETS.c.state == ChangeState.LANDED.value,
         col(ValidationRun.tree) == func.json_extract(_CHANGE_SETS.c.landings, "$[#-1].plan.tree"),
     )
     .order_by(desc(col(ValidationRun.id)))

@@ -200,33 +200,33 @@ def _load_cards(session: Session, since: datetime | None, workspace: str, zone: 
         .where(COSTS.c.prediction_id == CARDS.c.id, COSTS.c.state == "settled")
         .scalar_subquery()
     )
+    columns = CARDS.c["source", "target_channel", "confidence", "status", "outcome", "decided_by", "kind"]
     query = sqlalchemy.select(
-        CARDS.c.source, CARDS.c.target_channel, CARDS.c.confidence, CARDS.c.status, CARDS.c.outcome,
-        CARDS.c.decided_by, CARDS.c.id.in_(taken_back), AT, spent, CARDS.c.kind,
-        CARDS.c.discarded_at.is_not(None),
-    ).order_by(AT)  # fmt: skip
+        *columns,
+        CARDS.c.discarded_at.is_not(None).label("is_discarded"),
+        CARDS.c.id.in_(taken_back).label("is_undone"),
+        AT.label("at"),
+        spent.label("cost"),
+    ).order_by(AT)
     if since is not None:
         query = query.where(since <= AT)
     if workspace:
         query = query.where(CARDS.c.workspace == workspace)
-    cards = []
-    for source, channel, confidence, status, outcome, by, undone, at, cost, kind, discarded in session.execute(query):
-        counted_as = CountedAs.DISCARDED if discarded else _count_as(status, outcome)
-        cards.append(
-            CardFigures(
-                source=source,
-                channel=channel,
-                confidence=confidence,
-                counted_as=counted_as,
-                autonomous=by == DecidedBy.AUTONOMY,
-                undone=bool(undone),
-                at=at.astimezone(zone),
-                cost=cost,
-                kind=kind,
-                stated=confidence != COLD_START,
-            )
+    return [
+        CardFigures(
+            source=row.source,
+            channel=row.target_channel,
+            confidence=row.confidence,
+            counted_as=CountedAs.DISCARDED if row.is_discarded else _count_as(row.status, row.outcome),
+            autonomous=row.decided_by == DecidedBy.AUTONOMY,
+            undone=bool(row.is_undone),
+            at=row.at.astimezone(zone),
+            cost=row.cost,
+            kind=row.kind,
+            stated=row.confidence != COLD_START,
         )
-    return cards
+        for row in session.execute(query)
+    ]
 
 
 def _load_newest(session: Session, workspace: str) -> list[tuple[str, bool]]:
@@ -313,14 +313,16 @@ def make_bucket(low: float, high: float, cards: Iterable[CardFigures]) -> Confid
     """The cards with a confidence of at least `low` and below `high`; a `high` of 1 is included."""
     inside = [card for card in cards if low <= card.confidence < high or card.confidence == high == 1.0]
     approved = sum(card.counted_as == CountedAs.APPROVED for card in inside)
+    at_least, at_most = _estimate_interval(approved, len(inside))
     return ConfidenceBucket(
         low,
         high,
-        len(inside),
-        _divide(approved, len(inside)),
-        _mean_confidence(inside),
-        *_estimate_interval(approved, len(inside)),
-        sum(not card.stated for card in inside),
+        predictions=len(inside),
+        approval_rate=_divide(approved, len(inside)),
+        confidence=_mean_confidence(inside),
+        at_least=at_least,
+        at_most=at_most,
+        unstated=sum(not card.stated for card in inside),
     )
 
 

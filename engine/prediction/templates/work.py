@@ -11,7 +11,7 @@ from typing import Final
 from engine.execution.runners.flow_runner import ALIASES, named_flow
 from engine.execution.runners.flows.testing import format_line_ranges
 from engine.frozen import frozen
-from engine.model import Proposal, SessionState, SessionView, Task, Tier
+from engine.model import Proposal, SessionState, SessionView, Task, TaskState, Tier
 from engine.model.text import count, moment, plain
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.kinds import BLOCKED_TASK, HEARTBEAT_PREFIX, KINDS, OPEN_TASK, RUN_FACT, STALE_TASK
@@ -38,7 +38,7 @@ MAX_TASKS = 3
 def heartbeat(context: WorkspaceContext) -> Iterator[Offer]:
     """A card for each open task of a heartbeat that is about this workspace, the oldest first."""
     for task in sorted(context.tasks, key=lambda task: (task.created_at, task.id)):
-        if task.source not in DUE_SOURCES or task.state != "open" or not _is_here(context, task):
+        if task.source not in DUE_SOURCES or task.state != TaskState.OPEN or not _is_here(context, task):
             continue
         # Each item is a kind of its own: approving one item every morning lets no other one run by itself (SPEC 2.5).
         kind = f"{HEARTBEAT_PREFIX}-{hashlib.sha256(task.title.encode()).hexdigest()[:8]}"
@@ -55,7 +55,7 @@ def open_task(context: WorkspaceContext) -> Iterator[Offer]:
     for task in open_tasks(context.tasks):
         if task.source in DUE_SOURCES or not _is_here(context, task):
             continue
-        waiting = [other for other in context.tasks if other.state == "open" and task.id in other.waits_for]
+        waiting = [other for other in context.tasks if other.state == TaskState.OPEN and task.id in other.waits_for]
         age = context.now - task.updated_at
         if age >= FULLY_STALE:
             kind, why = STALE_TASK, f"Nobody has touched it since {moment(task.updated_at, context.local)}."
