@@ -33,6 +33,8 @@ INSTRUCTIONS = (
 
 Ask = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 
+CARD_FIELDS = "id prompt targetChannel confidence stated tier tierWord reasoning status createdAt"
+
 
 def mcp_serve(home: Home, *, workspace: str, opener: Opener, agent: str = "", version: str = "") -> None:
     """Serve until standard input ends. `workspace` is the repository of cards and memories, "" for none. `agent` is the
@@ -162,9 +164,6 @@ def _recall_line(memory: Mapping[str, Any]) -> dict[str, Any]:
     result |= {"by": memory["speaker"]} if memory["speaker"] else {}
     when = memory["timestamp"]
     return result | ({"when": datetime.fromisoformat(when).date().isoformat()} if when else {})
-
-
-CARD_FIELDS = "id prompt targetChannel confidence stated tier tierWord reasoning status createdAt"
 
 
 def _card(card: Mapping[str, Any]) -> dict[str, Any]:

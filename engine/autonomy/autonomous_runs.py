@@ -21,6 +21,16 @@ from engine.safety.gate import MIN_APPROVAL_BOUND
 from engine.statistics import wilson_lower_bound
 from engine.storage.database import Database
 
+GATE = "gate"
+"""The human gate among the rails (SPEC 3.6)."""
+
+WAITING_RULES = (
+    GateRuleName.AUTONOMY_OFF, GateRuleName.WORKSPACE, GateRuleName.QUIET, GateRuleName.COLD_START,
+    GateRuleName.LOW_CONFIDENCE, GateRuleName.BELOW_THRESHOLD, GateRuleName.TRACK_RECORD, GateRuleName.SUGGESTED,
+)  # fmt: skip
+"""Rules of the human gate. If one of them applies, a card is not tried and waits for the operator (SPEC 2.5, 2.6, 7.3,
+7.4). If any other rule applies, the card is tried, so that the log shows what the gate stopped."""
+
 
 @frozen
 class ApprovalRecord:
@@ -98,17 +108,6 @@ def autonomy_requirements(
         best = f" (best: {ranked[0].progress})" if ranked else ""
         missing.append(f"no kind of card has earned it yet{best}")
     return AutonomyRequirements(tuple(missing), earned, threshold)
-
-
-GATE = "gate"
-"""The human gate among the rails (SPEC 3.6)."""
-
-WAITING_RULES = (
-    GateRuleName.AUTONOMY_OFF, GateRuleName.WORKSPACE, GateRuleName.QUIET, GateRuleName.COLD_START,
-    GateRuleName.LOW_CONFIDENCE, GateRuleName.BELOW_THRESHOLD, GateRuleName.TRACK_RECORD, GateRuleName.SUGGESTED,
-)  # fmt: skip
-"""Rules of the human gate. If one of them applies, a card is not tried and waits for the operator (SPEC 2.5, 2.6, 7.3,
-7.4). If any other rule applies, the card is tried, so that the log shows what the gate stopped."""
 
 
 class AutonomousRuns:

@@ -48,6 +48,40 @@ TICK_S = 30
 EARLY = timedelta(seconds=5)
 """A job may begin this much too early, because the next check comes half a minute later."""
 
+STATE_KEY = "heartbeat."
+
+PULSE, PULSE_EVERY = "pulse", timedelta(minutes=5)
+
+MAX_ITEMS = 200
+"""Maximum number of items of one file; more are a mistake, and reported."""
+
+MAX_PAGES = 200
+"""Maximum number of pages whose items are kept: each cycle asks for all of them, and they seldom change."""
+
+MIN_INTERVAL, MAX_INTERVAL = timedelta(minutes=5), timedelta(days=366)
+"""The limits of `every SPAN`. Due items are looked for every five minutes."""
+
+EXAMPLES = "`every day 09:00: …`, `every weekday …`, `every monday …`, `every 2h: …` or `2026-03-01 10:00: …`"
+
+_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+
+_DAYS_BY_WORD = {
+    "day": frozenset(range(7)),
+    "weekday": frozenset(range(5)),
+    **{day: frozenset({number}) for number, day in enumerate(_DAYS)},
+}
+"""The weekdays (0 is Monday) that the word after `every` means."""
+
+_WORDS = "(?P<run> run)?: *(?P<text>.*)"
+
+_DAILY = re.compile(rf"every (?P<days>{'|'.join(_DAYS_BY_WORD)}) (?P<hour>\d{{1,2}}):(?P<minute>\d\d){_WORDS}")
+
+_SPAN = re.compile(rf"every (?P<number>\d{{1,4}}) ?(?P<unit>m|min|h|d){_WORDS}")
+
+_ONCE = re.compile(rf"(?P<date>\d{{4}}-\d\d-\d\d)[ T](?P<hour>\d{{1,2}}):(?P<minute>\d\d){_WORDS}")
+
+_UNITS = {"m": timedelta(minutes=1), "min": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
+
 
 @frozen
 class Job:
@@ -176,30 +210,6 @@ class Schedule:
 
 def _key(name: str) -> str:
     return f"schedule.last_run.{name}"
-
-
-STATE_KEY = "heartbeat."
-PULSE, PULSE_EVERY = "pulse", timedelta(minutes=5)
-MAX_ITEMS = 200
-"""Maximum number of items of one file; more are a mistake, and reported."""
-MAX_PAGES = 200
-"""Maximum number of pages whose items are kept: each cycle asks for all of them, and they seldom change."""
-MIN_INTERVAL, MAX_INTERVAL = timedelta(minutes=5), timedelta(days=366)
-"""The limits of `every SPAN`. Due items are looked for every five minutes."""
-EXAMPLES = "`every day 09:00: …`, `every weekday …`, `every monday …`, `every 2h: …` or `2026-03-01 10:00: …`"
-
-_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_DAYS_BY_WORD = {
-    "day": frozenset(range(7)),
-    "weekday": frozenset(range(5)),
-    **{day: frozenset({number}) for number, day in enumerate(_DAYS)},
-}
-"""The weekdays (0 is Monday) that the word after `every` means."""
-_WORDS = "(?P<run> run)?: *(?P<text>.*)"
-_DAILY = re.compile(rf"every (?P<days>{'|'.join(_DAYS_BY_WORD)}) (?P<hour>\d{{1,2}}):(?P<minute>\d\d){_WORDS}")
-_SPAN = re.compile(rf"every (?P<number>\d{{1,4}}) ?(?P<unit>m|min|h|d){_WORDS}")
-_ONCE = re.compile(rf"(?P<date>\d{{4}}-\d\d-\d\d)[ T](?P<hour>\d{{1,2}}):(?P<minute>\d\d){_WORDS}")
-_UNITS = {"m": timedelta(minutes=1), "min": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 
 
 @frozen

@@ -15,6 +15,14 @@ from engine.frozen import frozen
 from engine.storage import state
 from engine.storage.database import Database
 
+STATE_KEY = "autonomy.presence"
+
+ABSENCE = timedelta(minutes=30)
+"""After this time without input the operator was away, and is told what happened meanwhile (SPEC 9.3)."""
+
+WRITE_INTERVAL = timedelta(seconds=30)
+"""Minimum time between two writes to the disk. A crash loses at most so much."""
+
 
 class AutonomyState(StrEnum):
     """The state of autonomy."""
@@ -140,15 +148,6 @@ def time_until_transition(state: AutonomyState, facts: Facts, pause_left: timede
     if state is AutonomyState.WATCHING and facts.autonomous:
         return facts.threshold - facts.silence
     return None
-
-
-STATE_KEY = "autonomy.presence"
-
-ABSENCE = timedelta(minutes=30)
-"""After this time without input the operator was away, and is told what happened meanwhile (SPEC 9.3)."""
-
-WRITE_INTERVAL = timedelta(seconds=30)
-"""Minimum time between two writes to the disk. A crash loses at most so much."""
 
 
 class Presence:

@@ -18,6 +18,14 @@ from engine.git.environment import (
 )
 from engine.model import Refusal, sanitise
 
+_trusted_folders: dict[Path, tuple[Repository, tuple[object, ...]]] = {}
+"""The folders whose repository git accepted, with a stamp of the configuration. If that changes, git is asked again."""
+
+MODULES_FILE = ".gitmodules"
+
+MAX_MODULES_BYTES = 1_000_000
+"""Maximum size of a list of submodules. A larger one counts as none."""
+
 
 def find_repository(folder: Path) -> Repository | None:
     """The repository whose working tree contains `folder`, or None. It is found by its files, without running git."""
@@ -43,10 +51,6 @@ def _git_dir(top: Path) -> Path | None:
 def _common_folder(git_dir: Path) -> Path:
     target = os.fsdecode(read_plain_or_nothing(git_dir / "commondir", 65_536).rstrip(b"\r\n"))
     return Path(os.path.realpath(git_dir / target))
-
-
-_trusted_folders: dict[Path, tuple[Repository, tuple[object, ...]]] = {}
-"""The folders whose repository git accepted, with a stamp of the configuration. If that changes, git is asked again."""
 
 
 def repository_root(folder: Path) -> Path:
@@ -146,11 +150,6 @@ def _require_utf8(path: Path) -> Path:
             "rename the folder, or clone the repository to another",
         ) from error
     return path
-
-
-MODULES_FILE = ".gitmodules"
-MAX_MODULES_BYTES = 1_000_000
-"""Maximum size of a list of submodules. A larger one counts as none."""
 
 
 def submodule_paths(folder: Path) -> tuple[str, ...]:

@@ -15,6 +15,13 @@ from typing import Any, ClassVar
 from engine.frozen import frozen
 from engine.model.base import Refusal, Trust
 
+MAX_PATCH = 40_000
+"""Maximum length of a diff in a fix template; a longer one is left out."""
+
+_KEYS = {"longest_prompt": "longestPrompt"}
+
+_FIELDS = {key: name for name, key in _KEYS.items()}
+
 
 class RecordKind(StrEnum):
     """The kind of a learning record (SPEC 5.1)."""
@@ -93,10 +100,6 @@ class PromptFragment(_Effect):
     guidance: tuple[str, ...]
 
     kind: ClassVar[CandidateType] = CandidateType.PROMPT_FRAGMENT
-
-
-MAX_PATCH = 40_000
-"""Maximum length of a diff in a fix template; a longer one is left out."""
 
 
 @frozen
@@ -181,8 +184,6 @@ class FlowOffload(_Effect):
 Effect = PromptFragment | FixTemplate | RoutingHint | PolicyTweak | FlowOffload
 
 
-_KEYS = {"longest_prompt": "longestPrompt"}
-_FIELDS = {key: name for name, key in _KEYS.items()}
 _EFFECTS: Mapping[CandidateType, type[Effect]] = {
     effect.kind: effect for effect in (PromptFragment, FixTemplate, RoutingHint, PolicyTweak, FlowOffload)
 }

@@ -46,6 +46,14 @@ from engine.storage.rows import (
 WAS_FLOW = "was_flow"
 """Key of a card's facts: its flow before the operator replaced the parameters by a sentence."""
 
+_COPIED_FIELDS = {
+    "prompt", "target_agent", "target_channel", "confidence", "reasoning", "source", "task_id", "kind", "workspace",
+    "runner", "flow", "parameters", "original_prompt", "subject", "fingerprint", "facts", "signals", "parts",
+    "verdicts", "context", "estimate_microusd", "check_only", "undo_note", "served", "novel", "tier", "from_channel",
+    "evidence_at",
+}  # fmt: skip
+"""The fields of a card that belong to its work and not to its life."""
+
 
 class CardRow(Row, table=True):
     """One card. Money in micro-dollars; `tier` is 1 to 4 (SPEC 2.11). `schema.sql` says what a row may hold."""
@@ -218,15 +226,6 @@ def make_row(
         row.confidence, row.parts, row.seen = estimate.parts.total, estimate.parts, estimate.features.pack()
     row.set_runner(info)
     return row
-
-
-_COPIED_FIELDS = {
-    "prompt", "target_agent", "target_channel", "confidence", "reasoning", "source", "task_id", "kind", "workspace",
-    "runner", "flow", "parameters", "original_prompt", "subject", "fingerprint", "facts", "signals", "parts",
-    "verdicts", "context", "estimate_microusd", "check_only", "undo_note", "served", "novel", "tier", "from_channel",
-    "evidence_at",
-}  # fmt: skip
-"""The fields of a card that belong to its work and not to its life."""
 
 
 def copy_card(row: CardRow, card_id: str, now: datetime, expires_at: datetime, note: str) -> CardRow:

@@ -53,6 +53,24 @@ MAX_TEXT = 2_000
 OPTIONAL_TEXT = Field(default="", max_length=MAX_TEXT)
 """The field of a text that may be missing."""
 
+MAX_AGE = timedelta(hours=24)
+"""How long a line is proposed: as long as a card lives (SPEC 2.7)."""
+
+MAX_LINE_BYTES = 64 * 1024
+"""Maximum size of a line in bytes."""
+
+MAX_LINES = 50
+"""Maximum number of lines that are proposed, the newest."""
+
+MAX_READ_BYTES = 1024 * 1024
+"""Maximum number of bytes at the end of the file whose lines are proposed. Lines before them are only counted."""
+
+MAX_NAMED_ERRORS = 5
+"""Maximum number of unreadable lines that a report names. The others are counted."""
+
+LINE_KEY = "prediction.hook"
+"""Key in the state table: the file that was read last, and the number of its last line."""
+
 
 class PredictedWork(BaseModel):
     """The work that the Twin model predicts, or another program (`HookLine`). Its text is hostile."""
@@ -300,25 +318,6 @@ class TwinTraining:
     def adopt(self, model: str) -> None:
         """Make the model the Twin at once."""
         self.settings.set("twinModelId", model)
-
-
-MAX_AGE = timedelta(hours=24)
-"""How long a line is proposed: as long as a card lives (SPEC 2.7)."""
-
-MAX_LINE_BYTES = 64 * 1024
-"""Maximum size of a line in bytes."""
-
-MAX_LINES = 50
-"""Maximum number of lines that are proposed, the newest."""
-
-MAX_READ_BYTES = 1024 * 1024
-"""Maximum number of bytes at the end of the file whose lines are proposed. Lines before them are only counted."""
-
-MAX_NAMED_ERRORS = 5
-"""Maximum number of unreadable lines that a report names. The others are counted."""
-
-LINE_KEY = "prediction.hook"
-"""Key in the state table: the file that was read last, and the number of its last line."""
 
 
 class HookLine(PredictedWork):

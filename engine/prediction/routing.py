@@ -54,6 +54,46 @@ CHANNEL_WEIGHTS: Mapping[PartOfDay, Mapping[str, float]] = {
 """The weights of channels by the part of the day: mornings plan, afternoons work, evenings write up (SPEC 2.1). A
 channel that is not named here weighs 1."""
 
+WEIGHTS = Path(__file__).with_name("placing_weights.npz")
+"""A file with three arrays. `roles` and `channels` name the role and the channel of each column; the channel is "" for
+prompts that ask for no work. `weights` (float16) has a row for each number of the embedding, a row for each of the
+`WORD_DIMENSIONS`, and a row for a constant."""
+
+MIN_PROBABILITY = 0.25
+"""Below this probability of a channel the weights do not decide. Of 120 tuning prompts 118 are then placed rightly and
+one wrongly, and 14 of 16 prompts that ask for no work are placed nowhere. At 0.35 the figures are 114 and none."""
+
+MIN_PROMPT_SIMILARITY = 0.55
+"""From this cosine on a prompt is like a past prompt that the weights place on the same channel. Among 620 texts, 500
+of which made the weights, 36 % of the pairs with this cosine belong to one channel. Of the pairs that the weights place
+on the same channel, all do."""
+
+MIN_DESCRIPTION_SIMILARITY = 0.4
+"""From this cosine on a prompt fits the specialty of a channel or the domain of an agent. With six made-up specialties,
+two of the 120 tuning prompts fit one: licences fit "contracts, licences", and mail to customers "sales: customers"."""
+
+MAX_PAST_PROMPTS = 200
+"""Maximum number of accepted prompts that are compared, the newest."""
+
+WORD_DIMENSIONS = 512
+"""Number of dimensions of the vector of words."""
+
+WORD_WEIGHT = 0.7
+"""Weight of the vector of words relative to that of meaning."""
+
+_ACCEPTED = (
+    sqlalchemy.select(col(CardRow.prompt), col(CardRow.target_channel), col(CardRow.target_agent), col(CardRow.meaning))
+    .where(
+        col(CardRow.source) == Source.OPERATOR,
+        col(CardRow.outcome) == Outcome.SUCCEEDED,
+        col(CardRow.discarded_at).is_(None),
+        col(CardRow.meaning) != b"",
+    )
+    .order_by(col(CardRow.closed_at).desc())
+    .limit(MAX_PAST_PROMPTS)
+)
+"""Selects the operator's own prompts whose results were accepted."""
+
 
 @frozen
 class Route:
@@ -122,46 +162,6 @@ class Router:
         weights = CHANNEL_WEIGHTS[part_of_day(self._clock.local())]
         return self._randomness.pick({name: weights.get(name, 1.0) for name in registered}), "time of day"
 
-
-WEIGHTS = Path(__file__).with_name("placing_weights.npz")
-"""A file with three arrays. `roles` and `channels` name the role and the channel of each column; the channel is "" for
-prompts that ask for no work. `weights` (float16) has a row for each number of the embedding, a row for each of the
-`WORD_DIMENSIONS`, and a row for a constant."""
-
-MIN_PROBABILITY = 0.25
-"""Below this probability of a channel the weights do not decide. Of 120 tuning prompts 118 are then placed rightly and
-one wrongly, and 14 of 16 prompts that ask for no work are placed nowhere. At 0.35 the figures are 114 and none."""
-
-MIN_PROMPT_SIMILARITY = 0.55
-"""From this cosine on a prompt is like a past prompt that the weights place on the same channel. Among 620 texts, 500
-of which made the weights, 36 % of the pairs with this cosine belong to one channel. Of the pairs that the weights place
-on the same channel, all do."""
-
-MIN_DESCRIPTION_SIMILARITY = 0.4
-"""From this cosine on a prompt fits the specialty of a channel or the domain of an agent. With six made-up specialties,
-two of the 120 tuning prompts fit one: licences fit "contracts, licences", and mail to customers "sales: customers"."""
-
-MAX_PAST_PROMPTS = 200
-"""Maximum number of accepted prompts that are compared, the newest."""
-
-WORD_DIMENSIONS = 512
-"""Number of dimensions of the vector of words."""
-
-WORD_WEIGHT = 0.7
-"""Weight of the vector of words relative to that of meaning."""
-
-_ACCEPTED = (
-    sqlalchemy.select(col(CardRow.prompt), col(CardRow.target_channel), col(CardRow.target_agent), col(CardRow.meaning))
-    .where(
-        col(CardRow.source) == Source.OPERATOR,
-        col(CardRow.outcome) == Outcome.SUCCEEDED,
-        col(CardRow.discarded_at).is_(None),
-        col(CardRow.meaning) != b"",
-    )
-    .order_by(col(CardRow.closed_at).desc())
-    .limit(MAX_PAST_PROMPTS)
-)
-"""Selects the operator's own prompts whose results were accepted."""
 
 Embed = Callable[[Sequence[str]], Sequence[bytes]]
 """Returns the unit vectors (float32) of texts. Raises `NoEmbedder`."""

@@ -51,6 +51,12 @@ MIN_HELD_OUT = 100
 MAX_LEARNT = 2_000
 """Maximum number of decisions that a new learner learns from, newest first, in about 0.2 s. Later ones are added."""
 
+CARD_FROM, SUGGESTED_FROM, ACT_FROM = 0.3, 0.6, 0.8
+"""Lower ends of the bands; each band includes its lower end."""
+
+MAX_VECTORS = 2_000
+"""Maximum number of embeddings that are kept, which is 3 MB. The oldest are dropped."""
+
 
 class Calibrator(Protocol):
     """Corrects stated confidence by the decisions that followed (SPEC 8.6)."""
@@ -237,10 +243,6 @@ def _check_outcomes(scored_outcomes: Sequence[tuple[float, bool]]) -> Calibratio
     return CalibrationCheck(number, holds, reason + why, error, bound)
 
 
-CARD_FROM, SUGGESTED_FROM, ACT_FROM = 0.3, 0.6, 0.8
-"""Lower ends of the bands; each band includes its lower end."""
-
-
 def band_of(confidence: float) -> Band:
     """The band of a confidence: [0, 0.3) discarded, [0.3, 0.6) card, [0.6, 0.8) suggested, [0.8, 1] act."""
     if confidence >= ACT_FROM:
@@ -278,10 +280,6 @@ def urgency_of(evidence_at: datetime | None, now: datetime, usual_wait: timedelt
     if evidence_at is None or usual_wait <= timedelta(0):
         return 0.5
     return min(max((now - evidence_at) / usual_wait, 0.0), 1.0)
-
-
-MAX_VECTORS = 2_000
-"""Maximum number of embeddings that are kept, which is 3 MB. The oldest are dropped."""
 
 
 class EmbeddingCache:

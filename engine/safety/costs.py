@@ -49,6 +49,31 @@ RESERVED, SETTLED, RELEASED = "reserved", "settled", "released"
 _WARNED_DAY = "safety.day_cap_notified"
 """Key in the state table: the last local day on which the day's cap was reached."""
 
+_SUMS = """
+    SELECT coalesce(sum(amount_microusd) FILTER (WHERE state = 'reserved'), 0),
+           coalesce(sum(amount_microusd) FILTER (WHERE state = 'settled' AND at >= :hour), 0),
+           coalesce(sum(amount_microusd) FILTER (WHERE state = 'settled' AND at >= :day), 0),
+           coalesce(sum(amount_microusd) FILTER (WHERE state = 'settled' AND at >= :month), 0)
+    FROM cost_entries
+    WHERE (state = 'reserved' OR (state = 'settled' AND at >= min(:hour, :month))) AND agent = ifnull(:agent, agent)
+"""
+
+_PRICES = """
+    SELECT at, amount_microusd FROM cost_entries
+    WHERE state = 'settled' AND at >= :oldest AND amount_microusd > 0 ORDER BY at
+"""
+
+_RESERVED_IN_ALL = "SELECT coalesce(sum(amount_microusd), 0) FROM cost_entries WHERE state = 'reserved'"
+
+_SETTLED_SINCE = "SELECT coalesce(sum(amount_microusd), 0) FROM cost_entries WHERE state = 'settled' AND at > :instant"
+
+HOUR = timedelta(hours=1)
+
+BUCKET_LENGTH = timedelta(minutes=5)
+
+PACE_SPAN = {"hour": timedelta(minutes=15), "day": timedelta(hours=3), "month": timedelta(days=7)}
+"""The span of time over which the pace of a window is measured. It may begin before the window."""
+
 
 @frozen
 class AgentBudget:
@@ -382,22 +407,6 @@ class Costs:
         return reserved + hour, reserved + day, reserved + month
 
 
-_SUMS = """
-    SELECT coalesce(sum(amount_microusd) FILTER (WHERE state = 'reserved'), 0),
-           coalesce(sum(amount_microusd) FILTER (WHERE state = 'settled' AND at >= :hour), 0),
-           coalesce(sum(amount_microusd) FILTER (WHERE state = 'settled' AND at >= :day), 0),
-           coalesce(sum(amount_microusd) FILTER (WHERE state = 'settled' AND at >= :month), 0)
-    FROM cost_entries
-    WHERE (state = 'reserved' OR (state = 'settled' AND at >= min(:hour, :month))) AND agent = ifnull(:agent, agent)
-"""
-_PRICES = """
-    SELECT at, amount_microusd FROM cost_entries
-    WHERE state = 'settled' AND at >= :oldest AND amount_microusd > 0 ORDER BY at
-"""
-_RESERVED_IN_ALL = "SELECT coalesce(sum(amount_microusd), 0) FROM cost_entries WHERE state = 'reserved'"
-_SETTLED_SINCE = "SELECT coalesce(sum(amount_microusd), 0) FROM cost_entries WHERE state = 'settled' AND at > :instant"
-
-
 def _reservations(session: Session, *conditions: Any) -> Sequence[CostEntry]:
     """The entries that are reserved and meet the conditions, oldest first."""
     query = select(CostEntry).where(CostEntry.state == RESERVED, *conditions)
@@ -408,9 +417,6 @@ def _final_price(view: SessionView, entry: CostEntry) -> int:
     """The price of a session. The costs of an interrupted session were not counted to its end, so its price is at least
     the reserved amount (SPEC 3.4)."""
     return max(view.cost, entry.amount_microusd) if view.state is SessionState.INTERRUPTED else view.cost
-
-
-HOUR = timedelta(hours=1)
 
 
 @frozen
@@ -431,10 +437,6 @@ def cost_windows(local: datetime) -> Windows:
     today = local.date()
     return Windows(local.astimezone(UTC) - HOUR, _midnight(today, local), _midnight(today.replace(day=1), local))
 
-
-BUCKET_LENGTH = timedelta(minutes=5)
-PACE_SPAN = {"hour": timedelta(minutes=15), "day": timedelta(hours=3), "month": timedelta(days=7)}
-"""The span of time over which the pace of a window is measured. It may begin before the window."""
 
 SettledPrice = tuple[datetime, int]
 """(time, micro-dollars)."""

@@ -37,6 +37,16 @@ MIN_DECISIONS = 10
 MIN_APPROVAL_BOUND = 0.8
 """Minimum of Wilson's lower bound of past approvals before a card runs by itself (SPEC 2.5)."""
 
+_CONTENT_WORDS = {
+    Verdict.BLOCK: "blocked by the content filter, and kept for review",
+    Verdict.ASK: "the content filter asks for your decision",
+}
+
+MAX_NAME = 300
+"""Maximum number of characters of a word that is compared with targets."""
+
+_WORDS = {name: frozenset(words.split()) for name, words in read_table(__file__, "production.toml").items()}
+
 
 @frozen
 class GateFacts:
@@ -155,12 +165,6 @@ def gate_rules(facts: GateFacts) -> list[GateRule]:
     return [GateRule(rule, verdicts.get(rule, Verdict.ASK), words) for applies, rule, words in table if applies]
 
 
-_CONTENT_WORDS = {
-    Verdict.BLOCK: "blocked by the content filter, and kept for review",
-    Verdict.ASK: "the content filter asks for your decision",
-}
-
-
 def decide_gate(facts: GateFacts) -> RailVerdict:
     """The verdict of the gate. Its `rule` has the names of all rules that apply, separated by commas. `novel-pair`
     among them is the NEW badge."""
@@ -184,11 +188,6 @@ def is_near_cap(spent: int, cap: int) -> bool:
 
 Patterns = tuple[str, ...]
 """Glob patterns of the settings."""
-
-MAX_NAME = 300
-"""Maximum number of characters of a word that is compared with targets."""
-
-_WORDS = {name: frozenset(words.split()) for name, words in read_table(__file__, "production.toml").items()}
 
 
 def targets_of_trigger(trigger: Trigger, production: ProductionSettings) -> tuple[str, ...]:

@@ -41,6 +41,8 @@ WATCH_INTERVAL_S = 0.1
 _LAST_AT_RESUME = "safety.last_decision_at_resume"
 _RESUMED_BY_OPERATOR = "safety.lifted_by_hand"
 
+_HOLDS = 'SELECT word, reason, since, until, "by" FROM holds'
+
 
 @frozen
 class KillFacts:
@@ -111,9 +113,6 @@ class HoldRow(Row, table=True):
     by: str
     since: datetime = utc_field()
     until: datetime | None = utc_field(nullable=True)
-
-
-_HOLDS = 'SELECT word, reason, since, until, "by" FROM holds'
 
 
 class KillSwitch:

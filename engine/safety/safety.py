@@ -46,6 +46,38 @@ from engine.storage.rows import as_stored, ask, value_of
 
 _PASSED = "SELECT count(*), max(created_at) FROM crosspoll_log WHERE blocked IS 0"
 
+BLOCKS_COUNTED_FOR = timedelta(hours=24)
+"""Time during which the screen counts a blocked trigger."""
+
+GATE_BRIEF = {
+    GateRuleName.NO_SANDBOX: "no sandbox", GateRuleName.AUTONOMY_OFF: "asks you",
+    GateRuleName.ONBOARDING: "first 10", GateRuleName.WORKSPACE: "asks you", GateRuleName.QUIET: "quiet",
+    GateRuleName.REJECTIONS: "rejected", GateRuleName.DAY_COST: "day 80 %",
+}  # fmt: skip
+"""The gate on the screen, by the first rule that applies. Any other rule has the word "asks"."""
+
+KILL_BRIEF = {"stop-file": "stop", "config": "off", "api": "api off"}
+
+SAMPLE_TRIGGER = Trigger(
+    prediction_id="",
+    type=TriggerType.AUTONOMOUS,
+    assignment=Assignment("", "", "", ""),
+    agent="",
+    confidence=1.0,
+    estimate=0,
+    decided_by=DecidedBy.AUTONOMY,
+    phase=1,
+    approval_bound=1.0,
+)
+"""Work by the engine itself that no rail stops."""
+
+_BLOCKS = """
+    SELECT substr(block_reason, 1, instr(block_reason, ':') - 1), count(*)
+    FROM (SELECT block_reason FROM crosspoll_log WHERE blocked IS 1 AND created_at > :since ORDER BY id DESC LIMIT 2000)
+    GROUP BY 1
+"""
+"""How many triggers each rail was the first to block, among the last 2000 blocks."""
+
 
 class Safety:
     """All rails of one home. `pipeline`, `permits`, `costs`, `kill_switch` are its parts."""
@@ -173,38 +205,6 @@ def _entry(row: CrosspollLog, allowed_once: bool) -> LogEntry:
         reason=row.block_reason or "",
         allowed_once=allowed_once,
     )
-
-
-BLOCKS_COUNTED_FOR = timedelta(hours=24)
-"""Time during which the screen counts a blocked trigger."""
-
-GATE_BRIEF = {
-    GateRuleName.NO_SANDBOX: "no sandbox", GateRuleName.AUTONOMY_OFF: "asks you",
-    GateRuleName.ONBOARDING: "first 10", GateRuleName.WORKSPACE: "asks you", GateRuleName.QUIET: "quiet",
-    GateRuleName.REJECTIONS: "rejected", GateRuleName.DAY_COST: "day 80 %",
-}  # fmt: skip
-"""The gate on the screen, by the first rule that applies. Any other rule has the word "asks"."""
-KILL_BRIEF = {"stop-file": "stop", "config": "off", "api": "api off"}
-
-SAMPLE_TRIGGER = Trigger(
-    prediction_id="",
-    type=TriggerType.AUTONOMOUS,
-    assignment=Assignment("", "", "", ""),
-    agent="",
-    confidence=1.0,
-    estimate=0,
-    decided_by=DecidedBy.AUTONOMY,
-    phase=1,
-    approval_bound=1.0,
-)
-"""Work by the engine itself that no rail stops."""
-
-_BLOCKS = """
-    SELECT substr(block_reason, 1, instr(block_reason, ':') - 1), count(*)
-    FROM (SELECT block_reason FROM crosspoll_log WHERE blocked IS 1 AND created_at > :since ORDER BY id DESC LIMIT 2000)
-    GROUP BY 1
-"""
-"""How many triggers each rail was the first to block, among the last 2000 blocks."""
 
 
 class RailStates:

@@ -42,6 +42,18 @@ CHATTER = timedelta(minutes=5)
 HASTY_FROM, HASTY_UNTIL = 10, 11
 """The hasty hours of a hasty day: from 10 up to, but not including, 11 o'clock."""
 
+HANG_TIMEOUT_S = 30.0
+"""Real seconds until a simulation that hangs is aborted."""
+
+NEXT_STEPS: Mapping[str, str] = {"run_tests": "lint", "lint": "run_tests"}
+"""The next step that each flow names on chatty days (SPEC 2.10)."""
+
+STEPS_ELSEWHERE: Mapping[str, str] = {"run_tests": "draft_changelog", "lint": "draft_changelog"}
+"""The next step that each flow names on days when work leads to another channel."""
+
+STATEMENT = "Decision: we keep totals in whole cents"
+"""A line in the transcript of every session that runs a text prompt."""
+
 
 @dataclass
 class Observations:
@@ -248,19 +260,6 @@ class SimulatedMonth:
         if self._settings.get(key) != value:
             self._settings[key] = value
             self._engine.settings.set(key, value)
-
-
-HANG_TIMEOUT_S = 30.0
-"""Real seconds until a simulation that hangs is aborted."""
-
-NEXT_STEPS: Mapping[str, str] = {"run_tests": "lint", "lint": "run_tests"}
-"""The next step that each flow names on chatty days (SPEC 2.10)."""
-
-STEPS_ELSEWHERE: Mapping[str, str] = {"run_tests": "draft_changelog", "lint": "draft_changelog"}
-"""The next step that each flow names on days when work leads to another channel."""
-
-STATEMENT = "Decision: we keep totals in whole cents"
-"""A line in the transcript of every session that runs a text prompt."""
 
 
 class SimulatedSandbox(Sandbox):

@@ -23,6 +23,24 @@ from engine.simulation.world import PRODUCTION_FILES, SimulatedProject
 ACTION_MINUTES = (8, 18)
 """Minimum and maximum minutes between two actions of the operator."""
 
+ORDINARY_DAYS = 6
+"""Number of days at the start that have no oddity, so that cards can earn the right to run by themselves."""
+
+SECOND_ODDITY = 0.3
+"""Probability that a day has a second oddity."""
+
+HABITS = read_table(__file__, "operator.toml")
+
+APPROVAL_RATES: Mapping[str, float] = HABITS["approval_rates"]
+
+PROMPTS: Mapping[str, Sequence[str]] = HABITS["prompts"]
+
+GRUMPY_DISMISSALS = 3
+"""Number of cards dismissed in a row on a grumpy day. Those that are least likely to be approved are chosen."""
+
+UNDECIDED_SHARE = 0.2
+"""The share of cards that the operator looks at and leaves undecided."""
+
 
 class Oddity(StrEnum):
     """Something unusual about a day. The comment names the rail that it meets."""
@@ -38,13 +56,6 @@ class Oddity(StrEnum):
     LEADS = "work that leads to another channel"  # human gate: a new pair of channels
     DEPLOY = "work on production"  # human gate
     OFF = "autonomous mode off"
-
-
-ORDINARY_DAYS = 6
-"""Number of days at the start that have no oddity, so that cards can earn the right to run by themselves."""
-
-SECOND_ODDITY = 0.3
-"""Probability that a day has a second oddity."""
 
 
 class OperatorAction(StrEnum):
@@ -135,11 +146,6 @@ def _plan_sleeps(
     return tuple(sleeps)
 
 
-HABITS = read_table(__file__, "operator.toml")
-APPROVAL_RATES: Mapping[str, float] = HABITS["approval_rates"]
-PROMPTS: Mapping[str, Sequence[str]] = HABITS["prompts"]
-
-
 @frozen
 class Lesson:
     """A correction that the operator adds to the prompt of a card."""
@@ -154,13 +160,6 @@ class Lesson:
 
 
 LESSONS = [Lesson(**row) for row in HABITS["lessons"]]
-
-GRUMPY_DISMISSALS = 3
-"""Number of cards dismissed in a row on a grumpy day. Those that are least likely to be approved are chosen."""
-
-
-UNDECIDED_SHARE = 0.2
-"""The share of cards that the operator looks at and leaves undecided."""
 
 
 class SimulatedOperator:

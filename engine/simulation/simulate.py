@@ -61,6 +61,17 @@ paths = ["deploy/*"]
 """
 """The cost caps are lower than the defaults, so that a month reaches them, and one folder is production."""
 
+NO_LIMIT = 1_000_000
+
+SIMULATED = (
+    "the clock, chance, and the operator",
+    "what collectors find in a made-up project called shop",
+    "the runner: it accepts everything, does nothing, and costs something",
+    "the sandbox: it only claims to confine",
+)
+
+REAL = "database, rails, permits, cards, Twin, state machine, schedule decisions, quiet hours, costs"
+
 
 def simulate(days: int = 30, seed: int = 1) -> dict[str, Any]:
     """Simulate `days` days (1 to 366) with `seed`. The same arguments give the same document. Raises `Refusal`
@@ -131,17 +142,6 @@ def open_world(folder: Path, seed: int, *, config: str = CONFIG) -> Iterator[Sim
 
 def _quote_toml(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-NO_LIMIT = 1_000_000
-
-SIMULATED = (
-    "the clock, chance, and the operator",
-    "what collectors find in a made-up project called shop",
-    "the runner: it accepts everything, does nothing, and costs something",
-    "the sandbox: it only claims to confine",
-)
-REAL = "database, rails, permits, cards, Twin, state machine, schedule decisions, quiet hours, costs"
 
 
 def make_document(engine: Engine, observed: Observations, *, days: int, seed: int, begin: datetime) -> dict[str, Any]:

@@ -17,6 +17,12 @@ from sqlmodel import Field, Session, col
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, ask, json_field, load_all, select_all, utc_field
 
+_SELECT_VALUE = "SELECT CAST(value AS TEXT) FROM engine_state WHERE key = :key"
+
+_SELECT_PREFIXED = "SELECT key, CAST(value AS TEXT) FROM engine_state WHERE key >= :prefix AND key < :end"
+
+_UPSERT = "INSERT INTO engine_state VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+
 
 class EngineState(Row, table=True):
     """One named value."""
@@ -25,11 +31,6 @@ class EngineState(Row, table=True):
 
     key: str = Field(primary_key=True)
     value: Any = json_field()
-
-
-_SELECT_VALUE = "SELECT CAST(value AS TEXT) FROM engine_state WHERE key = :key"
-_SELECT_PREFIXED = "SELECT key, CAST(value AS TEXT) FROM engine_state WHERE key >= :prefix AND key < :end"
-_UPSERT = "INSERT INTO engine_state VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 
 
 def get(session: Session, key: str, default: Any = None) -> Any:

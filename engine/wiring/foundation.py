@@ -47,6 +47,9 @@ from engine.storage.validation_runs import ValidationRuns
 if TYPE_CHECKING:
     from engine.services import Services
 
+MAX_DECISIONS = 200
+"""Number of the newest decisions that are searched."""
+
 
 def build_storage(services: Services, overrides: Overrides) -> None:
     """Build the settings, the database, the ledger and the store of memories."""
@@ -170,10 +173,6 @@ def _observe_sessions(services: Services) -> None:
         services.learnings.session_changed,
         lambda tx, view: tx.after_commit(services.autonomy.poke),  # its follow-up is made at once
     )
-
-
-MAX_DECISIONS = 200
-"""Number of the newest decisions that are searched."""
 
 
 def build_organisation(services: Services, overrides: Overrides) -> None:

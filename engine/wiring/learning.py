@@ -48,6 +48,9 @@ MAX_CONTINUED = 100
 RECORD_DELAY = timedelta(seconds=1)
 """How long after an event its entry in the ledger may be written."""
 
+REACH_DECISIONS = 200
+"""Number of the newest decisions that are searched for cards on the same channel."""
+
 
 def build_learnings(services: Services) -> None:
     """Build the promotion chain. It asks sessions and memory later, when they exist."""
@@ -211,9 +214,6 @@ def _embed(services: Services, texts: Sequence[str]) -> list[bytes] | None:
 
 
 T = TypeVar("T")
-
-REACH_DECISIONS = 200
-"""Number of the newest decisions that are searched for cards on the same channel."""
 
 
 def correction(services: Services, card_id: str) -> Correction | None:

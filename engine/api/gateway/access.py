@@ -51,6 +51,13 @@ THIS_RUN = "this run"
 MIN_TOKEN_CHARS = 20
 """Minimum length of a token. A token from the environment may be chosen by a person."""
 
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+HOW_TO_MAKE_PAIR = (
+    "to make a pair for this machine only: openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost -addext "
+    "subjectAltName=DNS:localhost,IP:127.0.0.1 -days 365 -keyout key.pem -out cert.pem"
+)
+
 
 def new_token() -> str:
     """A new token of 256 random bits, with a prefix by which scanners and people recognise it."""
@@ -224,9 +231,6 @@ def _no_token(keys: Keys, *, listening: bool) -> Refusal:
     return Refusal("no_token", message, f"{fix}; the running gateway uses it within 15 s")
 
 
-LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
-
-
 def apply_options(settings: GatewaySettings, options: Mapping[str, Any]) -> GatewaySettings:
     """The settings with the options of the command line. None keeps the setting. Raises `Refusal` `bad_address`."""
     changes = {name: value for name, value in options.items() if value is not None}
@@ -304,12 +308,6 @@ def listen_address(settings: GatewaySettings) -> ListenAddress:
             "or reach 127.0.0.1 by `ssh -L` or `tailscale serve`",
         )
     return address
-
-
-HOW_TO_MAKE_PAIR = (
-    "to make a pair for this machine only: openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost -addext "
-    "subjectAltName=DNS:localhost,IP:127.0.0.1 -days 365 -keyout key.pem -out cert.pem"
-)
 
 
 def check_certificate(certificate: str, key: str) -> None:

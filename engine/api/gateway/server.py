@@ -43,6 +43,14 @@ STOP_TIMEOUT_S = 5.0
 SEND_BUFFER = 128 * 1024
 """Bytes in the system's send buffer for a client that does not read."""
 
+SINGLE_HEADERS = ("host", "authorization", "origin", "content-length", "content-type", "transfer-encoding")
+"""Headers that may appear only once, because two programs could each use a different value."""
+
+BEARER_PREFIX = "bearer."
+"""The prefix of a WebSocket subprotocol that has the token. A web page needs this, because it cannot set headers."""
+
+RESPONSE_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+
 
 class Server(uvicorn.Server):
     """Listens at `address` from `start` until `close`. Meanwhile `background` runs on its event loop."""
@@ -243,15 +251,6 @@ def _bind(address: ListenAddress) -> socket.socket:
         fix = "name an address of this machine, and a port of 1024 or higher"
         raise Refusal("bad_address", f"{where} cannot be opened: {error.strerror or error}", fix) from error
     return listening
-
-
-SINGLE_HEADERS = ("host", "authorization", "origin", "content-length", "content-type", "transfer-encoding")
-"""Headers that may appear only once, because two programs could each use a different value."""
-
-BEARER_PREFIX = "bearer."
-"""The prefix of a WebSocket subprotocol that has the token. A web page needs this, because it cannot set headers."""
-
-RESPONSE_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
 class HttpRefusal(Refusal):

@@ -36,6 +36,11 @@ if TYPE_CHECKING:
 
 Reason = Annotated[DismissReason, Field(strict=False)]
 
+TRIGGER_SOURCE = "gateway"
+"""The start of links for triggers from programs, in the loop rail (SPEC 3.3)."""
+
+CARD_REASONING = "requested over the gateway"
+
 
 def check_channel(engine: Services, name: str | None) -> str | None:
     """The name of a channel that exists, None for none. Raises `Refusal` `unknown_channel` with the names of all."""
@@ -211,12 +216,6 @@ def tasks(
 
 
 # Phones, scripts, agents
-
-
-TRIGGER_SOURCE = "gateway"
-"""The start of links for triggers from programs, in the loop rail (SPEC 3.3)."""
-
-CARD_REASONING = "requested over the gateway"
 
 
 class ChatMessage(BaseModel, extra="forbid", strict=True):

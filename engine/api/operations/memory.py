@@ -58,6 +58,21 @@ _LETTER_BY_LOOKALIKE = str.maketrans("013457$@|!", "oieastsaii")
 
 MaxResults = Annotated[int, ACCEPT_WHOLE_FLOAT, Field(ge=1, le=1_000)]
 
+_TIME_FORMATS = (
+    "%Y/%m/%d %H:%M",
+    "%Y/%m/%d %H:%M:%S",
+    "%Y/%m/%d",
+    "%I:%M %p on %d %B, %Y",
+    "%d %B, %Y",
+    "%d %B %Y",
+    "%B %d, %Y",
+)
+
+_WEEKDAY = re.compile(r"\s*\([A-Za-z]{3,9}\)")
+
+MILLISECONDS = 10**11
+"""A number above this is milliseconds since 1970; as seconds it would be after the year 5000."""
+
 
 @operation()
 def recall(
@@ -209,20 +224,6 @@ def forget(engine: Services, what: NonEmptyText, yes: bool = False) -> Document:
         "places": [{"store": place.store, "id": place.id, "text": place.excerpt} for place in preview.places],
         "left": list(remaining),
     }
-
-
-_TIME_FORMATS = (
-    "%Y/%m/%d %H:%M",
-    "%Y/%m/%d %H:%M:%S",
-    "%Y/%m/%d",
-    "%I:%M %p on %d %B, %Y",
-    "%d %B, %Y",
-    "%d %B %Y",
-    "%B %d, %Y",
-)
-_WEEKDAY = re.compile(r"\s*\([A-Za-z]{3,9}\)")
-MILLISECONDS = 10**11
-"""A number above this is milliseconds since 1970; as seconds it would be after the year 5000."""
 
 
 @frozen

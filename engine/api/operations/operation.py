@@ -28,6 +28,17 @@ if TYPE_CHECKING:
     from engine.api.gateway.gateway import Gateway
     from engine.api.notify.notifications import Notifications
 
+READ_ONLY_ACTIONS = frozenset({"list", "show", "get", "scopes", "status"})
+"""Actions that only read, so they do not show that you are present."""
+
+SHOWN_TRANSCRIPT_LINES = 40
+"""Number of lines of a transcript that are shown by default."""
+
+NOT_AN_OBJECT = "model_attributes_type"
+"""Pydantic's error type for a value that is not an object."""
+
+OPERATIONS: dict[str, Operation] = {}
+
 
 class ApiServices(Services):
     """The services of one engine with its gateway and notifications. Callable from any thread."""
@@ -47,12 +58,6 @@ class OfflineServices:
 Function = TypeVar("Function", bound=Callable[..., Document])
 Model = TypeVar("Model", bound=BaseModel)
 T = TypeVar("T")
-
-READ_ONLY_ACTIONS = frozenset({"list", "show", "get", "scopes", "status"})
-"""Actions that only read, so they do not show that you are present."""
-
-SHOWN_TRANSCRIPT_LINES = 40
-"""Number of lines of a transcript that are shown by default."""
 
 
 def _accept_whole_float(value: Any) -> Any:
@@ -115,12 +120,6 @@ class Operation:
         if self._marks_presence and values.get("action") not in READ_ONLY_ACTIONS:
             engine.autonomy.note_activity(f"{'gateway' if by is DecidedBy.API else 'clawpy'} {self.name}")
         return self._function(engine, **values, **({"decided_by": by} if self._decides else {}))
-
-
-NOT_AN_OBJECT = "model_attributes_type"
-"""Pydantic's error type for a value that is not an object."""
-
-OPERATIONS: dict[str, Operation] = {}
 
 
 def operation(*, marks_presence: bool = False) -> Callable[[Function], Function]:

@@ -26,6 +26,20 @@ from engine.model.learnings import lesson_id, lessons_of
 if TYPE_CHECKING:
     from engine.services import Services
 
+WRITE_FLOW = "write_agents_md"
+"""The flow that writes an `AGENTS.md`."""
+
+MAX_LESSONS = 60
+"""Maximum number of lessons on one card."""
+
+MAX_LESSON_CHARS = 12_000
+"""Maximum length of all lessons on one card."""
+
+MAX_LISTED_RUNS = 10
+"""Maximum number of training runs that are listed."""
+
+DEFAULT_METRIC_DAYS, MAX_METRIC_DAYS = 7, 3_650
+
 
 @operation(marks_presence=True)
 def agents(
@@ -176,20 +190,6 @@ def bubbles(
     bubbles_found = engine.bubbles.list(state=BubbleState(state) if state else None, agent=agent, limit=limit)
     return {"bubbles": document(bubbles_found)}
 
-
-WRITE_FLOW = "write_agents_md"
-"""The flow that writes an `AGENTS.md`."""
-
-MAX_LESSONS = 60
-"""Maximum number of lessons on one card."""
-
-MAX_LESSON_CHARS = 12_000
-"""Maximum length of all lessons on one card."""
-
-MAX_LISTED_RUNS = 10
-"""Maximum number of training runs that are listed."""
-
-DEFAULT_METRIC_DAYS, MAX_METRIC_DAYS = 7, 3_650
 
 Days = Annotated[int, ACCEPT_WHOLE_FLOAT, Field(ge=1, le=MAX_METRIC_DAYS)]
 Status = Annotated[CandidateStatus, Field(strict=False)]

@@ -77,6 +77,13 @@ Step = TypedDict(
 """An entry of a candidate's history, as it is stored: the time and the move, the status and the score after it, the
 number of records for and against the candidate, and who made the move, with the reason."""
 
+_END_WORDS = {
+    CandidateStatus.ACTIVE: "it is active",
+    CandidateStatus.REJECTED: "rejected",
+    CandidateStatus.ROLLED_BACK: "rolled back",
+}
+"""The words for a decision in the last stage of a candidate's life cycle."""
+
 
 def step_time(step: Step) -> datetime:
     """The time of an entry of a candidate's history."""
@@ -286,14 +293,6 @@ def _prepare_effect(tx: Transaction, row: CandidateRow, flow_names: Collection[s
         if is_active or not is_same:
             names.add(other.effect["name"])
     return replace(effect, name=free_name(effect.name, names))
-
-
-_END_WORDS = {
-    CandidateStatus.ACTIVE: "it is active",
-    CandidateStatus.REJECTED: "rejected",
-    CandidateStatus.ROLLED_BACK: "rolled back",
-}
-"""The words for a decision in the last stage of a candidate's life cycle."""
 
 
 def list_stations(row: CandidateRow, drafted_from: Sequence[LearningRecord]) -> tuple[Station, ...]:

@@ -112,6 +112,14 @@ FEATURE_PRIORS: tuple[tuple[str, float, float], ...] = (
 of the evidence come first. The others are the log-odds that each level adds to the level above, so the first estimate
 is that of the counts."""
 
+_WHEN = {
+    PartOfDay.MORNING: "in the morning",
+    PartOfDay.AFTERNOON: "in the afternoon",
+    PartOfDay.EVENING: "in the evening",
+    PartOfDay.NIGHT: "at night",
+}
+"""The words for each part of the day."""
+
 
 @frozen
 class Estimate:
@@ -340,15 +348,6 @@ class Habits:
         """(approved, decided) of the decisions with a key that were given on the card itself."""
         counts = self.counts.get(key, Counts())
         return counts.explicit_approved, counts.explicit_decided
-
-
-_WHEN = {
-    PartOfDay.MORNING: "in the morning",
-    PartOfDay.AFTERNOON: "in the afternoon",
-    PartOfDay.EVENING: "in the evening",
-    PartOfDay.NIGHT: "at night",
-}
-"""The words for each part of the day."""
 
 
 class NewestDecisions:

@@ -33,6 +33,23 @@ _NUMBERS = struct.Struct(f"<B{len(FEATURE_NAMES)}f")
 _QUANTA = 512
 """The number of steps per unit in which an embedding is stored. Its components are so small that they fit in a byte."""
 
+WORD_DIMENSIONS = 256
+"""Number of dimensions of a vector of hashed words, which replaces a missing embedding."""
+
+MAX_EARLIER = 20
+"""Maximum number of lines of earlier evidence that are used."""
+
+MAX_FEATURE = 3.0
+"""Features are limited to this, above and below 0."""
+
+STOP_WORDS = frozenset(
+    {
+        "the", "and", "you", "your", "for", "with", "that", "this", "from", "are", "can", "could", "would", "will",
+        "into", "has", "have", "use", "user",
+    }
+)  # fmt: skip
+"""Words that say nothing about the subject of a text."""
+
 
 @frozen
 class TextFeatures:
@@ -58,23 +75,6 @@ def unpack_features(stored: bytes) -> TextFeatures:
         return NO_FEATURES
     return TextFeatures(tuple(_NUMBERS.unpack_from(stored)[1:]), stored[_NUMBERS.size :])
 
-
-WORD_DIMENSIONS = 256
-"""Number of dimensions of a vector of hashed words, which replaces a missing embedding."""
-
-MAX_EARLIER = 20
-"""Maximum number of lines of earlier evidence that are used."""
-
-MAX_FEATURE = 3.0
-"""Features are limited to this, above and below 0."""
-
-STOP_WORDS = frozenset(
-    {
-        "the", "and", "you", "your", "for", "with", "that", "this", "from", "are", "can", "could", "would", "will",
-        "into", "has", "have", "use", "user",
-    }
-)  # fmt: skip
-"""Words that say nothing about the subject of a text."""
 
 Vector = Any
 """A unit vector, float32."""

@@ -37,6 +37,26 @@ HEALED, UNMENDED, CIRCLES, FAILED, OVERLAP = "healed/", "unmended/", "circles/",
 test that a session healed, could not mend, or tried to mend again and again; a session that failed, and overlapping
 work."""
 
+FAILURE_WEIGHT = 0.4
+TIME_WEIGHT = 0.2
+COST_WEIGHT = 0.15
+REACH_WEIGHT = 0.25
+"""The weights of an avoided failure, half an hour, half a dollar and five affected things. Their sum is 1. An avoided
+failure of four things gives 0.60, which is the minimum of the gate of importance."""
+
+FULL_SECONDS, FULL_COST, FULL_REACH = 1800.0, MICRO // 2, 5
+"""The time in seconds, the cost in micro-dollars and the number of things that give the full weight."""
+
+ENTRY_KINDS = (
+    "ValidationHealed",
+    "ValidationFailed",
+    "RetryRepeated",
+    "AgentErred",
+    "ToolRefused",
+    "WorkOverlapped",
+)
+"""Kinds of ledger entries about a session from which findings are made."""
+
 
 @frozen
 class Finding:
@@ -89,16 +109,6 @@ CONFIDENCE_BY_BASIS: dict[Basis, tuple[float, str]] = {
 }
 """The confidence of each basis, and its reason in words."""
 
-FAILURE_WEIGHT = 0.4
-TIME_WEIGHT = 0.2
-COST_WEIGHT = 0.15
-REACH_WEIGHT = 0.25
-"""The weights of an avoided failure, half an hour, half a dollar and five affected things. Their sum is 1. An avoided
-failure of four things gives 0.60, which is the minimum of the gate of importance."""
-
-FULL_SECONDS, FULL_COST, FULL_REACH = 1800.0, MICRO // 2, 5
-"""The time in seconds, the cost in micro-dollars and the number of things that give the full weight."""
-
 
 def rate_confidence(basis: Basis, observed: int = 1) -> Score:
     """The confidence of a learning. `observed` is the number of sessions that observed it. If there is more than one, a
@@ -124,17 +134,6 @@ def rate_importance(impact: Impact) -> Score:
         round(sum(value for value, _ in parts), 2),
         tuple(f"{words}: +{value:.2f}" for value, words in parts if value >= 0.005) or ("it affected nothing",),
     )
-
-
-ENTRY_KINDS = (
-    "ValidationHealed",
-    "ValidationFailed",
-    "RetryRepeated",
-    "AgentErred",
-    "ToolRefused",
-    "WorkOverlapped",
-)
-"""Kinds of ledger entries about a session from which findings are made."""
 
 
 @frozen
