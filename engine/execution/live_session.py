@@ -32,9 +32,9 @@ from engine.execution.sandbox.host_paths import make_session_environment
 from engine.execution.session_terms import Limits, SessionRails, StopRequest
 from engine.execution.transcripts import LineSplitter, Tail, ToolJournal, TranscriptWriter
 from engine.git import Git
-from engine.model import Assignment, RailVerdict, SessionState, Verdict, dollars, sanitise
+from engine.model import Assignment, RailVerdict, SessionState, Verdict, sanitise
 from engine.model.secrets import Redactor, redact
-from engine.model.text import seconds_in_words
+from engine.model.text import money, seconds_in_words
 from engine.storage.database import Transaction
 
 TIMED_OUT = 124
@@ -170,8 +170,8 @@ class LiveSession:
         with self._lock:
             total = self.cost + max_cost
         if total > self.limits.cost:
-            message = f"the next call may cost ${dollars(max_cost):.2f}; it spent ${dollars(self.cost):.2f}"
-            refusal = f"{message} of ${dollars(self.limits.cost):.2f}"
+            message = f"the next call may cost {money(max_cost)}; it spent {money(self.cost)}"
+            refusal = f"{message} of {money(self.limits.cost)}"
         else:
             refusal = self._rails.reserve(self.id, total)
         if refusal:
@@ -366,7 +366,7 @@ class LiveSession:
 
     def _exceeded_budget(self) -> str:
         if self.cost > self.limits.cost:
-            return f"it spent ${dollars(self.cost):.2f} of ${dollars(self.limits.cost):.2f}"
+            return f"it spent {money(self.cost)} of {money(self.limits.cost)}"
         if self.limits.tokens is not None and self.tokens > self.limits.tokens:
             return f"it used {self.tokens:,} of {self.limits.tokens:,} tokens"
         return ""

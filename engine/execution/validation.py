@@ -29,10 +29,10 @@ from engine.execution.runners.toolchains.projects import project_at
 from engine.execution.session_workspace import SessionWorkspace
 from engine.execution.trees import Snapshot, diff_trees, take_snapshot
 from engine.frozen import frozen
-from engine.model import CheckResult, SessionView, dollars, microusd
+from engine.model import CheckResult, SessionView, microusd
 from engine.model.adaptation import PolicyTweak
 from engine.model.sessions import HANDED_BACK
-from engine.model.text import capitalised, count, one_line
+from engine.model.text import capitalised, count, money, one_line
 from engine.storage.database import Database, Transaction
 from engine.storage.validation_runs import ValidationRuns
 
@@ -104,7 +104,7 @@ def find_give_up_reason(attempts: Sequence[Attempt], *, caps: Caps, spent: int) 
     if len(attempts) > caps.tries:
         return f"still failing after {count(caps.tries, 'attempt')}"
     if spent >= caps.cost:
-        return f"the repair cost ${dollars(spent):.2f} of ${dollars(caps.cost):.2f}"
+        return f"the repair cost {money(spent)} of {money(caps.cost)}"
     if len(attempts) >= 3 and len({attempt.broken for attempt in attempts[-3:]}) == 1:
         return "the same tests failed three times"
     return ""

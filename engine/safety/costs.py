@@ -90,7 +90,7 @@ def decide_cost(spent: CostState, estimate: int, agent: AgentBudget) -> RailVerd
     The rules in order: `month` (the caller places the hold of a hard stop), `day`, `hour`, `agent-budget`.
     """
     if estimate < 0:
-        return RailVerdict(RAIL, Verdict.BLOCK, f"an estimate of {money(estimate)} is not valid", "estimate")
+        return RailVerdict(RAIL, Verdict.BLOCK, f"an estimate of {exact_money(estimate)} is not valid", "estimate")
     for window, period in (
         ("month", "for this month; work stays stopped until `resume month`"),
         ("day", "for today"),
@@ -98,14 +98,16 @@ def decide_cost(spent: CostState, estimate: int, agent: AgentBudget) -> RailVerd
     ):
         used, cap = getattr(spent, window), spent.caps[window]
         if used + estimate > cap:
-            reason = f"{money(used)} + {money(estimate)} would exceed the cap of {money(cap)} {period}"
+            reason = (
+                f"{exact_money(used)} + {exact_money(estimate)} would exceed the cap of {exact_money(cap)} {period}"
+            )
             return RailVerdict(RAIL, Verdict.BLOCK, reason, window)
     if agent.budget is not None and agent.spent + estimate > agent.budget:
-        spent_today = f"{agent.agent} spent {money(agent.spent)} today"
-        reason = f"{spent_today}; {money(estimate)} more exceeds its {money(agent.budget)}"
+        spent_today = f"{agent.agent} spent {exact_money(agent.spent)} today"
+        reason = f"{spent_today}; {exact_money(estimate)} more exceeds its {exact_money(agent.budget)}"
         return RailVerdict(RAIL, Verdict.BLOCK, reason, AGENT_BUDGET)
-    left = f"{money(spent.day_cap - spent.day)} of the day's {money(spent.day_cap)} are left"
-    return RailVerdict(RAIL, Verdict.ALLOW, f"costs {money(estimate)}; {left}")
+    left = f"{exact_money(spent.day_cap - spent.day)} of the day's {exact_money(spent.day_cap)} are left"
+    return RailVerdict(RAIL, Verdict.ALLOW, f"costs {exact_money(estimate)}; {left}")
 
 
 def crosses_warning(before: int, after: int, cap: int) -> bool:
@@ -113,7 +115,7 @@ def crosses_warning(before: int, after: int, cap: int) -> bool:
     return cap > 0 and 100 * before < WARNED_PERCENT * cap <= 100 * after
 
 
-def money(amount: int) -> str:
+def exact_money(amount: int) -> str:
     """Micro-dollars as text: `$0.05`, with four places below a cent."""
     return f"${amount / MICRO:.2f}" if amount == 0 or abs(amount) >= MICRO // 100 else f"${amount / MICRO:.4f}"
 
@@ -345,7 +347,7 @@ class Costs:
         spent = self.state_in(transaction.session)
         cap = spent.caps.get(rule)
         if cap is not None:
-            self._cap_reached(transaction, rule, f"cost: the {rule}'s cap of {money(cap)} has been reached")
+            self._cap_reached(transaction, rule, f"cost: the {rule}'s cap of {exact_money(cap)} has been reached")
         if rule == "day":
             today = self._clock.local().date().isoformat()
             if state.get(transaction.session, _WARNED_DAY) != today:
@@ -382,7 +384,7 @@ class Costs:
             if crosses_warning(spent, spent + increase, cap):
                 transaction.record(CostWarned(window=window, spent=spent + increase, cap=cap))
         if before.month + increase > before.month_cap:
-            reason = f"cost: the month's cap of {money(before.month_cap)} has been exceeded"
+            reason = f"cost: the month's cap of {exact_money(before.month_cap)} has been exceeded"
             self._cap_reached(transaction, "month", reason)
         if entry.state == SETTLED and entry.agent and entry.amount_microusd > entry.estimate_microusd:
             self._record_exceeded_budget(transaction, entry.agent)

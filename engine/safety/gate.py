@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from engine.config import ProductionSettings
 from engine.files import read_table
 from engine.frozen import frozen
-from engine.model import MICRO, REASON_SEPARATOR, SANDBOX_FIX, GateRuleName, RailVerdict, Trigger, Verdict
+from engine.model import MICRO, REASON_SEPARATOR, SANDBOX_FIX, GateRuleName, RailVerdict, Trigger, Verdict, money
 
 RAIL = "gate"
 MIN_CONFIDENCE = 0.6
@@ -113,7 +113,7 @@ def gate_rules(facts: GateFacts) -> list[GateRule]:
         (not facts.confined, no_sandbox, NO_CONFINEMENT),
         (bool(facts.targets), GateRuleName.PRODUCTION, f"touches production: {', '.join(facts.targets[:3])}"),
         (facts.content is not Verdict.ALLOW, GateRuleName.CONTENT, _CONTENT_WORDS.get(facts.content, "")),
-        (facts.estimate > COSTLY_ABOVE, GateRuleName.COSTLY, f"${facts.estimate / MICRO:.2f} is more than $1.00"),
+        (facts.estimate > COSTLY_ABOVE, GateRuleName.COSTLY, f"{money(facts.estimate)} is more than $1.00"),
         (
             facts.suggested,
             GateRuleName.SUGGESTED,

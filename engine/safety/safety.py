@@ -17,7 +17,6 @@ from engine.clock import Clock
 from engine.config import SettingsSource, WorkspaceAutonomy
 from engine.learning.decisions.decisions import Decisions
 from engine.model import (
-    MICRO,
     Assignment,
     ChainStep,
     DecidedBy,
@@ -32,7 +31,7 @@ from engine.model import (
     Verdict,
     microusd,
 )
-from engine.model.text import count
+from engine.model.text import count, money
 from engine.safety import costs, gate, trigger_history
 from engine.safety.content import OwnRules, check_command, check_prompt, own_rules
 from engine.safety.costs import Costs
@@ -285,7 +284,7 @@ class RailStates:
         spent, estimate = self._costs.state_in(session), microusd(self._settings.current.cost_per_trigger)
         verdict = costs.decide_cost(spent, estimate, costs.AgentBudget(""))
         remaining = min(spent.hour_cap - spent.hour, spent.day_cap - spent.day, spent.month_cap - spent.month)
-        brief = f"${max(0, remaining) / MICRO:.2f}" if verdict.verdict is Verdict.ALLOW else verdict.rule
+        brief = money(max(0, remaining)) if verdict.verdict is Verdict.ALLOW else verdict.rule
         return _rail_state(verdict, brief)
 
     def _content_state(self, session: Session) -> RailState:

@@ -30,11 +30,10 @@ from engine.model import (
     Source,
     Status,
     Tier,
-    dollars,
     sanitise,
 )
 from engine.model.secrets import redact
-from engine.model.text import one_line, plain
+from engine.model.text import money, one_line, plain
 from engine.storage.ledger import LedgerEntry
 
 # Forms
@@ -174,7 +173,7 @@ def content_of(
         case NotificationKind.COST:
             cap, spent = payload["cap"], payload["spent"]
             share = 100 * spent // cap if cap else 100
-            words = f"{share} % of the {payload['window']}'s cap: ${dollars(spent):.2f} of ${dollars(cap):.2f}"
+            words = f"{share} % of the {payload['window']}'s cap: {money(spent)} of {money(cap)}"
             return NotificationContent(kind, entry.at, words)
         case NotificationKind.PAUSED:
             return NotificationContent(kind, entry.at, f"Paused: {payload['cause']}")

@@ -42,14 +42,6 @@ TRIGGER_SOURCE = "gateway"
 CARD_REASONING = "requested over the gateway"
 
 
-def check_channel(engine: Services, name: str | None) -> str | None:
-    """The name of a channel that exists, None for none. Raises `Refusal` `unknown_channel` with the names of all."""
-    channels = engine.settings.current.channels
-    if name and name not in channels:
-        raise Refusal("unknown_channel", f"there is no channel {sanitise(name)[:60]}", f"one of {', '.join(channels)}")
-    return name or None
-
-
 @operation(marks_presence=True)
 def predict(
     engine: Services,
@@ -91,19 +83,6 @@ def cards(
         return _pending_document(engine, workspaces, channel, snoozed=snoozed, shown=shown)
     recent = engine.cards.recent(limit, workspaces=workspaces, channel=check_channel(engine, channel))
     return {"predictions": document(recent)}
-
-
-def _pending_document(
-    engine: Services, workspaces: Sequence[str], channel: str | None, *, snoozed: bool, shown: bool
-) -> Document:
-    pending = engine.cards.pending(channel=check_channel(engine, channel), include_snoozed=snoozed)
-    listed = [card for card in pending if not workspaces or card.assignment.workspace in workspaces]
-    elsewhere = Counter(card.assignment.workspace for card in pending if card not in listed)
-    if shown:
-        # Cards that a person saw may later count as passed over (SPEC 2.9).
-        engine.cards.mark_shown([card.id for card in listed])
-    reply: Document = {"predictions": document(listed)}
-    return reply | {"elsewhere": dict(elsewhere.most_common())} if elsewhere else reply
 
 
 @operation(marks_presence=True)
@@ -187,12 +166,6 @@ def undo(engine: Services, id: NonEmptyText) -> Document:
     return _decision_document(engine, engine.cards.undo(find_target(engine, id).card_id))
 
 
-def _decision_document(engine: Services, card: Card) -> Document:
-    """A card that was decided, with the note of the decision."""
-    reply = find_target(engine, card.id).document()
-    return reply | {"prediction": reply["prediction"] | {"note": card.note}} if card.note else reply
-
-
 @operation(marks_presence=True)
 def tasks(
     engine: Services,
@@ -213,6 +186,33 @@ def tasks(
     if action == "done":
         return {"task": document(engine.tasks.done(require("id", id)))}
     return {"tasks": document(engine.tasks.list(workspace=workspace, state=state, limit=limit))}
+
+
+def check_channel(engine: Services, name: str | None) -> str | None:
+    """The name of a channel that exists, None for none. Raises `Refusal` `unknown_channel` with the names of all."""
+    channels = engine.settings.current.channels
+    if name and name not in channels:
+        raise Refusal("unknown_channel", f"there is no channel {sanitise(name)[:60]}", f"one of {', '.join(channels)}")
+    return name or None
+
+
+def _pending_document(
+    engine: Services, workspaces: Sequence[str], channel: str | None, *, snoozed: bool, shown: bool
+) -> Document:
+    pending = engine.cards.pending(channel=check_channel(engine, channel), include_snoozed=snoozed)
+    listed = [card for card in pending if not workspaces or card.assignment.workspace in workspaces]
+    elsewhere = Counter(card.assignment.workspace for card in pending if card not in listed)
+    if shown:
+        # Cards that a person saw may later count as passed over (SPEC 2.9).
+        engine.cards.mark_shown([card.id for card in listed])
+    reply: Document = {"predictions": document(listed)}
+    return reply | {"elsewhere": dict(elsewhere.most_common())} if elsewhere else reply
+
+
+def _decision_document(engine: Services, card: Card) -> Document:
+    """A card that was decided, with the note of the decision."""
+    reply = find_target(engine, card.id).document()
+    return reply | {"prediction": reply["prediction"] | {"note": card.note}} if card.note else reply
 
 
 # Phones, scripts, agents
@@ -277,6 +277,41 @@ def trigger(
     return _trigger_document(engine, card.id, channel, "")
 
 
+@operation()
+def twin(
+    engine: Services,
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=10)],
+    model: Annotated[str, Field(max_length=200)] | None = None,
+    temperature: Annotated[float, Field(ge=0, le=1)] = 0.3,
+    max_tokens: Annotated[int, Field(ge=1, le=200, alias="max_tokens"), ACCEPT_WHOLE_FLOAT] = 200,
+) -> Document:
+    """The single most valuable action to take right now, as the Twin sees it (SPEC 2.3): the answer of the configured
+    model within every cap, else the best card. What `user` says is the situation; the engine uses its own instruction
+    in place of `system`."""
+    named = engine.model_twin.named if engine.settings.current.twin_model_enabled else ""
+    if model is not None and (not named or model not in (named, named.partition(":")[2])):
+        message = f"the Twin model is {named}" if named else "no Twin model is enabled"
+        raise Refusal("another_model", message, "leave `model` out")
+    if named:
+        situation = "\n\n".join(message.content for message in messages if message.role == "user")
+        try:
+            reply = engine.model_twin.answer(named, situation, temperature=temperature, max_tokens=max_tokens)
+            return {"model": named, "source": "twin-model", **reply.model_dump()}
+        except (NoAnswer, UnusableReply):
+            pass  # if the model cannot be asked, the best card is the answer (SPEC 2.3), as in a cycle
+    best = next(iter(engine.cards.pending()), None)
+    if best is None:
+        raise Refusal("nothing_to_predict", "nothing to propose now", "trigger a cycle first")
+    return {
+        "model": best.source.value,
+        "source": best.source.value,
+        "prompt": best.assignment.prompt,
+        "channel": best.assignment.channel,
+        "confidence": round(best.confidence, 4),
+        "reasoning": best.reasoning,
+    }
+
+
 def _choose_card(
     engine: Services, card_id: str | None, hint: str | None, channel: str | None, workspace: str | None
 ) -> Card | None:
@@ -323,39 +358,4 @@ def _trigger_document(engine: Services, card_id: str | None, channel: str | None
         "message": obstacle or f"Cross-pollination prompt started on #{channel}",
         "session": about["session"],
         "status": cross_poll_status(engine),
-    }
-
-
-@operation()
-def twin(
-    engine: Services,
-    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=10)],
-    model: Annotated[str, Field(max_length=200)] | None = None,
-    temperature: Annotated[float, Field(ge=0, le=1)] = 0.3,
-    max_tokens: Annotated[int, Field(ge=1, le=200, alias="max_tokens"), ACCEPT_WHOLE_FLOAT] = 200,
-) -> Document:
-    """The single most valuable action to take right now, as the Twin sees it (SPEC 2.3): the answer of the configured
-    model within every cap, else the best card. What `user` says is the situation; the engine uses its own instruction
-    in place of `system`."""
-    named = engine.model_twin.named if engine.settings.current.twin_model_enabled else ""
-    if model is not None and (not named or model not in (named, named.partition(":")[2])):
-        message = f"the Twin model is {named}" if named else "no Twin model is enabled"
-        raise Refusal("another_model", message, "leave `model` out")
-    if named:
-        situation = "\n\n".join(message.content for message in messages if message.role == "user")
-        try:
-            reply = engine.model_twin.answer(named, situation, temperature=temperature, max_tokens=max_tokens)
-            return {"model": named, "source": "twin-model", **reply.model_dump()}
-        except (NoAnswer, UnusableReply):
-            pass  # if the model cannot be asked, the best card is the answer (SPEC 2.3), as in a cycle
-    best = next(iter(engine.cards.pending()), None)
-    if best is None:
-        raise Refusal("nothing_to_predict", "nothing to propose now", "trigger a cycle first")
-    return {
-        "model": best.source.value,
-        "source": best.source.value,
-        "prompt": best.assignment.prompt,
-        "channel": best.assignment.channel,
-        "confidence": round(best.confidence, 4),
-        "reasoning": best.reasoning,
     }

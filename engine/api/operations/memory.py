@@ -74,6 +74,15 @@ MILLISECONDS = 10**11
 """A number above this is milliseconds since 1970; as seconds it would be after the year 5000."""
 
 
+@frozen
+class RejectedLine:
+    """A line that was skipped, or `stored` without a part of it, with the reason in words."""
+
+    line: int
+    message: str
+    stored: bool = False
+
+
 @operation()
 def recall(
     engine: Services,
@@ -157,25 +166,6 @@ def suggest(
     return {"predictions": [document(card)], "new": True}
 
 
-def agent_name(given_name: str) -> str:
-    """The name of an agent, on one line.
-
-    Raises `Refusal`: `bad_arguments` for an empty name, `not_its_name` for a reserved name in any spelling.
-    """
-    from engine.safety.content.shell import fold  # imported here, because it loads the whole content filter
-
-    name = one_line(given_name)[:MAX_NAME_CHARS]
-    if not name:
-        raise Refusal("bad_arguments", "an agent needs a name", "for example claude-code")
-    plain = unicodedata.normalize("NFKD", fold(name)).casefold()
-    letters = "".join(filter(str.isalnum, plain))
-    spoken = "".join(filter(str.isalnum, plain.translate(_LETTER_BY_LOOKALIKE)))
-    bare = {letters, letters.rstrip("0123456789"), spoken, spoken.replace("i", "l")}
-    if bare & RESERVED_NAMES or not any(letter.isalnum() for letter in name):
-        raise Refusal("not_its_name", f"no agent may be named {name!r}", "use its own name, for example claude-code")
-    return name
-
-
 @operation(marks_presence=True)
 def drafts(
     engine: Services, action: Literal["list", "promote", "dismiss"] = "list", id: Text = "", edit: Text = ""
@@ -194,13 +184,6 @@ def drafts(
         return {"drafts": [document(service.reject(draft_id))]}
     fact = service.promote(draft_id, edit=edit)
     return {"drafts": [document(service.get(draft_id))], "fact": document(fact)}
-
-
-def _is_draft(engine: Services, draft_id: str) -> bool:
-    try:
-        return bool(engine.knowledge.drafts.get(draft_id))
-    except Refusal:
-        return False
 
 
 @operation(marks_presence=True)
@@ -226,13 +209,30 @@ def forget(engine: Services, what: NonEmptyText, yes: bool = False) -> Document:
     }
 
 
-@frozen
-class RejectedLine:
-    """A line that was skipped, or `stored` without a part of it, with the reason in words."""
+def agent_name(given_name: str) -> str:
+    """The name of an agent, on one line.
 
-    line: int
-    message: str
-    stored: bool = False
+    Raises `Refusal`: `bad_arguments` for an empty name, `not_its_name` for a reserved name in any spelling.
+    """
+    from engine.safety.content.shell import fold  # imported here, because it loads the whole content filter
+
+    name = one_line(given_name)[:MAX_NAME_CHARS]
+    if not name:
+        raise Refusal("bad_arguments", "an agent needs a name", "for example claude-code")
+    plain = unicodedata.normalize("NFKD", fold(name)).casefold()
+    letters = "".join(filter(str.isalnum, plain))
+    spoken = "".join(filter(str.isalnum, plain.translate(_LETTER_BY_LOOKALIKE)))
+    bare = {letters, letters.rstrip("0123456789"), spoken, spoken.replace("i", "l")}
+    if bare & RESERVED_NAMES or not any(letter.isalnum() for letter in name):
+        raise Refusal("not_its_name", f"no agent may be named {name!r}", "use its own name, for example claude-code")
+    return name
+
+
+def _is_draft(engine: Services, draft_id: str) -> bool:
+    try:
+        return bool(engine.knowledge.drafts.get(draft_id))
+    except Refusal:
+        return False
 
 
 def read_lines(lines: Sequence[str], *, first: int, source: str) -> tuple[list[NewMemory], list[RejectedLine]]:

@@ -41,6 +41,18 @@ MAX_LISTED_RUNS = 10
 DEFAULT_METRIC_DAYS, MAX_METRIC_DAYS = 7, 3_650
 
 
+Days = Annotated[int, ACCEPT_WHOLE_FLOAT, Field(ge=1, le=MAX_METRIC_DAYS)]
+
+
+Status = Annotated[CandidateStatus, Field(strict=False)]
+
+
+Type = Annotated[CandidateType, Field(strict=False)]
+
+
+Format = Annotated[Shape, Field(strict=False)]
+
+
 @operation(marks_presence=True)
 def agents(
     engine: Services,
@@ -84,55 +96,6 @@ def agents(
     reply = _agent_document(engine, id)
     reply.pop("soul", None)
     return reply
-
-
-def _parse_tier(value: object) -> int | None:
-    """The tier, or None for `auto`: then the other rules decide (SPEC 1.2)."""
-    if value == "auto":
-        return None
-    try:
-        return int(str(value))
-    except ValueError as error:
-        raise Refusal("bad_tier", f"{value!r} is not a tier", "a whole number from 1 to 5, or auto") from error
-
-
-def _agent_document(engine: Services, agent_id: str) -> Document:
-    """An agent with its chain of leaders, and fewer fields if it is broken or retired."""
-    hierarchy = engine.agents
-    retired = next((agent for agent in hierarchy.retired() if agent.id == agent_id), None)
-    agent = retired or hierarchy.get(agent_id)
-    folder = engine.home.agents / ".retired" / agent.id if retired else engine.home.agents / agent.id
-    reply: Document = {"agent": document(agent), "archetype": agent.archetype, "folder": str(folder)}
-    if retired or agent.broken:
-        return reply | {"chain": [], "chainEnd": "", "retired": retired is not None}
-    lineage, channels = hierarchy.lineage(agent_id), engine.settings.current.channels
-    return reply | {
-        "chain": [leader.id for leader in lineage.leaders],
-        "chainTiers": [leader.tier for leader in lineage.leaders],
-        "chainEnd": lineage.chain.words,
-        "serves": [
-            {"channel": name, "runner": channel.runner, "fallback": list(channel.fallback), "model": channel.model}
-            for name in agent.channels
-            if (channel := channels.get(name))
-        ],
-        "tools": hierarchy.tools(agent_id).model_dump(mode="json"),
-        "soul": hierarchy.soul(agent_id),
-    }
-
-
-def _coding_agents(engine: Services) -> list[Document]:
-    """Coding agents that are installed or configured, and the channels they serve."""
-    settings = engine.settings.current
-    return [
-        document(agent)
-        | {
-            "configured": agent.name in settings.acp,
-            "serves": [
-                name for name, channel in settings.channels.items() if channel.runner == f"{ACP_PREFIX}{agent.name}"
-            ],
-        }
-        for agent in engine.channel_setup.list_agents()
-    ]
 
 
 @operation()
@@ -191,12 +154,6 @@ def bubbles(
     return {"bubbles": document(bubbles_found)}
 
 
-Days = Annotated[int, ACCEPT_WHOLE_FLOAT, Field(ge=1, le=MAX_METRIC_DAYS)]
-Status = Annotated[CandidateStatus, Field(strict=False)]
-Type = Annotated[CandidateType, Field(strict=False)]
-Format = Annotated[Shape, Field(strict=False)]
-
-
 @operation(marks_presence=True)
 def learnings(
     engine: Services,
@@ -239,67 +196,6 @@ def learnings(
         return {"workspace": workspace, "learnings": document(entries)}
     listed = _learnings_for_workspace(engine, workspace, kind, words, limit)
     return {"workspace": workspace, "learnings": listed[:limit]}
-
-
-def _learnings_for_workspace(engine: Services, workspace: str, kind: str, words: str, limit: int) -> list[Document]:
-    """The active learnings of a project and of all projects, then accepted findings that have another lesson."""
-    entries = [
-        entry
-        for level, where in ((LearningScope.PROJECT, workspace), (LearningScope.GLOBAL, ""))
-        for entry in engine.learnings.entries(level.value, where, "", kind, words, limit)
-        if entry.active
-    ]
-    lessons = {entry.lesson for entry in entries}
-    taught = [
-        learnt
-        for learnt in ([] if kind else engine.bubbles.list_accepted(workspace))
-        if not lessons & {learnt.pattern, lesson_id(learnt.text)}
-        and all(word in learnt.text.casefold() for word in words.casefold().split())
-    ]
-    return list(document([*entries, *taught]))
-
-
-def _lesson_uses(engine: Services, lesson: str) -> Document:
-    """The other uses of a lesson: the leaders that teach it, and the active candidates that have it."""
-    leaders = [agent.id for agent in engine.agents.list() if agent.tier <= 3 and _teaches(engine, agent.id, lesson)]
-    active = engine.adaptation.candidates(CandidateStatus.ACTIVE, CandidateType.PROMPT_FRAGMENT)
-    candidates = [
-        candidate.id
-        for candidate in active
-        if isinstance(candidate.effect, PromptFragment) and lesson in lessons_of(candidate.effect.guidance)
-    ]
-    return {"leaders": leaders, "candidates": candidates, "retracted": lesson in engine.learnings.retracted()}
-
-
-def _teaches(engine: Services, leader: str, lesson: str) -> bool:
-    return any(lesson in (pattern.key, lesson_id(pattern.text)) for pattern in engine.profiles.get(leader).patterns)
-
-
-def _propose_agents_md(engine: Services, workspace: str) -> Document:
-    """Make a card that writes the lessons of a workspace, newest first, each once."""
-    taught = [(learnt.at, learnt.text) for learnt in engine.bubbles.list_accepted(workspace)]
-    entries = engine.learnings.entries(LearningScope.PROJECT.value, workspace, limit=1000)
-    from_sessions = [
-        (entry.promoted_at or entry.created_at, entry.text)
-        for entry in entries
-        if entry.active and not entry.review and entry.may_guide and entry.kind.value != "proxy" and entry.text.strip()
-    ]
-    dated = sorted([*taught, *from_sessions], key=lambda pair: pair[0].timestamp() if pair[0] else 0.0)
-    texts = list({lesson_id(text): text for _, text in dated}.values())[::-1]
-    if not texts:
-        raise Refusal(
-            "nothing_learnt",
-            f"no learnings of {workspace} go beyond a single session yet",
-            "`clawpy learnings chain` looks again; `clawpy bubbles flush` sends queued findings up",
-        )
-    lessons: list[str] = []
-    for text in texts:  # the newest first, until the card is full
-        if len(lessons) == MAX_LESSONS or sum(map(len, lessons)) + len(text) > MAX_LESSON_CHARS:
-            break
-        lessons.append(text)
-    prompt = f"{WRITE_FLOW} {json.dumps({'lessons': lessons}, ensure_ascii=False)}"
-    card = engine.cards.propose(prompt, workspace=workspace)
-    return {"predictions": [document(card)], "leftOut": len(texts) - len(lessons)}
 
 
 @operation(marks_presence=True)
@@ -375,6 +271,124 @@ def train(
     }
 
 
+@operation()
+def metrics(engine: Services, days: Days = DEFAULT_METRIC_DAYS, workspace: Text = "") -> Document:
+    """Figures on the cards of the last `days`, today included (SPEC 8.5, 8.6)."""
+    trained = (run for run in engine.training.runs() if run.state == RunState.ADOPTED and run.method == DPO)
+    last = instant(next((run.updated_at for run in trained), None))
+    return {**document(engine.insights.read(days, workspace)), "lastDpoTraining": last}
+
+
+def _parse_tier(value: object) -> int | None:
+    """The tier, or None for `auto`: then the other rules decide (SPEC 1.2)."""
+    if value == "auto":
+        return None
+    try:
+        return int(str(value))
+    except ValueError as error:
+        raise Refusal("bad_tier", f"{value!r} is not a tier", "a whole number from 1 to 5, or auto") from error
+
+
+def _agent_document(engine: Services, agent_id: str) -> Document:
+    """An agent with its chain of leaders, and fewer fields if it is broken or retired."""
+    hierarchy = engine.agents
+    retired = next((agent for agent in hierarchy.retired() if agent.id == agent_id), None)
+    agent = retired or hierarchy.get(agent_id)
+    folder = engine.home.agents / ".retired" / agent.id if retired else engine.home.agents / agent.id
+    reply: Document = {"agent": document(agent), "archetype": agent.archetype, "folder": str(folder)}
+    if retired or agent.broken:
+        return reply | {"chain": [], "chainEnd": "", "retired": retired is not None}
+    lineage, channels = hierarchy.lineage(agent_id), engine.settings.current.channels
+    return reply | {
+        "chain": [leader.id for leader in lineage.leaders],
+        "chainTiers": [leader.tier for leader in lineage.leaders],
+        "chainEnd": lineage.chain.words,
+        "serves": [
+            {"channel": name, "runner": channel.runner, "fallback": list(channel.fallback), "model": channel.model}
+            for name in agent.channels
+            if (channel := channels.get(name))
+        ],
+        "tools": hierarchy.tools(agent_id).model_dump(mode="json"),
+        "soul": hierarchy.soul(agent_id),
+    }
+
+
+def _coding_agents(engine: Services) -> list[Document]:
+    """Coding agents that are installed or configured, and the channels they serve."""
+    settings = engine.settings.current
+    return [
+        document(agent)
+        | {
+            "configured": agent.name in settings.acp,
+            "serves": [
+                name for name, channel in settings.channels.items() if channel.runner == f"{ACP_PREFIX}{agent.name}"
+            ],
+        }
+        for agent in engine.channel_setup.list_agents()
+    ]
+
+
+def _learnings_for_workspace(engine: Services, workspace: str, kind: str, words: str, limit: int) -> list[Document]:
+    """The active learnings of a project and of all projects, then accepted findings that have another lesson."""
+    entries = [
+        entry
+        for level, where in ((LearningScope.PROJECT, workspace), (LearningScope.GLOBAL, ""))
+        for entry in engine.learnings.entries(level.value, where, "", kind, words, limit)
+        if entry.active
+    ]
+    lessons = {entry.lesson for entry in entries}
+    taught = [
+        learnt
+        for learnt in ([] if kind else engine.bubbles.list_accepted(workspace))
+        if not lessons & {learnt.pattern, lesson_id(learnt.text)}
+        and all(word in learnt.text.casefold() for word in words.casefold().split())
+    ]
+    return list(document([*entries, *taught]))
+
+
+def _lesson_uses(engine: Services, lesson: str) -> Document:
+    """The other uses of a lesson: the leaders that teach it, and the active candidates that have it."""
+    leaders = [agent.id for agent in engine.agents.list() if agent.tier <= 3 and _teaches(engine, agent.id, lesson)]
+    active = engine.adaptation.candidates(CandidateStatus.ACTIVE, CandidateType.PROMPT_FRAGMENT)
+    candidates = [
+        candidate.id
+        for candidate in active
+        if isinstance(candidate.effect, PromptFragment) and lesson in lessons_of(candidate.effect.guidance)
+    ]
+    return {"leaders": leaders, "candidates": candidates, "retracted": lesson in engine.learnings.retracted()}
+
+
+def _teaches(engine: Services, leader: str, lesson: str) -> bool:
+    return any(lesson in (pattern.key, lesson_id(pattern.text)) for pattern in engine.profiles.get(leader).patterns)
+
+
+def _propose_agents_md(engine: Services, workspace: str) -> Document:
+    """Make a card that writes the lessons of a workspace, newest first, each once."""
+    taught = [(learnt.at, learnt.text) for learnt in engine.bubbles.list_accepted(workspace)]
+    entries = engine.learnings.entries(LearningScope.PROJECT.value, workspace, limit=1000)
+    from_sessions = [
+        (entry.promoted_at or entry.created_at, entry.text)
+        for entry in entries
+        if entry.active and not entry.review and entry.may_guide and entry.kind.value != "proxy" and entry.text.strip()
+    ]
+    dated = sorted([*taught, *from_sessions], key=lambda pair: pair[0].timestamp() if pair[0] else 0.0)
+    texts = list({lesson_id(text): text for _, text in dated}.values())[::-1]
+    if not texts:
+        raise Refusal(
+            "nothing_learnt",
+            f"no learnings of {workspace} go beyond a single session yet",
+            "`clawpy learnings chain` looks again; `clawpy bubbles flush` sends queued findings up",
+        )
+    lessons: list[str] = []
+    for text in texts:  # the newest first, until the card is full
+        if len(lessons) == MAX_LESSONS or sum(map(len, lessons)) + len(text) > MAX_LESSON_CHARS:
+            break
+        lessons.append(text)
+    prompt = f"{WRITE_FLOW} {json.dumps({'lessons': lessons}, ensure_ascii=False)}"
+    card = engine.cards.propose(prompt, workspace=workspace)
+    return {"predictions": [document(card)], "leftOut": len(texts) - len(lessons)}
+
+
 def _training_document(run: TrainingRun) -> Document:
     return {
         "id": run.id,
@@ -400,11 +414,3 @@ def _read_lines(file: str) -> list[str]:
         return [line for line in Path(file).read_text(encoding="utf-8-sig").splitlines() if line.strip()]
     except (OSError, ValueError) as error:
         raise Refusal("unreadable_file", f"{file}: {error}", "name a file of JSON lines in UTF-8") from error
-
-
-@operation()
-def metrics(engine: Services, days: Days = DEFAULT_METRIC_DAYS, workspace: Text = "") -> Document:
-    """Figures on the cards of the last `days`, today included (SPEC 8.5, 8.6)."""
-    trained = (run for run in engine.training.runs() if run.state == RunState.ADOPTED and run.method == DPO)
-    last = instant(next((run.updated_at for run in trained), None))
-    return {**document(engine.insights.read(days, workspace)), "lastDpoTraining": last}

@@ -45,11 +45,6 @@ MAX_SEARCHED_REQUESTS = 1000
 """Number of the latest permission requests among which the beginning of an id is searched."""
 
 
-def _find_target_of_work(engine: Services, wanted: str) -> Target:
-    """The session, change set or card with this id, or with an id that begins so."""
-    return find_target(engine, wanted, see="clawpy work")
-
-
 @operation()
 def work(
     engine: Services,
@@ -62,34 +57,18 @@ def work(
 ) -> Document:
     """List sessions and waiting changes; with an id one session, with the end of its transcript.
 
-    `elsewhere` counts the sessions of workspaces that were not asked for.
+    `elsewhere` counts the sessions of workspaces that were not asked for. With `shown` a person looks at the answer, so
+    the card of a session that ran by itself counts as reviewed.
     """
     if id is None:
         return _list_work(engine, workspaces, limit)
     target = _find_target_of_work(engine, id)
-    if shown and target.card is not None:  # a person looks at the answer
+    if shown and target.card is not None:
         engine.cards.mark_reviewed(target.card.id)
     reply = document_with_transcript(engine, target, lines)
     if diff and target.change_set is not None:
         reply["diff"] = document(engine.changes.diff(target.change_set.id))
     return reply
-
-
-def _list_work(engine: Services, workspaces: Sequence[str], limit: int) -> Document:
-    """The sessions and waiting changes of the workspaces, of all when none is named."""
-
-    def is_here(item: SessionView | ChangeSet) -> bool:
-        return not workspaces or item.workspace in workspaces
-
-    fetched = MAX_FILTERED if workspaces else limit
-    sessions = engine.sessions.list(limit=fetched)
-    waiting = engine.changes.list(state=ChangeState.WAITING, limit=fetched)
-    elsewhere = Counter(session.workspace for session in sessions if not is_here(session))
-    return {
-        "sessions": document([*filter(is_here, sessions)][:limit]),
-        "changeSets": document([*filter(is_here, waiting)][:limit]),
-        "elsewhere": dict(elsewhere.most_common()),
-    }
 
 
 @operation(marks_presence=True)
@@ -162,16 +141,6 @@ def comment(
     return reply
 
 
-def _parse_file_part(part: object) -> FilePart:
-    """`{"path": "cart.py", "hunks": [1, 3]}`, or the path alone."""
-    if isinstance(part, str):
-        return FilePart(part)
-    path, hunks = (part.get("path"), part.get("hunks") or []) if isinstance(part, dict) else (None, None)
-    if not isinstance(path, str) or not isinstance(hunks, list) or not all(type(hunk) is int for hunk in hunks):
-        raise Refusal("bad_arguments", "only: a path, or a path with hunks", '{"path": "cart.py", "hunks": [1, 3]}')
-    return FilePart(path, tuple(hunks))
-
-
 @operation()
 def xray(engine: Services, id: NonEmptyText, call: Any = None) -> Document:
     """The model calls of a session, or of a night as `nightly:2026-01-05`; with `call` (a number from 1, or an id) its
@@ -190,33 +159,6 @@ def xray(engine: Services, id: NonEmptyText, call: Any = None) -> Document:
     parts = engine.calls.prompt(chosen.id)
     prompt = [_prompt_part(part, objections) for part, objections in zip(parts, engine.objections(parts), strict=True)]
     return reply | {"call": document(chosen), "prompt": prompt, "reply": engine.calls.reply(chosen.id)}
-
-
-def _prompt_part(part: PromptPart, objections: Sequence[str]) -> Document:
-    lines = [
-        {
-            "text": line.text,
-            "source": line.source.kind.value,
-            "ref": line.source.ref,
-            "label": line.source.label,
-            "trust": line.source.standing,
-            "hostile": hostile,
-        }
-        for line, hostile in zip(part.lines, objections, strict=True)
-    ]
-    return {"name": part.name, "role": part.role, "tokens": part.tokens, "lines": lines}
-
-
-def _find_call(calls: list[ModelCall], named: object, session_id: str) -> ModelCall:
-    """The call with this id or number. Raises `Refusal` `unknown_call`."""
-    wanted = str(named).lstrip("0")
-    for number, call in enumerate(calls, 1):
-        if wanted in (call.id, str(number)):
-            return call
-    number_made = f"it made {len(calls)}" if calls else "it made no model calls: a flow runs without a model"
-    raise Refusal(
-        "unknown_call", f"{session_id} has no such call; {number_made}", "count from 1: clawpy xray ID --call 1"
-    )
 
 
 @operation(marks_presence=True)
@@ -252,6 +194,65 @@ def permissions(
     )
     answer = PermissionAnswer(f"{action}-{'session' if session else 'once'}")
     return {"permissions": [_permission_document(engine, engine.permissions.answer(request_id, answer))]}
+
+
+def _find_target_of_work(engine: Services, wanted: str) -> Target:
+    """The session, change set or card with this id, or with an id that begins so."""
+    return find_target(engine, wanted, see="clawpy work")
+
+
+def _list_work(engine: Services, workspaces: Sequence[str], limit: int) -> Document:
+    """The sessions and waiting changes of the workspaces, of all when none is named."""
+
+    def is_here(item: SessionView | ChangeSet) -> bool:
+        return not workspaces or item.workspace in workspaces
+
+    fetched = MAX_FILTERED if workspaces else limit
+    sessions = engine.sessions.list(limit=fetched)
+    waiting = engine.changes.list(state=ChangeState.WAITING, limit=fetched)
+    elsewhere = Counter(session.workspace for session in sessions if not is_here(session))
+    return {
+        "sessions": document([*filter(is_here, sessions)][:limit]),
+        "changeSets": document([*filter(is_here, waiting)][:limit]),
+        "elsewhere": dict(elsewhere.most_common()),
+    }
+
+
+def _parse_file_part(part: object) -> FilePart:
+    """`{"path": "cart.py", "hunks": [1, 3]}`, or the path alone."""
+    if isinstance(part, str):
+        return FilePart(part)
+    path, hunks = (part.get("path"), part.get("hunks") or []) if isinstance(part, dict) else (None, None)
+    if not isinstance(path, str) or not isinstance(hunks, list) or not all(type(hunk) is int for hunk in hunks):
+        raise Refusal("bad_arguments", "only: a path, or a path with hunks", '{"path": "cart.py", "hunks": [1, 3]}')
+    return FilePart(path, tuple(hunks))
+
+
+def _prompt_part(part: PromptPart, objections: Sequence[str]) -> Document:
+    lines = [
+        {
+            "text": line.text,
+            "source": line.source.kind.value,
+            "ref": line.source.ref,
+            "label": line.source.label,
+            "trust": line.source.standing,
+            "hostile": hostile,
+        }
+        for line, hostile in zip(part.lines, objections, strict=True)
+    ]
+    return {"name": part.name, "role": part.role, "tokens": part.tokens, "lines": lines}
+
+
+def _find_call(calls: list[ModelCall], named: object, session_id: str) -> ModelCall:
+    """The call with this id or number. Raises `Refusal` `unknown_call`."""
+    wanted = str(named).lstrip("0")
+    for number, call in enumerate(calls, 1):
+        if wanted in (call.id, str(number)):
+            return call
+    number_made = f"it made {len(calls)}" if calls else "it made no model calls: a flow runs without a model"
+    raise Refusal(
+        "unknown_call", f"{session_id} has no such call; {number_made}", "count from 1: clawpy xray ID --call 1"
+    )
 
 
 def _permission_document(engine: Services, request: PermissionRequest) -> Document:

@@ -17,7 +17,7 @@ from itertools import groupby, takewhile
 from engine.frozen import frozen
 from engine.learning.candidates.evaluation import map_texts, validate_effect
 from engine.learning.candidates.records import ModelPrice, ModelsUsed, Opportunity, Sources
-from engine.model import TranscriptLine, Trust, dollars
+from engine.model import TranscriptLine, Trust
 from engine.model.adaptation import (
     MAX_PATCH,
     CandidateType,
@@ -33,7 +33,7 @@ from engine.model.adaptation import (
 from engine.model.learnings import distil
 from engine.model.secrets import redact
 from engine.model.sessions import CALL_FAILED, CALL_REFUSED, HANDED_BACK
-from engine.model.text import count, plain, quote
+from engine.model.text import count, money, plain, quote
 
 MAX_PRICE_RATIO = 0.8
 """Maximum price of a cheaper model, as a share of the price of the current one."""
@@ -195,8 +195,8 @@ def _explain_saving(record: LearningRecord) -> str:
     details = record.details
     match record.kind:
         case RecordKind.BUDGET_INCIDENT:
-            spent, budget = dollars(details["spent"]), dollars(details["budget"])
-            return f"{record.agent} spent ${spent:.2f} of its ${budget:.2f} on {details['day']}"
+            spent, budget = money(details["spent"]), money(details["budget"])
+            return f"{record.agent} spent {spent} of its {budget} on {details['day']}"
         case RecordKind.TASK_CONFLICT:
             return f"the work of {record.agent} conflicted with other work in {', '.join(details['conflicting'][:3])}"
     return f"{record.agent} does good work: {details['leader']} adopted its finding {details['pattern']}"
@@ -214,7 +214,7 @@ def _draft_policy_tweak(evidence: Evidence) -> Draft:
     if needed >= failed:
         raise NothingToDraft(f"a repair took {needed} attempts and a failure {failed}: no limit separates them")
     cost_cap = _choose_cost_cap(heals, failures)
-    capped = f", for at most ${dollars(cost_cap):.2f}" if cost_cap is not None else ""
+    capped = f", for at most {money(cost_cap)}" if cost_cap is not None else ""
     times = {1: "once", 2: "twice"}.get(needed, f"{needed} times")
     for_agent = f" for {evidence.scope_agent}" if evidence.scope_agent else ""
     title = f"Try a repair at most {times}{capped}: attempt {failed} changed nothing{for_agent}"

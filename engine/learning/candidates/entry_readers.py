@@ -13,10 +13,10 @@ from typing import Any
 
 from engine.config.sections import ACP_PREFIX, MODEL
 from engine.learning.candidates.records import Part, Reading
-from engine.model import MICRO, PermissionAnswer, Trust, dollars
+from engine.model import MICRO, PermissionAnswer, Trust
 from engine.model.adaptation import LearningRecord, RecordKind
 from engine.model.learnings import added_sentences, distil, normalise
-from engine.model.text import count, jaccard, quote
+from engine.model.text import count, jaccard, money, quote
 from engine.statistics import share
 
 FULL_COST = MICRO // 2
@@ -142,8 +142,8 @@ def _read_exceeded_budget(reading: Reading) -> NewRecords:
     day = reading.entry.at.astimezone(reading.zone).date().isoformat()
     spent, budget = reading.values("spent", "budget")
     parts = (
-        (50.0, f"the day's budget of ${dollars(budget):.2f} blocked work"),
-        (10.0 * share(spent, budget), f"${dollars(spent):.2f} of it was spent"),
+        (50.0, f"the day's budget of {money(budget)} blocked work"),
+        (10.0 * share(spent, budget), f"{money(spent)} of it was spent"),
         (40.0 * share(max(0, spent - budget), budget), "it was exceeded"),
     )
     details = {"spent": spent, "budget": budget, "day": day}
@@ -402,7 +402,7 @@ def _describe_earlier(event: str, number: int) -> str:
 
 def _describe_cost(cost: int) -> str:
     """A cost in micro-dollars, in words."""
-    return f"${dollars(cost):.2f} spent on it"
+    return f"{money(cost)} spent on it"
 
 
 def make_slug(text: str) -> str:

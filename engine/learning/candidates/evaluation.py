@@ -18,7 +18,7 @@ from statistics import fmean
 from engine.config.sections import model_problem
 from engine.frozen import frozen
 from engine.learning.learnings.recurrence import may_be_same
-from engine.model import Refusal, dollars, sanitise
+from engine.model import Refusal, sanitise
 from engine.model.adaptation import (
     Candidate,
     CandidateStatus,
@@ -33,7 +33,7 @@ from engine.model.adaptation import (
     RoutingHint,
 )
 from engine.model.learnings import content_words, normalise
-from engine.model.text import jaccard, one_line
+from engine.model.text import jaccard, money, one_line
 
 MAX_LINES = 20
 """Maximum number of lines of guidance, repairs or commands in one effect."""
@@ -181,7 +181,7 @@ def format_preview(
         tweaks = [effect for effect in effects if isinstance(effect, PolicyTweak)]
         tries = min([tries, *(tweak.tries for tweak in tweaks if tweak.tries is not None)])
         cost = min([cost, *(tweak.cost for tweak in tweaks if tweak.cost is not None)])
-        return [f"tries to heal: {tries}", f"cost of healing: ${dollars(cost):.2f} at most"]
+        return [f"tries to heal: {tries}", f"cost of healing: {money(cost)} at most"]
     lines = [f"model: {model}"] if type is CandidateType.ROUTING_HINT else []
     flow_names = set(flows)
     for effect in effects:

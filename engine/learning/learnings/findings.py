@@ -22,7 +22,7 @@ from engine.model import (
     Trust,
 )
 from engine.model.learnings import Correction
-from engine.model.text import count
+from engine.model.text import count, money
 from engine.statistics import share
 from engine.storage.ledger import LedgerEntry
 
@@ -127,7 +127,7 @@ def rate_importance(impact: Impact) -> Score:
     parts = [
         (FAILURE_WEIGHT if impact.failure_avoided else 0.0, "a failure was avoided"),
         (TIME_WEIGHT * share(impact.seconds, FULL_SECONDS), f"{count(round(impact.seconds / 60), 'minute')} of work"),
-        (COST_WEIGHT * share(impact.cost, FULL_COST), f"${impact.cost / MICRO:.2f} spent on it"),
+        (COST_WEIGHT * share(impact.cost, FULL_COST), f"{money(impact.cost)} spent on it"),
         (REACH_WEIGHT * share(impact.reach, FULL_REACH), f"it concerns {concerned}"),
     ]
     return Score(

@@ -31,7 +31,7 @@ from engine.model import (
     Refusal,
     SourceKind,
     Trust,
-    dollars,
+    money,
     sanitise,
 )
 from engine.model.prompts import OWN_TEXT
@@ -240,7 +240,7 @@ def _request_budget(pending: _PendingQuestion) -> RequestBudget:
     allowance = Allowance(None, question.budget)
     limit = request_limits.max_output_tokens(size, price=pending.price, allowance=allowance, window=pending.window)
     if limit < request_limits.MIN_OUTPUT_TOKENS:
-        cost = f"${dollars(question.budget):.2f}"
+        cost = money(question.budget)
         raise NoAnswer(
             f"an answer of {pending.model.name} may cost more than {cost}, and a shorter one would be useless"
         )
