@@ -70,7 +70,7 @@ class ConsoleApp(CardConsole):
         open_engine: opens the engine; called in a thread, after the first frame. After a `Refusal` the operator can
             try again.
         home: the folder of the last screen and the operator's themes.
-        workspaces: absolute paths; the first is the workspace of this console.
+        workspaces: absolute paths; the console shows their cards and work.
         demo: whether the home is a temporary one, which the status bar then says.
         now: the clock.
         terminal: the terminal of a client; by default Textual's own driver is used.
@@ -237,11 +237,14 @@ class ConsoleApp(CardConsole):
 
     def _show_event(self, toast: Toast) -> None:
         """Show a toast about an event; while the operator looks elsewhere, an alert also rings and notifies."""
-        self.show_toast(toast.text, toast.severity, about=toast.about)
+        text = toast.text
+        if toast.workspace not in ("", *self.state.workspaces[:1]):
+            text = f"{formats.workspace_name(toast.workspace)}: {text}"
+        self.show_toast(text, toast.severity, about=toast.about)
         if toast.alerts and not self.app_focus:
             if self.bell_enabled:
                 self.bell()
-            notify_in_terminal(self, f"clawpy: {toast.text}")
+            notify_in_terminal(self, f"clawpy: {text}")
 
     def _set_title(self) -> None:
         counts = {"waiting": len(self.state.waiting), "running": len(self.state.running)}

@@ -123,6 +123,8 @@ class Toast(NamedTuple):
     """What it is about: it takes the place of an earlier toast about the same."""
     alerts: bool = True
     """Whether it also rings, and shows in the terminal, while the console does not have the focus."""
+    workspace: str = ""
+    """The workspace of the event, "" for none."""
 
 
 def toasts_of(events: Sequence[Event]) -> Iterator[Toast]:
@@ -136,11 +138,11 @@ def toasts_of(events: Sequence[Event]) -> Iterator[Toast]:
             files[event.session_id] = event.files
     for event in events:
         if event.kind == "SessionEnded":
-            yield _session_toast(event, files.get(event.subject, 0))
+            yield _session_toast(event, files.get(event.subject, 0))._replace(workspace=event.workspace)
         elif event.kind == "ChangeSetReady" and event.session_id in ended:
             continue  # the toast about the end of the session tells of it
         elif (toast := _toast_of(event)) is not None:
-            yield toast
+            yield toast._replace(workspace=event.workspace)
 
 
 def _session_toast(event: SessionEnded, changed_files: int) -> Toast:

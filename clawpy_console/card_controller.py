@@ -52,12 +52,10 @@ class CardController:
         self._lock = asyncio.Lock()
 
     def pending(self, listed: Sequence[Card]) -> tuple[Card, ...]:
-        """The cards that the engine `listed` as pending, changed by the decisions that were made since. The cards of
-        this console's workspace come first."""
+        """The cards that the engine `listed` as pending, changed by the decisions that were made since."""
         last = {card_id: changes[-1] for card_id, changes in self._overrides.items()}
         back = [card for card in reversed(last.values()) if card is not None]
-        stays = (card for card in listed if card.id not in last)
-        return (*back, *sorted(stays, key=lambda card: card.assignment.workspace != self._app.workspace))
+        return (*back, *(card for card in listed if card.id not in last))
 
     def decide(
         self,
@@ -193,11 +191,11 @@ class CardController:
 
     def write_own_prompt(
         self,
-        workspace: str,
+        workspace: str | None,
         show: Callable[[Card], object] | None = None,
         start: Callable[[Card], object] | None = None,
     ) -> None:
-        """Ask for a prompt, and make a card of it. It is for `workspace`, or with "" for the first one.
+        """Ask for a prompt, and make a card of it. It is for `workspace`, or without one for the first.
 
         A prompt that names a flow is passed to `start` and runs at once, because writing it is approving it. A card
         that is risky, needs the network or cannot run yet is passed to `show`. Without these two functions, the app
@@ -218,6 +216,7 @@ class CardController:
         if not isinstance(self._app.screen, OwnPrompt):  # its key was pressed twice before it was there
             workspaces, last = self._app.state.workspaces, self._app.last
             workspace = workspace or next(iter(workspaces), "")
+            workspaces = tuple(dict.fromkeys((*workspaces, workspace)))
             if last.draft and last.draft_of not in ("", workspace):  # ↑ shows it
                 self._app.update_last_screen(draft="", prompts=(last.draft, *last.prompts))
             self._app.push_screen(OwnPrompt(workspaces, workspace, self._app.last.draft), on_card)
@@ -248,7 +247,8 @@ class CardController:
 
         def done(report: Any) -> None:
             # A card whose facts changed was replaced: that is no new card for the operator.
-            number = sum(card.about not in listed for card in report.created)
+            shown = (card for card in report.created if self._app.shows(card.assignment.workspace))
+            number = sum(card.about not in listed for card in shown)
             errors = f"  ·  {'; '.join(report.errors)}" if report.errors else ""
             result = f"{formats.count(number, 'new card')}." if number else "Nothing new."
             show_message(f"{result}{errors}", "$wants" if errors else "$grey")

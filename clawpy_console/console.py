@@ -76,7 +76,7 @@ class Console(TerminalApp):
         terminal: Terminal | None,
         host: Host,
     ) -> None:
-        """The state begins as it was saved at the last quit. The first of `workspaces` is the one of this console."""
+        """The state begins as it was saved at the last quit. The console is opened for `workspaces`."""
         super().__init__(terminal)
         self.home = home
         self.host = host
@@ -87,13 +87,12 @@ class Console(TerminalApp):
         """The step of the engine's start, "" once it is open."""
         self.last = load_last_screen(home.last_screen)
         self.state = self.last.state
-        self.workspace = workspaces[0] if workspaces else ""
-        """The workspace of this console, which comes before the others; "" for none."""
-        self.workspace_filter = ""
-        """The workspace whose cards mission control shows, "" for all."""
+        self._opened_for = tuple(workspaces)
+        self.workspace_filter: str | None = None
+        """The only workspace that mission control shows, "" for all; None for those of this console."""
         if workspaces:
-            place = self.state.place if self.state.workspaces[:1] == (self.workspace,) else ""
-            self.state = dataclasses.replace(self.state, workspaces=tuple(workspaces), place=place)
+            place = self.state.place if self.state.workspaces[:1] == self._opened_for[:1] else ""
+            self.state = dataclasses.replace(self.state, workspaces=self._opened_for, place=place)
         self._stale: set[str] = set()  # topics to read again
         self._is_reading = False
         self._session_limit = SESSION_PAGE
@@ -126,6 +125,12 @@ class Console(TerminalApp):
         """Called when everything that was stale has been read."""
 
     # State
+
+    def shows(self, workspace: str) -> bool:
+        """Whether mission control shows the cards and the work of `workspace`."""
+        if self.workspace_filter is not None:
+            return self.workspace_filter in ("", workspace)
+        return not self.state.workspaces or workspace in self.state.workspaces
 
     def update_last_screen(self, **changed: Any) -> None:
         """Set these fields of the last screen, and save it.
@@ -173,7 +178,7 @@ class Console(TerminalApp):
                 callbacks: list[Callable[[], object]] = []
                 if "cards" in topics:
                     callbacks, self._on_cards_read = self._on_cards_read, []
-                scope = ReadScope(self._session_limit, self.workspace)
+                scope = ReadScope(self._session_limit, self._opened_for)
                 values, failed = await asyncio.to_thread(read_topics, self.engine, topics, scope)
                 for callback in callbacks:
                     callback()

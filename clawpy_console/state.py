@@ -129,6 +129,8 @@ class AppState:
     autonomies: tuple[tuple[str, str], ...] = ()
     """The workspaces, each with its `autonomy` setting."""
     workspaces: tuple[str, ...] = ()
+    """The workspaces of this console: those it was opened for, then those of the settings. If it was opened for none,
+    all that are watched."""
     place: str = ""
     """The branch and changes of the first workspace, in words."""
     gateway: str = ""
@@ -206,8 +208,8 @@ class ReadScope:
 
     session_limit: int = SESSION_PAGE
     """Number of the newest sessions."""
-    workspace: str = ""
-    """The workspace that comes first."""
+    opened_for: tuple[str, ...] = ()
+    """The workspaces that the console was opened for."""
 
 
 def _read_sessions(engine: Engine, scope: ReadScope) -> dict[str, Any]:
@@ -215,9 +217,18 @@ def _read_sessions(engine: Engine, scope: ReadScope) -> dict[str, Any]:
     return {"sessions": sessions[: scope.session_limit], "has_older": len(sessions) > scope.session_limit}
 
 
-def _read_autonomy(engine: Engine, _: ReadScope) -> dict[str, Any]:
+def _console_workspaces(engine: Engine, scope: ReadScope) -> tuple[str, ...]:
+    """See `AppState.workspaces`. One that is switched off is left out."""
+    watched, own = engine.workspaces, scope.opened_for
+    return tuple(
+        path for path in dict.fromkeys((*own, *engine.configured_workspaces) if own else watched) if path in watched
+    )
+
+
+def _read_autonomy(engine: Engine, scope: ReadScope) -> dict[str, Any]:
     view, next_cycle = engine.autonomy.state(), engine.autonomy.next_cycle()
-    remarks = (f"{workspace_name(path)}: {remark}" for path, remark in engine.card_cycle.remarks().items())
+    workspaces, all_remarks = _console_workspaces(engine, scope), engine.card_cycle.remarks()
+    remarks = (f"{workspace_name(path)}: {remark}" for path, remark in all_remarks.items() if path in workspaces)
     return {
         "autonomy": Autonomy(
             state=str(view.state),
@@ -281,7 +292,7 @@ def _describe_sandbox(engine: Engine) -> str:
 
 
 def _read_place(engine: Engine, scope: ReadScope) -> dict[str, Any]:
-    workspaces = sorted(engine.workspaces, key=lambda workspace: workspace != scope.workspace)
+    workspaces = _console_workspaces(engine, scope)
     return {
         "workspaces": workspaces,
         "place": engine.workspace_label(workspaces[0]) if workspaces else "",

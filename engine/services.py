@@ -168,20 +168,26 @@ class Services:
 
     @property
     def workspaces(self) -> list[str]:
-        """The watched repositories: those named at the start, then those of the settings that are not off. A folder
-        that is no longer a repository is left out; `doctor` names it."""
-        roots = dict.fromkeys(self._named_workspaces)
+        """The watched repositories: those named at the start or by a console, then those of the settings. None of them
+        is off."""
+        settings = self.settings.current
+        named = [
+            root for root in self._named_workspaces if settings.workspace(root).autonomy is not WorkspaceAutonomy.OFF
+        ]
+        return list(dict.fromkeys([*named, *self.configured_workspaces]))
+
+    @property
+    def configured_workspaces(self) -> list[str]:
+        """The repositories of the settings that are not off. A folder that is no longer a repository is left out;
+        `doctor` names it."""
+        roots = []
         for path, section in self.settings.current.workspaces.items():
-            if section.autonomy is WorkspaceAutonomy.OFF:
-                roots.pop(path, None)
-                continue
-            if path in roots:
-                continue
-            try:
-                roots.setdefault(str(repository_root(Path(path).expanduser())))
-            except Refusal as refusal:
-                log.warning("workspace %s is left out: %s", path, refusal)
-        return list(roots)
+            if section.autonomy is not WorkspaceAutonomy.OFF:
+                try:
+                    roots.append(str(repository_root(Path(path).expanduser())))
+                except Refusal as refusal:
+                    log.warning("workspace %s is left out: %s", path, refusal)
+        return roots
 
     def watch_workspace(self, folder: str) -> None:
         """Watch the repository of `folder` too. If it is watched already, nothing changes.

@@ -183,12 +183,9 @@ class Consoles(Host):
         """Run a console on `terminal` until it is closed. Returns how its client ends, also when the console fails."""
         app: ConsoleApp | None = None
         try:
-            workspace_filter = ""
             if repositories is None:
                 repositories = await asyncio.to_thread(self._find_repositories, description)
-                workspace_filter = await asyncio.to_thread(self._new_workspace, repositories)
             app = self.apps[terminal] = self._make_app(terminal, repositories)
-            app.workspace_filter = workspace_filter
             await app.run_async(mouse=app.mouse)
             if app._exception is not None:
                 raise app._exception
@@ -243,11 +240,6 @@ class Consoles(Host):
             except Refusal:
                 continue  # a folder that is no repository: there is nothing to look after
         return repositories
-
-    def _new_workspace(self, repositories: Sequence[str]) -> str:
-        """The first of the repositories of a client if the engine does not watch it yet, else ""."""
-        first = next(iter(repositories), "")
-        return "" if first in self._open_engine().workspaces else first
 
     def _open(self, app: ConsoleApp, repositories: Sequence[str]) -> Engine:
         """The engine, after it was told to watch `repositories`. If it refuses one, `app` shows why."""

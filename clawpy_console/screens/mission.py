@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from textual import events, getters, on
@@ -12,7 +14,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from clawpy_console.card_controller import SNOOZE
-from clawpy_console.formats import clock_time, crop, one_line, workspace_name
+from clawpy_console.formats import clock_time, count, crop, one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens import mission_panes as panes
 from clawpy_console.screens.base import ConsoleScreen, next_choice
@@ -64,8 +66,8 @@ class MissionScreen(ConsoleScreen):
 
     def body(self) -> ComposeResult:
         # Before the panes are mounted, or the style sheet is applied to them twice.
-        self.set_class(not self.state.sessions, "-unused", update=False)
-        self.set_class(not self._in_workspace(self.app.cards.pending(self.state.cards)), "-empty", update=False)
+        self.set_class(not self._shown_state.sessions, "-unused", update=False)
+        self.set_class(not self._shown(self.app.cards.pending(self.state.cards)), "-empty", update=False)
         yield Static(id="hidden-panes", markup=False)
         yield Static(id="greeting", markup=False)
         with Vertical(id="panes"):
@@ -100,7 +102,7 @@ class MissionScreen(ConsoleScreen):
         if not changed or changed & {"cards", "recent", "autonomy", "workspaces", "waiting", "sessions"}:
             pending = self.app.cards.pending(state.cards)
             known = pending if self.app.greeted else None
-            self._stack.show(self._in_workspace(pending), empty=self._empty_text(state), pending=known)
+            self._stack.show(self._shown(pending), empty=self._empty_text(), pending=known)
             if not changed or changed & {"cards", "workspaces"}:
                 self._draw_stack()
             else:
@@ -108,8 +110,9 @@ class MissionScreen(ConsoleScreen):
         if self._message.is_about_stop and not self.app.holds:
             self._message.clear()
         if not changed or changed & {"sessions"}:
-            self._set_layout_class("-unused", not state.sessions)
-            self._live.follow(state.newest_running)
+            shown = self._shown_state
+            self._set_layout_class("-unused", not shown.sessions)
+            self._live.follow(shown.newest_running)
 
     def on_mount(self) -> None:
         self.watch(self.query_one("#cards"), "scroll_y", self._draw_stack_title)
@@ -141,10 +144,11 @@ class MissionScreen(ConsoleScreen):
             self._draw_lists()
 
     def _draw_lists(self) -> None:
-        state, now = self.state, self.now.replace(microsecond=0)  # so that all clocks change in the same frame
+        state, shown = self.state, self._shown_state
+        now = self.now.replace(microsecond=0)  # so that all clocks change in the same frame
         for name, make_rows in LIST_ROWS.items():
             rows = self.query_one(f"#{name}", Rows)
-            items = make_rows(state, now, rows.scrollable_content_region.width or 40)
+            items = make_rows(shown if name == "sessions" else state, now, rows.scrollable_content_region.width or 40)
             rows.show(items)
             if name in ("tasks", "agents"):
                 self.query_one(f"#pane-{name}").display = bool(items)
@@ -155,14 +159,15 @@ class MissionScreen(ConsoleScreen):
             "#queue-title", Content(f"WAITING FOR YOU  {waiting_count}" if waiting_count else "WAITING FOR YOU")
         )
         self.query_one("#pane-queue").set_class(bool(waiting_count), "-wants")
-        self.update_static("#live-title", Content(panes.live_title(state.newest_running, now)))
-        self.update_static("#hidden-panes", panes.hidden_panes(state, now))
+        self.update_static("#live-title", Content(panes.live_title(shown.newest_running, now)))
+        self.update_static("#hidden-panes", panes.hidden_panes(shown, now))
         self._draw_glance()
 
     def _draw_glance(self) -> None:
         """On a narrow terminal, draw the last line of output below the cards."""
         width = self.query_one("#glance").content_size.width or self.size.width
-        text = panes.glance(self._live.last_line, self.state.newest_running, width)
+        session = self._shown_state.newest_running
+        text = panes.glance(self._live.last_line, session, self.state.workspaces, width)
         self.update_static("#glance", Content.styled(text, "$faint"))
 
     def _draw_stack_title(self) -> None:
@@ -172,8 +177,12 @@ class MissionScreen(ConsoleScreen):
             title += f"  {stack.cards.index(stack.front) + 1} of {len(stack.cards)}"
         if hidden_above := round(self.query_one("#cards", Rows).scroll_y):
             title += f"   ▲ {hidden_above} more above"
-        if self.app.workspace_filter and len(self._workspaces()) > 1:
+        if self.app.workspace_filter:
             title += f"   only {workspace_name(self.app.workspace_filter)}"
+        elif others := self._other_workspaces():
+            places = count(len(others), "other repository", "other repositories")
+            hidden = f"+{sum(others.values())} in {places}: {self.key_of('mission.filter')}"
+            title += f"   {'all repositories' if self.app.workspace_filter == '' else hidden}"
         self.update_static("#stack-title", Content(title))
 
     def _question(self, stack: CardStack) -> Content:
@@ -226,20 +235,32 @@ class MissionScreen(ConsoleScreen):
         self._evidence = evidence
         self._draw_evidence(self._stack.front)
 
-    def _workspaces(self) -> list[str]:
-        """The workspaces of the engine, and others that pending cards belong to."""
-        others = sorted({card.assignment.workspace for card in self.app.cards.pending(self.state.cards)})
-        return list(dict.fromkeys((*self.state.workspaces, *others)))
+    def _other_workspaces(self) -> Counter[str]:
+        """The numbers of pending cards of workspaces that are not of this console."""
+        places = (card.assignment.workspace for card in self.app.cards.pending(self.state.cards))
+        return Counter(place for place in sorted(places) if place not in self.state.workspaces)
 
-    def _in_workspace(self, cards: Iterable[Card]) -> tuple[Card, ...]:
-        """Those of `cards` that belong to the workspace that is shown alone; all while none is."""
-        workspace = self.app.workspace_filter
-        return tuple(card for card in cards if workspace in ("", card.assignment.workspace))
+    def _filters(self) -> list[str | None]:
+        """The choices of `workspace_filter`."""
+        own, others = self.state.workspaces, self._other_workspaces()
+        return [None, *(own if len(own) > 1 else ()), *others, *([""] if others else ())]
 
-    def _empty_text(self, state: AppState) -> str:
+    def _shown(self, cards: Iterable[Card]) -> tuple[Card, ...]:
+        """Those of `cards` that belong to the workspaces that are shown."""
+        return tuple(card for card in cards if self.app.shows(card.assignment.workspace))
+
+    @property
+    def _shown_state(self) -> AppState:
+        """The state with the sessions and the checks of the workspaces that are shown, and no others."""
+        state, shows = self.state, self.app.shows
+        checked = tuple((place, at) for place, at in state.autonomy.checked if shows(place))
+        sessions = tuple(session for session in state.sessions if shows(session.workspace))
+        return replace(state, sessions=sessions, autonomy=replace(state.autonomy, checked=checked))
+
+    def _empty_text(self) -> str:
         if self.app.opening:
             return f"No cards from last time.\n\nThe engine is {self.app.opening}."
-        return panes.empty_text(state, self.app.workspace_filter, self.now, self.app.keymap)
+        return panes.empty_text(self._shown_state, self.now, self.app.keymap)
 
     # Greeting
 
@@ -261,7 +282,7 @@ class MissionScreen(ConsoleScreen):
             self._message.clear()
         self._draw_stack_title()
         self.update_static("#question", self._question(stack))
-        rows.show(panes.card_rows(stack.cards, len(self._workspaces()) > 1))
+        rows.show(panes.card_rows(stack.cards, self.state.workspaces))
         rows.select(front.id if front else "")
         self._renew_evidence()
         if self.has_class("-empty") != (front is None):
@@ -316,8 +337,9 @@ class MissionScreen(ConsoleScreen):
 
     def show(self, card: Card) -> None:
         """Put `card` in front: its decision was undone, or the operator just wrote it."""
-        if not self._in_workspace([card]):
-            self.app.workspace_filter = ""
+        if not self._shown([card]):
+            workspace = card.assignment.workspace
+            self.app.workspace_filter = None if workspace in self.state.workspaces else workspace
         self._stack.restore(card, "")
 
     def show_message(self, text: str, style: str) -> None:
@@ -359,9 +381,9 @@ class MissionScreen(ConsoleScreen):
         self.app.cards.predict(self.show_message)
 
     def action_filter(self) -> None:
-        """Show the cards of the next workspace alone; after the last, all."""
-        self.app.workspace_filter = next_choice(["", *self._workspaces()], self.app.workspace_filter)
-        self.refresh_state(frozenset({"cards"}))
+        """Show the next workspace alone; after the last of other repositories all, then those of this console."""
+        self.app.workspace_filter = next_choice(self._filters(), self.app.workspace_filter)
+        self.refresh_state(frozenset({"cards", "sessions"}))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that can do nothing now are not offered."""
@@ -369,7 +391,9 @@ class MissionScreen(ConsoleScreen):
             return self.pane != "stack"
         if action == "details":
             return self.ready and self._stack.front is not None
-        return len(self._workspaces()) > 1 if action == "filter" else super().check_action(action, parameters)
+        if action == "filter":
+            return len(self._filters()) > 1 or self.app.workspace_filter is not None
+        return super().check_action(action, parameters)
 
     def action_back(self) -> None:
         """Back to the cards."""

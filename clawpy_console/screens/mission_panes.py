@@ -91,8 +91,10 @@ class MessageLine(Static):
         self.show("", "$grey")
 
 
-def card_rows(cards: Sequence[Card], with_workspace: bool) -> list[Row]:
-    """The pending cards: tier, what is proposed, the work in a word; `with_workspace` also the workspace's name."""
+def card_rows(cards: Sequence[Card], workspaces: Sequence[str]) -> list[Row]:
+    """The pending cards: tier, what is proposed, the work in a word; and the workspace's name, unless all are of the
+    first of this console's `workspaces`."""
+    with_workspace = {card.assignment.workspace for card in cards} != {*workspaces[:1]}
     names = [workspace_name(card.assignment.workspace) for card in cards]
     name_width = min(MAX_WORKSPACE_CELLS, max(map(len, names), default=0))
     rows = []
@@ -110,10 +112,10 @@ def card_rows(cards: Sequence[Card], with_workspace: bool) -> list[Row]:
 def work_rows(state: AppState, now: datetime, width: int) -> list[Row]:
     """The sessions that run, then those that are over, the newest first; below each its time and result."""
     sessions = sorted(state.sessions, key=lambda session: (not session.state.over, event_time(session)), reverse=True)
-    several_workspaces = len({session.workspace for session in sessions}) > 1
+    with_workspace = {session.workspace for session in sessions} != {*state.workspaces[:1]}
     rows = []
     for session in sessions[:MAX_SESSIONS]:
-        place = f"{workspace_name(session.workspace)}: " if several_workspaces else ""
+        place = f"{workspace_name(session.workspace)}: " if with_workspace else ""
         mark, style, _ = session_outcome(session)
         ink = "grey" if session.state.over else "ink"
         rows.append(Row(session.id, place + one_line(session.prompt), mark, "", ink, style))
@@ -154,10 +156,13 @@ def live_title(session: SessionView | None, now: datetime) -> str:
 
 def waiting_rows(state: AppState, now: datetime, width: int) -> list[Row]:
     """The items that wait for the operator, each with its age; a long title continues below."""
+    workspaces = {session.id: session.workspace for session in state.sessions}
     rows = []
     for waiting in state.waiting:
         mark, age = WAITING_MARKS.get(waiting.kind, "▲"), formats.age(now - waiting.since)
         title = one_line(waiting.title)
+        if (workspace := workspaces.get(waiting.session_id or "", "")) not in ("", *state.workspaces[:1]):
+            title = f"{workspace_name(workspace)}: {title}"
         first, *_ = Content(title).wrap(max(8, width - 4 - len(age)))
         rows.append(Row(waiting.id, first.plain, mark, age, "ink", "wants", "wants"))
         rows += _detail_rows(title[len(first.plain) :].strip(), width)
@@ -173,23 +178,21 @@ def _detail_rows(text: str, width: int) -> list[Row]:
     return [Row("", f"   {line}") for line in lines[:MAX_DETAIL_ROWS]]
 
 
-LAST_OUTPUT = "last output  "
-"""The words before the last line of output of a session that is over."""
-
-
-def glance(last_line: str, session: SessionView | None, width: int) -> str:
-    """The last line of output of `session` in one line of `width` cells. An error that is too long is cut, and its fix,
-    which stands in brackets at its end, too: both are in sight."""
-    if session is None or not session.state.over:
-        return crop(f"live  {one_line(last_line)}", width) if last_line else ""
-    error = one_line(session.error)
-    is_too_long = cell_len(f"{LAST_OUTPUT}{error}") > width
-    if is_too_long and (parts := re.fullmatch(r"(?P<problem>.+) \((?P<fix>.+)\)", error)):
-        room = width - len(LAST_OUTPUT) - 3
-        fix = crop(parts["fix"], room // 2)
-        error = f"{crop(parts['problem'], room - cell_len(fix))} → {fix}"
+def glance(last_line: str, session: SessionView | None, workspaces: Sequence[str], width: int) -> str:
+    """The last line of output of `session` in one line of `width` cells, with the workspace unless it is the first of
+    this console's. An error that is too long is cut, and its fix, which stands in brackets at its end, too: both are in
+    sight."""
+    if session is None:
+        return ""
+    head, error = ("last output  ", one_line(session.error)) if session.state.over else ("live  ", "")
+    if session.workspace not in workspaces[:1]:
+        head += f"{workspace_name(session.workspace)}: "
+    room = width - cell_len(head)
+    if cell_len(error) > room and (parts := re.fullmatch(r"(?P<problem>.+) \((?P<fix>.+)\)", error)):
+        fix = crop(parts["fix"], (room - 3) // 2)
+        error = f"{crop(parts['problem'], room - 3 - cell_len(fix))} → {fix}"
     text = error or one_line(last_line)
-    return crop(f"{LAST_OUTPUT}{text}", width) if text else ""
+    return crop(f"{head}{text}", width) if text else ""
 
 
 def hidden_panes(state: AppState, now: datetime) -> Content:
@@ -235,25 +238,25 @@ def _served_row(agent: AgentView, channel: str, served_by: str, *, is_busy: bool
     return Row(agent.id, channel, mark, right, "grey", style)
 
 
-def empty_text(state: AppState, workspace: str, now: datetime, keymap: Mapping[str, str]) -> str:
-    """Why there are no cards, and when the next check is. `workspace` is the only one that is shown, "" for all."""
+def empty_text(state: AppState, now: datetime, keymap: Mapping[str, str]) -> str:
+    """Why there are no cards, and when the next check is. `state` has only what is shown."""
     autonomy = state.autonomy
-    checks = [at for place, at in autonomy.checked if workspace in ("", place)]
+    checks = dict(autonomy.checked)
     if not checks and autonomy.is_checking:
         return "No cards yet: your files are being checked."
     head = "No cards: nothing has been checked yet."
     if checks:
-        place = workspace_name(workspace) if workspace else formats.count(len(checks), "workspace")
-        title = _empty_title(state, workspace, keymap)
-        head = f"{title}\n\nChecked {place} at {formats.moment(min(checks), now)}"
+        place = workspace_name(next(iter(checks))) if len(checks) == 1 else formats.count(len(checks), "workspace")
+        title = _empty_title(state, keymap)
+        head = f"{title}\n\nChecked {place} at {formats.moment(min(checks.values()), now)}"
     remarks = one_line(autonomy.remark).replace("; ", "\n") + "\n\n" if autonomy.remark else ""
     next_check = f"Next check: {clock_time(autonomy.next_cycle)}" if autonomy.next_cycle else "No check is scheduled."
     return f"{head}\n{remarks}{next_check}\n{shown_key('mission.predict', keymap)} checks now"
 
 
-def _empty_title(state: AppState, workspace: str, keymap: Mapping[str, str]) -> str:
+def _empty_title(state: AppState, keymap: Mapping[str, str]) -> str:
     """What needs the operator although there is no card, and why the last run went wrong; else that nothing does."""
-    remark, bad_run = state.autonomy.remark, _last_bad_run(state, workspace)
+    remark, bad_run = state.autonomy.remark, _last_bad_run(state)
     if needs := [*_waiting_words(state, keymap), *_bad_run_words(bad_run, keymap)]:
         title = f"No cards · {' · '.join(needs)}"
     else:
@@ -279,10 +282,9 @@ def _bad_run_words(session: SessionView | None, keymap: Mapping[str, str]) -> It
         yield f"the last run {outcome}: press {shown_key('app.work', keymap)}"
 
 
-def _last_bad_run(state: AppState, workspace: str) -> SessionView | None:
+def _last_bad_run(state: AppState) -> SessionView | None:
     """The last run, if it went wrong and what it found may still hold."""
-    over = (session for session in state.sessions if session.state.over and workspace in ("", session.workspace))
-    last = max(over, key=event_time, default=None)
+    last = max((session for session in state.sessions if session.state.over), key=event_time, default=None)
     if last is None or last.discarded_at or last.result not in (Result.FAILED, Result.CANNOT_RUN):
         return None
     return None if _is_solved(last, state.autonomy) else last

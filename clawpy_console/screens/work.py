@@ -179,11 +179,11 @@ class WorkScreen(SessionActions):
 
     def _session_rows(self, groups: SessionGroups) -> list[Row]:
         """The sessions as rows, and a row that reads older ones."""
-        several_workspaces = len({session.workspace for session in self.state.sessions}) > 1
+        with_workspace = {session.workspace for session in self.state.sessions} != {*self.state.workspaces[:1]}
         rows = {
             heading: [
                 session_row(
-                    session, self.now, waiting_mark=WAITING_MARKS.get(heading, ""), with_workspace=several_workspaces
+                    session, self.now, waiting_mark=WAITING_MARKS.get(heading, ""), with_workspace=with_workspace
                 )
                 for session in sessions
             ]

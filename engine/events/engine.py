@@ -35,7 +35,7 @@ class StateChanged(Event, topics="autonomy"):
         return f"{self.before} → {self.after}: {self.cause}"
 
 
-class SettingChanged(Event, topics="settings autonomy costs phase"):
+class SettingChanged(Event, topics="settings autonomy costs phase place"):
     """A setting changed. `subject` is its key, or "dnd" for do not disturb."""
 
     value: str

@@ -53,6 +53,7 @@ def test_a_workspace_that_the_settings_switch_off_cannot_be_added(world: World, 
         with pytest.raises(Refusal, match="switched off"):
             engine.watch_workspace(str(second_repository.path))
         assert engine.workspaces == [world.workspace]
+        assert str(second_repository.path) not in engine.configured_workspaces
 
 
 def set_autonomy(world: World, autonomy: str, job: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -186,9 +186,11 @@ def console(home: Home, engine: StandIn) -> ConsoleApp:
     return app
 
 
-def make_console(home: Home, open_engine: Callable[[], Any], **options: Any) -> ConsoleApp:
-    """A console in `home` at the fixed time."""
-    return ConsoleApp(open_engine, home, [], now=lambda: NOW, **options)
+def make_console(
+    home: Home, open_engine: Callable[[], Any], workspaces: Sequence[str] = (), **options: Any
+) -> ConsoleApp:
+    """A console in `home` at the fixed time, opened for `workspaces`."""
+    return ConsoleApp(open_engine, home, workspaces, now=lambda: NOW, **options)
 
 
 def toasts(app: ConsoleApp) -> str:

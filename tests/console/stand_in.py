@@ -345,6 +345,7 @@ class StandIn:
         self.dnd: datetime | None = None
         self.bus = EventBus()
         self.workspaces = [SHOP, BLOG]
+        self.configured_workspaces: list[str] = []
         self.phase = Phase(1, 34, "34 decisions, calibration not proven yet", 30)
         self.cards = StandInCards(self)
         self.sessions = StandInSessions(self)

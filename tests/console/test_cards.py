@@ -10,11 +10,14 @@ import pytest
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.fields.states import FLOWS_BY_WORK, describe_work, work_word
+from engine.events import SessionEnded
 from engine.execution.runners.flows import FLOWS
+from engine.home import Home
 from engine.model import Card, CycleReport, RailVerdict, Refusal, Source, Status, Verdict
 from tests.console import stand_in_data
-from tests.console.conftest import running, screen_text, until
+from tests.console.conftest import make_console, running, screen_text, until
 from tests.console.stand_in import StandIn
+from tests.console.stand_in_data import BLOG, SHOP
 from tests.console.stories import (
     FIRST,
     RISKY,
@@ -359,6 +362,60 @@ REFUSAL_REASON = (
 FIX = (
     "edit its prompt in the details so that it names a folder of the workspace, or allow exactly this once on screen 6"
 )
+
+
+def console_for_shop(home: Home, engine: StandIn) -> ConsoleApp:
+    app = make_console(home, lambda: engine, [SHOP])
+    app.animation_level = "none"
+    return app
+
+
+async def test_a_console_shows_its_own_repository_and_counts_the_cards_of_others(home: Home, engine: StandIn) -> None:
+    elsewhere = replace(NEXT_STEP, assignment=replace(NEXT_STEP.assignment, workspace=BLOG))
+    ended = SessionEnded(
+        subject="sess_x", workspace=BLOG, prediction_id="", state="succeeded", summary="1 test passed", cost=0
+    )
+    await play(
+        console_for_shop(home, engine),
+        sees("CARDS  1 of 4   +1 in 1 other repository: w"),
+        press("right"),
+        in_front(SECOND),
+        change_cards(elsewhere),
+        sees("CARDS  1 of 3   +2 in 1 other repository: w"),
+        in_front(SECOND),
+        lambda app: engine.bus.publish(ended),
+        sees("blog: Done: 1 test passed"),
+        press("w"),
+        sees("CARDS  1 of 2   only blog"),
+        in_front(elsewhere.id),
+        press("w"),
+        sees("of 5   all repositories"),
+        press("w"),
+        sees("of 3   +2 in 1 other repository: w"),
+    )
+
+
+async def test_the_repositories_of_the_settings_are_those_of_each_console(home: Home, engine: StandIn) -> None:
+    def configure(app: ConsoleApp) -> None:
+        engine.configured_workspaces = [BLOG]
+        app.reload(["place"])
+
+    await play(console_for_shop(home, engine), sees("CARDS  1 of 4"), configure, sees("CARDS  1 of 5"))
+
+
+async def test_work_of_another_repository_is_on_the_work_screen_alone_and_named(home: Home, engine: StandIn) -> None:
+    sessions = engine.sessions.list(limit=60)
+    assert {session.workspace for session in sessions} == {SHOP, BLOG}
+    prompts = [session.prompt for session in sessions if session.workspace == BLOG]
+    await play(
+        console_for_shop(home, engine),
+        sees("WORK"),
+        hides(*prompts),
+        press("2"),
+        on_screen("work"),
+        *(sees(f"blog: {prompt[:20]}") for prompt in prompts),
+        size=(200, 60),
+    )
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 60)])

@@ -284,7 +284,7 @@ def test_one_line_about_an_error_that_is_too_long_has_the_beginning_of_the_probl
     error: str, line: str
 ) -> None:
     session = dataclasses.replace(sessions()[1], state=SessionState.CANNOT_RUN, error=error)
-    text = glance("the last line", session, 55)
+    text = glance("the last line", session, [session.workspace], 55)
     assert text.removesuffix("…") == line
     assert cell_len(text) <= 55
 
