@@ -6,7 +6,6 @@ The answer of a check is kept until the refs or files on which it depends change
 from __future__ import annotations
 
 import itertools
-import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -20,6 +19,7 @@ from engine.git.command import Git
 from engine.git.history import Commit, log_commits
 from engine.git.leftovers import QuarantinedTest, read_quarantined_tests
 from engine.git.lost_commits import (
+    FIXUP,
     LostCommits,
     Stash,
     logs_stamp,
@@ -216,7 +216,6 @@ CHECKS_OF_FILES: Final[Mapping[str, Check]] = {
 """The checks whose results also change with the files."""
 
 
-FIXUP: Final = re.compile(r"(?:(?:fixup|squash|amend)! )+")
 MAX_FIXUP_COMMITS: Final = 200
 """Maximum number of unpushed commits that are searched for fixup commits."""
 

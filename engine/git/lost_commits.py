@@ -136,7 +136,8 @@ UNREACHABLE: Final = ("--not", "--branches", "--remotes", "--tags")
 
 _MADE_HERE: Final = re.compile(r"(commit|cherry-pick|revert|merge|am|rebase)\b")
 _REWRITES: Final = re.compile(r"commit \(amend\)|.*\((?:start|finish)\)")
-_FIXUP: Final = re.compile(r"(?:fixup|squash|amend)! ")
+FIXUP: Final = re.compile(r"(?:(?:fixup|squash|amend)! )+")
+"""Begins the subject of a commit that is to be squashed into the one with the rest of the subject."""
 
 
 @frozen
@@ -230,7 +231,7 @@ def _rewritten_commits(git: Git, reflog: list[ReflogEntry], commits: dict[str, C
         commit.id
         for commit in commits.values()
         if (commit.authored, commit.subject) in on_branches
-        or (_FIXUP.match(commit.subject) and _FIXUP.sub("", commit.subject, count=3) in subjects)
+        or (FIXUP.match(commit.subject) and FIXUP.sub("", commit.subject, count=1) in subjects)
     }
     rebased, amended = _rewritten_tips(reflog)
     for tip in (rebased & commits.keys()) - amended:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import cache, partial
 from typing import Final
 
 from engine.files import read_plain
@@ -21,6 +22,7 @@ from engine.git.history import read_file_at
 from engine.git.leftovers import HINT, SECRET, Leftover, is_secret_file, scan_line
 from engine.git.patch import FilePatch, PatchLine, read_patch
 from engine.git.state import FileState, GitState
+from engine.model.text import article
 
 MAX_COMMITS: Final = 2_000
 MAX_BYTES: Final = 32_000_000
@@ -37,6 +39,7 @@ MAX_PROBLEMS: Final = 500
 RECENT_AGE: Final = timedelta(days=7)
 """If there is neither a remote nor another branch, commits of at most this age count as unpushed."""
 
+LARGE_FILE: Final = "large file"
 FILLED_FOLDER: Final = "files that a tool fills"
 """The kind of a folder such as `node_modules`."""
 
@@ -77,12 +80,10 @@ class UnpushedProblem:
     """0 for a whole file."""
     sha: str = ""
     """The commit; "" if it is not committed."""
-    is_removed_later: bool = False
-    """Whether a later commit removes it. It is then still in the history."""
+    is_in_history_only: bool = False
+    """Whether only commits have it, because a later commit or an uncommitted change removes it from the file."""
     size: int = 0
     """The number of bytes of a large file."""
-    is_edited_out: bool = False
-    """Whether the file has no such secret any more although the last commit has it."""
 
     @property
     def is_secret(self) -> bool:
@@ -90,14 +91,24 @@ class UnpushedProblem:
         return self.kind.startswith(SECRET)
 
     @property
-    def is_in_history_only(self) -> bool:
-        """Whether only commits contain it, and not the file."""
-        return self.is_removed_later or self.is_edited_out
-
-    @property
     def is_folder(self) -> bool:
         """Whether it is about a whole folder, so that `size`, of its largest file, says nothing."""
         return self.kind == FILLED_FOLDER
+
+    @property
+    def description(self) -> str:
+        """The problem in words: `config.py:12 holds an AWS access key`, `data/dump.bin is 60 MB`, and if only commits
+        have it, `the history of config.py holds an AWS access key`."""
+        kind = self.kind.removeprefix(f"{SECRET}: ")
+        place = f"{self.path}:{self.line}" if self.line else self.path
+        if self.is_in_history_only:
+            place = f"the history of {self.path}" if self.line else f"{self.path} in the history"
+        if self.is_folder:
+            return f"{place} holds {kind}"
+        if self.size:
+            size = f"{self.size / 1_000_000:.{0 if self.size >= 10_000_000 else 1}f} MB"
+            return f"{place} is {size}" + ("" if kind == LARGE_FILE else f" ({kind})")
+        return f"{place} {'holds' if self.line else 'is'} {article(kind)} {kind}"
 
 
 @frozen
@@ -182,7 +193,10 @@ def read_commits(git: Git, span: Span, *, leftovers: bool = False) -> Unpushed:
     entries = list(_parse_raw_diff(listing))
     sizes = _object_sizes(git, {entry.blob for entry in entries})
     problems = _unwanted_files(git, entries, sizes, span.without, span.head)
-    read = _newest_within_limit(shas, entries, sizes)
+    costs = Counter[str]()
+    for entry in entries:
+        costs[entry.sha] += _read_cost(sizes.get(entry.blob, 0))
+    read = _take_within_limit((sha, costs[sha]) for sha in shas)
     patch = git.run(
         *_SMALL_FILES, "diff-tree", "--stdin", "--root", "-r", "--patch", "--cc", *_PATCH_OPTIONS, "--format=%x01%H",
         stdin="\n".join(read).encode() + b"\n", allowed=(0, 128),
@@ -195,17 +209,19 @@ def read_commits(git: Git, span: Span, *, leftovers: bool = False) -> Unpushed:
 
 
 def mark_edited_out(git: Git, unpushed: Unpushed, files: Iterable[FileState]) -> Unpushed:
-    """The problems of commits, with a mark on the secrets that the last commit has, but not the uncommitted state of
-    their files. `files` are the uncommitted files."""
+    """The problems of commits, of which those secrets are marked as in the history only that uncommitted changes
+    removed. `files` are the uncommitted files."""
     changed = {file.path for file in files}
-    paths = {problem.path for problem in unpushed.committed if problem.is_secret and problem.line} & changed
-    kinds = {path: _secret_kinds(git, path) for path in paths}
-    problems = []
-    for problem in unpushed.committed:
-        present = kinds.get(problem.path) if problem.is_secret and problem.line else None
-        is_edited_out = present is not None and problem.kind not in present and not problem.is_removed_later
-        problems.append(replace(problem, is_edited_out=is_edited_out))
-    return replace(unpushed, committed=tuple(problems))
+    read_kinds = cache(partial(_secret_kinds, git))
+
+    def mark(problem: UnpushedProblem) -> UnpushedProblem:
+        if not (problem.is_secret and problem.line and problem.path in changed):
+            return problem
+        kinds = read_kinds(problem.path)
+        is_edited_out = kinds is not None and problem.kind not in kinds
+        return replace(problem, is_in_history_only=problem.is_in_history_only or is_edited_out)
+
+    return replace(unpushed, committed=tuple(map(mark, unpushed.committed)))
 
 
 def _secret_kinds(git: Git, path: str) -> set[str] | None:
@@ -230,7 +246,8 @@ def read_uncommitted(git: Git, head: str, files: Sequence[FileState]) -> tuple[U
     listing = git.output("diff-index", "--cached", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", head)
     entries = list(_parse_raw_diff(listing))
     problems = _unwanted_files(git, entries, _object_sizes(git, {entry.blob for entry in entries}), head, "")
-    paths = _small_changed_files(git, files)
+    changed = [file for file in files if (file.staged or file.modified) and not file.deleted][:MAX_PROBLEMS]
+    paths = _take_within_limit((file.path, _read_cost(_size_on_disk(git, file))) for file in changed)
     for option in (["--cached"], []) if paths else ():
         patch = git.output(
             *_SMALL_FILES, "diff-index", *option, "--patch", *_PATCH_OPTIONS, head, "--", *paths,
@@ -256,21 +273,12 @@ def _empty_tree(git: Git) -> str:
     return git.text("hash-object", "-t", "tree", "--stdin", stdin=b"")
 
 
-def _small_changed_files(git: Git, files: Sequence[FileState]) -> list[str]:
-    """The changed tracked files that are small enough to be searched, with at most `MAX_BYTES` together."""
-    paths: list[str] = []
-    remaining = MAX_BYTES
-    for file in files:
-        if not (file.staged or file.modified) or file.deleted or len(paths) >= MAX_PROBLEMS:
-            continue
-        try:
-            size = (git.folder / file.path).lstat().st_size
-        except OSError:
-            size = 0  # staged, and removed since
-        if size <= min(MAX_READ_BYTES, remaining):
-            remaining -= size
-            paths.append(file.path)
-    return paths
+def _size_on_disk(git: Git, file: FileState) -> int:
+    """The number of bytes of a file; 0 if it was removed since it was staged."""
+    try:
+        return (git.folder / file.path).lstat().st_size
+    except OSError:
+        return 0
 
 
 def _parse_raw_diff(listing: bytes) -> Iterator[_RawEntry]:
@@ -307,18 +315,19 @@ def _object_sizes(git: Git, names: Iterable[str]) -> dict[str, int]:
     return sizes
 
 
-def _newest_within_limit(shas: Sequence[str], entries: Iterable[_RawEntry], sizes: Mapping[str, int]) -> list[str]:
-    """The newest commits whose new files are at most `MAX_BYTES` together."""
-    cost: dict[str, int] = defaultdict(int)
-    for entry in entries:
-        size = sizes.get(entry.blob, 0)
-        cost[entry.sha] += size if size <= MAX_READ_BYTES else 0
-    read, remaining = [], MAX_BYTES
-    for sha in shas:
-        if cost[sha] <= remaining:
-            remaining -= cost[sha]
-            read.append(sha)
-    return read
+def _read_cost(size: int) -> int:
+    """The number of bytes that are read of a file of this size."""
+    return size if size <= MAX_READ_BYTES else 0
+
+
+def _take_within_limit(costs: Iterable[tuple[str, int]]) -> list[str]:
+    """The names whose costs are at most `MAX_BYTES` together; the first ones are preferred."""
+    taken, remaining = [], MAX_BYTES
+    for name, cost in costs:
+        if cost <= remaining:
+            remaining -= cost
+            taken.append(name)
+    return taken
 
 
 def _unwanted_files(
@@ -340,7 +349,7 @@ def _unwanted_files(
         if present.get(f"{base}:{path}", -1) * 2 >= problem.size:
             del problems[path]
         elif head and f"{head}:{path}" not in present:
-            problems[path] = replace(problem, is_removed_later=bool(problem.sha))
+            problems[path] = replace(problem, is_in_history_only=bool(problem.sha))
     return list(problems.values())
 
 
@@ -354,7 +363,7 @@ def _classify_file(entry: _RawEntry, size: int) -> tuple[str, str]:
         for unwanted in _UNWANTED:
             if size >= unwanted.min_size and unwanted.names.search(entry.path):
                 return unwanted.kind, entry.path
-    return ("large file", entry.path) if size > LARGE_FILE_BYTES else ("", "")
+    return (LARGE_FILE, entry.path) if size > LARGE_FILE_BYTES else ("", "")
 
 
 def _scan_patch(git: Git, head: str, patch: bytes, *, leftovers: bool) -> list[UnpushedProblem]:
@@ -371,7 +380,7 @@ def _scan_patch(git: Git, head: str, patch: bytes, *, leftovers: bool) -> list[U
         if is_there and present[line - 1 : line] != [added.text]:
             line = present.index(added.text) + 1
         if is_there or leftover.is_secret:
-            problem = UnpushedProblem(leftover.kind, added.path, line, sha, is_removed_later=not is_there)
+            problem = UnpushedProblem(leftover.kind, added.path, line, sha, is_in_history_only=not is_there)
             problems[(problem.kind, problem.path, problem.line)] = problem  # the last one is of the oldest commit
         if len(problems) >= MAX_PROBLEMS:
             break

@@ -128,7 +128,7 @@ def test_a_file_that_a_later_commit_removed_is_still_in_the_history(repository: 
     repository.git("rm", "-q", ".env", "a.zip")
     repository.commit("remove", {"a.py": "x = 2\n"})
     problems = problems_since(repository, base)
-    assert {problem.path: problem.is_removed_later for problem in problems} == {
+    assert {problem.path: problem.is_in_history_only for problem in problems} == {
         ".env": True,
         "a.zip": True,
         "b.zip": False,
@@ -141,7 +141,7 @@ def test_a_problem_has_its_present_line_and_a_removed_one_counts_if_it_is_a_secr
     repository.commit("add", {"moved.py": key, "out.py": key, "stop.py": stop, "kept.py": stop})
     repository.commit("later", {"moved.py": f"\n\n{key}", "out.py": "x\n", "stop.py": "x\n"})
     problems = problems_since(repository, base, leftovers=True)
-    assert [(problem.path, problem.line, problem.is_removed_later) for problem in problems] == [
+    assert [(problem.path, problem.line, problem.is_in_history_only) for problem in problems] == [
         ("moved.py", 3, False),
         ("out.py", 1, True),
         ("kept.py", 1, False),
@@ -185,7 +185,7 @@ def test_a_changed_file_with_many_keys_is_read_once(repository: Repository, monk
     git = Git(repository.path)
     committed = read_commits(git, Span("HEAD", base))
     marked = unpushed.mark_edited_out(git, committed, read_status(git).files).committed
-    assert {(problem.path, problem.is_edited_out) for problem in marked} == {("keys.py", True), ("gone.py", False)}
+    assert {(problem.path, problem.is_in_history_only) for problem in marked} == {("keys.py", True), ("gone.py", False)}
     assert (len(marked), len(read)) == (100, 2)
 
 

@@ -30,7 +30,7 @@ def test_a_key_in_an_unpushed_commit(situation: Situation) -> None:
     assert card.reasoning == "It came in with “Upload to the bucket”, which no remote has yet."
 
     session = situation.approve(card)
-    assert session.summary.startswith("Do not push: 1 likely secret in shop/Zugänge prod.py:2")
+    assert session.summary.startswith("Do not push: shop/Zugänge prod.py:2 holds an AWS access key")
     transcript = situation.transcript(session)
     commands = f"  git commit -m 'fixup! {culprit[:10]}' -- 'shop/Zugänge prod.py'"
     assert commands in transcript
@@ -101,7 +101,7 @@ def test_a_key_in_a_file_whose_name_reads_like_a_command(situation: Situation) -
     [problem] = situation.engine.card_cycle.remarks().values()
     assert problem == "do not push yet: x; rm -rf ~/conf.py:2 holds an AWS access key"
     session = situation.approve(card)
-    assert session.summary.startswith("Do not push: 1 likely secret in x; rm -rf ~/conf.py:2")
+    assert session.summary.startswith("Do not push: x; rm -rf ~/conf.py:2 holds an AWS access key")
 
 
 def test_a_dismissed_secret_is_no_problem_any_more(situation: Situation) -> None:
@@ -138,7 +138,7 @@ def test_a_key_staged_for_the_first_commit(situation: Situation) -> None:
     card = situation.top_card("secret")
     assert card.assignment.prompt == "Do not commit yet: config.yml:2 holds an AWS access key"
     session = situation.approve(card)
-    assert (session.outcome, session.summary) == (PROBLEM_FOUND, "Do not commit: 1 likely secret in config.yml:2")
+    assert (session.outcome, session.summary) == (PROBLEM_FOUND, "Do not commit: config.yml:2 holds an AWS access key")
     assert "Remove the secret from config.yml" in situation.transcript(session)
 
 
@@ -363,7 +363,7 @@ def test_a_large_file_in_an_unpushed_commit(situation: Situation) -> None:
     card = situation.top_card("large_file", Tier.BROKEN)
     assert card.assignment.prompt == "Do not push yet: data/dump.bin is 60 MB"
     session = situation.approve(card)
-    assert session.summary == "Do not push: data/dump.bin is a large file, 60 MB (in 1 unpushed commit)"
+    assert session.summary == "Do not push: data/dump.bin is 60 MB (in 1 unpushed commit)"
     transcript = situation.transcript(session)
     assert "git rm -r --cached --force -- data/dump.bin" in transcript
     assert "git commit --amend" in transcript

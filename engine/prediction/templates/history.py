@@ -15,7 +15,7 @@ from engine.git.leftovers import SECRET
 from engine.git.state import GitState, is_byproduct
 from engine.git.unpushed import UnpushedProblem, span_of
 from engine.model import PartOfDay, SessionView, Tier
-from engine.model.text import article, because, count, join_shortened, moment, plain, tail, text_hash
+from engine.model.text import because, count, join_shortened, moment, plain, tail, text_hash
 from engine.prediction.context import WorkspaceContext, result_words
 from engine.prediction.kinds import REVIEWED_IN, REVIEWED_STATE
 from engine.prediction.signals import nearest
@@ -236,22 +236,8 @@ def _problem_subject(problem: UnpushedProblem) -> str:
 
 
 def describe_problem(problem: UnpushedProblem) -> str:
-    """The problem in words: `config.py:12 holds an AWS access key`, `data/dump.bin is 60 MB`, and if only commits
-    contain it, `the history of config.py holds an AWS access key`."""
-    where = tail(problem.path, 60)
-    if problem.is_in_history_only:
-        where = f"{where} in the history" if not problem.line and not problem.is_folder else f"the history of {where}"
-    elif problem.line:
-        where = f"{where}:{problem.line}"
-    if problem.is_secret:
-        secret_kind = problem.kind.removeprefix(f"{SECRET}: ")
-        if not problem.line:
-            return f"{where} is a file that holds keys"
-        return f"{where} holds {article(secret_kind)} {secret_kind}"
-    if problem.is_folder:
-        return f"{where} holds {problem.kind}"
-    size = f"{problem.size / 1_000_000:.{0 if problem.size >= 10_000_000 else 1}f} MB"
-    return f"{where} is {size}" + ("" if problem.kind == "large file" else f" ({problem.kind})")
+    """The problem in words, with at most 60 characters of its path."""
+    return replace(problem, path=tail(problem.path, 60)).description
 
 
 def review_range(git: GitState, now: datetime) -> dict[str, Any]:

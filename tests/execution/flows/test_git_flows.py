@@ -133,15 +133,15 @@ def test_leftovers_are_reported_with_their_present_line(repository: Repository, 
     }
     assert "git reset --soft" in run.transcript, "a problem comes with the next step"
     assert TOKEN not in run.transcript + str(run.result)
-    assert "app.py:3  debug print" in run.transcript
+    assert "app.py:3 holds a debug print, in " in run.transcript
 
 
 @pytest.mark.parametrize(
     ("path", "size_bytes", "sentence"),
     [
         ("web/node_modules/x/a.js", 17, "web/node_modules holds files that a tool fills"),
-        ("a.zip", 2_000_000, "a.zip is an archive, 2.0 MB"),
-        ("dump.sql", 1_000_000, "dump.sql is a database dump, 1.0 MB"),
+        ("a.zip", 2_000_000, "a.zip is 2.0 MB (archive)"),
+        ("dump.sql", 1_000_000, "dump.sql is 1.0 MB (database dump)"),
     ],
 )
 def test_a_file_that_belongs_in_no_repository_is_named_in_a_sentence(
@@ -178,8 +178,8 @@ def obey(repository: Repository, steps: list[str]) -> None:
     is_needed = True
     for step in steps:
         if step.startswith("Remove the secret"):
-            for file in repository.path.rglob("*.py"):
-                if TOKEN in file.read_text():
+            for file in repository.path.rglob("*.*"):
+                if ".git" not in file.parts and TOKEN in file.read_text():
                     file.write_text(file.read_text().replace(f"'{TOKEN}'", "os.environ['KEY']"))
         elif step.startswith("If git stops"):
             is_needed = (repository.path / ".git/rebase-merge").exists()
@@ -278,6 +278,48 @@ def pushed_merge_between(repository: Repository) -> None:
     commits({"more.py": ""})(repository)
 
 
+def intended_to_add(repository: Repository) -> None:
+    commits({NAME: HELD}, {"c.py": ""})(repository)
+    repository.write("new.py", "mine\n")
+    repository.git("add", "--intent-to-add", "new.py")
+
+
+def hidden_by(*options: str) -> Layout:
+    """A layout with changes that git does not look for because of these options, in a file with a secret and in another
+    one of the same commits."""
+
+    def make(repository: Repository) -> None:
+        commits({NAME: HELD}, {"c.py": ""}, {"d.py": ""})(repository)
+        for option in options:
+            repository.git("update-index", option, NAME, "c.py")
+        repository.write("c.py", "mine\n")
+
+    return make
+
+
+def without_messages(*changes: dict[str, str]) -> Layout:
+    """A layout with commits that have no message."""
+
+    def make(repository: Repository) -> None:
+        for files in changes:
+            repository.commit("change", files)
+            repository.git("commit", "-q", "--amend", "--allow-empty-message", "-m", "")
+
+    return make
+
+
+def keys_renamed(repository: Repository) -> None:
+    commits({".env": f"KEY='{TOKEN}'\n", "conf.py": HELD}, {"b.py": ""})(repository)
+    repository.git("mv", ".env", "env.sample")
+    repository.git("mv", "conf.py", "conf.example.py")
+    repository.git("commit", "-q", "-m", "rename")
+
+
+def keys_renamed_by_hand(repository: Repository) -> None:
+    commits({".env": f"KEY='{TOKEN}'\n"})(repository)
+    repository.git("mv", ".env", "env.sample")
+
+
 def detached(repository: Repository) -> None:
     repository.git("switch", "-q", "--detach")
     commits({NAME: HELD}, {NAME: SAFE})(repository)
@@ -319,8 +361,19 @@ LAYOUTS: dict[str, Layout] = {
     "below a merge": merge_below,
     "below a pushed merge": pushed_merge_between,
     "detached": detached,
+    "earlier, intended to add": intended_to_add,
+    "earlier, assumed unchanged": hidden_by("--assume-unchanged"),
+    "earlier, hidden twice": hidden_by("--skip-worktree", "--assume-unchanged"),
+    "last, no message": without_messages({NAME: HELD}),
+    "earlier, no message": without_messages({NAME: HELD}, {"c.py": ""}),
+    "changed later, no message": without_messages({NAME: HELD}, {NAME: HELD + "MORE = 1\n", ".env": ENV}),
+    "file of keys renamed": keys_renamed,
+    "file of keys renamed by hand": keys_renamed_by_hand,
 }  # fmt: skip
-KEEPS_COMMITS = {name for name in LAYOUTS if name.startswith("earlier") and "of keys" not in name and "own" not in name}
+ONE_COMMIT = ("of keys", "own", "intended", "assumed", "hidden")
+KEEPS_COMMITS = {
+    name for name in LAYOUTS if name.startswith("earlier") and not any(word in name for word in ONE_COMMIT)
+}
 
 
 @pytest.mark.long
@@ -354,7 +407,12 @@ def test_the_advice_against_a_secret_works_to_the_letter(
     assert repository.git("stash", "list") == ""
     if any(step.startswith("Remove the secret") for step in steps):
         files = {path: text.replace(f"'{TOKEN}'", "os.environ['KEY']") for path, text in files.items()}
-    assert read_files(repository) == files, steps
+    kept = read_files(repository)
+    assert {path: text for path, text in kept.items() if path != ".gitignore"} == files, steps
+    if ".gitignore" in kept:
+        assert repository.git("show", "HEAD:.gitignore") == kept[".gitignore"].strip()
+        assert not repository.git("ls-files", "--cached", "--ignored", "--exclude-standard")
+        assert ".env" not in repository.git("ls-files", "--others", "--exclude-standard")
     remaining = repository.git("log", "--format=%s").splitlines()
     if others != "staged" and (name in KEEPS_COMMITS or name.startswith("last")) and not (is_first and "merge" in name):
         assert remaining == subjects, steps
@@ -378,8 +436,32 @@ def test_other_refs_with_the_commit_are_named(repository: Repository, run_flow: 
     repository.commit("more", {NAME: SAFE})
     repository.write("app.py", "x = 2\n")
     repository.git("stash")
+    repository.git("switch", "-q", "--detach", "before")
+    repository.write("app.py", "x = 3\n")
+    repository.git("stash")
+    repository.git("switch", "-q", "main")
     steps = run_flow("review_unpushed").result.facts["steps"]
-    assert "These have such a commit, too, until you delete or change them: side and stash." in steps
+    assert "These have such a commit, too, until you delete or change them: side and stash@{1}." in steps
+    assert steps[-1] == "If anybody else may have seen a key, revoke it and create a new one."
+
+
+def test_a_key_that_is_on_a_remote_branch_is_public(repository: Repository, run_flow: RunFlow) -> None:
+    repository.commit("begin", {"app.py": "x = 1\n"})
+    pushed = repository.commit("settings", {NAME: HELD})
+    repository.git("update-ref", "refs/remotes/origin/feature", pushed)
+    repository.git("commit", "-q", "--amend", "-m", "better settings")
+    steps = run_flow("review_unpushed").result.facts["steps"]
+    assert steps[-1] == "Rotate the key, because it is public: origin/feature has it already."
+
+
+def test_the_advice_says_that_a_merge_is_lost(repository: Repository, run_flow: RunFlow) -> None:
+    repository.commit("begin", {"app.py": "x = 1\n"})
+    merge_below(repository)
+    steps = run_flow("review_unpushed").result.facts["steps"]
+    assert steps[:2] == [
+        "Make one commit of the last 4 commits, before you push. Your files stay as they are.",
+        "The merges among them are lost, but not what they brought.",
+    ]
 
 
 def test_the_advice_waits_for_the_end_of_a_merge(repository: Repository, run_flow: RunFlow) -> None:
@@ -413,7 +495,10 @@ def test_a_name_with_a_line_break_adds_no_command(repository: Repository, run_fl
     )
     steps = run_flow("review_unpushed").result.facts["steps"]
     commands = [line for step in steps for line in step.splitlines() if line.startswith("  ")]
-    assert commands == [f"  git add -- ':(literal):k.py' '{NAME}'", "  git commit --amend --no-edit --allow-empty"]
+    assert commands == [
+        f"  git add -- ':(literal):k.py' '{NAME}'",
+        "  git commit --amend --no-edit --allow-empty --allow-empty-message",
+    ]
     assert any(step.startswith("No command is given for ") for step in steps)
 
 

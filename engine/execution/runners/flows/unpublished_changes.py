@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import islice
 from pathlib import PurePosixPath
@@ -17,7 +17,9 @@ from engine.execution.runners.flows.git_steps import resolve_commit
 from engine.execution.runners.toolchains.tool_table import TEST_FILE
 from engine.files import read_plain
 from engine.frozen import frozen
-from engine.git.leftovers import SECRET, count_kinds, is_secret_file
+from engine.git.history import log_commits
+from engine.git.leftovers import count_kinds, is_secret_file
+from engine.git.lost_commits import FIXUP
 from engine.git.operations import operation_name
 from engine.git.state import FileState, Status, is_byproduct, read_status
 from engine.git.unpushed import (
@@ -31,7 +33,7 @@ from engine.git.unpushed import (
     read_since,
     read_uncommitted,
 )
-from engine.model.text import article, capitalised, count, join_names, sanitise
+from engine.model.text import capitalised, count, join_names, sanitise
 
 MAX_FINDINGS = 200
 """Maximum number of findings in the transcript and in the facts of a result."""
@@ -41,6 +43,12 @@ MAX_COUNTED_BYTES = 1_000_000
 
 MAX_GROUPS = 8
 """Maximum number of suggested commits in the transcript."""
+
+IGNORE_FILE = ".gitignore"
+_PATTERN_CHARACTER = re.compile(r"[\\*?\[]|\s$")
+"""Matches what a backslash must stand before in a pattern of .gitignore."""
+
+_ALLOW_EMPTY = "--allow-empty --allow-empty-message"
 
 _TEST_STEM = re.compile(r"^(?:test[_-])?(.+?)(?:[._-](?:test|tests|spec))?$", re.I)
 """The name of a test file without its ending; the group is the name of what it tests."""
@@ -97,21 +105,8 @@ class ReviewUnpushed(Flow):
 
 
 def _describe_finding(finding: UnpushedProblem) -> str:
-    """A finding in one line, with its position."""
-    where = f"in {finding.sha[:10]}" if finding.sha else "not committed yet"
-    note = "  (the file has it no more, but the history does)" if finding.is_in_history_only else ""
-    return f"{_finding_place(finding)}  {finding.kind}{_size_note(finding)}  {where}{note}"
-
-
-def _finding_place(finding: UnpushedProblem) -> str:
-    """The position of a finding, such as `config.py:12` or `data/dump.bin`."""
-    return f"{finding.path}:{finding.line}" if finding.line else finding.path
-
-
-def _size_note(finding: UnpushedProblem) -> str:
-    """The size of a large file, such as `, 60 MB`; "" if the size is not the problem."""
-    decimals = 0 if finding.size >= 10_000_000 else 1
-    return f", {finding.size / 1_000_000:.{decimals}f} MB" if finding.size and not finding.is_folder else ""
+    """A finding in one line, with its commit."""
+    return f"{finding.description}, {f'in {finding.sha[:10]}' if finding.sha else 'not committed yet'}"
 
 
 def _cleanup_steps(job: Job, findings: Sequence[UnpushedProblem], status: Status, span: Span | None) -> list[str]:
@@ -120,7 +115,7 @@ def _cleanup_steps(job: Job, findings: Sequence[UnpushedProblem], status: Status
     A commit must be changed, because a later commit removes nothing from the history. A secret must be replaced,
     because somebody may have copied it.
     """
-    serious = [finding for finding in findings if finding.is_secret or not finding.line]
+    serious = list(filter(_is_serious, findings))
     unwritable = dict.fromkeys(finding.path for finding in serious if not _can_be_written(finding.path))
     written = [finding for finding in serious if finding.path not in unwritable]
     affected = {finding.sha for finding in written if finding.sha}
@@ -129,15 +124,16 @@ def _cleanup_steps(job: Job, findings: Sequence[UnpushedProblem], status: Status
         steps = [f"First finish the unfinished {operation}, or abort it. Then review again."]
     elif span is None or not affected:
         steps = [*_removal_steps(job, written, status.head)]
-    elif affected == {status.head}:
-        steps = [*_amend_steps(job, written, status)]
     else:
         steps = [*_rewrite_steps(job, written, status, span)]
     if unwritable:
         steps.append(f"No command is given for {join_names(unwritable, 3)}: the name has unusual characters.")
     if holders := _list_other_refs(job, affected, status.branch):
         steps.append(f"These have such a commit, too, until you delete or change them: {join_names(holders, 3)}.")
-    if any(finding.is_secret and finding.sha for finding in serious):
+    committed = [finding for finding in serious if finding.is_secret and finding.sha]
+    if public := _find_remote_branches(job, committed):
+        steps.append(f"Rotate the key, because it is public: {join_names(public, 3)} has it already.")
+    elif committed:
         steps.append("If anybody else may have seen a key, revoke it and create a new one.")
     return steps
 
@@ -148,20 +144,56 @@ def _can_be_written(path: str) -> bool:
 
 
 def _removal_steps(job: Job, findings: Sequence[UnpushedProblem], base: str) -> Iterator[str]:
-    """The steps that take findings out of the index. A file of keys that `base` does not have is taken out as a
-    whole. `base` is "" for no commit."""
-    key_files = {finding.path for finding in findings if is_secret_file(finding.path)}
+    """The steps that take what was found out of the index, as if the commits since `base` were not made. `base` is ""
+    for all commits. A file of keys that `base` does not have is taken out as a whole."""
+    found = read_since(job.git, base, (finding.path for finding in findings))
+    present = [finding for finding in found if _can_be_written(finding.path)]
+    key_files = {finding.path for finding in present if is_secret_file(finding.path)}
     if key_files and base:
         key_files -= {*job.git.items("ls-tree", "-r", "-z", "--full-tree", "--name-only", base, "--", *key_files)}
-    files = dict.fromkeys(finding.path for finding in findings if not finding.line or finding.path in key_files)
-    lines = dict.fromkeys(finding.path for finding in findings if finding.path not in files)
-    if lines:
+    files = dict.fromkeys(finding.path for finding in present if not finding.line or finding.path in key_files)
+    edited = dict.fromkeys([*(finding.path for finding in present), *_list_renamed(job, findings)])
+    if lines := [path for path in edited if path not in files]:
         yield _describe_removal(lines)
         yield "Then stage the file:"
+        if hidden := _list_hidden(job, lines):
+            yield f"  git update-index --no-assume-unchanged -- {shlex.join(hidden)}"
+            yield f"  git update-index --no-skip-worktree -- {shlex.join(hidden)}"
         yield f"  git add -- {_quote(lines)}"
     if files:
-        yield "Remove it from git, but keep the file; add it to .gitignore, too:"
+        yield "Remove it from git, but keep the file:"
         yield f"  git rm -r --cached --force -- {_quote(files)}"
+        yield from _ignore_steps(job, files)
+
+
+def _ignore_steps(job: Job, paths: Iterable[str]) -> Iterator[str]:
+    """The steps that add to .gitignore what git does not ignore yet, after an empty line, because the file may not end
+    with a line break."""
+    listing = "".join(f"{path}\0" for path in (*paths, IGNORE_FILE)).encode()
+    ignored = job.git.items("check-ignore", "--no-index", "-z", "--stdin", stdin=listing, allowed=(0, 1, 128))
+    if patterns := ["/" + _PATTERN_CHARACTER.sub(r"\\\g<0>", path) for path in paths if path not in ignored]:
+        yield "Have git ignore it, in the same commit:"
+        yield f"  printf '%s\\n' {shlex.join(['', *patterns])} >> {IGNORE_FILE}"
+        if IGNORE_FILE not in ignored:
+            yield f"  git add -- {IGNORE_FILE}"
+
+
+def _list_renamed(job: Job, findings: Iterable[UnpushedProblem]) -> Iterator[str]:
+    """The names that files with secrets have in the index, if they were renamed after the commit that has the secret.
+    The new name can be that of an example, which is not searched."""
+    secrets = {(finding.sha, finding.path) for finding in findings if finding.is_secret and finding.sha}
+    for sha in {sha for sha, _ in secrets}:
+        # For each file these are three items: the status, the old name, the new name.
+        items = job.git.items("diff-index", "--cached", "-z", "--name-status", "-M", "--diff-filter=R", sha)
+        for old, new in zip(items[1::3], items[2::3], strict=True):
+            if (sha, old) in secrets and _can_be_written(new):
+                yield new
+
+
+def _list_hidden(job: Job, paths: Iterable[str]) -> list[str]:
+    """Those of `paths` whose changes git does not look for, because of `--assume-unchanged` or `--skip-worktree`."""
+    marks = {line[2:]: line[0] for line in job.git.items("ls-files", "-v", "-z")}
+    return [path for path in paths if (mark := marks.get(path, "H")) == "S" or mark.islower()]
 
 
 def _describe_removal(paths: Iterable[str]) -> str:
@@ -169,107 +201,122 @@ def _describe_removal(paths: Iterable[str]) -> str:
     return f"Remove the secret from {names}, if it is still there, for example into an environment variable."
 
 
-def _amend_steps(job: Job, findings: Sequence[UnpushedProblem], status: Status) -> Iterator[str]:
-    """The steps if only the last commit has findings."""
-    parent = job.git.text("rev-parse", "--verify", "--quiet", f"{status.head}^1", allowed=(0, 1))
-    paths = {finding.path for finding in findings}
-    present = [problem for problem in read_since(job.git, parent, paths) if problem.path in paths]
-    yield from _removal_steps(job, present, parent)
-    yield from _describe_staged(findings, status)
-    yield "Change the last commit, before you push:"
-    yield "  git commit --amend --no-edit --allow-empty"
-
-
 def _rewrite_steps(job: Job, findings: Sequence[UnpushedProblem], status: Status, span: Span) -> Iterator[str]:
-    """The steps if an earlier commit has findings: fixup commits if nothing can be in their way. Otherwise one commit
-    replaces the affected commits and all later ones, which never conflicts and changes no file."""
+    """The steps if commits have findings. If only the last one has, it is amended. An earlier one gets a fixup commit
+    if nothing can be in its way. Otherwise one commit replaces the affected commits and all later ones, which never
+    conflicts and changes no file."""
     affected = {finding.sha for finding in findings if finding.sha}
-    start, oldest = _find_start(job, span, affected)
     paths = dict.fromkeys(finding.path for finding in findings)
-    if not start and not oldest:
+    start = _find_start(job, span, affected)
+    if not start:
         yield f"Take {join_names(paths, 3)} out of the history with git filter-repo, in a fresh clone:"
         yield "commits of several pushed branches are merged between the affected ones."
         return
-    commits = f"{start[:10]}..{status.head[:10]}" if start else status.head[:10]
-    if _can_be_fixed_up(job, findings, status, commits):
+    is_first = start in affected  # there is no commit before it, so it is amended
+    commits = status.head[:10] if is_first else f"{start[:10]}..{status.head[:10]}"
+    is_last = affected == {status.head}
+    if not is_last and _can_be_fixed_up(job, findings, status, commits):
         yield _describe_removal(paths)
         yield "Then put all your changes of the file into the commit with the secret, before you push:"
         for sha in sorted(affected):
             fixed = dict.fromkeys(finding.path for finding in findings if finding.sha == sha)
             yield f"  git commit -m 'fixup! {sha[:10]}' -- {_quote(fixed)}"
         rebase = "GIT_SEQUENCE_EDITOR=true git rebase -i --autosquash --autostash"
-        yield f"  {rebase} {start[:10] if start else '--root'}"
+        yield f"  {rebase} {'--root' if is_first else start[:10]}"
         yield "If git stops because a commit would become empty:"
-        yield "  git commit --amend --no-edit --allow-empty"
+        yield f"  git commit --amend --no-edit {_ALLOW_EMPTY}"
         yield "  git rebase --continue"
         return
-    number = job.git.text("rev-list", "--count", commits)
-    yield f"Make one commit of the last {number} commits, before you push. Your files stay as they are."
-    yield f"  git reset --soft {(start or oldest)[:10]}"
-    present = [problem for problem in read_since(job.git, start, paths) if _can_be_written(problem.path)]
-    yield from _removal_steps(job, present, start)
-    yield from _describe_staged(findings, status)
-    yield "Commit the rest with the messages of these commits:"
-    amend = "" if start else "--amend "
-    yield f"  git log --reverse --format=%B {commits} | git commit {amend}--allow-empty -F -"
-
-
-def _describe_staged(findings: Sequence[UnpushedProblem], status: Status) -> Iterator[str]:
-    paths = {finding.path for finding in findings}
+    if not is_last:
+        number = job.git.text("rev-list", "--count", commits)
+        yield f"Make one commit of the last {number} commits, before you push. Your files stay as they are."
+        if job.git.text("rev-list", "--max-count=1", "--min-parents=2", commits):
+            yield "The merges among them are lost, but not what they brought."
+        yield f"  git reset --soft {start[:10]}"
+    yield from _removal_steps(job, findings, "" if is_first else start)
     if staged := [file.path for file in status.files if file.staged and file.path not in paths]:
         yield f"What else is staged is committed, too, unless you unstage it now: {join_names(staged, 3)}."
+    if is_last:
+        yield "Change the last commit, before you push:"
+        yield f"  git commit --amend --no-edit {_ALLOW_EMPTY}"
+        return
+    yield "Commit the rest with the messages of these commits:"
+    amend = "--amend " if is_first else ""
+    yield f"  git log --reverse --format=%B {commits} | git commit {amend}{_ALLOW_EMPTY} -F -"
 
 
-def _find_start(job: Job, span: Span, affected: Iterable[str]) -> tuple[str, str]:
-    """Returns (start, oldest): the commit after which the affected commits and all later ones are replaced by one, and
-    the oldest commit that is replaced. `start` is "" if that is the first commit of all. Both are "" if one commit
-    would also replace pushed ones.
+def _find_start(job: Job, span: Span, affected: Set[str]) -> str:
+    """The commit after which the affected commits and all later ones are replaced. It is the first commit of all if
+    that is affected, and "" if one commit would also replace pushed ones.
 
     It is the newest first parent without affected commits. If pushed commits were merged since, it is the newest pushed
     commit, if that has all other pushed ones.
     """
-    listing = job.git.lines("rev-list", "--parents", *span.arguments)
-    commits = {sha: parents for sha, *parents in map(str.split, listing)}
-    changed, known = set(affected), 0
-    while known < len(changed):  # once, unless clocks were wrong
-        known = len(changed)
-        for sha in reversed(commits):
-            if not changed.isdisjoint(commits[sha]):
-                changed.add(sha)
-    start, oldest = span.head, ""
-    while start in changed:
-        oldest, start = start, next(iter(commits.get(start, ())), "")
-    replaced = job.git.text("rev-list", span.head, *([f"^{start}"] if start else [])).split()
-    if commits.keys() >= set(replaced):
-        return start, oldest
-    pushed = {parent for parents in commits.values() for parent in parents} - commits.keys()
+    later = _list_later(job, affected, [span.head])
+    parents = job.git.lines("rev-list", "--first-parent", f"--max-count={len(later) + 1}", span.head)
+    start = next((sha for sha in parents if sha not in later), parents[-1])
+    excluded = [] if start in affected else [f"^{start}"]
+    replaced, unpushed = (
+        job.git.text("rev-list", "--count", *excluded, *revisions) for revisions in ([span.head], span.arguments)
+    )
+    if affected == {span.head} or replaced == unpushed:
+        return start
+    boundary = job.git.lines("rev-list", "--boundary", *span.arguments)
+    pushed = [line.removeprefix("-") for line in boundary if line.startswith("-")]
     newest = job.git.lines("merge-base", "--independent", *pushed)
-    return (newest[0] if len(newest) == 1 else ""), ""
+    return newest[0] if len(newest) == 1 else ""
+
+
+def _list_later(job: Job, affected: Set[str], tips: Sequence[str]) -> set[str]:
+    """The affected commits, and those in the history of `tips` that have one of them in their own history."""
+    later = set(affected)
+    for sha in affected:
+        later.update(job.git.lines("rev-list", "--ancestry-path", *tips, f"^{sha}"))
+    return later
 
 
 def _can_be_fixed_up(job: Job, findings: Sequence[UnpushedProblem], status: Status, commits: str) -> bool:
     """Whether fixup commits can be squashed into `commits` without a conflict, and without a file in their way. Then
-    there is no merge, no deleted file and no other fixup, and only one commit changes each file with a secret."""
+    there is no merge, no deleted file and no other fixup, only one commit changes each file with a secret, and git
+    looks for changes of all files of these commits."""
     if any(not finding.line or is_secret_file(finding.path) for finding in findings):
         return False
-    if any(file.staged for file in status.files):
-        return False  # a rebase with --autostash would unstage it
-    names = Counter(job.git.items("log", "--format=", "--name-only", "--no-renames", "-z", commits))
-    if any(names[finding.path] != 1 for finding in findings if finding.sha):
-        return False
+    if any(file.staged for file in status.files) or job.git.text("diff-files", "--name-only", "--diff-filter=A"):
+        return False  # a rebase with --autostash would unstage it, and fails for a file of `git add --intent-to-add`
+    changes = job.git.items("log", "--format=", "--name-status", "--no-renames", "-z", commits)
+    number_of_changes = Counter(changes[1::2])
     return not (
-        job.git.text("rev-list", "--max-count=1", "--min-parents=2", commits)
-        or job.git.text("log", "--max-count=1", "--format=%H", "--no-renames", "--diff-filter=D", commits)
-        or job.git.text("rev-list", "--max-count=1", "-E", "--grep=^(fixup|squash|amend)! ", commits)
+        "D" in changes[::2]
+        or any(number_of_changes[finding.path] != 1 for finding in findings if finding.sha)
+        or any(len(commit.parents) > 1 or FIXUP.match(commit.subject) for commit in log_commits(job.git, commits))
+        or _list_hidden(job, number_of_changes)
     )
 
 
-def _list_other_refs(job: Job, affected: Iterable[str], branch: str) -> list[str]:
+def _list_other_refs(job: Job, affected: Set[str], branch: str) -> list[str]:
     """The other branches, tags and stashes that have one of the affected commits."""
+    if not affected:
+        return []
     contains = [f"--contains={sha}" for sha in affected]
-    kinds = ("refs/heads", "refs/tags", "refs/stash")
-    refs = job.git.lines("for-each-ref", "--format=%(refname)", *contains, *kinds) if contains else []
-    return [ref.split("/", 2)[-1] for ref in refs if ref != f"refs/heads/{branch}"]
+    refs = job.git.lines("for-each-ref", "--format=%(refname)", *contains, "refs/heads", "refs/tags")
+    names = [ref.split("/", 2)[-1] for ref in refs if ref != f"refs/heads/{branch}"]
+    stashes = job.git.lines("stash", "list", "--format=%H")
+    later = _list_later(job, affected, stashes) if stashes else set()
+    return names + [f"stash@{{{number}}}" for number, stash in enumerate(stashes) if stash in later]
+
+
+def _find_remote_branches(job: Job, secrets: Iterable[UnpushedProblem]) -> list[str]:
+    """The remote branches that have a file with one of these secrets in a commit of their own, as after a commit was
+    pushed and then amended."""
+    commits = {
+        job.git.text(
+            "log", "--max-count=1", "--format=%H", f"--find-object={secret.sha}:{secret.path}", "--remotes", "--not",
+            "HEAD", "--", secret.path, environment={"GIT_LITERAL_PATHSPECS": "1"}, allowed=(0, 128),
+        )
+        for secret in secrets
+    }  # fmt: skip
+    contains = [f"--contains={commit}" for commit in commits if commit]
+    return job.git.lines("for-each-ref", "--format=%(refname:lstrip=2)", *contains, "refs/remotes") if contains else []
 
 
 def _quote(paths: Iterable[str]) -> str:
@@ -283,14 +330,24 @@ def _make_result(unpushed: Unpushed, findings: list[UnpushedProblem], branch_pro
     if not findings and not branch_problems:
         unread = f", but {unpushed.unread} of them could not be read" if unpushed.unread else ""
         return FlowResult(f"{commits}, nothing that should not be pushed{unread}", facts=facts)
-    secrets = [finding for finding in findings if finding.is_secret]
-    files = [finding for finding in findings if not finding.is_secret and not finding.line]
-    if secrets or files:
-        facts["next"] = "secret" if secrets else "large_file"
-    parts = [*_describe_serious(secrets, files), *branch_problems, *_describe_leftovers(findings)]
+    serious = sorted(
+        (finding for finding in findings if _is_serious(finding)), key=lambda finding: not finding.is_secret
+    )
+    parts = list(branch_problems)
+    if serious:
+        facts["next"] = "secret" if serious[0].is_secret else "large_file"
+        others = f", and {count(len(serious) - 1, 'other finding')}" if len(serious) > 1 else ""
+        step = "push" if any(finding.sha for finding in serious) else "commit"
+        parts.insert(0, f"do not {step}: {serious[0].description}{others}")
+    if leftovers := [finding.kind for finding in findings if not _is_serious(finding)]:
+        parts.append(f"{count_kinds(leftovers)} to look at")
     where = f" (in {commits})" if unpushed.commits else ""
-    is_sound = not secrets and not files and not branch_problems
-    return FlowResult(capitalised("; ".join(parts)) + where, sound=is_sound, facts=facts)
+    return FlowResult(capitalised("; ".join(parts)) + where, sound=not (serious or branch_problems), facts=facts)
+
+
+def _is_serious(finding: UnpushedProblem) -> bool:
+    """Whether a finding must not be pushed, and not only be looked at."""
+    return finding.is_secret or not finding.line
 
 
 def _finding_facts(finding: UnpushedProblem) -> Facts:
@@ -302,27 +359,6 @@ def _finding_facts(finding: UnpushedProblem) -> Facts:
         "gone": finding.is_in_history_only,
     }
     return facts | {"size": finding.size} if finding.size else facts
-
-
-def _describe_serious(secrets: list[UnpushedProblem], files: list[UnpushedProblem]) -> list[str]:
-    """Sentences about what must not be pushed, without full stops."""
-    first_of_several = ", the first" if len(secrets) > 1 else ""
-    parts = [f"{count(len(secrets), SECRET)}{first_of_several} in {_finding_place(secrets[0])}"] if secrets else []
-    if files:
-        first = files[0]
-        more = f", and {count(len(files) - 1, 'other file')}" if len(files) > 1 else ""
-        verb = "holds" if first.is_folder else f"is {article(first.kind)}"
-        parts.append(f"{_finding_place(first)} {verb} {first.kind}{_size_note(first)}{more}")
-    if parts:
-        are_committed = any(finding.sha for finding in (*secrets, *files))
-        parts[0] = f"do not {'push' if are_committed else 'commit'}: {parts[0]}"
-    return parts
-
-
-def _describe_leftovers(findings: list[UnpushedProblem]) -> list[str]:
-    """A sentence with the numbers of the leftovers among the findings, if there are any."""
-    kinds = [finding.kind for finding in findings if not finding.is_secret and finding.line]
-    return [f"{count_kinds(kinds)} to look at"] if kinds else []
 
 
 @frozen
@@ -365,7 +401,7 @@ class LookAtChanges(Flow):
         sentences = [f"{count(len(changes), 'file')} not committed"]
         sentences.append(f"could be {count(len(groups), 'commit')}: {join_names(groups, 3)}")
         if risks:
-            sentences.append(f"do not commit {risks[0].path}: {risks[0].kind}")
+            sentences.append(f"do not commit: {risks[0].description}")
         facts = {
             "groups": {topic: [change.file.path for change in members] for topic, members in groups.items()},
             "next": "secret" if any(risk.is_secret for risk in risks) else "run_tests",
