@@ -25,6 +25,9 @@ FAULT = "fault"
 UNREGISTERED_CHANNEL = "unregistered-channel"
 """The rule of the content rail against a channel that the settings do not have."""
 
+ALLOWED_ONCE = "allowed once: "
+"""Begins the reason of a content verdict that is no block any more, because the operator allowed the work once."""
+
 REASON_SEPARATOR = "; "
 """Stands between the reasons of a rail of which several rules apply."""
 
@@ -146,6 +149,11 @@ class RailVerdict:
         the filter failed, nor for an unknown channel, on which nothing can run (SPEC 2.4)."""
         is_content_block = self.rail == "content" and self.verdict is Verdict.BLOCK
         return is_content_block and self.rule not in (FAULT, UNREGISTERED_CHANNEL)
+
+    @property
+    def is_allowed_once(self) -> bool:
+        """Whether the operator allowed once what the content filter blocks."""
+        return self.rail == "content" and self.reason.startswith(ALLOWED_ONCE)
 
 
 @frozen

@@ -52,14 +52,7 @@ from engine.safety.kill_switch import KillSwitch
 from engine.safety.permits import Permits
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import (
-    Row,
-    ask,
-    enum_field,
-    json_field,
-    load,
-    utc_field,
-)
+from engine.storage.rows import Row, as_stored, ask, enum_field, json_field, utc_field
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +94,7 @@ class CrosspollLog(Row, table=True):
 class Allowance(Row, table=True):
     """The operator's *allow once* (SPEC 3.5): content that the filter blocks, by its digest, may run one time.
 
-    `used_at` is the time at which a permit was issued for it. If that permit is revoked, the allowance is open again.
+    It is used by a permit for this work that was issued since, and open again if that permit is revoked.
     """
 
     __tablename__ = "content_allowances"
@@ -109,17 +102,13 @@ class Allowance(Row, table=True):
     digest: str = Field(primary_key=True)
     granted_at: datetime = utc_field()
     used_at: datetime | None = utc_field(nullable=True)
+    """Not written any more, because the permits say it."""
 
 
-_IS_ALLOWED_ONCE = """
-    SELECT 1 FROM permits JOIN content_allowances AS allowance
-    ON allowance.digest = permits.digest AND allowance.used_at = permits.issued_at WHERE permits.id = :permit
-"""
-"""Whether an allowance was used for a permit."""
-
-_REOPEN_ALLOWANCES = """
-    UPDATE content_allowances SET used_at = NULL
-    WHERE (digest, used_at) IN (SELECT digest, issued_at FROM permits WHERE revoked_at IS NOT NULL)
+_OPEN_ALLOWANCES = """
+    SELECT digest FROM content_allowances AS allowance WHERE granted_at > :since AND NOT EXISTS (
+        SELECT 1 FROM permits WHERE digest = allowance.digest AND issued_at >= granted_at AND revoked_at IS NULL
+    )
 """
 
 _PAIR = """
@@ -183,7 +172,6 @@ class Pipeline:
         self._kill_switch.end_expired(transaction)
         for prediction_id in self._permits.revoke_expired(transaction):
             self._costs.release_prediction(transaction, prediction_id)
-            ask(transaction.session, _REOPEN_ALLOWANCES)
         spent = self._spent_in(transaction.session)
         verdicts = self._ask_all(transaction.session, trigger, transaction.now, spent, decided=True)
         blocked_by = next((verdict for verdict in verdicts if verdict.verdict is not Verdict.ALLOW), None)
@@ -191,8 +179,6 @@ class Pipeline:
         if blocked_by is None:
             permit = self._permits.issue(transaction, trigger)
             self._costs.reserve(transaction, trigger, permit.id, spent())
-            if any(verdict.rule and verdict.rail == CONTENT for verdict in verdicts):
-                self._use_allowance(transaction, trigger.assignment.digest)
         else:
             self._record_block(transaction, trigger, verdicts, blocked_by)
         if blocked_by is None or (trigger.asked_by and blocked_by.rail == trigger_history.RATE):
@@ -203,11 +189,9 @@ class Pipeline:
         return ruling
 
     def revoke(self, transaction: Transaction, prediction_id: str) -> None:
-        """Revoke the permit of an approval that was undone before its session started. Release its reservation, and
-        open the allowance that it used."""
-        if self._permits.revoke(transaction, prediction_id):
-            transaction.session.flush()
-            ask(transaction.session, _REOPEN_ALLOWANCES)
+        """Revoke the permit of an approval that was undone before its session started, and release its
+        reservation."""
+        self._permits.revoke(transaction, prediction_id)
         self._costs.release_prediction(transaction, prediction_id)
 
     def allow_once(self, transaction: Transaction, prediction_id: str) -> str:
@@ -225,26 +209,20 @@ class Pipeline:
             )
         if not block.can_be_allowed_once:
             raise Refusal("cannot_be_allowed", f"no approval lifts this: {block.reason}", "fix the cause")
-        transaction.session.merge(Allowance(digest=newest.digest, granted_at=transaction.now, used_at=None))
+        transaction.session.merge(Allowance(digest=newest.digest, granted_at=transaction.now))
         return newest.digest
 
     def open_allowances(self, session: Session) -> set[str]:
         """The digests of the work that the operator allowed once in the last 24 hours and that did not run since."""
-        granted_after = self._clock.now() - ALLOWANCE_LIFETIME
-        is_open = (col(Allowance.used_at).is_(None), col(Allowance.granted_at) > granted_after)
-        return set(session.exec(select(Allowance.digest).where(*is_open)))
+        since = as_stored(self._clock.now() - ALLOWANCE_LIFETIME)
+        return {digest for (digest,) in ask(session, _OPEN_ALLOWANCES, {"since": since})}
 
     def is_allowed_once(self, permit_id: str) -> bool:
-        """Whether the operator allowed once the work of this permit, which the content filter blocks."""
+        """Whether the content rail let the work of this permit pass only because the operator allowed it once. The log
+        has the verdict of that time."""
         with self._database.read() as session:
-            return ask(session, _IS_ALLOWED_ONCE, {"permit": permit_id}).first() is not None
-
-    def _use_allowance(self, transaction: Transaction, digest: str) -> None:
-        """Use up the allowance for the work with this digest, if there is one."""
-        if digest in self.open_allowances(transaction.session):
-            allowance = load(transaction.session, Allowance, digest)
-            assert allowance is not None
-            allowance.used_at = transaction.now
+            row = _newest_entry(session, CrosspollLog.permit_id == permit_id)
+        return row is not None and any(verdict.is_allowed_once for verdict in row.verdicts)
 
     def hold_back(
         self,

@@ -187,7 +187,6 @@ def test_an_allowance_comes_back_with_an_approval_that_started_nothing(rails: Ra
         assert permit
         undo()
         rails.decide(approval(prediction_id="other"))  # ends permits whose time is over
-        assert not rails.safety.pipeline.is_allowed_once(permit.id)
     rails.kill_switch.stop("F12", "console")
     assert rails.decide(trigger).permit is None
     rails.kill_switch.resume("stop")
@@ -196,6 +195,17 @@ def test_an_allowance_comes_back_with_an_approval_that_started_nothing(rails: Ra
     rails.write(rails.safety.permits.consume, permit, permit.digest)
     rails.write(rails.safety.pipeline.revoke, trigger.prediction_id)
     assert rails.decide(trigger).permit is None, "the work began, so it is used"
+
+
+def test_a_second_allowance_of_the_same_work_withdraws_nothing(rails: Rails) -> None:
+    first, second = (prompt_approval(FORBIDDEN, prediction_id=name) for name in ("first", "second"))
+    permits = []
+    for trigger in (first, second):
+        block(rails, trigger)
+        permits.append(rails.decide(trigger).permit)
+        rails.clock.advance(timedelta(seconds=1))
+    assert [permit and rails.safety.pipeline.is_allowed_once(permit.id) for permit in permits] == [True, True]
+    assert rails.decide(first).permit is None, "both are used"
 
 
 def test_an_allowance_ends_after_a_day_and_survives_a_restart(rails: Rails) -> None:
