@@ -191,7 +191,7 @@ class SafetyScreen(ConsoleScreen):
 
         def allow() -> None:
             self.app.carry_out(
-                lambda engine: engine.safety.allow_once(entry.prediction_id),
+                lambda engine: engine.cards.allow_once(entry.prediction_id),
                 safety_fields.ALLOWED_ONCE,
                 "log",
                 "cards",

@@ -260,14 +260,15 @@ class Approvals:
         return messages
 
     def as_flow(self, assignment: Assignment, flow: str, parameters: str) -> Assignment:
-        """`assignment` as work for `flow`. Its prompt stays if there are no `parameters`.
+        """`assignment` as work for `flow`. Its prompt stays if there are no `parameters`, except that the prompt of a
+        learned flow is its commands, so that the content filter judges them before they run.
 
         Raises `Refusal`: `bad_parameters`, also where the flow needs parameters and there are none; `no_runner` for a
         learned flow of another workspace."""
         implied_parameters = default_parameters(flow, self._store.clock.local())
         named = replace(assignment, runner="flow", flow=flow, parameters=implied_parameters)
         edited = self.launcher.apply_edit(named, parameters or "{}")
-        return edited if parameters else named
+        return edited if parameters or self.launcher.check(edited).learned_commands else named
 
     def _store_changed_offer(self, card_id: str, assignment: Assignment, info: RunnerInfo, note: str) -> None:
         """Store the changed work and runner on the card, with the verdicts of the rails."""

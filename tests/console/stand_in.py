@@ -99,6 +99,10 @@ class StandInCards(StandInService):
         self.note("approve", id, edit if edit is not None else parameters)
         return self._decide(id, Status.APPROVED)
 
+    def allow_once(self, id: str) -> None:
+        self.note("allow_once", id)
+        self._engine.safety.allowed_once.add(id)
+
     def dismiss(self, id: str) -> Card:
         self.note("dismiss", id)
         return self._decide(id, Status.DISMISSED)

@@ -81,11 +81,6 @@ class StandInSafety(StandInService):
             history=burns,
         )
 
-    def allow_once(self, prediction_id: str) -> str:
-        self.note("allow_once", prediction_id)
-        self.allowed_once.add(prediction_id)
-        return "digest"
-
     def rails(self) -> tuple[RailState, ...]:
         rails, last = read_values(RailState, "rails"), {verdict.rail: verdict for verdict in self.log(1)[0].verdicts}
         if hold := next(iter(self.kill_switch.holds()), None):

@@ -12,8 +12,9 @@ import pytest
 
 from engine.config import Settings, WorkspaceSettings
 from engine.execution.runners.flow import Flow, FlowResult, Job, Place, WorkFailed
-from engine.execution.runners.flow_runner import FlowRunner, LearnedFlow, learned_flow
+from engine.execution.runners.flow_runner import FlowRunner, LearnedFlow, edit_parameters, learned_flow
 from engine.execution.runners.flows import FLOWS
+from engine.execution.runners.flows.tooling import PrepareEnvironment
 from engine.execution.runners.runner import Runner
 from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.model import Assignment, CheckResult, Refusal, SessionState, SessionView, Verdict
@@ -318,6 +319,20 @@ def test_the_session_of_a_card_is_found(world: FlowWorld) -> None:
     view = world.script(Place.CHECK, lambda job: FlowResult("free"))
     assert world.sessions.of_card(view.prediction_id).id == view.id
     assert world.sessions.of_card("pred_3") is None
+
+
+@pytest.mark.parametrize(
+    ("edit", "commands"),
+    [
+        ("command=npm install, project=web", ["npm install"]),
+        ("command='npm ci' \"npm run x\"", ["npm ci", "npm run x"]),
+        ('command=["npm install"]', ["npm install"]),
+    ],
+)
+def test_a_command_without_quotes_is_one_item(edit: str, commands: list[str]) -> None:
+    flow = edit_parameters(PrepareEnvironment, {}, edit)
+    assert isinstance(flow, PrepareEnvironment)
+    assert flow.command == commands
 
 
 def test_an_edit_changes_parameters_prompt_and_digest(world: FlowWorld) -> None:

@@ -50,7 +50,7 @@ def test_a_command_against_your_rule_runs_once_after_allow_once(situation: Situa
     situation.commit("Web", {"package.json": '{"name": "web"}\n', "package-lock.json": lock}, days_ago=5)
     assert situation.kinds() == []
     [entry] = situation.engine.safety.log(blocked_only=True)
-    situation.engine.safety.allow_once(entry.prediction_id)
+    situation.engine.cards.allow_once(entry.prediction_id)
     session = situation.approve(situation.card("update_lock"))
     assert session.state is SessionState.SUCCEEDED
     assert "allowed once: your rule: npm install" in situation.transcript(session)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, get_origin
+from typing import Any, ClassVar, get_args, get_origin
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
@@ -26,6 +26,7 @@ from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import (
     UNDO_NOTES,
     CannotRun,
+    CommandLine,
     Flow,
     FlowResult,
     Job,
@@ -341,7 +342,10 @@ def _parse_pairs(flow: type[Flow], text: str) -> dict[str, Any]:
 
 
 def _parse_value(field: FieldInfo, text: str) -> Any:
-    """The value of a parameter that is written as text. If it is wrong, validation reports that later."""
+    """The value of a parameter that is written as text. If it is wrong, validation reports that later. A command
+    without quotes is one item, although it contains white space."""
+    if get_args(field.annotation) == (CommandLine,) and text[:1] not in "[\"'":
+        return [text]
     if get_origin(field.annotation) is list and not text.startswith("["):
         return ["".join(groups) for groups in _ITEM.findall(text)]
     if text[:1] in '["{' or field.annotation is not str:

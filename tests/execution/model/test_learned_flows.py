@@ -11,7 +11,7 @@ import pytest
 from engine import Engine
 from engine.execution.runners.flows import FLOWS
 from engine.learning.candidates.candidates import add_candidate, decide_candidate, find_candidate
-from engine.model import Refusal, SessionState
+from engine.model import Refusal, SessionState, Verdict
 from engine.model.adaptation import (
     Candidate,
     CandidateMove,
@@ -25,7 +25,6 @@ from tests.execution.model.world import ModelWorld
 LEARNED_FLOWS = {
     "fails_early": (("false", "sh stamp.sh"), SessionState.FAILED, "step 1 of 2, `false`, ended with exit code 1"),
     "not_there": (("nowhere_to_be_found --all",), SessionState.CANNOT_RUN, "nowhere_to_be_found"),
-    "destroys": (("rm -rf /",), SessionState.BLOCKED, "rm"),
     "quoted": (("echo 'one && two'",), SessionState.SUCCEEDED, ""),
 }
 """Learned flows by name: their commands, the state that a session of theirs ends in, and what its error contains."""
@@ -86,6 +85,18 @@ def test_an_approval_holds_for_the_commands_on_the_card(world: ModelWorld) -> No
         with active_candidate(engine, first):
             approved = engine.cards.approve(card.id, without_sandbox=True)
             assert world.finish(engine.sessions.get(approved.session_id or "")).state is SessionState.SUCCEEDED
+
+
+def test_what_a_learned_flow_runs_is_judged_before_it_is_approved(world: ModelWorld) -> None:
+    with world.opened() as engine, active_candidate(engine, FlowOffload("destroys", "Try it", ("true", "rm -rf /"))):
+        card = world.propose("destroys")
+        assert card.assignment.prompt == "Run true, then rm -rf /"
+        with pytest.raises(Refusal, match="deletes everything below /"):
+            engine.cards.approve(card.id, without_sandbox=True)
+        engine.cards.allow_once(card.id)
+        allowed = engine.cards.get(card.id)
+        content = next(verdict for verdict in allowed.verdicts if verdict.rail == "content")
+        assert (content.verdict, content.is_allowed_once, allowed.note) == (Verdict.ASK, True, "")
 
 
 @pytest.mark.long
