@@ -224,7 +224,7 @@ class Engine(ApiServices):
         self.embedding_cache.close()
         self.memory.close()
         try:
-            self.database.write(lambda tx: tx.record(EngineStopped()))
+            self.database.record(EngineStopped())
         except Refusal as refusal:
             if refusal.code != "engine_closed":
                 log.warning("the end could not be recorded: %s", refusal)
@@ -268,9 +268,7 @@ def open_engine(
         raise
     try:
         recovered = opened.recover(resume=resume)
-        opened.database.write(
-            lambda tx: tx.record(EngineStarted(version=engine.__version__, recovered=tuple(recovered)))
-        )
+        opened.database.record(EngineStarted(version=engine.__version__, recovered=tuple(recovered)))
         opened.start(schedule=start_schedule)
     except BaseException:
         opened.close()

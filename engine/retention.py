@@ -162,7 +162,7 @@ class Retention:
         deleted = {rule.table: number for rule in RULES if (number := self._delete_from(rule))}
         if deleted:
             log.info("retention deleted: %s", deleted)
-            self._database.write(lambda tx: tx.record(RowsLetGo(rows=deleted)))
+            self._database.record(RowsLetGo(rows=deleted))
         return deleted
 
     def _delete_from(self, rule: Rule) -> int:

@@ -201,7 +201,7 @@ class Services:
             on = f"clawpy config set 'workspaces.\"{root}\".autonomy' cards"
             raise Refusal("workspace_off", f"{root} is switched off in the settings, so it gets no cards", on)
         self._named_workspaces = [*self._named_workspaces, root]
-        self.database.write(lambda tx: tx.record(WorkspaceAdded(subject=root)))
+        self.database.record(WorkspaceAdded(subject=root))
         self.autonomy.poke()  # a workspace that was never checked is checked at once
 
     def queue(self) -> list[Waiting]:
@@ -255,7 +255,7 @@ class Services:
 
     def report(self, where: str, message: str) -> None:
         """Record a fault that does not stop work."""
-        self.database.write(lambda tx: tx.record(FaultReported(where=where, message=message)))
+        self.database.record(FaultReported(where=where, message=message))
 
 
 @frozen

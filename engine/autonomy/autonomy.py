@@ -192,7 +192,7 @@ class Autonomy:
         The operator's activity is checked before predicting and again before running. The workspaces are checked, too,
         because an operator who works in an editor is not inactive (SPEC 2.2)."""
         finished = self._cycle()
-        self._database.write(lambda tx: tx.record(finished))
+        self._database.record(finished)
         return finished
 
     def _cycle(self) -> AutonomousCycleFinished:

@@ -22,7 +22,6 @@ makes none while its last task is open.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import re
 import threading
@@ -36,6 +35,7 @@ from engine.clock import Clock
 from engine.events import FaultReported
 from engine.frozen import frozen
 from engine.hierarchy.agents import HeartbeatPage
+from engine.model.base import hex_hash
 from engine.prediction.tasks import TaskBoard, check_boxes
 from engine.storage import state
 from engine.storage.database import Database, Transaction
@@ -246,7 +246,7 @@ class Item:
     @property
     def key(self) -> str:
         """A name of the item that stays the same as long as its time and its text do."""
-        return hashlib.sha256(f"{self.when!r} {self.text}".encode()).hexdigest()[:16]
+        return hex_hash(f"{self.when!r} {self.text}", 16)
 
 
 @lru_cache(MAX_PAGES)

@@ -5,7 +5,6 @@ The flows of `Place.ENGINE` use it. They also undo landings through it.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 import time
@@ -22,6 +21,7 @@ from engine.files import remove_folder
 from engine.frozen import frozen
 from engine.home import Home
 from engine.model import ChangeSet, ChangeState, Refusal
+from engine.model.base import hex_hash
 
 MAX_MEASURED = 50_000
 """Maximum number of files that are measured. The others are not counted."""
@@ -227,7 +227,7 @@ class Caches:
         return dropped
 
     def _workspace_folder(self, workspace: str) -> Path:
-        return self._folder / hashlib.sha256(workspace.encode()).hexdigest()[:16]
+        return self._folder / hex_hash(workspace, 16)
 
     def _choose_slot(self, folder: Path, head: str, descends: Callable[[str], bool]) -> Path:
         """The slot that was last used at `head`, else the newest one at an ancestor of `head`, else an empty one."""

@@ -6,7 +6,6 @@ it. A session that runs by itself never waits; its request is stored as denied.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
 from collections.abc import Callable, Iterable
@@ -20,6 +19,7 @@ from engine.events import PermissionAnswered, PermissionAsked, PermissionWithdra
 from engine.execution.live_session import LiveSession
 from engine.execution.session_terms import AUTONOMOUS
 from engine.model import PermissionAnswer, PermissionRequest, Randomness, Refusal, SessionView, sanitise
+from engine.model.base import hex_hash
 from engine.model.secrets import redact
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, enum_field, load_all, select_all, utc_field, value_of
@@ -138,7 +138,7 @@ class Permissions:
             title=_shorten(redact(sanitise(title), secrets).replace("\n", " "), MAX_TITLE),
             detail=_shorten(redact(sanitise(detail), secrets), MAX_DETAIL),
             reason=redact(sanitise(reason), secrets),
-            key=hashlib.sha256(key.encode(errors="replace")).hexdigest(),
+            key=hex_hash(key),
             state=WAITING,
             asked_at=view.created_at,  # set in the transaction
         )

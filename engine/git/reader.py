@@ -6,7 +6,6 @@ kept until HEAD or a ref moves. Nothing is written, and neither hooks nor the ne
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import logging
 import os
@@ -47,6 +46,7 @@ from engine.git.state import (
     read_status,
 )
 from engine.model import Refusal, sanitise
+from engine.model.base import hex_hash
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ class GitReader:
             history,
             partner=_find_partner(workspace, habits, status, history),
             release=release,
-            refs=hashlib.sha256(repr(key).encode(errors="replace")).hexdigest(),
+            refs=hex_hash(repr(key)),
             files=status.files,
             more_files=status.more_files,
             operation=operation_name(repository.git_dir, conflicted=any(file.conflicted for file in status.files)),

@@ -324,7 +324,7 @@ class Agents:
 
     def _record(self, event: Event) -> None:
         if self._database is not None:
-            self._database.write(lambda tx: tx.record(event))
+            self._database.record(event)
 
     def _check_leader(self, agent_id: str, reports_to: str) -> None:
         """Check that an agent can report to another. Raises `Refusal`: `unknown_agent`, `broken_agent`, `circle`."""

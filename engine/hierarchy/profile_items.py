@@ -9,7 +9,6 @@ key adds an item, and a missing line removes one.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from sqlmodel import Field, Session, col, func, select
 
 from engine.files import INHERITED, without_section
 from engine.model import LeaderDecision, LeaderProfile, Pattern, PatternSource, ProfileEdit, Refusal, Trust
-from engine.model.base import may_guide
+from engine.model.base import hex_hash, may_guide
 from engine.model.learnings import lesson_id
 from engine.model.text import plain
 from engine.storage.rows import Row, json_field, utc_field
@@ -191,7 +190,7 @@ def refuse_stale(profile: LeaderProfile, text: str) -> None:
 
 
 def _version(profile: LeaderProfile) -> str:
-    return hashlib.sha256(format_profile(profile).encode()).hexdigest()[:12]
+    return hex_hash(format_profile(profile), 12)
 
 
 def parse_edits(before: LeaderProfile, text: str) -> tuple[ProfileEdit, ...]:
@@ -298,7 +297,7 @@ def make_entry(
     """A new version of an item."""
     source_fields = [asdict(source) for source in sources]
     identity = [leader, section, key, dict(body), at.astimezone(UTC).isoformat(), origin, *source_fields]
-    version = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:32]
+    version = hex_hash(json.dumps(identity, sort_keys=True), 32)
     return ProfileEntry(
         leader=leader,
         section=section,

@@ -134,7 +134,7 @@ class Teaching:
             return TeachingResult(agent_id, TeachingOutcome.SKIPPED, reason)
         write_atomic(file, after)
         leaders = tuple(hop.leader for hop in self._guidance(agent_id).hops if hop.kept)
-        self._database.write(lambda tx: tx.record(SoulRewritten(subject=agent_id, leaders=leaders)))
+        self._database.record(SoulRewritten(subject=agent_id, leaders=leaders))
         return TeachingResult(agent_id, TeachingOutcome.TAUGHT)
 
     def _guidance(self, agent_id: str) -> Guidance:

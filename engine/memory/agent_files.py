@@ -206,7 +206,7 @@ class AgentFiles:
         return self.read(agent, name)
 
     def _record(self, agent: str, name: str, how: str) -> None:
-        self._database.write(lambda tx: tx.record(AgentFileChanged(subject=agent, file=name, how=how)))
+        self._database.record(AgentFileChanged(subject=agent, file=name, how=how))
 
     # Watching
 

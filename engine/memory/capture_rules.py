@@ -7,13 +7,13 @@ are not. When in doubt a sentence is left out, so that the memory is not flooded
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 
 from engine.files import read_table
 from engine.frozen import frozen
+from engine.model.base import hex_hash
 from engine.model.secrets import redact
 
 # -- sentences
@@ -228,7 +228,7 @@ def _kind_by_words(statement: str, *, operator: bool) -> CaptureKind | None:
 def digest(text: str) -> str:
     """A digest of what a sentence says; see `CapturedSentence.digest`."""
     words = [word for word in _WORD.findall(text.casefold().replace("’", "'")) if word not in _STOP_WORDS]
-    return hashlib.sha256(" ".join(words).encode(errors="replace")).hexdigest()[:24]
+    return hex_hash(" ".join(words), 24)
 
 
 def content_words(text: str) -> frozenset[str]:

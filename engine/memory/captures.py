@@ -7,7 +7,6 @@ operator said it, or whether it is a quote (SPEC 6.8).
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 
@@ -18,7 +17,7 @@ from sqlmodel.sql.expression import SelectOfScalar
 from engine.frozen import frozen
 from engine.memory.capture_rules import CapturedSentence, CaptureKind, capture, corrected_by, digest, has_label
 from engine.model import Capture, ChangeSet, NewMemory, Refusal, SessionView, Task, TranscriptLine, Trust
-from engine.model.base import trust_of_line
+from engine.model.base import hex_hash, trust_of_line
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry
 from engine.storage.rows import Row, enum_field, json_field, utc_field, value_of
@@ -251,9 +250,8 @@ def _store_capture(tx: Transaction, view: SessionView, captured: CapturedSentenc
     trust, tags = trust_of_line(line.kind), [*captured.tags, view.outcome]
     row = _row_of(tx.session, view.workspace, captured.digest)
     if row is None:
-        basis = f"{view.workspace}\n{captured.digest}".encode(errors="replace")
         row = CaptureRow(
-            id="cap_" + hashlib.sha256(basis).hexdigest()[:12],
+            id="cap_" + hex_hash(f"{view.workspace}\n{captured.digest}", 12),
             kind=captured.kind.value,
             text=captured.text,
             tags=tags,

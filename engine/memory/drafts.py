@@ -6,7 +6,6 @@ reads what happened, makes a `Day` of it, and stores what this returns.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
@@ -22,7 +21,7 @@ from engine.memory.capture_rules import corrected_by, digest
 from engine.memory.captures import Captures
 from engine.memory.para import NewFact, Para, group_name
 from engine.model import Bucket, Capture, DraftState, FactDraft, ParaFact, Refusal, SessionView, Trust, sanitise
-from engine.model.base import trust_of_names
+from engine.model.base import hex_hash, trust_of_names
 from engine.model.text import count, plain
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, enum_field, shallow_dict, utc_field, value_of
@@ -95,7 +94,7 @@ class Drafts:
         existing = {tuple(row) for row in rows}
         new = {(fact.workspace, fact.digest): fact for fact in facts if (fact.workspace, fact.digest) not in existing}
         for key, fact in new.items():
-            name = hashlib.sha256("\n".join(key).encode(errors="replace")).hexdigest()[:12]
+            name = hex_hash("\n".join(key), 12)
             row = DraftRow(id=f"draft_{name}", day=day, digest=fact.digest, created_at=tx.now, **shallow_dict(fact))
             tx.session.add(row)
         return len(new)

@@ -110,7 +110,7 @@ class MemoryService:
 
     def missing(self) -> tuple[int, str]:
         """How many memories have no vectors yet, and why no vectors can be made, "" if they can."""
-        return self.store.pending_count(self.vectoriser.model), self.vectoriser.trouble
+        return self.store.pending_count(self.vectoriser.model), self.vectoriser.problem
 
     # -- recalling
 
@@ -135,7 +135,7 @@ class MemoryService:
     def layers(self) -> list[LayerState]:
         """The states of layers C and E (SPEC 9.5)."""
         pending = self.store.pending_count(self.vectoriser.model)
-        fault = self.vectoriser.trouble or self.vectors.trouble
+        fault = self.vectoriser.problem or self.vectors.problem
         states = []
         for layer in (Layer.VECTORS, Layer.CONTEXT):
             number, newest = self.store.count_and_newest(layer)

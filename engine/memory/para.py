@@ -7,7 +7,6 @@ so it begins with an intent row, which contains the facts as they will be. It ca
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import re
@@ -24,6 +23,7 @@ from engine.files import FileCache, json_bytes, write_atomic
 from engine.frozen import frozen
 from engine.memory.capture_rules import digest
 from engine.model import Bucket, ParaFact, Refusal, Trust, sanitise
+from engine.model.base import hex_hash
 from engine.model.text import one_line, validation_faults
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
@@ -322,7 +322,7 @@ def _free_id(new: NewFact, existing_ids: Iterable[str]) -> str:
     words has it, it is another one."""
     taken_ids = set(existing_ids)
     basis = f"{new.bucket}/{new.group}/{new.digest}"
-    candidates = ("fact_" + hashlib.sha256(f"{basis}/{salt}".encode()).hexdigest()[:8] for salt in itertools.count())
+    candidates = ("fact_" + hex_hash(f"{basis}/{salt}", 8) for salt in itertools.count())
     return next(name for name in candidates if name not in taken_ids)
 
 

@@ -6,7 +6,7 @@ says that it is material and no instruction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from html import escape
 
@@ -85,13 +85,13 @@ class RecallPromptPart:
         recall = self._recall(request) if budget else Recall(())
         lines = [PromptLine(f"<{BLOCK}>", OWN_TEXT), PromptLine(PREAMBLE, OWN_TEXT)]
         end = PromptLine(f"</{BLOCK}>", OWN_TEXT)
-        tokens = _count([*lines, end])
+        tokens = tokenizer.count_lines([*lines, end])
         used: list[RecallMatch] = []
         dropped: list[RecallMatch] = []
         for memory in recall.items:
             # A memory that cannot fit is not rendered: a megabyte would take long.
             new_lines = memory_lines(memory) if tokens + memory.tokens <= budget else []
-            cost = _count(new_lines)
+            cost = tokenizer.count_lines(new_lines)
             if new_lines and tokens + cost <= budget:
                 lines += new_lines
                 used.append(memory)
@@ -124,10 +124,6 @@ class RecallPromptPart:
             if text.strip():
                 memories.append(memory)
         return replace(recall, items=tuple(memories))
-
-
-def _count(lines: Iterable[PromptLine]) -> int:
-    return sum(tokenizer.count(line.text) for line in lines)
 
 
 def memory_lines(memory: RecallMatch) -> list[PromptLine]:

@@ -187,7 +187,7 @@ class MemorySearch:
         try:
             embedding = pending.result(timeout)
             if embedding is None:
-                return _VectorHits(None, {}, self._vectors.trouble or "questions cannot be embedded")
+                return _VectorHits(None, {}, self._vectors.problem or "questions cannot be embedded")
             return _VectorHits(embedding, self._vectors.search(embedding.array, limit, layers), "")
         except EmbeddingTimeout:
             return _VectorHits(None, {}, "the embedder did not answer in time")

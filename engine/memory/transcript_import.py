@@ -21,6 +21,7 @@ from engine.frozen import frozen
 from engine.memory.captures import Remember
 from engine.memory.store import MemoryStore
 from engine.model import NewMemory, Refusal, sanitise
+from engine.model.base import hex_hash
 from engine.model.secrets import redact
 from engine.storage import state
 from engine.storage.database import Database
@@ -93,7 +94,7 @@ class Importer:
 
     def _import_file(self, path: Path, problems: list[str]) -> int:
         """Remember the new turns of a file, and return their number. Adds what cannot be read to `problems`."""
-        key = "memory.import." + hashlib.sha256(str(path).encode(errors="replace")).hexdigest()[:24]
+        key = "memory.import." + hex_hash(str(path), 24)
         with self._database.read() as session:
             progress = state.get(session, key, _START)
         size = path.stat().st_size

@@ -106,7 +106,7 @@ class Vectoriser:
         self._has_new = False
         self._background = Background("clawpy-vectors", self._step)
         self._failures = 0
-        self.trouble = ""
+        self.problem = ""
         """Why no vectors can be made now, in words; "" if they can."""
 
     @property
@@ -122,8 +122,8 @@ class Vectoriser:
         """Wait until no vectors are missing; False after `timeout` seconds, or if none can be made."""
         self.wake()
         thread = self._background
-        thread.wait_for(lambda: thread.closed or bool(self.trouble) or thread.idle, timeout)
-        return thread.idle and not self.trouble
+        thread.wait_for(lambda: thread.closed or bool(self.problem) or thread.idle, timeout)
+        return thread.idle and not self.problem
 
     def close(self) -> None:
         """Stop after the batch in progress. Safe to call twice."""
@@ -131,22 +131,22 @@ class Vectoriser:
 
     def _step(self) -> float | None:
         """Make one batch; returns the seconds until the next step, None to wait for `wake`."""
-        trouble = ""
+        problem = ""
         try:
             more = self._make_batch()
         except (NoEmbedder, HelperGone, HelperFailed, TimeoutError) as error:
-            trouble = str(error) or "memory's helper process does not answer"
+            problem = str(error) or "memory's helper process does not answer"
         except Refusal as refusal:
             if refusal.code == "engine_closed":
                 return None
-            trouble = refusal.message
+            problem = refusal.message
         except Exception as error:
             log.exception("vectors could not be made")
-            trouble = f"{type(error).__name__}: {error}"
-        if trouble and trouble != self.trouble:
-            log.warning("no vectors: %s", trouble)
-        self.trouble, self._failures = trouble, self._failures + 1 if trouble else 0
-        if trouble:
+            problem = f"{type(error).__name__}: {error}"
+        if problem and problem != self.problem:
+            log.warning("no vectors: %s", problem)
+        self.problem, self._failures = problem, self._failures + 1 if problem else 0
+        if problem:
             return RETRY_DELAYS_S[min(self._failures, len(RETRY_DELAYS_S)) - 1]
         return 0.0 if more else None
 
@@ -235,17 +235,17 @@ class Vectors:
         self._exact_state = ("", -1)
         """The model and the number of commits at which `_exact` was read."""
         self._exact_lock = threading.Lock()
-        self.trouble = ""
+        self.problem = ""
         """Why questions cannot be embedded, in words; "" if they can."""
 
     def embed(self, text: str) -> Embedding | None:
-        """The embedding of a question, None if it cannot be made: then `trouble` says why. The latest are kept."""
+        """The embedding of a question, None if it cannot be made: then `problem` says why. The latest are kept."""
         try:
             embedding = self._embed_cached(self._embedder(), text)
         except NoEmbedder as error:
-            self.trouble = str(error)
+            self.problem = str(error)
             return None
-        self.trouble = ""
+        self.problem = ""
         return embedding
 
     def search(

@@ -64,6 +64,13 @@ class Randomness:
             return self._random.random()
 
 
+def hex_hash(text: str, length: int = 64) -> str:
+    """The first `length` digits of the SHA-256 of a text, in hexadecimal. A character without UTF-8 counts as "?"."""
+    import hashlib  # not before the first frame
+
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:length]
+
+
 class Refusal(Exception):
     """Raised if a request is not carried out, with what the operator needs to fix that (SPEC 9.8, 11.2).
 

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from engine.frozen import frozen
+from engine.model.base import hex_hash
 from engine.model.rails import Assignment, DecidedBy, GateRuleName, RailVerdict
 
 COLD_START = 0.4
@@ -178,10 +179,8 @@ class Proposal:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 (hex, 32 characters) over workspace, kind, tier and facts."""
-        import hashlib  # not before the first frame
-
         text = json.dumps([self.workspace, self.kind, self.tier, dict(self.facts)], sort_keys=True, default=str)
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
+        return hex_hash(text, 32)
 
     @property
     def about(self) -> tuple[str, str, str]:

@@ -4,7 +4,6 @@ from them (1.5, 1.6, 1.9, 1.10).
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import field
 from datetime import datetime
@@ -12,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from engine.frozen import frozen
-from engine.model.base import Trust, may_guide
+from engine.model.base import Trust, hex_hash, may_guide
 from engine.model.learnings import LESSON, lesson_id
 from engine.model.prompts import PromptLine
 
@@ -208,7 +207,7 @@ class GuidanceItem:
     @property
     def wording(self) -> str:
         """A hash of its text."""
-        return hashlib.sha256(self.text.encode(errors="replace")).hexdigest()[:12]
+        return hex_hash(self.text, 12)
 
 
 @frozen

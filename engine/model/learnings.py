@@ -6,7 +6,6 @@ patterns, souls and prompts.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import field
@@ -14,7 +13,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from engine.frozen import frozen
-from engine.model.base import Trust, may_guide
+from engine.model.base import Trust, hex_hash, may_guide
 
 LESSON = "les_"
 """Prefix of the id of a lesson."""
@@ -158,7 +157,7 @@ def content_words(text: str) -> list[str]:
 def lesson_id(text: str) -> str:
     """The id of the lesson in a rule or sentence; it does not depend on function words, case and punctuation."""
     words = content_words(distil(text).text) or [normalise(text)]
-    return LESSON + hashlib.sha256(" ".join(words).encode(errors="replace")).hexdigest()[:12]
+    return LESSON + hex_hash(" ".join(words), 12)
 
 
 def lessons_of(texts: Iterable[str]) -> frozenset[str]:

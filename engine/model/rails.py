@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from engine.frozen import frozen
+from engine.model.base import hex_hash
 
 _SANDBOX_FIXES = {"linux": "install bubblewrap", "darwin": "start clawpy outside of other sandboxes"}
 SANDBOX_FIX = _SANDBOX_FIXES.get(sys.platform, "run clawpy on Linux or macOS")
@@ -109,14 +110,12 @@ class Assignment:
     @property
     def digest(self) -> str:
         """SHA-256 (hex) over all fields. Any edit changes it."""
-        import hashlib  # not before the first frame
-
         canonical = json.dumps(
             [self.prompt, self.channel, self.workspace, self.runner, self.flow, dict(self.parameters), self.agent],
             sort_keys=True,
             ensure_ascii=True,
         )
-        return hashlib.sha256(canonical.encode()).hexdigest()
+        return hex_hash(canonical)
 
 
 @frozen

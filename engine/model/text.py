@@ -10,6 +10,8 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from engine.model.base import hex_hash
+
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
@@ -190,9 +192,7 @@ def prompt_words(prompt: str) -> frozenset[str]:
 def text_hash(text: str) -> str:
     """A hash of free text, the same for the same words in any case and spacing. It contains no words, so nothing
     forgotten stays in it."""
-    import hashlib  # not before the first frame
-
-    return hashlib.sha256(" ".join(text.lower().split()).encode()).hexdigest()[:16]
+    return hex_hash(" ".join(text.lower().split()), 16)
 
 
 def jaccard(words: Iterable[str], others: Iterable[str]) -> float:

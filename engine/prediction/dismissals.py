@@ -7,7 +7,6 @@ neither for a longer mute nor for the kind.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -18,6 +17,7 @@ from sqlmodel import Field, Session, col, update
 
 from engine.frozen import frozen
 from engine.model import DismissReason, Mute, Tier
+from engine.model.base import hex_hash
 from engine.prediction.card_rows import CardRow
 from engine.prediction.kinds import kind_title
 from engine.storage.database import Transaction
@@ -126,7 +126,7 @@ def _mute(about: About, dismissals: list[Dismissal], until: datetime | None) -> 
     workspace, kind, subject = about
     last = dismissals[-1]
     return Mute(
-        id=f"mute_{hashlib.sha256(json.dumps(about).encode(errors='replace')).hexdigest()[:12]}",
+        id=f"mute_{hex_hash(json.dumps(about), 12)}",
         kind=kind,
         workspace=workspace,
         subject=subject,

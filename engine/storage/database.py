@@ -125,6 +125,10 @@ class Database:
             raise RuntimeError("write() inside write(): hand the Transaction on instead")
         return self.submit(work).result()
 
+    def record(self, event: Event) -> None:
+        """Record an event in a transaction of its own."""
+        self.write(lambda tx: tx.record(event))
+
     def submit(self, work: Callable[[Transaction], T]) -> Future[T]:
         """Run `work` as `write` does, but do not wait for it. So a write can also cause another one."""
         return self._in_writer(lambda: self._commit(work))

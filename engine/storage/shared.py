@@ -7,7 +7,6 @@ up to a number has missed nothing below it.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import threading
@@ -20,6 +19,7 @@ from engine.events import CloudSyncFailed
 from engine.frozen import frozen
 from engine.installed import POSTGRES, extra_not_installed
 from engine.model import Refusal, sanitise
+from engine.model.base import hex_hash
 from engine.storage import state
 from engine.storage.database import Database
 
@@ -72,7 +72,7 @@ class SharedDatabase:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self.name = hashlib.sha256(url.encode()).hexdigest()[:12]
+        self.name = hex_hash(url, 12)
         """Identifies the database, without its secrets."""
         self._has_table = False
 
@@ -177,7 +177,7 @@ class Exchange(ABC):
             self._is_failing = True
             failure = CloudSyncFailed(subject=self.subject, message=message, unsent=self._unsent_count(self._shared))
             try:
-                self._database.write(lambda tx: tx.record(failure))
+                self._database.record(failure)
             except Refusal as refusal:
                 if refusal.code != "engine_closed":
                     raise

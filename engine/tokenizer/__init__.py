@@ -11,11 +11,14 @@ from __future__ import annotations
 import functools
 import math
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tokenizers import BertWordPieceTokenizer
+
+    from engine.model import PromptLine
 
 VOCABULARY = Path(__file__).with_name("vocab.txt")
 """The words of the tokenizer."""
@@ -41,6 +44,11 @@ def count(text: str) -> int:
                 size = len(text[start:end].encode(errors="replace"))
                 total += math.ceil(size / BYTES_OF_UNKNOWN) - 1
     return total
+
+
+def count_lines(lines: Iterable[PromptLine]) -> int:
+    """The number of tokens of all lines together."""
+    return sum(count(line.text) for line in lines)
 
 
 def _tokenizer() -> tuple[BertWordPieceTokenizer, int]:

@@ -96,7 +96,7 @@ def _missing_requirements(services: Services, workspace: str) -> str:
 
 
 def _record_twin_answer(services: Services, model: str, usable: bool, words: str) -> None:
-    services.database.write(lambda tx: tx.record(TwinAnswered(subject=model, usable=usable, reason=words)))
+    services.database.record(TwinAnswered(subject=model, usable=usable, reason=words))
 
 
 def build_prediction(services: Services, launcher: Sessions, overrides: Overrides) -> None:

@@ -195,11 +195,11 @@ class Gateway:
         self._announce(server.address.url)
         self._record(GatewayOpened(subject=server.address.url, words=self.state().description))
 
-    def _record(self, fact: Event) -> None:
+    def _record(self, event: Event) -> None:
         try:
-            self._engine.database.write(lambda tx: tx.record(fact))
+            self._engine.database.record(event)
         except Refusal as refusal:  # opening and closing must work on a full disk too
-            log.warning("%s could not be recorded: %s", fact.kind, refusal.message)
+            log.warning("%s could not be recorded: %s", event.kind, refusal.message)
 
 
 def _without_names(settings: GatewaySettings) -> GatewaySettings:

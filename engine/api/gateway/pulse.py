@@ -50,7 +50,7 @@ CLOSE_TOKEN_CHANGED = 4001
 
 MAX_EVENT_ID = 2**53
 
-FRAME_FACTS = 250
+FRAME_ENTRIES = 250
 """Maximum number of ledger entries in one frame."""
 
 FRAME_PAUSE_S = 0.08
@@ -173,14 +173,14 @@ class Pulse:
         return frame
 
     def _make_frame(self, cursor: int, last: int) -> Frame:
-        facts = [fact for fact in self.engine.ledger.since(cursor, FRAME_FACTS) if fact.id <= last]
-        messages = [message for fact in facts for message in _messages_of(self.engine, fact)]
-        end = facts[-1].id if facts else max(cursor, min(last, self.head))
+        entries = [entry for entry in self.engine.ledger.since(cursor, FRAME_ENTRIES) if entry.id <= last]
+        messages = [message for entry in entries for message in _messages_of(self.engine, entry)]
+        end = entries[-1].id if entries else max(cursor, min(last, self.head))
         if len(messages) > 1:
             messages = [{"type": "batch", "id": end, "events": messages}]
-        topics = {topic for fact in facts for topic in Event.kinds[fact.kind].topics}
+        topics = {topic for entry in entries for topic in Event.kinds[entry.kind].topics}
         text = serialise(messages[0]) if messages else ""
-        return Frame(text, end, len(facts) == FRAME_FACTS, bool(topics & STATUS_TOPICS))
+        return Frame(text, end, len(entries) == FRAME_ENTRIES, bool(topics & STATUS_TOPICS))
 
     async def _follow_token(self) -> None:
         while True:
@@ -322,18 +322,18 @@ def serialise(message: Document) -> str:
     return json.dumps(message, ensure_ascii=False, separators=(",", ":"))
 
 
-def _messages_of(engine: Services, fact: LedgerEntry) -> Iterator[Document]:
-    about: Document = {"id": fact.id, "at": instant(fact.at)}
-    payload = fact.payload
-    match fact.kind:
+def _messages_of(engine: Services, entry: LedgerEntry) -> Iterator[Document]:
+    about: Document = {"id": entry.id, "at": instant(entry.at)}
+    payload = entry.payload
+    match entry.kind:
         case "PredictionCreated" | "PredictionReopened":
             with contextlib.suppress(Refusal):
-                yield {"type": "prediction.new", **about, "prediction": document(engine.cards.get(fact.subject))}
+                yield {"type": "prediction.new", **about, "prediction": document(engine.cards.get(entry.subject))}
         case "PredictionExecuted":
-            yield {"type": "prediction.executed", **about, **_execution_document(engine, fact)}
+            yield {"type": "prediction.executed", **about, **_execution_document(engine, entry)}
         case "PredictionExpired":
             reason = {"withdrawn": payload["withdrawn"], "reason": payload["reason"]}
-            yield {"type": "prediction.expired", **about, "predictionId": fact.subject, **reason}
+            yield {"type": "prediction.expired", **about, "predictionId": entry.subject, **reason}
         case "StateChanged" if payload["after"] in HELD_STATES:
             reasons = (hold.reason for hold in engine.safety.kill_switch.holds())
             yield {"type": "crosspoll.paused", **about, "reason": next(reasons, payload["cause"])}
@@ -341,14 +341,14 @@ def _messages_of(engine: Services, fact: LedgerEntry) -> Iterator[Document]:
             yield {"type": "crosspoll.resumed", **about}
 
 
-def _execution_document(engine: Services, fact: LedgerEntry) -> Document:
-    result: Document = {"outcome": fact.payload["outcome"], "session": None, "summary": "", "cost": 0.0}
+def _execution_document(engine: Services, entry: LedgerEntry) -> Document:
+    result: Document = {"outcome": entry.payload["outcome"], "session": None, "summary": "", "cost": 0.0}
     task = None
     with contextlib.suppress(Refusal):  # a card or session that was forgotten meanwhile
-        card = engine.cards.get(fact.subject)
+        card = engine.cards.get(entry.subject)
         task = card.task_id
         if card.session_id is not None:
             session = document(engine.sessions.get(card.session_id))
             names = {"session": "id", "summary": "summary", "cost": "cost", "error": "error"}
             result |= {name: session[key] for name, key in names.items()}
-    return {"predictionId": fact.subject, "taskId": task, "result": result}
+    return {"predictionId": entry.subject, "taskId": task, "result": result}

@@ -56,11 +56,11 @@ def predict(
     report = engine.card_cycle.run_cycle(workspaces=workspaces, requested=True)
     faults = engine.ledger.latest(50, kinds=("FaultReported",))
     # Faults of this cycle, for instance a line of a predictor that cannot be read.
-    new_faults = [fact for fact in reversed(faults) if not latest or fact.id > latest[0].id]
+    new_faults = [fault for fault in reversed(faults) if not latest or fault.id > latest[0].id]
     return _pending_document(engine, workspaces, channel, snoozed=snoozed, shown=shown) | {
         "created": [card.id for card in report.created],
         "withdrawn": list(report.withdrawn),
-        "errors": [*report.errors, *(f"{fact.payload['where']}: {fact.payload['message']}" for fact in new_faults)],
+        "errors": [*report.errors, *(f"{fault.payload['where']}: {fault.payload['message']}" for fault in new_faults)],
         "seconds": round(report.seconds, 3),
     }
 

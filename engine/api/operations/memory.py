@@ -93,8 +93,8 @@ def recall(
     settle: Annotated[float, Field(ge=0, le=30)] = 5.0,
 ) -> Document:
     """The `k` best memories for `query`, after up to `settle` seconds for vectors that are still being made."""
-    missing, trouble = engine.memory.missing()
-    if missing and not trouble and settle:
+    missing, problem = engine.memory.missing()
+    if missing and not problem and settle:
         engine.memory.settle(settle)
     workspace = workspaces[0] if len(workspaces) == 1 else None
     question = RecallQuery(query, k=k, workspace=workspace, agent=agent)
@@ -118,7 +118,7 @@ def remember(
     items, bad = read_lines(list(lines), first=first, source=source)
     new = engine.memory.remember(items).new if items else 0
     settled = engine.memory.settle(settle, indexed=True) if settle else False
-    missing, trouble = engine.memory.missing()
+    missing, problem = engine.memory.missing()
     return {
         "remembered": new,
         "known": len(items) - new,
@@ -126,7 +126,7 @@ def remember(
         "settled": settled,
         "missing": missing,
         "index": engine.memory.index.state.state,
-        "trouble": trouble,
+        "trouble": problem,
     }
 
 

@@ -336,7 +336,7 @@ class Toolbelts:
         return Toolbelt(Gate(live, view, folder, policy, self._services))
 
     def _record(self, event: ToolRefused) -> None:
-        self._database.write(lambda tx: tx.record(event))
+        self._database.record(event)
 
 
 def _decode_text(path: str, data: bytes) -> str:

@@ -323,10 +323,10 @@ class LearnedGuidance:
             if lift.verdict in (LiftVerdict.HELPS, LiftVerdict.HARMS)
         }
         budget = self._settings.current.adaptation.fragment_tokens
-        room = budget - sum(tokenizer.count(line.text) for line in (*_HEAD, _END))
+        room = budget - tokenizer.count_lines((*_HEAD, _END))
         fitting = set[str]()
         for overlay in sorted(overlays, key=lambda item: (differences.get(item.id, 0.0), item.since), reverse=True):
-            tokens = sum(tokenizer.count(line.text) for line in fragment_lines(overlay))
+            tokens = tokenizer.count_lines(fragment_lines(overlay))
             if tokens <= room:
                 fitting.add(overlay.id)
                 room -= tokens

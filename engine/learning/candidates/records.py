@@ -7,7 +7,6 @@ from packages above it; `engine.wiring.adaptation` implements it.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, tzinfo
@@ -21,6 +20,7 @@ from engine.files import read_table
 from engine.frozen import frozen
 from engine.model import ParaFact, TranscriptLine, Trust
 from engine.model.adaptation import Candidate, CandidateType, LearningRecord, RecordKind, dedupe_key
+from engine.model.base import hex_hash
 from engine.model.learnings import Correction
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry
@@ -78,7 +78,7 @@ class LearningRecordRow(Row, table=True):
 
 def record_id(*parts: object) -> str:
     """The id of a record, derived from its `parts`, so that reading an entry again gives the same id."""
-    return "rec_" + hashlib.sha256("\x1f".join(map(str, parts)).encode(errors="replace")).hexdigest()[:12]
+    return "rec_" + hex_hash("\x1f".join(map(str, parts)), 12)
 
 
 _NEWEST = select_all(LearningRecordRow).order_by(col(LearningRecordRow.seq).desc()).limit(bindparam("limit"))

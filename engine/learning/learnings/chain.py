@@ -282,7 +282,7 @@ class Chain:
         with self._files.lock:  # words that are forgotten later are erased from the ledger later, too
             if self._files.erasures != erasures:
                 return {}
-            self._database.write(lambda tx: tx.record(event))
+            self._database.record(event)
         if verdict.is_valid is True:
             self._promote_globally(entry)
         return {entry.id: f"{word}: {verdict.reason}"}

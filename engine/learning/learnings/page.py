@@ -7,7 +7,6 @@ including line ends, comments, unknown fields and entries that cannot be parsed.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -20,6 +19,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Validati
 
 from engine.clock import in_utc
 from engine.model import EntrySource, LearningEntry, LearningStatus, LearningType, Trust, sanitise
+from engine.model.base import hex_hash
 
 KEY = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:(?:[ \t]|$)")
 """The beginning of a line `key: value`."""
@@ -208,8 +208,7 @@ def _split_page(lines: list[str], path: str) -> list[Part]:
         part.parse()
         if not part.id and not part.error:
             # The same text in another scope is another entry.
-            identity = f"{path}\n{part.text}".encode(errors="replace")
-            part.id = f"lrn_{hashlib.sha256(identity).hexdigest()[:12]}"
+            part.id = "lrn_" + hex_hash(f"{path}\n{part.text}", 12)
         if not part.error and part.id in ids:
             part.error = f"line {part.line}: {part.id[:80]} appears twice"
         ids.add(part.id)

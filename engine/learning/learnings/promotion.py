@@ -9,7 +9,6 @@ an agent's own tools, or is a risk or an assumption. An entry that the operator 
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -33,7 +32,7 @@ from engine.learning.learnings.page import Value, format_sources, format_time
 from engine.learning.learnings.recurrence import Cluster, Vectors, comparison_key, find_clusters, find_matches
 from engine.learning.learnings.store import GLOBAL, Change, Scope, add_entry
 from engine.model import EntrySource, LearningEntry, LearningKind, LearningScope, LearningStatus, RetractReport, Trust
-from engine.model.base import lowest_trust, may_guide
+from engine.model.base import hex_hash, lowest_trust, may_guide
 from engine.model.learnings import normalise
 from engine.statistics import share
 from engine.storage import state
@@ -216,7 +215,7 @@ def entry_id(scope: LearningScope, scope_id: str, kind: LearningKind, about: str
     id than a trusted entry with the same text."""
     identity = f"{scope.value}\n{scope_id}\n{kind.value}\n{about or normalise(text)}"
     identity += "\nquoted" if trust is Trust.QUOTED else ""
-    return "lrn_" + hashlib.sha256(identity.encode(errors="replace")).hexdigest()[:16]
+    return "lrn_" + hex_hash(identity, 16)
 
 
 def promoted_entry(

@@ -120,10 +120,10 @@ class LearningsPart:
     def _choose_fitting(self, entries: Sequence[LearningEntry]) -> list[LearningEntry]:
         """The first of `entries` that fit into the token budget."""
         budget = self._settings.current.memory.learnings_tokens
-        room = budget - sum(tokenizer.count(line.text) for line in (*_HEAD, _END))
+        room = budget - tokenizer.count_lines((*_HEAD, _END))
         chosen, misses = [], 0
         for entry in entries:
-            tokens = sum(tokenizer.count(line.text) for line in entry_lines(entry))
+            tokens = tokenizer.count_lines(entry_lines(entry))
             if tokens <= room:
                 chosen.append(entry)
                 room -= tokens

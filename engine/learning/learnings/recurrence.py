@@ -12,7 +12,6 @@ stored, because computing them is slow.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import re
 from collections import defaultdict
@@ -26,6 +25,7 @@ from sqlmodel import Field, col, delete, select
 from engine.files import read_table
 from engine.frozen import frozen
 from engine.model import LearningEntry, LearningScope, Trust
+from engine.model.base import hex_hash
 from engine.model.learnings import normalise
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row
@@ -176,7 +176,7 @@ def _store_vectors(tx: Transaction, *, model: str, vectors: Mapping[str, bytes])
 
 def hash_text(text: str) -> str:
     """A hash of a text."""
-    return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:32]
+    return hex_hash(text, 32)
 
 
 @frozen

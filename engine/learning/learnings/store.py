@@ -12,7 +12,6 @@ are recorded after it was applied, if necessary at the next start.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import re
@@ -35,6 +34,7 @@ from engine.model import (
     Trust,
     sanitise,
 )
+from engine.model.base import hex_hash
 from engine.model.learnings import lesson_id
 from engine.model.text import plain
 from engine.storage.database import Database, Transaction
@@ -110,7 +110,7 @@ def project_key(workspace: str) -> str:
     if not workspace:
         return NO_WORKSPACE
     name = re.sub(r"[^a-z0-9]+", "-", PurePosixPath(workspace).name.lower()).strip("-")[:40] or "project"
-    return f"{name}-{hashlib.sha256(workspace.encode(errors='replace')).hexdigest()[:8]}"
+    return f"{name}-{hex_hash(workspace, 8)}"
 
 
 def page_location(path: str) -> tuple[Scope, LearningKind] | None:
@@ -129,7 +129,7 @@ def folder_name(name: str) -> str:
     """A valid name of a folder: `name` itself if it is valid, else one derived from it."""
     if _FOLDER_NAME.fullmatch(name):
         return name
-    return f"x-{hashlib.sha256(name.encode(errors='replace')).hexdigest()[:16]}"
+    return f"x-{hex_hash(name, 16)}"
 
 
 def scope_of_path(path: str) -> Scope:

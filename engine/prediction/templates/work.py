@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from types import MappingProxyType
@@ -12,6 +11,7 @@ from engine.execution.runners.flow_runner import ALIASES, named_flow
 from engine.execution.runners.flows.testing import format_line_ranges
 from engine.frozen import frozen
 from engine.model import Proposal, SessionState, SessionView, Task, TaskState, Tier
+from engine.model.base import hex_hash
 from engine.model.text import count, moment, plain
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.kinds import BLOCKED_TASK, HEARTBEAT_PREFIX, KINDS, OPEN_TASK, RUN_FACT, STALE_TASK
@@ -41,7 +41,7 @@ def heartbeat(context: WorkspaceContext) -> Iterator[Offer]:
         if task.source not in DUE_SOURCES or task.state != TaskState.OPEN or not _is_here(context, task):
             continue
         # Each item is a kind of its own: approving one item every morning lets no other one run by itself (SPEC 2.5).
-        kind = f"{HEARTBEAT_PREFIX}-{hashlib.sha256(task.title.encode()).hexdigest()[:8]}"
+        kind = f"{HEARTBEAT_PREFIX}-{hex_hash(task.title, 8)}"
         orders = task.source == HEARTBEAT_ORDER
         why = f"Due since {moment(task.created_at, context.local)}, by the heartbeat of its agent"
         yield _task_offer(context, kind, f"{why}{'; you marked it to run' if orders else ''}.", task, run=orders)

@@ -17,7 +17,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from engine.api.gateway.access import Access, ClientCounts
-from engine.api.gateway.pulse import FRAME_FACTS, Pulse
+from engine.api.gateway.pulse import FRAME_ENTRIES, Pulse
 from engine.api.gateway.routes import OperationRunner
 from engine.events import PredictionExpired, StateChanged, TaskAdded
 from tests.api.gateway.conftest import QUICK, Serve, Served
@@ -325,7 +325,7 @@ def test_a_client_that_reads_slowly_is_not_cut_off_and_misses_nothing(serve: Ser
     served = serve(limits=replace(QUICK, stall_seconds=stall_seconds))
     with listening(served, max_size=None) as quick, silent_client(served) as slow:
         quick.subscribe()
-        expire(served, FRAME_FACTS, reason="x" * (frame_bytes // FRAME_FACTS))
+        expire(served, FRAME_ENTRIES, reason="x" * (frame_bytes // FRAME_ENTRIES))
         began, received = time.monotonic(), b""
 
         def read() -> bytes:
