@@ -25,7 +25,7 @@ from engine.hierarchy.agents import Agents
 from engine.home import Home
 from engine.installed import MODELS, extra_not_installed, has_extra, install_command
 from engine.memory.index import KEY as CHROMA
-from engine.model import Refusal
+from engine.model import Refusal, group_pairs
 from engine.model.text import count
 from engine.settings_store import SettingsStore
 
@@ -147,10 +147,7 @@ def channel_models(settings: SettingsSource, router: ModelRouter) -> list[Channe
 
 def channels_by_model(models: Iterable[ChannelModel]) -> dict[str, str]:
     """The names of the channels that each model answers, as a list in words."""
-    channels: dict[str, list[str]] = {}
-    for entry in models:
-        if entry.model:
-            channels.setdefault(entry.model, []).append(entry.channel)
+    channels = group_pairs((entry.model, entry.channel) for entry in models if entry.model)
     return {model: ", ".join(names) for model, names in channels.items()}
 
 

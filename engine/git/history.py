@@ -16,7 +16,7 @@ from typing import Final
 
 from engine.frozen import frozen
 from engine.git.command import Git
-from engine.model import Refusal
+from engine.model import Refusal, group_pairs
 from engine.statistics import wilson_lower_bound
 
 log = logging.getLogger(__name__)
@@ -119,11 +119,8 @@ def _parse_changes(words: Iterator[str], tags: dict[str, list[str]]) -> Iterator
 
 def tags_by_commit(git: Git) -> dict[str, list[str]]:
     """The names of the tags of each commit that has any. Raises `GitError`."""
-    tags: dict[str, list[str]] = {}
-    for line in git.lines("for-each-ref", "--format=%(objectname) %(*objectname) %(refname:lstrip=2)", "refs/tags"):
-        tip, peeled, name = line.split(" ", 2)
-        tags.setdefault(peeled or tip, []).append(name)
-    return tags
+    lines = git.lines("for-each-ref", "--format=%(objectname) %(*objectname) %(refname:lstrip=2)", "refs/tags")
+    return group_pairs((peeled or tip, name) for tip, peeled, name in (line.split(" ", 2) for line in lines))
 
 
 def find_commit(git: Git, revision: str) -> str:

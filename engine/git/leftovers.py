@@ -20,6 +20,7 @@ from typing import Final
 from engine.files import read_table
 from engine.frozen import frozen
 from engine.git import Git
+from engine.model import group_pairs
 from engine.model.text import count, join_names
 
 CONFLICT_MARKER: Final = "conflict marker"
@@ -261,10 +262,8 @@ def read_quarantined_tests(git: Git, revision: str) -> tuple[QuarantinedTest, ..
         revision, "--", ":(glob)**/test_*.py", ":(glob)**/*_test.py",
         allowed=(0, 1), timeout=TIMEOUT_S,
     ).stdout[:MAX_BYTES].decode(errors="surrogateescape")  # fmt: skip
-    rows: dict[str, list[str]] = {}
-    for line in output.split("\n"):
-        name, _, row = line.partition("\0")
-        rows.setdefault(name.removeprefix(f"{revision}:"), []).append(row)
+    parts = (line.partition("\0") for line in output.split("\n"))
+    rows = group_pairs((name.removeprefix(f"{revision}:"), row) for name, _, row in parts)
     tests = (test for path, lines in rows.items() for test in quarantined_tests_in_file(path, lines))
     return tuple(itertools.islice(tests, MAX_TESTS))
 

@@ -17,6 +17,7 @@ from engine.files import read_plain_or_nothing
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.state import GitState, is_byproduct, is_litter
+from engine.model import group_pairs
 
 MAX_PATHS: Final = 300
 """Maximum number of files. If there are more, only uncommitted ones are read."""
@@ -74,10 +75,7 @@ class Patch:
     @cached_property
     def lines_of(self) -> dict[str, list[PatchLine]]:
         """The added lines by path."""
-        lines_by_path: dict[str, list[PatchLine]] = {}
-        for line in self.added:
-            lines_by_path.setdefault(line.path, []).append(line)
-        return lines_by_path
+        return group_pairs((line.path, line) for line in self.added)
 
 
 def base_of(git: Git, state: GitState) -> str:

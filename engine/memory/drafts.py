@@ -21,7 +21,7 @@ from engine.memory.capture_rules import corrected_by, digest
 from engine.memory.captures import Captures
 from engine.memory.para import NewFact, Para, group_name
 from engine.model import Bucket, Capture, DraftState, FactDraft, ParaFact, Refusal, SessionView, Trust, sanitise
-from engine.model.base import hex_hash, trust_of_names
+from engine.model.base import group_pairs, hex_hash, trust_of_names
 from engine.model.text import count, plain
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, enum_field, shallow_dict, utc_field, value_of
@@ -266,10 +266,11 @@ class Day:
 
     def _failure_facts(self) -> Iterator[NewFact]:
         """Facts about tests that still failed in several sessions."""
-        sessions: dict[tuple[str, str], list[str]] = {}
-        for session, (workspace, tests) in sorted(self.failing.items()):
-            for test in set(tests):
-                sessions.setdefault((workspace, test), []).append(session)
+        sessions = group_pairs(
+            ((workspace, test), session)
+            for session, (workspace, tests) in sorted(self.failing.items())
+            for test in set(tests)
+        )
         for (workspace, test), failed in sorted(sessions.items(), key=lambda item: (-len(item[1]), item[0])):
             if len(failed) >= MIN_FAILING_SESSIONS:
                 yield NewFact(

@@ -32,6 +32,7 @@ from engine.model import (
     Refusal,
     RememberResult,
     SessionView,
+    group_pairs,
     sanitise,
 )
 from engine.model.text import count
@@ -308,11 +309,9 @@ class SummarySharing(Exchange):
     ) -> None:
         """Send rows, each to the topic of its project. A summary without a project is not sent, unless it was
         forgotten."""
-        by_project: dict[str, list[SharedRow]] = {}
-        for memory, row in rows:
-            project = projects.get(memory.workspace, "")
-            if project or not row.document:  # what was forgotten is emptied whatever became of its workspace
-                by_project.setdefault(project, []).append(row)
+        named = ((projects.get(memory.workspace, ""), row) for memory, row in rows)
+        # What was forgotten is emptied whatever became of its workspace.
+        by_project = group_pairs((project, row) for project, row in named if project or not row.document)
         for project, project_rows in by_project.items():
             shared.push(_topic_of(project), project_rows)
 

@@ -20,7 +20,7 @@ from engine.memory.helper import Helper, HelperFailed
 from engine.memory.index import Index
 from engine.memory.question import MONTHS
 from engine.memory.store import LAYERS, MemoryStore, NewPassage
-from engine.model import Layer, Memory, Refusal
+from engine.model import Layer, Memory, Refusal, group_pairs
 from engine.storage.database import Database
 
 if TYPE_CHECKING:
@@ -157,10 +157,13 @@ class Vectoriser:
         if chunks:
             texts = [chunk.head + chunk.text for chunk in chunks]
             embeddings = embedder.embed(texts, keep=[len(chunk.head) for chunk in chunks])
-            passages: dict[int, list[NewPassage]] = {}
-            for chunk, embedding in zip(chunks, embeddings, strict=True):
-                passage = NewPassage(chunk.start, chunk.stop, embedding.vector, embedding.packed_tokens or None)
-                passages.setdefault(chunk.memory.seq, []).append(passage)
+            passages = group_pairs(
+                (
+                    chunk.memory.seq,
+                    NewPassage(chunk.start, chunk.stop, embedding.vector, embedding.packed_tokens or None),
+                )
+                for chunk, embedding in zip(chunks, embeddings, strict=True)
+            )
             self._database.write(lambda tx: self._store.put_passages(tx, model, passages))
         elif self._has_new:
             self._on_complete()

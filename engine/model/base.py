@@ -8,9 +8,12 @@ import threading
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from engine.frozen import frozen
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 MICRO = 1_000_000
 """Micro-dollars of a dollar."""
@@ -69,6 +72,14 @@ def hex_hash(text: str, length: int = 64) -> str:
     import hashlib  # not before the first frame
 
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:length]
+
+
+def group_pairs(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value]]:
+    """The values of (key, value) pairs by key, in the order of the pairs."""
+    groups: dict[_Key, list[_Value]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups
 
 
 class Refusal(Exception):

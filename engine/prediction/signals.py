@@ -22,6 +22,7 @@ from engine.model import (
     Task,
     TaskState,
     Thread,
+    group_pairs,
     part_of_day,
 )
 from engine.model.text import count, moment, plain, span
@@ -89,9 +90,7 @@ def last_activity(
     now: datetime, last_input: datetime | None, touches: Iterable[Touch], ours: Iterable[OurWrite] = ()
 ) -> datetime | None:
     """The operator's last activity, None for unknown. Never later than `now`."""
-    writes: dict[str, list[OurWrite]] = {}
-    for write in ours:
-        writes.setdefault(write.path, []).append(write)
+    writes = group_pairs((write.path, write) for write in ours)
     signs = [] if last_input is None else [last_input]
     signs += [
         touch.at

@@ -16,7 +16,7 @@ from pathlib import Path
 from engine.clock import Clock
 from engine.git import Git
 from engine.git.command import join_nul, split_nul
-from engine.model import Refusal
+from engine.model import Refusal, group_pairs
 from engine.storage.beneath import parents
 
 log = logging.getLogger(__name__)
@@ -114,10 +114,7 @@ class WorkspaceWatch:
 
         workspaces = tuple(self._workspaces())
         folders = {workspace: list_folders(workspace) for workspace in workspaces}
-        owners: dict[str, list[str]] = {}
-        for workspace, listed in folders.items():
-            for folder in listed:
-                owners.setdefault(folder, []).append(workspace)
+        owners = group_pairs((folder, workspace) for workspace, listed in folders.items() for folder in listed)
         if not owners:
             self.check_due()
             self._stop.wait(POLL_MS / 1000)

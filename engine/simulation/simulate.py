@@ -37,6 +37,7 @@ from engine.model import (
     Status,
     Verdict,
     dollars,
+    group_pairs,
 )
 from engine.safety.pipeline import RAIL_ORDER
 from engine.services import Overrides
@@ -211,10 +212,7 @@ def _count_cards(cards: Sequence[Card]) -> dict[str, int]:
 def _list_kinds(cards: Sequence[Card]) -> list[dict[str, Any]]:
     """The operator's decisions on each kind of predicted card, and the confidence that was stated last, None if none
     was. The newest of `cards` comes first."""
-    kinds: dict[str, list[Card]] = {}
-    for card in cards:
-        if card.source is not Source.OPERATOR:
-            kinds.setdefault(card.kind, []).append(card)
+    kinds = group_pairs((card.kind, card) for card in cards if card.source is not Source.OPERATOR)
     rows = []
     for kind, cards_of_kind in sorted(kinds.items()):
         statuses = Counter(card.status for card in cards_of_kind if card.decided_by is DecidedBy.OPERATOR)

@@ -24,7 +24,16 @@ from engine.frozen import frozen
 from engine.hierarchy.guided_sessions import SessionFollower
 from engine.learning.candidates.candidates import CandidateRow, load_candidates
 from engine.learning.candidates.evaluation import list_texts
-from engine.model import Contribution, PromptLine, PromptPart, PromptRequest, PromptSource, SourceKind, Trust
+from engine.model import (
+    Contribution,
+    PromptLine,
+    PromptPart,
+    PromptRequest,
+    PromptSource,
+    SourceKind,
+    Trust,
+    group_pairs,
+)
 from engine.model.adaptation import (
     CandidateStatus,
     CandidateType,
@@ -269,9 +278,7 @@ def _load_lifts(session: Session, overlay_ids: Iterable[str] | None = None) -> d
     statement = statement.where(propensity > 0, propensity < 1)
     if overlay_ids is not None:
         statement = statement.where(id_column.in_(sorted(overlay_ids)))
-    strata: dict[str, list[Arms]] = {}
-    for overlay_id, _, *arms in session.execute(statement):
-        strata.setdefault(overlay_id, []).append(Arms(*arms))
+    strata = group_pairs((overlay_id, Arms(*arms)) for overlay_id, _, *arms in session.execute(statement))
     return {overlay_id: measure_lift(overlay_id, arms) for overlay_id, arms in strata.items()}
 
 

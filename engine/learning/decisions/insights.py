@@ -40,6 +40,7 @@ from engine.model import (
     Source,
     Status,
     TrainingView,
+    group_pairs,
     part_of_day,
 )
 from engine.model.text import count
@@ -352,7 +353,7 @@ def find_drift(decisions: Sequence[tuple[str, bool]]) -> Drift:
     if len(newest) < MIN_DRIFT:
         missing = count(MIN_DRIFT - len(newest), "more decision")
         return Drift(len(newest), f"{missing} until changes of taste can be detected")
-    newest_by_kind, earlier_by_kind = _group_by_kind(newest), _group_by_kind(earlier)
+    newest_by_kind, earlier_by_kind = group_pairs(newest), group_pairs(earlier)
     compared = [
         kind
         for kind in sorted(newest_by_kind.keys() & earlier_by_kind)
@@ -365,14 +366,6 @@ def find_drift(decisions: Sequence[tuple[str, bool]]) -> Drift:
     if shifts:
         return Drift(len(newest), f"your taste changed in the last {len(newest)} decisions", shifts)
     return Drift(len(newest), f"no change: the last {len(newest)} decisions were like the earlier ones")
-
-
-def _group_by_kind(decisions: Iterable[tuple[str, bool]]) -> dict[str, list[bool]]:
-    """Whether each card was approved, by kind."""
-    by_kind: dict[str, list[bool]] = {}
-    for kind, approved in decisions:
-        by_kind.setdefault(kind, []).append(approved)
-    return by_kind
 
 
 def _find_shift(kind: str, newest: Sequence[bool], earlier: Sequence[bool]) -> Shift | None:
@@ -405,9 +398,7 @@ def _describe_trend(cards: Sequence[CardFigures]) -> str:
 
 def _group_cards(cards: Iterable[CardFigures], by: Callable[[CardFigures], str]) -> list[Group]:
     """The cards in groups whose names `by` returns."""
-    by_name: dict[str, list[CardFigures]] = {}
-    for card in cards:
-        by_name.setdefault(by(card), []).append(card)
+    by_name = group_pairs((by(card), card) for card in cards)
     return [_make_group(name, members) for name, members in by_name.items()]
 
 

@@ -34,7 +34,7 @@ from engine.model import (
     Trust,
     sanitise,
 )
-from engine.model.base import hex_hash
+from engine.model.base import group_pairs, hex_hash
 from engine.model.learnings import lesson_id
 from engine.model.text import plain
 from engine.storage.database import Database, Transaction
@@ -322,11 +322,8 @@ class LearningFiles:
 
     def _finish(self, intent: int, changes: Sequence[Change], events: Iterable[Event]) -> None:
         """Write the changes of an intent page by page, then record their events and remove the intent."""
-        by_path: dict[str, list[Change]] = {}
-        for change in changes:
-            by_path.setdefault(change.path, []).append(change)
         try:
-            for path, page_changes in by_path.items():
+            for path, page_changes in group_pairs((change.path, change) for change in changes).items():
                 self._write(path, page_changes)
         except OSError as error:
             raise Refusal(

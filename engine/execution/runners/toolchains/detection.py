@@ -30,6 +30,7 @@ from engine.execution.runners.toolchains.tool_table import (
 )
 from engine.execution.sandbox.host_paths import which
 from engine.frozen import frozen
+from engine.model import group_pairs
 
 _NODE_DEPENDENCY = re.compile(r'"(?:dev|optional)?[dD]ependencies"\s*:\s*\{\s*"')
 """Matches the first dependency in a package.json."""
@@ -301,10 +302,8 @@ def join_commands(commands: Iterable[Sequence[str]]) -> str:
 def detect_packages(folder: ProjectFolder) -> tuple[PackageSetup, ...]:
     """The package setup of each language of a folder. The nearest lock file that applies to it decides, or else its
     manifest."""
-    rows_by_language: dict[str, list[PackageManagerRow]] = {}
-    for row in PACKAGE_MANAGERS.values():
-        if folder.find_files(row.manifests):
-            rows_by_language.setdefault(row.kind, []).append(row)
+    used = (row for row in PACKAGE_MANAGERS.values() if folder.find_files(row.manifests))
+    rows_by_language = group_pairs((row.kind, row) for row in used)
     return tuple(_choose_manager(folder, rows) for rows in rows_by_language.values())
 
 
