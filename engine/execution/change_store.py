@@ -283,7 +283,7 @@ class ChangeComments:
 
         def append(comments: Comments, now: str) -> Comments:
             number = max((comment.number for comment in comments), default=0) + 1
-            return (*comments, DiffComment(number, path, line, quote, text, now, old))
+            return (*comments, DiffComment(number, path, line=line, quote=quote, text=text, at=now, old=old))
 
         return self._change_comments(change_set_id, append)
 

@@ -192,7 +192,9 @@ class Landings(ChangeReader):
     ) -> ChangeSet:
         """Carry out `plan`, after which the change set is landed up to the tree `tree`."""
         files, landed = _files_after(git, row, tree)
-        begun = LandingIntent(row.id, row.workspace, state.value, plan.as_json(), tree, files, landed)
+        begun = LandingIntent(
+            row.id, row.workspace, state=state.value, plan=plan.as_json(), tree=tree, files=files, landed=landed
+        )
         intent = self._database.write(lambda tx: begin_intent(tx, LANDING, row.id, dataclasses.asdict(begun)))
         self._step("intent")
         try:

@@ -191,7 +191,9 @@ class Worktrees:
             self.remove(session_id)
             self.release(workspace, session_id)
             raise
-        return Worktree(session_id, workspace, folder, snapshot.tree, start, snapshot.head, included)
+        return Worktree(
+            session_id, workspace, folder=folder, base=snapshot.tree, start=start, head=snapshot.head, included=included
+        )
 
     def mark_worth_keeping(self, worktree: Worktree) -> None:
         """Have the next start store the changes of a worktree whose session was interrupted; see `list_unsaved`."""
@@ -209,7 +211,9 @@ class Worktrees:
         for intent in unfinished_intents(self._database, INTENT):
             base, workspace, folder = (intent.payload.get(name, "") for name in ("base", "workspace", "folder"))
             if base and Path(workspace).is_dir() and Path(folder).is_dir():
-                worktrees.append(Worktree(intent.subject, Path(workspace), Path(folder), base, "", ""))
+                worktrees.append(
+                    Worktree(intent.subject, Path(workspace), folder=Path(folder), base=base, start="", head="")
+                )
         return worktrees
 
     def list_sessions(self) -> list[tuple[str, bool]]:

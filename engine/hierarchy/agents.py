@@ -254,7 +254,15 @@ class Agents:
                 raise Refusal("agent_exists", f"{agent_id} already exists", "choose another id, or retire it first")
             self._check_leader(agent_id, reports_to)
             name = sanitise(title) or agent_id.replace("_", " ").replace("-", " ").capitalize()
-            role = Role(agent_id, name, reports_to, archetype, sanitise(domain), "", ())
+            role = Role(
+                agent_id,
+                name,
+                reports_to=reports_to,
+                archetype=archetype,
+                domain=sanitise(domain),
+                work="",
+                principles=(),
+            )
             unfinished = self._folder / f"{UNFINISHED}{agent_id}"
             with writing(self._folder):
                 shutil.rmtree(unfinished, ignore_errors=True)

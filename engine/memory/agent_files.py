@@ -83,7 +83,7 @@ class AgentFiles:
                 try:
                     files.append(self.read(agent, name))
                 except Refusal as refusal:
-                    files.append(AgentFile(agent, name, "", "", None, refusal.message))
+                    files.append(AgentFile(agent, name, text="", digest="", written=None, problem=refusal.message))
         return files
 
     def read(self, agent: str, name: str) -> AgentFile:
@@ -100,7 +100,14 @@ class AgentFiles:
                 f"{agent}/{name} is not UTF-8: byte {error.start} is 0x{data[error.start]:02x}",
                 f"fix {self.folder / agent / name} with an editor",
             ) from error
-        return AgentFile(agent, name, text, _digest(data), written, self._describe_problem(agent, name, text))
+        return AgentFile(
+            agent,
+            name,
+            text=text,
+            digest=_digest(data),
+            written=written,
+            problem=self._describe_problem(agent, name, text),
+        )
 
     def layer_state(self) -> LayerState:
         """The state of layer A (SPEC 9.5)."""
@@ -108,7 +115,9 @@ class AgentFiles:
         broken = [f"{file.agent}/{file.name}: {file.problem}" for file in files if file.problem]
         newest = max((file.written for file in files if file.written is not None), default=None)
         state = "degraded" if broken else "ready"
-        return LayerState(Layer.MARKDOWN, len(files), newest, state, sanitise("; ".join(broken[:3])))
+        return LayerState(
+            Layer.MARKDOWN, len(files), fresh_at=newest, state=state, words=sanitise("; ".join(broken[:3]))
+        )
 
     def _read_bytes(self, agent: str, name: str) -> tuple[bytes, datetime] | None:
         """The bytes of a file, and when it was written; None if it does not exist."""

@@ -382,4 +382,4 @@ class SearchReader:
         passages = list(map(Passage._make, self._execute(_PASSAGES, json_array(chunks))))
         remaining = nearest.keys() - {passage.seq for passage in passages}
         beginnings = self._execute(_BEGINNINGS, (MAX_CHARACTERS, *json_array(remaining)))
-        return passages + [Passage(0, seq, 0, len(text), text, None) for seq, text in beginnings]
+        return passages + [Passage(0, seq, start=0, stop=len(text), text=text, tokens=None) for seq, text in beginnings]
