@@ -227,7 +227,7 @@ def _no_socket(error: OSError | None) -> Refusal:
     return Refusal("no_socket", message, "use a shorter --home")
 
 
-# Finding the engine to ask
+# -- finding the engine to ask
 
 CONNECT_TIMEOUT_S = 10.0
 """Seconds to wait for an engine that holds the home but does not listen yet, or no longer listens."""

@@ -43,7 +43,7 @@ class Check:
     fix: str = ""
 
 
-# Asking a provider
+# -- asking a provider
 
 
 TIMEOUT_S = 5.0
@@ -96,7 +96,7 @@ def _request(request: urllib.request.Request) -> tuple[int, str]:
         return 0, f"cannot be reached: {type(error).__name__}"
 
 
-# Who answers
+# -- who answers
 
 
 @frozen

@@ -83,6 +83,9 @@ _ONCE = re.compile(rf"(?P<date>\d{{4}}-\d\d-\d\d)[ T](?P<hour>\d{{1,2}}):(?P<min
 _UNITS = {"m": timedelta(minutes=1), "min": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 
 
+# -- jobs
+
+
 @frozen
 class Job:
     """One job."""
@@ -210,6 +213,9 @@ class Schedule:
 
 def _key(name: str) -> str:
     return f"schedule.last_run.{name}"
+
+
+# -- heartbeats
 
 
 @frozen

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from engine.events.event import Event, list_names
 from engine.model.text import because, count, money
 
+# -- the engine
+
 
 class EngineStarted(Event):
     """The engine started. `recovered` lists in words what a crash had left unfinished."""
@@ -100,6 +102,9 @@ class RowsLetGo(Event):
         return f"deleted by age: {', '.join(removed) or 'nothing'}"
 
 
+# -- rails
+
+
 class TriggerBlocked(Event, topics="cards log"):
     """A rail did not allow a card (`subject`) to run."""
 
@@ -180,6 +185,9 @@ class HoldLifted(Event, topics="costs autonomy"):
         return f"the {self.subject} ended: {self.reason}"
 
 
+# -- agents
+
+
 class AgentAdded(Event, topics="agents"):
     """An agent (`subject`) got a folder and a leader, "" for none."""
 
@@ -228,6 +236,9 @@ class TierAssigned(Event, topics="agents"):
         if self.tier is None:
             return f"the rules decide the tier of {self.subject} again"
         return f"you set the tier of {self.subject} to {self.tier}"
+
+
+# -- guidance
 
 
 class GuidanceApplied(Event):
@@ -305,6 +316,9 @@ class GuidanceFoundStale(Event):
 
     def sentence(self) -> str:
         return f"guidance {self.subject} of {self.leader} is {count(self.days, 'day')} old; the limit is {self.most}"
+
+
+# -- findings and profiles
 
 
 class BubbleQueued(Event, topics="changes agents"):

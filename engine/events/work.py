@@ -8,6 +8,8 @@ from engine.model.rails import decider
 from engine.model.sessions import outcome_in_words
 from engine.model.text import because, count, in_words, local_time, money
 
+# -- cards
+
 
 class CycleFinished(Event, topics="cards autonomy"):
     """A prediction cycle ended. `seconds` is its wall time; `errors` has a message for each failed collector."""
@@ -142,6 +144,9 @@ class PredictionExecuted(Event, topics="cards phase"):
         return f"finished: {self.subject}, {in_words(self.outcome)}"
 
 
+# -- tasks
+
+
 class TaskAdded(Event, topics="tasks"):
     """A task was put on the board."""
 
@@ -158,6 +163,9 @@ class TaskChanged(Event, topics="tasks"):
 
     def sentence(self) -> str:
         return f"task {self.subject}: {self.state}"
+
+
+# -- sessions
 
 
 class SessionQueued(Event, topics="sessions tasks"):
@@ -262,6 +270,9 @@ class ToolRefused(Event):
         return f"session {self.subject} may not use {self.tool} ({self.rule}): {self.reason}"
 
 
+# -- changes
+
+
 class ChangeSetReady(Event, topics="changes sessions"):
     """The changes of a session wait for the operator."""
 
@@ -336,6 +347,9 @@ class LandingUndone(Event, topics="changes place phase"):
 
     def sentence(self) -> str:
         return f"landing undone: {self.subject}" + (f", {count(self.left, 'part')} still landed" if self.left else "")
+
+
+# -- tests, overlaps, errors and tools
 
 
 class ValidationFailed(Event):

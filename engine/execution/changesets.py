@@ -104,7 +104,7 @@ class ChangeSets(Landings):
         self.comments = ChangeComments(database, self)
         self._clock = clock
 
-    # From a session
+    # -- from a session
 
     def capture(self, worktree: Worktree) -> CapturedChanges | None:
         """The changes in `worktree`, or None. Slow, because of git. Nothing is stored yet."""
@@ -216,7 +216,7 @@ class ChangeSets(Landings):
         thread = threading.Thread(target=clear_away, name=f"clawpy-tidy-{changed.id}", daemon=True)
         tx.after_commit(thread.start)
 
-    # Decisions
+    # -- decisions
 
     def branch(self, change_set_id: str) -> ChangeSet:
         """Commit its rest alone onto HEAD, on a new branch that is named after its prompt (`clawpy/fix-lint`). Files,

@@ -35,6 +35,9 @@ Contents = Callable[[Iterable[str]], dict[str, bytes]]
 """Returns the bytes of blobs by their ids."""
 
 
+# -- images of files
+
+
 class Kind(StrEnum):
     """The kind of entry at a path."""
 
@@ -118,6 +121,9 @@ def find_obstacle(root: Beneath, path: str, removed: Collection[str]) -> str:
     return next((inside for inside, folder in root.walk(path) if not folder and inside not in removed), "")
 
 
+# -- plans
+
+
 class Entry(NamedTuple):
     """The change of one path, which is relative to the top folder."""
 
@@ -192,6 +198,9 @@ def find_changed(root: Beneath, *plans: Plan) -> list[str]:
                 changed.append(obstacle)
         images |= {entry.path: entry.after for entry in plan.entries}
     return list(dict.fromkeys(changed))
+
+
+# -- carrying out and rolling back
 
 
 class FilesChanged(Exception):

@@ -89,7 +89,7 @@ class LiveSession:
         self.on_waiting: Callable[[], None] = lambda: None
         """Called from its own thread when it starts to wait for a person."""
 
-    # For its runner
+    # -- for its runner
 
     @property
     def scratch(self) -> Path:
@@ -344,7 +344,7 @@ class LiveSession:
         """The content filter's verdict on a shell command (SPEC 3.5)."""
         return self._rails.check(command)
 
-    # For those who watch and stop it
+    # -- for those who watch and stop it
 
     def stop(self, stop: StopRequest) -> bool:
         """Request its end. True for the first request, which alone counts. The caller ends the processes."""

@@ -136,7 +136,7 @@ class ModelCalls:
         self._randomness = randomness
         self._secrets = secrets
 
-    # Writing
+    # -- writing
 
     def begin(
         self,
@@ -237,7 +237,7 @@ class ModelCalls:
         running = load_all(tx.session, ModelCallRow, _RUNNING_IN, {"session": view.id})
         _end_calls(tx, running, CallState.CANCELLED, f"its session ended: {view.state}")
 
-    # Reading
+    # -- reading
 
     def for_session(self, session_id: str) -> list[ModelCall]:
         """The calls of a session, oldest first."""

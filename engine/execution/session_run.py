@@ -75,6 +75,9 @@ MIN_FREE_FILES = 10_000
 """A session ends when fewer files than this can be made on its disk."""
 
 
+# -- whether a session may start
+
+
 class Admission(SessionStore):
     """Checks a session when it is created, and again before it starts."""
 
@@ -100,7 +103,7 @@ class Admission(SessionStore):
             self._sandbox = find_best_sandbox()
         return self._sandbox
 
-    # Runners
+    # -- runners
 
     def runner_of(self, assignment: Assignment) -> Runner:
         """The runner of an assignment. `acp:*` serves `acp:claude` and all others of that family. Raises `Refusal`
@@ -192,7 +195,7 @@ class Admission(SessionStore):
                 return RunnerInfo(available=False, reason=f"No model or agent is set up for text prompts: {options}")
             return RunnerInfo(available=False, reason=refusal.message)
 
-    # Whether it may start
+    # -- whether it may start
 
     def stop_reason(self) -> str:
         """Why nothing may run now, by the kill switch; "" when it may. A kill switch that raises stops everything."""
@@ -253,6 +256,9 @@ class Admission(SessionStore):
         if last_write is None or (age := self._clock.now() - last_write) >= QUIET_PERIOD:
             return ""
         return f"somebody wrote to {Path(assignment.workspace).name} {max(0, int(age.total_seconds() // 60))} min ago"
+
+
+# -- its work
 
 
 def run_session(live: LiveSession, admission: Admission) -> StopRequest | RunnerResult:
@@ -319,6 +325,9 @@ def make_result(
         return result
     cost = live.max_cost if abandoned else live.cost
     return replace(result, cost=cost, tokens=live.tokens, seconds=live.seconds)
+
+
+# -- the watch over running sessions
 
 
 class SessionWatch:

@@ -97,7 +97,7 @@ class Sessions(Admission):
         self._late_ends = LateEnds(bus, self._closing, self._start_thread)
         self._held_back = False
 
-    # Starting
+    # -- starting
 
     def start(
         self,
@@ -128,7 +128,7 @@ class Sessions(Admission):
         self._enqueue_rows([row])
         return self.get(session_id)
 
-    # Reading
+    # -- reading
 
     def get(self, session_id: str) -> SessionView:
         """One session. Raises `Refusal` `unknown_session`."""
@@ -191,7 +191,7 @@ class Sessions(Admission):
             raise Refusal("no_conversation", message, f"when it has ended, continue it: {continue_command(session_id)}")
         live.write("reply", reply)
 
-    # Stopping
+    # -- stopping
 
     def stop(self, session_id: str, reason: str) -> None:
         """End a session and all its processes within a second. Returns at once, and does nothing when the session is
@@ -265,7 +265,7 @@ class Sessions(Admission):
         self._enqueue_rows(queued)
         return messages
 
-    # Running
+    # -- running
 
     def _enqueue_rows(self, waiting: Sequence[SessionRow]) -> None:
         """Put sessions that are stored as queued into the queue, and start those that may run."""
@@ -354,7 +354,7 @@ class Sessions(Admission):
         """The transcript of a session, to be continued."""
         return TranscriptWriter(self._transcript_path(session_id), self._clock, self._rails.secrets)
 
-    # Ending
+    # -- ending
 
     def _request_stop(self, live: LiveSession, stop: StopRequest) -> None:
         """Stop a running session. Its processes end at once, its thread as soon as it notices."""

@@ -65,6 +65,8 @@ def make_identity_variables(name: str, email: str, date: str) -> dict[str, str]:
     return {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in values.items()}
 
 
+# -- snapshots
+
 _FIXED_IDENTITY = make_identity_variables(OUR_NAME, OUR_EMAIL, "@946684800 +0000")
 """The identity of synthetic commits. With its fixed date, commits of the same tree are the same."""
 
@@ -131,6 +133,9 @@ def scratch_index(original: Path | None = None) -> Iterator[Path]:
         yield copy
 
 
+# -- objects
+
+
 def store_empty_tree(git: Git) -> str:
     """Store the empty tree; returns its id, in the repository's own kind of hash."""
     return git.text("hash-object", "-t", "tree", "-w", "--stdin", stdin=b"")
@@ -180,6 +185,9 @@ def find_missing_objects(git: Git, *oids: str) -> list[str]:
     """The `oids` that the repository no longer has."""
     answer = git.text("cat-file", "--batch-check=%(objectname)", stdin="".join(f"{oid}\n" for oid in oids).encode())
     return [line.split()[0] for line in answer.splitlines() if line.endswith(" missing")]
+
+
+# -- differences
 
 
 @frozen
@@ -341,6 +349,9 @@ def _climbs_out(path: bytes, target: bytes) -> bool:
         if depth < 0:
             return True
     return False
+
+
+# -- merging and branches
 
 
 def require_merge_tree() -> None:

@@ -70,6 +70,9 @@ class Side:
     subject: str = ""
 
 
+# -- unfinished operations
+
+
 @frozen
 class Operation:
     """An operation that was begun and is not finished."""
@@ -269,6 +272,9 @@ def _read_commit_id(file: Path) -> str:
 
 def _read_state_file(file: Path) -> str:
     return read_plain_or_nothing(file, MAX_BYTES).decode(errors="replace").strip()
+
+
+# -- merges
 
 
 @frozen

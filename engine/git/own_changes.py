@@ -44,6 +44,8 @@ def own_changes(git: Git, state: GitState, since: datetime) -> OwnChanges:
     return OwnChanges(patch.mark, leftovers, find_stale_mentions(git, patch), added_lines)
 
 
+# -- leftovers
+
 MAX_LEFTOVERS: Final = 100
 """Maximum number of leftovers that are kept."""
 
@@ -185,6 +187,8 @@ def _added_since(git: Git, state: GitState, patch: Patch, since: datetime) -> se
     uncommitted = {file.path for file in state.files}
     return {(line.path, line.line) for line in patch.added if line.path in written or line.path not in uncommitted}
 
+
+# -- stale mentions
 
 MAX_NAMES: Final = 60
 MAX_MENTIONS: Final = 50

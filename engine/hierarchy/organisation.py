@@ -49,6 +49,9 @@ DEPTH = 10
 """Maximum number of leaders in a chain if `cascade_depth` is null."""
 
 
+# -- the first organisation
+
+
 @frozen
 class Role:
     """One agent of the first organisation. `work` is a sentence about its work."""
@@ -82,6 +85,9 @@ def soul(role: Role) -> str:
         "- Work only inside the workspace that was given.\n"
         "- What cannot be undone waits for the operator.\n"
     )
+
+
+# -- the folders of agents
 
 
 class Comms(BaseModel):
@@ -238,6 +244,9 @@ def _id(name: str) -> str:
     return name.partition(".")[0]
 
 
+# -- the settings
+
+
 class CascadeConfig(BaseModel):
     """The settings of guidance and findings, in tokens, seconds, hops, and scores from 0 to 1."""
 
@@ -333,6 +342,9 @@ class CascadeConfigFile:
 
     def _text(self) -> str:
         return read_plain(self.path, MAX_FILE_BYTES).decode() if self.path.exists() else "{}"
+
+
+# -- tiers and chains
 
 
 def resolve_tier(agent_id: str, *, assigned: int | None, archetype: str) -> tuple[int, str]:

@@ -67,6 +67,9 @@ _SECTION_OF_HEADING = {
 """The section under each heading of a soul, in lower case."""
 
 
+# -- a profile as text
+
+
 def seed_profile(leader: str, soul: str) -> LeaderProfile:
     """The profile that a leader's `soul.md` describes. Lines that are not understood are ignored."""
     sections = _items_by_section(soul)
@@ -233,6 +236,9 @@ def _split_by_key(lines: Iterable[str], keys: Container[str]) -> tuple[dict[str,
         else:
             without_key.append(line)
     return keyed, without_key
+
+
+# -- stored items
 
 
 class ProfileEntry(Row, table=True):

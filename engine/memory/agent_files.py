@@ -68,7 +68,7 @@ class AgentFiles:
         self.is_watched = threading.Event()
         """Set once changes are watched, or once it is clear that they cannot be."""
 
-    # Reading
+    # -- reading
 
     def agents(self) -> list[str]:
         """The agents that have a folder, by id."""
@@ -162,7 +162,7 @@ class AgentFiles:
         key_words = [".".join(map(str, keys))] if keys else []
         return sanitise(": ".join([f"line {line}", *key_words, message]))
 
-    # Writing
+    # -- writing
 
     def write(self, agent: str, name: str, text: str, *, based_on: str) -> AgentFile:
         """Replace the text of a file; its mode and line ends stay. `based_on` is the digest of the text that was
@@ -217,7 +217,7 @@ class AgentFiles:
     def _record(self, agent: str, name: str, how: str) -> None:
         self._database.record(AgentFileChanged(subject=agent, file=name, how=how))
 
-    # Watching
+    # -- watching
 
     def start(self) -> None:
         """Watch the folder in the background. Returns at once. A second call changes nothing."""

@@ -106,6 +106,9 @@ NearestSessions = Callable[[str, int], Mapping[str, float]]
 """See `MemorySearch.sessions_near`."""
 
 
+# -- asking the layers
+
+
 @frozen
 class LayerResult:
     """What a layer found, best first. `warning` says what was missing, "" if nothing was."""
@@ -227,6 +230,9 @@ def _drop_duplicates(ordered: Sequence[RecallMatch]) -> list[RecallMatch]:
             day = match.at.date().isoformat() if match.at else ""
             unique.setdefault((text, match.speaker.casefold(), day), match)
     return [*unique.values()]
+
+
+# -- the sources without vectors
 
 
 class LedgerSource:

@@ -95,6 +95,9 @@ _OURS = (
 """The summaries of this home."""
 
 
+# -- summaries of sessions
+
+
 @frozen
 class SessionFacts:
     """A session that is over, the decisions made in it, and the paths of the files that it changed. Pure."""
@@ -245,6 +248,9 @@ def _list_files(files: Sequence[str], max_words: int) -> str:
     if len(names) <= max_words - 2:
         return ", ".join(names)
     return ", ".join(names[: max_words - 3]) + f" and {len(names) - max_words + 3} more"
+
+
+# -- sharing
 
 
 @frozen

@@ -23,6 +23,9 @@ _KEYS = {"longest_prompt": "longestPrompt"}
 _FIELDS = {key: name for name, key in _KEYS.items()}
 
 
+# -- records
+
+
 class RecordKind(StrEnum):
     """The kind of a learning record (SPEC 5.1)."""
 
@@ -67,6 +70,9 @@ class LearningRecord:
     """The id of its ledger entry."""
     details: Mapping[str, Any] = field(default_factory=dict)
     """Fields of that entry."""
+
+
+# -- effects
 
 
 class CandidateType(StrEnum):
@@ -197,6 +203,9 @@ def effect_from_json(stored: Mapping[str, Any]) -> Effect:
         if key != "kind"
     }
     return _EFFECTS[CandidateType(stored["kind"])](**fields)
+
+
+# -- candidates and overlays
 
 
 class CandidateStatus(StrEnum):

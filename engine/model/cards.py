@@ -29,6 +29,9 @@ ALREADY_REVIEWED = "already_reviewed"
 """The code of the refusal of a review that would find exactly what the last one found."""
 
 
+# -- states and tiers
+
+
 class Status(StrEnum):
     """The status of a card (SPEC 2.7). The values are the words of stored rows and JSON."""
 
@@ -105,6 +108,9 @@ class Band(StrEnum):
     ACT = "act"  # [0.8, 1]
 
 
+# -- confidence
+
+
 @frozen
 class Signal:
     """The result of one collector (SPEC 2.1): relevance in [0, 1], its weight in the sum, evidence in words."""
@@ -145,6 +151,9 @@ class ConfidenceParts:
     def has_few_decisions(self) -> bool:
         """Whether the total is based on few decisions, so it can be far off."""
         return self.decided is not None and self.decided < FEW_DECISIONS
+
+
+# -- proposals and cards
 
 
 @dataclass(frozen=True)
@@ -296,6 +305,9 @@ class Card:
 
     def _broke(self, rule: GateRuleName) -> bool:
         return any(verdict.rail == "gate" and verdict.applies(rule) for verdict in self.verdicts)
+
+
+# -- runners and cycles
 
 
 @frozen

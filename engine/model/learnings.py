@@ -19,6 +19,9 @@ LESSON = "les_"
 """Prefix of the id of a lesson."""
 
 
+# -- sentences and lessons
+
+
 @frozen
 class Rule:
     """The rule in one sentence."""
@@ -219,6 +222,9 @@ def _generalises(line: str, bare: str) -> tuple[bool, str]:
     if _CASE.search(bare) or _MANNER.match(bare):
         return True, "about a kind of case"
     return False, "about one thing; three tasks must confirm it"
+
+
+# -- entries
 
 
 class LearningScope(StrEnum):

@@ -72,6 +72,9 @@ LINE_KEY = "prediction.hook"
 """Key in the state table: the file that was read last, and the number of its last line."""
 
 
+# -- the Twin model
+
+
 class PredictedWork(BaseModel):
     """The work that the Twin model predicts, or another program (`HookLine`). Its text is hostile."""
 
@@ -318,6 +321,9 @@ class TwinTraining:
     def adopt(self, model: str) -> None:
         """Make the model the Twin at once."""
         self.settings.set("twinModelId", model)
+
+
+# -- the predictor hook
 
 
 class HookLine(PredictedWork):

@@ -163,6 +163,8 @@ class Router:
         return self._randomness.pick({name: weights.get(name, 1.0) for name in registered}), "time of day"
 
 
+# -- placing a prompt
+
 Embed = Callable[[Sequence[str]], Sequence[bytes]]
 """Returns the unit vectors (float32) of texts. Raises `NoEmbedder`."""
 

@@ -120,6 +120,9 @@ def exact_money(amount: int) -> str:
     return f"${amount / MICRO:.2f}" if amount == 0 or abs(amount) >= MICRO // 100 else f"${amount / MICRO:.4f}"
 
 
+# -- reserving and settling
+
+
 class CostEntry(Row, table=True):
     """One price. `amount_microusd` is the estimate while it is reserved, and the real price after it is settled. `at`
     is the time of that state."""
@@ -419,6 +422,9 @@ def _final_price(view: SessionView, entry: CostEntry) -> int:
     """The price of a session. The costs of an interrupted session were not counted to its end, so its price is at least
     the reserved amount (SPEC 3.4)."""
     return max(view.cost, entry.amount_microusd) if view.state is SessionState.INTERRUPTED else view.cost
+
+
+# -- windows and pace
 
 
 @frozen

@@ -48,6 +48,9 @@ MAX_NAME = 300
 _WORDS = {name: frozenset(words.split()) for name, words in read_table(__file__, "production.toml").items()}
 
 
+# -- rules
+
+
 @frozen
 class GateFacts:
     """The conditions that the gate checks. Money in micro-dollars."""
@@ -188,6 +191,9 @@ def is_near_cap(spent: int, cap: int) -> bool:
 
 Patterns = tuple[str, ...]
 """Glob patterns of the settings."""
+
+
+# -- targets
 
 
 def targets_of_trigger(trigger: Trigger, production: ProductionSettings) -> tuple[str, ...]:

@@ -66,7 +66,7 @@ class Beneath:
         with _name_path_in_errors(path):
             return Beneath(_open_folder(self._top, path, _PASS_FOLDER))
 
-    # Looking
+    # -- looking
 
     def lstat(self, path: str) -> os.stat_result | None:
         """The status of `path` without following a link; None if nothing is there, or if a parent is no real folder."""
@@ -133,7 +133,7 @@ class Beneath:
                 raise OSError(errno.EINVAL, "is not a regular file")
             return descriptor
 
-    # Changing
+    # -- changing
 
     def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
         """Create a file that does not exist yet. `mode` are its permission bits; without them the umask decides. The

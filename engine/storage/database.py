@@ -47,6 +47,9 @@ SCRIPT = Path(__file__).with_name("schema.sql")
 """The statements that create the tables."""
 
 
+# -- reading and writing
+
+
 class Transaction:
     """A write in progress, and the events that it publishes when it commits.
 
@@ -244,6 +247,9 @@ def _write_deferred(transaction: Transaction, works: Iterable[Callable[[Transact
             write(transaction)
         except (TypeError, ValueError):  # it would fail every later write, too
             log.exception("a value for the next write was dropped")
+
+
+# -- the file
 
 
 def open_sqlite(path: Path, *, read_only: bool, durable: bool) -> Engine:

@@ -59,6 +59,9 @@ HOW_TO_MAKE_PAIR = (
 )
 
 
+# -- the token
+
+
 def new_token() -> str:
     """A new token of 256 random bits, with a prefix by which scanners and people recognise it."""
     return TOKEN_PREFIX + secrets.token_urlsafe(32)
@@ -242,6 +245,9 @@ def apply_options(settings: GatewaySettings, options: Mapping[str, Any]) -> Gate
         raise Refusal("bad_address", sanitise(message), "for example --host 127.0.0.1 --port 8477") from error
 
 
+# -- the address
+
+
 @frozen
 class ListenAddress:
     """The address of the gateway. `port` 0 means any free port. `names` are the values of Host that it answers to."""
@@ -332,6 +338,9 @@ def check_certificate(certificate: str, key: str) -> None:
 
 def _bad_certificate(message: str, fix: str) -> Refusal:
     return Refusal("bad_certificate", sanitise(message), sanitise(fix))
+
+
+# -- limits of clients
 
 
 @frozen

@@ -36,7 +36,7 @@ from engine.model.secrets import redact
 from engine.model.text import money, one_line, plain
 from engine.storage.ledger import LedgerEntry
 
-# Forms
+# -- forms
 
 
 class NotificationKind(StrEnum):
@@ -104,7 +104,7 @@ def is_switched_on(surface: Surface, settings: Settings) -> bool:
     return bool(getattr(settings, _SETTINGS.get(surface, _PUSH_SETTING)))
 
 
-# Content
+# -- content
 
 
 HIGH_CONFIDENCE = 0.6

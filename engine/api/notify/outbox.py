@@ -179,7 +179,7 @@ def _given_up_on(surface: Surface | None) -> sa.ColumnElement[bool]:
     return _IS_GIVEN_UP if surface is None else _IS_GIVEN_UP & (_surface == surface)
 
 
-# Timing
+# -- timing
 
 
 BACKOFF_S = (30.0, 120.0, 600.0, 1800.0, 3600.0)

@@ -215,7 +215,7 @@ def _decision_document(engine: Services, card: Card) -> Document:
     return reply | {"prediction": reply["prediction"] | {"note": card.note}} if card.note else reply
 
 
-# Phones, scripts, agents
+# -- phones, scripts, agents
 
 
 class ChatMessage(BaseModel, extra="forbid", strict=True):

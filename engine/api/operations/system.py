@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from engine.services import Services
 
 
-# The content filter
+# -- the content filter
 
 
 @operation()
@@ -37,7 +37,7 @@ def check(engine: OfflineServices, command: Text = "", prompt: Text | None = Non
     return {"verdict": verdict.verdict.value, "rule": verdict.rule, "reason": verdict.reason}
 
 
-# Status
+# -- status
 
 
 def trigger_figures(engine: Services) -> Document:
@@ -133,7 +133,7 @@ def health(engine: Services) -> Document:
     return {"status": "ok", "version": engine.version, **timestamp_and_status(engine)}
 
 
-# Holds
+# -- holds
 
 
 @operation()

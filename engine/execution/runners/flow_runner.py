@@ -222,6 +222,9 @@ def _prepare_installation(live: LiveSession, installation: Installation, place: 
             yield
 
 
+# -- finding the flow of a prompt
+
+
 def named_flow(prompt: str, flows: Collection[str]) -> tuple[str, str] | None:
     """The flow that a prompt names, and the text of its parameters. None if the prompt names no flow.
 
@@ -263,6 +266,9 @@ def _normalise_words(text: str) -> str:
     """The words of a text in lower case, without fillers and separators. Texts with the same meaning become equal."""
     words = text.lower().rstrip(" .!?").replace("-", " ").replace("_", " ").split()
     return "".join(word for word in words if word not in _FILLERS)
+
+
+# -- parameters
 
 
 def validate_parameters(flow: type[Flow], values: Mapping[str, Any]) -> Flow:
@@ -364,6 +370,9 @@ def _describe_field(name: str, field: FieldInfo) -> str:
         default = f" = {json.dumps(field.get_default(call_default_factory=True), default=str)}"
     note = f" ({field.description})" if field.description else ""
     return f"{name}: {'text' if kind == 'str' else kind}{default}{note}"
+
+
+# -- learned flows and the registry
 
 
 class LearnedFlow(Flow):

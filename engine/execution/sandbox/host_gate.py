@@ -68,6 +68,9 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
 
 
+# -- rules and addresses
+
+
 @frozen
 class HostRule:
     """One entry of the list of hosts."""
@@ -206,6 +209,9 @@ def _unwrap_nat64(address: Address) -> Address:
     if isinstance(address, ipaddress.IPv6Address) and address in _NAT64:
         return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
     return address
+
+
+# -- requests
 
 
 def read_server_name(hello: bytes) -> str | None:

@@ -344,7 +344,7 @@ class Gate:
             return f"the agent's tools.json denies this ({entry})"
         return f"the agent's tools.json does not allow this {request.tool}"
 
-    # Requests
+    # -- requests
 
     def file_request(self, tool: str, relative: str, detail: Callable[[], str]) -> ToolRequest:
         """The request to read, write or edit a file. `relative` is its path relative to the folder."""

@@ -106,7 +106,7 @@ class Toolbelt:
         self._live.check_running()
         return replace(result, text=self._live.without_secrets(result.text))
 
-    # For agents that bring their own tools
+    # -- for agents that bring their own tools
 
     def is_allowed(self, call: AgentToolCall) -> bool:
         """Whether an agent may use one of its own tools. The policy and the content filter decide, and then a person if
@@ -148,7 +148,7 @@ class Toolbelt:
             self._report_failure(tool, {"path": path}, refusal)
             raise
 
-    # The tools
+    # -- the tools
 
     def _read(self, arguments: dict[str, Any]) -> str:
         path = arguments["path"]
@@ -249,7 +249,7 @@ class Toolbelt:
             body += f"\n[{end:,} of {len(text):,} characters; go on with first_character {end + 1}]"
         return f"{head}\n\n{body}"
 
-    # Checks and records
+    # -- checks and records
 
     def _check_offered(self, tool: str, name: object) -> None:
         """Raises `Refusal` `no_tool` or `denied` if this session does not have the tool."""

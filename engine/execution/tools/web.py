@@ -67,6 +67,9 @@ Resolve = Callable[[str, int], Sequence[str]]
 """A function that returns the IP addresses of a host and port. Raises OSError."""
 
 
+# -- addresses
+
+
 @frozen
 class Target:
     """The parts of a URL."""
@@ -138,6 +141,9 @@ def is_listed(target: Target, allowed: Iterable[str]) -> bool:
     return any(fnmatchcase(name, entry) for entry in entries for name in (target.host, f"{target.host}:{target.port}"))
 
 
+# -- pages and hits
+
+
 @frozen
 class Page:
     """A page that was fetched."""
@@ -178,6 +184,9 @@ class Hit:
     title: str
     url: str
     text: str
+
+
+# -- requests
 
 
 def system_resolve(host: str, port: int) -> list[str]:

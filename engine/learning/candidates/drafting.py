@@ -72,6 +72,9 @@ _SHELL = re.compile(r"[|&;<>$`(){}*?~\n]")
 """Characters that need a shell. A flow runs without one."""
 
 
+# -- a draft and its evidence
+
+
 @frozen
 class Draft:
     """An effect with its title, its scope ("" for everywhere) and its trust (SPEC 6.8)."""
@@ -126,6 +129,9 @@ def draft_candidate(opportunity: Opportunity, related: Sequence[LearningRecord],
     if isinstance(effect, FlowOffload) and not effect.commands:
         raise NothingToDraft("its commands contain a key or a password")
     return replace(draft, effect=validate_effect(effect), title=redact(draft.title, secrets))
+
+
+# -- drafters
 
 
 def _draft_fix_template(evidence: Evidence) -> Draft:
@@ -370,6 +376,9 @@ DRAFTERS: Mapping[CandidateType, Callable[[Evidence], Draft]] = {
     CandidateType.PROMPT_FRAGMENT: _draft_prompt_fragment,
     CandidateType.FLOW_OFFLOAD: _draft_flow,
 }
+
+
+# -- reading transcripts
 
 
 def _describe_heal(sources: Sources, session: str, patch: str) -> tuple[str, ...]:

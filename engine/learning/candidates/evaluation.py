@@ -63,6 +63,9 @@ MIN_NEW_EVIDENCE = 3
 """Minimum number of new supporting records that reopen a rejected candidate."""
 
 
+# -- effects
+
+
 def validate_effect(effect: Effect) -> Effect:
     """Check an effect, and return it with each text in a single line. Raises `Refusal` `bad_effect` with the
     problem."""
@@ -209,6 +212,9 @@ def _describe_effect(effect: Effect) -> list[str]:
             commands = [f"  $ {shlex.join(shlex.split(command))}" for command in effect.commands]
             return [f"flow: {effect.name} ({effect.title})", *commands]
     return []
+
+
+# -- evaluations
 
 
 @frozen

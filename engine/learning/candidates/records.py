@@ -53,6 +53,9 @@ RECORD_KINDS = {
 """The kinds of records from which each type of candidate is drafted (SPEC 5.2)."""
 
 
+# -- stored records
+
+
 class LearningRecordRow(Row, table=True):
     """One record. `seq` grows with each new record; `fact` is the id of its ledger entry."""
 
@@ -145,6 +148,9 @@ class Records:
         return [value_of(row, LearningRecord) for row in rows]
 
 
+# -- opportunities
+
+
 @frozen
 class Opportunity:
     """A record from which a candidate of this type could be drafted."""
@@ -196,6 +202,9 @@ def add_parts(*parts: Part) -> tuple[float, str]:
     total = round(min(100.0, max(0.0, sum(points for points, _ in parts))), 1)
     reason = "; ".join(f"{words}: {round(points, 1):+g}" for points, words in parts if abs(points) >= 0.05)
     return total, reason
+
+
+# -- reading entries
 
 
 @frozen
@@ -263,6 +272,9 @@ class Reading:
 def label_of(kind: RecordKind, cause: str) -> str:
     """The label of records of a kind with the same cause."""
     return f"{kind}/{cause}" if cause else kind.value
+
+
+# -- answers of the sources
 
 
 @frozen

@@ -329,6 +329,9 @@ def _read_past(row: Any) -> PastDecision:
     return PastDecision(card, chosen, weight, waited_hours, id, raw)
 
 
+# -- preference pairs
+
+
 @frozen
 class Preference:
     """A preference pair (SPEC 8.2). `weight`, in (0, 1], is that of its weaker signal. An unknown confidence is

@@ -70,6 +70,9 @@ Conversations = Callable[[], Iterable[tuple[str, str]]]
 """Reads (message of an agent, reply of the operator), oldest first."""
 
 
+# -- exporting
+
+
 class Shape(StrEnum):
     """The format of a preference file."""
 
@@ -294,6 +297,9 @@ def _count_lines(file: Path) -> int:
     return file.read_bytes().count(b"\n") if file.exists() else 0
 
 
+# -- writing records
+
+
 def format_answer(prompt: str, channel: str, confidence: float, reasoning: str) -> str:
     """The reply that the Twin model should give (SPEC 2.3)."""
     fields = {"prompt": prompt, "channel": channel, "confidence": round(confidence, 2), "reasoning": reasoning}
@@ -348,6 +354,9 @@ def _reply_message(text: str) -> dict[str, str]:
 
 _Text = Annotated[str, Field(strict=True, pattern=r"\S")]
 """A text that is not empty."""
+
+
+# -- reading records
 
 
 class _Message(BaseModel):

@@ -121,6 +121,9 @@ _WHEN = {
 """The words for each part of the day."""
 
 
+# -- the learner
+
+
 @frozen
 class Estimate:
     """The probability that the operator approves, before and after calibration, in (0, 1)."""
@@ -198,6 +201,9 @@ class Learner:
         return numpy.array(row)
 
 
+# -- regression
+
+
 class LogisticRegression:
     """A Bayesian logistic regression: the mean and covariance of its weights."""
 
@@ -218,6 +224,9 @@ class LogisticRegression:
         step, shrinkage = logistic_update(float(self.mean @ features), float(features @ covariance), outcome, weight)
         self.mean += covariance * step
         self.covariance -= numpy.outer(covariance, covariance) * shrinkage
+
+
+# -- shares and habits
 
 
 @dataclass(slots=True)
@@ -348,6 +357,9 @@ class Habits:
         """(approved, decided) of the decisions with a key that were given on the card itself."""
         counts = self.counts.get(key, Counts())
         return counts.explicit_approved, counts.explicit_decided
+
+
+# -- the newest decisions
 
 
 class NewestDecisions:

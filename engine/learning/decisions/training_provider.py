@@ -148,6 +148,8 @@ class Provider:
         return dict(json.loads(process.stdout.readline()))
 
 
+# -- the child process that asks the provider
+
 Request = Mapping[str, Any]
 """The name of a `call`, the `api`, its `baseUrl` and `key`, and the arguments of the call."""
 

@@ -62,6 +62,9 @@ MAX_FRONT_LINES = 400
 """Maximum number of lines of front matter."""
 
 
+# -- pages
+
+
 @dataclass(slots=True)
 class Part:
     """One entry of a page, or the text before the first one."""
@@ -255,6 +258,9 @@ def _has_value(part: Part, key: str, value: Value) -> bool:
         return False
 
 
+# -- values
+
+
 def format_value(value: Value) -> str:
     """The text of a value, in one line."""
     if isinstance(value, str) and _is_word(value):
@@ -316,6 +322,9 @@ ShortText = Annotated[str, BeforeValidator(_clean_words), AfterValidator(lambda 
 ShortTexts = Annotated[tuple[Annotated[str, BeforeValidator(_clean_words)], ...], BeforeValidator(_as_list)]
 UnitFloat = Annotated[float, Field(strict=True, ge=0, le=1)]
 Instant = Annotated[datetime, AfterValidator(in_utc)] | None
+
+
+# -- front matter
 
 
 class FrontMatter(BaseModel):

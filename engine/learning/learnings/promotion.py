@@ -51,6 +51,9 @@ UNAPPROVED = "quoted from sessions, and not approved by you"
 """The reason why a quote in a project or global entry waits for the operator."""
 
 
+# -- plans
+
+
 def is_about_own_tools(entry: LearningEntry) -> bool:
     """Whether an entry is about the tools of its agent and not about the project, so that other agents cannot use it.
     An entry about a program that cannot run here is about the project."""
@@ -185,6 +188,9 @@ def _counted_sessions(entry: LearningEntry) -> set[str]:
     return {source.session for source in entry.promoted_from} | set(entry.reinforced_by)
 
 
+# -- duplicates
+
+
 def find_duplicates(entries: Iterable[LearningEntry], vectors: Vectors) -> list[Cluster]:
     """Clusters of entries of one scope that are the same (SPEC 6.6)."""
     clusters = find_clusters(filter(_is_comparable, entries), vectors, min_sessions=1)
@@ -208,6 +214,9 @@ def merge_duplicates(cluster: Cluster) -> list[Change]:
     }
     merged: dict[str, Value] = {"status": LearningStatus.COMPACTED.value, "merged_into": centre.id}
     return [Change(centre.path, centre.id, fields), *(Change(other.path, other.id, merged) for other in others)]
+
+
+# -- promoted entries
 
 
 def entry_id(scope: LearningScope, scope_id: str, kind: LearningKind, about: str, text: str, trust: Trust) -> str:
@@ -318,6 +327,9 @@ def _find_reinforced(
         if new_work and entry.active and not entry.review:
             reinforced.append(Reinforcement(entry, tuple(sorted(new_work))))
     return tuple(reinforced)
+
+
+# -- provenance and retraction
 
 
 @frozen

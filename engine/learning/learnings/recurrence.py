@@ -77,6 +77,9 @@ _OPPOSITES = [
 """Words and their opposites."""
 
 
+# -- comparing texts
+
+
 def comparison_key(entry: LearningEntry) -> tuple[object, ...]:
     """The key of an entry: only entries with equal keys can be the same. Quotes are compared only with quotes, because
     a tool that repeats the operator's words adds no evidence."""
@@ -119,6 +122,9 @@ Vectors = Callable[[Sequence[str]], Sequence[bytes | None]]
 
 EmbedTexts = Callable[[Sequence[str]], Sequence[bytes] | None]
 """Computes the embeddings of texts; None if that is not possible now."""
+
+
+# -- stored vectors
 
 
 class LearningVector(Row, table=True):
@@ -177,6 +183,9 @@ def _store_vectors(tx: Transaction, *, model: str, vectors: Mapping[str, bytes])
 def hash_text(text: str) -> str:
     """A hash of a text."""
     return hex_hash(text, 32)
+
+
+# -- clusters
 
 
 @frozen

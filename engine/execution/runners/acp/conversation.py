@@ -257,6 +257,9 @@ class Conversation:
             self._stderr_pipe.close()
 
 
+# -- the pipe
+
+
 class _LineProtocol(asyncio.Protocol):
     """Calls `on_lines` with the lines of a pipe as they come."""
 

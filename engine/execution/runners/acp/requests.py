@@ -128,7 +128,7 @@ class ClientRequests:
             self._warnings.add(warning)
             self._live.note(warning, error=True)
 
-    # Notifications
+    # -- notifications
 
     def _handle_update(self, params: Any) -> None:
         try:
@@ -153,7 +153,7 @@ class ClientRequests:
             case schema.CurrentModeUpdate(current_mode_id=mode):
                 self._live.write("note", f"its mode is now {mode}")
 
-    # Requests
+    # -- requests
 
     async def _answer(self, request: BaseModel) -> BaseModel:
         match request:

@@ -214,7 +214,7 @@ class AgentLoop:
             self._conversation.close()
             self._conversation = None
 
-    # Tools
+    # -- tools
 
     def _run_tool_calls(self, tool_calls: Sequence[Message], request: _Request) -> None:
         """Run the tool calls of an answer, and add their results to the next request."""
@@ -249,7 +249,7 @@ class AgentLoop:
         self._live.journal.note_error(tool_call["name"], problem)
         return ToolResult(problem, ok=False)
 
-    # Requests
+    # -- requests
 
     def _send(self, request: _Request) -> Message:
         """Send the request until there is an answer or no retry is left."""
@@ -421,7 +421,7 @@ class AgentLoop:
         self._live.journal.note_error("model", error.message)
         return error
 
-    # Waiting and stopping
+    # -- waiting and stopping
 
     def _wait(self, seconds: float) -> None:
         """Let the time pass, unless the session is stopped."""

@@ -54,6 +54,9 @@ _PLAIN_ENTRY = {"name", "specifier", "marker", "extra", "extras"}
 _CARGO_SECTION = re.compile(r"(?:dev[-_]|build[-_])?dependencies")
 
 
+# -- comparing
+
+
 @frozen
 class Comparison:
     """What one manifest asks for, and what the lock file has for it."""
@@ -186,6 +189,9 @@ def _select_required(locked: Mapping[str, set[str] | None], required: Requiremen
     return {name: locked[name] for name in required if name in locked}
 
 
+# -- Node
+
+
 def _node_requirements(manifest: Mapping[str, Any], *sections: str) -> Requirements:
     """The requirements in these sections of a package.json. If one is a path, an address or an alias, only its name is
     compared, because tools write these in several ways."""
@@ -273,6 +279,9 @@ def _normalise_specifier(text: str) -> str | None:
     return ",".join(sorted(clauses, reverse=True)) or "any version"
 
 
+# -- Python
+
+
 def _python_requirements(entries: Iterable[Any], own: str, *, markers: bool = True) -> Requirements:
     """The requirements of a pyproject.toml, without the project itself. If `markers` is False, requirements for some
     machines only are left out, too. Raises ValueError for a requirement of an unknown form."""
@@ -339,6 +348,9 @@ def _compare_poetry(pair: LockPair) -> Iterator[Comparison]:
     names = re.findall(r'^name = "(.+)"$', pair.lock, re.MULTILINE)
     locked = _select_required(dict.fromkeys(map(_normalise_name, names)), required)
     yield Comparison(pair.manifest_name, required, locked)
+
+
+# -- Rust and Go
 
 
 def _compare_cargo(pair: LockPair) -> Iterator[Comparison]:

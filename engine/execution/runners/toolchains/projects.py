@@ -67,6 +67,9 @@ _DELEGATING_SCRIPT = re.compile(
 """Matches a script that calls the scripts of the members of a workspace."""
 
 
+# -- projects
+
+
 @frozen
 class Project:
     """A folder of a repository with a manifest of its own."""
@@ -163,6 +166,9 @@ def find_packages(folder: Path) -> dict[str, tuple[PackageSetup, ...]]:
         path: detect_packages(ProjectFolder.of_operator(folder / path, folder))
         for path in ["", *_manifest_folders(_list_files(Git(folder)).tracked)]
     }
+
+
+# -- reading a repository
 
 
 class _RepositoryFiles(NamedTuple):
@@ -269,6 +275,9 @@ def _missing_tool(
 def changelog_of(folder: Path) -> str:
     """The name of a project's change log; "" for none."""
     return next((name for name in TABLES["changelogs"] if os.path.lexists(folder / name)), "")
+
+
+# -- which project runs which tests
 
 
 def _without_member_tests(projects: Sequence[Project]) -> list[Project]:

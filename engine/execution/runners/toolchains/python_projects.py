@@ -58,6 +58,9 @@ MAX_TEST_FILES = 3000
 _IMPORT = re.compile(r"^\s*(?:import\s+([\w., ]+)|from\s+([\w.]+)\s+import\b[ \t]*(\([^)]*\)|[^\n]*))", re.M)
 
 
+# -- imports and environments
+
+
 def import_roots(folder: Path) -> list[str]:
     """The folders for PYTHONPATH. With these, the code in `folder` is imported, and not that of another tree which is
     installed as editable."""
@@ -148,6 +151,9 @@ def _python_version(home: Path) -> list[int]:
 def _list_subfolders(root: Path, prefix: str) -> list[Path]:
     """The folders in `root` whose names begin with `prefix`."""
     return sorted(folder for folder in root.glob(f"{glob.escape(prefix)}*") if folder.is_dir())
+
+
+# -- interpreters
 
 
 def pytest_group_option(workspace: Path) -> str:
@@ -248,6 +254,9 @@ def _find_environments(folder: Path, top: Path) -> Iterator[Interpreter]:
                 break
     for manager, interpreter in _managed_environments(folder):
         yield Interpreter(f"{manager}'s environment", interpreter)
+
+
+# -- tests
 
 
 def measures_coverage(folder: Path, interpreter: str) -> bool:

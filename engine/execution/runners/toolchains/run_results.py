@@ -65,6 +65,9 @@ _HEADING = re.compile(
 """The beginning of a line after which a runner prints about one test."""
 
 
+# -- results of all runs
+
+
 @frozen
 class FinishedRun:
     """The output of a run that ended."""
@@ -98,6 +101,9 @@ def read_failures(run: FinishedRun, failing: Iterable[str]) -> Mapping[str, str]
     "" if there is none."""
     reported = _read_reported_failures(run)
     return _read_printed_failures(run.output, failing) if reported is None else reported
+
+
+# -- reports
 
 
 def _read_junit(run: FinishedRun) -> CheckResult:
@@ -233,6 +239,9 @@ def _read_reported_failures(run: FinishedRun) -> Mapping[str, str] | None:
     if report is None:
         return None
     return {example["id"]: str((example.get("exception") or {}).get("message", "")) for example in report[0]}
+
+
+# -- printed output
 
 
 class PrintedFormat(BaseModel):
@@ -398,6 +407,9 @@ def _read_printed_failures(output: str, failing: Iterable[str]) -> Mapping[str, 
         for name in current_tests:
             texts[name] += f"{line}\n"
     return texts
+
+
+# -- making results
 
 
 def _make_result(

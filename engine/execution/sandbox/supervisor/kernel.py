@@ -78,6 +78,9 @@ def raise_errno(result: int, operation: str) -> None:
         raise OSError(number, f"{operation}: {os.strerror(number)}")
 
 
+# -- confining itself
+
+
 def drop_capabilities() -> None:
     """Drop all capabilities. After that root can do no more than other users, but it still owns its files."""
     number = 0
@@ -139,6 +142,9 @@ def copy_descriptor(pid: int, descriptor: int) -> int:
     if copied < 0:
         raise OSError(number, f"pidfd_getfd: {os.strerror(number)}")
     return int(copied)
+
+
+# -- processes
 
 
 def _parent_of(pid: int) -> int | None:
@@ -213,6 +219,9 @@ def _find_children() -> list[int]:
             return [int(pid) for pid in file.read().split()]
     except OSError:  # this kernel has no such list
         return find_descendants()
+
+
+# -- calls that are answered
 
 
 def answer_call(listener: int, names: Mapping[int, str], writable: Sequence[str]) -> None:
