@@ -416,10 +416,11 @@ def save_last_screen(file: Path, screen: LastScreen) -> None:
 
 def trim_last_screen(screen: LastScreen) -> LastScreen:
     """The part of `screen` that a first frame can show. Reading it takes a millisecond or two."""
-    state = dataclasses.replace(
-        screen.state, **{name: getattr(screen.state, name)[:limit] for name, limit in MAX_KEPT_ITEMS.items()}
+    kept = {name: getattr(screen.state, name)[:limit] for name, limit in MAX_KEPT_ITEMS.items()}
+    kept["sessions"] = tuple(session for session in kept["sessions"] if session.state.over)  # by then no other runs
+    return dataclasses.replace(
+        screen, state=dataclasses.replace(screen.state, **kept), saved_at=screen.saved_at or datetime.now(UTC)
     )
-    return dataclasses.replace(screen, state=state, saved_at=screen.saved_at or datetime.now(UTC))
 
 
 def _encode(value: Any) -> Any:

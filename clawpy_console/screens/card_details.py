@@ -50,8 +50,10 @@ def read_evidence(engine: Engine, card_id: str) -> Evidence:
     return Evidence(cards.rails(card_id), cards.similar(card_id), cards.describe_sandbox(card_id))
 
 
-def evidence_fields(card: Card, evidence: Evidence, state: AppState, now: datetime) -> Iterator[Field]:
-    """The evidence for and against `card`."""
+def evidence_fields(
+    card: Card, evidence: Evidence, state: AppState, now: datetime, *, in_full: bool
+) -> Iterator[Field]:
+    """The evidence for and against `card`; unless `in_full`, without weights and without rails that allow it."""
     if card.reasoning:
         yield from (text_line(line, "grey") for line in card.reasoning.splitlines())
     yield heading("place in the stack")
@@ -59,13 +61,14 @@ def evidence_fields(card: Card, evidence: Evidence, state: AppState, now: dateti
     yield from present_fields(_history_facts(card, evidence.similar, state, now), "grey")
     signals = [signal for signal in card.signals if signal.relevance or signal.error]
     if signals:  # the operator's own prompt has none
-        yield heading("signals (weight · relevance)")
+        yield heading("signals (weight · relevance)" if in_full else "signals")
     for signal in signals:
         name, text = states.signal_words(signal)
-        yield Field(name, f"{bar(signal.relevance)} {text}  {signal.weight:.2f} · {signal.relevance:.2f}", "grey")
+        figures = f"  {signal.weight:.2f} · {signal.relevance:.2f}" if in_full else ""
+        yield Field(name, f"{bar(signal.relevance)} {text}{figures}", "grey")
     if evidence.rails:
         yield heading("rails now")
-    yield from _rails_fields(evidence.rails)
+    yield from _rails_fields(evidence.rails, in_full)
     yield heading("work")
     yield from present_fields(_work_facts(card, evidence.sandbox, now), "grey")
     yield from _confidence_fields(card)
@@ -106,17 +109,20 @@ def _confidence_fields(card: Card) -> Iterator[Field]:
     yield text_line(f"sum         = {parts.total:.3f}  {card.band.value}")
 
 
-def _rails_fields(rails: Sequence[RailVerdict]) -> Iterator[Field]:
-    """Each rail: its first reason, then the others together. Rails that allow without a reason share one line."""
+def _rails_fields(rails: Sequence[RailVerdict], in_full: bool) -> Iterator[Field]:
+    """Each rail: its first reason, then the others together. Rails that allow without a reason share one line; unless
+    `in_full`, all that allow do, and the other reasons are left out."""
+    allowing = [rail for rail in rails if rail.verdict is Verdict.ALLOW and not (in_full and rail.reason)]
     for rail in rails:
+        if rail in allowing:
+            continue
         sign, tone = states.VERDICT_SIGNS[rail.verdict]
-        if rail.reason or rail.verdict is not Verdict.ALLOW:
-            first, *others = rail.reasons or [""]
-            yield Field(rail.rail, f"{sign} {one_line(first)}", tone)
-            if others:
-                yield text_line(f"also: {one_line(REASON_SEPARATOR.join(others))}", "grey")
-    if allowing := [rail.rail for rail in rails if rail.verdict is Verdict.ALLOW and not rail.reason]:
-        yield text_line(f"✓ {', '.join(allowing)}: no objection", "grey")
+        first, *others = rail.reasons or [""]
+        yield Field(rail.rail, f"{sign} {one_line(first)}", tone)
+        if others and in_full:
+            yield text_line(f"also: {one_line(REASON_SEPARATOR.join(others))}", "grey")
+    if allowing:
+        yield text_line(f"✓ {', '.join(rail.rail for rail in allowing)}: no objection", "grey")
 
 
 def _history_facts(
@@ -270,7 +276,7 @@ class Details(Dialog[None]):
         self.query_one("#head", ReflowingText).show(lambda width: [headline(card, width), warning, *head.wrap(width)])
         # The note names what is missing in the prompt, so it stands below the editor.
         note = [text_line(f"▲ {one_line(card.note)}", "wants"), text_line("")] if card.note else []
-        fields = [*note, *evidence_fields(card, self._evidence, self.app.state, self.now)]
+        fields = [*note, *evidence_fields(card, self._evidence, self.app.state, self.now, in_full=True)]
         self.query_one("#why", ReflowingText).show_fields(fields)
 
     def _show_refusal(self, reason: object) -> None:

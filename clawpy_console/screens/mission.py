@@ -212,7 +212,8 @@ class MissionScreen(ConsoleScreen):
         if card.id != self._evidence_card_id:
             self._evidence_card_id, self._evidence = card.id, None
             self._read_evidence(card)
-        fields = [*evidence_fields(card, self._evidence or Evidence(), self.state, self.now)]
+        evidence, in_full = self._evidence or Evidence(), card.has_stated_confidence
+        fields = [*evidence_fields(card, evidence, self.state, self.now, in_full=in_full)]
         if card.assignment.flow and (parameters := parameter_lines(card.assignment.parameters)):
             fields += [heading("parameters"), *(text_line(item, "grey") for item in parameters.split("\n"))]
         self.show_fields("#why", fields)

@@ -15,7 +15,7 @@ from clawpy_console.widgets.rows import Row, Rows
 from engine.model import RailVerdict, SessionState, Verdict
 from tests.console.conftest import running, screen_text, toasts, until
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_data import NOW, SHOP, sessions
+from tests.console.stand_in_data import NOW, SHOP, cards, sessions
 from tests.console.stories import (
     FIRST,
     SECOND,
@@ -349,6 +349,18 @@ async def test_the_evidence_says_what_the_rails_say_now(console: ConsoleApp, eng
         engine.cards.dismiss(SECOND)  # in another console
         console.reload(["cards"])
         await carry_out(pilot, sees(reason))
+
+
+async def test_before_there_is_learning_the_evidence_has_no_weights_and_one_reason_of_each_rail(
+    console: ConsoleApp, engine: StandIn
+) -> None:
+    engine.cards.all = {card.id: card for card in cards(stated=False)}
+    engine.cards.rails = lambda id: (  # type: ignore[method-assign]
+        RailVerdict("cost", Verdict.ALLOW, "costs $0.00"), RailVerdict("gate", Verdict.ASK, "not by itself; phase 0"),
+    )  # fmt: skip
+    async with running(console, size=(200, 60)) as pilot:
+        await carry_out(pilot, sees("▲ not by itself", "✓ cost: no objection"), hides("phase 0", "(weight"))
+        await carry_out(pilot, press("enter"), sees("also: phase 0", "cost       ✓ costs $0.00"))
 
 
 @pytest.mark.long

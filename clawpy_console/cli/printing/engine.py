@@ -46,22 +46,28 @@ def status(document: Document) -> Lines:
         yield f"{paint(tone, '○')} {bold('No engine is running.')} `clawpy` or `clawpy run` starts one."
         yield f"  last state: {document['state']} {since}"
     yield from field_lines(map(_hold, holds))
-    yield from _cost(document["crossPollStatus"])
-    yield from _phase(document["phase"])
-    if document["byItself"]["words"]:
-        yield f"  {document['byItself']['words']}"
+    yield f"  {count(document['pending'], 'card')} pending"
+    yield from (f"  running  {session['id']}  {one_line(session['prompt'])}" for session in document["running"])
+    yield from (f"  {wants('needs you')}  {waiting['id']}  {waiting['title']}" for waiting in document["waiting"])
+    for problem in document["problems"]:
+        yield f"  {wants('problem')}  {workspace_name(problem['workspace'])}: {one_line(problem['text'])}"
     silent, coming = document["silenceSeconds"], document["nextCycleAt"]
     if runs:
         yield f"  inactive for {span(silent)}" + (f", next check {time(coming)}" if coming else "")
-    yield f"  {count(document['pending'], 'card')} pending"
-    for problem in document["problems"]:
-        yield f"  {wants('problem')}  {workspace_name(problem['workspace'])}: {one_line(problem['text'])}"
+    yield from _cost(document["crossPollStatus"])
+    yield from _phase(document["phase"])
+    by_itself = document["byItself"]
+    if missing := by_itself["missing"]:
+        more = f", and for {count(len(missing) - 1, 'other reason')}" if missing[1:] else ""
+        yield f"  does not act by itself yet: {missing[0]}{more}"
+    elif by_itself["words"]:
+        yield f"  {by_itself['words']}"
     yield from _gateway(document.get("gateway") or {})
     if document["keysInFile"]:
         yield f"  {wants(document['keysInFile'])}"
     yield from _since(document["since"])
-    yield from (f"  running  {session['id']}  {one_line(session['prompt'])}" for session in document["running"])
-    yield from (f"  {wants('needs you')}  {waiting['id']}  {waiting['title']}" for waiting in document["waiting"])
+    if document["decisions"]:
+        yield bold("last decisions")
     for decision in document["decisions"]:
         decision_words = states.DECISION_LABELS.get(decision["signal"], decision["signal"])
         yield dim(f"  {time(decision['decidedAt'])}  {decision_words}  {one_line(decision['prompt'])}")
@@ -100,20 +106,24 @@ def _hold(hold: Document) -> Field:
 
 def _since(away: Document) -> Lines:
     """The work since you were last away; no lines when nothing happened."""
-    fields, ran, blocked = list(absence_fields(away)), away["ran"], away["blocked"]
-    if not fields:
-        return
-    yield bold(f"since {time(away['at'])}")
+    ran = [
+        f"  {time(run['endedAt'])}  {session_outcome(run)}  {one_line(run['prompt'])}" for run in reversed(away["ran"])
+    ]
+    blocked = [
+        f"  {time(entry['createdAt'])}  {entry['rail']}  {one_line(entry['prompt'])}: {entry['reason']}"
+        for entry in reversed(away["blocked"])
+    ]
+    rows = {"done": _latest(ran, "; `clawpy work` lists them"), "blocked": _latest(blocked)}
+    fields = [row for field in absence_fields(away) for row in (field, *rows.get(field.name, ()))]
+    if fields:
+        yield bold(f"since {time(away['at'])}")
     yield from field_lines(fields)
-    if len(ran) > MAX_LISTED:
-        yield dim(f"    and {len(ran) - MAX_LISTED} earlier ones; `clawpy work` lists them")
-    for run in ran[-MAX_LISTED:]:
-        yield f"    {time(run['endedAt'])}  {session_outcome(run)}  {one_line(run['prompt'])}"
-    if len(blocked) > MAX_LISTED:
-        yield dim(f"    and {len(blocked) - MAX_LISTED} earlier blocked ones")
-    for run in blocked[-MAX_LISTED:]:
-        rail = f"{wants('blocked')} by {run['rail']}"
-        yield f"    {time(run['createdAt'])}  {rail}  {one_line(run['prompt'])}: {run['reason']}"
+
+
+def _latest(lines: Sequence[str], hint: str = "") -> list[Field]:
+    """The first of the lines below a field, which come newest first, and how many earlier ones there are."""
+    rest = [f"  and {len(lines) - MAX_LISTED} earlier ones{hint}"] if len(lines) > MAX_LISTED else []
+    return [*map(text_line, lines[:MAX_LISTED]), *(text_line(line, "grey") for line in rest)]
 
 
 def dnd(document: Document) -> Lines:
