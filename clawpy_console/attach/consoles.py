@@ -195,6 +195,7 @@ class Consoles(Host):
             return ClientEnd(1, await asyncio.to_thread(_write_report, error, self._home, engine, terminal))
         finally:
             self.apps.pop(terminal, None)
+            terminal.release_app()
 
     def _make_app(self, terminal: Terminal, repositories: Sequence[str]) -> ConsoleApp:
         from clawpy_console.app import ConsoleApp

@@ -48,16 +48,22 @@ class Terminal(asyncio.Protocol):
     def __init__(self, environment: Mapping[str, str], size: Sequence[int]) -> None:
         self.environment = environment
         self.size = bound_size(size)
-        self.driver: TerminalDriver | None = None
-        self.on_hang_up: Callable[[], None] = lambda: None
+        self.driver: TerminalDriver | None
+        self.on_hang_up: Callable[[], None]
         """Called when the client is gone."""
-        self.on_stop_key: Callable[[], None] = lambda: None
+        self.on_stop_key: Callable[[], None]
         """Called for F12, ahead of all other keys."""
+        self.release_app()
         self.connected = True
         self._parser = client.MessageParser()
         self._transport: asyncio.Transport | None = None
         self._is_behind = self._has_dropped_output = False
         self._closed = asyncio.Event()
+
+    def release_app(self) -> None:
+        """Forget the app: it has ended, and its memory is to be freed."""
+        self.driver = None
+        self.on_hang_up = self.on_stop_key = lambda: None
 
     def apply_colours(self, app: App[Any]) -> None:
         """Have `app` use the colours of this terminal instead of those of the engine's process."""
