@@ -320,11 +320,12 @@ class WorkScreen(SessionActions):
         def describe(landed: ChangeSet) -> str:
             comments = states.open_comments_text([bool(comment.sent) for comment in change.comments])
             open_comments = f" {comments}." if comments else ""
-            waiting = f" {formats.count(len(landed.files), 'file')} left."
-            if landed.state is ChangeState.LANDED:
-                waiting = ""
+            is_partial = landed.state is not ChangeState.LANDED
+            waiting = f" The rest waits: {formats.count(len(landed.files), 'file')}." if is_partial else ""
+            is_in_hunks = bool(parts) and all(part.hunks for part in parts)
+            hunks = f"{formats.count(sum(len(part.hunks) for part in parts), 'hunk')} in " if is_in_hunks else ""
             files = formats.count(len(parts or change.files), "file")
-            return f"Landed {files}.{waiting}{open_comments} Undo: {self.key_of('work.undo')}"
+            return f"Landed {hunks}{files}.{waiting}{open_comments} Undo: {self.key_of('work.undo')}"
 
         self._carry_out(
             "landing",

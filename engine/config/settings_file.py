@@ -296,7 +296,7 @@ def suggest_key(path: KeyPath) -> str:
         return f"did you mean {' or '.join(map(format_key, likely))}?"
     if section:
         return "known keys: " + ", ".join(keys.values())
-    return "`clawpy help settings` explains the keys; once the file is right, `clawpy config get` lists them all"
+    return "`clawpy help settings` explains the keys"
 
 
 def _describe_type(annotation: Any, metadata: list[Any]) -> str:

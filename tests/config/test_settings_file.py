@@ -42,10 +42,7 @@ def test_an_unknown_key_is_reported_with_its_line_and_the_likely_key() -> None:
     ("key", "advice"),
     [
         ("quiet", "did you mean quietHoursStart or quietHoursEnd?"),
-        (
-            "foo",
-            "`clawpy help settings` explains the keys; once the file is right, `clawpy config get` lists them all",
-        ),
+        ("foo", "`clawpy help settings` explains the keys"),
         ("web.foo", "known keys: searchUrl, allow"),
     ],
 )

@@ -277,6 +277,7 @@ STORIES = {
         has_marked(HUNK_1),
         press("L"),
         called("landed part", ("shop/cart.py", (1,))),
+        sees("Landed 1 hunk in 1 file. The rest waits: 3 files."),
     ),
     "a folder is marked in the tree": (
         press("shift+tab g space"),

@@ -346,7 +346,7 @@ def test_merged_and_stale_branches_are_listed_but_not_checked_out_ones(situation
 
     card = situation.card("report_branches")
     assert card.assignment.prompt == "List 1 merged branch and 1 stale branch, with the commands that delete them"
-    assert card.reasoning.startswith("done and old: ")
+    assert card.reasoning.startswith("done: merged; old: without a commit for 30 days.")
     session = situation.approve(card)
     transcript = situation.transcript(session)
     assert "git branch -d -- done" in transcript

@@ -110,13 +110,14 @@ def report_branches(context: WorkspaceContext) -> Iterator[Offer]:
     merged, stale = untidy_branches(context)
     if not merged and not stale:
         return
-    parts = [count(len(merged), "merged branch")] if merged else []
-    parts += [count(len(stale), "stale branch")] if stale else []
-    words = " and ".join(parts)
     days = STALE_BRANCH.days
+    groups = [(merged, "merged branch", "merged"), (stale, "stale branch", f"without a commit for {days} days")]
+    groups = [group for group in groups if group[0]]
+    counts = " and ".join(count(len(branches), noun) for branches, noun, _ in groups)
+    reasons = (f"{join_shortened(branch.name for branch in branches)}: {reason}" for branches, _, reason in groups)
     yield Offer(
-        f"List {words}, with the commands that delete them",
-        f"{join_shortened(branch.name for branch in [*merged, *stale])}: merged, or without a commit for {days} days.",
+        f"List {counts}, with the commands that delete them",
+        f"{'; '.join(reasons)}.",
         subject="local branches",
         facts={"branches": sorted((branch.name, branch.tip) for branch in [*merged, *stale])},
         parameters={"days": days},

@@ -184,8 +184,7 @@ class CheckCleanHead(ProjectFlow):
             summary = f"{answer}. {summary}"
         elif passing is not None:
             facts["passes_with_files"] = passing
-            outcome = f"{len(passing)} of them pass" if passing else "they also fail"
-            summary = f"{summary}; {outcome} with the uncommitted files"
+            summary = f"{summary}; {len(passing)} of {len(failed.failing)} passed with the uncommitted files"
         return FlowResult(summary, check=check, facts=facts, full=True)
 
     def _compare_with_head(self, check: CheckResult) -> str:

@@ -116,7 +116,7 @@ class _LintFlow(ProjectFlow):
         folder = job.folder / self.project
         has_python = is_python_project(folder) or any(folder.glob("*.py"))
         fix = "configure a linter for the project and install it in the project's environment"
-        names = ", ".join(row.name for row in LINTERS)
+        names = ", ".join(row.name for row in LINTERS if not has_python or row.kind == "python")
         raise CannotRun(
             f"no linter{self.where}: looked for {names}",
             add_package_command(job.workspace / self.project, job.workspace, "ruff") if has_python else fix,
