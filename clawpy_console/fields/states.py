@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from clawpy_console import formats
 from clawpy_console.fields import Document, Field
 from clawpy_console.formats import one_line
-from engine.model import PROBLEM_FOUND, Card, GateRuleName, RailVerdict, Signal, Source, Verdict, outcome_in_words
+from engine.model import PROBLEM_FOUND, Card, GateRuleName, RailVerdict, Signal, Verdict, outcome_in_words
 from engine.model.text import failures
 
 # States
@@ -86,11 +86,6 @@ def work_word(card: Card) -> str:
     """The work of a flow in a word, such as `tests`; a learned flow by its name; without a flow the channel."""
     flow = card.assignment.flow
     return _WORK_BY_FLOW.get(flow, flow.replace("_", " ")) if flow else card.assignment.channel
-
-
-def tier_label(card: Card) -> str:
-    """The tier in one word, `YOURS` on the operator's own prompt."""
-    return "YOURS" if card.source is Source.OPERATOR else card.tier.name
 
 
 def signal_words(signal: Signal) -> tuple[str, str]:

@@ -90,8 +90,8 @@ def _place_fields(card: Card) -> Iterator[Field]:
         yield text_line("your own prompts come first", "grey")
     if card.source is Source.OPERATOR:
         return
-    place = f"{states.tier_label(card)}: {card.tier.meaning} (group {int(card.tier)} of 4)"
-    yield text_line(place, "wrong" if card.tier is Tier.BROKEN else "ink")
+    place = f"{card.tier_word.upper()}: {card.tier.meaning} (group {int(card.tier)} of 4)"
+    yield text_line(place, "wrong" if card.tier is Tier.AT_RISK else "ink")
     reasons = card.parts.words[len(CONFIDENCE_WEIGHTS) :] if card.parts is not None else ()
     yield from (text_line(one_line(reason), "grey") for reason in reasons)
 

@@ -75,7 +75,7 @@ class CardStack(Widget, can_focus=True):
         & > #empty { layer: under; height: 1fr; content-align: center middle; text-align: center; color: $grey;
             border: round $line; }
         &:focus > #front, &:focus > #empty { border: round $accent; }
-        & > #front.-broken, &:focus > #front.-broken { border: heavy $wrong; }
+        & > #front.-at-risk, &:focus > #front.-at-risk { border: heavy $wrong; }
         &:focus > #front.-risky { border: round $wants; }
         &:focus > #front.-armed { border: heavy $wants; }
     }
@@ -192,7 +192,7 @@ class CardStack(Widget, can_focus=True):
         view.card = card
         view.display = card is not None
         self.query_one("#empty").display = card is None
-        view.set_class(card is not None and card.tier is Tier.BROKEN, "-broken")
+        view.set_class(card is not None and card.tier is Tier.AT_RISK, "-at-risk")
         view.set_class(card is not None and bool(states.approval_risk(card)), "-risky")
         view.set_class(self.armed, "-armed")
 
@@ -318,7 +318,7 @@ BAR_CELLS = 8
 
 
 def headline(card: Card, width: int) -> Content:
-    """`BROKEN  shop · tests` at the left; at the right the badges, and the confidence once it is stated."""
+    """`AT RISK  shop · tests` at the left; at the right the badges, and the confidence once it is stated."""
     badges = []
     if card.has_stated_confidence:
         badges.append((f"{round(card.confidence * 100)}%", "bold $ink"))
@@ -329,7 +329,7 @@ def headline(card: Card, width: int) -> Content:
         if card.has_novel_pair:
             badges.append(("  NEW", "bold $wants"))
     right = Content.assemble(*badges)
-    label = Content.styled(f"{states.tier_label(card)}  ", "bold $wrong" if card.tier is Tier.BROKEN else "bold $ink")
+    label = Content.styled(f"{card.tier_word.upper()}  ", "bold $wrong" if card.tier is Tier.AT_RISK else "bold $ink")
     place = f"{workspace_name(card.assignment.workspace)} · {states.work_word(card)}"
     place_width = max(1, width - label.cell_length - right.cell_length - 1)
     return Content.assemble(label, (fit_to_width(place, place_width), "$grey"), " ", right)

@@ -103,8 +103,8 @@ def card_rows(cards: Sequence[Card], workspaces: Sequence[str]) -> list[Row]:
         if with_workspace:
             text = f"{fit_to_width(name, name_width)}  {text}"
         risk_style = "wants" if states.approval_risk(card) else "faint"
-        mark_style = "wrong" if card.tier is Tier.BROKEN else risk_style
-        mark = fit_to_width(states.tier_label(card), 7)
+        mark_style = "wrong" if card.tier is Tier.AT_RISK else risk_style
+        mark = fit_to_width(card.tier_word.upper(), 7)
         rows.append(Row(card.id, text, mark, states.work_word(card), "grey", mark_style))
     return rows
 

@@ -78,15 +78,15 @@ class Source(StrEnum):
 class Tier(IntEnum):
     """The consequence if nobody acts on a card, by which the stack is sorted first (SPEC 2.11)."""
 
-    BROKEN = 1  # something is broken or about to be lost
+    AT_RISK = 1  # something is broken or about to be lost
     BLOCKS = 2  # it blocks you or others soon
     CHECK = 3  # a quick check of recent work
     UPKEEP = 4
 
     @property
     def word(self) -> str:
-        """The word that a card shows while no confidence is stated."""
-        return {1: "at risk", 2: "blocks soon", 3: "quick check", 4: "upkeep"}[self]
+        """The word that a card shows: at risk, blocks, check or upkeep. Lists have it in capitals."""
+        return self.name.lower().replace("_", " ")
 
     @property
     def meaning(self) -> str:

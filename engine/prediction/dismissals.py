@@ -158,7 +158,7 @@ class MuteIndex:
         if not self._tiers.keys().isdisjoint({(workspace, kind, ""), ("", kind, "")}):
             return True
         dismissed = self._tiers.get((workspace, kind, subject))
-        return dismissed is not None and not (tier == Tier.BROKEN < dismissed)
+        return dismissed is not None and not (tier == Tier.AT_RISK < dismissed)
 
 
 def read_mutes(session: Session, now: datetime) -> list[Mute]:

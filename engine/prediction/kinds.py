@@ -45,8 +45,8 @@ OWN_PROMPT: Final = "own"
 """The kind of the operator's own prompts: approving one earns no card the right to run by itself (SPEC 2.5)."""
 
 
-_USUAL_HOURS: Final = {Tier.BROKEN: 2.0, Tier.BLOCKS: 12.0, Tier.CHECK: 8.0, Tier.UPKEEP: 72.0}
-_STRENGTH: Final = {Tier.BROKEN: 1.0, Tier.BLOCKS: 0.8, Tier.CHECK: 0.5, Tier.UPKEEP: 0.3}
+_USUAL_HOURS: Final = {Tier.AT_RISK: 2.0, Tier.BLOCKS: 12.0, Tier.CHECK: 8.0, Tier.UPKEEP: 72.0}
+_STRENGTH: Final = {Tier.AT_RISK: 1.0, Tier.BLOCKS: 0.8, Tier.CHECK: 0.5, Tier.UPKEEP: 0.3}
 
 
 @frozen

@@ -217,7 +217,7 @@ def select_rows(
 
 def _is_certain(row: CardRow) -> bool:
     """Whether a card is shown at any confidence."""
-    return row.tier == Tier.BROKEN or is_ordered(row.kind) or row.source == Source.FOLLOW_UP
+    return row.tier == Tier.AT_RISK or is_ordered(row.kind) or row.source == Source.FOLLOW_UP
 
 
 def content_block(row: CardRow) -> RailVerdict | None:

@@ -26,7 +26,7 @@ def test_cards_are_printed_and_count_as_shown(clawpy: Clawpy, engines: list[Stan
     result = clawpy("cards")
     assert result.code == 0
     assert result.out.startswith(
-        "pred_abc1  72% quick check  shop → koji-core  SUGGESTED\n    Run the tests\n    3 modules changed\n"
+        "pred_abc1  72% check  shop → koji-core  SUGGESTED\n    Run the tests\n    3 modules changed\n"
     )
     assert "\x1b" not in result.out  # no colour into a pipe
     assert engines[0].cards.shown == ["pred_abc1", "pred_abd2"]

@@ -122,7 +122,7 @@ GLOSSARY = {
 def test_a_pending_card_is_new_once_its_confidence_is_stated(stated: bool, status: str, is_shown: bool) -> None:
     card = {
         "id": "pred_1", "status": status, "stated": stated, "novel": True, "band": "low", "snoozedUntil": None,
-        "tier": 3, "tierWord": "quick check", "confidence": 0.5, "confidenceParts": None, "workspace": "/shop",
+        "tier": 3, "tierWord": "check", "confidence": 0.5, "confidenceParts": None, "workspace": "/shop",
         "targetChannel": "koji-core", "withoutSandbox": False, "prompt": "Lint", "reasoning": "", "undoNote": "nothing",
         "estimatedCost": 0, "flow": "lint", "checkOnly": True, "verdicts": [], "note": "", "outcome": None,
     }  # fmt: skip

@@ -91,7 +91,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
     ),
     "before the Twin has learned a card shows its tier, and no confidence": (
         Given(forget_decisions),
-        shows_tiers("BROKEN", "BLOCKS", "CHECK", "CHECK", "UPKEEP"),
+        shows_tiers("AT RISK", "BLOCKS", "CHECK", "CHECK", "UPKEEP"),
         hides("40%"),
         press("enter"),
         sees("PLACE IN THE STACK", "something is broken or about to be lost (group 1 of 4)"),
@@ -100,7 +100,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
     "details say why a card was moved, and what its confidence is made of": (
         hides("Learning"),
         press("j enter"),
-        sees("moved up to “blocks soon”: you approved 19 of 19 like it"),
+        sees("moved up to “blocks”: you approved 19 of 19 like it"),
         sees("72%  SUGGESTED"),
         press("z end"),
         sees("sum         = 0.720"),

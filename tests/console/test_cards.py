@@ -264,7 +264,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
     ),
     "down, j, k, g and G show another card, and keys decide the one that is shown": (
         sees("CARDS  1 of 5"),
-        shows_tiers("BROKEN", "BLOCKS", "BLOCKS", "CHECK", "UPKEEP"),
+        shows_tiers("AT RISK", "BLOCKS", "BLOCKS", "CHECK", "UPKEEP"),
         press("j down"),
         sees("CARDS  3 of 5"),
         in_front(RISKY),

@@ -85,8 +85,8 @@ def test_every_other_move_is_refused(status: Status, move: Move) -> None:
         (Tier.CHECK, 0, 11, Tier.UPKEEP),
         (Tier.CHECK, 0, 10, Tier.CHECK),
         (Tier.BLOCKS, 0, 11, Tier.CHECK),
-        (Tier.BROKEN, 0, 100, Tier.BROKEN),
-        (Tier.BROKEN, 100, 100, Tier.BROKEN),
+        (Tier.AT_RISK, 0, 100, Tier.AT_RISK),
+        (Tier.AT_RISK, 100, 100, Tier.AT_RISK),
     ],
 )
 def test_decisions_move_a_kind_by_one_tier_from_this_number_on(
@@ -123,7 +123,7 @@ def stack_card(
 
 def test_cards_that_cannot_run_come_last() -> None:
     own = stack_card("own", source=Source.OPERATOR, can_run=False)
-    broken, upkeep = stack_card("broken", Tier.BROKEN, can_run=False), stack_card("upkeep", Tier.UPKEEP)
+    broken, upkeep = stack_card("broken", Tier.AT_RISK, can_run=False), stack_card("upkeep", Tier.UPKEEP)
     assert sort_cards([broken, own, upkeep], NOW) == [upkeep, own, broken]
 
 
@@ -168,7 +168,7 @@ def ids(cards: list[Card]) -> list[str]:
 
 
 def test_the_order_is_tier_then_confidence_then_freshness() -> None:
-    broken = stack_card("broken", Tier.BROKEN, 0.1, ago=timedelta(days=30))
+    broken = stack_card("broken", Tier.AT_RISK, 0.1, ago=timedelta(days=30))
     likely = stack_card("likely", confidence=0.7, ago=timedelta(days=30))
     unlikely = stack_card("unlikely", confidence=0.6)
     fresh, stale = stack_card("fresh", confidence=0.5), stack_card("stale", confidence=0.5, ago=timedelta(days=2))
@@ -204,7 +204,7 @@ def test_the_order_does_not_depend_on_the_order_before(cards: list[Card]) -> Non
 def test_own_prompts_lie_on_top_the_newest_first() -> None:
     older = replace(stack_card("e", source=Source.OPERATOR), created_at=NOW - timedelta(hours=2))
     newer = replace(stack_card("f", source=Source.OPERATOR), created_at=NOW - timedelta(hours=1))
-    assert ids([stack_card("a", Tier.BROKEN, 0.9), older, newer]) == ["f", "e", "a"]
+    assert ids([stack_card("a", Tier.AT_RISK, 0.9), older, newer]) == ["f", "e", "a"]
 
 
 CAPS = Settings(max_pending_cards=5, max_pending_cards_in_all=12)
@@ -235,7 +235,7 @@ def test_a_workspace_has_five_places_and_all_together_twelve(taken: int, workspa
 
 def test_the_last_card_of_a_lower_tier_gives_its_place_one_that_was_not_shown_first() -> None:
     awake = [stack_card(f"t{number}", confidence=number / 10, shown=number == 0) for number in range(5)]
-    assert Room(CAPS, awake, NOW).take(stack_card("broken", Tier.BROKEN)) == Seating(True, ("t1",))
+    assert Room(CAPS, awake, NOW).take(stack_card("broken", Tier.AT_RISK)) == Seating(True, ("t1",))
     assert Room(CAPS, awake, NOW).take(stack_card("check")) == NO_PLACE
     assert Room(CAPS, awake, NOW).take(stack_card("check"), MayDisplace.ANY) == Seating(True, ("t1",))
 

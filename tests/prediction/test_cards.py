@@ -63,14 +63,14 @@ def test_the_newest_cards_of_a_workspace_or_channel_are_counted_without_those_of
 
 
 def test_at_most_three_of_the_five_places_are_for_suggestions(world: World) -> None:
-    tiers = [Tier.UPKEEP, Tier.CHECK, Tier.CHECK, Tier.BLOCKS, Tier.BROKEN]
+    tiers = [Tier.UPKEEP, Tier.CHECK, Tier.CHECK, Tier.BLOCKS, Tier.AT_RISK]
     predicted = world.cycle(*(proposal(f"p{n}", tier=tier, kind=f"k{n}") for n, tier in enumerate(tiers)))
     suggested = [world.propose(f"part {number}", reasoning="by claude") for number in range(3)]
     pending = {card.id for card in world.cards.pending()}
     assert len(pending) == 5
     assert {card.id for card in suggested} < pending
     remaining_tiers = [card.tier for card in predicted if card.id in pending]
-    assert remaining_tiers == [Tier.BROKEN, Tier.BLOCKS], "the lowest make room"
+    assert remaining_tiers == [Tier.AT_RISK, Tier.BLOCKS], "the lowest make room"
     assert world.signals() == []
     assert refusal(world.propose, "one more", reasoning="by claude") == "too_many_cards"
     assert len(world.cards.pending()) == 5
@@ -90,7 +90,7 @@ def test_an_own_prompt_may_name_a_flow_and_lies_on_top(world: World) -> None:
     card = world.propose("run_tests paths=src")
     assert (card.assignment.flow, card.assignment.parameters) == ("run_tests", {"paths": "src"})
     assert world.propose("run_tests of the cart").assignment.flow is None
-    world.card("urgent", tier=Tier.BROKEN)
+    world.card("urgent", tier=Tier.AT_RISK)
     assert world.cards.pending()[0].source is Source.OPERATOR
     assert refusal(world.propose, " \n") == "empty_prompt"
     assert refusal(world.propose, "x", channel="gardn") == "unknown_channel"
@@ -231,11 +231,11 @@ def test_a_dismissed_subject_returns_early_only_in_tier_1(world: World) -> None:
     world.cards.dismiss(world.card("secret in a.py", kind="secret", tier=Tier.BLOCKS).id)
     committed = {"kind": "secret", "subject": "secret in a.py", "facts": {"committed": True}}
     assert world.cycle(proposal(tier=Tier.BLOCKS, **committed)) == []
-    (card,) = world.cycle(proposal(tier=Tier.BROKEN, **committed))
-    assert card.tier is Tier.BROKEN
+    (card,) = world.cycle(proposal(tier=Tier.AT_RISK, **committed))
+    assert card.tier is Tier.AT_RISK
     world.cards.dismiss(card.id)
     committed["facts"] = {"committed": True, "more": True}
-    assert world.cycle(proposal(tier=Tier.BROKEN, **committed)) == [], "it was dismissed in tier 1, too"
+    assert world.cycle(proposal(tier=Tier.AT_RISK, **committed)) == [], "it was dismissed in tier 1, too"
 
 
 def test_approvals_of_own_prompts_count_for_no_prediction(world: World) -> None:

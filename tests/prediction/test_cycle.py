@@ -53,7 +53,7 @@ def committed(world: World) -> GitState:
 
 
 def test_the_five_highest_proposals_become_cards(world: World) -> None:
-    tiers = [Tier.CHECK, Tier.BROKEN, Tier.CHECK, Tier.BLOCKS, Tier.UPKEEP, Tier.CHECK, Tier.CHECK, Tier.UPKEEP]
+    tiers = [Tier.CHECK, Tier.AT_RISK, Tier.CHECK, Tier.BLOCKS, Tier.UPKEEP, Tier.CHECK, Tier.CHECK, Tier.UPKEEP]
     created = world.cycle(*(proposal(str(n), kind=f"kind{n}", tier=tier) for n, tier in enumerate(tiers)))
     assert [card.tier for card in created] == [1, 2, 3, 3, 3]
     assert world.cycle(*world.proposals) == []
@@ -221,7 +221,7 @@ def test_confidence_is_fixed_in_phase_0_and_the_twins_in_phase_1(world: World) -
     assert card.parts is not None
     assert card.parts.words == (
         "you approved 29 of 29 like this in the morning",
-        "moved up to “blocks soon”: you approved 29 of 29 like it",
+        "moved up to “blocks”: you approved 29 of 29 like it",
     )
     assert card.tier is Tier.BLOCKS
 

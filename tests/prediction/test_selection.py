@@ -57,7 +57,7 @@ LIKED, DISLIKED = draft("liked", 0.8), draft("disliked", 0.1, kind="lint")
     ("drafts", "decided", "randomness", "selected"),
     [
         ([draft("out", 0.299999), draft("in", 0.3)], 0, NEVER, ["in"]),
-        ([draft("broken", 0.01, tier=Tier.BROKEN), draft("tests", 0.01)], 0, NEVER, ["broken"]),
+        ([draft("broken", 0.01, tier=Tier.AT_RISK), draft("tests", 0.01)], 0, NEVER, ["broken"]),
         ([draft("due", 0.01, kind="heartbeat-1a2b3c4d")], 0, NEVER, ["due"]),
         ([draft("meeting", 0.01, kind="prepare_meeting")], 0, NEVER, ["meeting"]),
         ([draft("next", 0.01, source=Source.FOLLOW_UP)], 0, NEVER, ["next"]),

@@ -237,7 +237,7 @@ def test_a_merge_with_conflicts(situation: Situation) -> None:
     status = situation.git("status", "--porcelain")
     heads = situation.git("rev-parse", "HEAD", "MERGE_HEAD")
 
-    card = situation.top_card("unfinished_operation", Tier.BROKEN)
+    card = situation.top_card("unfinished_operation", Tier.AT_RISK)
     assert card.assignment.prompt == "Rehearse both sides of the unfinished merge"
     assert card.reasoning == (
         "Merging tax (“Sum with tax”) into main stopped with 2 files in conflict: cart.py and größe neu.py."

@@ -60,7 +60,7 @@ def test_the_last_commit_broke_a_test(situation: Situation) -> None:
     culprit = situation.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.01)
     situation.record_test_run(TEST, passed=0)
 
-    card = situation.top_card("bisect", Tier.BROKEN)
+    card = situation.top_card("bisect", Tier.AT_RISK)
     assert card.assignment.prompt == "Confirm that “Faster cart” broke `test_total`"
     assert card.reasoning.startswith("It passed one commit before")
     assert "still_red" not in situation.kinds(), "it would say less about the same test"
@@ -79,7 +79,7 @@ def test_the_commit_that_broke_a_test_is_reverted(situation: Situation) -> None:
     blamed = situation.approve(situation.top_card("bisect"))
     assert blamed.next_step == "rehearse_revert"
 
-    card = situation.top_card("rehearse_revert", Tier.BROKEN)
+    card = situation.top_card("rehearse_revert", Tier.AT_RISK)
     assert card.assignment.prompt == "Revert “Faster cart” in a worktree and run `test_total` and the whole suite"
     assert not {"bisect", "still_red"} & set(situation.kinds())
     session = situation.approve(card)
@@ -231,7 +231,7 @@ def land_breaking_revert(situation: Situation) -> str:
 
 def test_a_landing_that_broke_a_test_is_undone(situation: Situation) -> None:
     change_set = land_breaking_revert(situation)
-    card = situation.top_card("undo_landing", Tier.BROKEN)
+    card = situation.top_card("undo_landing", Tier.AT_RISK)
     assert card.assignment.prompt.startswith("Undo the landing of “")
     assert card.assignment.prompt.endswith("which broke `test_total`")
     session = situation.approve(card)

@@ -25,9 +25,12 @@ def test_a_key_in_an_unpushed_commit(situation: Situation) -> None:
     culprit = situation.commit("Upload to the bucket", {"shop/Zugänge prod.py": SETTINGS}, days_ago=0.1)
     situation.commit("Faster cart", {"cart.py": "def total(prices):\n    return sum(prices) + 0\n"}, days_ago=0.05)
 
-    card = situation.top_card("secret", Tier.BROKEN)
+    card = situation.top_card("secret", Tier.AT_RISK)
     assert card.assignment.prompt == "Do not push yet: shop/Zugänge prod.py:2 holds an AWS access key"
-    assert card.reasoning == "It came in with “Upload to the bucket”, which no remote has yet."
+    assert card.reasoning == (
+        "It came in with “Upload to the bucket”, which no remote has yet. "
+        "Approving this lists the commands that take it out, and changes nothing."
+    )
 
     session = situation.approve(card)
     assert session.summary.startswith("Do not push: shop/Zugänge prod.py:2 holds an AWS access key")
@@ -84,7 +87,7 @@ def test_a_key_that_a_later_commit_removed_is_still_in_the_history(situation: Si
     situation.commit("Upload", {"upload.rb": SETTINGS}, days_ago=0.2)
     situation.commit("No key", {"upload.rb": 'KEY = ENV["KEY"]\n'}, days_ago=0.1)
 
-    card = situation.top_card("secret", Tier.BROKEN)
+    card = situation.top_card("secret", Tier.AT_RISK)
     assert card.assignment.prompt == "Do not push yet: the history of upload.rb holds an AWS access key"
     situation.git("push", "-q", "origin", "upload")
     assert "secret" not in situation.kinds()  # too late: nothing is about to be pushed
@@ -96,7 +99,7 @@ def test_a_key_in_a_file_whose_name_reads_like_a_command(situation: Situation) -
     situation.add_remote()
     situation.commit("Upload", {"x; rm -rf ~/conf.py": SETTINGS}, days_ago=0.2)
 
-    card = situation.top_card("secret", Tier.BROKEN)
+    card = situation.top_card("secret", Tier.AT_RISK)
     assert card.assignment.prompt == "Secret about to be pushed, with a name that reads like a command"
     [problem] = situation.engine.card_cycle.remarks().values()
     assert problem == "do not push yet: x; rm -rf ~/conf.py:2 holds an AWS access key"
@@ -128,7 +131,7 @@ def test_a_staged_key_becomes_more_urgent_when_it_is_committed(situation: Situat
     assert "secret" not in situation.kinds()
 
     situation.commit("Configure", days_ago=0)
-    situation.top_card("secret", Tier.BROKEN)  # the dismissal does not cover what got worse
+    situation.top_card("secret", Tier.AT_RISK)  # the dismissal does not cover what got worse
 
 
 @pytest.mark.long
@@ -163,7 +166,7 @@ def test_commits_on_a_detached_head(situation: Situation) -> None:
     situation.commit("Try tax", {"tax.py": "RATE = 7\n"}, days_ago=0.5)
     tip = situation.commit("Use tax", {"tax.py": "RATE = 19\n"}, days_ago=0.4)
 
-    card = situation.top_card("lost_commits", Tier.BROKEN)
+    card = situation.top_card("lost_commits", Tier.AT_RISK)
     assert card.assignment.prompt == "Make a branch for 2 commits that no branch holds"
     assert card.reasoning == (
         "HEAD is detached: 2 commits up to “Use tax” are on no branch, and the next checkout leaves them behind."
@@ -360,7 +363,7 @@ def test_a_large_file_in_an_unpushed_commit(situation: Situation) -> None:
     situation.add_remote()
     situation.commit("Numbers", {"data/dump.bin": "0" * 60_000_000}, days_ago=0.1)
 
-    card = situation.top_card("large_file", Tier.BROKEN)
+    card = situation.top_card("large_file", Tier.AT_RISK)
     assert card.assignment.prompt == "Do not push yet: data/dump.bin is 60 MB"
     session = situation.approve(card)
     assert session.summary == "Do not push: data/dump.bin is 60 MB (in 1 unpushed commit)"
@@ -377,7 +380,7 @@ def test_a_dump_that_was_removed_again_and_one_that_is_staged(situation: Situati
     situation.commit("Numbers", {"db backup.sql": "insert\n" * 300_000}, days_ago=0.3)
     (situation.path / "db backup.sql").unlink()
     situation.commit("Without the numbers", days_ago=0.2)
-    card = situation.top_card("large_file", Tier.BROKEN)
+    card = situation.top_card("large_file", Tier.AT_RISK)
     assert card.assignment.prompt == "Do not push yet: db backup.sql in the history is 2.1 MB (database dump)"
     base = situation.git("rev-parse", "main")
     assert f"  git reset --soft {base[:10]}\nCommit the rest" in situation.transcript(situation.approve(card))

@@ -89,7 +89,7 @@ def _verdicts(card: Document) -> Lines:
 
 
 def tier_and_confidence(card: Document) -> str:
-    """The tier (`quick check`), with the confidence when it is meaningful (`72% quick check`); marked when it is at
+    """The tier (`check`), with the confidence when it is meaningful (`72% check`); marked when it is at
     risk."""
     few = " (few decisions)" if (card["confidenceParts"] or {}).get("fewDecisions") else ""
     text = f"{card['confidence']:.0%}{few} {card['tierWord']}" if card["stated"] else card["tierWord"]

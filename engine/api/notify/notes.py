@@ -147,7 +147,7 @@ def kind_of(entry: LedgerEntry) -> NotificationKind | None:
     match entry.kind:
         case "PredictionCreated" if payload["source"] != Source.OPERATOR:  # who made the card needs no note about it
             is_confident = payload.get("stated", False) and payload["confidence"] >= HIGH_CONFIDENCE
-            is_high = is_confident or payload.get("tier") == Tier.BROKEN  # older entries have no tier
+            is_high = is_confident or payload.get("tier") == Tier.AT_RISK  # older entries have no tier
             return NotificationKind.NEW_HIGH if is_high else NotificationKind.NEW_MEDIUM
         case "PredictionConfirmed" if payload["decided_by"] == DecidedBy.AUTONOMY:
             return NotificationKind.ACTED
@@ -300,7 +300,7 @@ def make_note(
     words = clean_line(content.words, secrets)
     percent = f"{round(100 * content.confidence)}%" if content.confidence is not None and content.stated else ""
     # The word of the tier replaces a confidence that is not stated. Cards of work at risk always have it.
-    risk = content.tier.word if content.tier and (not content.stated or content.tier is Tier.BROKEN) else ""
+    risk = content.tier.word if content.tier and (not content.stated or content.tier is Tier.AT_RISK) else ""
     base = Note(
         form,
         CARD_TITLE,

@@ -284,7 +284,7 @@ def reclaim_space(context: WorkspaceContext) -> Iterator[Offer]:
         subject="disk",
         facts={"urgent": disk.urgent},
         evidence_at=disk.since,
-        tier=Tier.BROKEN if disk.urgent else Tier.BLOCKS,
+        tier=Tier.AT_RISK if disk.urgent else Tier.BLOCKS,
     )
 
 

@@ -177,7 +177,7 @@ def _publishing_warnings(context: WorkspaceContext, *, secrets: bool) -> Iterato
         if problem.is_secret is secrets and problem.path not in paths
     ]
     if committed:
-        yield _warning(context, committed, Tier.BROKEN if unpushed.shared else Tier.BLOCKS, "push")
+        yield _warning(context, committed, Tier.AT_RISK if unpushed.shared else Tier.BLOCKS, "push")
     if uncommitted:
         yield _warning(context, uncommitted, Tier.BLOCKS, "commit")
 
@@ -198,6 +198,8 @@ def _warning(context: WorkspaceContext, problems: Sequence[UnpushedProblem], tie
         reasoning += f" You reviewed it at {at}; the details say how to take it out."
         reasoning = "\n".join([reasoning, *review.facts.get("steps", ())])
         facts |= {REVIEWED_IN: review.id, REVIEWED_STATE: review.facts.get("state", "")}
+    else:
+        reasoning += " Approving this lists the commands that take it out, and changes nothing."
     return Offer(
         f"Do not {step} yet: {describe_problem(first)}{and_others(problems, ', and ', 'other finding')}",
         reasoning,

@@ -77,7 +77,7 @@ CARD = NotificationContent(
     "koji-core", 0.72, True, Tier.CHECK,
 )  # fmt: skip
 NEW = replace(CARD, stated=False)
-LOST = replace(CARD, tier=Tier.BROKEN)
+LOST = replace(CARD, tier=Tier.AT_RISK)
 READ_IT = "Say skip, or read it before you approve."
 DONE = NotificationContent(NotificationKind.COMPLETED, NOW, "Done: 41 passed", "pred_abc123", "koji-core")
 

@@ -76,8 +76,8 @@ def forms(world: NotifyWorld) -> dict[Surface, Form]:
 @pytest.mark.parametrize(
     ("tier", "stated", "confidence", "high"),
     [
-        (Tier.BROKEN, False, 0.4, True),
-        (Tier.BROKEN, True, 0.1, True),
+        (Tier.AT_RISK, False, 0.4, True),
+        (Tier.AT_RISK, True, 0.1, True),
         (Tier.BLOCKS, True, 0.6, True),
         (Tier.BLOCKS, True, 0.59, False),
         (Tier.BLOCKS, False, 0.9, False),  # a confidence that is not stated says nothing
