@@ -9,10 +9,11 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache, partial
+from pathlib import Path
 from typing import Final
 
 from engine.files import read_plain
@@ -237,20 +238,25 @@ def _secret_kinds(git: Git, path: str) -> set[str] | None:
     return {found.kind for line, after in pairs for found in scan_line(path, line, after)}
 
 
-def read_uncommitted(git: Git, head: str, files: Sequence[FileState]) -> tuple[UnpushedProblem, ...]:
+def read_uncommitted(git: Git, head: str, files: Iterable[FileState]) -> tuple[UnpushedProblem, ...]:
     """Secrets in staged and changed tracked files, and large or unwanted files in the index. `head` is "" if there is
     no commit yet. Raises `GitError`."""
-    if not any(file.staged or file.modified for file in files):
-        return ()
-    head = head or _empty_tree(git)
-    listing = git.output("diff-index", "--cached", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", head)
+    changed = [file.path for file in files if file.staged or file.modified]
+    return read_since(git, head, changed) if changed else ()
+
+
+def read_since(git: Git, base: str, paths: Iterable[str]) -> tuple[UnpushedProblem, ...]:
+    """The problems of the index and of its files, as if all commits since `base` were not committed. `base` is "" for
+    all commits. `paths` are searched first. Raises `GitError`."""
+    base = base or git.text("hash-object", "-t", "tree", "--stdin", stdin=b"")  # a tree without files
+    listing = git.output("diff-index", "--cached", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", base)
     entries = list(_parse_raw_diff(listing))
-    problems = _unwanted_files(git, entries, _object_sizes(git, {entry.blob for entry in entries}), head, "")
-    changed = [file for file in files if (file.staged or file.modified) and not file.deleted][:MAX_PROBLEMS]
-    paths = _take_within_limit((file.path, _read_cost(_size_on_disk(git, file))) for file in changed)
-    for option in (["--cached"], []) if paths else ():
+    problems = _unwanted_files(git, entries, _object_sizes(git, {entry.blob for entry in entries}), base, "")
+    changed = itertools.islice(dict.fromkeys([*paths, *(entry.path for entry in entries)]), MAX_PROBLEMS)
+    searched = _take_within_limit((path, _read_cost(_size_on_disk(git.folder / path))) for path in changed)
+    for option in (["--cached"], []) if searched else ():
         patch = git.output(
-            *_SMALL_FILES, "diff-index", *option, "--patch", *_PATCH_OPTIONS, head, "--", *paths,
+            *_SMALL_FILES, "diff-index", *option, "--patch", *_PATCH_OPTIONS, base, "--", *searched,
             environment={"GIT_LITERAL_PATHSPECS": "1"},
         )  # fmt: skip
         problems += [
@@ -260,23 +266,10 @@ def read_uncommitted(git: Git, head: str, files: Sequence[FileState]) -> tuple[U
     return _sort_problems({(problem.kind, problem.path, problem.line): problem for problem in problems}.values())
 
 
-def read_since(git: Git, base: str, paths: Iterable[str]) -> tuple[UnpushedProblem, ...]:
-    """The problems of the index and of its files, as if all commits since `base` were not committed. `base` is "" for
-    all commits. `paths` are searched first. Raises `GitError`."""
-    base = base or _empty_tree(git)
-    changed = git.items("diff-index", "--cached", "-z", "--name-only", "--no-renames", base)
-    return read_uncommitted(git, base, [FileState(path, staged=True) for path in dict.fromkeys((*paths, *changed))])
-
-
-def _empty_tree(git: Git) -> str:
-    """The id of a tree without files."""
-    return git.text("hash-object", "-t", "tree", "--stdin", stdin=b"")
-
-
-def _size_on_disk(git: Git, file: FileState) -> int:
+def _size_on_disk(file: Path) -> int:
     """The number of bytes of a file; 0 if it was removed since it was staged."""
     try:
-        return (git.folder / file.path).lstat().st_size
+        return file.lstat().st_size
     except OSError:
         return 0
 

@@ -93,13 +93,12 @@ class Permits:
             raise Refusal("stopped", stopped.reason, "clawpy resume")
         row.consumed_at = transaction.now
 
-    def revoke(self, transaction: Transaction, prediction_id: str) -> int:
-        """Revoke the unused permits of a card; returns how many."""
-        unused = transaction.session.exec(select(PermitRow).where(PermitRow.prediction_id == prediction_id, *_OPEN))
-        rows = unused.all()
-        for row in rows:
+    def revoke(self, transaction: Transaction, prediction_id: str) -> None:
+        """Revoke the unused permits of a card."""
+        for row in transaction.session.exec(
+            select(PermitRow).where(PermitRow.prediction_id == prediction_id, *_OPEN)
+        ).all():
             row.revoked_at = transaction.now
-        return len(rows)
 
     def revoke_expired(self, transaction: Transaction) -> list[str]:
         """Revoke the permits that expired unused. Returns the ids of their cards, whose reservations the caller

@@ -201,12 +201,10 @@ class Pipeline:
         no approval can lift that block.
         """
         newest = _newest_entry(transaction.session, CrosspollLog.prediction_id == prediction_id)
-        verdicts = () if newest is None else newest.verdicts
-        block = next((verdict for verdict in verdicts if verdict.rail == CONTENT), None)
+        block = next((verdict for verdict in newest.verdicts if verdict.rail == CONTENT), None) if newest else None
         if newest is None or block is None or block.verdict is not Verdict.BLOCK:
-            raise Refusal(
-                "nothing_blocked", f"the content filter did not block {prediction_id}", "approve the card first"
-            )
+            message = f"the content filter did not block {prediction_id}"
+            raise Refusal("nothing_blocked", message, "approve the card first")
         if not block.can_be_allowed_once:
             raise Refusal("cannot_be_allowed", f"no approval lifts this: {block.reason}", "fix the cause")
         transaction.session.merge(Allowance(digest=newest.digest, granted_at=transaction.now))
