@@ -145,7 +145,7 @@ def activity_since(
 
 def _to_blocked_work(entry: LogEntry) -> BlockedWork:
     """The work with the first rail that did not allow it (SPEC 3.1)."""
-    first = next(verdict for verdict in entry.verdicts if verdict.verdict is not Verdict.ALLOW)
+    first = next(verdict for verdict in entry.verdicts if not verdict.allows)
     return BlockedWork(
         at=entry.at,
         prediction_id=entry.prediction_id,

@@ -13,7 +13,7 @@ from engine.events import AutonomousCycleFinished
 from engine.execution.sessions import Sessions
 from engine.frozen import frozen
 from engine.learning.decisions.decisions import Decisions
-from engine.model import Card, DecidedBy, GateRuleName, RailVerdict, Refusal, Verdict
+from engine.model import Card, DecidedBy, GateRuleName, RailVerdict, Refusal
 from engine.prediction.cards import Cards
 from engine.prediction.cycle import CardCycle
 from engine.prediction.kinds import ALWAYS_ASK, kind_of, kind_title
@@ -194,7 +194,7 @@ class AutonomousRuns:
 
 
 def _is_objection_of_gate(verdict: RailVerdict) -> bool:
-    return verdict.rail == GATE and verdict.verdict is not Verdict.ALLOW
+    return verdict.rail == GATE and not verdict.allows
 
 
 def reason_to_wait(kind: str, verdicts: Sequence[RailVerdict]) -> str:

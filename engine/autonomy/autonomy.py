@@ -26,7 +26,7 @@ from engine.clock import Clock, is_quiet
 from engine.config import SettingsSource
 from engine.events import AutonomousCycleFinished, SettingChanged, StateChanged
 from engine.frozen import frozen
-from engine.model import Hold, Verdict
+from engine.model import Hold
 from engine.safety.kill_switch import KillSwitch
 from engine.storage import state as stored
 from engine.storage.database import Database, Transaction
@@ -301,7 +301,7 @@ class Autonomy:
         killed = self._kill_switch.current_verdict(by_operator=True)
         pause = next((hold for hold in holds if hold.word == "pause"), None)
         return Facts(
-            enabled=killed.verdict is Verdict.ALLOW or killed.rule == "month",
+            enabled=killed.allows or killed.rule == "month",
             holds=frozenset(hold.word for hold in holds),
             autonomous=settings.autonomous_mode_enabled,
             silence=self._confirmed_silence(),

@@ -324,10 +324,10 @@ class LiveSession:
             raise CannotRun("this machine cannot put an overlay over your tree, so no command runs in it")
         command = shlex.join(argv)
         verdict = self.check_command(command)
-        if verdict.verdict is Verdict.BLOCK and command in self.allowed_once:
+        if verdict.blocks and command in self.allowed_once:
             self.allowed_once.remove(command)
             self.write("note", f"allowed once: {verdict.reason}")
-        elif verdict.verdict is Verdict.BLOCK or (verdict.verdict is Verdict.ASK and not cleared):
+        elif verdict.blocks or (verdict.verdict is Verdict.ASK and not cleared):
             raise CommandBlocked(f"`{command[:200]}` was not run: {verdict.reason}")
         environment = make_session_environment(confinement, self.sandbox, self.id) | dict(env or {})
         if shutil.which(argv[0], path=environment.get("PATH")) is None and not _program_exists(

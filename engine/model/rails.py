@@ -128,6 +128,16 @@ class RailVerdict:
     reason: str
     rule: str = ""
 
+    @property
+    def allows(self) -> bool:
+        """Whether it has no objection."""
+        return self.verdict is Verdict.ALLOW
+
+    @property
+    def blocks(self) -> bool:
+        """Whether the trigger may not run, whatever the operator says."""
+        return self.verdict is Verdict.BLOCK
+
     def applies(self, rule: str) -> bool:
         """Whether this rule is among those that apply."""
         return rule in self.rule.split(",")
@@ -146,7 +156,7 @@ class RailVerdict:
     def can_be_allowed_once(self) -> bool:
         """Whether this is a block by the content filter that the operator may lift for one run. That is not possible if
         the filter failed, nor for an unknown channel, on which nothing can run (SPEC 2.4)."""
-        is_content_block = self.rail == "content" and self.verdict is Verdict.BLOCK
+        is_content_block = self.rail == "content" and self.blocks
         return is_content_block and self.rule not in (FAULT, UNREGISTERED_CHANNEL)
 
     @property

@@ -17,6 +17,7 @@ import sqlalchemy
 from sqlalchemy import bindparam, or_
 from sqlmodel import Session, col
 
+from engine.config.sections import FLOW
 from engine.frozen import frozen
 from engine.learning.decisions.decisions import Decisions
 from engine.model import (
@@ -30,7 +31,6 @@ from engine.model import (
     Refusal,
     Source,
     Tier,
-    Verdict,
     sanitise,
 )
 from engine.prediction.approvals import Approvals
@@ -222,8 +222,7 @@ def _is_certain(row: CardRow) -> bool:
 
 def content_block(row: CardRow) -> RailVerdict | None:
     """The verdict of the content filter, if that blocks the card."""
-    blocking = (verdict for verdict in row.verdicts if verdict.verdict is Verdict.BLOCK)
-    return next((verdict for verdict in blocking if verdict.rail == "content"), None)
+    return next((verdict for verdict in row.verdicts if verdict.rail == "content" and verdict.blocks), None)
 
 
 @frozen
@@ -357,7 +356,7 @@ class CardSelector:
             prompt=sanitise(proposal.prompt),
             channel=route.channel,
             workspace=proposal.workspace,
-            runner="flow" if proposal.flow is not None else channels[route.channel].runner,
+            runner=FLOW if proposal.flow is not None else channels[route.channel].runner,
             flow=proposal.flow,
             parameters=dict(proposal.parameters),
             agent=route.agent,

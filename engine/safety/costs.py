@@ -241,7 +241,7 @@ class Costs:
         session = transaction.session
         spent = self.state_in(session)
         verdict = decide_cost(spent, estimate, self.budget_of(session, agent))
-        if verdict.verdict is not Verdict.ALLOW:
+        if not verdict.allows:
             if verdict.rule == AGENT_BUDGET:  # in a transaction of its own, because this one is rolled back
                 self._database.submit(lambda tx: self.handle_reached_cap(tx, AGENT_BUDGET, agent))
             raise Refusal("cost_cap", f"{purpose}: {verdict.reason}", "wait, or raise the cap in the settings")
@@ -265,7 +265,7 @@ class Costs:
                 return ""
             spent = self.state_in(session)
             verdict = decide_cost(spent, increase, self.budget_of(session, entry.agent))
-            if verdict.verdict is not Verdict.ALLOW:
+            if not verdict.allows:
                 self.handle_reached_cap(transaction, verdict.rule, entry.agent)
                 return f"cost: {verdict.reason}"
             entry.amount_microusd = total

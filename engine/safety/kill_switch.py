@@ -179,13 +179,11 @@ class KillSwitch:
     def stop_reason(self) -> str:
         """Why nothing may begin now, not even work that the operator approved; "" if work may begin. A pause does not
         count."""
-        verdict = self.current_verdict(by_operator=True)
-        return "" if verdict.verdict is Verdict.ALLOW else verdict.reason
+        return _reason_of(self.current_verdict(by_operator=True))
 
     def block_reason(self) -> str:
         """Why nothing may run by itself now, "" if it may."""
-        verdict = self.current_verdict()
-        return "" if verdict.verdict is Verdict.ALLOW else verdict.reason
+        return _reason_of(self.current_verdict())
 
     def levels(self) -> tuple[StopLevel, ...]:
         """The state of each of the four levels."""
@@ -358,6 +356,11 @@ class KillSwitch:
             self._on_change()
 
         return refresh
+
+
+def _reason_of(verdict: RailVerdict) -> str:
+    """Why a verdict does not allow work, "" if it does."""
+    return "" if verdict.allows else verdict.reason
 
 
 def _read_holds(session: Session) -> tuple[Hold, ...]:

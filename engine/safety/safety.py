@@ -266,7 +266,7 @@ class RailStates:
         interval = timedelta(milliseconds=self._settings.current.cross_poll_interval_ms)
         last_trigger_at = trigger_history.last_unattended(session)
         verdict = trigger_history.decide_rate(SAMPLE_TRIGGER, last_trigger_at, now, interval)
-        until = last_trigger_at + interval if last_trigger_at is not None and verdict.verdict is Verdict.BLOCK else None
+        until = last_trigger_at + interval if last_trigger_at is not None and verdict.blocks else None
         return _rail_state(verdict, "waits" if until else "free", until)
 
     def _loop_state(self, session: Session, now: datetime) -> RailState:
@@ -284,7 +284,7 @@ class RailStates:
         spent, estimate = self._costs.state_in(session), microusd(self._settings.current.cost_per_trigger)
         verdict = costs.decide_cost(spent, estimate, costs.AgentBudget(""))
         remaining = min(spent.hour_cap - spent.hour, spent.day_cap - spent.day, spent.month_cap - spent.month)
-        brief = money(max(0, remaining)) if verdict.verdict is Verdict.ALLOW else verdict.rule
+        brief = money(max(0, remaining)) if verdict.allows else verdict.rule
         return _rail_state(verdict, brief)
 
     def _content_state(self, session: Session) -> RailState:

@@ -22,7 +22,8 @@ from engine.learning.candidates.adaptation import Adaptation
 from engine.learning.candidates.evaluation import split_command
 from engine.learning.candidates.overlays import LearnedGuidance, Overlays, Trials
 from engine.learning.candidates.records import HealedTests, ModelPrice, ModelsUsed
-from engine.model import ParaFact, Refusal, SessionView, TranscriptLine, Trust, Verdict
+from engine.memory.capture_rules import CaptureKind
+from engine.model import ParaFact, Refusal, SessionView, TranscriptLine, Trust
 from engine.model.adaptation import Candidate, FixTemplate, FlowOffload, Overlay, PromptFragment
 from engine.model.learnings import Correction
 from engine.prediction.templates.offers import mended_tests
@@ -43,6 +44,7 @@ RECENT = timedelta(days=30)
 """Older calls and sessions do not count as present use of a model."""
 
 MAX_SESSIONS = 100
+"""Number of the newest sessions of an agent that are read."""
 
 PROMPT_SHARE = 4
 """Agents send about four tokens for each that they receive."""
@@ -105,17 +107,8 @@ class _Sources:
         view = services.sessions.get(session_id)
         earlier = [run for run in services.validation_runs.latest(view.workspace) if run.ran_at <= view.created_at]
         before = [run for run in earlier if run.project == runs[-1].project and run.session_id != session_id]
-        mended_by_run = mended_tests(before, runs[-1])
-        return (
-            HealedTests(
-                {test: self._signature(run.session_id, test) for test, run in mended_by_run.items()},
-                runs[-1].project,
-                view.agent,
-                view.cost,
-            )
-            if mended_by_run
-            else None
-        )
+        causes = {test: self._signature(run.session_id, test) for test, run in mended_tests(before, runs[-1]).items()}
+        return HealedTests(causes, runs[-1].project, view.agent, view.cost) if causes else None
 
     def _signature(self, session_id: str, test: str) -> str:
         view = self._session(session_id)
@@ -139,11 +132,11 @@ class _Sources:
         if landed:
             return self._services.changes.patch(session_id)
         runs = self._services.validation_runs.of_session(session_id)
-        red = [run for run in runs[:-1] if not run.check.green and run.tree]
+        failed = [run for run in runs[:-1] if not run.check.green and run.tree]
         view = self._session(session_id)
-        if not red or not runs[-1].tree or view is None:
+        if not failed or not runs[-1].tree or view is None:
             return ""
-        return make_patch(Git(Path(view.workspace)).pin(), red[-1].tree, runs[-1].tree)
+        return make_patch(Git(Path(view.workspace)).pin(), failed[-1].tree, runs[-1].tree)
 
     def title(self, session_id: str, /) -> str:
         """ "" when no part of the work is landed any more."""
@@ -156,9 +149,8 @@ class _Sources:
 
     def corrections(self, session_id: str, /) -> Sequence[str]:
         captures = self._services.knowledge.captures.of_session(session_id)
-        texts = [
-            capture.text for capture in captures if capture.kind in ("correction", "decision") and not capture.forgotten
-        ]
+        kinds = (CaptureKind.CORRECTION, CaptureKind.DECISION)
+        texts = [capture.text for capture in captures if capture.kind in kinds and not capture.forgotten]
         return texts[-MAX_CORRECTIONS:]
 
     def memory_text(self, memory_id: str, /) -> tuple[str, Trust]:
@@ -222,7 +214,7 @@ class _Sources:
                 verdicts = [safety.check_command(command) for command in effect.commands]
             case _:
                 return ""
-        return next((verdict.reason for verdict in verdicts if verdict.verdict is not Verdict.ALLOW), "")
+        return next((verdict.reason for verdict in verdicts if not verdict.allows), "")
 
     def max_healing_attempts(self) -> int:
         return self._services.settings.current.validation.tries

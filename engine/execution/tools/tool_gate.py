@@ -294,7 +294,7 @@ class Gate:
             )
         reasons = []
         verdict = self.live.check_command(request.command)
-        if verdict.verdict is Verdict.BLOCK:
+        if verdict.blocks:
             raise Refusal("blocked", f"the content filter blocks this: {verdict.reason}", "do it another way")
         if verdict.verdict is Verdict.ASK:
             reasons.append(verdict.reason)
