@@ -19,7 +19,6 @@ from pydantic.alias_generators import to_camel
 
 from engine.files import read_table
 from engine.model import (
-    MICRO,
     AcceptedFinding,
     AgentView,
     Bubble,
@@ -34,6 +33,7 @@ from engine.model import (
     RecallMatch,
     SessionView,
     Shift,
+    dollars,
 )
 from engine.model.base import label
 from engine.prediction.kinds import kind_title
@@ -114,13 +114,8 @@ def _keys(kind: type[Any]) -> dict[str, str]:
 
 def _number(value: Any, digits: int | None, *, money: bool = False) -> Any:
     if money:
-        return dollars(value)
+        return None if value is None else dollars(value)
     return round(value, digits) if digits is not None and isinstance(value, float) else document(value)
-
-
-def dollars(amount: float | None) -> float | None:
-    """The dollars of an amount in micro-dollars, with six decimals."""
-    return None if amount is None else round(amount / MICRO, 6)
 
 
 def _agent(agent: AgentView) -> Document:

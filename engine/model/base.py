@@ -29,9 +29,9 @@ def microusd(dollars: float) -> int:
     return round(dollars * MICRO)
 
 
-def dollars(amount: int) -> float:
-    """Micro-dollars as dollars, for showing and for JSON."""
-    return amount / MICRO
+def dollars(amount: float) -> float:
+    """Micro-dollars as dollars with six decimals, for JSON."""
+    return round(amount / MICRO, 6)
 
 
 class Randomness:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from engine.api.documents import Document, document, dollars, instant
+from engine.api.documents import Document, document, instant
 from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, Limit, NonEmptyText, Text, operation, require
 from engine.config.sections import ACP_PREFIX
 from engine.hierarchy import profile_items
 from engine.learning.decisions.exporting import Shape
 from engine.learning.decisions.training_runs import DPO, RunState, TrainingRun
-from engine.model import BubbleState, LearningScope, Refusal
+from engine.model import BubbleState, LearningScope, Refusal, dollars
 from engine.model.adaptation import CandidateStatus, CandidateType, PromptFragment
 from engine.model.learnings import lesson_id, lessons_of
 
