@@ -37,7 +37,7 @@ from engine.model import (
     sanitise,
 )
 from engine.model.learnings import lesson_id
-from engine.model.text import count, jaccard, span
+from engine.model.text import count, jaccard, prompt_words, span
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, enum_field, json_field, utc_field, value_of
 
@@ -53,7 +53,6 @@ GENERIC_DOMAINS = frozenset({"executive", "general", "operations"})
 GATES = ("enabled", "confidence", "importance", "tier", "leader", "domain", "novelty")
 """The names of the gates in the order in which they are asked."""
 
-_TOKEN = re.compile(r"[a-z0-9_]{3,}")
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -364,9 +363,8 @@ def ask_gates(
 
 
 def similarity(text: str, other: str) -> float:
-    """The Jaccard similarity of the lower-case tokens `[a-z0-9_]{3,}` of two texts, 0 to 1; 0 for two texts without
-    tokens."""
-    return jaccard(_TOKEN.findall(text.lower()), _TOKEN.findall(other.lower()))
+    """The share of common words of two texts, from 0 to 1; 0 for two texts without words."""
+    return jaccard(prompt_words(text), prompt_words(other))
 
 
 def find_pattern(text: str, patterns: Sequence[Pattern]) -> Pattern | None:

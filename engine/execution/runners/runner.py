@@ -85,7 +85,7 @@ class Runner(Protocol):
         when no session runs."""
 
 
-# -- The parts of a conversation, for the X-ray (SPEC 9.6) ----------------------------------------------------------
+# -- the parts of a conversation, for the X-ray (SPEC 9.6)
 
 
 def assistant_part(text: str, calls: Sequence[Mapping[str, Any]], call_id: str) -> PromptPart:
@@ -121,7 +121,7 @@ def _compact_json(arguments: str) -> str:
         return arguments
 
 
-# -- The base class of runners for agents ---------------------------------------------------------------------------
+# -- the base class of runners for agents
 
 
 @frozen

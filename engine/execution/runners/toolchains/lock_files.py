@@ -123,7 +123,7 @@ class LockPair:
         no plain file or is too large."""
         for folder in islice(folders, MAX_MEMBERS):
             path = self.manifest_name if folder in ("", ".") else f"{folder}/{self.manifest_name}"
-            if ".." not in path and (text := read_text(self.folder, path)) is not None:
+            if ".." not in path and (text := read_file_below(self.folder, path)) is not None:
                 yield MemberManifest(folder, path, text)
 
 
@@ -151,7 +151,7 @@ def _find_mismatch(root: Path, name: str, lock_format: LockFormat) -> LockMismat
     folder = root / name
     if not (folder / lock_format.lock).is_file() or not folder.resolve().is_relative_to(root.resolve()):
         return None
-    manifest, lock = read_text(folder, lock_format.manifest), read_text(folder, lock_format.lock)
+    manifest, lock = read_file_below(folder, lock_format.manifest), read_file_below(folder, lock_format.lock)
     if manifest is None or lock is None:
         return None
     try:
@@ -166,7 +166,7 @@ def _find_mismatch(root: Path, name: str, lock_format: LockFormat) -> LockMismat
     return LockMismatch(name, lock_format.manifest, lock_format.lock, shown, len(differences) - len(shown))
 
 
-def read_text(folder: Path, name: str) -> str | None:
+def read_file_below(folder: Path, name: str) -> str | None:
     """The text of a file below the folder; None if it cannot be read, or is elsewhere because of `..` or a link."""
     try:
         file = (folder / name).resolve(strict=True)
