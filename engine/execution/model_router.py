@@ -205,6 +205,9 @@ class ModelRouter:
         return _make_choice(state, model, reason)
 
 
+# -- what is missing
+
+
 def missing_steps(states: Sequence[ProviderState]) -> list[SetupStep]:
     """The steps that are missing before a model of one of these providers can answer, the next one first; none if a
     model can."""

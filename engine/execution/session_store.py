@@ -67,6 +67,9 @@ FIRST_RETRY_S, MAX_RETRY_S = 0.2, 30.0
 """Seconds until the end of a session that could not be stored is tried again, at first and at most."""
 
 
+# -- rows and results
+
+
 def is_legal_transition(before: SessionState, after: SessionState) -> bool:
     """Whether a session may go from one state to another. A queued session may run or end early. A running session may
     end in any way."""
@@ -193,6 +196,9 @@ _LATEST_COSTS = (
     .subquery()
 )
 _USUAL_COST = sqlalchemy.select(func.avg(_LATEST_COSTS.c.cost_microusd))
+
+
+# -- the store
 
 
 class SessionStore:

@@ -121,6 +121,9 @@ def operators_configuration() -> dict[str, str]:
     return {name: os.environ[name] for name in CONFIGURATION if name in os.environ}
 
 
+# -- running git
+
+
 def run_git(
     arguments: Sequence[str],
     folder: Path,
@@ -153,6 +156,9 @@ def run_git(
         raise GitError(arguments, -1, f"no answer within {error.timeout:.0f} s", folder) from error
     except (FileNotFoundError, NotADirectoryError) as error:
         raise Refusal("no_folder", f"{folder} does not exist", "name an existing folder") from error
+
+
+# -- shadows of repositories
 
 
 @frozen

@@ -290,6 +290,9 @@ class TaskGraph:
         return sorted(edges, key=lambda edge: edge.invalidated)[:MAX_NEIGHBOURS]
 
 
+# -- the files of the graph
+
+
 class _Files:
     """The files of one graph in `folder`. The graph's lock must be held."""
 

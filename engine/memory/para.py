@@ -267,6 +267,9 @@ class Para:
         return self._folder / fact.bucket / fact.group
 
 
+# -- the files of a group
+
+
 def group_name(text: str) -> str:
     """The name of a group, made of any words: small letters, digits, `-`; "general" if nothing is left of them."""
     words = re.findall(r"[a-z0-9]+", text.lower())

@@ -105,6 +105,9 @@ _ENDINGS = ("ingly", "edly", "ing", "ed", "ly", "ment", "ness", "ful", "er")
 """Endings that a stem lacks, the longest first."""
 
 
+# -- reading a question
+
+
 @frozen
 class DateRange:
     """A date that a question names, with the parts that it names; or the days from `first` to `last`."""
@@ -182,6 +185,9 @@ def read_question(text: str, speakers: Iterable[str] = (), *, now: datetime | No
     )
 
 
+# -- words
+
+
 def stems(text: str) -> list[str]:
     """The words of a text by their stems, in order."""
     return [stem(word) for word in WORD.findall(text.casefold())]
@@ -249,6 +255,9 @@ def _remove_names(text: str, names: set[str]) -> str:
     alternatives = "|".join(re.escape(word) for word in sorted(names, key=len, reverse=True))
     topic = re.sub(rf"\b(?:{alternatives})\b(?:['’]s)?", "", text, flags=re.IGNORECASE)
     return re.sub(r"\s+", " ", topic).strip() or text
+
+
+# -- dates
 
 
 def _find_dates(text: str, now: datetime | None) -> Iterator[DateRange]:

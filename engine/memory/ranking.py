@@ -86,6 +86,9 @@ NOTABLE = 0.5
 """A feature with this value or more is named as a reason."""
 
 
+# -- features and weights
+
+
 class Feature(StrEnum):
     """A feature of a candidate. Its values are in [0, 1]."""
 
@@ -153,6 +156,9 @@ class Candidates:
     features: Features
     terms: Sequence[frozenset[str]]
     """The terms of the question in each row."""
+
+
+# -- candidates
 
 
 def choose_pool(word_scores: Mapping[int, float], similarities: Mapping[int, float]) -> list[int]:
@@ -326,6 +332,9 @@ def _scale(values: Vector, floor: float) -> Vector:
     if best - floor < 1e-6:
         return numpy.zeros(len(values), numpy.float32)
     return numpy.asarray(numpy.clip((values - floor) / (best - floor), 0.0, 1.0), numpy.float32)
+
+
+# -- ranking
 
 
 @frozen

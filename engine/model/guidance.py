@@ -108,6 +108,9 @@ class FlushReport:
     failed: str = ""
 
 
+# -- profiles
+
+
 def is_descriptive_key(key: str) -> bool:
     """Whether the key of a pattern is a name, not the id of a lesson."""
     return not key.startswith(LESSON)
@@ -184,6 +187,9 @@ class ProfileEdit:
     section: str
     value: str | tuple[str, ...]
     key: str = ""
+
+
+# -- guidance
 
 
 @frozen
@@ -265,6 +271,9 @@ class Guidance:
             "guidance_wordings": [item.wording for item in items],
             "guidance_tokens": self.tokens,
         }
+
+
+# -- previews and teaching
 
 
 @frozen

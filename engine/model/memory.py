@@ -11,6 +11,8 @@ from engine.frozen import frozen
 from engine.model.base import Layer, Trust
 from engine.model.prompts import PromptPart
 
+# -- layers A to C, and recall
+
 
 class Retention(StrEnum):
     """How long a memory of layer C or E is kept (SPEC 4.3)."""

@@ -33,6 +33,9 @@ REASON_SEPARATOR = "; "
 """Stands between the reasons of a rail of which several rules apply."""
 
 
+# -- decisions and rules
+
+
 class DecidedBy(StrEnum):
     """Who decided a card."""
 
@@ -88,6 +91,9 @@ class Verdict(StrEnum):
     ALLOW = "allow"
     ASK = "ask"
     BLOCK = "block"
+
+
+# -- work and its triggers
 
 
 @frozen
@@ -217,6 +223,9 @@ class Ruling:
     verdicts: tuple[RailVerdict, ...]
     permit: Permit | None
     blocked_by: RailVerdict | None
+
+
+# -- states of the rails
 
 
 @frozen

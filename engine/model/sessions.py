@@ -34,6 +34,9 @@ CALL_FAILED, CALL_REFUSED = " failed: ", " refused: "
 """Between a call and its error in a line of the kind "tool"."""
 
 
+# -- tasks and agents
+
+
 class TaskState(StrEnum):
     """The state of a task."""
 
@@ -90,6 +93,9 @@ class AgentView:
     activity: AgentActivity = AgentActivity()
     broken: str = ""
     archetype: str = ""
+
+
+# -- sessions
 
 
 class SessionState(StrEnum):
@@ -300,6 +306,9 @@ class PermissionRequest:
     answer: PermissionAnswer | None = None
     withdrawn: bool = False
     by: str = ""
+
+
+# -- changes
 
 
 class ChangeState(StrEnum):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from engine.frozen import frozen
 
-# Limits on processes, files and memory of one command
+# -- limits on processes, files and memory of one command
 #
 # Control groups would limit a whole session. But an engine without privileges can get one only from systemd over D-Bus,
 # which takes several times as long as starting bubblewrap. Resource limits work everywhere. Since Linux 5.14 processes
@@ -95,6 +95,9 @@ def _count_tasks() -> int:
         return MAX_PROCESSES
 
 
+# -- the places that the commands of a session may use
+
+
 @frozen
 class Confinement:
     """The places and hosts that the commands of one session may use. All paths are absolute. Besides these, commands
@@ -159,6 +162,9 @@ class Confinement:
         for folder in (self.files, self.tmp, self.home, self.layers, self.caches):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         (self.layers / "empty").touch()
+
+
+# -- the rungs of the ladder
 
 
 class Sandbox(ABC):

@@ -75,6 +75,9 @@ _CELLS_BELOW = 2
 """A score is capped by the outcomes in its own cell, in all cells above, and in this number of cells below."""
 
 
+# -- logistic curves
+
+
 def logistic(x: float) -> float:
     """The logistic function: the probability of log-odds `x`."""
     return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
@@ -117,6 +120,9 @@ class _Slope:
         step, shrinkage = logistic_update(offset + self.value * x, covariance * x, outcome, weight)
         self.value += covariance * step
         self.variance -= shrinkage * covariance * covariance
+
+
+# -- calibration
 
 
 class TwinCalibration:
@@ -247,6 +253,9 @@ class KindCalibration:
         elif record.decision_count >= MIN_UNANIMOUS and not record.approval_count:
             distance = min(distance, 0.0)
         return rate, distance * record.score_weight
+
+
+# -- checks
 
 
 def calibration_error(scores: Sequence[float], outcomes: Sequence[bool]) -> float:
