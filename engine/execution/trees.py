@@ -405,7 +405,8 @@ def commit_diff(git: Git, *, base: str, result: str, message: str, at: datetime)
             "commit your own changes of these files and try again, or land it instead",
         )
     if merge.tree == onto:
-        raise Refusal("nothing_to_commit", "HEAD has all of it already", "discard it")
+        message = "no branch was made: with these changes, the files are as HEAD has them"
+        raise Refusal("nothing_to_commit", message, "land them if your files differ from HEAD there, else discard them")
     name = git.text("config", "user.name", allowed=(0, 1)) or OUR_NAME
     email = git.text("config", "user.email", allowed=(0, 1)) or OUR_EMAIL
     parents = ("-p", head) if head else ()

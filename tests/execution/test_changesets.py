@@ -219,7 +219,8 @@ def test_changes_that_head_has_already_are_not_branched(world: LandingWorld) -> 
     change = world.make_change(edit_a)
     world.repository.commit("the same", {"a.txt": "1\n2\n3\nfour\n"})
 
-    refused("nothing_to_commit", change.branch)
+    refusal = refused("nothing_to_commit", change.branch)
+    assert refusal.fix == "land them if your files differ from HEAD there, else discard them"
 
 
 def test_a_discard_leaves_nothing_behind(world: LandingWorld) -> None:

@@ -296,11 +296,13 @@ def test_what_the_repository_does_not_have_is_refused_with_its_parameter(
 @pytest.mark.long
 def test_debugging_is_removed_where_there_are_no_tests(situation: Situation) -> None:
     situation.commit("Cart", {"cart.py": "def total(prices):\n    return sum(prices)\n"}, days_ago=1)
-    situation.write("cart.py", TOTAL_WITH_BREAKPOINT, days_ago=0.01)
+    for path in ("cart.py", "-odd.py", "two\nlines.py"):
+        situation.write(path, TOTAL_WITH_BREAKPOINT, days_ago=0.01)
     situation.approve(situation.card("leftovers"))
     card = situation.card("remove_leftovers")
-    assert card.assignment.prompt == "Remove the debugging from cart.py"
-    assert situation.approve(card).summary == "1 line removed from cart.py; no tests ran"
+    assert card.assignment.prompt == "Remove the debugging from -odd.py and cart.py"
+    assert "Not from two lines.py: hidden characters are in its name." in card.reasoning
+    assert situation.approve(card).summary == "2 lines removed from -odd.py and cart.py; no tests ran"
 
 
 @pytest.mark.long

@@ -21,11 +21,11 @@ from engine.prediction.templates.offers import (
     branch_of,
     earliest,
     ended_sessions,
-    is_usable,
+    is_usable_path,
     last_success,
     newest_commit,
     template,
-    usable_names,
+    usable_paths,
     written_at,
 )
 
@@ -92,15 +92,16 @@ def remove_leftovers(context: WorkspaceContext) -> Iterator[Offer]:
         for leftover in context.inspection.own.leftovers
         if leftover.kind != CONFLICT_MARKER and leftover.kind not in TODOS and leftover.kind != ".only"
     ]
-    paths = usable_names(leftover.path for leftover in removable)
+    paths = usable_paths(leftover.path for leftover in removable)
     written = written_at(context.repository, paths)
     if not paths or not _was_shown(context, "look_for_leftovers", written):
         return
     are_tested = any(part.tests(path) for part in context.parts for path in paths)
+    unusable = join_shortened({leftover.path for leftover in removable}.difference(paths), 3)
     yield Offer(
         f"Remove the debugging from {join_shortened(paths)}{' and run the tests' if are_tested else ''}",
         f"{join_shortened((leftover.place for leftover in removable), 3)}: debugging that you added; only statements "
-        "on a line of their own go.",
+        f"on a line of their own go.{f' Not from {unusable}: hidden characters are in its name.' if unusable else ''}",
         **_evidence_of(removable, removable),
         parameters={"paths": paths},
         evidence_at=written,
@@ -130,7 +131,7 @@ def stale_docs(context: WorkspaceContext) -> Iterator[Offer]:
 def update_docs(context: WorkspaceContext) -> Iterator[Offer]:
     """A session showed the stale documentation. Names that were clearly renamed can be corrected."""
     renamed = [mention for mention in context.inspection.own.mentions if mention.new]
-    paths = usable_names(mention.path for mention in renamed)
+    paths = usable_paths(mention.path for mention in renamed)
     newest = _last_written_at(context.repository)
     if not paths or not _was_shown(context, "look_at_mentions", newest):
         return
@@ -156,7 +157,7 @@ def uncovered_lines(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     if tool is None or part.project.path not in context.coverage_folders or not part.tree_runs or part.changed:
         return
     last = part.tree_runs[0]
-    paths = usable_names(path for path in context.inspection.own.added_lines if is_source(path) and part.holds(path))
+    paths = usable_paths(path for path in context.inspection.own.added_lines if is_source(path) and part.holds(path))
     if not paths or len(paths) > MAX_PATHS or not last.check.green:
         return
     whole = next((run for run in part.runs if run.full), None)
@@ -207,7 +208,7 @@ def lint(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     changed, moments = _uncommitted_sources(git, part)
     where = "not committed"
     if not changed and git.recent:
-        changed, where = usable_names(path for path in git.own_files if part.lints(path)), "not pushed"
+        changed, where = usable_paths(path for path in git.own_files if part.lints(path)), "not pushed"
         moments = [git.recent[0].at]
     last = last_success(context, part.project.path, "lint")
     if not changed or (last is not None and all(at < last.created_at for at in moments)):
@@ -225,7 +226,7 @@ def lint(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
 
 def _uncommitted_sources(git: GitState, part: Part) -> tuple[list[str], list[datetime]]:
     """The uncommitted files that a linter reads, and when they were written."""
-    files = [file for file in git.files if not file.deleted and part.lints(file.path) and is_usable(file.path)]
+    files = [file for file in git.files if not file.deleted and part.lints(file.path) and is_usable_path(file.path)]
     return sorted(file.path for file in files), [file.modified_at for file in files if file.modified_at]
 
 
@@ -248,7 +249,7 @@ def fix_lint(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     fixed = ended_sessions(context, part.project.path, "fix_lint")
     if any(session.created_at > last.ended_at for session in fixed):
         return
-    changed = usable_names(file.path for file in git.files if not file.deleted and part.lints(file.path))
+    changed = usable_paths(file.path for file in git.files if not file.deleted and part.lints(file.path))
     paths = changed if len(changed) <= MAX_PATHS else []
     linter, where = plain(linters[0].name, 20), "where that is safe"
     if paths:

@@ -27,6 +27,7 @@ from engine.prediction.templates.offers import (
     earliest,
     ended_sessions,
     is_usable,
+    is_usable_path,
     newest_commit,
     template,
 )
@@ -133,7 +134,7 @@ def changes_together(context: WorkspaceContext) -> Iterator[Offer]:
     if not git.head or git.partner is None:
         return
     partner = git.partner
-    if not is_usable(partner.path) or not is_usable(partner.because):
+    if not is_usable_path(partner.path) or not is_usable_path(partner.because):
         return
     path, cause = f"`{tail(partner.path, 60)}`", f"`{tail(partner.because, 60)}`"
     commits = (

@@ -1,7 +1,7 @@
 """What all templates share: the `Offer` that they return, how it becomes a proposal, helpers that read a context, and
 what runs say of one test.
 
-Names from git can contain anything, so `is_usable` says which of them may become a parameter of a flow.
+Names from git can contain anything, so `is_usable` and `is_usable_path` say which may become a parameter of a flow.
 """
 
 from __future__ import annotations
@@ -169,16 +169,19 @@ def branch_of(git: GitState) -> str:
 
 
 def is_usable(name: str) -> bool:
-    """Whether a path or ref may become a parameter: it has no hidden characters and no bytes that are not UTF-8, and is
-    no option."""
-    if not name or name != name.strip() or name.startswith("-") or "\n" in name:
-        return False
-    return sanitise(name) == name
+    """Whether the name of a ref or a test may become a parameter: as `is_usable_path`, and it is no option."""
+    return is_usable_path(name) and not name.startswith("-")
 
 
-def usable_names(names: Iterable[str]) -> list[str]:
-    """The usable names, sorted, without repeats."""
-    return sorted({name for name in names if is_usable(name)})
+def is_usable_path(path: str) -> bool:
+    """Whether a path may become a parameter: it has no hidden characters and no bytes that are not UTF-8. It may begin
+    with a dash, because flows give it to programs as `./-path`."""
+    return bool(path) and path == path.strip() and "\n" not in path and sanitise(path) == path
+
+
+def usable_paths(paths: Iterable[str]) -> list[str]:
+    """The usable paths, sorted, without repeats."""
+    return sorted({path for path in paths if is_usable_path(path)})
 
 
 def earliest(moments: Iterable[datetime | None]) -> datetime | None:

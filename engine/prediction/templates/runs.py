@@ -25,13 +25,14 @@ from engine.prediction.templates.offers import (
     failed_alone,
     flipped_tests,
     is_usable,
+    is_usable_path,
     last_success,
     newest_commit,
     seconds_of,
     short_test,
     template,
     usable_failures,
-    usable_names,
+    usable_paths,
 )
 from engine.storage.validation_runs import ValidationRun
 
@@ -56,7 +57,7 @@ def run_tests(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     if not part.tree_runs:
         yield from _first_run(context, part, tool)
         return
-    changed = [file for file in part.changed if not file.gone and part.tests(file.path) and is_usable(file.path)]
+    changed = [file for file in part.changed if not file.gone and part.tests(file.path) and is_usable_path(file.path)]
     if not changed:
         return
     last = part.tree_runs[0]
@@ -103,11 +104,11 @@ def _first_run_of_changes(context: WorkspaceContext, part: Part, unknown: str) -
     run is known."""
     git = context.repository
     files = [file for file in git.files if not file.deleted and part.tests(file.path)]
-    if uncommitted := usable_names(file.path for file in files):
+    if uncommitted := usable_paths(file.path for file in files):
         at = earliest(file.modified_at for file in files)
         reason = f"Not committed yet: {join_shortened(uncommitted, 3)}. {unknown}"
         return _run_offer(context, part, uncommitted, reason, facts={}, evidence_at=at)
-    if unpushed := usable_names(path for path in git.own_files if part.tests(path)):
+    if unpushed := usable_paths(path for path in git.own_files if part.tests(path)):
         where = "Not pushed yet" if git.upstream else "On this branch alone"
         reason = f"{where}: {join_shortened(unpushed, 3)}. {unknown}"
         return _run_offer(context, part, unpushed, reason, facts={}, evidence_at=newest_commit(git))
@@ -258,7 +259,7 @@ def _check_of_new_files(context: WorkspaceContext, part: Part) -> Iterator[Offer
         git.is_mine(commit) and context.now - commit.at < STALE_AFTER for commit in git.recent[:1]
     )
     new = [file for file in git.untracked if part.tests(file.path) and not TEST_FILE.search(file.path)]
-    files = usable_names(file.path for file in new)
+    files = usable_paths(file.path for file in new)
     if not has_own_commits or not files:
         return
     left_out, missing = join_shortened(files), "It is" if len(files) == 1 else "They are"

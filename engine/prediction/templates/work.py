@@ -24,7 +24,7 @@ from engine.prediction.templates.offers import (
     last_success,
     make_proposal,
     template,
-    usable_names,
+    usable_paths,
 )
 
 DUE_SOURCES = (HEARTBEAT, HEARTBEAT_ORDER)
@@ -146,7 +146,7 @@ MAX_NAMED: Final = 10
 def _name_list(names: Iterable[str]) -> str:
     """Names of files, tests or branches in backquotes, "" without any. The quotes keep a name that reads like an order
     from being taken for one."""
-    fit = [name for name in usable_names(names) if "`" not in name]
+    fit = [name for name in usable_paths(names) if "`" not in name]
     return ", ".join(f"`{plain(name, 120)}`" for name in fit[:MAX_NAMED])
 
 
