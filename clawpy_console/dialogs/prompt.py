@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from textual import events, getters, on
@@ -26,12 +27,6 @@ if TYPE_CHECKING:
 
 MAX_COMPLETIONS = 6
 """Maximum number of completions that are shown at once."""
-
-NO_MODEL = Refusal(
-    "no_model",
-    "No model or agent is set up, so this text cannot run yet.",
-    "Press Enter again to keep it as a card.",
-)
 
 Completion = tuple[str, str]
 """A completed text, and its meaning."""
@@ -263,25 +258,23 @@ class OwnPrompt(Dialog[Card | None]):
         if text and not self._sending:
             self._sending = True
             self.show_status("Sending…", "$grey")
-            self.app.call_engine(lambda engine: self._propose(engine, text, workspace), self._on_card, self._on_refusal)
+            self.app.call_engine(
+                lambda engine: self._propose(engine, text, workspace), self._on_card, partial(self._on_refusal, text)
+            )
 
     def _propose(self, engine: Engine, text: str, workspace: str) -> Card:
-        """Make a card of `text`. Raises `Refusal` the first time that nothing can run it; sent again, it becomes a card
-        that waits for a model."""
-        if text != self._confirmed_text and not engine.flows.find_named(text) and not engine.channel_setup.served_by():
-            self._confirmed_text = text
-            similar = engine.flows.find_similar(text)
-            suggestion = f"Did you mean the flow {similar}? " if similar else ""
-            raise Refusal(NO_MODEL.code, f"{suggestion}{NO_MODEL.message}", NO_MODEL.fix)
-        return engine.cards.propose(text, workspace=workspace)
+        """Make a card of `text`. If nothing can run it, it becomes a card only when it is sent again."""
+        return engine.cards.propose(text, workspace=workspace, may_wait=text == self._confirmed_text)
 
     def _on_card(self, card: Card) -> None:
         self.app.save_prompt("", "", sent=self._area.text.strip())
         self.dismiss(card)
 
-    def _on_refusal(self, refusal: Refusal) -> None:
-        self._sending = False
-        self.show_status(f"▲ {refusal.message} {refusal.fix}")
+    def _on_refusal(self, text: str, refusal: Refusal) -> None:
+        self._sending, ways = False, refusal.fix
+        if refusal.code == "no_model":  # the hint below the text says how to get one
+            self._confirmed_text, ways = text, "Press Enter again to keep it as a card."
+        self.show_status(f"▲ {refusal.message}. {ways}")
 
     def show_status(self, text: str, style: str = "$wants") -> None:
         super().show_status(text, style)

@@ -156,9 +156,9 @@ class Admission(SessionStore):
         if usual is None:
             usual = microusd(settings.cost_per_trigger)
         note = info.undo_note
-        if not self.sandbox.confines:
+        if info.runs_commands and not self.sandbox.confines:
             warning = "no sandbox on this machine: what its commands do outside the workspace cannot be undone"
-            note = f"{warning}; {note}" if note else warning
+            note = f"{note}; but {warning}" if note else warning
         workspace = settings.workspace(chosen.workspace)
         described = self.sandbox.describe(network=workspace.network, hosts=(*workspace.hosts, *info.hosts))
         return replace(info, undo_note=note, sandbox=described, estimate=usual)

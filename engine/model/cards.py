@@ -318,6 +318,7 @@ class RunnerInfo:
     reason: str = ""
     """Which runner is missing, if it is not available."""
     check_only: bool = True
+    runs_commands: bool = True
     undo_note: str = ""
     sandbox: str = ""
     estimate: int = 0

@@ -15,8 +15,9 @@ from typing import Any
 
 from sqlmodel import col, desc, select
 
+from engine.config.sections import ACP_PREFIX
 from engine.events import MuteLifted
-from engine.execution.runners.flow_runner import named_flow, similar_flow
+from engine.execution.runners.flow_runner import named_flow, normalise_words, similar_flow
 from engine.model import (
     ENGINE_CLOSED,
     UNDONE,
@@ -57,6 +58,9 @@ from engine.storage.rows import ids_with_prefix, load
 
 MAX_TITLE_CHARS = 60
 """Maximum length of a card's prompt in a refusal."""
+
+MAX_TITLES = 200
+"""Number of cards whose titles a prompt is compared with, the newest."""
 
 OWN_PROMPT_REASON = "your own prompt"
 """The reasoning of a card of the operator's own prompt."""
@@ -136,9 +140,17 @@ class Cards:
     # -- making cards of prompts
 
     def propose(
-        self, text: str, *, workspace: str, channel: str | None = None, continues: str = "", reasoning: str = ""
+        self,
+        text: str,
+        *,
+        workspace: str,
+        channel: str | None = None,
+        continues: str = "",
+        reasoning: str = "",
+        may_wait: bool = True,
     ) -> Card:
-        """Make a card of a prompt. A prompt that names a flow becomes that flow.
+        """Make a card of a prompt. A prompt that names a flow becomes that flow. The title of a card of a flow does
+        what that card does; while that is pending, it is returned.
 
         With `reasoning` it is a suggestion by an agent or a program: it has an estimated confidence, takes a place in
         the stack, and never runs by itself. Without, it is the operator's own prompt.
@@ -147,20 +159,24 @@ class Cards:
         changes, and on its channel unless another is given (SPEC 9.4).
 
         Raises `Refusal`: `empty_prompt`, `long_prompt`, `secret_in_text`, `unknown_channel`, `bad_parameters`,
-        `no_runner` (a learned flow of another workspace), `unknown_session`, `still_running`; for a suggestion also
-        `too_many_cards`, `autonomy_off`, `muted`, `already_pending`.
+        `no_runner` (a learned flow of another workspace), `no_model` (none is set up for this text, and it may not wait
+        for one), `unknown_session`, `still_running`; for a suggestion also `too_many_cards`, `autonomy_off`, `muted`,
+        `already_pending`.
         """
         prompt = self.approvals.checked_prompt(text)
+        titled = None if reasoning or continues else self._find_titled(prompt, workspace, channel)
+        if titled is not None and titled.status is Status.PENDING:
+            return titled
         if continues:
             session = self._finished_session(continues)
             assignment, route = self._continue(session, prompt, channel)
             why = f"continues “{session.prompt}”"
         else:
-            assignment, route = self._assign(prompt, workspace, channel)
+            assignment, route = self._assign(prompt, workspace, channel, titled)
             own = f"{OWN_PROMPT_REASON}; to {route.agent}: {route.why}" if route.why else OWN_PROMPT_REASON
             why = reasoning or own
         assignment, other_runner = self.approvals.launcher.choose(assignment)
-        row = self._make_row(assignment, why, is_suggestion=bool(reasoning))
+        row = self._make_row(assignment, why, is_suggestion=bool(reasoning), may_wait=may_wait)
         row.meaning = route.meaning
         row.note = other_runner or row.note
 
@@ -187,8 +203,8 @@ class Cards:
 
             self._store.change(card_id, show)
 
-    def _make_row(self, assignment: Assignment, reasoning: str, *, is_suggestion: bool) -> CardRow:
-        """The row of a new card, with the verdicts of the rails.
+    def _make_row(self, assignment: Assignment, reasoning: str, *, is_suggestion: bool, may_wait: bool) -> CardRow:
+        """The row of a new card, with the verdicts of the rails. Raises `Refusal` `no_model`.
 
         The operator's own prompt has no estimated confidence and a kind of its own, so that its approval gives no
         card the right to run by itself (SPEC 2.5). A suggestion is shown whatever its confidence."""
@@ -215,20 +231,38 @@ class Cards:
             context=self._card_cycle.situation(assignment.workspace),
             estimate=self._card_cycle.estimate(proposal, assignment) if is_suggestion else None,
         )
-        similar = similar_flow(assignment.prompt, self.approvals.flows) if assignment.flow is None else ""
-        if similar:
-            reason = info.reason or "it needs no model"
-            row.note = f"Did you mean the flow `{similar}`? {reason[0].upper()}{reason[1:]}"
-        elif not info.available:
-            row.note = f"{info.reason}. Or name a flow, such as `run the tests`: `clawpy help flows` lists them"
+        if assignment.flow is None:
+            similar = similar_flow(assignment.prompt, self.approvals.flows)
+            question = f"Did you mean the flow `{similar}`? " if similar else ""
+            row.note = f"{question}It needs no model" if question else ""
+            if not info.available:
+                ways = f"{info.reason}; or name a flow, such as `run the tests`: `clawpy help flows` lists them"
+                refusal = Refusal("no_model", f"{question}No model or agent can run this text", ways)
+                if not may_wait and not assignment.runner.startswith(ACP_PREFIX):
+                    raise refusal
+                row.note = str(refusal)
         with self._database.read() as session:
             row.set_verdicts(self.approvals.preview_work(session, row, assignment, info))
         return row
 
-    def _assign(self, prompt: str, workspace: str, channel: str | None) -> tuple[Assignment, Route]:
-        """The work of a prompt that continues nothing, and its route."""
+    def _find_titled(self, prompt: str, workspace: str, channel: str | None) -> Card | None:
+        """The newest card of a flow in the workspace, and on the channel if one is given, whose title has these words.
+        Cards of the operator's own prompts do not count."""
+        words = normalise_words(prompt)
+        for card in self.recent(MAX_TITLES, workspaces=[workspace], channel=channel):
+            is_offered = card.assignment.flow and card.source is not Source.OPERATOR
+            if is_offered and normalise_words(card.assignment.prompt) == words:
+                return card
+        return None
+
+    def _assign(
+        self, prompt: str, workspace: str, channel: str | None, titled: Card | None
+    ) -> tuple[Assignment, Route]:
+        """The work of a prompt that continues nothing, and its route. `titled` is an earlier card with this title."""
         channels, flows = self._store.settings.current.channels, self.approvals.flows
         named = named_flow(prompt, flows)
+        if titled is not None and named is None:
+            return titled.assignment, Route(titled.assignment.channel, titled.agent)
         home = kind_of(named[0]).channel if named else ""
         route = self._route("" if named else prompt, channel, home if home in channels else "")
         if prompt in flows:

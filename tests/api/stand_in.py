@@ -129,7 +129,9 @@ class StandInCards(ValuesById):
         self.by_id[card_id] = replace(self.get(card_id), status=Status.PENDING)
         return self.by_id[card_id]
 
-    def propose(self, text: str, *, workspace: str, channel: str | None, continues: str = "") -> Card:
+    def propose(
+        self, text: str, *, workspace: str, channel: str | None, continues: str = "", may_wait: bool = True
+    ) -> Card:
         own = card("pred_own", self.now, workspace, source=Source.OPERATOR)
         self.by_id[own.id] = replace(own, assignment=replace(own.assignment, prompt=text))
         return self.by_id[own.id]

@@ -121,7 +121,9 @@ class StandInCards(StandInService):
         self.all[id] = dataclasses.replace(self.all[id], status=Status.PENDING, snoozed_until=None, decided_by=None)
         return self.all[id]
 
-    def propose(self, text: str, *, workspace: str, continues: str = "") -> Card:
+    def propose(self, text: str, *, workspace: str, continues: str = "", may_wait: bool = True) -> Card:
+        if not may_wait and not self._engine.channel_setup.serves:
+            raise Refusal("no_model", "No model or agent can run this text", "clawpy key set openai")
         self.note("propose", text, workspace, *([continues] if continues else []))
         own_prompt = card(90, text, flow=None, source=Source.OPERATOR, workspace=workspace, confidence=1.0)
         self.all[own_prompt.id] = own_prompt

@@ -69,7 +69,7 @@ def next_prompt_becomes_flow(**fields: Any) -> Given:
     def change(engine: StandIn) -> None:
         propose_card = engine.cards.propose
 
-        def propose(text: str, *, workspace: str) -> Card:
+        def propose(text: str, *, workspace: str, may_wait: bool) -> Card:
             card = propose_card(text, workspace=workspace)
             card = dataclasses.replace(
                 card, assignment=dataclasses.replace(card.assignment, flow="run_tests"), **fields
@@ -86,7 +86,7 @@ def require_parameters(engine: StandIn) -> None:
     """The engine refuses a prompt without parameters."""
     propose_card = engine.cards.propose
 
-    def propose(text: str, *, workspace: str) -> Card:
+    def propose(text: str, *, workspace: str, may_wait: bool) -> Card:
         if "=" in text:
             return propose_card(text, workspace=workspace)
         raise Refusal("bad_parameters", f"bisect: '{text[7:]}' is not a parameter", "`bisect test=… good=… [bad=…]`")
@@ -154,7 +154,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
         sees("no model configured: ^o connects Claude Code"),
         type_text("explain"),
         press("enter"),
-        sees("No model or agent is set up, so this text cannot", "esc close"),
+        sees("No model or agent can run this text. Press Enter again", "esc close"),
         UNSENT,
         press("ctrl+o"),
         sees("Which agent or model"),
@@ -164,19 +164,12 @@ STORIES: dict[str, tuple[Step, ...]] = {
         press("escape enter"),
         called("propose", "explain", SHOP),
     ),
-    "without a model the name of a flow that is nearly right is named": (
-        Given(remove_model),
-        *open_box(),
-        type_text("bisct test=a"),
-        press("enter"),
-        sees("Did you mean the flow bisect?"),
-    ),
     "without a model a second Enter keeps the text as a card": (
         Given(remove_model),
         *open_box(),
         type_text("explain"),
         press("enter"),
-        sees("to keep it as a card"),
+        sees("Press Enter again"),
         press("enter"),
         called("propose", "explain", SHOP),
     ),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.execution.runners.flow_runner import PROSE, edit_parameters, similar_flow, validate_parameters
+from engine.execution.runners.flow_runner import PROSE, edit_parameters, named_flow, similar_flow, validate_parameters
 from engine.execution.runners.flows import FLOWS
 from engine.model import Refusal
 from tests.execution.session_world import RerunTests
@@ -27,12 +27,27 @@ def test_missing_parameters_are_named_with_their_meaning() -> None:
     [
         ("bisct test=a", "bisect"), ("bisct test=a good=HEAD~3", "bisect"), ("Run the tets", "run_tests"),
         ("sumarise-day", "summarise_day"), ("explain the cart", ""), ("why is the bisect slow", ""), ("", ""),
-        ("lnit", "lint"), ("run the tests of shop/tax.py", "run_tests"), ("explain shop/tax.py", ""),
+        ("lnit", "lint"), ("rnu the tests of shop/tax.py", "run_tests"), ("explain shop/tax.py", ""),
+        ("test tax", "run_tests"),
         ("list files", ""),
     ],
 )  # fmt: skip
 def test_a_prompt_that_is_nearly_the_name_of_a_flow_is_similar_to_it(prompt: str, flow: str) -> None:
     assert similar_flow(prompt, FLOWS) == flow
+
+
+@pytest.mark.parametrize(
+    ("prompt", "named"),
+    [
+        ("Run the tests of shop/tax.py", ("run_tests", "paths=shop/tax.py")),
+        ("test shop/tax.py, a-b_c.py and ./-odd.py", ("run_tests", "paths=shop/tax.py a-b_c.py ./-odd.py")),
+        ("run `tests/test_tax.py::test_tax` again", ("run_tests", "tests=tests/test_tax.py::test_tax")),
+        ("lint shop/tax.py", ("lint", "paths=shop/tax.py")),
+        ("run the tests of the cart", None), ("test shop/tax.py for speed", None), ("run the tests of", None),
+    ],
+)  # fmt: skip
+def test_a_request_may_name_its_files(prompt: str, named: tuple[str, str] | None) -> None:
+    assert named_flow(prompt, FLOWS) == named
 
 
 CURRENT = {"tests": ["a"], "times": 20}

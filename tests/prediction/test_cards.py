@@ -84,6 +84,23 @@ def test_a_prompt_that_is_nearly_a_flow_asks_whether_that_was_meant(world: World
     assert world.propose("run_tets paths=src").note.startswith("Did you mean the flow `run_tests`?")
 
 
+def test_the_title_of_a_card_is_a_prompt_that_does_the_same(world: World) -> None:
+    card = world.card("the cart")
+    assert world.propose("Run tests of the `cart`!").id == card.id, "it waits already"
+    assert world.propose("run the tests of the cart", channel="garden").assignment.flow is None
+    world.cards.dismiss(card.id)
+    again = world.propose("run tests of the cart")
+    assert (again.kind, again.assignment) == ("own", card.assignment)
+    assert world.propose("run the tests of the shop").assignment.flow is None
+
+
+def test_a_text_that_nothing_can_run_is_no_card_unless_it_may_wait(world: World) -> None:
+    assert refusal(world.propose, "run_tets paths=src", may_wait=False) == "no_model"
+    assert world.cards.recent() == []
+    world.sessions.serves = "openai:gpt-6"
+    assert world.propose("explain the cart", may_wait=False).note == ""
+
+
 def test_an_own_prompt_may_name_a_flow_and_lies_on_top(world: World) -> None:
     card = world.propose("  Run tests\x1b[31m  ")
     assert (card.assignment.prompt, card.assignment.flow, card.kind) == ("Run tests", "run_tests", "own")

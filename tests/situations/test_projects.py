@@ -11,6 +11,7 @@ import pytest
 from engine.execution.runners.toolchains import python_projects
 from engine.model import PROBLEM_FOUND, SessionState, Tier
 from tests.situations.conftest import Situation
+from tests.support.helpers import refused
 
 WEB = {
     "packages/web/package.json": '{"name": "web", "scripts": {"test": "node --test"}}\n',
@@ -163,6 +164,8 @@ def names_the_link_of_node(situation: Situation) -> bool:
 def test_without_the_package_manager_its_link_is_named_instead_of_a_card(situation: Situation) -> None:
     situation.commit("Web", WITHOUT_PACKAGES, days_ago=9)
     assert names_the_link_of_node(situation)
+    refusal = refused("bad_parameters", lambda: situation.propose("run the tests"))
+    assert refusal.message == "run_tests: its tests need npm, which is not installed"
 
 
 @pytest.mark.usefixtures("without_npm")

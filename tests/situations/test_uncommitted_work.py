@@ -222,7 +222,6 @@ def test_a_new_test_is_run_where_no_run_is_known(situation: Situation) -> None:
 @pytest.mark.long
 def test_a_test_that_fails_alone_leads_to_the_whole_suite_and_not_to_the_same_run(situation: Situation) -> None:
     situation.commit_shop()
-    situation.record_test_run()
     situation.write("tests/test_empty.py", TEST_OF_EMPTY_CART.replace("== 0", "== 1"))
     session = situation.approve(situation.top_card("run_tests"))
     assert session.check.failing == ("tests/test_empty.py::test_empty_cart",)
@@ -230,6 +229,18 @@ def test_a_test_that_fails_alone_leads_to_the_whole_suite_and_not_to_the_same_ru
     assert card.assignment.prompt == "Run the whole suite: does more than `test_empty_cart` fail?"
     assert situation.approve(card).check.passed == 1
     assert not {"still_red", "rerun_failing"} & set(situation.kinds()), "it has run alone, and everything has run"
+
+
+@pytest.mark.long
+def test_where_head_passes_your_changes_are_the_answer_and_nothing_runs_again(situation: Situation) -> None:
+    situation.commit_shop()
+    situation.record_test_run()
+    situation.write("cart.py", "def total(prices):\n    return 0\n")
+    session = situation.approve(situation.top_card("run_tests"))
+    assert session.check.failing
+    assert not {"still_red", "rerun_failing", "check_clean_head"} & set(situation.kinds())
+    remark = situation.engine.card_cycle.remarks()[str(situation.path)]
+    assert remark.endswith("without your uncommitted changes all tests pass")
 
 
 # A breakpoint, a `console.log`, conflict markers or a TODO of today in what nobody else has yet.

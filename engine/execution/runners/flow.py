@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Protocol, get_args
+from typing import Annotated, Any, ClassVar, Literal, Protocol, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
@@ -292,14 +292,16 @@ class Flow(BaseModel):
 
     def find_missing(self, top: Path) -> str:
         """What its parameters name and the repository `top` does not have, in words; "" for nothing. Values by default
-        are not checked."""
+        are not checked. Raises `CannotRun` for a program that is not installed."""
         git = Git(top)
         for name, parameter in type(self).model_fields.items():
-            value = getattr(self, name)
-            if value != parameter.default and _has_mark(parameter, NAMES_COMMIT):
-                for revision in [value] if isinstance(value, str) else value or ():
-                    if not find_commit(git, revision):
-                        return f"{name}: `{revision}` names no commit in this repository"
+            value, names_commit = getattr(self, name), _has_mark(parameter, NAMES_COMMIT)
+            if value != parameter.default and (names_commit or _has_mark(parameter, NAMES_FILE)):
+                for item in [value] if isinstance(value, str) else value or ():
+                    if names_commit and not find_commit(git, item):
+                        return f"{name}: `{item}` names no commit in this repository"
+                    if not names_commit and not os.path.lexists(top / item):
+                        return f"{name}: there is no file {item} in this repository"
         return ""
 
     def run(self, job: Job) -> FlowResult:
@@ -343,11 +345,13 @@ class IsData:
 
 
 @frozen
-class NamesCommit:
-    """Marks a value that names a commit of the repository."""
+class Names:
+    """Marks a value that names what the repository has."""
+
+    kind: Literal["commit", "file"]
 
 
-IS_DATA, NAMES_COMMIT = IsData(), NamesCommit()
+IS_DATA, NAMES_COMMIT, NAMES_FILE = IsData(), Names("commit"), Names("file")
 
 
 def _has_mark(field: FieldInfo, mark: object) -> bool:
@@ -358,6 +362,9 @@ def _has_mark(field: FieldInfo, mark: object) -> bool:
 
 RepoPath = Annotated[str, AfterValidator(_check_repo_path), IS_DATA]
 """A file of the repository, as a path relative to its top folder with `/` between folders."""
+
+RepoFile = Annotated[RepoPath, NAMES_FILE]
+"""As `RepoPath`; the file must exist when the operator writes it."""
 
 ProjectPath = Annotated[str, AfterValidator(lambda text: _check_repo_path(text).rstrip("/") if text else ""), IS_DATA]
 """The folder of a project, relative to the top of the repository; "" is the top."""

@@ -58,7 +58,10 @@ _FILLERS = frozenset({"the", "a", "an", "my", "our", "all", "please", "this", "p
 """Words beside the name of a flow that are ignored."""
 
 ALIASES: Mapping[str, Sequence[str]] = read_table(__file__, "flow_aliases.toml")
-"""Common requests in words, by flow."""
+"""Common requests in words, by flow. `{paths}` stands for the values of this parameter."""
+
+_SLOT = re.compile(r"\{(\w+)\}")
+"""The parameter in a request."""
 
 _ITEM = re.compile(r"""\"([^"]+)\"(?=[,\s]|$)|'([^']+)'(?=[,\s]|$)|([^,\s]+)""")
 """An item of a list, which may stand in quotes."""
@@ -66,7 +69,7 @@ _ITEM = re.compile(r"""\"([^"]+)\"(?=[,\s]|$)|'([^']+)'(?=[,\s]|$)|([^,\s]+)""")
 _PAIR = re.compile(r"\s*(?:\w+[ \t]*=|$)")
 """The beginning of each line of parameters after the first. If a line has another beginning, the text is a prompt."""
 
-VALUE = re.compile(r"\w*[\d_/:~^.]\S*[\w/]|\d+")
+VALUE = re.compile(r"[\w-]*[\d_/:~^.]\S*[\w/]|\d+")
 """Matches a file, a test, a commit or a number. A sentence rarely has only such words."""
 
 SIMILAR = 0.75
@@ -101,6 +104,7 @@ class FlowRunner:
         info = RunnerInfo(
             available=True,
             check_only=flow.place not in (Place.CHANGE_SET, Place.BRANCH, Place.ENGINE, Place.INSTALL),
+            runs_commands=flow.place not in (Place.OPERATOR_TREE, Place.BRANCH, Place.ENGINE),
             undo_note=UNDO_NOTES[flow.place],
             is_free=True,
             learned_commands=flow.describe_commands() if isinstance(flow, LearnedFlow) else "",
@@ -116,13 +120,14 @@ class FlowRunner:
         Raises `Refusal`: `no_runner`, `bad_parameters`."""
         flow_type = self._flow_type(assignment)
         flow = edit_parameters(flow_type, assignment.parameters, edit)
-        if missing := flow.find_missing(Path(assignment.workspace)):
-            listing = "`git branch --all`, `git log --oneline` and `git ls-files` list what there is"
-            raise Refusal("bad_parameters", f"{flow_type.name}: {missing}", listing)
         try:
+            missing = flow.find_missing(Path(assignment.workspace))
             _find_installation(flow, assignment)
         except WorkFailed as unable:
-            raise parameter_refusal(flow_type, str(unable)) from unable
+            raise Refusal("bad_parameters", f"{flow_type.name}: {unable.message}", unable.fix) from unable
+        if missing:
+            listing = "`git branch --all`, `git log --oneline` and `git ls-files` list what there is"
+            raise Refusal("bad_parameters", f"{flow_type.name}: {missing}", listing)
         return replace(assignment, prompt=sanitise(flow.describe()), parameters=flow.model_dump(mode="json"))
 
     def recover(self) -> list[str]:
@@ -228,25 +233,35 @@ def _prepare_installation(live: LiveSession, installation: Installation, place: 
 def named_flow(prompt: str, flows: Collection[str]) -> tuple[str, str] | None:
     """The flow that a prompt names, and the text of its parameters. None if the prompt names no flow.
 
-    `run_tests`, `Run the tests`, `draft the change-log` and the `ALIASES` name a flow. Parameters may follow, as in
-    `run_tests paths=src` and `run_tests {"paths": ["src"]}`. `bisect tests/test_cart.py` names a flow, too, although
+    `run_tests`, `Run the tests`, `draft the change-log` and the `ALIASES` name a flow, the latter also with values, as
+    in `run the tests of src/cart.py`. Parameters may follow, as in `run_tests paths=src` and `run_tests {"paths":
+    ["src"]}`. `bisect tests/test_cart.py` names a flow, too, although
     the name of the parameter is missing: the refusal then says which parameters the flow has.
     """
-    normalised = _normalise_words(prompt)
+    words = [word for word in re.sub("[,`]", " ", prompt).split() if word != "and"]
+    values = [word for word in words if VALUE.fullmatch(word)]
+    request = normalise_words(" ".join(word for word in words if word not in values))
     for flow in flows:
-        if normalised in (_normalise_words(name) for name in (flow, *ALIASES.get(flow, ()))):
-            return flow, ""
+        for alias in (flow, *ALIASES.get(flow, ())):
+            if slot := _SLOT.search(alias):
+                if values and request == normalise_words(_SLOT.sub("", alias)):
+                    return flow, f"{slot[1]}={' '.join(values)}"
+            elif normalise_words(prompt) == normalise_words(alias):
+                return flow, ""
     first, _, rest = prompt.partition(" ")
     return (first, rest.strip()) if first in flows and _are_parameters(rest) else None
 
 
 def similar_flow(prompt: str, flows: Collection[str]) -> str:
-    """The flow whose name is nearly that in a prompt, as in `bisct test=a` and `test cart.py`; "" for none."""
+    """The flow whose name is nearly that in a prompt, as in `bisct test=a` and `test cart`; "" for none."""
     first, _, rest = prompt.strip().partition(" ")
     words = " ".join(word for word in prompt.split() if not VALUE.fullmatch(word))
-    name = _normalise_words(first if _are_parameters(rest) else words)
-    flow_by_name = {_normalise_words(words): flow for flow in flows for words in (*ALIASES.get(flow, ()), flow)}
-    return next((flow_by_name[close] for close in difflib.get_close_matches(name, flow_by_name, 1, SIMILAR)), "")
+    name = normalise_words(first if _are_parameters(rest) else words)
+    flow_by_name = {
+        normalise_words(_SLOT.sub("", alias)): flow for flow in flows for alias in (*ALIASES.get(flow, ()), flow)
+    }
+    close_names = difflib.get_close_matches(name, flow_by_name, 1, SIMILAR)
+    return flow_by_name.get(close_names[0] if close_names else normalise_words(first), "")
 
 
 def _are_parameters(text: str) -> bool:
@@ -262,9 +277,10 @@ def _are_values(text: str) -> bool:
     return bool(words) and all(VALUE.fullmatch(word) for word in words)
 
 
-def _normalise_words(text: str) -> str:
-    """The words of a text in lower case, without fillers and separators. Texts with the same meaning become equal."""
-    words = text.lower().rstrip(" .!?").replace("-", " ").replace("_", " ").split()
+def normalise_words(text: str) -> str:
+    """The words of a text in lower case, without fillers, separators and quotes. Texts with the same meaning become
+    equal."""
+    words = re.sub(r"[-_]", " ", text.lower().rstrip(" .!?").replace("`", "")).split()
     return "".join(word for word in words if word not in _FILLERS)
 
 
@@ -432,15 +448,6 @@ class FlowRegistry(Mapping[str, type[Flow]]):
         """The parameters of a flow that are data; see `Flow.data_parameters`. A learned flow has none."""
         flow = self._own.get(name or "")
         return flow.data_parameters() if flow else frozenset()
-
-    def find_named(self, prompt: str) -> str:
-        """The name of the flow that `prompt` names; "" if it names none."""
-        named = named_flow(prompt, tuple(self))
-        return named[0] if named else ""
-
-    def find_similar(self, prompt: str) -> str:
-        """See `similar_flow`."""
-        return similar_flow(prompt, tuple(self))
 
     def forms(self) -> list[FlowForm]:
         """The form of each flow, with required parameters first. Blocks, because it reads learned flows from the

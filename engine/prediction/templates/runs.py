@@ -141,12 +141,13 @@ def _run_offer(
 @template
 def rerun_failing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """The last run failed, and files changed since. The card offers the tests that failed. If nothing changed and one
-    test was run alone, it offers the whole suite, unless that ran on the same files or has no other test."""
+    test was run alone, it offers the whole suite, unless that ran on the same files, has no other test, or passes
+    without your uncommitted changes."""
     if part.tool is None or not part.tree_runs:
         return
     last = part.tree_runs[0]
     failing = usable_failures(last)
-    if last.check.green or not failing:
+    if last.check.green or not failing or (part.is_broken_by_changes(context.repository.head) and not part.changed):
         return
     which = f"`{short_test(failing[0])}`" if len(failing) == 1 else f"the {len(failing)} failed tests"
     prompt, parameters = f"Run the whole suite{part.within} again", {"paths": list[str]()}

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -19,7 +17,7 @@ from engine.execution.runners.flow import (
     Job,
     Line,
     Place,
-    RepoPath,
+    RepoFile,
     WorkFailed,
     as_facts,
 )
@@ -123,14 +121,10 @@ class RemoveLeftovers(Flow):
     name = "remove_leftovers"
     label = "Remove debugging"
     place = Place.CHANGE_SET
-    paths: list[RepoPath] = Field(min_length=1, max_length=200, description="files with debugging left in")
+    paths: list[RepoFile] = Field(min_length=1, max_length=200, description="files with debugging left in")
 
     def describe(self) -> str:
         return f"Remove the debugging from {join_names(self.paths, 3)}"
-
-    def find_missing(self, top: Path) -> str:
-        missing = [path for path in self.paths if not os.path.lexists(top / path)]
-        return f"paths: there is no file {join_names(missing, 3)} in this repository" if missing else ""
 
     def run(self, job: Job) -> FlowResult:
         if missing := self.find_missing(job.folder):
@@ -223,7 +217,7 @@ class UpdateDocs(Flow):
     name = "update_docs"
     label = "Update the documentation"
     place = Place.CHANGE_SET
-    paths: list[RepoPath] = Field(min_length=1, max_length=100, description="documents that contain renamed names")
+    paths: list[RepoFile] = Field(min_length=1, max_length=100, description="documents that contain renamed names")
 
     def describe(self) -> str:
         return f"Put the new names into {join_names(self.paths, 3)}"

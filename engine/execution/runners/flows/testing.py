@@ -16,6 +16,7 @@ from engine.execution.runners.flow import (
     Job,
     Place,
     ProjectFlow,
+    RepoFile,
     RepoPath,
     TestId,
     WorkFailed,
@@ -42,7 +43,8 @@ from engine.execution.runners.flows.suite_runs import (
 )
 from engine.execution.runners.toolchains.detection import add_package_command
 from engine.execution.runners.toolchains.installing import linked_packages
-from engine.execution.runners.toolchains.project_tools import Toolchain
+from engine.execution.runners.toolchains.project_tools import PROGRAM_FIXES, Toolchain
+from engine.execution.runners.toolchains.projects import Project, find_projects
 from engine.execution.runners.toolchains.tool_table import Command
 from engine.files import read_plain
 from engine.model import CheckResult
@@ -69,7 +71,7 @@ class RunTests(ProjectFlow):
     name = "run_tests"
     label = "Run tests"
     place = Place.CHECK
-    paths: list[RepoPath] = Field(default=[], description="changed source files; none = the whole suite")
+    paths: list[RepoFile] = Field(default=[], description="changed source files; none = the whole suite")
     tests: list[TestId] = Field(default=[], max_length=MAX_TARGETS, description="tests by id, instead of changed files")
 
     def describe(self) -> str:
@@ -85,6 +87,13 @@ class RunTests(ProjectFlow):
         if len(paths) == 1:
             return f"Run the tests of {paths[0]}"
         return f"Run the tests of {count(len(paths), 'changed module')}: {join_names(paths, 3)}"
+
+    def find_missing(self, top: Path) -> str:
+        project = next((project for project in find_projects(top) if project.path == self.project), Project())
+        if not project.tools and project.missing_tool in PROGRAM_FIXES:
+            reason = f"its tests need {project.missing_tool}, which is not installed"
+            raise CannotRun(reason, PROGRAM_FIXES[project.missing_tool])
+        return super().find_missing(top)
 
     def run(self, job: Job) -> FlowResult:
         tools = find_toolchains(job, self.project)
@@ -228,7 +237,7 @@ class UncoveredLines(ProjectFlow):
     name = "uncovered_lines"
     label = "Find changed lines that no test runs"
     place = Place.CHECK
-    paths: list[RepoPath] = Field(min_length=1, max_length=200, description="changed source files")
+    paths: list[RepoFile] = Field(min_length=1, max_length=200, description="changed source files")
     whole: bool = Field(default=False, description="run the whole suite, not only the tests of these files")
 
     def describe(self) -> str:

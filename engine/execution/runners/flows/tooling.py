@@ -24,7 +24,7 @@ from engine.execution.runners.flow import (
     Job,
     Place,
     ProjectFlow,
-    RepoPath,
+    RepoFile,
     Revision,
     as_facts,
     is_own_file,
@@ -106,7 +106,7 @@ class _LintRun:
 class _LintFlow(ProjectFlow):
     """The base class of both flows. It finds the linters, and the files that each of them reads."""
 
-    paths: list[RepoPath] = Field(default=[], max_length=1000, description="changed files; none = the whole project")
+    paths: list[RepoFile] = Field(default=[], max_length=1000, description="changed files; none = the whole project")
 
     def _find_linters(self, job: Job) -> list[Linter]:
         """The linters of the project. Raises `CannotRun` if it has none."""
