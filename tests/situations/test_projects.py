@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.execution.runners.toolchains import python_projects
+from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.model import PROBLEM_FOUND, SessionState, Tier
 from tests.situations.conftest import Situation
 from tests.support.helpers import refused
@@ -145,6 +146,7 @@ def test_missing_packages_are_upkeep_and_block_you_where_you_changed_something(s
 @pytest.fixture
 def without_npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of all programs, only git and a shell are installed."""
+    find_best_sandbox()  # the process remembers it, and would remember that there is none
     programs = tmp_path / "programs"
     programs.mkdir()
     for name in ("git", "sh"):

@@ -123,8 +123,10 @@ class FlowRunner:
         try:
             missing = flow.find_missing(Path(assignment.workspace))
             _find_installation(flow, assignment)
-        except WorkFailed as unable:
+        except CannotRun as unable:
             raise Refusal("bad_parameters", f"{flow_type.name}: {unable.message}", unable.fix) from unable
+        except WorkFailed as unable:
+            raise parameter_refusal(flow_type, str(unable)) from unable
         if missing:
             listing = "`git branch --all`, `git log --oneline` and `git ls-files` list what there is"
             raise Refusal("bad_parameters", f"{flow_type.name}: {missing}", listing)
