@@ -122,14 +122,15 @@ class FlowRunner:
         flow = edit_parameters(flow_type, assignment.parameters, edit)
         try:
             missing = flow.find_missing(Path(assignment.workspace))
-            _find_installation(flow, assignment)
         except CannotRun as unable:
             raise Refusal("bad_parameters", f"{flow_type.name}: {unable.message}", unable.fix) from unable
-        except WorkFailed as unable:
-            raise parameter_refusal(flow_type, str(unable)) from unable
         if missing:
             listing = "`git branch --all`, `git log --oneline` and `git ls-files` list what there is"
             raise Refusal("bad_parameters", f"{flow_type.name}: {missing}", listing)
+        try:
+            _find_installation(flow, assignment)
+        except WorkFailed as unable:
+            raise parameter_refusal(flow_type, str(unable)) from unable
         return replace(assignment, prompt=sanitise(flow.describe()), parameters=flow.model_dump(mode="json"))
 
     def recover(self) -> list[str]:
