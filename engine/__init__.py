@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from engine.home import Home
 
 if TYPE_CHECKING:
-    from engine.api.control import call, connect, stop
+    from engine.api.control import ask_running, call, connect, stop
     from engine.api.documents import document
     from engine.api.gateway.access import gateway_token
     from engine.api.mcp import mcp_serve
@@ -33,6 +33,7 @@ __all__ = [
     "Home",
     "LedgerEntry",
     "Refusal",
+    "ask_running",
     "call",
     "completion_names",
     "connect",
@@ -57,6 +58,7 @@ _MODULES = {
     "Holder": "engine.lock",
     "LedgerEntry": "engine.storage.ledger",
     "Refusal": "engine.model",
+    "ask_running": "engine.api.control",
     "call": "engine.api.control",
     "completion_names": "engine.api.offline",
     "connect": "engine.api.control",

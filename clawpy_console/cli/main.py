@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -33,6 +34,9 @@ DONE, REFUSED, WRONG_USE, CANNOT_RUN, INTERRUPTED = 0, 1, 2, 3, 130
 
 PIPE_CLOSED = 128 + signal.SIGPIPE
 """The exit code when the reader closed the pipe, as a shell reports it."""
+
+PERMISSIONS_INTERVAL_S = 1.0
+"""Seconds between two looks at what a session asks for while `approve` waits for its end."""
 
 GC_THRESHOLD = (50_000, 20, 50)
 """Thresholds of `gc.set_threshold`. With Python's default of 700 garbage collection took two fifths of the time,
@@ -295,7 +299,27 @@ def _ask_engine(options: argparse.Namespace, common: CommonOptions) -> Any:
     """The document of the verb in `options`, from the engine."""
     from clawpy_console.cli.verbs import make_request
 
-    return _call_engine(options.verb, make_request(options, common), common, common.all_workspaces())
+    request, ended = make_request(options, common), threading.Event()
+    if options.verb == "approve":
+        threading.Thread(target=_announce_permissions, args=(common.home, request["id"], ended), daemon=True).start()
+    try:
+        return _call_engine(options.verb, request, common, common.all_workspaces())
+    finally:
+        ended.set()
+
+
+def _announce_permissions(home: Home, card_id: str, ended: threading.Event) -> None:
+    """Until the verb has `ended`, print each permission that the session of the card asks for, and how to answer."""
+    announced: set[str] = set()
+    while not ended.wait(PERMISSIONS_INTERVAL_S):
+        requests = engine.ask_running(home, "permissions").get("permissions", ())
+        waiting = [request for request in requests if request["id"] not in announced]
+        session = engine.ask_running(home, "work", id=card_id).get("session") if waiting else None
+        for request in waiting:
+            if session is not None and request["sessionId"] == session["id"]:
+                announced.add(request["id"])
+                answers = f"clawpy permissions allow {request['id']}  (or: deny)"
+                print(f"{request['agent']} asks: {request['title']}: {request['reason']}\n  {answers}", file=sys.stderr)
 
 
 def _run(options: argparse.Namespace, common: CommonOptions) -> None:

@@ -329,7 +329,7 @@ def _heading_lines(call: ModelCall, session: SessionView, width: int) -> list[Co
     """The heading of a call: state, model, tokens, cost and what went wrong."""
     sign, style = CALL_SIGNS.get(call.state, ("?", "grey"))
     duration = f" · {call.seconds:.1f} s" if call.seconds is not None else ""
-    cost = formats.money(call.cost) + ("" if call.price_known else " estimated: unknown price")
+    cost = formats.money(call.cost) + ("" if call.price_known else " estimated" if call.cost else " unknown price")
     figures = f"{call.input_tokens:,} tokens in, {call.output_tokens:,} out · {cost}{duration}"
     model = f"{call.provider}:{call.model}" if call.provider else call.model
     lines = [

@@ -268,7 +268,7 @@ def call(
         from engine.api.operations.operation import OfflineServices
 
         if verb == "doctor" and not workspaces:
-            workspaces = _watched_workspaces(home)
+            workspaces = list(ask_running(home, "status").get("workspaces", ()))
         return dispatch(cast("ApiServices", OfflineServices(home, workspaces)), verb, arguments)
     deadline = time.monotonic() + CONNECT_TIMEOUT_S
     while True:
@@ -287,16 +287,17 @@ def call(
         time.sleep(0.05)
 
 
-def _watched_workspaces(home: Home) -> list[str]:
-    """The workspaces of the engine that holds the home; [] if none runs, or if it does not answer in time."""
+def ask_running(home: Home, verb: str, **arguments: Any) -> Document:
+    """The answer of the engine that holds the home; {} if none runs, if it refuses, or if it does not answer in time.
+    No engine is opened."""
     holder = read_holder(home)
     if holder is None or not holder.address:
-        return []
+        return {}
     try:
-        return list(ask(holder.address, "status", {}, timeout=CONNECT_TIMEOUT_S)["workspaces"])
+        return ask(holder.address, verb, arguments, timeout=CONNECT_TIMEOUT_S)
     except (Refusal, Unreachable) as error:
-        log.warning("the engine did not name its workspaces: %s", error)
-        return []
+        log.info("the engine did not answer %s: %s", verb, error)
+        return {}
 
 
 def _ask_holder(address: str, verb: str, arguments: Mapping[str, Any]) -> Document | None:

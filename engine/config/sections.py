@@ -80,6 +80,14 @@ def _is_nearby_host(host: str) -> bool:
     return address.is_loopback or (address.is_private and not address.is_unspecified)
 
 
+def is_loopback_host(host: str) -> bool:
+    """Whether a host is this machine, judged by the name alone."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def without_slash(url: str) -> str:
     """An address without a slash at its end."""
     return url.rstrip("/")
@@ -151,11 +159,19 @@ class ProviderKind(StrEnum):
     ANTHROPIC = "anthropic"
 
 
+class TokenPrice(Section):
+    """`price` of a provider: the dollars that a million tokens of prompt and of answer cost."""
+
+    input: Dollars
+    output: Dollars
+
+
 class ProviderSettings(Section):
     """`[providers.NAME]`: where a model is reached. Its key is never here (SPEC 11.1): `clawpy key set NAME`.
 
     Every call carries the key. So `base_url` is https; plain http is accepted only for this machine and private
-    networks, or with `insecure`. `keyless` is for servers that need no key.
+    networks, or with `insecure`. `keyless` is for servers that need no key. `price` replaces the listed price of each
+    of its models.
     """
 
     kind: ProviderKind
@@ -167,6 +183,7 @@ class ProviderSettings(Section):
         Field(description="the name of a model as the provider calls it, in quotes"),
     ] = ""
     keyless: bool = False
+    price: TokenPrice | None = None
 
     @field_validator("base_url", mode="after")
     @classmethod

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import ipaddress
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,15 @@ from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
 from engine.background import run_in_thread
-from engine.config.sections import ACP_PREFIX, AUTO, MODEL, ProviderKind, ProviderSettings, model_problem
+from engine.config.sections import (
+    ACP_PREFIX,
+    AUTO,
+    MODEL,
+    ProviderKind,
+    ProviderSettings,
+    is_loopback_host,
+    model_problem,
+)
 from engine.execution.model_router import ModelChoice
 from engine.execution.runners.acp.agents import KNOWN_AGENTS, describe_agent, find_agents
 from engine.model import FoundAgent, LocalModels, Refusal, SetupStep, sanitise
@@ -167,7 +174,7 @@ def _local_address(provider: ProviderSettings) -> SplitResult | None:
         return None
     try:
         address = urlsplit(provider.base_url)
-        is_local = address.scheme == "http" and _is_loopback(address.hostname or "") and address.port != 0
+        is_local = address.scheme == "http" and is_loopback_host(address.hostname or "") and address.port != 0
     except ValueError:
         return None
     return address if is_local else None
@@ -201,10 +208,3 @@ def _query_server(address: SplitResult, until: float) -> tuple[list[str], str]:
 def _is_plain_name(name: str) -> bool:
     """Whether a server's name for a model can be shown and stored. Raises TypeError if it is no text."""
     return 0 < len(name) <= 120 and name == sanitise(name) and name.isprintable()
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

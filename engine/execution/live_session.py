@@ -85,6 +85,7 @@ class LiveSession:
         self._lock = threading.Lock()
         self._on_stop: list[Callable[[], None]] = []
         self._reserved = 0
+        self._has_reserved = False  # until then it cannot have called a model
         self._stopwatch = Stopwatch(clock)
         self.on_waiting: Callable[[], None] = lambda: None
         """Called from its own thread when it starts to wait for a person."""
@@ -165,19 +166,22 @@ class LiveSession:
         """Reserve `max_cost` micro-dollars before a call that may cost as much (SPEC 3.4).
 
         If the session's own limit or a cap does not allow it, the session is stopped, and this raises `SessionStopped`.
+        Before the first call nothing was done, so its card is offered again.
         After the call `charge` must receive the real cost, even when it is 0.
         """
         with self._lock:
             total = self.cost + max_cost
         if total > self.limits.cost:
             message = f"the next call may cost {money(max_cost)}; it spent {money(self.cost)}"
-            refusal = f"{message} of {money(self.limits.cost)}"
+            command = f"clawpy config set channels.{self.assignment.channel}.sessionCostCap DOLLARS"
+            refusal = f"{message} of {money(self.limits.cost)}; raise it: `{command}`"
         else:
             refusal = self._rails.reserve(self.id, total)
         if refusal:
-            self.stop(StopRequest(SessionState.FAILED, refusal))
+            state = SessionState.FAILED if self._has_reserved else SessionState.CANNOT_RUN
+            self.stop(StopRequest(state, refusal, not_begun=not self._has_reserved))
         else:
-            self._reserved = max_cost
+            self._reserved, self._has_reserved = max_cost, True
         self.check_running()
 
     def charge(self, amount: int, *, tokens: int = 0) -> None:

@@ -217,7 +217,7 @@ class ModelCalls:
             elif not lacks_figures:
                 return
             row.input_tokens, row.output_tokens, row.cost_microusd = usage.input_tokens, usage.output_tokens, usage.cost
-            row.price_known, row.reply = price_known and usage.is_reported, packed_reply
+            row.price_known, row.reply = price_known and (usage.is_reported or not usage.cost), packed_reply
             tx.session.add(row)
             tx.record(ModelCallEnded(subject=call_id, session_id=row.session_id, state=row.state))
 

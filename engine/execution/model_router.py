@@ -10,10 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
+from urllib.parse import urlsplit
 
 from engine.api_keys import Key, Keys, without_keyring
 from engine.config import SettingsSource
-from engine.config.sections import ProviderKind, ProviderSettings, model_problem
+from engine.config.sections import (
+    PROVIDERS,
+    ProviderKind,
+    ProviderSettings,
+    TokenPrice,
+    is_loopback_host,
+    model_problem,
+)
 from engine.frozen import frozen
 from engine.installed import MODELS, extra_not_installed, extras_command, has_extra
 from engine.model import Refusal, SetupStep
@@ -46,6 +54,17 @@ class ModelChoice:
     kind: ProviderKind
     host: str
     keyless: bool = False
+    price: TokenPrice | None = None
+    """The price in the settings of its provider."""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nobody is paid for it: its price in the settings is 0, or it has none there and needs no key or runs
+        on this machine. A server on this machine that has the name of a built-in provider may be a gateway to it."""
+        if self.price is not None:
+            return not (self.price.input or self.price.output)
+        is_local = is_loopback_host(urlsplit(self.base_url).hostname or "")
+        return self.keyless or (is_local and self.provider not in PROVIDERS)
 
     @property
     def id(self) -> str:
@@ -235,7 +254,9 @@ def describe_setup(steps: Sequence[SetupStep]) -> str:
 def _make_choice(state: ProviderState, model: str, reason: str) -> ModelChoice:
     settings = state.settings
     keyless = state.source == KEYLESS
-    return ModelChoice(state.name, model, reason, settings.base_url, settings.kind, settings.host, keyless)
+    return ModelChoice(
+        state.name, model, reason, settings.base_url, settings.kind, settings.host, keyless, settings.price
+    )
 
 
 def _fix_of(state: ProviderState) -> str:

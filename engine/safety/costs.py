@@ -91,23 +91,24 @@ def decide_cost(spent: CostState, estimate: int, agent: AgentBudget) -> RailVerd
     """
     if estimate < 0:
         return RailVerdict(RAIL, Verdict.BLOCK, f"an estimate of {exact_money(estimate)} is not valid", "estimate")
-    for window, period in (
-        ("month", "for this month; work stays stopped until `resume month`"),
-        ("day", "for today"),
-        ("hour", "for the last hour; wait until earlier spending is an hour old"),
-    ):
+    for window in ("month", "day", "hour"):
         used, cap = getattr(spent, window), spent.caps[window]
         if used + estimate > cap:
-            reason = (
-                f"{exact_money(used)} + {exact_money(estimate)} would exceed the cap of {exact_money(cap)} {period}"
-            )
+            sums = f"{exact_money(used)} spent or reserved + {exact_money(estimate)}"
+            reason = f"{sums} would exceed the {window}'s cap of {exact_money(cap)}; raise it: {raise_cap(window)}"
             return RailVerdict(RAIL, Verdict.BLOCK, reason, window)
     if agent.budget is not None and agent.spent + estimate > agent.budget:
         spent_today = f"{agent.agent} spent {exact_money(agent.spent)} today"
         reason = f"{spent_today}; {exact_money(estimate)} more exceeds its {exact_money(agent.budget)}"
         return RailVerdict(RAIL, Verdict.BLOCK, reason, AGENT_BUDGET)
     left = f"{exact_money(spent.day_cap - spent.day)} of the day's {exact_money(spent.day_cap)} are left"
-    return RailVerdict(RAIL, Verdict.ALLOW, f"costs {exact_money(estimate)}; {left}")
+    return RailVerdict(RAIL, Verdict.ALLOW, left)
+
+
+def raise_cap(window: str) -> str:
+    """The commands that raise the cap of a window; the month's stop lasts until it is ended."""
+    command = f"`clawpy config set crossPollCostCapPer{window.capitalize()} DOLLARS`"
+    return f"{command}, then `clawpy resume month`" if window == "month" else command
 
 
 def crosses_warning(before: int, after: int, cap: int) -> bool:
@@ -244,7 +245,7 @@ class Costs:
         if not verdict.allows:
             if verdict.rule == AGENT_BUDGET:  # in a transaction of its own, because this one is rolled back
                 self._database.submit(lambda tx: self.handle_reached_cap(tx, AGENT_BUDGET, agent))
-            raise Refusal("cost_cap", f"{purpose}: {verdict.reason}", "wait, or raise the cap in the settings")
+            raise Refusal("cost_cap", f"{purpose}: {verdict.reason}", "or wait")
         return self._reserve(transaction, spent, purpose, estimate, agent=agent)
 
     def raise_reservation(self, session_id: str, total: int) -> str:
@@ -350,7 +351,7 @@ class Costs:
         spent = self.state_in(transaction.session)
         cap = spent.caps.get(rule)
         if cap is not None:
-            self._cap_reached(transaction, rule, f"cost: the {rule}'s cap of {exact_money(cap)} has been reached")
+            self._cap_reached(transaction, rule, f"cost: more work would exceed the {rule}'s cap of {exact_money(cap)}")
         if rule == "day":
             today = self._clock.local().date().isoformat()
             if state.get(transaction.session, _WARNED_DAY) != today:

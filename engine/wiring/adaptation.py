@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from engine.execution.model_router import ModelRouter
 from engine.execution.runners.flow_runner import FlowRegistry, LearnedFlow, learned_flow
 from engine.execution.runners.flows import FLOWS
-from engine.execution.runners.model.host_protocol import Model
+from engine.execution.runners.model.single_questions import priced_model
 from engine.execution.trees import make_patch
 from engine.git import Git
 from engine.hierarchy.guidance import select_items
@@ -250,9 +250,9 @@ def price(router: ModelRouter, model: str) -> int | None:
         choice = router.choose_named(model, "looking up its price")
     except Refusal:
         return None
-    if choice.keyless:
+    if choice.is_free:
         return 0
     from engine.execution.runners.model.prices import listed_price
 
-    prices = listed_price(Model(choice.provider, choice.model, choice.kind, choice.base_url))
+    prices = listed_price(priced_model(choice))
     return None if prices is None else (PROMPT_SHARE * prices["input"] + prices["output"]) // (PROMPT_SHARE + 1)

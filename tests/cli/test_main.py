@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -133,6 +134,28 @@ def test_a_permission_is_listed_with_its_detail_and_answered_once(
     assert "deny-session" in clawpy("permissions", "deny", "a1", "--session").out
     assert clawpy("permissions", "allow", "a1").code == 1
     assert clawpy("permissions", "list", "--all", "--json").document["permissions"][0]["answer"] == "deny-session"
+
+
+def test_who_waits_for_a_session_is_told_what_it_asks_and_how_to_answer(
+    home: Home, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = {"agent": "builder", "title": "push", "reason": "sends to the outside"}
+    requests = [asked | {"id": "perm_a1", "sessionId": "sess_a"}, asked | {"id": "perm_b1", "sessionId": "sess_b"}]
+    ended, answers = threading.Event(), iter([{}, {"permissions": []}, *[{"permissions": requests}] * 2])
+
+    def answer(home: Home, verb: str, **arguments: str) -> dict[str, Any]:
+        if verb == "work":
+            return {"session": {"id": "sess_a"}}
+        found = next(answers, None)
+        if found is None:
+            ended.set()
+        return found or {}
+
+    monkeypatch.setattr("engine.ask_running", answer, raising=False)
+    monkeypatch.setattr(cli, "PERMISSIONS_INTERVAL_S", 0)
+    cli._announce_permissions(home, "pred_a1", ended)
+    expected = "builder asks: push: sends to the outside\n  clawpy permissions allow perm_a1  (or: deny)\n"
+    assert capsys.readouterr().err == expected
 
 
 def test_a_task_is_added_listed_and_done(clawpy: Clawpy, engines: list[StandIn], shop: Repository) -> None:

@@ -55,7 +55,7 @@ STORIES = {
         press("down down down"),
         sees("checks every prompt"),
         press("up"),
-        sees("costs $0.05"),
+        sees("$18.80 of the day's"),
     ),
     "blocked work says rule and reason literally": (
         press("tab"),

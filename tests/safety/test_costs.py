@@ -40,8 +40,11 @@ def test_an_estimate_below_zero_is_blocked() -> None:
     assert decide_cost(NOTHING_SPENT, -1, NO_BUDGET).verdict == "block"
 
 
-def test_the_reason_says_the_price_and_what_is_left_of_the_cap_of_the_day() -> None:
-    assert decide_cost(NOTHING_SPENT, 0, NO_BUDGET).reason == "costs $0.00; $20.00 of the day's $20.00 are left"
+def test_the_reason_says_what_is_left_of_the_day_or_which_setting_raises_the_cap() -> None:
+    assert decide_cost(NOTHING_SPENT, 0, NO_BUDGET).reason == "$20.00 of the day's $20.00 are left"
+    refused = decide_cost(replace(NOTHING_SPENT, hour=1_860_000), 200_000, NO_BUDGET).reason
+    raised = "raise it: `clawpy config set crossPollCostCapPerHour DOLLARS`"
+    assert refused == f"$1.86 spent or reserved + $0.20 would exceed the hour's cap of $2.00; {raised}"
 
 
 @pytest.mark.parametrize(
@@ -230,7 +233,7 @@ def test_a_running_session_cannot_pass_a_cap(rails: Rails) -> None:
     start_session(rails, 50_000)
     cap = rails.costs.state().hour_cap
     assert rails.costs.raise_reservation("auto_1", cap) == "", "a cap may be reached"
-    assert "last hour" in rails.costs.raise_reservation("auto_1", cap + 1)
+    assert "the hour's cap" in rails.costs.raise_reservation("auto_1", cap + 1)
     assert rails.costs.state().hour == cap, "and nothing was changed"
 
 

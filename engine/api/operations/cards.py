@@ -129,7 +129,7 @@ def approve(
     if not wait or card.session_id is None:
         return _decision_document(engine, card)
     engine.sessions.wait(card.session_id, None)
-    return document_with_transcript(engine, find_target(engine, target.card_id), SHOWN_TRANSCRIPT_LINES)
+    return document_with_transcript(engine, find_target(engine, card.session_id), SHOWN_TRANSCRIPT_LINES)
 
 
 @operation(marks_presence=True)

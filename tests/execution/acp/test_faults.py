@@ -231,9 +231,9 @@ def test_a_reported_cost_is_charged_once(world: AcpWorld) -> None:
         report_usage(100, -1.0),
     ],
 )
-def test_an_unknown_price_is_charged_at_the_estimate_and_marked(world: AcpWorld, report: Step) -> None:
+def test_nothing_is_charged_without_a_price_and_the_call_is_marked(world: AcpWorld, report: Step) -> None:
     view = world.run(report)
-    assert (view.cost, view.tokens) == (50_000, 100)
+    assert (view.cost, view.tokens) == (0, 100)
     assert world.calls.ended[0]["price_known"] is False
 
 

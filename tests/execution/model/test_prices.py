@@ -9,24 +9,28 @@ import pytest
 
 from engine.api_keys import Key
 from engine.config import FixedSettings, Settings
-from engine.config.sections import ProviderSettings
+from engine.config.sections import ProviderSettings, TokenPrice
 from engine.execution.model_router import ModelRouter
-from engine.wiring.adaptation import price
+from engine.wiring.adaptation import PROMPT_SHARE, price
 
 
 class StandInKeys:
     """Has a key of two providers."""
 
     def get(self, name: str) -> Key | None:
-        return Key(name, "environment", "sk-test") if name in ("openai", "box") else None
+        return Key(name, "environment", "sk-test") if name in ("openai", "box", "lan", "own") else None
 
 
 @pytest.fixture
 def router() -> ModelRouter:
-    """A router with two providers of the operator's: `local` needs no key, and `box` has one."""
+    """A router with providers of the operator's: `local` needs no key; `own` has a price in the settings."""
     providers = {
         "local": ProviderSettings(kind="openai", base_url="http://127.0.0.1:1/v1", model="x", keyless=True),
         "box": ProviderSettings(kind="openai", base_url="http://127.0.0.1:2/v1", model="x"),
+        "lan": ProviderSettings(kind="openai", base_url="http://10.0.0.2/v1", model="x"),
+        "own": ProviderSettings(
+            kind="openai", base_url="http://10.0.0.2/v1", model="x", price=TokenPrice(input=2, output=8)
+        ),
     }
     return ModelRouter(FixedSettings(Settings(providers=providers)), StandInKeys(), models=lambda agent: {})
 
@@ -37,7 +41,10 @@ def test_a_price_is_known_if_the_model_is_listed_and_has_a_key(router: ModelRout
     assert small is not None
     assert 0 < small < large
     assert price(router, "local:anything") == 0  # nobody sends a bill
-    assert price(router, "box:nobody-knows-it") is None
+    assert price(router, "box:nobody-knows-it") == 0  # it runs on this machine
+    assert price(router, "lan:nobody-knows-it") is None
+    assert price(router, "own:nobody-knows-it") == (PROMPT_SHARE * 2_000_000 + 8_000_000) // (PROMPT_SHARE + 1)
+    assert price(router, "own:gpt-5") == price(router, "own:nobody-knows-it")  # in place of the listed price
     assert price(router, "anthropic:claude-sonnet-4-5") is None  # no key: it cannot be had
 
 

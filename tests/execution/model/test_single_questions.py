@@ -114,7 +114,7 @@ class TestQuestions:
 
     def test_a_question_never_passes_a_cap(self, engine: Engine, server: ModelServer) -> None:
         engine.settings.set("crossPollCostCapPerHour", 0.0001)
-        with pytest.raises(NoAnswer, match="last hour"):
+        with pytest.raises(NoAnswer, match="the hour's cap"):
             self.ask(engine)
         with pytest.raises(NoAnswer, match="may cost more"):
             self.ask(engine, budget=10)

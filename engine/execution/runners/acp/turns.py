@@ -1,8 +1,8 @@
 """Runs the turns of one conversation, stores each for the X-ray, and counts its cost (SPEC 3.4, 9.6).
 
 Agents report totals of the conversation, if they report anything: tokens while they work, and tokens and money at the
-end of a turn. Only the difference from the previous total is counted. If an agent names no price, a turn costs the
-estimate.
+end of a turn. Only the difference from the previous total is counted. The estimate is reserved for each turn. If an
+agent names no price, nothing is counted.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class UsageCounter:
     the caps."""
 
     def __init__(self, live: LiveSession, estimate: int) -> None:
-        """`estimate` is the number of micro-dollars that a turn without a named price costs."""
+        """`estimate` is the number of micro-dollars that are reserved for a turn."""
         self.price_known = False
         self._live = live
         self._estimate = estimate
@@ -61,8 +61,7 @@ class UsageCounter:
         self._tokens_before_turn = self.total_tokens
 
     def end_turn(self, usage: schema.Usage | None) -> CallUsage:
-        """Count a turn, however it ended. It costs the estimate if the agent has never named a price. It never raises,
-        because a session above its limit is ending already."""
+        """Count a turn, however it ended. It never raises, because a session above its limit is ending already."""
         input_tokens, output_tokens = 0, 0
         if usage is not None:
             self.count_totals(usage.total_tokens, None)
@@ -70,8 +69,7 @@ class UsageCounter:
             output_tokens = max(0, usage.output_tokens - self._total_output_tokens)
             self._total_input_tokens += input_tokens
             self._total_output_tokens += output_tokens
-        if not self.price_known:
-            self._charge(self._estimate, 0)
+        self._charge(0, 0)  # releases the reservation
         if usage is None:
             input_tokens = self.total_tokens - self._tokens_before_turn
         return CallUsage(input_tokens, output_tokens, self.total_cost - self._cost_before_turn)
@@ -81,7 +79,7 @@ class UsageCounter:
         new_tokens = max(0, tokens - self.total_tokens) if tokens <= MAX_PLAUSIBLE * 10**9 else 0
         new_cost = 0
         if cost is not None and cost.currency.upper() != "USD":
-            self._live.note(f"it counts in {sanitise(cost.currency)[:10]}; its cost is estimated")
+            self._live.note(f"it counts in {sanitise(cost.currency)[:10]}; its cost is not counted")
         elif cost is not None and 0 <= cost.amount <= MAX_PLAUSIBLE:
             self.price_known = True
             new_cost = max(0, microusd(cost.amount) - self.total_cost)

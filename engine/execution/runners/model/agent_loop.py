@@ -29,7 +29,7 @@ from engine.execution.runners.runner import REPLY, AgentServices, assistant_part
 from engine.execution.tools.toolbelt import Toolbelt
 from engine.execution.transcripts import StreamedText
 from engine.frozen import frozen
-from engine.model import Prompt, PromptPart, Randomness, SessionView, ToolResult, microusd
+from engine.model import Prompt, PromptPart, Randomness, SessionView, ToolResult, microusd, money
 
 MAX_REQUESTS = 50
 """Maximum number of requests of a session."""
@@ -383,11 +383,19 @@ class AgentLoop:
             if message["type"] == "failed":
                 self._conversation = None
                 raise _RequestFailed(host_protocol.failure_of(message))
-            self._price = request_limits.price_of(
-                message["price"], keyless=not self._model.key, estimate=self._estimate
+            self._set_price(
+                request_limits.price_of(message["price"], is_free=self._model.is_free, estimate=self._estimate)
             )
             self._window = message["window"]
             return conversation
+
+    def _set_price(self, price: Price) -> None:
+        """Set the price of the model, and say so when it is only assumed."""
+        if not price.is_known and price != self._price:
+            prices = f"{money(price.input)} and {money(price.output)} for a million tokens"
+            fix = f"set `price` of [providers.{self._model.provider}]"
+            self._live.say(f"the price of {self._model.name} is unknown: {prices} of prompt and answer count ({fix})")
+        self._price = price
 
     def _end_call(self, call_id: str, state: CallState, usage: CallUsage, *, error: str = "", reply: str = "") -> None:
         """Store how a call ended, and count what it cost. Raises `SessionStopped` when the session is ending."""

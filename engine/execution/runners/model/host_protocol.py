@@ -77,6 +77,12 @@ class Model:
     base_url: str
     key: str = ""
     """Empty for a provider that needs none."""
+    is_free: bool = False
+    """Whether it costs nothing if its price is not listed."""
+    input_price: int | None = None
+    """The price in the settings, which replaces the listed one: micro-dollars for a million tokens of prompt."""
+    output_price: int | None = None
+    """The same for an answer."""
 
     def __repr__(self) -> str:
         return f"Model({self.provider}:{self.name} at {self.base_url})"

@@ -1,4 +1,4 @@
-"""Looks up prices of models in genai-prices.
+"""Looks up prices of models, in the settings and in genai-prices.
 
 The model host uses it, and the code that compares the prices of models. The list takes half a second to load.
 """
@@ -40,7 +40,11 @@ def cost_of(usage: RequestUsage, model: Model) -> int | None:
 
 
 def _lookup_costs(usage: Usage | RequestUsage, model: Model) -> tuple[Decimal, Decimal] | None:
-    """The dollars that the prompt and the answer of a request cost; None if the model is not in the list."""
+    """The dollars that the prompt and the answer of a request cost; None if the settings have no price of the model and
+    it is not in the list."""
+    if model.input_price is not None and model.output_price is not None:
+        input_cost = Decimal(usage.input_tokens or 0) * model.input_price / _MILLION**2
+        return input_cost, Decimal(usage.output_tokens or 0) * model.output_price / _MILLION**2
     try:
         price = calc_price(usage, model.name, provider_api_url=model.base_url)
     except LookupError:

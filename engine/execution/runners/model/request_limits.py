@@ -63,13 +63,13 @@ class Price:
         return -(-(input_tokens * self.input + output_tokens * self.output) // _MILLION)
 
 
-def price_of(listed: Mapping[str, int] | None, *, keyless: bool, estimate: int) -> Price:
-    """The `listed` price of a model. Without one, a provider that needs no key costs nothing. Any other model costs
-    `UNLISTED_PRICE`, and its session counts at least `estimate` micro-dollars (`costPerTrigger`)."""
+def price_of(listed: Mapping[str, int] | None, *, is_free: bool, estimate: int) -> Price:
+    """The `listed` price of a model. Without one, a free model costs nothing. Any other model costs `UNLISTED_PRICE`,
+    and its session counts at least `estimate` micro-dollars (`costPerTrigger`)."""
     if listed is not None:
         return Price(listed["input"], listed["output"])
-    if keyless:
-        return Price(0, 0, is_known=False)
+    if is_free:
+        return Price(0, 0)
     return Price(*UNLISTED_PRICE, is_known=False, min_cost=estimate)
 
 

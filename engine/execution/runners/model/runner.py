@@ -57,7 +57,7 @@ class ModelRunner(AgentRunner):
             undo_note=UNDO_NOTES[Place.CHANGE_SET],
             hosts=(choice.host,),
             executor=f"{choice.provider}:{choice.model}",
-            is_free=choice.keyless,
+            is_free=choice.is_free,
         )
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
@@ -66,7 +66,7 @@ class ModelRunner(AgentRunner):
         kind = REPLY if previous else TASK
         choice = self._choose(view.agent, live.assignment, kind)
         live.say(
-            f"{choice.provider}:{choice.model} ({choice.reason}) · "
+            f"{choice.id} ({choice.reason}) · {'free · ' if choice.is_free else ''}"
             f"sandbox: {live.sandbox.describe(network=live.confinement.network, hosts=(choice.host,))}"
         )
         with suppress(HelperGone):  # the first request reports it

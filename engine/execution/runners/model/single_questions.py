@@ -31,6 +31,7 @@ from engine.model import (
     Refusal,
     SourceKind,
     Trust,
+    microusd,
     money,
     sanitise,
 )
@@ -58,7 +59,22 @@ class ModelAccess(Protocol):
 def model_with_key(access: ModelAccess, choice: ModelChoice) -> Model:
     """The chosen model with its address and key, as the host needs it. Raises as `ModelAccess.key`."""
     key = access.key(choice.provider)
-    return Model(choice.provider, choice.model, choice.kind, choice.base_url, key.value if key else "")
+    return priced_model(choice, key.value if key else "")
+
+
+def priced_model(choice: ModelChoice, key: str = "") -> Model:
+    """The chosen model with this key and its price in the settings."""
+    price = choice.price
+    return Model(
+        choice.provider,
+        choice.model,
+        choice.kind,
+        choice.base_url,
+        key,
+        is_free=choice.is_free,
+        input_price=microusd(price.input) if price else None,
+        output_price=microusd(price.output) if price else None,
+    )
 
 
 @dataclass(slots=True)
@@ -126,7 +142,7 @@ class SingleQuestions:
                 opened, _ = self._await_message(pending, conversation, "opened")
                 if opened["type"] == "failed":
                     raise NoAnswer(_failure_text(pending, host_protocol.failure_of(opened)))
-                pending.price = request_limits.price_of(opened["price"], keyless=not pending.model.key, estimate=0)
+                pending.price = request_limits.price_of(opened["price"], is_free=pending.model.is_free, estimate=0)
                 pending.window = opened["window"]
                 return self._answer(pending, conversation)
             finally:
