@@ -142,7 +142,7 @@ class CheckResult:
     seconds: float = 0.0
     failing: tuple[str, ...] = ()
     durations: tuple[tuple[str, float], ...] = ()
-    """(test id, seconds), slowest first."""
+    """(test id, seconds) of the tests that ran, slowest first: of some tools only the slow ones, or none."""
     counted: bool = True
     """False if the output named no tests: then one `passed` or `failed` stands for the end of the command."""
     failed_before: tuple[str, ...] | None = None

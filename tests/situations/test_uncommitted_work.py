@@ -76,8 +76,12 @@ def test_the_question_about_head_counts_all_files_that_are_left_out(situation: S
 @pytest.mark.parametrize(
     ("committed", "uncommitted", "finding"),
     [
-        (SHOP["cart.py"], f"# not committed\n{WRONG_TOTAL}", "passes at HEAD, so your uncommitted changes broke it"),
-        (WRONG_TOTAL, f"# not committed\n{WRONG_TOTAL}", "fails at HEAD, too. On HEAD alone 1 of 1 test failed"),
+        (SHOP["cart.py"], f"# not committed\n{WRONG_TOTAL}", "passes without your uncommitted changes: "),
+        (
+            WRONG_TOTAL,
+            f"# not committed\n{WRONG_TOTAL}",
+            "fails without your uncommitted changes. On HEAD alone 1 of 1 test failed",
+        ),
     ],
     ids=["the changes broke it", "a commit broke it"],
 )

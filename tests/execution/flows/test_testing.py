@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import venv
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import pytest
 
 from engine.execution.runners.flow import WorkFailed
 from tests.conftest import Repository
-from tests.execution.flows.conftest import ProcessSession, RunFlow, commit_shop
+from tests.execution.flows.conftest import CART, TEST_CART, ProcessSession, RunFlow, commit_shop
 from tests.support.helpers import make_program
 
 pytestmark = pytest.mark.long
@@ -58,6 +60,162 @@ def test_a_clean_head_is_tested_without_uncommitted_files(project: Repository, r
     project.git("add", "-A")
     project.commit("helper")
     assert run_flow("check_clean_head").summary.startswith("HEAD is complete: all 2 tests passed")
+
+
+WRONG_CART = "def total(prices):\n    return max(prices)\n"
+BROKEN_CART = "def total(prices:\n    return sum(prices)\n"
+TOTAL, ODD = "tests/test_cart.py::test_total", "tests/test_cart.py::test_odd"
+MANY_TESTS = "import pytest\nfrom shop.cart import total\n\n@pytest.mark.parametrize('x', range(250))\n"
+MOCHA = "\n  cart\n    ✔ quick\n    ✔ slow (120ms)\n\n  2 passing (130ms)\n"
+JEST = "PASS ./cart.test.js\n  cart\n    ✓ quick\n    ✓ slow (120 ms)\n\nTests:       2 passed, 2 total\n"
+RUST_LIB = "pub fn total() -> i32 {{ {body} }}\n#[cfg(test)]\nmod tests {{\n{tests}}}\n"
+RUST_TESTS = "    #[test]\n    fn test_total() { assert_eq!(super::total(), 3); }\n"
+NEW_RUST_TEST = RUST_TESTS.replace("test_total", "test_new")
+CARGO_TOML = '[package]\nname = "shop"\nversion = "0.1.0"\nedition = "2021"\n'
+
+
+@pytest.mark.parametrize(
+    ("committed", "uncommitted", "tests", "summary"),
+    [
+        pytest.param(
+            {},
+            {"shop/cart.py": WRONG_CART},
+            [TOTAL],
+            rf"{TOTAL} passes without your uncommitted changes: all 2 tests passed",
+            id="passes",
+        ),
+        pytest.param(
+            {"shop/cart.py": WRONG_CART},
+            {"shop/cart.py": f"\n{WRONG_CART}"},
+            [TOTAL],
+            rf"{TOTAL} fails without your uncommitted changes. On HEAD alone 1 of 2 tests failed .*: {TOTAL}",
+            id="fails",
+        ),
+        pytest.param(
+            {"tests/test_cart.py": f"{TEST_CART}\n\ndef test_odd():\n    assert total([2, 3]) == 3\n"},
+            {"shop/cart.py": WRONG_CART},
+            [TOTAL],
+            rf"{TOTAL} passes without your uncommitted changes. On HEAD alone 1 of 3 tests failed in .*: {ODD}"
+            "; 1 of 1 passed with the uncommitted files",
+            id="another test fails",
+        ),
+        pytest.param(
+            {"shop/cart.py": BROKEN_CART},
+            {"shop/cart.py": WRONG_CART},
+            [TOTAL],
+            "On HEAD alone 1 error, no tests ran in .*: tests/test_cart.py",
+            id="syntax error",
+        ),
+        pytest.param(
+            {"shop/cart.py": BROKEN_CART},
+            {"shop/cart.py": CART, "tests/test_tax.py": "def test_tax():\n    assert 0\n"},
+            ["tests/test_tax.py::test_tax"],
+            "On HEAD alone 1 error, no tests ran in .*: tests/test_cart.py; 1 of 1 passed with the uncommitted files",
+            id="mended syntax error",
+        ),
+        pytest.param(
+            {"shop/cart.py": BROKEN_CART},
+            {"shop/cart.py": f"\n{BROKEN_CART}"},
+            ["tests/test_cart.py"],
+            "tests/test_cart.py fails without your uncommitted changes. On HEAD alone 1 error, .*",
+            id="same file fails",
+        ),
+        pytest.param(
+            {},
+            {"shop/cart.py": BROKEN_CART},
+            ["tests/test_cart.py"],
+            "HEAD is complete: all 2 tests passed",
+            id="file",
+        ),
+        pytest.param(
+            {"tests/test_cart.py": TEST_CART.replace("def test", "import pytest\n\n@pytest.mark.skip\ndef test")},
+            {"tests/test_cart.py": TEST_CART, "shop/cart.py": WRONG_CART},
+            [TOTAL],
+            "HEAD is complete: the one test passed in .*, 1 skipped",
+            id="skipped",
+        ),
+        pytest.param(
+            {},
+            {"tests/test_cart.py": f"{TEST_CART}\n\ndef test_odd():\n    assert 0\n"},
+            [ODD],
+            "HEAD is complete: all 2 tests passed",
+            id="new test",
+        ),
+        pytest.param({}, {}, [TOTAL], "HEAD is complete: all 2 tests passed", id="nothing left out"),
+        pytest.param(
+            {
+                "shop/cart.py": "def total(x):\n    return False\n",
+                "tests/test_cart.py": f"{MANY_TESTS}def test_many(x):\n    assert total(x)\n",
+            },
+            {"shop/cart.py": "def total(x):\n    return x < 249\n"},
+            ["tests/test_cart.py::test_many[249]"],
+            "On HEAD alone 250 of 251 tests failed in .*",
+            id="too many",
+        ),
+    ],
+)
+def test_of_each_failing_test_only_what_is_known_is_said(
+    project: Repository,
+    run_flow: RunFlow,
+    committed: Mapping[str, str],
+    uncommitted: Mapping[str, str],
+    tests: Sequence[str],
+    summary: str,
+) -> None:
+    commit_shop(project)
+    check_head(project, run_flow, committed, uncommitted, tests, summary)
+
+
+@pytest.mark.parametrize("report", [MOCHA, JEST], ids=["mocha", "jest"])
+def test_a_quick_test_whose_time_is_not_printed_may_be_missing_at_head(
+    repository: Repository, run_flow: RunFlow, report: str
+) -> None:
+    committed = {"package.json": '{"scripts": {"test": "cat report.txt"}}\n', "report.txt": report}
+    check_head(
+        repository, run_flow, committed, {"report.txt": ""}, ["cart quick"], "HEAD is complete: all 2 tests passed"
+    )
+
+
+@pytest.mark.skipif(shutil.which("cargo") is None, reason="needs cargo")
+@pytest.mark.parametrize(
+    ("body", "tests", "summary"),
+    [
+        ("sum()", RUST_TESTS, "On HEAD alone 1 error, no tests ran in .*"),
+        ("3", RUST_TESTS, "HEAD is complete: the one test passed"),
+        (
+            "4",
+            RUST_TESTS,
+            "tests::test_total fails without your uncommitted changes. On HEAD alone 1 of 1 test failed .*",
+        ),
+        ("3", NEW_RUST_TEST, "HEAD is complete: the one test passed"),
+    ],
+    ids=["does not compile", "passes", "fails", "new test"],
+)
+def test_cargo_measures_no_tests(
+    repository: Repository, run_flow: RunFlow, body: str, tests: str, summary: str
+) -> None:
+    committed = {".gitignore": "target\n", "Cargo.toml": CARGO_TOML}
+    committed["src/lib.rs"] = RUST_LIB.format(body=body, tests=tests)
+    uncommitted = {"src/lib.rs": RUST_LIB.format(body="5", tests=RUST_TESTS)}
+    check_head(repository, run_flow, committed, uncommitted, ["tests::test_total"], summary)
+
+
+def check_head(
+    repository: Repository,
+    run_flow: RunFlow,
+    committed: Mapping[str, str],
+    uncommitted: Mapping[str, str],
+    tests: Sequence[str],
+    summary: str,
+) -> None:
+    """Run HEAD alone after a commit and uncommitted changes. `summary` is a regular expression of its summary without
+    the time at the end."""
+    if committed:
+        repository.commit("work", committed)
+    for path, text in uncommitted.items():
+        repository.write(path, text)
+    run = run_flow("check_clean_head", tests=tests)
+    assert re.fullmatch(rf"{summary}(?: in [\d.]+ m?s)?", run.summary), run.summary
 
 
 @pytest.mark.parametrize("path", ["conftest.py", "shop/cart.py"])

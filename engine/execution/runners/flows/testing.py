@@ -180,41 +180,37 @@ class CheckCleanHead(ProjectFlow):
         with linked_packages(job, tools):
             results = run_test_plan(job, [(tool, []) for tool in tools])
             check = combine_checks(results)
-            answer = self._compare_with_head(check)
+            answer = self._compare_with_head(check) if left_out else ""
             if check.green:
                 summary = f"{answer or 'HEAD is complete'}: {describe_check(check)}"
                 return FlowResult(summary, check=check, facts=facts, full=True)
             tool, failed = next((result for result in results if not result[1].green), results[0])
-            asks_about_files = left_out and not answer
-            passing = self._rerun_with_files(job, tool, failed.failing, snapshot) if asks_about_files else None
+            failing = failed.failing
+            asks_about_files = left_out and not set(failing).issubset(self.tests)
+            passing = self._rerun_with_files(job, tool, failing, snapshot) if asks_about_files else None
             reset_worktree(job, head)  # the result is recorded for the state of the worktree
-        summary = f"On HEAD alone {describe_check(check)}"
-        if answer:
-            summary = f"{answer}. {summary}"
-        elif passing is not None:
+        summary = f"{f'{answer}. ' if answer else ''}On HEAD alone {describe_check(check)}"
+        if passing is not None:
             facts["passes_with_files"] = passing
-            summary = f"{summary}; {len(passing)} of {len(failed.failing)} passed with the uncommitted files"
+            summary = f"{summary}; {len(passing)} of {len(failing)} passed with the uncommitted files"
         return FlowResult(summary, check=check, facts=facts, full=True)
 
     def _compare_with_head(self, check: CheckResult) -> str:
-        """Which of the `tests` fail at HEAD, too, and which the uncommitted changes broke, in words; "" for no tests.
-        `check` is the run of HEAD alone."""
-        measured = {test for test, _ in check.durations}
-        failing = [test for test in self.tests if test in check.failing]
-        missing = [test for test in self.tests if measured and test not in measured.union(failing)]
-        broken = [test for test in self.tests if test not in failing and test not in missing]
-        sentences = []
-        if broken:
-            verb, them = ("passes", "it") if len(broken) == 1 else ("pass", "them")
-            sentences.append(f"{join_names(broken, 3)} {verb} at HEAD, so your uncommitted changes broke {them}")
-        if failing:
-            sentences.append(f"{join_names(failing, 3)} {'fails' if len(failing) == 1 else 'fail'} at HEAD, too")
-        if missing:
-            sentences.append(f"HEAD does not have {join_names(missing, 3)}")
-        return "; ".join(sentences)
+        """Which of the `tests` passed and which failed in `check`, the run of HEAD alone, in words; "" for none. Of a
+        test that is neither, it is not known whether HEAD has it."""
+        passed = _find_passed(check)
+        outcomes = (
+            ("passes", "pass", [test for test in self.tests if test in passed]),
+            ("fails", "fail", [test for test in self.tests if test in check.failing]),
+        )
+        return "; ".join(
+            f"{join_names(tests, 3)} {singular if len(tests) == 1 else plural} without your uncommitted changes"
+            for singular, plural, tests in outcomes
+            if tests
+        )
 
     def _rerun_with_files(self, job: Job, tool: Toolchain, failing: Sequence[str], snapshot: str) -> list[str] | None:
-        """The failing tests of `tool` that pass with the uncommitted files; None if they cannot be run again."""
+        """The failing tests of `tool` that pass with the uncommitted files; None if that is not known of each test."""
         if not tool.runs_single_tests or not failing or len(failing) > MAX_COMPARED_TESTS:
             return None
         job.say("Running the failing tests again, with the uncommitted files")
@@ -225,7 +221,20 @@ class CheckCleanHead(ProjectFlow):
         except CannotRun as error:
             job.say(error.message)
             rerun = None
-        return None if rerun is None else [test for test in failing if test not in rerun.failing]
+        if rerun is None:
+            return None
+        passed = _find_passed(rerun)
+        if rerun.green and rerun.passed >= len(present):  # no test of a file that could not be imported is measured
+            passed.update(present)
+        is_known = passed.union(rerun.failing).issuperset(failing)
+        return [test for test in failing if test in passed] if is_known else None
+
+
+def _find_passed(check: CheckResult) -> set[str]:
+    """The tests that are known to have passed: those that were measured, if the run names all that failed. Some tools
+    measure no tests, or only the slow ones."""
+    names_all_failures = len(check.failing) == check.failed + check.errors
+    return {test for test, _ in check.durations}.difference(check.failing) if names_all_failures else set()
 
 
 # -- Find changed lines that no test runs, measured with the project's own coverage ---------------------------------

@@ -139,7 +139,11 @@ def _read_rspec(run: FinishedRun) -> CheckResult | None:
         counts,
         seconds=float(summary.get("duration", 0)),
         failing=failing or (["an error outside the examples"] if outside else []),
-        durations={str(example["id"]): float(example.get("run_time") or 0) for example in examples},
+        durations={
+            str(example["id"]): float(example.get("run_time") or 0)
+            for example in examples
+            if example["status"] != "pending"
+        },
     )
 
 
@@ -315,7 +319,7 @@ def _read_format(form: PrintedFormat, tool: str, text: str) -> CheckResult | Non
     listed = [form.test_id(match) for match in form.failing.finditer(text)]
     ran = {test.id: test for test in tests}
     failing += [test for test in listed if not form.only_ran or test in ran]
-    durations = {test.id: test.seconds for test in tests if test.seconds is not None}
+    durations = {test.id: test.seconds for test in tests if test.seconds is not None and test.outcome != "skipped"}
     counts = _read_counts(totals) or Counter(test.outcome for test in ran.values())
     seconds = sum(map(_read_seconds, [*totals, *form.time.finditer(text)])) or sum(durations.values())
     return _make_result(tool, counts, seconds=seconds, failing=failing, durations=durations)
@@ -358,7 +362,7 @@ def _read_tap_tests(form: PrintedFormat, text: str) -> list[PrintedTest]:
             indent = len(match["indent"])
             is_suite = indent < previous_indent
             name = "" if is_suite else (match["name"] or "").strip()
-            tests.append(PrintedTest(name, "failed" if match["not"] and not match["skip"] else ""))
+            tests.append(PrintedTest(name, "skipped" if match["skip"] else "failed" if match["not"] else ""))
             previous_indent = indent
         elif tests and (time := _TAP_TIME.match(line)):
             tests[-1] = replace(tests[-1], seconds=_read_seconds(time))
