@@ -18,7 +18,17 @@ T = TypeVar("T")
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def frozen(cls: type[T]) -> type[T]:
     """Make `cls` a dataclass whose instances cannot change and have no `__dict__`."""
-    made = dataclass(init=False, repr=False, eq=False, slots=True)(cls)
+    return _add_methods(dataclass(init=False, repr=False, eq=False, slots=True)(cls))
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def frozen_in_place(cls: type[T]) -> type[T]:
+    """Make `cls` itself such a dataclass, with keyword arguments. Its instances have a `__dict__`."""
+    return _add_methods(dataclass(init=False, repr=False, eq=False, kw_only=True)(cls))
+
+
+def _add_methods(made: type[T]) -> type[T]:
+    """Add the methods that a class does not define itself."""
     listed = fields(made)  # type: ignore[arg-type]
     compared = _values_of(item for item in listed if item.compare)
     hashed = _values_of(item for item in listed if (item.compare if item.hash is None else item.hash))
@@ -35,7 +45,7 @@ def frozen(cls: type[T]) -> type[T]:
 
     own_methods = {"__init__": compile_and_init, "__eq__": equals, "__hash__": hash_values}
     for name, method in (own_methods | _SHARED_METHODS).items():
-        if name not in cls.__dict__:
+        if name not in made.__dict__:
             setattr(made, name, method)
     return made
 
@@ -47,9 +57,10 @@ def _values_of(listed: Iterable[Field[Any]]) -> Callable[[object], object]:
 
 
 def _compile_init(made: Any) -> None:
-    """Compile the `__init__` of a class. It has the parameters that a dataclass gives it, and sets each slot."""
+    """Compile the `__init__` of a class. It has the parameters that a dataclass gives it, and sets each field."""
     values: dict[str, Any] = {"MISSING": MISSING}
     parameters, keyword_parameters, lines = ["self"], list[str](), list[str]()
+    has_slots = "__slots__" in made.__dict__
     for item in fields(made):
         name = item.name
         default, value = "", name
@@ -60,8 +71,9 @@ def _compile_init(made: Any) -> None:
             values[f"default_{name}"] = item.default
             default = f"=default_{name}"
         (keyword_parameters if item.kw_only else parameters).append(name + default)
-        values[f"set_{name}"] = getattr(made, name).__set__
-        lines.append(f" set_{name}(self, {value})")
+        if has_slots:
+            values[f"set_{name}"] = getattr(made, name).__set__
+        lines.append(f" set_{name}(self, {value})" if has_slots else f" self.__dict__['{name}'] = {value}")
     if hasattr(made, "__post_init__"):
         lines.append(" self.__post_init__()")
     if keyword_parameters:

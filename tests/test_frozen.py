@@ -8,7 +8,7 @@ from dataclasses import FrozenInstanceError, field, replace
 
 import pytest
 
-from engine.frozen import frozen
+from engine.frozen import frozen, frozen_in_place
 
 
 @frozen
@@ -65,3 +65,18 @@ def test_values_cannot_be_changed_but_copied() -> None:
     assert replace(price, cents=6) == Price(6)
     for copied in (copy.copy(price), copy.deepcopy(price), pickle.loads(pickle.dumps(price))):
         assert (copied, copied.tags) == (price, ["new"])
+
+
+def test_a_class_that_is_made_in_place_takes_keywords_and_has_a_dict() -> None:
+    class Sale:
+        cents: int
+        values: tuple[str, ...] = ()
+
+    assert frozen_in_place(Sale) is Sale
+    sale = Sale(cents=5, values=("new",))  # type: ignore[call-arg]
+    assert vars(sale) == {"cents": 5, "values": ("new",)}
+    assert sale == copy.copy(sale) == replace(sale)
+    with pytest.raises(TypeError, match="positional argument"):
+        Sale(5)  # type: ignore[call-arg]
+    with pytest.raises(FrozenInstanceError, match="'cents'"):
+        sale.cents = 6

@@ -6,8 +6,9 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, dataclass_transform
+
+from engine.frozen import frozen_in_place
 
 MAX_NAMES = 3
 """Names that a sentence lists before it counts the others."""
@@ -16,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
-@dataclass(frozen=True, kw_only=True)
+@frozen_in_place
 class Event:
     """An event. `subject` is the id of the thing that it is about, `workspace` the path of its repository ("" for
     none).
@@ -34,7 +35,7 @@ class Event:
 
     def __init_subclass__(cls, *, topics: str = "", volatile: bool = False) -> None:
         cls.topics, cls.volatile = tuple(topics.split()), volatile
-        Event.kinds[cls.__name__] = dataclass(frozen=True, kw_only=True)(cls)
+        Event.kinds[cls.__name__] = frozen_in_place(cls)
 
     @property
     def kind(self) -> str:
