@@ -66,7 +66,7 @@ class Key:
 
     def __reduce__(self) -> NoReturn:
         """Refuse to copy or pickle it, since that could store it."""
-        raise TypeError("the key was not stored")
+        raise TypeError(f"the key {self.name} cannot be copied or pickled, because that could store it")
 
 
 @frozen

@@ -16,8 +16,8 @@ from sqlmodel.sql.expression import SelectOfScalar
 
 from engine.frozen import frozen
 from engine.memory.capture_rules import CapturedSentence, CaptureKind, capture, corrected_by, digest, has_label
-from engine.model import Capture, ChangeSet, NewMemory, Refusal, SessionView, Task, TranscriptLine, Trust
-from engine.model.base import hex_hash, trust_of_line
+from engine.model import Capture, ChangeSet, NewMemory, SessionView, Task, TranscriptLine, Trust
+from engine.model.base import find_or_none, hex_hash, trust_of_line
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry
 from engine.storage.rows import Row, enum_field, json_field, utc_field, value_of
@@ -69,10 +69,7 @@ class WorkReader:
 
     def find_session(self, session_id: str) -> SessionView | None:
         """A session, None for an unknown one."""
-        try:
-            return self.session(session_id)
-        except Refusal:
-            return None
+        return find_or_none(self.session, session_id)
 
 
 def session_of(entry: LedgerEntry) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -97,6 +97,16 @@ class Refusal(Exception):
     def document(self) -> dict[str, Any]:
         """The refusal as JSON, as it is printed and sent."""
         return {"error": {"code": self.code, "message": self.message, "fix": self.fix}}
+
+
+def find_or_none(get: Callable[[str], _Value], id: str) -> _Value | None:
+    """The value that `get` has for an id; None if it refuses the id as unknown (`unknown_card` and the like)."""
+    try:
+        return get(id)
+    except Refusal as refusal:
+        if not refusal.code.startswith("unknown_"):
+            raise
+        return None
 
 
 class PartOfDay(StrEnum):

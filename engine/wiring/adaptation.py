@@ -25,10 +25,11 @@ from engine.learning.candidates.records import HealedTests, ModelPrice, ModelsUs
 from engine.memory.capture_rules import CaptureKind
 from engine.model import ParaFact, Refusal, SessionView, TranscriptLine, Trust
 from engine.model.adaptation import Candidate, FixTemplate, FlowOffload, Overlay, PromptFragment
+from engine.model.base import find_or_none
 from engine.model.learnings import Correction
 from engine.prediction.templates.offers import mended_tests
 from engine.prediction.templates.work import LearnedWork
-from engine.wiring.learning import correction, find_or_none
+from engine.wiring.learning import correction
 
 if TYPE_CHECKING:
     from engine.services import Services

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from engine.execution.runners.model.single_questions import MemoryModel
 from engine.hierarchy.teaching import remove_lesson
@@ -28,6 +28,7 @@ from engine.model import (
     TranscriptLine,
 )
 from engine.model.adaptation import CandidateStatus, CandidateType, PromptFragment
+from engine.model.base import find_or_none
 from engine.model.learnings import Correction, lessons_of, topics_of
 
 if TYPE_CHECKING:
@@ -213,9 +214,6 @@ def _embed(services: Services, texts: Sequence[str]) -> list[bytes] | None:
         return None
 
 
-T = TypeVar("T")
-
-
 def correction(services: Services, card_id: str) -> Correction | None:
     """The operator's edit of the prompt of a card before approving it; None when nothing was edited or there is no
     card."""
@@ -243,11 +241,3 @@ def channel_reach(services: Services, channel: str) -> int:
 def find_card(services: Services, card_id: str) -> Card | None:
     """A card, None for work without one."""
     return find_or_none(services.cards.get, card_id)
-
-
-def find_or_none(get: Callable[[str], T], id: str) -> T | None:
-    """The result of `get`, None when there is nothing with this id any more."""
-    try:
-        return get(id)
-    except Refusal:
-        return None

@@ -30,6 +30,7 @@ from engine.clock import in_utc
 from engine.frozen import frozen
 from engine.memory.store import check_memory
 from engine.model import NewMemory, Recall, RecallQuery, Refusal, Retention, sanitise
+from engine.model.base import find_or_none
 from engine.model.text import one_line
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ def drafts(
     if action == "list":
         return {"drafts": document(waiting)}
     # A decided draft is found by its whole id, so that a repeated verb reports the decision.
-    decided_ids = [id] if _is_draft(engine, require("id", id)) else []
+    decided_ids = [id] if find_or_none(service.get, require("id", id)) is not None else []
     draft_id = match_prefix(
         id, [*decided_ids, *(draft.id for draft in waiting)], what="draft", see="clawpy drafts list"
     )
@@ -226,13 +227,6 @@ def agent_name(given_name: str) -> str:
     if bare & RESERVED_NAMES or not any(letter.isalnum() for letter in name):
         raise Refusal("not_its_name", f"no agent may be named {name!r}", "use its own name, for example claude-code")
     return name
-
-
-def _is_draft(engine: Services, draft_id: str) -> bool:
-    try:
-        return bool(engine.knowledge.drafts.get(draft_id))
-    except Refusal:
-        return False
 
 
 def read_lines(lines: Sequence[str], *, first: int, source: str) -> tuple[list[NewMemory], list[RejectedLine]]:

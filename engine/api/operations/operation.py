@@ -21,7 +21,7 @@ from pydantic.alias_generators import to_camel
 from engine.api.documents import Document, document
 from engine.frozen import frozen
 from engine.home import Home
-from engine.model import UNDONE, Card, ChangeSet, DecidedBy, Refusal, SessionState, SessionView, sanitise
+from engine.model import UNDONE, Card, ChangeSet, DecidedBy, Refusal, SessionState, SessionView, find_or_none, sanitise
 from engine.services import Services
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ class OfflineServices:
 
 Function = TypeVar("Function", bound=Callable[..., Document])
 Model = TypeVar("Model", bound=BaseModel)
-T = TypeVar("T")
 
 
 def _accept_whole_float(value: Any) -> Any:
@@ -212,9 +211,9 @@ class Target:
 def find_target(engine: Services, prefix: str, *, see: str = "clawpy cards") -> Target:
     """The target whose id is `prefix` or begins with it. `see` is the verb that lists ids, for the error. Raises
     `Refusal`: `unknown_id`, `ambiguous_id`."""
-    if (card := get_or_none(engine.cards.get, prefix, "unknown_card")) is not None:
+    if (card := find_or_none(engine.cards.get, prefix)) is not None:
         return _of_card(engine, card)
-    if (session := get_or_none(engine.sessions.get, prefix, "unknown_session")) is not None:
+    if (session := find_or_none(engine.sessions.get, prefix)) is not None:
         return _of_session(engine, session)
     cards, sessions, changes = (
         service.ids_with_prefix(prefix) for service in (engine.cards, engine.sessions, engine.changes)
@@ -254,21 +253,11 @@ def document_with_transcript(engine: Services, target: Target, lines: int) -> Do
     return reply
 
 
-def get_or_none(get: Callable[[str], T], id: str, unknown_code: str) -> T | None:
-    """The result of `get` for an id, None if it raises `Refusal` with `unknown_code`."""
-    try:
-        return get(id)
-    except Refusal as refusal:
-        if refusal.code != unknown_code:
-            raise
-        return None
-
-
 def _of_card(engine: Services, card: Card) -> Target:
-    session = get_or_none(engine.sessions.get, card.session_id, "unknown_session") if card.session_id else None
+    session = find_or_none(engine.sessions.get, card.session_id) if card.session_id else None
     return Target(card, session, engine.changes.for_session(session.id) if session else None)
 
 
 def _of_session(engine: Services, session: SessionView) -> Target:
-    card = get_or_none(engine.cards.get, session.prediction_id, "unknown_card")
+    card = find_or_none(engine.cards.get, session.prediction_id)
     return Target(card, session, engine.changes.for_session(session.id))

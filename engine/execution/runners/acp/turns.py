@@ -118,7 +118,7 @@ class AgentTurns:
         self._agent = agent
         self._last_call = ""
         self._last_message = ""
-        self._cut_short = ""
+        self._early_end = ""
 
     def run_task(self, prompt: Prompt, kind: str) -> None:
         """Run the first turn."""
@@ -139,7 +139,7 @@ class AgentTurns:
         """The end of the agent's last message. If the agent did not end the turn itself, the reason follows."""
         message = self._last_message.strip()
         ending = message if len(message) <= MAX_SUMMARY else "…" + message[-MAX_SUMMARY:]
-        return "\n".join(filter(None, [sanitise(ending), self.cut_short]))
+        return "\n".join(filter(None, [sanitise(ending), self.incomplete_reason]))
 
     @property
     def model(self) -> str:
@@ -152,9 +152,9 @@ class AgentTurns:
         return self._usage_counter.price_known
 
     @property
-    def cut_short(self) -> str:
+    def incomplete_reason(self) -> str:
         """Why the turn ended early, or that the agent said nothing; "" for neither."""
-        return self._cut_short or ("" if self._last_message.strip() else f"{self._agent.title} said nothing")
+        return self._early_end or ("" if self._last_message.strip() else f"{self._agent.title} said nothing")
 
     def _run_turn(
         self,
@@ -197,7 +197,7 @@ class AgentTurns:
             )
         self._live.check_running()
         self._last_message = message or self._last_message
-        self._cut_short = STOP_REASONS.get(turn.reason, "")
+        self._early_end = STOP_REASONS.get(turn.reason, "")
         self._check_stop_reason(turn.reason)
 
     def _check_stop_reason(self, reason: str) -> None:
