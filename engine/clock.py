@@ -35,6 +35,11 @@ def in_utc(instant: datetime) -> datetime:
     return instant.astimezone(UTC) if instant.tzinfo else instant.replace(tzinfo=UTC)
 
 
+def format_instant(instant: datetime) -> str:
+    """An instant as `2026-01-05T09:30:00Z`; with microseconds only if they are not 0."""
+    return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
 class Stopwatch:
     """Measures the time of some work, and the time since its last activity. Both stop during a pause. May be used from
     any thread."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import Enum
 from functools import cache
 from operator import attrgetter
@@ -17,6 +17,7 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 
+from engine.clock import format_instant
 from engine.files import read_table
 from engine.model import (
     AcceptedFinding,
@@ -63,8 +64,8 @@ _RULES = {name: _FieldRules(**row) for name, row in read_table(__file__, "docume
 
 
 def instant(at: datetime | None) -> str | None:
-    """An instant as `2026-01-05T09:30:00Z`; with microseconds only if they are not 0."""
-    return None if at is None else at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    """See `format_instant`; None for None."""
+    return None if at is None else format_instant(at)
 
 
 def document(value: Any) -> Any:

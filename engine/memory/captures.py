@@ -49,6 +49,9 @@ READ_LINES = ("say", OPERATOR_LINE, *OUTPUT_LINES)
 Remember = Callable[[Sequence[NewMemory]], object]
 """Remembers in layers C and E. To remember the same again adds nothing."""
 
+ReadTranscript = Callable[..., Sequence[TranscriptLine]]
+"""Reads a page of a session's transcript: `(session_id, after=number, limit=lines)`."""
+
 
 @frozen
 class WorkReader:
@@ -56,8 +59,7 @@ class WorkReader:
     `task` raises `Refusal` `unknown_task`."""
 
     session: Callable[[str], SessionView]
-    transcript: Callable[..., Sequence[TranscriptLine]]
-    """A page of a session's transcript: `(session_id, after=number, limit=lines)`."""
+    transcript: ReadTranscript
     continued_session: Callable[[str], str]
     """The id of the session that a session continues, "" for none."""
     running_sessions: Callable[[], Sequence[SessionView]]
@@ -158,7 +160,7 @@ class Captures:
         operator's."""
         by_digest: dict[str, tuple[CapturedSentence, TranscriptLine]] = {}
         secrets = tuple(self._secrets())
-        for kind, lines in _messages(self._lines(session_id)):
+        for kind, lines in _messages(all_lines(self._work.transcript, session_id)):
             is_operator = kind == OPERATOR_LINE
             for sentence in capture(
                 [(line.number, line.text) for line in lines],
@@ -217,11 +219,13 @@ class Captures:
         with self._database.read() as session:
             return [row.view for row in session.exec(query)]
 
-    def _lines(self, session_id: str) -> Iterator[TranscriptLine]:
-        after = 0
-        while page := self._work.transcript(session_id, after=after, limit=PAGE):
-            yield from page
-            after = page[-1].number
+
+def all_lines(transcript: ReadTranscript, session_id: str) -> Iterator[TranscriptLine]:
+    """All lines of a session's transcript, which is read page by page."""
+    after = 0
+    while page := transcript(session_id, after=after, limit=PAGE):
+        yield from page
+        after = page[-1].number
 
 
 def _messages(lines: Iterable[TranscriptLine]) -> Iterator[tuple[str, list[TranscriptLine]]]:

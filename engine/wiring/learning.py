@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from engine.hierarchy.teaching import remove_lesson
 from engine.learning.learnings.findings import ENTRY_KINDS, SessionRecord, Statement, entries_about
 from engine.learning.learnings.learnings import Learnings
 from engine.memory.capture_rules import CapturedSentence
+from engine.memory.captures import all_lines
 from engine.memory.embedding import LOCAL_MODEL, NoEmbedder
 from engine.model import (
     Answer,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 SPEAKERS = {"reply": "operator", "say": "agent"}
 """The speaker of a kind of line in a transcript; all other lines are from programs."""
 
-PAGE_LINES = 2_000
 MAX_REQUESTS = 200
 
 ALL_CANDIDATES = 100_000
@@ -115,7 +115,7 @@ class SessionSource:
 
     def transcript(self, session_id: str) -> Iterable[TranscriptLine]:
         """Its transcript."""
-        return _transcript_lines(self._services, session_id)
+        return all_lines(self._services.sessions.transcript, session_id)
 
     def secrets(self) -> Iterable[str]:
         """Secrets that must not be stored."""
@@ -198,13 +198,6 @@ def _to_statement(captured: CapturedSentence, line: TranscriptLine) -> Statement
     return Statement(
         captured.kind.value, captured.text, SPEAKERS.get(line.kind, "program"), "preference" in captured.tags
     )
-
-
-def _transcript_lines(services: Services, session_id: str) -> Iterator[TranscriptLine]:
-    after = 0
-    while page := services.sessions.transcript(session_id, after=after, limit=PAGE_LINES):
-        yield from page
-        after = page[-1].number
 
 
 def _embed(services: Services, texts: Sequence[str]) -> list[bytes] | None:

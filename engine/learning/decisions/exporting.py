@@ -22,6 +22,7 @@ from pydantic import AliasChoices, AliasPath, BaseModel, Field, ValidationError
 from sqlalchemy import column, table
 from sqlmodel import Session, col, select
 
+from engine.clock import format_instant
 from engine.events import PairsExported
 from engine.files import write_atomic
 from engine.frozen import frozen
@@ -333,7 +334,7 @@ def _format_preference(pair: Preference, shape: Shape) -> dict[str, Any]:
     """The document of a pair in a format."""
     if shape is Shape.PLAIN:
         confidences = {"confidence_chosen": pair.chosen_confidence, "confidence_rejected": pair.rejected_confidence}
-        metadata = {"timestamp": pair.at.isoformat().replace("+00:00", "Z"), **confidences}
+        metadata = {"timestamp": format_instant(pair.at), **confidences}
         return {"prompt": pair.context, "chosen": pair.chosen, "rejected": pair.rejected, "metadata": metadata}
     messages = _prompt_messages(pair.context, INSTRUCTION_OF_PAIRS)
     chosen, rejected = [_reply_message(pair.chosen)], [_reply_message(pair.rejected)]

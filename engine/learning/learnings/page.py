@@ -11,13 +11,13 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
-from engine.clock import in_utc
+from engine.clock import format_instant, in_utc
 from engine.model import EntrySource, LearningEntry, LearningStatus, LearningType, Trust, sanitise
 from engine.model.base import hex_hash
 
@@ -399,5 +399,5 @@ def format_sources(sources: tuple[EntrySource, ...]) -> list[str]:
 
 
 def format_time(instant: datetime | None) -> str:
-    """An instant in ISO format, "" for None."""
-    return "" if instant is None else instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    """See `format_instant`; "" for None."""
+    return "" if instant is None else format_instant(instant)
