@@ -110,6 +110,8 @@ class Adaptation:
         """Make records from the new ledger entries; returns their number. Quick."""
         return self._reflection.catch_up()
 
+    # -- reading
+
     def candidates(
         self, status: CandidateStatus | None = None, type: CandidateType | None = None, limit: int = 200
     ) -> list[Candidate]:
@@ -192,6 +194,8 @@ class Adaptation:
         )
         return EffectPreview(tuple(preview(others)), tuple(preview([*others, candidate.effect])))
 
+    # -- decisions
+
     def approve(self, candidate_id: str, by: str = "operator") -> Candidate:
         """Activate a candidate, even if it was rolled back. Raises `Refusal`: `unknown_candidate`, `ambiguous_id`,
         `not_corroborated`, `already_decided`, `bad_effect`, `already_in_force`."""
@@ -225,6 +229,8 @@ class Adaptation:
             return row.value
 
         return self._database.write(change_row)
+
+    # -- rounds
 
     def run_round(self) -> list[Candidate]:
         """Read the ledger, draft, evaluate, and in autonomous mode activate (SPEC 5.6). Returns the new candidates."""
