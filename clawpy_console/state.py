@@ -1,8 +1,8 @@
 """The state that screens draw: one frozen value, read topic by topic, and kept in a file for the next start.
 
 The first frame draws the state of the last quit (SPEC 11.4). Afterwards the app replaces the parts that the engine
-reports as changed. The file, `cache/last_screen.json`, is only a cache: if it is missing, torn or of another version,
-the console starts with an empty screen.
+reports as changed. The file, `cache/last_screen.json`, is only a cache: if it is missing or torn, the console starts
+with an empty screen.
 """
 
 from __future__ import annotations
@@ -354,7 +354,8 @@ def read_topics(
 
 log = logging.getLogger(__name__)
 
-LAST_SCREEN_VERSION = 3
+LAST_SCREEN_VERSION = 4
+"""Raise it when fields of the state change: what the operator typed and chose is kept from any version."""
 
 MAX_KEPT_ITEMS = {
     "cards": 10, "recent": 12, "sessions": 16, "tasks": 30, "agents": 30, "waiting": 20,
@@ -385,17 +386,22 @@ class LastScreen:
 
 
 def load_last_screen(file: Path) -> LastScreen:
-    """The content of `file`, or an empty one. Never raises: a bad cache is no reason not to start."""
+    """The content of `file`; without its state if that is of another version or cannot be read. Never raises: a bad
+    cache is no reason not to start."""
+    last: LastScreen = LastScreen()
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
-        if document.pop("version", None) == LAST_SCREEN_VERSION:
-            return typing.cast(LastScreen, _decode(LastScreen, document))
-        log.info("%s is of another version and is not used", file)
+        values = {field.name: document[field.name] for field in dataclasses.fields(last) if field.name in document}
+        state = values.pop("state", {})
+        last = _decode(LastScreen, values)
+        if document.get("version") == LAST_SCREEN_VERSION:
+            return dataclasses.replace(last, state=_decode(AppState, state))
+        log.info("%s is of another version: its state is not used", file)
     except FileNotFoundError:
         pass
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         log.warning("%s cannot be read and is drawn again: %s", file, error)
-    return LastScreen()
+    return last
 
 
 def save_last_screen(file: Path, screen: LastScreen) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass, replace
 from pathlib import Path
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
@@ -25,6 +27,7 @@ from engine.events import Event
 from engine.home import Home
 from engine.model import MICRO, AgentActivity, AgentView, Hold
 from engine.model.rails import CostState
+from engine.model.text import text_hash
 from tests.console import stand_in_data
 from tests.console.conftest import running, wait_for_text
 from tests.console.stand_in import StandIn
@@ -77,27 +80,64 @@ def test_the_last_screen_keeps_the_activity_of_an_agent(tmp_path: Path) -> None:
     assert load_last_screen(file).state.agents == (agent,)
 
 
-UNREADABLE: Mapping[str, Callable[[str], str]] = {
+UNREADABLE_FILES: Mapping[str, Callable[[str], str]] = {
     "empty": lambda text: "",
     "half": lambda text: text[: len(text) // 2],
     "a list": lambda text: "[]",
     "null": lambda text: "null",
-    "another version": lambda text: text.replace(f'"version": {LAST_SCREEN_VERSION}', '"version": 999'),
-    "an unknown status": lambda text: text.replace('"status": "pending"', '"status": "levitating"'),
-    "an unknown field": lambda text: text.replace('"theme"', '"themes"'),
-    "cards as a text": lambda text: json.dumps(json.loads(text) | {"state": {"cards": "none"}}),
-    "a number as the state": lambda text: json.dumps(json.loads(text) | {"state": 7}),
+    "a number as the theme": lambda text: json.dumps(json.loads(text) | {"theme": 7.5}),
     "deeply nested": lambda text: "[" * 100_000,
 }
 """Ways in which a written last screen becomes unreadable."""
 
+UNREADABLE_STATES: Mapping[str, Callable[[str], str]] = {
+    "another version": lambda text: text.replace(f'"version": {LAST_SCREEN_VERSION}', '"version": 999'),
+    "no version": lambda text: text.replace('"version"', '"release"'),
+    "an unknown status": lambda text: text.replace('"status": "pending"', '"status": "levitating"'),
+    "another name of a field": lambda text: text.replace('"prediction_id"', '"predicted"'),
+    "a new field": lambda text: json.dumps(json.loads(text) | {"version": 999, "colours": 16}),
+    "cards as a text": lambda text: json.dumps(json.loads(text) | {"state": {"cards": "none"}}),
+    "a number as the state": lambda text: json.dumps(json.loads(text) | {"state": 7}),
+}
+"""Ways in which only the state of a written last screen becomes unreadable."""
 
-@pytest.mark.parametrize("change", UNREADABLE.values(), ids=UNREADABLE)
+TYPED_AND_CHOSEN = LastScreen(
+    theme="clawpy-light", keys={"work.land": "l"}, mouse=False, welcomed=True, saved_at=NOW,
+    draft="my unsent prompt", draft_of="/shop", prompts=("a", "b"),
+)  # fmt: skip
+
+
+def save_changed(file: Path, change: Callable[[str], str]) -> None:
+    """Save a last screen, and then change the text of its file."""
+    save_last_screen(file, replace(TYPED_AND_CHOSEN, state=state_of_stand_in()))
+    text = file.read_text()
+    file.write_text(change(text))
+    assert file.read_text() != text
+
+
+@pytest.mark.parametrize("change", UNREADABLE_FILES.values(), ids=UNREADABLE_FILES)
 def test_an_unreadable_last_screen_counts_as_none(tmp_path: Path, change: Callable[[str], str]) -> None:
-    file = tmp_path / "last_screen.json"
-    save_last_screen(file, LastScreen(state_of_stand_in()))
-    file.write_text(change(file.read_text()))
-    assert load_last_screen(file) == LastScreen()
+    save_changed(tmp_path / "last_screen.json", change)
+    assert load_last_screen(tmp_path / "last_screen.json") == LastScreen()
+
+
+@pytest.mark.parametrize("change", UNREADABLE_STATES.values(), ids=UNREADABLE_STATES)
+def test_what_you_typed_and_chose_survives_an_unreadable_state(tmp_path: Path, change: Callable[[str], str]) -> None:
+    save_changed(tmp_path / "last_screen.json", change)
+    assert load_last_screen(tmp_path / "last_screen.json") == TYPED_AND_CHOSEN
+
+
+def test_other_fields_of_the_state_are_another_version() -> None:
+    """If this fails, raise `LAST_SCREEN_VERSION`, and put the version and the new hash here."""
+    hints: list[Any] = [AppState]
+    fields: dict[str, list[str]] = {}
+    for hint in hints:
+        hints += get_args(hint)
+        if isinstance(hint, type) and is_dataclass(hint) and hint.__name__ not in fields:
+            hints_of_fields = get_type_hints(hint)
+            fields[hint.__name__] = sorted(hints_of_fields)
+            hints += hints_of_fields.values()
+    assert (LAST_SCREEN_VERSION, text_hash(str(sorted(fields.items())))) == (4, "55a26055aa120d8b")
 
 
 @pytest.mark.long
