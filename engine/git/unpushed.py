@@ -92,11 +92,6 @@ class UnpushedProblem:
         return self.kind.startswith(SECRET)
 
     @property
-    def is_folder(self) -> bool:
-        """Whether it is about a whole folder, so that `size`, of its largest file, says nothing."""
-        return self.kind == FILLED_FOLDER
-
-    @property
     def description(self) -> str:
         """The problem in words: `config.py:12 holds an AWS access key`, `data/dump.bin is 60 MB`, and if only commits
         have it, `the history of config.py holds an AWS access key`."""
@@ -104,7 +99,7 @@ class UnpushedProblem:
         place = f"{self.path}:{self.line}" if self.line else self.path
         if self.is_in_history_only:
             place = f"the history of {self.path}" if self.line else f"{self.path} in the history"
-        if self.is_folder:
+        if self.kind == FILLED_FOLDER:
             return f"{place} holds {kind}"
         if self.size:
             size = f"{self.size / 1_000_000:.{0 if self.size >= 10_000_000 else 1}f} MB"

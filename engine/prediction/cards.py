@@ -194,14 +194,15 @@ class Cards:
         """Allow one run of the work that the content filter blocked last for a card, and show that on it if it is
         pending. Raises `Refusal`: `nothing_blocked`, `cannot_be_allowed`."""
         self._store.safety.allow_once(card_id)
-        if any(card.id == card_id for card in self._store.pending()):
-            verdicts = self.approvals.preview(card_id)
+        with self._store.deciding:
+            if any(card.id == card_id for card in self._store.pending()):
+                verdicts = self.approvals.preview(card_id)
 
-            def show(tx: Transaction, row: CardRow) -> None:
-                row.set_verdicts(verdicts)
-                row.note = ""
+                def show(tx: Transaction, row: CardRow) -> None:
+                    row.set_verdicts(verdicts)
+                    row.note = ""
 
-            self._store.change(card_id, show)
+                self._store.change(card_id, show)
 
     def _make_row(self, assignment: Assignment, reasoning: str, *, is_suggestion: bool, may_wait: bool) -> CardRow:
         """The row of a new card, with the verdicts of the rails. Raises `Refusal` `no_model`.

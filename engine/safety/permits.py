@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from sqlmodel import Field, col, select
 
 from engine.events import PermitIssued
-from engine.model import Permit, Randomness, Refusal, Trigger, TriggerType, Verdict
+from engine.model import Permit, Randomness, Refusal, Trigger, TriggerType
 from engine.safety.kill_switch import KillSwitch
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, as_stored, ask, enum_field, load, shallow_dict, utc_field, value_of
@@ -89,7 +89,7 @@ class Permits:
             )
         by_operator = permit.trigger_type is TriggerType.MANUAL
         stopped = self._kill_switch.verdict(transaction.session, by_operator=by_operator)
-        if stopped.verdict is not Verdict.ALLOW:
+        if not stopped.allows:
             raise Refusal("stopped", stopped.reason, "clawpy resume")
         row.consumed_at = transaction.now
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
@@ -174,7 +174,7 @@ class Pipeline:
             self._costs.release_prediction(transaction, prediction_id)
         spent = self._spent_in(transaction.session)
         verdicts = self._ask_all(transaction.session, trigger, transaction.now, spent, decided=True)
-        blocked_by = next((verdict for verdict in verdicts if verdict.verdict is not Verdict.ALLOW), None)
+        blocked_by = next((verdict for verdict in verdicts if not verdict.allows), None)
         permit: Permit | None = None
         if blocked_by is None:
             permit = self._permits.issue(transaction, trigger)
@@ -202,7 +202,7 @@ class Pipeline:
         """
         newest = _newest_entry(transaction.session, CrosspollLog.prediction_id == prediction_id)
         block = next((verdict for verdict in newest.verdicts if verdict.rail == CONTENT), None) if newest else None
-        if newest is None or block is None or block.verdict is not Verdict.BLOCK:
+        if newest is None or block is None or not block.blocks:
             message = f"the content filter did not block {prediction_id}"
             raise Refusal("nothing_blocked", message, "approve the card first")
         if not block.can_be_allowed_once:
@@ -255,8 +255,10 @@ class Pipeline:
             cost = dollars(view.cost)
             row.result = {"session": view.id, "state": view.state.value, "summary": view.summary, "cost": cost}
 
-    def gate_facts(self, session: Session, trigger: Trigger, spent: CostState, *, by_operator: bool) -> GateFacts:
-        """The facts by which the gate judges a trigger with clean content."""
+    def gate_facts(
+        self, session: Session, trigger: Trigger, spent: CostState, content: Verdict, *, by_operator: bool
+    ) -> GateFacts:
+        """The facts by which the gate judges a trigger. `content` is what the content filter says."""
         settings = self._settings.current
         workspace = settings.workspace(trigger.assignment.workspace)
         return GateFacts(
@@ -266,7 +268,7 @@ class Pipeline:
             novel_pair=self._novel_pair(session, trigger),
             rejections=self._kill_switch.rejections(session),
             decisions=self._kill_switch.decisions.count_all(session),
-            content=Verdict.ALLOW,
+            content=content,
             day_cost=spent.day,
             day_cap=spent.day_cap,
             by_operator=by_operator,
@@ -294,15 +296,21 @@ class Pipeline:
     ) -> tuple[RailVerdict, ...]:
         """The verdicts of all rails, in the order of `RAIL_ORDER`."""
         by_operator = trigger_history.is_by_operator(trigger)
+        interval = timedelta(milliseconds=self._settings.current.cross_poll_interval_ms)
         content_verdict = _ask_rail(CONTENT, lambda: self._decide_content(session, trigger, decided and by_operator))
 
         def decide_gate_now() -> RailVerdict:
-            facts = self.gate_facts(session, trigger, spent(), by_operator=decided and by_operator)
-            return decide_gate(replace(facts, content=content_verdict.verdict))
+            approved = decided and by_operator
+            return decide_gate(
+                self.gate_facts(session, trigger, spent(), content_verdict.verdict, by_operator=approved)
+            )
 
         return (
             _ask_rail(trigger_history.LOOP, lambda: _decide_loop(session, trigger, now)),
-            _ask_rail(trigger_history.RATE, lambda: self._decide_rate(session, trigger, now)),
+            _ask_rail(
+                trigger_history.RATE,
+                lambda: trigger_history.decide_rate(trigger, trigger_history.last_unattended(session), now, interval),
+            ),
             _ask_rail(
                 costs.RAIL,
                 lambda: costs.decide_cost(spent(), trigger.estimate, self._costs.budget_of(session, trigger.agent)),
@@ -312,21 +320,16 @@ class Pipeline:
             _ask_rail(KILL, lambda: self._kill_switch.verdict(session, by_operator=by_operator)),
         )
 
-    def _decide_rate(self, session: Session, trigger: Trigger, now: datetime) -> RailVerdict:
-        interval = timedelta(milliseconds=self._settings.current.cross_poll_interval_ms)
-        return trigger_history.decide_rate(trigger, trigger_history.last_unattended(session), now, interval)
-
     def _decide_content(self, session: Session, trigger: Trigger, by_operator: bool) -> RailVerdict:
         settings = self._settings.current
         own = own_rules(settings.content.allow, settings.content.block)
         assignment = trigger.assignment
         data = self._hooks.data_parameters(assignment.flow) if assignment.runner == FLOW else frozenset()
         verdict = check_assignment(assignment, settings.channels, own=own, data=data)
-        is_blocked = verdict.verdict is Verdict.BLOCK
         facts = ContentFacts(
             by_operator=by_operator,
             acknowledged=trigger.acknowledged_digest == assignment.digest,
-            allowed_once=is_blocked and assignment.digest in self.open_allowances(session),
+            allowed_once=verdict.blocks and assignment.digest in self.open_allowances(session),
         )
         return decide_content(verdict, facts)
 
@@ -350,7 +353,7 @@ class Pipeline:
         about = {"subject": trigger.prediction_id, "workspace": trigger.assignment.workspace}
         transaction.record(TriggerBlocked(**about, rail=first.rail, verdict=first.verdict.value, reason=first.reason))
         for verdict in verdicts:
-            if verdict.verdict is Verdict.ALLOW or verdict.rule == FAULT:
+            if verdict.allows or verdict.rule == FAULT:
                 continue
             if verdict.rail == trigger_history.LOOP:
                 count = state.get(transaction.session, LOOP_COUNT_KEY, 0) + 1

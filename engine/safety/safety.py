@@ -298,7 +298,9 @@ class RailStates:
     def _gate_state(self, session: Session) -> RailState:
         workspaces = self._settings.current.workspaces.values()
         facts = replace(
-            self._pipeline.gate_facts(session, SAMPLE_TRIGGER, self._costs.state_in(session), by_operator=False),
+            self._pipeline.gate_facts(
+                session, SAMPLE_TRIGGER, self._costs.state_in(session), Verdict.ALLOW, by_operator=False
+            ),
             novel_pair="",
             workspace_acts=any(workspace.autonomy is WorkspaceAutonomy.ACT for workspace in workspaces),
         )

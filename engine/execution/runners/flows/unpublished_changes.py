@@ -76,7 +76,7 @@ class ReviewUnpushed(Flow):
     broken: list[Line] = Field(default=[], max_length=20, description="known problems of the branch, one line each")
 
     def describe(self) -> str:
-        upstream = self.upstream if self.upstream else "no remote branch"
+        upstream = self.upstream or "no remote branch"
         missing = "does not have yet" if self.upstream else "has yet"
         return f"Review the commits that {upstream} {missing} for leftovers, secrets and large files"
 
@@ -90,8 +90,7 @@ class ReviewUnpushed(Flow):
         if span is None and not uncommitted:
             return FlowResult("Nothing to review: there is no commit yet, and nothing is staged")
         if not unpushed.commits and not uncommitted:
-            upstream = self.upstream if self.upstream else "another branch"
-            return FlowResult(f"Nothing to review: {upstream} has every commit")
+            return FlowResult(f"Nothing to review: {self.upstream or 'another branch'} has every commit")
         job.say(count(unpushed.commits, "unpushed commit"))
         if unpushed.unread:
             job.say(f"The lines of {count(unpushed.unread, 'commit')} were not checked for secrets: too many at once")
