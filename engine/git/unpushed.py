@@ -84,7 +84,7 @@ class UnpushedProblem:
     is_in_history_only: bool = False
     """Whether only commits have it, because a later commit or an uncommitted change removes it from the file."""
     size: int = 0
-    """The number of bytes of a large file."""
+    """The number of bytes of a large file, or of the largest file in a folder."""
 
     @property
     def is_secret(self) -> bool:

@@ -300,10 +300,8 @@ class Pipeline:
         content_verdict = _ask_rail(CONTENT, lambda: self._decide_content(session, trigger, decided and by_operator))
 
         def decide_gate_now() -> RailVerdict:
-            approved = decided and by_operator
-            return decide_gate(
-                self.gate_facts(session, trigger, spent(), content_verdict.verdict, by_operator=approved)
-            )
+            content = content_verdict.verdict
+            return decide_gate(self.gate_facts(session, trigger, spent(), content, by_operator=decided and by_operator))
 
         return (
             _ask_rail(trigger_history.LOOP, lambda: _decide_loop(session, trigger, now)),

@@ -449,6 +449,7 @@ def test_a_key_that_is_on_a_remote_branch_is_public(repository: Repository, run_
     repository.commit("begin", {"app.py": "x = 1\n"})
     pushed = repository.commit("settings", {NAME: HELD})
     repository.git("update-ref", "refs/remotes/origin/feature", pushed)
+    repository.git("symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/feature")
     repository.git("commit", "-q", "--amend", "-m", "better settings")
     steps = run_flow("review_unpushed").result.facts["steps"]
     assert steps[-1] == "Rotate the key, because it is public: origin/feature has it already."

@@ -309,13 +309,14 @@ def _find_remote_branches(job: Job, secrets: Iterable[UnpushedProblem]) -> list[
     pushed and then amended."""
     commits = {
         job.git.text(
-            "log", "--max-count=1", "--format=%H", f"--find-object={secret.sha}:{secret.path}", "--remotes", "--not",
-            "HEAD", "--", secret.path, environment={"GIT_LITERAL_PATHSPECS": "1"}, allowed=(0, 128),
+            "log", "--max-count=1", "--format=%H", f"--find-object={sha}:{path}", "--remotes", "--not", "HEAD",
+            "--", path, environment={"GIT_LITERAL_PATHSPECS": "1"}, allowed=(0, 128),
         )
-        for secret in secrets
+        for sha, path in {(secret.sha, secret.path) for secret in secrets}
     }  # fmt: skip
     contains = [f"--contains={commit}" for commit in commits if commit]
-    return job.git.lines("for-each-ref", "--format=%(refname:lstrip=2)", *contains, "refs/remotes") if contains else []
+    refs = job.git.lines("for-each-ref", "--format=%(refname:lstrip=2)", *contains, "refs/remotes") if contains else []
+    return [ref for ref in refs if not ref.endswith("/HEAD")]
 
 
 def _quote(paths: Iterable[str]) -> str:
