@@ -249,6 +249,9 @@ def progress_bar(percent: float) -> str:
 PAGE_LINES = 2000
 """Number of lines that are read at once."""
 
+LAST_LINE_END = 60
+"""Number of characters at the end of a line that streams in which are its news, where only one row is shown."""
+
 PULL_INTERVAL_S = 0.05
 """Seconds between two readings while a session writes."""
 
@@ -267,6 +270,7 @@ class Transcript(LinesView):
         self.last_line = ""
         self._last_number = 0
         self._is_pulling = self._has_more = False
+        self._ends_unfinished = False  # the last row is a line that still streams in
         self._progress = Progress()
         self._session: SessionView | None = None
         self._has_summary = False  # the failed tests stand at the end
@@ -279,7 +283,7 @@ class Transcript(LinesView):
         if session.id != self.session_id:
             self.session_id, self.last_line = session.id, ""
             self._last_number = max(0, session.lines - self._max_lines)
-            self._progress, self._has_summary = Progress(), False
+            self._progress, self._has_summary, self._ends_unfinished = Progress(), False, False
             self.clear(empty="No output yet.")
         self.pull()
 
@@ -302,9 +306,13 @@ class Transcript(LinesView):
                     self._has_more = True
                     continue
                 self._has_more |= len(lines) == PAGE_LINES
-                if lines:
-                    self._last_number, self.last_line = lines[-1].number, lines[-1].text
-                    self._add_lines(lines)
+                unfinished = None if self._has_more else engine.sessions.unfinished_line(session_id)
+                if lines or unfinished or self._ends_unfinished:
+                    if lines:
+                        self._last_number, self.last_line = lines[-1].number, lines[-1].text
+                    if unfinished:
+                        self.last_line = unfinished.text[-LAST_LINE_END:]
+                    self._add_lines(lines, unfinished)
                     self.post_message(self.Grew())
                 if self._has_more:
                     await asyncio.sleep(PULL_INTERVAL_S)
@@ -313,9 +321,13 @@ class Transcript(LinesView):
         finally:
             self._is_pulling = False
 
-    def _add_lines(self, lines: Sequence[TranscriptLine]) -> None:
-        """Show `lines`; consecutive lines of progress become one row."""
+    def _add_lines(self, lines: Sequence[TranscriptLine], unfinished: TranscriptLine | None) -> None:
+        """Show `lines`, then the line that is not complete; consecutive lines of progress become one row."""
         new_lines: list[tuple[str, str]] = []
+        if self._ends_unfinished:
+            self._lines.pop()
+            self._starts.pop()
+        self._ends_unfinished = unfinished is not None
         if self._lines and self._lines[-1][0] == "progress":  # it may go on
             new_lines.append(self._lines.pop())
             self._starts.pop()
@@ -324,6 +336,8 @@ class Transcript(LinesView):
             if row is not None and new_lines and new_lines[-1][0] == "progress":
                 new_lines.pop()
             new_lines.append((_line_kind(line), line.text) if row is None else ("progress", row))
+        if unfinished is not None:
+            new_lines.append((unfinished.kind, unfinished.text))
         self.extend(new_lines)
 
     def _add_summary(self) -> None:

@@ -134,6 +134,11 @@ class LiveSession:
         self._stopwatch.note_activity()
         self.transcript.append(kind, sanitise(text).split("\n"))
 
+    def stream(self, kind: str, text: str) -> None:
+        """Put the next piece of a text that streams in into the transcript. It counts as activity."""
+        self._stopwatch.note_activity()
+        self.transcript.stream(kind, text)
+
     def note_output(self, lines: Sequence[str]) -> None:
         """Note activity, and put these clean lines of a command's output into the transcript."""
         self._stopwatch.note_activity()
@@ -357,6 +362,7 @@ class LiveSession:
                 return False
             self.stop_requested = stop
             callbacks, self._on_stop = self._on_stop, []
+        self.transcript.end_stream()
         self.transcript.append("note", [f"stopped: {sanitise(stop.reason)}"])
         for callback in callbacks:
             callback()

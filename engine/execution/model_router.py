@@ -235,8 +235,13 @@ def missing_steps(states: Sequence[ProviderState]) -> list[SetupStep]:
         steps.append(SetupStep("the extra models is missing", extras_command(MODELS), "clawpy doctor"))
     kinds = {state.problem_kind for state in states}
     with_key = [state for state in states if state.usable or state.problem_kind is ProviderProblem.NOT_INSTALLED]
-    if not with_key:
-        steps.append(READ_KEYS if ProviderProblem.UNREADABLE_KEYS in kinds else FIRST_KEY)
+    if not with_key and ProviderProblem.UNREADABLE_KEYS in kinds:
+        steps.append(READ_KEYS)
+    elif not with_key:
+        named = (state for state in states if state.is_configured and state.problem_kind is ProviderProblem.NO_KEY)
+        steps.append(
+            next((SetupStep(f"{state.name} has no key", f"clawpy key set {state.name}") for state in named), FIRST_KEY)
+        )
     elif not any(state.settings.model for state in with_key):
         steps.append(SetupStep("no model configured", _set_model_command(with_key[0].name)))
     return steps

@@ -359,8 +359,11 @@ class SessionWatch:
             self._sessions.pop(session_id, None)
 
     def publish_output(self, live: LiveSession) -> None:
-        """Write and publish the session's output since the last time. Raises OSError on a full disk."""
-        if text := live.transcript.flush():
+        """Write and publish the session's output since the last time, also if only its unfinished line grew. Raises
+        OSError on a full disk."""
+        unfinished = live.transcript.unfinished
+        text = live.transcript.flush()
+        if text or live.transcript.unfinished != unfinished:
             workspace, last_line = live.assignment.workspace, live.transcript.lines
             self._bus.publish(SessionOutput(subject=live.id, workspace=workspace, last_line=last_line, text=text))
 

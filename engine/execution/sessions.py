@@ -155,6 +155,13 @@ class Sessions(Admission):
         """At most `limit` lines after line `after`. The last tenth of a second of a running session may be missing."""
         return self._reader.page(self._transcript_path(session_id), after=after, limit=limit)
 
+    def unfinished_line(self, session_id: str) -> TranscriptLine | None:
+        """The last line of a running session that streams in and is not complete, None for none."""
+        if (live := self._live.get(session_id)) is None:
+            return None
+        kind, text = live.transcript.unfinished
+        return TranscriptLine(live.transcript.lines + 1, self._clock.now(), kind, text) if kind else None
+
     def wait(self, session_id: str, timeout: float | None = None) -> SessionView:
         """Wait until the session is over, at most `timeout` seconds. Returns its view, which says whether it is over
         even when its end could not be stored."""

@@ -41,8 +41,8 @@ MAX_LINE = 8_000
 MAX_PENDING = 4_000
 """Maximum number of characters of an incomplete line that wait. A longer one is written as it is."""
 
-_SENTENCE_ENDS = re.compile(r"(?<=[^\W\d_]{2})[.!?]\s+")
-"""The end of a sentence. The word before it must end with two letters, so that "1." and "e.g." do not match."""
+_LAST_WORD = re.compile(r"[!-~]+$")
+"""The last word of an incomplete line, which may be the beginning of a key."""
 
 MAX_CALLS = 500
 """Maximum number of recorded tool calls of one session."""
@@ -57,6 +57,9 @@ MAX_MESSAGE = 500
 class TranscriptWriter:
     """Writes the transcript of one session. `flush`, which is called often, writes new lines to the file. Thread-safe.
 
+    Text that streams in pieces is written in whole lines. `unfinished` is the kind and the text of its last line, which
+    is not in the file; it is as old as the last flush.
+
     `flush` and `close` raise OSError when the disk is full. The lines are then kept for another try.
     """
 
@@ -68,6 +71,8 @@ class TranscriptWriter:
         self._batch: list[str] = []
         self._recent: deque[str] = deque(maxlen=20)
         self._secrets = secrets
+        self._streamed = StreamedText(lambda kind, text: self.append(kind, sanitise(text).split("\n")), self._clean)
+        self.unfinished = ("", "")
         self._redactors: dict[str, Redactor] = {}
         self._has_cut_note = False
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -77,6 +82,19 @@ class TranscriptWriter:
     def lines(self) -> int:
         """The number of lines so far, flushed or not. It is also the number of the newest line."""
         return self._lines
+
+    def stream(self, kind: str, text: str) -> None:
+        """Add the next piece of a text that streams in."""
+        with self._lock:
+            self._streamed.add(kind, text)
+
+    def end_stream(self) -> None:
+        """Write the rest of the text that streamed in: it is complete."""
+        with self._lock:
+            self._streamed.flush()
+
+    def _clean(self, text: str) -> str:
+        return redact(text, self._secrets())
 
     def append(self, kind: str, texts: list[str]) -> None:
         """Append lines of one kind (see `TranscriptLine`), which have no control characters. Secrets are removed here,
@@ -106,6 +124,7 @@ class TranscriptWriter:
     def flush(self) -> str:
         """Write the lines since the last flush. Returns the last few of them, "" for none."""
         with self._lock:
+            self.unfinished = self._streamed.unfinished
             if self._file < 0:
                 self._batch.clear()  # lines of a thread that goes on after the session's end
             if not self._batch:
@@ -249,17 +268,13 @@ def _visible_text(line: str) -> str:
 class StreamedText:
     """Receives text in pieces, and passes whole lines to `write`.
 
-    A slow model pauses after each word, but a single word on a line is hard to read. So `write_sentences` passes on
-    only the whole sentences of an incomplete line. The rest of the line follows at `flush`, or when the kind changes. A
-    text is never split inside a secret; `clean`, which removes secrets, shows where they are.
+    The rest of a line follows at `flush`, when it is too long, or when the kind changes; until then it is `unfinished`.
+    A text is never split inside a secret; `clean`, which removes secrets, shows where they are.
     """
 
-    def __init__(
-        self, write: Callable[[str, str], None], clean: Callable[[str], str], *, max_line: int = MAX_PENDING
-    ) -> None:
+    def __init__(self, write: Callable[[str, str], None], clean: Callable[[str], str]) -> None:
         self._write = write
         self._clean = clean
-        self._max_line = max_line
         self._kind = ""
         self._rest = ""
 
@@ -271,22 +286,16 @@ class StreamedText:
         whole, newline, self._rest = (self._rest + text).rpartition("\n")
         if newline and whole.strip():
             self._write(kind, whole)
-        while len(self._rest) > self._max_line and (cut := parting(self._rest, self._clean, limit=self._max_line)):
-            self._write_until(cut)
+        while len(self._rest) > MAX_PENDING and (end := parting(self._rest, self._clean, limit=MAX_PENDING)):
+            head, self._rest = self._rest[:end], self._rest[end:]
+            if head.strip():
+                self._write(kind, head)
 
-    def write_sentences(self) -> None:
-        """Write the whole sentences so far, because no text came for a while."""
-        for sentence_end in reversed(list(_SENTENCE_ENDS.finditer(self._rest))):
-            end = sentence_end.end()
-            if parting(self._rest, self._clean, limit=end) == end:
-                self._write_until(end)
-                return
-
-    def _write_until(self, end: int) -> None:
-        """Write the text before the index `end`."""
-        head, self._rest = self._rest[:end], self._rest[end:]
-        if head.strip():
-            self._write(self._kind, head)
+    @property
+    def unfinished(self) -> tuple[str, str]:
+        """The kind and the text of the last line so far, without its last word; ("", "") for none."""
+        text = sanitise(self._clean(_LAST_WORD.sub("", self._rest))).rstrip()
+        return (self._kind, text) if text else ("", "")
 
     def flush(self) -> None:
         """Write the rest, because the text is complete."""

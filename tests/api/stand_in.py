@@ -162,6 +162,9 @@ class StandInSessions(ValuesById):
         view = self.get(session_id)
         return [TranscriptLine(n, view.created_at, "output", f"line {n}") for n in range(after + 1, view.lines + 1)]
 
+    def unfinished_line(self, session_id: str) -> TranscriptLine | None:
+        return None
+
 
 class StandInChanges(ValuesById):
     def __init__(self) -> None:

@@ -158,12 +158,16 @@ class StandInSessions(StandInService):
             confines=True, describe=lambda network: "bubblewrap: read-only system, no network"
         )
         self.transcripts = {session.id: transcript(session.id) for session in self.all}
+        self.unfinished: dict[str, TranscriptLine] = {}
 
     def list(self, *, agent: str | None = None, limit: int = 50) -> list[SessionView]:
         return [item for item in self.all if agent in (None, item.agent)][:limit]
 
     def transcript(self, id: str, *, after: int = 0, limit: int = 2000) -> list[TranscriptLine]:
         return self.transcripts.get(id, [])[after : after + limit]
+
+    def unfinished_line(self, id: str) -> TranscriptLine | None:
+        return self.unfinished.get(id)
 
     def stop(self, id: str, reason: str) -> None:
         self.note("stop_session", id)

@@ -327,6 +327,26 @@ async def test_the_end_of_a_transcript_stays_in_sight_unless_it_was_scrolled(
             assert not scrolled or view.scroll_offset.y == top
 
 
+async def test_a_line_that_streams_in_grows_and_is_replaced_when_it_is_complete(
+    console: ConsoleApp, engine: StandIn
+) -> None:
+    lines = engine.sessions.transcripts[RUNNING] = output(1, 3)
+    async with running(console, "2", "up", "enter", size=(80, 24)) as pilot:
+        view = console.screen.query_one("#transcript", Transcript)
+        await until(pilot, lambda: view.last_line == "line 3")
+        rows = view.row_count
+        for text in ("I look at", "I look at the cart first"):
+            engine.sessions.unfinished[RUNNING] = TranscriptLine(4, NOW, "say", text)
+            engine.bus.publish(SessionOutput(subject=RUNNING, last_line=3, text=""))
+            await carry_out(pilot, sees(text))
+            assert view.row_count == rows + 1
+        del engine.sessions.unfinished[RUNNING]
+        lines.append(TranscriptLine(4, NOW, "say", "I look at the cart first."))
+        engine.bus.publish(SessionOutput(subject=RUNNING, last_line=4, text=""))
+        await carry_out(pilot, sees("cart first."))
+        assert view.row_count == rows + 1
+
+
 @pytest.mark.parametrize(("notes", "first_row"), [(3, "line 9"), (40, "note 1")])
 async def test_a_finished_transcript_opens_where_its_result_begins_and_stays_where_it_was_scrolled_to(
     console: ConsoleApp, engine: StandIn, notes: int, first_row: str

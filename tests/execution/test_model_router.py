@@ -102,6 +102,7 @@ def test_the_model_of_the_agent_is_never_replaced_by_another(model: str) -> None
     [
         (True, (), "", ["clawpy key set openai"]),
         (True, ("openai",), "", []),
+        (True, (), "[providers.box]\nkind = 'openai'\nbaseUrl = 'http://box/v1'\n", ["clawpy key set box"]),
         (True, (), "[providers.ollama]\n", ["clawpy config set providers.ollama.model NAME"]),
         (True, ("!openai",), "", ["clawpy key list"]),
         (False, (), "", ["clawpy doctor", "clawpy key set openai"]),

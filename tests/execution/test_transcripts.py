@@ -260,24 +260,34 @@ def test_streamed_text_is_complete(pieces: list[tuple[str, str]]) -> None:
     streamed = StreamedText(lambda kind, text: lines.append((kind, text)), redact)
     for kind, text in pieces:
         streamed.add(kind, text)
-        streamed.write_sentences()
     streamed.flush()
     for kind in ("say", "thought"):
         written, added = ("".join(text for line_kind, text in texts if line_kind == kind) for texts in (lines, pieces))
         assert "".join(written.split()) == "".join(added.split())
 
 
-def test_streamed_text_is_written_in_sentences() -> None:
-    lines: list[str] = []
-    streamed = StreamedText(lambda kind, text: lines.append(text), redact)
-    text = "Decision: we keep the old parser, e.g. for dates. 1. The key is Bearer sk-0123456789abcdefghij"
-    for word in text.split():
-        streamed.add("say", f"{word} ")
-        streamed.write_sentences()
-    streamed.flush()
-    assert lines[0] == "Decision: we keep the old parser, e.g. for dates. "
-    assert "sk-" not in "".join(map(redact, lines)), "no key is torn"
-    assert len(lines) == 2
+def test_the_last_line_of_a_text_grows_word_by_word_without_its_keys(path: Path, clock: FakeClock) -> None:
+    writer, shown = TranscriptWriter(path, clock), []
+    for piece in (
+        "Dec",
+        "ision: the old",
+        " parser. ",
+        "The key is Bearer sk-0123456789",
+        "abcdefghij;",
+        " 日本",
+        " ok\nNext",
+    ):
+        writer.stream("say", piece)
+        writer.flush()
+        shown.append(writer.unfinished[1])
+    assert shown[:3] == ["", "Decision: the", "Decision: the old parser."]
+    assert shown[3] == "Decision: the old parser. The key is Bearer"
+    assert shown[5].endswith(f"The key is Bearer {CUT}; 日本")
+    assert shown[6] == "", "the line is complete, and the next has no whole word"
+    assert writer.lines == 2  # with the note about the key
+    writer.end_stream()
+    writer.flush()
+    assert (writer.lines, writer.unfinished) == (3, ("", ""))
 
 
 @pytest.mark.parametrize("secret", [KEYRING_SECRET, TOKEN])

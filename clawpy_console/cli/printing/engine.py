@@ -165,7 +165,7 @@ def config(document: Document) -> Lines:
         yield dim(f"# {document['file']}")
         return
     yield from _flat(document["key"], document["value"])
-    yield f"{dim(document['origin'])}; expected {document['accepted']}"
+    yield f"{dim(document['origin'])}; it accepts {document['accepted']}"
 
 
 def _flat(key: str, value: Any) -> Lines:

@@ -245,11 +245,13 @@ def match_prefix(
 
 
 def document_with_transcript(engine: Services, target: Target, lines: int) -> Document:
-    """The document of a target, with the last `lines` of the transcript."""
+    """The document of a target, with the last `lines` of the transcript. The line that streams in is added."""
     reply = target.document()
     if target.session is not None and lines:
         after = max(0, target.session.lines - lines)
-        reply["transcript"] = document(engine.sessions.transcript(target.session.id, after=after, limit=lines))
+        shown = engine.sessions.transcript(target.session.id, after=after, limit=lines)
+        unfinished = engine.sessions.unfinished_line(target.session.id)
+        reply["transcript"] = document([*shown, *([unfinished] if unfinished else [])])
     return reply
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from engine.execution.runners.acp.agent_transcript import AgentTranscript, command_of
 from engine.execution.runners.acp.conversation import parse_message
 from engine.execution.runners.acp.requests import choose_option
+from engine.execution.transcripts import StreamedText
 from engine.model.secrets import redact
 
 JSON = st.recursive(
@@ -68,7 +69,8 @@ def test_streamed_chunks_are_written_in_whole(chunks: list[tuple[str, str]]) -> 
     def write(kind: str, text: str) -> None:
         written[kind] += text
 
-    transcript = AgentTranscript(write, lambda tool, message: None, redact)
+    streamed = StreamedText(write, redact)
+    transcript = AgentTranscript(write, lambda tool, message: None, stream=streamed.add, end_stream=streamed.flush)
     for kind, text in chunks:
         transcript.add_chunk(kind, schema.TextContentBlock(type="text", text=text))
     transcript.flush()

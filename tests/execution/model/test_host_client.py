@@ -42,11 +42,11 @@ def test_a_hanging_provider_is_given_up_after_its_time(world: ModelWorld, charac
         for attempt in (1, 2):
             request = world.server.wait(attempt)
             if characters:
-                wait_until(
-                    lambda attempt=attempt: sum("One more" in text for text in world.texts(session, "say")) == attempt
-                )
+                wait_until(lambda: world.engine.sessions.unfinished_line(session.id))
             world.clock.advance(timedelta(seconds=seconds - 1))
             assert not request.gone.wait(0.3)
+            notice = f"waiting for {world.model}: 30 s, at most {seconds:.0f} s"
+            wait_until(lambda attempt=attempt, notice=notice: world.texts(session, "note").count(notice) == attempt)
             world.clock.advance(timedelta(seconds=1))
             if not request.gone.wait(5):  # a busy machine: it began to wait after the clock was moved
                 world.clock.advance(timedelta(seconds=seconds))

@@ -22,7 +22,9 @@ from engine.execution.runners.model.request_limits import (
 )
 
 MAX_RETRIES = 4
-RETRIES = {"rate": MAX_RETRIES, "server": MAX_RETRIES, "connection": MAX_RETRIES, "gone": 2, "silent": 1, "rubbish": 1}
+RETRIES = {
+    **dict.fromkeys(("rate", "server", "connection", "broken-off"), MAX_RETRIES), "gone": 2, "silent": 1, "rubbish": 1
+}  # fmt: skip
 """How often a request that failed in this way is tried again; never for other kinds."""
 
 

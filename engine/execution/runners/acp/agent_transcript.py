@@ -12,13 +12,9 @@ from typing import Any
 from acp import schema
 
 from engine.execution.tools.texts import unified_diff
-from engine.execution.transcripts import StreamedText
 
 Write = Callable[[str, str], None]
 """A function that writes text into the transcript, as lines of a kind."""
-
-MAX_PARAGRAPH = 400
-"""Maximum number of characters of an incomplete paragraph. A longer one is written up to its last space."""
 
 MAX_MESSAGE_CHARACTERS = 100_000
 """Maximum number of characters of a turn's message that are kept for the X-ray and the summary."""
@@ -53,12 +49,17 @@ class _ToolCall:
 class AgentTranscript:
     """Writes one conversation into the transcript."""
 
-    def __init__(self, write: Write, on_failure: Callable[[str, str], None], clean: Callable[[str], str]) -> None:
-        """`on_failure(tool, message)` receives calls that failed (SPEC 5.1). `clean` removes secrets from a text; it is
-        used so that a paragraph is never split inside a secret."""
+    def __init__(
+        self, write: Write, on_failure: Callable[[str, str], None], *, stream: Write, end_stream: Callable[[], None]
+    ) -> None:
+        """`on_failure(tool, message)` receives calls that failed (SPEC 5.1). `stream` receives the pieces of texts, and
+        `end_stream` is called at the end of each."""
         self._write = write
         self._on_failure = on_failure
-        self._streamed = StreamedText(write, clean, max_line=MAX_PARAGRAPH)
+        self._stream = stream
+        self.flush = end_stream
+        """Writes the rest of a paragraph, because something else follows or the turn is over."""
+
         self._calls: OrderedDict[str, _ToolCall] = OrderedDict()
         self._plan: list[tuple[str, str]] = []
         """(text, status) of each step."""
@@ -76,15 +77,11 @@ class AgentTranscript:
         self.message = ""
 
     def add_chunk(self, kind: str, content: Any) -> None:
-        """Add text of the kind "say" or "thought". Whole lines are written, and the rest waits for its end."""
+        """Add text of the kind "say" or "thought"."""
         text = _block_text(content)
         if kind == "say":
             self.message = (self.message + text)[-MAX_MESSAGE_CHARACTERS:]
-        self._streamed.add(kind, text)
-
-    def flush(self) -> None:
-        """Write the rest of a paragraph, because something else follows or the turn is over."""
-        self._streamed.flush()
+        self._stream(kind, text)
 
     def add_tool_call(self, update: schema.ToolCallStart | schema.ToolCallProgress) -> None:
         """Write the new status of a tool call, and its results when it ended."""

@@ -123,7 +123,9 @@ class AcpRunner(AgentRunner):
         command = agent.settings.command
         confinement = agent_confinement(live.confinement, home=agent.home, command=command, hosts=agent.settings.hosts)
         _require_host_limits(live, agent, confinement)
-        transcript = AgentTranscript(live.write, live.journal.note_error, live.without_secrets)
+        transcript = AgentTranscript(
+            live.write, live.journal.note_error, stream=live.stream, end_stream=live.transcript.end_stream
+        )
         terminals = Terminals(live, folder, command_confinement(confinement, live.confinement, home=agent.home))
         usage_counter = UsageCounter(live, microusd(self._services.settings.current.cost_per_trigger))
         belt = self._services.belts.open(live, view, folder)

@@ -27,7 +27,6 @@ from engine.execution.runners.model.host_protocol import Failure, FailureKind, M
 from engine.execution.runners.model.request_limits import Price, PromptSize, RequestBudget
 from engine.execution.runners.runner import REPLY, AgentServices, assistant_part, operator_part, result_part
 from engine.execution.tools.toolbelt import Toolbelt
-from engine.execution.transcripts import StreamedText
 from engine.frozen import frozen
 from engine.model import Prompt, PromptPart, Randomness, SessionView, ToolResult, microusd, money
 
@@ -49,8 +48,11 @@ IDLE_SECONDS = 60.0
 OPEN_SECONDS = 60.0
 """Seconds of wall time in which the host must open a conversation. Its own start may be part of them."""
 
+NOTICE_SECONDS = 30.0
+"""Seconds without a byte after which the transcript says that the model is waited for; then after twice as many."""
+
 POLL_SECONDS = 0.25
-"""Seconds without a message after which the whole sentences of an incomplete line are shown."""
+"""Seconds without a message after which it is checked how long none came."""
 
 _MAX_NUDGES = 2
 """Maximum number of times in a row that a model is asked to go on after an answer that was cut off or empty."""
@@ -138,7 +140,6 @@ class AgentLoop:
             {"name": spec.name, "description": spec.description, "parameters": dict(spec.parameters)}
             for spec in belt.specs()
         ]
-        self._streamed = StreamedText(live.write, live.without_secrets)
         self._conversation: Conversation | None = None
         self._price = Price(0, 0)
         self._window: int | None = None
@@ -193,7 +194,8 @@ class AgentLoop:
             else:
                 raise self._note_failure(WorkFailed(f"{self._model.name} answered nothing", "choose another model"))
             if self._answers >= MAX_REQUESTS:
-                raise self._note_failure(WorkFailed(f"it did not finish within {MAX_REQUESTS} requests"))
+                fix = f"clawpy propose --continue {self._view.id} 'go on'"
+                raise self._note_failure(WorkFailed(f"it did not finish within {MAX_REQUESTS} requests", fix))
 
     @property
     def _has_worked(self) -> bool:
@@ -304,7 +306,7 @@ class AgentLoop:
             self._end_call(call_id, CallState.FAILED, NOTHING_USED, error=str(gone))
             raise
         finally:
-            self._streamed.flush()
+            self._live.transcript.end_stream()
         answer["max_tokens"] = budget.max_tokens
         self._record_answer(call_id, answer, budget.usage_of_answer(answer, request.received))
         return answer
@@ -340,21 +342,26 @@ class AgentLoop:
         """Wait for the message that ends a request, and count the characters that come before it in `request`. Raises
         `_RequestFailed`."""
         limit, last_byte = FIRST_BYTE_SECONDS, self._loop_services.clock.monotonic()
+        next_notice = NOTICE_SECONDS
         while True:
             message = conversation.next_message(POLL_SECONDS)
             self._live.check_running()
             if message is None:
-                self._streamed.write_sentences()
-                if self._loop_services.clock.monotonic() - last_byte < limit:
+                silent_seconds = self._loop_services.clock.monotonic() - last_byte
+                if silent_seconds < limit:
+                    if silent_seconds >= next_notice:
+                        self._live.say(f"waiting for {self._model.name}: {next_notice:.0f} s, at most {limit:.0f} s")
+                        next_notice *= 2
                     continue
                 conversation.cancel_or_kill()
                 silence = f"nothing for {limit:.0f} s"
                 raise _RequestFailed(Failure(FailureKind.SILENT, silence, received=request.received))
             limit, last_byte = IDLE_SECONDS, self._loop_services.clock.monotonic()
+            next_notice = NOTICE_SECONDS
             match message["type"]:
                 case "text" | "thought" as kind:
                     request.received += len(message["text"])
-                    self._streamed.add("say" if kind == "text" else "thought", message["text"])
+                    self._live.stream("say" if kind == "text" else "thought", message["text"])
                 case "failed":
                     raise _RequestFailed(host_protocol.failure_of(message))
                 case "done":

@@ -283,9 +283,9 @@ class _Conversation:
             async for event in streamed:
                 self._report(*_find_text(event))
                 if self._received > max_characters:
-                    raise _UnusableAnswer(FailureKind.TOO_BIG)
+                    raise _UnusableAnswer(FailureKind.TOO_BIG, f"more than {max_characters:,} characters")
             if not ending.is_seen:
-                raise _UnusableAnswer(FailureKind.CONNECTION, "the answer ended in the middle")
+                raise _UnusableAnswer(FailureKind.BROKEN_OFF)
             return streamed.get()
 
     def _report(self, kind: str, text: str) -> None:
@@ -385,7 +385,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
         async for chunk in self._inner:
             received += len(chunk)
             if received > host_protocol.MAX_ANSWER_BYTES:
-                raise _UnusableAnswer(FailureKind.TOO_BIG)
+                raise _UnusableAnswer(FailureKind.TOO_BIG, f"more than {host_protocol.MAX_ANSWER_BYTES:,} bytes")
             report(chunk)
             yield chunk
 
@@ -422,7 +422,10 @@ def _failure_of(error: BaseException, key: str, *, received: int = 0) -> Failure
     status = next((code for code in codes if isinstance(code, int)), None)
     retry_after = next((cause.retry_after for cause in chain if isinstance(cause, exceptions.ModelAPIError)), None)
     message = redact(_error_message(error), [key])[:MAX_MESSAGE]
-    return Failure(_classify(chain, status), message, status, retry_after, received)
+    kind = _classify(chain, status)
+    if kind is FailureKind.CONNECTION and received:
+        kind = FailureKind.BROKEN_OFF
+    return Failure(kind, message, status, retry_after, received)
 
 
 def _classify(chain: list[BaseException], status: int | None) -> FailureKind:
@@ -450,7 +453,7 @@ def _error_message(error: BaseException) -> str:
     message = _error_body(error).get("message")
     if isinstance(message, str) and message.strip():
         return " ".join(message.split())
-    return " ".join(str(error).split()) or type(error).__name__
+    return " ".join(str(error).split())
 
 
 def _error_body(error: BaseException) -> dict[str, object]:

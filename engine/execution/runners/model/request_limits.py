@@ -209,7 +209,7 @@ def _may_be_billed(failure: Failure) -> bool:
 def describe_failure(failure: Failure, model: Model) -> tuple[str, str]:
     """The problem and its fix, as texts for the operator."""
     status = f" ({failure.status})" if failure.status else ""
-    detail = f": {failure.message}" if failure.message else ""
+    detail = f": {failure.message.rstrip('.')}" if failure.message else ""
     row = _load_rows()[failure.kind]
     names = {"provider": model.provider, "model": model.name, "address": model.base_url}
     return row["problem"].format(**names) + status + detail, row["fix"].format(**names)
