@@ -54,7 +54,7 @@ from engine.model import (
 )
 from engine.model.text import count, join_names, last_error_line
 
-_FILLERS = frozenset({"the", "a", "an", "my", "our", "all", "please", "this", "project", "repository", "code"})
+_FILLERS = frozenset({"the", "a", "an", "my", "our", "all", "please", "this", "project", "repository", "code", "and"})
 """Words beside the name of a flow that are ignored."""
 
 ALIASES: Mapping[str, Sequence[str]] = read_table(__file__, "flow_aliases.toml")
@@ -241,9 +241,7 @@ def named_flow(prompt: str, flows: Collection[str]) -> tuple[str, str] | None:
     ["src"]}`. `bisect tests/test_cart.py` names a flow, too, although
     the name of the parameter is missing: the refusal then says which parameters the flow has.
     """
-    words = [word for word in re.sub("[,`]", " ", prompt).split() if word != "and"]
-    values = [word for word in words if VALUE.fullmatch(word)]
-    request = normalise_words(" ".join(word for word in words if word not in values))
+    request, values = _split_values(prompt)
     for flow in flows:
         for alias in (flow, *ALIASES.get(flow, ())):
             if slot := _SLOT.search(alias):
@@ -258,13 +256,19 @@ def named_flow(prompt: str, flows: Collection[str]) -> tuple[str, str] | None:
 def similar_flow(prompt: str, flows: Collection[str]) -> str:
     """The flow whose name is nearly that in a prompt, as in `bisct test=a` and `test cart`; "" for none."""
     first, _, rest = prompt.strip().partition(" ")
-    words = " ".join(word for word in prompt.split() if not VALUE.fullmatch(word))
-    name = normalise_words(first if _are_parameters(rest) else words)
+    name = normalise_words(first) if _are_parameters(rest) else _split_values(prompt)[0]
     flow_by_name = {
         normalise_words(_SLOT.sub("", alias)): flow for flow in flows for alias in (*ALIASES.get(flow, ()), flow)
     }
     close_names = difflib.get_close_matches(name, flow_by_name, 1, SIMILAR)
     return flow_by_name.get(close_names[0] if close_names else normalise_words(first), "")
+
+
+def _split_values(prompt: str) -> tuple[str, list[str]]:
+    """(normalised words without the values, values); see `VALUE`."""
+    words = re.sub("[,`]", " ", prompt).split()
+    values = [word for word in words if VALUE.fullmatch(word)]
+    return normalise_words(" ".join(word for word in words if word not in values)), values
 
 
 def _are_parameters(text: str) -> bool:
@@ -438,14 +442,13 @@ class FlowRegistry(Mapping[str, type[Flow]]):
         self._learned = learned
 
     def __getitem__(self, name: str) -> type[Flow]:
-        return self._own.get(name) or self._learned_by_name()[name]
+        return self._own.get(name) or self._read_all()[name]
 
     def __iter__(self) -> Iterator[str]:
-        yield from self._own
-        yield from (name for name in self._learned_by_name() if name not in self._own)
+        return iter(self._read_all())
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return len(self._read_all())
 
     def data_parameters(self, name: str | None) -> frozenset[str]:
         """The parameters of a flow that are data; see `Flow.data_parameters`. A learned flow has none."""
@@ -464,6 +467,6 @@ class FlowRegistry(Mapping[str, type[Flow]]):
             for flow in self.values()
         ]
 
-    def _learned_by_name(self) -> Mapping[str, type[Flow]]:
-        """The learned flows, which are read from the database."""
-        return {flow.name: flow for flow in self._learned()}
+    def _read_all(self) -> dict[str, type[Flow]]:
+        """All flows. The learned ones are read from the database."""
+        return {**self._own, **{flow.name: flow for flow in self._learned()}, **self._own}

@@ -8,7 +8,7 @@ from datetime import timedelta
 from engine.git.github import PullRequest, Wait, WaitsFor
 from engine.git.operations import CONFLICT, MAX_COLLIDING, Operation
 from engine.git.state import STALE_BRANCH, Branch
-from engine.model.text import count, join_shortened, moment, plain
+from engine.model.text import count, join_names, join_shortened, moment, plain
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.offers import (
     Offer,
@@ -154,11 +154,10 @@ def autosquash(context: WorkspaceContext) -> Iterator[Offer]:
     if fixups is None:
         return
     number = len(fixups.subjects)
-    targets = " and ".join(f"“{plain(target, 40)}”" for target in fixups.targets[:2])
+    targets = join_names([f"“{plain(target, 40)}”" for target in fixups.targets], 2)
     verb = "is" if number == 1 else f"and {number - 1} more are"
-    more = f" and {len(fixups.targets) - 2} more" if len(fixups.targets) > 2 else ""
     yield Offer(
-        f"Rehearse squashing {count(number, 'fixup commit')} into {targets}{more}",
+        f"Rehearse squashing {count(number, 'fixup commit')} into {targets}",
         f"“{plain(fixups.subjects[0], 60)}” {verb} not pushed yet, and neither are the commits that they fix.",
         subject=branch_of(git),
         facts={"head": git.head, "onto": fixups.onto},

@@ -205,8 +205,9 @@ def lint(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     git, linters = context.repository, part.project.linters
     if not linters or _lacks_packages(part, linters[0]):
         return
-    changed, moments = _uncommitted_sources(git, part)
-    where = "not committed"
+    files = [file for file in git.files if not file.deleted and part.lints(file.path) and is_usable_path(file.path)]
+    changed, where = sorted(file.path for file in files), "not committed"
+    moments = [file.modified_at for file in files if file.modified_at]
     if not changed and git.recent:
         changed, where = usable_paths(path for path in git.own_files if part.lints(path)), "not pushed"
         moments = [git.recent[0].at]
@@ -222,12 +223,6 @@ def lint(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         parameters={"paths": [] if whole else changed},
         evidence_at=earliest(moments),
     )
-
-
-def _uncommitted_sources(git: GitState, part: Part) -> tuple[list[str], list[datetime]]:
-    """The uncommitted files that a linter reads, and when they were written."""
-    files = [file for file in git.files if not file.deleted and part.lints(file.path) and is_usable_path(file.path)]
-    return sorted(file.path for file in files), [file.modified_at for file in files if file.modified_at]
 
 
 def _lacks_packages(part: Part, linter: Linter) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from engine.execution.runners.toolchains.detection import PackageSetup
 from engine.execution.runners.toolchains.installing import Installation, find_installations, find_lock_updates
 from engine.git.patch import unquoted
-from engine.model import ChangeSet, SessionState, SessionView, Tier
+from engine.model import SessionState, SessionView, Tier
 from engine.model.text import moment, plain
 from engine.prediction.context import Part, WorkspaceContext, result_words
 from engine.prediction.templates.offers import (
@@ -176,7 +176,8 @@ def bisect(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         return
     unfit = {test for test, _ in flipped_tests(part.runs)} | _find_bisected_tests(context, part)
     failing = [test for test in usable_failures(red) if test not in unfit]
-    passing = next(_passing_runs(context, part, red, failing), None)
+    older = [run for run in part.runs[part.runs.index(red) + 1 :] if run.clean and run.head in context.ancestors]
+    passing = next(((test, run) for test in failing for run in older if verdict_on(run, test)), None)
     if passing is not None:
         test, run = passing
         yield _bisect_offer(context, part, red, test, run.head, moment(run.ran_at, context.local))
@@ -187,14 +188,6 @@ def bisect(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     written = next((test for test in failing if test in part.test_written_in), None)
     if written is not None:
         yield _bisect_offer(context, part, red, written, part.test_written_in[written], "")
-
-
-def _passing_runs(
-    context: WorkspaceContext, part: Part, red: ValidationRun, tests: Sequence[str]
-) -> Iterator[tuple[str, ValidationRun]]:
-    """For each of the tests: the runs before `red` in which it passed, on the files of a commit in HEAD's history."""
-    older = [run for run in part.runs[part.runs.index(red) + 1 :] if run.clean and run.head in context.ancestors]
-    return ((test, run) for test in tests for run in older if verdict_on(run, test))
 
 
 def _bisect_offer(
@@ -246,7 +239,8 @@ def undo_landing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     landing = next(earlier, None)
     if landing is None or landing.decided_at is None or context.now - landing.decided_at > RECENT_LANDING:
         return
-    before = _runs_before(part, landing, last.head)
+    runs = [run for run in part.runs if run.session_id != landing.session_id and run.head == last.head]
+    before = [run for run in runs if run.ran_at <= landing.decided_at]
     flaky = {test for test, _ in flipped_tests(part.runs)}
     broken = [test for test in usable_failures(last) if test not in flaky and _newest_verdict(before, test)]
     if not broken:
@@ -262,13 +256,6 @@ def undo_landing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         parameters={"change_set": landing.id},
         evidence_at=last.ran_at,
     )
-
-
-def _runs_before(part: Part, landing: ChangeSet, head: str) -> list[ValidationRun]:
-    """The runs on a commit before a landing, newest first, without those of the session that was landed."""
-    until = landing.decided_at
-    own_runs = [run for run in part.runs if run.session_id != landing.session_id and run.head == head]
-    return [run for run in own_runs if until is not None and run.ran_at <= until]
 
 
 def _newest_verdict(runs: Sequence[ValidationRun], test: str) -> bool | None:

@@ -83,10 +83,17 @@ def find_stopped_run(context: WorkspaceContext, part: Part) -> SessionView | Non
 
 
 def _first_run(context: WorkspaceContext, part: Part, tool: Toolchain) -> Iterator[Offer]:
-    """The tests of your changes, or the whole suite once."""
-    unknown = "No test run is known here."
-    if offer := _first_run_of_changes(context, part, unknown):
-        yield offer
+    """The tests of uncommitted files, or else of unpushed ones, or else the whole suite once."""
+    git, unknown = context.repository, "No test run is known here."
+    files = [file for file in git.files if not file.deleted and part.tests(file.path)]
+    where, at = "Not committed yet", earliest(file.modified_at for file in files)
+    paths = usable_paths(file.path for file in files)
+    if not paths:
+        where, at = "Not pushed yet" if git.upstream else "On this branch alone", newest_commit(git)
+        paths = usable_paths(path for path in git.own_files if part.tests(path))
+    if paths:
+        reason = f"{where}: {join_shortened(paths, 3)}. {unknown}"
+        yield _run_offer(context, part, paths, reason, facts={}, evidence_at=at)
         return
     yield Offer(
         f"Run the test suite{part.within} once with {plain(tool.title, 30)}",
@@ -97,22 +104,6 @@ def _first_run(context: WorkspaceContext, part: Part, tool: Toolchain) -> Iterat
         evidence_at=LONG_AGO,
         kind="first_run",
     )
-
-
-def _first_run_of_changes(context: WorkspaceContext, part: Part, unknown: str) -> Offer | None:
-    """An offer of the tests of uncommitted files, or else of unpushed ones; None without any. `unknown` says that no
-    run is known."""
-    git = context.repository
-    files = [file for file in git.files if not file.deleted and part.tests(file.path)]
-    if uncommitted := usable_paths(file.path for file in files):
-        at = earliest(file.modified_at for file in files)
-        reason = f"Not committed yet: {join_shortened(uncommitted, 3)}. {unknown}"
-        return _run_offer(context, part, uncommitted, reason, facts={}, evidence_at=at)
-    if unpushed := usable_paths(path for path in git.own_files if part.tests(path)):
-        where = "Not pushed yet" if git.upstream else "On this branch alone"
-        reason = f"{where}: {join_shortened(unpushed, 3)}. {unknown}"
-        return _run_offer(context, part, unpushed, reason, facts={}, evidence_at=newest_commit(git))
-    return None
 
 
 def _run_offer(

@@ -216,12 +216,12 @@ class CheckCleanHead(ProjectFlow):
         job.say("Running the failing tests again, with the uncommitted files")
         restore_tree(job, snapshot)
         present = tool.existing_tests(failing)
+        if not present:
+            return None
         try:
-            rerun = run_tests(job, tool, present) if present else None
+            rerun = run_tests(job, tool, present)
         except CannotRun as error:
             job.say(error.message)
-            rerun = None
-        if rerun is None:
             return None
         passed = _find_passed(rerun)
         if rerun.green and rerun.passed >= len(present):  # no test of a file that could not be imported is measured
