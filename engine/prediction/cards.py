@@ -235,7 +235,7 @@ class Cards:
         if assignment.flow is None:
             similar = similar_flow(assignment.prompt, self.approvals.flows)
             question = f"Did you mean the flow `{similar}`? " if similar else ""
-            row.note = f"{question}It needs no model" if question else ""
+            row.note = question and f"{question}It needs no model"
             if not info.available:
                 ways = f"{info.reason}; or name a flow, such as `run the tests`: `clawpy help flows` lists them"
                 refusal = Refusal("no_model", f"{question}No model or agent can run this text", ways)

@@ -12,9 +12,9 @@ import os
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
-from enum import StrEnum
+from enum import Enum, StrEnum
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Protocol, get_args
+from typing import Annotated, Any, ClassVar, Protocol, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
@@ -269,6 +269,10 @@ UNDO_NOTES = {
 """The undo note of a card for each place (SPEC 9.2)."""
 
 
+HOW_TO_LIST = "`git branch --all`, `git log --oneline` and `git ls-files` list what there is"
+"""The fix where a commit or a file is missing."""
+
+
 class Flow(BaseModel):
     """One kind of deterministic work. Its fields are its parameters. Unknown parameters are refused, and the values
     cannot be changed."""
@@ -283,26 +287,25 @@ class Flow(BaseModel):
 
     @classmethod
     def data_parameters(cls) -> frozenset[str]:
-        """The names of the parameters whose values are `IsData`."""
-        return frozenset(name for name, field in cls.model_fields.items() if _has_mark(field, IS_DATA))
+        """The names of the parameters whose values are `Mark.DATA`."""
+        return frozenset(name for name, field in cls.model_fields.items() if _has_mark(field, Mark.DATA))
 
     def describe(self) -> str:
         """The assignment in words. The card shows it, also after its parameters were edited."""
         raise NotImplementedError
 
-    def find_missing(self, top: Path) -> str:
-        """What its parameters name and the repository `top` does not have, in words; "" for nothing. Values by default
-        are not checked. Raises `CannotRun` for a program that is not installed."""
+    def require_present(self, top: Path) -> None:
+        """Raise `CannotRun` if the repository `top` does not have what its parameters name, or a program that it needs
+        is not installed. Values by default are not checked."""
         git = Git(top)
         for name, parameter in type(self).model_fields.items():
-            value, names_commit = getattr(self, name), _has_mark(parameter, NAMES_COMMIT)
-            if value != parameter.default and (names_commit or _has_mark(parameter, NAMES_FILE)):
+            value, names_commit = getattr(self, name), _has_mark(parameter, Mark.COMMIT)
+            if value != parameter.default and (names_commit or _has_mark(parameter, Mark.FILE)):
                 for item in [value] if isinstance(value, str) else value or ():
                     if names_commit and not find_commit(git, item):
-                        return f"{name}: `{item}` names no commit in this repository"
+                        raise CannotRun(f"{name}: `{item}` names no commit in this repository", HOW_TO_LIST)
                     if not names_commit and not os.path.lexists(top / item):
-                        return f"{name}: there is no file {item} in this repository"
-        return ""
+                        raise CannotRun(f"{name}: there is no file {item} in this repository", HOW_TO_LIST)
 
     def run(self, job: Job) -> FlowResult:
         """Do the work. Returns if it ran to its end, whether it found problems or not. Raises `WorkFailed`,
@@ -338,50 +341,46 @@ def _check_repo_path(text: str) -> str:
     return text.removeprefix("./")
 
 
-@frozen
-class IsData:
-    """Marks a value that is never run: a name of a file, a test or a commit, or a line that is only shown. A flow gives
-    it to a program as one argument, and the content filter judges the command when it runs."""
+class Mark(Enum):
+    """Marks what the value of a parameter is."""
+
+    DATA = "data"
+    """It is never run: a name of a file, a test or a commit, or a line that is only shown. A flow gives it to a program
+    as one argument, and the content filter judges the command when it runs."""
+    COMMIT = "commit"
+    """It names a commit of the repository."""
+    FILE = "file"
+    """It names a file of the repository."""
 
 
-@frozen
-class Names:
-    """Marks a value that names what the repository has."""
-
-    kind: Literal["commit", "file"]
-
-
-IS_DATA, NAMES_COMMIT, NAMES_FILE = IsData(), Names("commit"), Names("file")
-
-
-def _has_mark(field: FieldInfo, mark: object) -> bool:
+def _has_mark(field: FieldInfo, mark: Mark) -> bool:
     """Whether a parameter, or each item of its list, has a mark."""
     items = (mark in getattr(item, "__metadata__", ()) for item in get_args(field.annotation))
     return mark in field.metadata or any(items)
 
 
-RepoPath = Annotated[str, AfterValidator(_check_repo_path), IS_DATA]
+RepoPath = Annotated[str, AfterValidator(_check_repo_path), Mark.DATA]
 """A file of the repository, as a path relative to its top folder with `/` between folders."""
 
-RepoFile = Annotated[RepoPath, NAMES_FILE]
+RepoFile = Annotated[RepoPath, Mark.FILE]
 """As `RepoPath`; the file must exist when the operator writes it."""
 
-ProjectPath = Annotated[str, AfterValidator(lambda text: _check_repo_path(text).rstrip("/") if text else ""), IS_DATA]
+ProjectPath = Annotated[str, AfterValidator(lambda text: _check_repo_path(text).rstrip("/") if text else ""), Mark.DATA]
 """The folder of a project, relative to the top of the repository; "" is the top."""
 
-Argument = Annotated[str, AfterValidator(check_argument), IS_DATA]
+Argument = Annotated[str, AfterValidator(check_argument), Mark.DATA]
 """A name that is given to a program. It cannot be an option."""
 
-Revision = Annotated[Argument, NAMES_COMMIT]
+Revision = Annotated[Argument, Mark.COMMIT]
 """The name of a commit, tag or branch for git. It cannot be an option."""
 
-Line = Annotated[str, AfterValidator(lambda text: one_line(text)), IS_DATA]
+Line = Annotated[str, AfterValidator(lambda text: one_line(text)), Mark.DATA]
 """One line of text, which is only shown."""
 
 CommandLine = Annotated[str, AfterValidator(lambda text: one_line(text))]
 """A command in one line."""
 
-TestId = Annotated[str, AfterValidator(check_argument), IS_DATA]
+TestId = Annotated[str, AfterValidator(check_argument), Mark.DATA]
 """The id of a test, as its own tool names it, such as `tests/test_cart.py::test_total`."""
 
 

@@ -121,12 +121,9 @@ class FlowRunner:
         flow_type = self._flow_type(assignment)
         flow = edit_parameters(flow_type, assignment.parameters, edit)
         try:
-            missing = flow.find_missing(Path(assignment.workspace))
+            flow.require_present(Path(assignment.workspace))
         except CannotRun as unable:
             raise Refusal("bad_parameters", f"{flow_type.name}: {unable.message}", unable.fix) from unable
-        if missing:
-            listing = "`git branch --all`, `git log --oneline` and `git ls-files` list what there is"
-            raise Refusal("bad_parameters", f"{flow_type.name}: {missing}", listing)
         try:
             _find_installation(flow, assignment)
         except WorkFailed as unable:

@@ -164,12 +164,8 @@ def rerun_failing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
 
 def _can_run_alone(part: Part, tool: Toolchain, failing: Sequence[str]) -> bool:
     """Whether the tests that failed in the last run can be run without the others, and their files are still there."""
-    deleted = {part.project.path_inside(file.path) for file in part.changed if file.gone}
     is_listed = part.tree_runs[0].check.counted and len(failing) <= MAX_PATHS
-    are_there = part.deleted_tests.isdisjoint(failing) and deleted.isdisjoint(
-        test.partition("::")[0] for test in failing
-    )
-    return tool.runs_single_tests and is_listed and are_there
+    return tool.runs_single_tests and is_listed and part.deleted_tests.isdisjoint(failing)
 
 
 def _may_whole_suite_say_more(part: Part) -> bool:

@@ -13,12 +13,12 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, StringConstraints
 
 from engine.execution.runners.flow import (
-    IS_DATA,
     CannotRun,
     Facts,
     Flow,
     FlowResult,
     Job,
+    Mark,
     Place,
     Revision,
     WorkFailed,
@@ -48,7 +48,7 @@ class DraftChangelog(Flow):
     name = "draft_changelog"
     label = "Draft the change log"
     place = Place.CHANGE_SET
-    since: Annotated[str, AfterValidator(_check_since), IS_DATA] = Field(
+    since: Annotated[str, AfterValidator(_check_since), Mark.DATA] = Field(
         default="", description='a tag or commit; "" = the last tag'
     )
     create: bool = Field(default=False, description="create CHANGELOG.md if the project has no change log")

@@ -18,7 +18,6 @@ from engine.execution.runners.flow import (
     Line,
     Place,
     RepoFile,
-    WorkFailed,
     as_facts,
 )
 from engine.execution.runners.flows.git_steps import operator_git, store_tree
@@ -127,8 +126,7 @@ class RemoveLeftovers(Flow):
         return f"Remove the debugging from {join_names(self.paths, 3)}"
 
     def run(self, job: Job) -> FlowResult:
-        if missing := self.find_missing(job.folder):
-            raise WorkFailed(missing, "name files of the repository")
+        self.require_present(job.folder)
         findings = [finding for finding in read_own_changes(job).leftovers if finding.kind != CONFLICT_MARKER]
         base = store_tree(job)
         findings_by_path = _group_by_path(findings)

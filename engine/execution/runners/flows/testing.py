@@ -44,7 +44,7 @@ from engine.execution.runners.flows.suite_runs import (
 from engine.execution.runners.toolchains.detection import add_package_command
 from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.project_tools import PROGRAM_FIXES, Toolchain
-from engine.execution.runners.toolchains.projects import Project, find_projects
+from engine.execution.runners.toolchains.projects import project_at
 from engine.execution.runners.toolchains.tool_table import Command
 from engine.files import read_plain
 from engine.model import CheckResult
@@ -88,12 +88,12 @@ class RunTests(ProjectFlow):
             return f"Run the tests of {paths[0]}"
         return f"Run the tests of {count(len(paths), 'changed module')}: {join_names(paths, 3)}"
 
-    def find_missing(self, top: Path) -> str:
-        project = next((project for project in find_projects(top) if project.path == self.project), Project())
+    def require_present(self, top: Path) -> None:
+        project = project_at(top / self.project)
         if not project.tools and project.missing_tool in PROGRAM_FIXES:
             reason = f"its tests need {project.missing_tool}, which is not installed"
             raise CannotRun(reason, PROGRAM_FIXES[project.missing_tool])
-        return super().find_missing(top)
+        super().require_present(top)
 
     def run(self, job: Job) -> FlowResult:
         tools = find_toolchains(job, self.project)
