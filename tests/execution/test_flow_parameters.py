@@ -29,7 +29,9 @@ def test_missing_parameters_are_named_with_their_meaning() -> None:
         ("sumarise-day", "summarise_day"), ("explain the cart", ""), ("why is the bisect slow", ""), ("", ""),
         ("lnit", "lint"), ("rnu the tests of shop/tax.py", "run_tests"), ("explain shop/tax.py", ""),
         ("test tax", "run_tests"),
-        ("list files", ""),
+        ("list files", ""), ("run_test", "run_tests"), ("bisect the failure", "bisect"),
+        ("run it", ""), ("list", ""), ("link", ""), ("line", ""), ("hint", ""), ("update", ""), ("fix the tests", ""),
+        ("add tests", ""), ("test that the parser reads umlauts", ""),
     ],
 )  # fmt: skip
 def test_a_prompt_that_is_nearly_the_name_of_a_flow_is_similar_to_it(prompt: str, flow: str) -> None:
