@@ -31,6 +31,14 @@ def test_check_uses_the_rules_of_the_operator(clawpy: Clawpy, home: Home) -> Non
     assert not clawpy("check", "git push --force origin").out.startswith("allow")
 
 
+def test_check_gives_no_verdict_while_the_rules_cannot_be_read(clawpy: Clawpy, home: Home) -> None:
+    home.config_file.parent.mkdir(parents=True, exist_ok=True)
+    home.config_file.write_text('[content]\nblock = ["make deploy"]\nalow = []\n')
+    result = clawpy("check", "make deploy")
+    assert (result.code, result.out) == (1, "")
+    assert f"{home.config_file}:3: content.alow: unknown key" in result.err
+
+
 def test_a_batch_is_answered_line_by_line(clawpy: Clawpy, tmp_path: Path) -> None:
     lines = '{"id": 1, "command": "ls"}\n{"id": "b", "prompt": "run the tests"}\n{"command": "rm -rf /"}\n'
     (tmp_path / "lines.jsonl").write_text(lines)

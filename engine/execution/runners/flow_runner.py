@@ -73,7 +73,7 @@ VALUE = re.compile(r"[\w-]*[\d_/:~^.]\S*[\w/]|\d+")
 """Matches a file, a test, a commit or a number. A sentence rarely has only such words."""
 
 SIMILAR = 0.85
-"""From this similarity on a prompt is nearly the name of a flow. Of `run it` and `run lint`, `difflib` measures 0.83."""
+"""From this similarity on, a prompt is nearly the name of a flow. `run it` and `run lint` have 0.83."""
 
 PROSE = "prose"
 """The code of the refusal of an edit that is a sentence, and not a parameter with a mistake."""
