@@ -172,7 +172,6 @@ class TerminalDriver(Driver):
     def start_application_mode(self) -> None:
         self._terminal.driver = self
         self.enter()
-        self.update_size()
 
     def enter(self) -> None:
         """Set the modes that a console needs; `client.RESTORING_SEQUENCES` ends them."""

@@ -102,9 +102,9 @@ class ConsoleScreen(BaseScreen[None]):
         return self.focused.id or "" if self.focused is not None and self.focused.id in self.PANES else ""
 
     def on_mount(self) -> None:
-        # Textual calls this as well as the `on_mount` of a subclass, after everything that was composed is mounted.
+        # Textual calls this as well as the `on_mount` of a subclass, after everything that was composed is mounted. The
+        # screen comes up next, and is drawn then.
         self._complete = True
-        self.refresh_state(frozenset())
 
     def on_screen_resume(self) -> None:
         self.refresh_state(frozenset())
