@@ -21,9 +21,9 @@ def frozen(cls: type[T]) -> type[T]:
     return _add_methods(dataclass(init=False, repr=False, eq=False, slots=True)(cls))
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True)
-def frozen_in_place(cls: type[T]) -> type[T]:
-    """Make `cls` itself such a dataclass, with keyword arguments. Its instances have a `__dict__`."""
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+def frozen_kw_only(cls: type[T]) -> type[T]:
+    """Make `cls` such a dataclass, with keyword arguments. It is `cls` itself, so its instances have a `__dict__`."""
     return _add_methods(dataclass(init=False, repr=False, eq=False, kw_only=True)(cls))
 
 

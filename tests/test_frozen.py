@@ -8,7 +8,7 @@ from dataclasses import FrozenInstanceError, field, replace
 
 import pytest
 
-from engine.frozen import frozen, frozen_in_place
+from engine.frozen import frozen, frozen_kw_only
 
 
 @frozen
@@ -67,12 +67,12 @@ def test_values_cannot_be_changed_but_copied() -> None:
         assert (copied, copied.tags) == (price, ["new"])
 
 
-def test_a_class_that_is_made_in_place_takes_keywords_and_has_a_dict() -> None:
+def test_a_class_with_keyword_arguments_is_made_in_place() -> None:
     class Sale:
         cents: int
         values: tuple[str, ...] = ()
 
-    assert frozen_in_place(Sale) is Sale
+    assert frozen_kw_only(Sale) is Sale
     sale = Sale(cents=5, values=("new",))  # type: ignore[call-arg]
     assert vars(sale) == {"cents": 5, "values": ("new",)}
     assert sale == copy.copy(sale) == replace(sale)

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, dataclass_transform
 
-from engine.frozen import frozen_in_place
+from engine.frozen import frozen_kw_only
 
 MAX_NAMES = 3
 """Names that a sentence lists before it counts the others."""
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
-@frozen_in_place
+@frozen_kw_only
 class Event:
     """An event. `subject` is the id of the thing that it is about, `workspace` the path of its repository ("" for
     none).
@@ -35,7 +35,7 @@ class Event:
 
     def __init_subclass__(cls, *, topics: str = "", volatile: bool = False) -> None:
         cls.topics, cls.volatile = tuple(topics.split()), volatile
-        Event.kinds[cls.__name__] = frozen_in_place(cls)
+        Event.kinds[cls.__name__] = frozen_kw_only(cls)
 
     @property
     def kind(self) -> str:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
@@ -25,6 +24,7 @@ from engine.clock import Clock
 from engine.config import SettingsSource, WorkspaceAutonomy
 from engine.config.sections import FLOW
 from engine.events import LoopDetected, TriggerBlocked
+from engine.frozen import frozen_kw_only
 from engine.model import (
     ALWAYS_ASKED,
     FAULT,
@@ -118,7 +118,7 @@ _PAIR = """
 """Whether a trigger from `start` (None for any) ever passed to a channel."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_kw_only
 class Hooks:
     """Functions of services above, which the rails call."""
 

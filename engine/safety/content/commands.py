@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property
 
+from engine.frozen import frozen_kw_only
 from engine.safety.content import leaks, rulebook, targets
 from engine.safety.content.calls import Call, Unwrapped, unwrap
 from engine.safety.content.outputs import decode_base64
@@ -114,7 +114,7 @@ _COMMENT = re.compile(r"/\*.{0,200}?\*/", re.DOTALL)
 _DATABASE_CLIENTS = word_list("database_clients")
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_kw_only
 class TextRule(Rule):
     """A rule on program text or statements. A text breaks it if one of its regular expressions matches."""
 

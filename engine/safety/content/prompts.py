@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import islice
 
-from engine.frozen import frozen
+from engine.frozen import frozen, frozen_kw_only
 from engine.safety.content.commands import judge_command
 from engine.safety.content.outputs import decode_base64
 from engine.safety.content.rulebook import NO_RULES, OwnRules
@@ -342,7 +342,7 @@ _GAP = 6
 """Maximum number of words between a verb and its object."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_kw_only
 class ProseRule(Rule):
     """A rule on prompts. A clause breaks it if it asks for a verb with an object of the same pair of `asks`, or if the
     pattern `whole` matches."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase, translate
 from functools import cache, lru_cache
 
-from engine.frozen import frozen
+from engine.frozen import frozen, frozen_kw_only
 from engine.safety.content.calls import Call
 from engine.safety.content.rules import ASK, BLOCK, RUNNERS, Objection, Rule, option_lists, read_rules, word_list
 
@@ -132,7 +132,7 @@ def _is_option(word: str, option: str) -> bool:
     return option[1] in word[1:] and option[1].isalpha() and word[1:].isalpha()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_kw_only
 class CommandRule(Rule):
     """A rule on commands. A command breaks it if it matches one of the patterns."""
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from engine.frozen import frozen
+from engine.frozen import frozen, frozen_kw_only
 from engine.safety.content.calls import Call, after_options, executed_by_find
 from engine.safety.content.leaks import judge_http, sent_request
 from engine.safety.content.outputs import find_input, program_of
@@ -32,7 +31,7 @@ def judge_redirects(call: Call) -> Objection | None:
     return _judge_rules(call, ("written",))
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_kw_only
 class TargetRule(Rule):
     """A rule on the targets of programs; `rules/targets.toml` explains its fields."""
 

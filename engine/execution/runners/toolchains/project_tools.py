@@ -12,7 +12,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -29,7 +29,7 @@ from engine.execution.runners.toolchains.tool_table import (
     as_operand,
     read_text,
 )
-from engine.frozen import frozen
+from engine.frozen import frozen, frozen_kw_only
 
 MAX_REPORT_CHARACTERS = 50_000_000
 """Maximum number of characters of a report that are read."""
@@ -60,7 +60,7 @@ def _fill_text(text: str, placeholders: Placeholders) -> str:
     return _BRACES.sub(lambda match: " ".join(placeholders[match[1]]), text)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_kw_only
 class ProjectTool:
     """A tool of one project: a row of the table, and the folders of the project."""
 
@@ -113,7 +113,7 @@ class ProjectTool:
         return Command(argv, environment, self.row.exit_codes, created_files=self.row.created_files)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_kw_only
 class Toolchain(ProjectTool):
     """A tool that runs one project's tests."""
 
@@ -198,7 +198,7 @@ class Toolchain(ProjectTool):
         return "{report}" in self.row.test_command
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_kw_only
 class Linter(ProjectTool):
     """A linter or type checker of one project."""
 

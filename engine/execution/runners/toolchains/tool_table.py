@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from engine.files import read_plain, read_table
-from engine.frozen import frozen
+from engine.frozen import frozen, frozen_kw_only
 
 TABLES: Mapping[str, Any] = read_table(__file__, "tools.toml")
 """The whole file, for its other tables: output formats, missing items and their fixes."""
@@ -38,7 +38,7 @@ _SHARED_VALUES = {"environment": "environments", "suffixes": "suffixes", "hosts"
 RowType = TypeVar("RowType")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_kw_only
 class ToolRow:
     """The fields that test runners and linters share."""
 
@@ -64,7 +64,7 @@ class ToolRow:
     """Files that it makes in a project that does not have them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_kw_only
 class TestRunnerRow(ToolRow):
     """A tool that runs tests."""
 
@@ -91,7 +91,7 @@ class TestRunnerRow(ToolRow):
         return self.test_command if "{tests}" in self.test_command else self.single_test_command
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_kw_only
 class LinterRow(ToolRow):
     """A linter or type checker."""
 
@@ -109,7 +109,7 @@ class LinterRow(ToolRow):
     """Only the first linter of one kind and group is used."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_kw_only
 class PackageManagerRow:
     """A tool that installs a project's packages."""
 
@@ -139,7 +139,7 @@ class PackageManagerRow:
     wrapper: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_kw_only
 class Language:
     """Values that the tools of one language share."""
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from engine.frozen import frozen_kw_only
 from engine.model import Verdict
 
 
@@ -33,7 +33,7 @@ def strictest(objections: Iterable[Objection | None]) -> Objection | None:
 _WORD = re.compile(r"<(\w+)>")
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_kw_only
 class Rule:
     """The fields of every rule. `stops` are example texts that it must stop, `passes` texts that it must not stop."""
 
