@@ -237,9 +237,7 @@ class ConsoleApp(CardConsole):
 
     def _show_event(self, toast: Toast) -> None:
         """Show a toast about an event; while the operator looks elsewhere, an alert also rings and notifies."""
-        text = toast.text
-        if toast.workspace not in ("", *self.state.workspaces[:1]):
-            text = f"{formats.workspace_name(toast.workspace)}: {text}"
+        text = f"{self.state.other_place(toast.workspace)}{toast.text}"
         self.show_toast(text, toast.severity, about=toast.about)
         if toast.alerts and not self.app_focus:
             if self.bell_enabled:

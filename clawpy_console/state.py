@@ -21,7 +21,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clawpy_console.formats import workspace_name
+from clawpy_console.formats import crop, workspace_name
 from engine.frozen import frozen
 from engine.model import (
     SANDBOX_FIX,
@@ -150,6 +150,10 @@ class AppState:
     has_learnings: bool = False
     used: frozenset[str] = frozenset()
     """The screens that have something to show, and "costs"; see `used_screens`."""
+
+    def other_place(self, workspace: str) -> str:
+        """`blog: ` before a line about `workspace`, "" where that is none or the first of this console."""
+        return "" if workspace in ("", *self.workspaces[:1]) else f"{crop(workspace_name(workspace), 20)}: "
 
     @property
     def is_autonomous(self) -> bool:

@@ -196,7 +196,12 @@ class HierarchyScreen(AgentActions):
             activity = self.agent.activity
             session_count, cost = formats.count(activity.sessions, "session"), formats.money(activity.total_cost)
             title = f"{session_count}  {activity.total_tokens:,} tokens  {cost}"
-            groups = {title: [session_row(session, self.now) for session in self._detail.sessions or ()]}
+            groups = {
+                title: [
+                    session_row(session, self.now, self.state.other_place(session.workspace))
+                    for session in self._detail.sessions or ()
+                ]
+            }
         rows = grouped(groups)
         self._items.show(rows)
         self._items.display = bool(rows)

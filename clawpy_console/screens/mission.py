@@ -167,7 +167,8 @@ class MissionScreen(ConsoleScreen):
         """On a narrow terminal, draw the last line of output below the cards."""
         width = self.query_one("#glance").content_size.width or self.size.width
         session = self._shown_state.newest_running
-        text = panes.glance(self._live.last_line, session, self.state.workspaces, width)
+        place = "" if session is None else self.state.other_place(session.workspace)
+        text = panes.glance(self._live.last_line, session, place, width)
         self.update_static("#glance", Content.styled(text, "$faint"))
 
     def _draw_stack_title(self) -> None:
@@ -283,7 +284,7 @@ class MissionScreen(ConsoleScreen):
             self._message.clear()
         self._draw_stack_title()
         self.update_static("#question", self._question(stack))
-        rows.show(panes.card_rows(stack.cards, self.state.workspaces))
+        rows.show(panes.card_rows(stack.cards, self.state))
         rows.select(front.id if front else "")
         self._renew_evidence()
         if self.has_class("-empty") != (front is None):

@@ -38,9 +38,6 @@ MAX_SESSIONS = 20
 MAX_DETAIL_ROWS = 3
 """Maximum number of rows below a session or an item that waits."""
 
-MAX_WORKSPACE_CELLS = 12
-"""Maximum number of cells of a workspace's name before a card."""
-
 MESSAGE_S = 15.0
 """Seconds for which the line under the card says what was just done."""
 
@@ -91,17 +88,11 @@ class MessageLine(Static):
         self.show("", "$grey")
 
 
-def card_rows(cards: Sequence[Card], workspaces: Sequence[str]) -> list[Row]:
-    """The pending cards: tier, what is proposed, the work in a word; and the workspace's name, unless all are of the
-    first of this console's `workspaces`."""
-    with_workspace = {card.assignment.workspace for card in cards} != {*workspaces[:1]}
-    names = [workspace_name(card.assignment.workspace) for card in cards]
-    name_width = min(MAX_WORKSPACE_CELLS, max(map(len, names), default=0))
+def card_rows(cards: Sequence[Card], state: AppState) -> list[Row]:
+    """The pending cards: tier, another workspace, what is proposed, the work in a word."""
     rows = []
-    for card, name in zip(cards, names, strict=True):
-        text = one_line(card.assignment.prompt)
-        if with_workspace:
-            text = f"{fit_to_width(name, name_width)}  {text}"
+    for card in cards:
+        text = state.other_place(card.assignment.workspace) + one_line(card.assignment.prompt)
         risk_style = "wants" if states.approval_risk(card) else "faint"
         mark_style = "wrong" if card.tier is Tier.AT_RISK else risk_style
         mark = fit_to_width(card.tier_word.upper(), 7)
@@ -112,10 +103,9 @@ def card_rows(cards: Sequence[Card], workspaces: Sequence[str]) -> list[Row]:
 def work_rows(state: AppState, now: datetime, width: int) -> list[Row]:
     """The sessions that run, then those that are over, the newest first; below each its time and result."""
     sessions = sorted(state.sessions, key=lambda session: (not session.state.over, event_time(session)), reverse=True)
-    with_workspace = {session.workspace for session in sessions} != {*state.workspaces[:1]}
     rows = []
     for session in sessions[:MAX_SESSIONS]:
-        place = f"{workspace_name(session.workspace)}: " if with_workspace else ""
+        place = state.other_place(session.workspace)
         mark, style, _ = session_outcome(session)
         ink = "grey" if session.state.over else "ink"
         rows.append(Row(session.id, place + one_line(session.prompt), mark, "", ink, style))
@@ -160,9 +150,7 @@ def waiting_rows(state: AppState, now: datetime, width: int) -> list[Row]:
     rows = []
     for waiting in state.waiting:
         mark, age = WAITING_MARKS.get(waiting.kind, "▲"), formats.age(now - waiting.since)
-        title = one_line(waiting.title)
-        if (workspace := workspaces.get(waiting.session_id or "", "")) not in ("", *state.workspaces[:1]):
-            title = f"{workspace_name(workspace)}: {title}"
+        title = state.other_place(workspaces.get(waiting.session_id or "", "")) + one_line(waiting.title)
         first, *_ = Content(title).wrap(max(8, width - 4 - len(age)))
         rows.append(Row(waiting.id, first.plain, mark, age, "ink", "wants", "wants"))
         rows += _detail_rows(title[len(first.plain) :].strip(), width)
@@ -178,15 +166,13 @@ def _detail_rows(text: str, width: int) -> list[Row]:
     return [Row("", f"   {line}") for line in lines[:MAX_DETAIL_ROWS]]
 
 
-def glance(last_line: str, session: SessionView | None, workspaces: Sequence[str], width: int) -> str:
-    """The last line of output of `session` in one line of `width` cells, with the workspace unless it is the first of
-    this console's. An error that is too long is cut, and its fix, which stands in brackets at its end, too: both are in
-    sight."""
+def glance(last_line: str, session: SessionView | None, place: str, width: int) -> str:
+    """The last line of output of `session` in one line of `width` cells, after its `place`. An error that is too long
+    is cut, and its fix, which stands in brackets at its end, too: both are in sight."""
     if session is None:
         return ""
-    head, error = ("last output  ", one_line(session.error)) if session.state.over else ("live  ", "")
-    if session.workspace not in workspaces[:1]:
-        head += f"{workspace_name(session.workspace)}: "
+    word, error = ("last output", one_line(session.error)) if session.state.over else ("live", "")
+    head = f"{word}  {place}"
     room = width - cell_len(head)
     if cell_len(error) > room and (parts := re.fullmatch(r"(?P<problem>.+) \((?P<fix>.+)\)", error)):
         fix = crop(parts["fix"], (room - 3) // 2)

@@ -179,11 +179,10 @@ class WorkScreen(SessionActions):
 
     def _session_rows(self, groups: SessionGroups) -> list[Row]:
         """The sessions as rows, and a row that reads older ones."""
-        with_workspace = {session.workspace for session in self.state.sessions} != {*self.state.workspaces[:1]}
         rows = {
             heading: [
                 session_row(
-                    session, self.now, waiting_mark=WAITING_MARKS.get(heading, ""), with_workspace=with_workspace
+                    session, self.now, self.state.other_place(session.workspace), WAITING_MARKS.get(heading, "")
                 )
                 for session in sessions
             ]

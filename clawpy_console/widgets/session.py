@@ -34,15 +34,9 @@ def session_outcome(session: SessionView) -> tuple[str, str, str]:
     return states.session_outcome(state, session.result, session.flow, failed, errors)
 
 
-def session_row(
-    session: SessionView,
-    now: datetime,
-    *,
-    waiting_mark: str = "",
-    with_workspace: bool = False,
-) -> Row:
-    """A session in a list. `waiting_mark` is the sign of what waits for the operator, "" where nothing does;
-    `with_workspace` puts the name of its repository before the prompt."""
+def session_row(session: SessionView, now: datetime, place: str, waiting_mark: str = "") -> Row:
+    """A session in a list, with `place` before its prompt. `waiting_mark` is the sign of what waits for the operator,
+    "" where nothing does."""
     mark, style, _ = session_outcome(session)
     if waiting_mark:
         mark, style = waiting_mark, "wants"
@@ -50,8 +44,7 @@ def session_row(
         right = formats.duration(now - session.started_at)
     else:
         right = formats.age(now - (session.discarded_at or session.ended_at or session.created_at))
-    workspace = f"{workspace_name(session.workspace)}: " if with_workspace else ""
-    text = f"{workspace}{one_line(session.prompt)}"
+    text = f"{place}{one_line(session.prompt)}"
     return Row(session.id, text, mark, right, "ink" if waiting_mark or not session.state.over else "grey", style)
 
 

@@ -108,12 +108,12 @@ LANDED_SESSION = Until("its session", lambda app: app.screen.session.id == "sess
 STORIES: dict[str, tuple[Step, ...]] = {
     "work says how each session ended and when": (
         Given(lambda engine: with_session(1, discarded_at=engine.now - timedelta(minutes=2)).change(engine)),
-        has_row("#sessions", "shop: Hunt flakes: 4 slowest", "15s · running", "◐"),
+        has_row("#sessions", "Hunt flakes: 4 slowest", "15s · running", "◐"),
         has_row(
             "#sessions", "Format and fix", "14:10 · 1m 00s · discarded"
         ),  # when it was discarded, not when it ended
         has_row("#sessions", "Run the tests of", "13:51 · 1m 00s · 1 test failed"),
-        has_row("#sessions", "Summarise the day", "13:09 · 1m 00s · 4 commits, 2 test"),
+        has_row("#sessions", "blog: Summarise the day", "13:09 · 1m 00s · 4 commits, 2 test"),
         hides("succeeded"),
     ),
     "what could not run is not called a failure": (
@@ -284,7 +284,7 @@ def test_one_line_about_an_error_that_is_too_long_has_the_beginning_of_the_probl
     error: str, line: str
 ) -> None:
     session = dataclasses.replace(sessions()[1], state=SessionState.CANNOT_RUN, error=error)
-    text = glance("the last line", session, [session.workspace], 55)
+    text = glance("the last line", session, "", 55)
     assert text.removesuffix("…") == line
     assert cell_len(text) <= 55
 

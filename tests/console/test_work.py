@@ -248,16 +248,6 @@ async def test_commands_and_exit_codes_differ_from_output(console: ConsoleApp) -
     )
 
 
-@pytest.mark.long
-async def test_sessions_name_their_repository_where_there_are_several(console: ConsoleApp, engine: StandIn) -> None:
-    def one_repository(app: ConsoleApp) -> None:
-        place = engine.sessions.all[0].workspace
-        engine.sessions.all = [dataclasses.replace(item, workspace=place) for item in engine.sessions.all]
-        app.reload(["sessions"])
-
-    await play(console, press("2"), sees("shop: Hunt flakes"), one_repository, hides("shop: Hunt"), size=(80, 24))
-
-
 async def test_after_an_approval_it_opens_on_the_new_session_once(console: ConsoleApp, engine: StandIn) -> None:
     def begin(app: ConsoleApp) -> None:
         new = {"id": "sess_000000000777", "prediction_id": app.state.cards[0].id, "created_at": NOW}

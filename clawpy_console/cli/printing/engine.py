@@ -60,7 +60,7 @@ def status(document: Document) -> Lines:
     if missing := by_itself["missing"]:
         more = f", and for {count(len(missing) - 1, 'other reason')}" if missing[1:] else ""
         yield f"  does not act by itself yet: {missing[0]}{more}"
-    elif by_itself["words"]:
+    else:
         yield f"  {by_itself['words']}"
     yield from _gateway(document.get("gateway") or {})
     if document["keysInFile"]:
