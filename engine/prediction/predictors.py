@@ -1,7 +1,8 @@
 """Predictions of what the operator would ask for next, by the Twin model and by other programs (SPEC 2.3, 2.8).
 
 A cycle asks the Twin model once for each workspace whose situation has changed. If its reply cannot be used, it is
-asked once more and is told why. If that fails too, there is no proposal.
+asked once more and is told why. If that fails too, there is no proposal. `TwinTraining` gives trainings of this model
+their settings and provider.
 
 Other programs append lines to `predictions.jsonl`: `{"prediction", "confidence", "channel", "reasoning", "timestamp"}`,
 which may have a `workspace`. A line is proposed for a day. The engine never writes the file.

@@ -180,7 +180,7 @@ def _describe_answer(context: WorkspaceContext, part: Part, tests: Sequence[str]
 def _advise(context: WorkspaceContext, part: Part, failing: Sequence[str]) -> str:
     """What the operator can do about failing tests."""
     advice, test = f"fix {'it' if len(failing) == 1 else 'them'}", failing[0]
-    if part.is_broken_by_changes(context.repository.head):
+    if part.passes_without_changes(context.repository.head):
         return "without your uncommitted changes all tests pass"
     has_earlier = len(context.repository.recent) > 1
     if not (is_usable(test) and part.tool is not None and part.tool.runs_single_tests and has_earlier):

@@ -289,23 +289,32 @@ def test_a_breakpoint_in_a_file_whose_name_reads_like_a_command(situation: Situa
 
 
 @pytest.mark.parametrize(
-    ("prompt", "problem"),
+    ("prompt", "problem", "command"),
     [
-        ("remove_leftovers paths=gone.py", "remove_leftovers: paths: there is no file gone.py in this repository"),
-        ("bisect test=nope good=nope", "bisect: good: `nope` names no commit in this repository"),
+        (
+            "remove_leftovers paths=gone.py",
+            "remove_leftovers: paths: there is no file gone.py in this repository",
+            "git ls-files",
+        ),
+        (
+            "bisect test=nope good=nope",
+            "bisect: good: `nope` names no commit in this repository",
+            "git log --oneline --all",
+        ),
         (
             "forecast_conflicts base=HEAD branches=HEAD,nope",
             "forecast_conflicts: branches: `nope` names no commit in this repository",
+            "git log --oneline --all",
         ),
     ],
 )
 def test_what_the_repository_does_not_have_is_refused_with_its_parameter(
-    situation: Situation, prompt: str, problem: str
+    situation: Situation, prompt: str, problem: str, command: str
 ) -> None:
     situation.commit_shop()
     refusal = refused("bad_parameters", lambda: situation.propose(prompt))
     assert refusal.message == problem
-    assert "`git ls-files` list what there is" in refusal.fix
+    assert refusal.fix.startswith(f"`{command}` lists its ")
 
 
 @pytest.mark.long

@@ -269,8 +269,8 @@ UNDO_NOTES = {
 """The undo note of a card for each place (SPEC 9.2)."""
 
 
-HOW_TO_LIST = "`git branch --all`, `git log --oneline` and `git ls-files` list what there is"
-"""The fix where a commit or a file is missing."""
+HOW_TO_LIST_COMMITS = "`git log --oneline --all` lists its commits, branches and tags"
+"""The fix where a commit is missing."""
 
 
 class Flow(BaseModel):
@@ -303,9 +303,10 @@ class Flow(BaseModel):
             if value != parameter.default and (names_commit or _has_mark(parameter, Mark.FILE)):
                 for item in [value] if isinstance(value, str) else value or ():
                     if names_commit and not find_commit(git, item):
-                        raise CannotRun(f"{name}: `{item}` names no commit in this repository", HOW_TO_LIST)
+                        raise CannotRun(f"{name}: `{item}` names no commit in this repository", HOW_TO_LIST_COMMITS)
                     if not names_commit and not os.path.lexists(top / item):
-                        raise CannotRun(f"{name}: there is no file {item} in this repository", HOW_TO_LIST)
+                        problem = f"{name}: there is no file {item} in this repository"
+                        raise CannotRun(problem, "`git ls-files` lists its files")
 
     def run(self, job: Job) -> FlowResult:
         """Do the work. Returns if it ran to its end, whether it found problems or not. Raises `WorkFailed`,

@@ -332,7 +332,7 @@ def still_red(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     if any(session.id == last.session_id or session.created_at > last.ran_at for session in narrowed):
         return
     ran_alone = any(run.tree == last.tree and failed_alone(run) == tests[0] for run in part.tree_runs)
-    if len(tests) == 1 and (ran_alone or part.is_broken_by_changes(context.repository.head)):
+    if len(tests) == 1 and (ran_alone or part.passes_without_changes(context.repository.head)):
         return  # it would be the same run, or the answer is known
     if _bisected_tests(context, part).issuperset(tests):
         return  # each failed without the others, at the commit that broke it

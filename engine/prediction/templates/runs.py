@@ -138,7 +138,7 @@ def rerun_failing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         return
     last = part.tree_runs[0]
     failing = usable_failures(last)
-    if last.check.green or not failing or (part.is_broken_by_changes(context.repository.head) and not part.changed):
+    if last.check.green or not failing or (part.passes_without_changes(context.repository.head) and not part.changed):
         return
     which = f"`{short_test(failing[0])}`" if len(failing) == 1 else f"the {len(failing)} failed tests"
     prompt, parameters = f"Run the whole suite{part.within} again", {"paths": list[str]()}

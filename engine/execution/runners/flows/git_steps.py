@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
-from engine.execution.runners.flow import CannotRun, Job, WorkFailed
+from engine.execution.runners.flow import HOW_TO_LIST_COMMITS, CannotRun, Job, WorkFailed
 from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git import Git
@@ -66,7 +66,7 @@ def resolve_commit(job: Job, revision: str) -> str:
     none."""
     if commit := find_commit(operator_git(job), revision):
         return commit
-    raise CannotRun(f"`{revision}` names no commit in this repository", "git branch --all; git log --oneline")
+    raise CannotRun(f"`{revision}` names no commit in this repository", HOW_TO_LIST_COMMITS)
 
 
 def read_commit(git: Git, sha: str) -> Commit:
