@@ -60,7 +60,7 @@ def test_a_repository_without_commits_says_so_and_takes_prompts(clawpy: Clawpy, 
     assert result["predictions"] == []
     assert "no commit yet" in result["errors"][0]
     assert "no commit yet" in clawpy(*workspace, "predict").out
-    [card] = predicted(clawpy, *workspace, "propose", "tidy up")
+    [card] = predicted(clawpy, *workspace, "propose", "sum up today")
     assert card["status"] == "pending"
     assert clawpy(*workspace, "doctor", "--json").document["ok"]
 

@@ -30,7 +30,7 @@ from tests.conftest import Repository
 @pytest.fixture
 def card(clawpy: Clawpy, shop: Repository) -> str:
     """The id of a card that is in the home already, and must not be lost."""
-    return str(predicted(clawpy, "propose", "tidy the cart")[0]["id"])
+    return str(predicted(clawpy, "propose", "sum up today")[0]["id"])
 
 
 def card_ids(clawpy: Clawpy) -> list[str]:
@@ -60,7 +60,7 @@ async def test_a_read_only_home_is_refused_and_unchanged(
         remount("ro")
         assert_refused(clawpy("predict", "--json"), "unwritable_home", str(home.root), "Read-only", "--home DIR")
         remount("rw")
-        assert_ok(clawpy("propose", "tidy the cart", "--json"))
+        assert_ok(clawpy("propose", "sum up today", "--json"))
         before = file_contents(home.root)
         remount("ro")
         assert_refused(clawpy("propose", "more", "--json"), "unwritable_home", str(home.root), "Read-only")
@@ -74,7 +74,7 @@ async def test_on_a_full_disk_verbs_are_refused_and_nothing_is_lost(
     home: Home, clawpy: Clawpy, shop: Repository, failed_start: FailedStart
 ) -> None:
     with mount_disk(home.root, "3m"):
-        [card] = predicted(clawpy, "propose", "tidy the cart")
+        [card] = predicted(clawpy, "propose", "sum up today")
         filler = fill_disk(home.root)
         before = file_contents(home.data)
         for verb in (

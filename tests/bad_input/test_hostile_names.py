@@ -93,6 +93,7 @@ def test_verbs_print_no_escape_sequences(clawpy: Clawpy, hostile: Repository) ->
     result = clawpy(*workspace, "predict")
     assert result.code == 0
     assert is_printable(result.out + result.err)
+    assert clawpy("config", "set", "providers.ollama.model", "qwen3").code == 0
     [card] = predicted(clawpy, *workspace, "propose", "tidy \x1b]0;owned\x07 [b]up[/b] \x1b[2J")
     assert card["prompt"] == "tidy  [b]up[/b]"
     for verb in (["cards"], ["status"], ["work"], ["tasks", "list"], ["approve", "\x1b[31mpred"], ["\x1b[31mverb"]):

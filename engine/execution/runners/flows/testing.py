@@ -211,7 +211,7 @@ class CheckCleanHead(ProjectFlow):
 
     def _rerun_with_files(self, job: Job, tool: Toolchain, failing: Sequence[str], snapshot: str) -> list[str] | None:
         """The failing tests of `tool` that pass with the uncommitted files; None if that is not known of each test."""
-        if not tool.runs_single_tests or not failing or len(failing) > MAX_COMPARED_TESTS:
+        if not tool.runs_single_tests or len(failing) > MAX_COMPARED_TESTS:
             return None
         job.say("Running the failing tests again, with the uncommitted files")
         restore_tree(job, snapshot)
