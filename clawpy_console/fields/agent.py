@@ -48,6 +48,7 @@ def agent_fields(document: Document) -> Iterator[Field]:
         yield text_line(f"→ {fix}. It is read again when you save it.")
     if document.get("retired"):
         yield text_line("Retired: it runs nothing. Its folder is kept.", "wants")
+    yield from (text_line(f"▲ {one_line(problem)}", "wants") for problem in document.get("problems", ()))
     yield Field("tier", f"{view['tier']}  by {view['tierRule']}")
     details = {"archetype": document["archetype"], "domain": view["domain"]}
     details["chain" if document["chain"] else "leader"] = chain(document) or view["reportsTo"]
@@ -138,7 +139,9 @@ def profile_fields(guidance: Document) -> Iterator[Field]:
     """The profile of a leader: the guidance that it gives."""
     sections = ("principles", "guardrails", "patterns", "decisions")
     if not any(guidance[name] for name in sections):
-        yield text_line("It gives no guidance: its soul.md has no principles, patterns or guardrails.", "grey")
+        yield text_line(
+            "It gives no guidance: no principles, patterns or guardrails were found in its soul.md.", "grey"
+        )
     for name in sections:
         if guidance[name]:
             yield heading(name)

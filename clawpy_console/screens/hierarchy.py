@@ -401,4 +401,4 @@ def organisation_fields(engine: Engine) -> list[Field]:
         "tokens": f"{tokens:,}, {formats.money(cost)}" if tokens else "",
         "folder": str(engine.home.agents),
     }
-    return [*present_fields(details.items()), *agent_fields.problem_fields(engine.agents.problems())]
+    return [*present_fields(details.items()), *agent_fields.problem_fields(dispatch(engine, "agents", {})["problems"])]

@@ -16,6 +16,7 @@ from typing import Any
 
 from engine.api.documents import Document
 from engine.api_keys import ENVIRONMENT, TWIN, Keys, NoKeyring, check_name, variable
+from engine.autonomy.schedule import heartbeat_problems
 from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings, SettingsSource
 from engine.config.sections import ACP_PREFIX, AUTO, MODEL, ProviderKind, ProviderSettings
@@ -240,7 +241,7 @@ def check_agents(home: Home, settings: Settings) -> Check:
         return Check("agents", OK, "does not exist yet; the first start creates it")
     agents = offline_agents(home, FixedSettings(settings))
     try:
-        problems = agents.problems()
+        problems = [*agents.problems(), *heartbeat_problems(agents)]
     except Refusal as error:
         return Check("agents", FAIL, error.message, error.fix)
     if problems:

@@ -34,7 +34,7 @@ from typing import Any
 from engine.clock import Clock
 from engine.events import FaultReported
 from engine.frozen import frozen
-from engine.hierarchy.agents import HeartbeatPage
+from engine.hierarchy.agents import Agents, HeartbeatPage
 from engine.model.base import hex_hash
 from engine.prediction.tasks import TaskBoard, check_boxes
 from engine.storage import state
@@ -74,11 +74,13 @@ _DAYS_BY_WORD = {
 
 _WORDS = "(?P<run> run)?: *(?P<text>.*)"
 
-_DAILY = re.compile(rf"every (?P<days>{'|'.join(_DAYS_BY_WORD)}) (?P<hour>\d{{1,2}}):(?P<minute>\d\d){_WORDS}")
+_CLOCK = r"(?P<hour>[01]?\d|2[0-3]):(?P<minute>[0-5]\d)"
+
+_DAILY = re.compile(rf"every (?P<days>{'|'.join(_DAYS_BY_WORD)}) {_CLOCK}{_WORDS}")
 
 _SPAN = re.compile(rf"every (?P<number>\d{{1,4}}) ?(?P<unit>m|min|h|d){_WORDS}")
 
-_ONCE = re.compile(rf"(?P<date>\d{{4}}-\d\d-\d\d)[ T](?P<hour>\d{{1,2}}):(?P<minute>\d\d){_WORDS}")
+_ONCE = re.compile(rf"(?P<date>\d{{4}}-\d\d-\d\d)[ T]{_CLOCK}{_WORDS}")
 
 _UNITS = {"m": timedelta(minutes=1), "min": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 
@@ -298,6 +300,17 @@ def _parse_item(line: int, rest: str) -> Item:
     return Item(line, text, when, run=match["run"] is not None)
 
 
+def find_unread_items(page: HeartbeatPage) -> list[tuple[str, str]]:
+    """(file and line, problem) of each item of a page that cannot be read."""
+    return [(f"agents/{page.agent}/heartbeat.md:{line}", words) for line, words in parse_items(page.text)[1]]
+
+
+def heartbeat_problems(agents: Agents) -> list[str]:
+    """What cannot be read in the heartbeats of all agents, in words that begin with the file."""
+    pages, unread = agents.heartbeats()
+    return [*unread, *(f"{place}: {words}" for page in pages for place, words in find_unread_items(page))]
+
+
 def last_occurrence(when: Daily | Every | Once, first_seen: datetime, now: datetime, zone: tzinfo) -> datetime | None:
     """The latest time (UTC) after `first_seen` and up to `now` at which an item was due, None if there was none yet.
 
@@ -342,9 +355,8 @@ class Heartbeat:
         faults = [("heartbeat", words) for words in unread]
         items_of_pages = []
         for page in pages:
-            items, problems = parse_items(page.text)
-            faults += [(f"agents/{page.agent}/heartbeat.md:{line}", words) for line, words in problems]
-            items_of_pages.append((page, items))
+            faults += find_unread_items(page)
+            items_of_pages.append((page, parse_items(page.text)[0]))
         if not faults and not any(items for _, items in items_of_pages) and not self._board.has_heartbeat_tasks():
             return []  # every cycle comes here: no transaction for nothing
 

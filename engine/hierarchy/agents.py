@@ -179,9 +179,10 @@ class Agents:
         return self._sound(agent_id).tools
 
     def soul(self, agent_id: str) -> str:
-        """The text of the agent's `soul.md`, without control characters."""
+        """The text of the agent's `soul.md`, without control characters. Raises `Refusal`: `unknown_agent`,
+        `unreadable_file`."""
         self._member(agent_id)
-        return sanitise(read_text(self._folder / agent_id / "soul.md"))
+        return sanitise(self._read_file(agent_id, "soul.md"))
 
     def soul_in_prompt(self, agent_id: str, without: frozenset[str] = frozenset()) -> str:
         """The soul for a prompt, without the items that say a lesson in `without`. While M1 is on, the prompt has the
@@ -218,18 +219,24 @@ class Agents:
             try:
                 written = datetime.fromtimestamp(file.stat().st_mtime, UTC)
                 channel = next(iter(self._channels(member.id)), "")
-                files.append(HeartbeatPage(member.id, read_text(file), written, channel))
+                text = self._read_file(member.id, file.name)
+                files.append(HeartbeatPage(member.id, text, written, channel))
             except FileNotFoundError:
                 continue
-            except (OSError, ValueError) as error:
-                faults.append(sanitise(f"{member.id}: heartbeat.md cannot be read: {error}"))
+            except (OSError, Refusal) as error:
+                faults.append(sanitise(str(error)))
         return files, faults
 
     def problems(self) -> Sequence[str]:
-        """The problems of the organisation, in words: broken folders, channels that no agent serves, chains that do not
-        reach the owner, the configuration file."""
+        """The problems of the organisation, in words: broken folders, souls that cannot be read, channels that no agent
+        serves, chains that do not reach the owner, the configuration file."""
         members = self._members()
         problems = [f"{member.id}: {member.broken}" for member in members.values() if member.broken]
+        for agent_id in _reports_to(members):
+            try:
+                self.soul(agent_id)
+            except Refusal as refusal:
+                problems.append(refusal.message)
         for name, channel in self._settings.current.channels.items():
             if channel.agent not in members:
                 problems.append(f"channel {name} is served by {channel.agent}, which does not exist")
@@ -351,6 +358,16 @@ class Agents:
     def _member_of(self, folder: Path) -> Member:
         files = folder / "comms.json", folder / "tools.json"
         return self._read.get(folder.name, files, lambda: read_member(folder))
+
+    def _read_file(self, agent_id: str, name: str) -> str:
+        """The text of a file of an agent. Raises `Refusal` `unreadable_file`."""
+        file = self._folder / agent_id / name
+        try:
+            return read_text(file)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            message = f"agents/{agent_id}/{name} cannot be read: {reason}"
+            raise Refusal("unreadable_file", message, f"fix {file} with an editor") from error
 
     def _find(self, agent_id: str) -> Member | None:
         folder = self._folder / agent_id

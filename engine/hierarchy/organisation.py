@@ -158,8 +158,8 @@ def read_member(folder: Path, *, name: str = "") -> Member:
             tools = Tools.model_validate_json(read_text(file))
     except FileNotFoundError:
         broken = f"{file.name}: is missing"
-    except (OSError, UnicodeDecodeError) as error:
-        broken = f"{file.name}: cannot be read: {error}"
+    except OSError as error:
+        broken = f"{file.name}: cannot be read: {error.strerror or error}"
     except ValidationError as error:
         loc, message = first_fault(error)
         broken = ": ".join([file.name, *([".".join(map(str, loc))] if loc else []), message])
@@ -178,7 +178,10 @@ def first_fault(error: ValidationError) -> tuple[tuple[str | int, ...], str]:
 
 def read_text(file: Path) -> str:
     """The text of a file. Raises OSError, and ValueError if it is too large, not a regular file or not UTF-8."""
-    return read_plain(file, MAX_FILE_BYTES).decode().replace("\r\n", "\n").replace("\r", "\n")
+    try:
+        return read_plain(file, MAX_FILE_BYTES).decode().replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"is not UTF-8: byte {error.start} is 0x{error.object[error.start]:02x}") from error
 
 
 def create_folder(folder: Path, role: Role) -> None:
@@ -373,7 +376,7 @@ def is_leader(tier: int) -> bool:
 @frozen
 class Chain:
     """The leaders of an agent from the direct one (hop 0) upward, and in `words` why the chain ends. It `is_loose` if
-    it is a circle or ends at an agent that does not exist."""
+    it is a circle or ends at an agent that does not exist or is broken."""
 
     leaders: tuple[str, ...]
     words: str
@@ -400,19 +403,18 @@ class Lineage:
 
 
 def climb_chain(agent_id: str, leader_of: Callable[[str], str | None], *, depth: int = DEPTH) -> Chain:
-    """Walk from `agent_id` upward. `leader_of` returns the leader of an agent, None for an agent that does not exist.
-    It is called only for agents in the chain.
-
-    An agent that does not exist ends the chain, which names it. That is not an error.
+    """Walk from `agent_id` upward. `leader_of` returns the leader of an agent, None for an agent that does not exist
+    or is broken. It is called only for agents in the chain. Such an agent ends the chain, which names it.
     """
     leaders: list[str] = []
-    current = leader_of(agent_id) or ""
+    current = leader_of(agent_id)
     while current != OWNER:
         if current in (agent_id, *leaders):
             return Chain(tuple(leaders), f"stops: {current} is already in it, so the chain is a circle", is_loose=True)
-        above = leader_of(current)
-        if above is None:
-            return Chain(tuple(leaders), f"stops: {current} does not exist", is_loose=True)
+        above = leader_of(current) if current else None
+        if current is None or above is None:
+            missing = current or agent_id
+            return Chain(tuple(leaders), f"stops: {missing} does not exist or is broken", is_loose=True)
         if len(leaders) == depth:
             return Chain(tuple(leaders), f"stops after {count(depth, 'leader')}")
         leaders.append(current)

@@ -101,8 +101,8 @@ class Profiles:
             return self._read_profiles(session, leaders, decisions)
 
     def get(self, leader: str) -> LeaderProfile:
-        """The profile of one leader. Raises `Refusal` `unknown_agent`."""
-        self._agents.get(leader)
+        """The profile of one leader. Raises `Refusal`: `unknown_agent`, `unreadable_file` for its soul."""
+        self._agents.soul(leader)
         return self.load([leader])[leader]
 
     def format(self, profile: LeaderProfile) -> str:
@@ -181,7 +181,7 @@ class Profiles:
         try:
             file = self._agents.soul_file(leader)
             return self._souls.get(leader, (file,), lambda: seed_profile(leader, self._agents.soul(leader)))
-        except (OSError, ValueError, Refusal):
+        except Refusal:
             return LeaderProfile(leader)
 
     def _changes_of(self, profile: LeaderProfile, edits: Sequence[ProfileEdit]) -> list[_ItemChange]:

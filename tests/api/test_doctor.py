@@ -17,6 +17,7 @@ import pytest
 
 from engine.api import doctor, model_checks
 from engine.api.doctor import index_server_checks, notification_checks, shared_database_checks
+from engine.api.operations import dispatch
 from engine.api_keys import Keyring, Keys
 from engine.clock import FakeClock
 from engine.config import GatewaySettings, MemorySettings, Settings
@@ -72,6 +73,23 @@ def test_a_home_in_use_is_described(engine: StandIn, home: Home, clock: FakeCloc
     assert "running with process id" in checks["engine"]["message"]
     assert "no tool to run its tests" in checks["workspace"]["message"]
     lock.release()
+
+
+def test_lines_of_a_heartbeat_and_souls_that_cannot_be_read_are_named_with_their_file(
+    engine: StandIn, home: Home
+) -> None:
+    (home.agents / "coo" / "heartbeat.md").write_text("- [ ] every 2h: look\n- [ ] every day 25:00: report\n")
+    (home.agents / "cfo" / "soul.md").write_bytes(b"\xff")
+    place, soul = "agents/coo/heartbeat.md:2: the time is not understood; write `every day", "agents/cfo/soul.md cannot"
+    listed: Any = dispatch(engine, "agents", {})
+    shown: Any = {id: dispatch(engine, "agents", {"action": "show", "id": id}) for id in ("coo", "cfo", "cto")}
+    problems = [*listed["problems"], shown["cfo"]["problems"][0], shown["coo"]["problems"][0]]
+    assert [line.startswith(soul) for line in problems] == [True, False, True, False]
+    assert [line.startswith(place) for line in problems] == [False, True, False, True]
+    assert shown["cto"]["problems"] == []
+    agents = examine(home)["agents"]
+    assert agents["state"] == "warn"
+    assert all(words in agents["message"] for words in (place, soul))
 
 
 def test_a_damaged_database_fails(home: Home) -> None:

@@ -198,12 +198,15 @@ class StandInChannelSetup(StandInService):
         self.here: list[Any] = []
         self.local = LocalModels()
         self.missing = FIRST_KEY
+        self.supported_agents: list[str] = []
 
     def served_by(self, channel: str = "koji-core") -> str:
         return self.serves
 
     def find_agents(self) -> list[Any]:
         return self.here
+
+    list_agents = find_agents
 
     def next_step(self) -> SetupStep:
         return self.missing

@@ -101,7 +101,7 @@ def test_an_agent_that_serves_a_channel_or_leads_others_cannot_be_retired(agents
         ("tools.json", '{"models": {"task": "gpt"}}', "tools.json: models: task: 'gpt' is not a model; expected"),
         ("tools.json", '{"models": {"plan": 3}}', "tools.json: models.plan: Input should be a valid string"),
         ("tools.json", " " * 300_000, "tools.json: is larger than 262144 bytes"),
-        ("tools.json", b"\xff", "tools.json: cannot be read"),
+        ("tools.json", b"\xff", "tools.json: is not UTF-8: byte 0 is 0xff"),
     ],
 )
 def test_a_broken_folder_is_shown_with_its_reason_and_may_spend_nothing(
@@ -145,5 +145,14 @@ def test_a_pipe_in_place_of_a_file_is_not_waited_for(agents: Agents, folder: Pat
     assert (broken.id, broken.broken) == ("dreamer", f"{name}: is not a regular file")
     (folder / "cto" / "soul.md").unlink()
     os.mkfifo(folder / "cto" / "soul.md")
-    with pytest.raises(ValueError, match="not a regular file"):
-        agents.soul("cto")
+    assert "not a regular file" in refused("unreadable_file", lambda: agents.soul("cto")).message
+
+
+def test_a_soul_that_cannot_be_read_is_a_problem_and_keeps_its_agent(agents: Agents, folder: Path) -> None:
+    (folder / "cto" / "soul.md").unlink()
+    (folder / "ceo" / "soul.md").write_bytes(b"# Z\xff")
+    assert agents.problems() == [
+        "agents/ceo/soul.md cannot be read: is not UTF-8: byte 3 is 0xff",
+        "agents/cto/soul.md cannot be read: No such file or directory",
+    ]
+    assert not any(agent.broken for agent in agents.list())

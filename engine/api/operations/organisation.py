@@ -15,6 +15,7 @@ from pydantic import Field
 
 from engine.api.documents import Document, document, instant
 from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, Limit, NonEmptyText, Text, operation, require
+from engine.autonomy.schedule import heartbeat_problems
 from engine.config.sections import ACP_PREFIX
 from engine.hierarchy import profile_items
 from engine.learning.decisions.exporting import Shape
@@ -73,7 +74,7 @@ def agents(
             "coding": _coding_agents(engine),
             "codingSupported": list(engine.channel_setup.supported_agents),
             "retired": [agent.id for agent in hierarchy.retired()],
-            "problems": hierarchy.problems(),
+            "problems": [*hierarchy.problems(), *heartbeat_problems(hierarchy)],
         }
     require("id", id)
     match action:
@@ -106,7 +107,7 @@ def guidance(engine: Services, id: NonEmptyText, reports_to: Text = "") -> Docum
         preview = engine.cascade.preview_move(id, reports_to)
         return {**document(preview.before), "moved": document(preview.after)}
     reply: Document = {**document(engine.cascade.guidance(id)), "teaching": document(engine.teaching.state(id))}
-    return reply if reply["hops"] else {**reply, "profile": document(engine.profiles.get(id))}
+    return reply if reply["hops"] else {**reply, "profile": document(engine.profiles.load([id])[id])}
 
 
 @operation(marks_presence=True)
@@ -299,6 +300,11 @@ def _agent_document(engine: Services, agent_id: str) -> Document:
     if retired or agent.broken:
         return reply | {"chain": [], "chainEnd": "", "retired": retired is not None}
     lineage, channels = hierarchy.lineage(agent_id), engine.settings.current.channels
+    problems = [line for line in heartbeat_problems(hierarchy) if line.startswith(f"agents/{agent_id}/")]
+    try:
+        soul = hierarchy.soul(agent_id)
+    except Refusal as refusal:
+        soul, problems = "", [refusal.message, *problems]
     return reply | {
         "chain": [leader.id for leader in lineage.leaders],
         "chainTiers": [leader.tier for leader in lineage.leaders],
@@ -309,7 +315,8 @@ def _agent_document(engine: Services, agent_id: str) -> Document:
             if (channel := channels.get(name))
         ],
         "tools": hierarchy.tools(agent_id).model_dump(mode="json"),
-        "soul": hierarchy.soul(agent_id),
+        "problems": problems,
+        "soul": soul,
     }
 
 
@@ -348,7 +355,12 @@ def _learnings_for_workspace(engine: Services, workspace: str, kind: str, words:
 
 def _lesson_uses(engine: Services, lesson: str) -> Document:
     """The other uses of a lesson: the leaders that teach it, and the active candidates that have it."""
-    leaders = [agent.id for agent in engine.agents.list() if agent.tier <= 3 and _teaches(engine, agent.id, lesson)]
+    profiles = engine.profiles.load([agent.id for agent in engine.agents.list() if agent.tier <= 3])
+    leaders = [
+        leader
+        for leader, profile in profiles.items()
+        if any(lesson in (pattern.key, lesson_id(pattern.text)) for pattern in profile.patterns)
+    ]
     active = engine.adaptation.candidates(CandidateStatus.ACTIVE, CandidateType.PROMPT_FRAGMENT)
     candidates = [
         candidate.id
@@ -356,10 +368,6 @@ def _lesson_uses(engine: Services, lesson: str) -> Document:
         if isinstance(candidate.effect, PromptFragment) and lesson in lessons_of(candidate.effect.guidance)
     ]
     return {"leaders": leaders, "candidates": candidates, "retracted": lesson in engine.learnings.retracted()}
-
-
-def _teaches(engine: Services, leader: str, lesson: str) -> bool:
-    return any(lesson in (pattern.key, lesson_id(pattern.text)) for pattern in engine.profiles.get(leader).patterns)
 
 
 def _propose_agents_md(engine: Services, workspace: str) -> Document:
