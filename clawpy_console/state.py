@@ -234,6 +234,7 @@ def _read_autonomy(engine: Engine, scope: ReadScope) -> dict[str, Any]:
     workspaces, all_remarks = _console_workspaces(engine, scope), engine.card_cycle.remarks()
     remarks = (f"{workspace_name(path)}: {remark}" for path, remark in all_remarks.items() if path in workspaces)
     return {
+        "holds": engine.safety.kill_switch.holds(),
         "autonomy": Autonomy(
             state=str(view.state),
             cause=view.cause,
@@ -245,7 +246,7 @@ def _read_autonomy(engine: Engine, scope: ReadScope) -> dict[str, Any]:
             remark=next(remarks, ""),
             checked=tuple(sorted(engine.card_cycle.last_checked().items())),
             is_checking=engine.card_cycle.is_checking or (next_cycle is not None and next_cycle <= engine.clock.now()),
-        )
+        ),
     }
 
 
@@ -319,7 +320,7 @@ TOPICS: Mapping[str, Callable[[Engine, ReadScope], dict[str, Any]]] = {
     "cards": lambda engine, _: {"cards": engine.cards.pending(), "recent": engine.cards.recent(limit=30)},
     "permissions": lambda engine, _: {"permissions": engine.permissions.waiting(), "waiting": engine.queue()},
     "autonomy": _read_autonomy,
-    "costs": lambda engine, _: {"costs": engine.safety.costs.state(), "holds": engine.safety.kill_switch.holds()},
+    "costs": lambda engine, _: {"costs": engine.safety.costs.state()},
     "sessions": _read_sessions,
     "changes": lambda engine, scope: {
         "changes": engine.changes.list(limit=scope.session_limit),

@@ -168,10 +168,14 @@ def blocking_verdict(card: Card) -> RailVerdict | None:
 # Holds
 
 
-HOLD_NAMES = {"stop": "stop", "month": "month stop", "pause": "pause"}
+HOLD_NAMES = {"stop": "stop", "config": "setting", "api": "gateway's switch", "month": "month stop", "pause": "pause"}
+
+SWITCH_ON = "`clawpy config set crossPollEnabled true`"
+"""The command that ends the hold `config`, in place of `resume`."""
 
 RESUME_QUESTIONS = {
     "stop": ("Resume after the stop?", "Approved work may start again. Stopped sessions stay stopped."),
+    "api": ("Resume after the gateway's switch?", "Approved work may start again. Stopped sessions stay stopped."),
     "month": ("Resume after the month stop?", "The month's cap was reached. Raise the cap as well, or the next paid "
               "call stops everything again."),
 }  # fmt: skip
@@ -181,7 +185,7 @@ RESUME_QUESTIONS = {
 def hold_field(word: str, reason: str, since: str, how: str, remaining: str = "") -> Field:
     """A stop, a month stop or a pause: `how` to resume, and the `remaining` time where it ends by itself."""
     end = f", over in {remaining}" if remaining else ""
-    text = f"{how} to resume{end}. Since {since}: {one_line(reason)}"
+    text = f"{SWITCH_ON if word == 'config' else how} to resume{end}. Since {since}: {one_line(reason)}"
     return Field(f"■ {HOLD_NAMES[word]}", text, "wrong" if word == "stop" else "wants")
 
 

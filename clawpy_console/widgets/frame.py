@@ -16,6 +16,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from clawpy_console import formats
+from clawpy_console.fields.states import SWITCH_ON
 from clawpy_console.formats import cap_amount, clock_time, crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import KEY_LINE, shown_key
 from clawpy_console.state import AppState
@@ -41,7 +42,9 @@ STATES = {
 }  # fmt: skip
 """Sign and style of each state of the engine's autonomy."""
 
-HOLD_HEADINGS = {"stop": "■ STOPPED", "month": "■ MONTH STOP", "pause": "▲ PAUSED"}
+HOLD_HEADINGS = {
+    "stop": "■ STOPPED", "config": "■ DISABLED", "api": "■ DISABLED", "month": "■ MONTH STOP", "pause": "▲ PAUSED",
+}  # fmt: skip
 """The heading of the banner by the word of a hold; the one that stops the most work is first."""
 
 STOP_TEXT = "F12 stop"
@@ -96,6 +99,7 @@ class Frame(Widget):
         banner.set_class(is_stopped, "-stop")
         if hold is not None:
             hint = f"Press {key} to resume" if len(app.screen_stack) < 2 else f"Close this, then {key} to resume"
+            hint = SWITCH_ON if hold.word == "config" else hint
             banner.show(lambda width: [Content(banner_text(hold, hint, width))])
 
 

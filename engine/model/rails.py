@@ -232,7 +232,7 @@ class Ruling:
 class Hold:
     """A stop or pause of the engine, which lasts until its `word` is resumed (SPEC 3.7). `by` is who placed it."""
 
-    word: str  # "stop", "pause", "month"
+    word: str  # "stop", "config", "api", "month", "pause"
     reason: str
     since: datetime
     until: datetime | None = None

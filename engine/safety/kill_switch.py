@@ -3,7 +3,8 @@
 Each of four levels stops everything: `crossPollEnabled = false`, the API's switch for this run, F12 in the console, and
 the stop file (`engine.safety.stop_file`). F12 and the stop file place the hold `stop`, which survives a restart. The
 hold `pause` (three rejections in a row) lasts two hours. It stops work that runs by itself, but not work that the
-operator approves (SPEC 3.2, 3.6). The hold `month` stops everything until the operator resumes it.
+operator approves (SPEC 3.2, 3.6). The hold `month` stops everything until the operator resumes it. The other two levels
+are shown as the holds `config` and `api` while they stop everything.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ from engine.storage.rows import Row, ask, load, utc_field
 log = logging.getLogger(__name__)
 
 RAIL = "kill"
-STOP, PAUSE, MONTH = "stop", "pause", "month"
-HOLD_WORDS = (STOP, PAUSE, MONTH)
+STOP, CONFIG, API, MONTH, PAUSE = HOLD_WORDS = ("stop", "config", "api", "month", "pause")
+"""The words of holds, strictest first."""
+SETTING_OFF, SWITCHED_OFF = "crossPollEnabled is false in the settings", "switched off for this run through the API"
 CONSOLE = "operator"
 """The value of `by` of a stop by F12. Any other value means that the stop came from outside the console."""
 PAUSE_DURATION = timedelta(hours=2)
@@ -64,9 +66,9 @@ def decide_kill(facts: KillFacts, by_operator: bool) -> RailVerdict:
         until = f" until {hold.until:%H:%M} UTC" if hold.until else ""
         return RailVerdict(RAIL, Verdict.BLOCK, f"{hold.word}{until}: {hold.reason}", hold.word)
     if not facts.enabled:
-        return RailVerdict(RAIL, Verdict.BLOCK, "crossPollEnabled is false in the settings", "config")
+        return RailVerdict(RAIL, Verdict.BLOCK, SETTING_OFF, CONFIG)
     if not facts.enabled_this_run:
-        return RailVerdict(RAIL, Verdict.BLOCK, "switched off for this run through the API", "api")
+        return RailVerdict(RAIL, Verdict.BLOCK, SWITCHED_OFF, API)
     return RailVerdict(RAIL, Verdict.ALLOW, "not stopped")
 
 
@@ -81,16 +83,16 @@ def levels(facts: KillFacts) -> tuple[StopLevel, ...]:
     by = f" by {stop.by}" if stop is not None and stop.by else ""
     return (
         StopLevel(
-            "config",
+            CONFIG,
             not facts.enabled,
             "crossPollEnabled is true" if facts.enabled else "crossPollEnabled is false",
             "turn crossPollEnabled on",
         ),
         StopLevel(
-            "api",
+            API,
             not facts.enabled_this_run,
             "on" if facts.enabled_this_run else "switched off for this run",
-            "switch it on through the API, or restart",
+            "resume api",
         ),
         StopLevel("key", by_key, "pressed" if by_key else "not pressed", "resume stop"),
         StopLevel("outside", from_outside, f"stopped{by}" if from_outside else "no stop file", "resume stop"),
@@ -100,7 +102,7 @@ def levels(facts: KillFacts) -> tuple[StopLevel, ...]:
 def active_holds(holds: Sequence[Hold], now: datetime) -> tuple[Hold, ...]:
     """The holds that are active at `now`, strictest first. A hold ends exactly at its `until`."""
     active = [hold for hold in holds if hold.until is None or now < hold.until]
-    return tuple(sorted(active, key=lambda hold: (STOP, MONTH, PAUSE).index(hold.word)))
+    return tuple(sorted(active, key=lambda hold: HOLD_WORDS.index(hold.word)))
 
 
 class HoldRow(Row, table=True):
@@ -143,6 +145,7 @@ class KillSwitch:
         self._enabled_this_run = True
         self._stopping = False
         self._was_stopped = False
+        self._switched_off_at = clock.now()
         self._changing = threading.Lock()
         self._closing = threading.Event()
         self._watcher: threading.Thread | None = None
@@ -164,8 +167,11 @@ class KillSwitch:
             self._watcher = None
 
     def holds(self) -> list[Hold]:
-        """The active holds, strictest first."""
-        return list(active_holds(self._holds, self._clock.now()))
+        """The active holds, strictest first, with `config` and `api`."""
+        facts, since = self._facts(self._holds), self._switched_off_at
+        switches = [] if facts.enabled else [Hold(CONFIG, SETTING_OFF, since)]
+        switches += [] if facts.enabled_this_run else [Hold(API, SWITCHED_OFF, since)]
+        return list(active_holds([*facts.holds, *switches], self._clock.now()))
 
     def was_resumed_by_operator(self) -> bool:
         """Whether the operator ended the last pause or month stop (SPEC 7.1)."""
@@ -216,17 +222,22 @@ class KillSwitch:
             self._place_stop(reason, by)
 
     def resume(self, word: str) -> None:
-        """End the hold `word`. Raises `Refusal` `unknown_hold`, or `not_held` if it is not active."""
+        """End the hold `word`. Raises `Refusal`: `unknown_hold`, `not_held` if it is not active, `setting_off`."""
         if word not in HOLD_WORDS:
             raise Refusal(
                 "unknown_hold", f"there is no stop or pause called {word!r}", f"one of {', '.join(HOLD_WORDS)}"
             )
+        if word == API and not self._enabled_this_run:
+            self.set_enabled(True)
+            return
         with self._changing:
             has_file = word == STOP and stop_file.is_requested(self._file)
             active = [hold.word for hold in self.holds()]
             if word not in active and not (word == STOP and (has_file or self._stopping)):
                 others = f"{' and '.join(active)} {'is' if len(active) == 1 else 'are'}" if active else "nothing is"
                 raise Refusal("not_held", f"`{word}` is not active; {others}", "see `clawpy status`")
+            if word == CONFIG:
+                raise Refusal("setting_off", SETTING_OFF, "turn it on: clawpy config set crossPollEnabled true")
             if has_file:
                 try:
                     stop_file.clear(self._file)
@@ -300,6 +311,7 @@ class KillSwitch:
             self._database.write(self.end_expired)
         is_stopped = facts.stop_requested or not (facts.enabled and facts.enabled_this_run)
         if is_stopped and not self._was_stopped:
+            self._switched_off_at = now
             self._stop_sessions(decide_kill(facts, by_operator=True).reason)
         if is_stopped != self._was_stopped:
             self._was_stopped = is_stopped

@@ -99,6 +99,21 @@ def test_a_switch_is_off_although_sessions_cannot_be_ended_and_ends_them_later(r
     assert len(rails.stopped) == 1
 
 
+def test_the_switch_of_the_gateway_and_the_setting_are_holds_and_only_the_first_is_resumed(rails: Rails) -> None:
+    rails.kill_switch.set_enabled(False)
+    rails.settings.change(cross_poll_enabled=False)
+    assert [hold.word for hold in rails.kill_switch.holds()] == ["config", "api"]
+    with pytest.raises(Refusal, match="crossPollEnabled is false") as refused:
+        rails.kill_switch.resume("config")
+    assert "clawpy config set crossPollEnabled true" in refused.value.fix
+    rails.kill_switch.resume("api")
+    assert blocked_rule(rails) == "kill:config"
+    rails.settings.change(cross_poll_enabled=True)
+    assert rails.kill_switch.holds() == []
+    with pytest.raises(Refusal, match="not active"):
+        rails.kill_switch.resume("api")
+
+
 def test_a_stop_survives_a_restart(rails: Rails, database: Database, clock: FakeClock, tmp_path: Path) -> None:
     rails.kill_switch.stop("F12", "console")
     restarted = make_rails(database, clock, tmp_path / "data")

@@ -236,11 +236,13 @@ class _Client:
     async def receive(self) -> None:
         """Answer the client's messages until it disconnects."""
         while True:
-            text = await self._socket.receive_text()
+            message = await self._socket.receive()
+            if message["type"] == "websocket.disconnect":
+                raise WebSocketDisconnect(message["code"])
             if self._message_limit.count_request(time.monotonic()):
                 raise _Disconnect(CLOSE_POLICY, "too many messages")
             try:
-                request: Any = json.loads(text)
+                request: Any = json.loads(message.get("text") or message.get("bytes") or "")
             except (ValueError, RecursionError):
                 request = None
             if not isinstance(request, dict):

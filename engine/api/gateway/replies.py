@@ -70,7 +70,7 @@ class ErrorReply(ApiModel):
 class Hold(ApiModel):
     """A stop or a pause of the engine."""
 
-    word: Literal["stop", "pause", "month"]
+    word: Literal["stop", "config", "api", "month", "pause"]
     reason: str
     since: str
     until: str | None

@@ -156,23 +156,19 @@ def stop(engine: ApiServices, reason: Text = "") -> Document:
 def resume(engine: ApiServices, word: Text = "") -> Document:
     """End a hold, by default the only one. `lifted` has it, `holds` those that remain."""
     before = engine.safety.kill_switch.holds()
-    word = word or _only_hold(engine, before)
+    word = word or _only_hold(before)
     engine.safety.kill_switch.resume(word)
     return status(engine) | {"lifted": document([hold for hold in before if hold.word == word])}
 
 
-def _only_hold(engine: ApiServices, holds: Sequence[Hold]) -> str:
+def _only_hold(holds: Sequence[Hold]) -> str:
     """The word of the only active hold. Raises `Refusal`: `which_hold` for several, `not_held` for none."""
     words = [hold.word for hold in holds]
     if len(words) > 1:
         raise Refusal("which_hold", f"{' and '.join(words)} are active", f"name one: clawpy resume {words[0]}")
-    if words:
-        return words[0]
-    thrown = next((level for level in engine.safety.kill_switch.levels() if level.thrown), None)
-    if thrown is None:
+    if not words:
         raise Refusal("not_held", "nothing is stopped or paused", "see `clawpy status`")
-    # A level of the kill switch that is not a hold is ended in another way.
-    raise Refusal("not_held", f"nothing is stopped or paused, but {thrown.name}: {thrown.words}", thrown.how_to_end)
+    return words[0]
 
 
 @operation(marks_presence=True)

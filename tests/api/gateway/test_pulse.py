@@ -206,9 +206,11 @@ def test_calls_of_json_rpc_are_answered_on_the_same_socket(served: Served) -> No
         '{"type": "subscribe", "channels": ["crosspoll"], "after": 1e300}',
         '{"type": "unsubscribe"}',
         "[" * 50_000,
+        b"\xff\x00",
+        b"{}",
     ],
 )
-def test_a_message_that_is_not_understood_is_answered_with_an_error(served: Served, text: str) -> None:
+def test_a_message_that_is_not_understood_is_answered_with_an_error(served: Served, text: str | bytes) -> None:
     with listening(served) as listener:
         listener.connection.send(text)
         assert listener.receive()[0]["error"]["code"] == "bad_request"
