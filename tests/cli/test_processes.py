@@ -185,9 +185,9 @@ def test_exit_codes_say_that_tests_failed_and_that_nothing_is_forgotten_yet(
 def test_verbs_reach_the_engine_that_holds_the_home(
     clawpy: Clawpy, holder: ForkedProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    item = document(clawpy("propose", "tidy the cart", "--json"))["predictions"][0]
+    item = document(clawpy("propose", "sum up today", "--json"))["predictions"][0]
     assert [card["id"] for card in document(clawpy("cards", "--json"))["predictions"]] == [item["id"]]
-    prose = clawpy("approve", item["id"])
+    prose = clawpy("approve", "pred_of_nobody")
     assert prose.code == 1
     assert "clawpy:" in prose.err
     assert document(clawpy("dismiss", item["id"], "--json"))["prediction"]["status"] == "rejected"
@@ -235,7 +235,7 @@ def test_stop_works_while_the_engine_hangs_and_after_it_was_killed(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("verb", ["config", "config --json", "doctor --json", "propose x --json"])
+@pytest.mark.parametrize("verb", ["config", "config --json", "doctor --json", "propose lint --json"])
 def test_a_reader_that_closes_the_pipe_ends_the_verb(
     home: Home, project: Path, fork_server: ForkServer, verb: str
 ) -> None:
