@@ -37,11 +37,15 @@ from clawpy_console.widgets.frame import Filter
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Rows, ScrollPane, grouped
 from engine import document
+from engine.model import Refusal
 from engine.model.adaptation import CandidateView, LearningRecord
 from engine.model.learnings import ChainReport, RetractReport
 
 EMPTY_TEXT = "Learnings come from sessions. A candidate appears when the same thing happens repeatedly."
 """The text in place of the details while there is nothing to list."""
+
+REFRESH_S = 5.0
+"""Seconds after which the list is read again, because no event says that you edited a file of learnings."""
 
 CURSOR_DEBOUNCE_S = 0.06
 """Seconds that the cursor stays on a row before it is read."""
@@ -94,6 +98,13 @@ class LearningScreen(ConsoleScreen):
     def on_screen_resume(self) -> None:
         self.read_again()
 
+    def on_mount(self) -> None:
+        self.set_interval(REFRESH_S, self._refresh, name="learnings")
+
+    def _refresh(self) -> None:
+        if self.is_current and not self._is_undoing:
+            self.read_again()
+
     def draw(self, changed: frozenset[str]) -> None:
         if self._listed is None:
             self.read_again()
@@ -130,9 +141,17 @@ class LearningScreen(ConsoleScreen):
         self.read(
             lambda engine: engine.adaptation.view(id) if id.startswith("cand_") else engine.learnings.view(id),
             self._show_view,
+            self._on_view_refused,
             group="view",
             wait=wait,
         )
+
+    def _on_view_refused(self, refusal: Refusal) -> None:
+        """Read the list again if its row no longer exists, because you removed it from its file."""
+        if refusal.code in ("unknown_learning", "unknown_candidate"):
+            self.read_again()
+        else:
+            self.app.show_toast(str(refusal), "error")
 
     def _show_view(self, view: View | None) -> None:
         before, self._view, self._is_undoing = self._view, view, False
@@ -279,6 +298,8 @@ class LearningScreen(ConsoleScreen):
 
     def _on_decided(self, name: str, id: str, result: object) -> None:
         message = DECISIONS[name].message
+        if name == "retract":
+            message += f". {self.key_of('learnings.keep')} makes it valid again"
         if isinstance(result, RetractReport) and result.queued:
             message += (
                 f"; {formats.count(len(result.queued), 'learning')} promoted from it: check below “{NEEDS_DECISION}”"

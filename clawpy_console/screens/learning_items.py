@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -25,7 +26,7 @@ from clawpy_console.widgets.reflowing_text import ReflowingText, render_fields
 from clawpy_console.widgets.rows import Row
 from engine import document
 from engine.frozen import frozen
-from engine.model import LearningEntry, LearningKind, LearningScope, LearningView
+from engine.model import LearningEntry, LearningKind, LearningScope, LearningView, Refusal
 from engine.model.adaptation import (
     CANDIDATE_MOVES,
     Candidate,
@@ -68,8 +69,8 @@ class ListedRow(NamedTuple):
 
 
 def read_list(engine: Engine, words: str, required_id: str) -> list[ListedRow]:
-    """The rows of the list in their order, with the learning `required_id` however old it is. Blocking: call it in a
-    thread."""
+    """The rows of the list in their order, with the learning `required_id`, if it exists, however old it is. Blocking:
+    call it in a thread."""
     return [*_candidates(engine), *_learnings(engine, words, required_id), *_faults(engine)]
 
 
@@ -88,7 +89,8 @@ def _learnings(engine: Engine, words: str, required_id: str) -> Iterator[ListedR
     """The learnings by scope, those of all projects first."""
     entries, now = list(engine.learnings.entries(words=words, limit=MAX_LISTED)), engine.clock.now()
     if required_id and not required_id.startswith("cand_") and required_id not in {entry.id for entry in entries}:
-        entries.append(engine.learnings.view(required_id).entry)
+        with contextlib.suppress(Refusal):  # the screen says that it no longer exists
+            entries.append(engine.learnings.view(required_id).entry)
     scopes = [*LearningScope][::-1]
     for entry in sorted(entries, key=lambda entry: scopes.index(entry.scope)):
         task = entry.session_task if entry.scope is LearningScope.SESSION else ""
@@ -223,7 +225,7 @@ DECISIONS = {
     "reject": Decision("Reject it?", "Rejected", takes_reason=True),
     "roll back": Decision("Roll it back?", "Rolled back: its changes are removed", takes_reason=True),
     "retract": Decision("Retract it?", "Retracted", takes_reason=True),
-    "keep": Decision("", "It stays valid"),
+    "keep": Decision("", "It is valid"),
     "promote": Decision("Apply it in all projects?", "It now applies in all projects", verb="apply everywhere"),
 }
 """The decisions by their name in the table of keys."""
@@ -281,7 +283,7 @@ def is_decision_possible(name: str, view: View) -> bool:
         case "retract":
             return entry.active
         case "keep":
-            return entry.active and bool(entry.review)
+            return entry.can_be_kept
         case "promote":
             return entry.active and entry.scope is LearningScope.PROJECT and entry.kind is not LearningKind.PROXY
     return False

@@ -257,7 +257,7 @@ class LearningStatus(StrEnum):
     """Whether an entry is valid. A compacted one was merged into another."""
 
     ACTIVE = "active"
-    RETIRED = "retired"
+    RETIRED = "retired"  # "retracted" for the operator
     COMPACTED = "compacted"
 
 
@@ -336,6 +336,11 @@ class LearningEntry:
     def active(self) -> bool:
         """Whether it is valid."""
         return self.status is LearningStatus.ACTIVE
+
+    @property
+    def can_be_kept(self) -> bool:
+        """Whether it waits for review, or was retracted and not forgotten."""
+        return bool(self.review) if self.active else self.status is LearningStatus.RETIRED and bool(self.text)
 
 
 @frozen

@@ -244,7 +244,7 @@ async def test_keys_during_an_undo_say_that_it_is_still_running(console: Console
 
 OFFERED = {
     ROUNDING: {"approve", "reject"}, TRIES: {"reject"}, STOCK: {"roll back"}, LINT: {"approve", "reject"}, EMOJI: set(),
-    TASK: {"retract", "promote"}, GLOBAL: {"retract"}, PROXY: {"retract"}, OLD: set(),
+    TASK: {"retract", "promote"}, GLOBAL: {"retract"}, PROXY: {"retract"}, OLD: {"keep"},
 }  # fmt: skip
 DECISIONS = ("approve", "reject", "roll back", "retract", "keep", "promote")
 

@@ -12,8 +12,10 @@ import pytest
 from clawpy_console.app import ConsoleApp
 from clawpy_console.cli import demo
 from clawpy_console.cli.demo import make_project
+from clawpy_console.screens import learning
 from clawpy_console.screens.learning_items import subject_of
 from clawpy_console.screens.mission_panes import absence_lines
+from clawpy_console.widgets.rows import Rows
 from engine import open_engine
 from engine.clock import FakeClock
 from engine.engine import Engine
@@ -86,6 +88,32 @@ async def test_an_activated_candidate_reaches_the_prompt_until_it_is_undone(engi
 
 
 @pytest.mark.long
+@pytest.mark.long
+@pytest.mark.parametrize(("refresh_s", "keys"), [(0.05, ()), (3600.0, ("down",))], ids=["in time", "by the cursor"])
+async def test_a_file_edited_by_hand_is_read_again_while_the_screen_is_open(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refresh_s: float, keys: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(learning, "REFRESH_S", refresh_s)
+    home = Home.locate(tmp_path / "home")
+    page = home.data / "learnings" / "global" / "institutional.md"
+    page.parent.mkdir(parents=True)
+    entry = "---\nid: lrn_{0}\ncreated_at: 2026-01-0{1}T00:00:00Z\n---\nThere is {0}.\n"
+    page.write_text(entry.format("tea", 2) + entry.format("coffee", 1))
+    app = ConsoleApp(lambda: engine, home, [], now=engine.clock.now)
+
+    def listed() -> list[str]:
+        return [row.id for row in app.screen.query_one("#list", Rows).rows if row.id]
+
+    async with app.run_test(size=(150, 50)) as pilot:
+        await until_loaded(pilot)
+        app.open("learning", "lrn_tea")
+        await until(pilot, lambda: app.screen.view is not None and listed() == ["lrn_tea", "lrn_coffee"])
+        page.write_text(entry.format("tea", 2) + entry.format("milk", 1))
+        await pilot.press(*keys)
+        await until(pilot, lambda: app.screen.view is not None and listed() == ["lrn_tea", "lrn_milk"])
+        assert "there is no learning" not in " ".join(app.messages)
+
+
 def test_parameters_of_a_flow_are_not_learned_as_words_of_the_operator(engine: Engine) -> None:
     since = (engine.clock.now() - timedelta(days=1)).isoformat()
     for _ in range(2):

@@ -234,8 +234,8 @@ def _scopes(document: Document) -> Lines:
 
 
 def _kept(document: Document) -> Lines:
-    """A learning that was reviewed, and stays."""
-    yield f"{good('It stays valid.')}  {_head(document['kept'])}"
+    """A learning that the operator kept."""
+    yield f"{good('It is valid.')}  {_head(document['kept'])}"
 
 
 def _promoted(document: Document) -> Lines:
@@ -306,6 +306,7 @@ def _scope(scope: Document) -> Lines:
 def _retracted(document: Document) -> Lines:
     """The learnings that were retracted, and those whose review follows from that."""
     yield f"{good('Retracted')}  {', '.join(document['retired'])}"
+    yield dim(f"`clawpy learnings keep {document['retired'][0]}` makes it valid again")
     if document["queued"]:
         yield f"{count(len(document['queued']), 'learning')} promoted from it needs your decision:"
         yield from (f"  {bold(id)}" for id in document["queued"])

@@ -330,7 +330,7 @@ def make_report(
 def _describe_obstacle(entry: LearningEntry) -> str:
     """Why an entry cannot be promoted, in words."""
     if not entry.active:
-        return f"is {entry.status.value}"
+        return "was retracted" if entry.status is LearningStatus.RETIRED else "was merged into another"
     if entry.review:
         return f"waits for review: {entry.review}"
     return "is about the human, or was only assumed"

@@ -169,7 +169,7 @@ class Learnings:
             provenance = Provenance.trace(self.files.entries())
             entry = _find_entry(provenance, id)
             if not entry.active:
-                raise Refusal("already_retracted", f"{entry.id} is {entry.status.value}: {entry.retired_because}")
+                raise Refusal("already_retracted", f"{entry.id} is not valid: {entry.retired_because or 'merged'}")
             changes, event, report = plan_retraction(entry, provenance, sanitise(reason), self._clock.now())
             self.files.apply(changes, [event])
         mark_retracted(self._database, entry.lesson, is_valid=False)
@@ -181,13 +181,14 @@ class Learnings:
         return retracted_lessons(self._database)
 
     def keep(self, id: str) -> LearningEntry:
-        """End the review of an entry: it is valid, and a quote is approved to be guidance. Raises `Refusal`:
-        `unknown_learning`, `ambiguous_id`, `not_waiting`."""
+        """Make an entry valid that is under review, or that was retracted; a quote is approved to be guidance. Raises
+        `Refusal`: `unknown_learning`, `ambiguous_id`, `not_waiting`."""
         with self._chain.plan_lock:
             entry = self._entry(id)
-            if not entry.review or not entry.active:
-                raise Refusal("not_waiting", f"{entry.id} is not waiting for review")
-            fields: dict[str, Value] = {"review": "", "review_since": ""}
+            if not entry.can_be_kept:
+                raise Refusal("not_waiting", f"{entry.id} is neither waiting for review nor retracted")
+            active = LearningStatus.ACTIVE.value
+            fields: dict[str, Value] = {"status": active, "retired_because": "", "review": "", "review_since": ""}
             if entry.trust is Trust.QUOTED:
                 fields |= {"approved_by": "operator", "approved_at": format_time(self._clock.now())}
             event = LearningKept(subject=entry.id, workspace=entry.workspace)

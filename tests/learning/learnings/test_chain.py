@@ -306,7 +306,7 @@ def test_without_a_model_the_operator_judges(world: World) -> None:
             world.learnings.promote(id)
         assert refusal.value.code == code
     world.learnings.retract(entry.id)
-    with pytest.raises(Refusal, match="is retired"):
+    with pytest.raises(Refusal, match="was retracted"):
         world.learnings.promote(entry.id)
 
 

@@ -192,6 +192,18 @@ def test_an_entry_under_review_is_neither_reinforced_nor_promoted_until_it_is_ke
     assert refusal.value.code == "not_waiting"
 
 
+def test_a_retracted_entry_is_valid_again_when_it_is_kept(promoted: World) -> None:
+    entry = project_entry(promoted)
+    promoted.learnings.retract(entry.id, "a mistake")
+    assert entry.lesson in promoted.learnings.retracted()
+    kept = promoted.learnings.keep(entry.id)
+    assert (kept.active, kept.text, kept.retired_because) == (True, UV, "")
+    assert entry.lesson not in promoted.learnings.retracted()
+    promoted.learnings.texts.erase(SearchTerms([UV]))
+    with pytest.raises(Refusal, match="neither waiting for review nor retracted"):
+        promoted.learnings.keep(entry.id)
+
+
 def test_forgetting_leaves_empty_entries_with_their_provenance(promoted: World) -> None:
     entry = project_entry(promoted)
     before = promoted.learnings.view(entry.id)
