@@ -316,10 +316,11 @@ def _announce_permissions(home: Home, card_id: str, ended: threading.Event) -> N
         waiting = [request for request in requests if request["id"] not in announced]
         session = engine.ask_running(home, "work", id=card_id).get("session") if waiting else None
         for request in waiting:
-            if session is not None and request["sessionId"] == session["id"]:
+            if session is not None and request["session"] == session["id"]:
                 announced.add(request["id"])
                 answers = f"clawpy permissions allow {request['id']}  (or: deny)"
-                print(f"{request['agent']} asks: {request['title']}: {request['reason']}\n  {answers}", file=sys.stderr)
+                print(f"{request['targetAgent']} asks: {request['title']}: {request['reason']}", file=sys.stderr)
+                print(f"  {answers}", file=sys.stderr, flush=True)
 
 
 def _run(options: argparse.Namespace, common: CommonOptions) -> None:

@@ -30,7 +30,7 @@ from engine.execution.sandbox import Confinement, Sandbox
 from engine.execution.sandbox.host_gate import HostGate
 from engine.execution.sandbox.host_paths import make_session_environment
 from engine.execution.session_terms import Limits, SessionRails, StopRequest
-from engine.execution.transcripts import LineSplitter, Tail, ToolJournal, TranscriptWriter
+from engine.execution.transcripts import MAX_PENDING, LineSplitter, Tail, ToolJournal, TranscriptWriter
 from engine.git import Git
 from engine.model import Assignment, RailVerdict, SessionState, Verdict, sanitise
 from engine.model.secrets import Redactor, redact
@@ -135,9 +135,12 @@ class LiveSession:
         self.transcript.append(kind, sanitise(text).split("\n"))
 
     def stream(self, kind: str, text: str) -> None:
-        """Put the next piece of a text that streams in into the transcript. It counts as activity."""
+        """Put the next piece of a text that streams in into the transcript, unless the session is ending. It counts as
+        activity."""
         self._stopwatch.note_activity()
-        self.transcript.stream(kind, text)
+        for begin in range(0, len(text), MAX_PENDING):  # in parts, so that a stop need not wait for a huge piece
+            if self.stop_requested is None:
+                self.transcript.stream(kind, text[begin : begin + MAX_PENDING])
 
     def note_output(self, lines: Sequence[str]) -> None:
         """Note activity, and put these clean lines of a command's output into the transcript."""

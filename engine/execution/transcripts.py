@@ -286,10 +286,16 @@ class StreamedText:
         whole, newline, self._rest = (self._rest + text).rpartition("\n")
         if newline and whole.strip():
             self._write(kind, whole)
-        while len(self._rest) > MAX_PENDING and (end := parting(self._rest, self._clean, limit=MAX_PENDING)):
-            head, self._rest = self._rest[:end], self._rest[end:]
-            if head.strip():
-                self._write(kind, head)
+        begin = 0
+        while len(self._rest) - begin > MAX_PENDING:
+            window = self._rest[begin : begin + MAX_PENDING + 4 * MAX_KEY_LENGTH + 1]
+            end = parting(window, self._clean, limit=MAX_PENDING)
+            if not end:
+                break
+            if window[:end].strip():
+                self._write(kind, window[:end])
+            begin += end
+        self._rest = self._rest[begin:]
 
     @property
     def unfinished(self) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import threading
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import pytest
 from clawpy_console.cli import main as cli
 from clawpy_console.cli.main import approval_status, main
 from clawpy_console.cli.verbs import VERBS
+from engine.api.operations import dispatch
 from engine.clock import FakeClock
 from engine.home import Home
 from engine.safety.stop_file import is_requested, stop_file
@@ -137,20 +139,18 @@ def test_a_permission_is_listed_with_its_detail_and_answered_once(
 
 
 def test_who_waits_for_a_session_is_told_what_it_asks_and_how_to_answer(
-    home: Home, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    home: Home, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = {"agent": "builder", "title": "push", "reason": "sends to the outside"}
-    requests = [asked | {"id": "perm_a1", "sessionId": "sess_a"}, asked | {"id": "perm_b1", "sessionId": "sess_b"}]
-    ended, answers = threading.Event(), iter([{}, {"permissions": []}, *[{"permissions": requests}] * 2])
+    engine, ended, number_asked = StandIn(home, clock), threading.Event(), itertools.count(1)
 
     def answer(home: Home, verb: str, **arguments: str) -> dict[str, Any]:
         if verb == "work":
-            return {"session": {"id": "sess_a"}}
-        found = next(answers, None)
-        if found is None:
+            return {"session": {"id": "sess_aaa"}}
+        if next(number_asked) == 3:
             ended.set()
-        return found or {}
+        return dispatch(engine, verb, arguments)
 
+    request_permission(engine, "perm_a1", "push")
     monkeypatch.setattr("engine.ask_running", answer, raising=False)
     monkeypatch.setattr(cli, "PERMISSIONS_INTERVAL_S", 0)
     cli._announce_permissions(home, "pred_a1", ended)

@@ -20,6 +20,7 @@ from engine.execution.transcripts import (
     CUT_NOTE,
     MAX_LINE,
     MAX_OUTPUT_LINES,
+    MAX_PENDING,
     LineSplitter,
     StreamedText,
     TranscriptReader,
@@ -264,6 +265,24 @@ def test_streamed_text_is_complete(pieces: list[tuple[str, str]]) -> None:
     for kind in ("say", "thought"):
         written, added = ("".join(text for line_kind, text in texts if line_kind == kind) for texts in (lines, pieces))
         assert "".join(written.split()) == "".join(added.split())
+
+
+@pytest.mark.parametrize("text", ["x " * 100_000, "x" * 200_000])
+def test_a_huge_piece_of_text_is_split_in_time_that_grows_with_its_length(text: str) -> None:
+    cleaned = 0
+    lines: list[str] = []
+
+    def clean(part: str) -> str:
+        nonlocal cleaned
+        cleaned += len(part)
+        return part
+
+    streamed = StreamedText(lambda kind, line: lines.append(line), clean)
+    streamed.add("say", text)
+    streamed.flush()
+    assert "".join(lines).split() == text.split() or "".join(lines) == text
+    assert max(map(len, lines)) <= MAX_PENDING + 4 * MAX_KEY_LENGTH
+    assert cleaned < 40 * len(text)
 
 
 def test_the_last_line_of_a_text_grows_word_by_word_without_its_keys(path: Path, clock: FakeClock) -> None:
