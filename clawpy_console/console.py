@@ -104,7 +104,7 @@ class Console(TerminalApp):
         self.keymap: dict[str, str] = {}
         """The operator's own keys, by the id of the action."""
         self.bell_enabled = True
-        self.mouse = self.last.mouse
+        self.mouse = home.settings_section("console").get("mouse") is not False
         """Whether the console uses the mouse from its next start on."""
         self._save_scheduled = False
         self._is_ready = False  # once the first frame is drawn
@@ -415,7 +415,6 @@ class Console(TerminalApp):
             saved_at=self.now(),
             theme=self.theme,
             keys=dict(self.keymap),
-            mouse=self.mouse,
         )
         try:
             await asyncio.to_thread(save_last_screen, self.home.last_screen, screen)

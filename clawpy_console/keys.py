@@ -186,11 +186,18 @@ def _suggest_action(action_id: str) -> str:
 
 
 def _is_key(key: str) -> bool:
-    """Whether a terminal may send this key, which may begin with modifiers."""
+    """Whether a terminal may send this key, which may begin with modifiers. A character beyond ASCII counts as itself
+    alone, because Unicode has names such as "banana"."""
     *modifiers, last = key.split("+") if key != "+" else ["+"]
     if any(modifier not in ("ctrl", "shift", "alt") for modifier in modifiers):
         return False
-    return key in _KEY_NAMES or last in _KEY_NAMES or last in _SHOWN_AS or key_to_character(last) is not None
+    return (
+        key in _KEY_NAMES
+        or last in _KEY_NAMES
+        or last in _SHOWN_AS
+        or len(last) == 1
+        or (key_to_character(last) or "€").isascii()
+    )
 
 
 def _keys_of(action: Action, keymap: Mapping[str, str]) -> set[str]:

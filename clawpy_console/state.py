@@ -377,7 +377,6 @@ class LastScreen:
     state: AppState = field(default_factory=AppState)
     theme: str = "clawpy-dark"
     keys: Mapping[str, str] = field(default_factory=dict)
-    mouse: bool = True
     welcomed: bool = False
     """Whether the operator has hidden the hints of the first run."""
     saved_at: datetime | None = None

@@ -213,7 +213,9 @@ def text_prompt_check(settings: Settings, router: ModelRouter) -> Check:
     models = channel_models(FixedSettings(settings), router)
     answers = [f"{channels} on {model}" for model, channels in channels_by_model(models).items()]
     answers += [
-        f"{entry.channel}: its runner is {entry.runner}" for entry in models if entry.runner.startswith(ACP_PREFIX)
+        f"{entry.channel}: its runner is {entry.runner}"
+        for entry in models
+        if entry.runner.startswith(ACP_PREFIX) and entry.runner.removeprefix(ACP_PREFIX) in settings.acp
     ]
     if not answers:
         return Check("prose", WARN, "no model configured; flows need none", describe_setup(router.missing_steps()))
@@ -254,6 +256,13 @@ def coding_agent_checks(home: Home, settings: Settings) -> list[Check]:
     from engine.execution.runners.acp.agents import find_agents
 
     checks = [_check_coding_agent(home, settings, name) for name in settings.acp]
+    for channel, line in settings.channels.items():
+        for runner in (line.runner, *line.fallback):
+            if runner.startswith(ACP_PREFIX) and runner.removeprefix(ACP_PREFIX) not in settings.acp:
+                fix = f"clawpy agents serve {channel} NAME, or fix channels.{channel} in the settings"
+                checks.append(
+                    Check("coding agent", WARN, f"{channel} names {runner}, which is not in the settings", fix)
+                )
     for agent in find_agents(home.data):
         if agent.name not in settings.acp:
             fix = agent.missing or f"clawpy agents serve CHANNEL {agent.name}"

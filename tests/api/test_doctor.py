@@ -92,6 +92,14 @@ def test_lines_of_a_heartbeat_and_souls_that_cannot_be_read_are_named_with_their
     assert all(words in agents["message"] for words in (place, soul))
 
 
+def test_a_channel_whose_coding_agent_is_not_in_the_settings_is_a_warning(home: Home) -> None:
+    home.config_file.parent.mkdir(parents=True)
+    home.config_file.write_text('[channels.koji-core]\nagent = "backend_builder"\nrunner = "acp:ghost"\n')
+    checks = examine(home)
+    assert checks["coding agent"]["message"] == "koji-core names acp:ghost, which is not in the settings"
+    assert "ghost" not in checks["prose"]["message"]
+
+
 def test_a_damaged_database_fails(home: Home) -> None:
     home.data.mkdir(parents=True)
     home.database.write_bytes(b"not a database, but long enough to be looked at" * 100)

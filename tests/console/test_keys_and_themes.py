@@ -60,6 +60,7 @@ def test_the_keys_as_shipped_do_not_clash() -> None:
         ({"stack.aprove": "x"}, "stack.aprove"),
         ({"nonsense": "x"}, "nonsense"),
         ({"stack.approve": "ctrl+klick"}, "ctrl+klick"),
+        ({"stack.approve": "ctrl+banana"}, "ctrl+banana"),
         ({"stack.approve": ""}, "names no key"),
         ({"stack.approve": "u"}, "stack.undo"),
         ({"work.land": "b"}, "work.branch"),

@@ -58,9 +58,7 @@ def state_of_stand_in() -> AppState:
 
 def test_the_last_screen_survives_a_restart(tmp_path: Path) -> None:
     file = tmp_path / "cache" / "last_screen.json"
-    screen = LastScreen(
-        state_of_stand_in(), theme="clawpy-light", keys={"work.land": "l"}, mouse=False, welcomed=True, saved_at=NOW
-    )
+    screen = LastScreen(state_of_stand_in(), theme="clawpy-light", keys={"work.land": "l"}, welcomed=True, saved_at=NOW)
     save_last_screen(file, screen)
     again = load_last_screen(file)
     assert again == trim_last_screen(screen)
@@ -102,7 +100,7 @@ UNREADABLE_STATES: Mapping[str, Callable[[str], str]] = {
 """Ways in which only the state of a written last screen becomes unreadable."""
 
 TYPED_AND_CHOSEN = LastScreen(
-    theme="clawpy-light", keys={"work.land": "l"}, mouse=False, welcomed=True, saved_at=NOW,
+    theme="clawpy-light", keys={"work.land": "l"}, welcomed=True, saved_at=NOW,
     draft="my unsent prompt", draft_of="/shop", prompts=("a", "b"),
 )  # fmt: skip
 

@@ -28,6 +28,13 @@ def test_resume_ends_the_stop_that_is_active_and_refuses_others(ask: Ask, refuse
     assert resumed["holds"] == []
 
 
+def test_a_coding_agent_that_the_settings_do_not_have_cannot_be_a_runner(ask: Ask, refused: Refused) -> None:
+    setting = {"action": "set", "key": "channels.koji-core.runner", "value": "acp:ghost"}
+    assert "no coding agent 'ghost'" in refused("config", **setting).message
+    ask("config", action="set", key="acp.ghost.command", value='["ghost"]')
+    assert ask("config", **setting)["value"] == "acp:ghost"
+
+
 @pytest.mark.parametrize(
     ("arguments", "verdict"),
     [({"command": "ls"}, "allow"), ({"command": "rm -rf /"}, "block"), ({"prompt": "send an e-mail to Ann"}, "ask")],
