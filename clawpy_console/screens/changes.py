@@ -85,6 +85,9 @@ class Changes(Vertical):
         self._marked_lines: dict[str, dict[diff.Mark, str]] = {}
         """The lines of each mark, by the id of the change set."""
 
+        self._landed_lines: dict[tuple[str, int], dict[diff.Mark, str]] = {}
+        """What was marked when it was landed here, by the change set's id and the number of its earlier landings."""
+
         self._lost_marks: set[str] = set()
         """The ids of change sets that lost marks, until the operator lands or marks again."""
 
@@ -119,15 +122,26 @@ class Changes(Vertical):
         """The operator was told that marks of `change` are lost."""
         self._lost_marks.discard(change.id)
 
-    def take_marks(self) -> set[diff.Mark]:
-        """Remove the marks, because what is marked is being landed. Returns them, for `put_back`."""
-        marks, self.view.marked = self.view.marked, set()
-        return marks
+    def take_marks(self, change: ChangeSet) -> None:
+        """Remove the marks of `change`, because what is marked is being landed."""
+        lines = diff.lines_by_mark(self.view.files)
+        self._landed_lines[change.id, change.landings] = {mark: lines[mark] for mark in self.view.marked}
+        self.view.marked = set()
 
-    def put_back(self, change: ChangeSet, marks: set[diff.Mark]) -> None:
+    def put_back(self, change: ChangeSet) -> None:
         """Restore the marks of `change`: nothing was landed."""
+        marked_lines = self._landed_lines.pop((change.id, change.landings))
         if self._shows_diff_of(change):
-            self.view.mark(marks - self.view.marked)
+            self.view.mark(marked_lines.keys() - self.view.marked)
+
+    def mark_again(self, undone: ChangeSet) -> bool:
+        """Mark what the landing that was just undone had landed. False if that is unknown: it was not landed here."""
+        marked_lines = self._landed_lines.pop((undone.id, undone.landings), None)
+        if marked_lines is not None:
+            self._marked_lines[undone.id] = marked_lines
+            if self._shows_diff_of(undone):
+                self._diff_version = None  # it is read again, and then marked
+        return marked_lines is not None
 
     def show(self, session: SessionView | None, change: ChangeSet | None) -> bool:
         """Show the change set of `session`. False when there is nothing to show, not even a test result."""

@@ -161,7 +161,7 @@ class WorkScreen(SessionActions):
 
     def _groups(self) -> SessionGroups:
         """The sessions that have the words of the filter, by the headings of the list."""
-        to_land = {change.session_id for change in self.state.changes if change.state is ChangeState.WAITING}
+        to_land = {change.session_id for change in self.state.changes if is_waiting_to_land(change)}
         asking = {request.session_id for request in self.state.permissions}
         groups: SessionGroups = {ASKING: [], "RUNNING": [], TO_LAND: [], "FINISHED": []}
         for session in self.state.sessions:
@@ -314,7 +314,8 @@ class WorkScreen(SessionActions):
             self.app.show_toast(problem, "warning")
             changes.accept_lost_marks(change)
             return
-        parts, marks = changes.parts, changes.take_marks()
+        parts = changes.parts
+        changes.take_marks(change)
 
         def describe(landed: ChangeSet) -> str:
             comments = states.open_comments_text([bool(comment.sent) for comment in change.comments])
@@ -331,7 +332,7 @@ class WorkScreen(SessionActions):
             change,
             lambda engine: engine.changes.land(change.id, parts),
             describe,
-            lambda: changes.put_back(change, marks),
+            lambda: changes.put_back(change),
         )
 
     def action_branch(self) -> None:
@@ -357,9 +358,15 @@ class WorkScreen(SessionActions):
         confirm(self.app, "Discard the changes?", question, "discard", discard, risky=True)
 
     def action_undo(self) -> None:
-        if (change := self._idle_change()) is not None:
-            done = f"Landing undone. {self.key_of('work.land')} lands it again."
-            self._carry_out("undo", change, lambda engine: engine.changes.undo(change.id), lambda _: done)
+        if (change := self._idle_change()) is None:
+            return
+
+        def describe(undone: ChangeSet) -> str:
+            is_known = self._changes.mark_again(undone) or change.state is ChangeState.LANDED
+            lands = "it again" if is_known else f"all that waits: {formats.count(len(undone.files), 'file')}"
+            return f"Landing undone. {self.key_of('work.land')} lands {lands}."
+
+        self._carry_out("undo", change, lambda engine: engine.changes.undo(change.id), describe)
 
     def action_stop(self) -> None:
         if (session := self.session) is not None:

@@ -185,18 +185,14 @@ class Plan:
         return {entry.path for entry in self.entries if not entry.after.exists}
 
 
-def find_changed(root: Beneath, *plans: Plan) -> list[str]:
-    """The paths that are obstructed, or not as `plans` expect, which are carried out one after another."""
+def find_changed(root: Beneath, plan: Plan) -> list[str]:
+    """The paths that are obstructed, or not as `plan` expects."""
     changed = []
-    images: dict[str, Image] = {}  # by path, after the earlier plans
-    for plan in plans:
-        removed = plan.removed_paths | {path for path, image in images.items() if not image.exists}
-        for entry in plan.entries:
-            if (images.get(entry.path) or plan.observe_image(root, entry.path)) != entry.before:
-                changed.append(entry.path)
-            elif entry.after.exists and (obstacle := find_obstacle(root, entry.path, removed)):
-                changed.append(obstacle)
-        images |= {entry.path: entry.after for entry in plan.entries}
+    for entry in plan.entries:
+        if plan.observe_image(root, entry.path) != entry.before:
+            changed.append(entry.path)
+        elif entry.after.exists and (obstacle := find_obstacle(root, entry.path, plan.removed_paths)):
+            changed.append(obstacle)
     return list(dict.fromkeys(changed))
 
 

@@ -127,19 +127,13 @@ class Landings(ChangeReader):
             tree = row.landings[-2]["tree"] if len(row.landings) > 1 else row.base_tree
             return self._apply(row.open_git(), root, row, plan, ChangeState.UNDONE, tree)
 
-    def undo_session(self, session_id: str) -> bool:
-        """Undo all landings of a session's changes, the last one first; False when there are none. Raises as `undo`.
-        A later edit is found before the first landing is undone."""
+    def undo_session(self, session_id: str) -> int | None:
+        """Undo the last landing of a session's changes; None when there is none. Returns the number of landings that
+        are left. Raises as `undo`."""
         change = self.for_session(session_id)
         if change is None or (change.state is ChangeState.WAITING and not change.landings):
-            return False
-        with self._lock_for_decision(change.id, ChangeState.UNDONE) as (row, root):
-            plans = [Plan.from_json(landed["plan"]).reversed() for landed in reversed(row.landings)]
-            if changed := find_changed(root, *plans):
-                raise _later_edits(changed)
-            for _ in plans:
-                self.undo(change.id)
-        return True
+            return None
+        return self.undo(change.id).landings
 
     @contextmanager
     def _lock_for_decision(self, change_set_id: str, becoming: ChangeState) -> Iterator[tuple[ChangeSetRow, Beneath]]:

@@ -271,11 +271,17 @@ def _lower_priority(leader: int) -> None:
 
 def has_ended(process: subprocess.Popen[bytes]) -> bool:
     """Whether the leader has ended. It is not reaped, if the platform allows that."""
-    if process.returncode is not None:
-        return True
-    if not hasattr(os, "waitid"):  # macOS before Python 3.13
-        return process.poll() is not None
-    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    return read_exit_code(process) is not None
+
+
+def read_exit_code(process: subprocess.Popen[bytes]) -> int | None:
+    """The exit code of the leader, or its signal as a negative number; None while it runs. See `has_ended`."""
+    if process.returncode is not None or not hasattr(os, "waitid"):  # macOS before Python 3.13
+        return process.poll()
+    ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    if ended is None:
+        return None
+    return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
 
 
 def wait_for_end(process: subprocess.Popen[bytes], seconds: float) -> bool:

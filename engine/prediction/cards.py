@@ -77,10 +77,11 @@ class Cards:
         router: Router,
         randomness: Randomness,
         *,
-        reverse: Callable[[str], bool],
+        reverse: Callable[[str], int | None],
     ) -> None:
-        """`reverse(session_id)` undoes what a session landed. It returns False if nothing was landed, and raises
-        `Refusal` if later edits would be lost or the landing is undone already."""
+        """`reverse(session_id)` undoes the last landing of a session and returns the number of landings left. It
+        returns None if nothing was landed, and raises `Refusal` if later edits would be lost or the landing is undone
+        already."""
         self._store = store
         self._database = store.database
         self.approvals = approvals
@@ -413,7 +414,7 @@ class Cards:
         """Undo the last decision on a card (SPEC 2.7).
 
         A snooze ends. A dismissed card, or an approved one whose session has not started, is pending again. A running
-        session is stopped; landed changes are reversed. For a check that ran by itself only the signal changes (SPEC
+        session is stopped; the last landing is reversed. For a check that ran by itself only the signal changes (SPEC
         8.1). Raises `Refusal` `unknown_card`, `nothing_to_undo`, or why a landing cannot be reversed.
         """
         store, launcher = self._store, self.approvals.launcher
@@ -428,8 +429,8 @@ class Cards:
                     return self.get(card_id)
             if row.status != Status.EXECUTED:
                 return store.change(card_id, store.bring_back)
-            if not (row.ran_by_itself and row.check_only):
-                self._reverse(row)
+            if not (row.ran_by_itself and row.check_only) and self._reverse(row):
+                return self.get(card_id)  # another part of its changes is still landed
             return store.change(card_id, lambda tx, row: store.retract_approval(tx, row, DecisionSignal.UNDONE, tx.now))
 
     def mark_shown(self, card_ids: Iterable[str]) -> None:
@@ -470,10 +471,12 @@ class Cards:
         if (view.state is SessionState.INTERRUPTED or is_closed) and not unwanted:
             self._add_again(tx, row, "interrupted: the engine stopped while it ran")
 
-    def _reverse(self, row: CardRow) -> None:
-        """Undo what the session of an executed card landed. Raises `Refusal` as `undo`."""
-        if row.session_id is not None and self._reverse_landing(row.session_id):
-            return
+    def _reverse(self, row: CardRow) -> int:
+        """Undo the last landing of an executed card's session. Returns the number of landings left. Raises `Refusal` as
+        `undo`."""
+        left = None if row.session_id is None else self._reverse_landing(row.session_id)
+        if left is not None:
+            return left
         title = f"“{textwrap.shorten(row.prompt, MAX_TITLE_CHARS, placeholder='…')}”"
         if row.check_only:
             raise Refusal("nothing_to_undo", f"{title} was read-only and changed nothing", "there is nothing to undo")

@@ -248,6 +248,17 @@ STORIES = {
         has_marked(),
         press("u"),
         called("undone", CHANGE),
+        sees("L lands it again"),
+        has_marked(HUNK_1, ("shop/price.py", 1), ("shop/price.py", 2)),
+        press("L"),
+        called("landed part", ("shop/cart.py", (1,)), ("shop/price.py", ()), times=2),
+    ),
+    "after the undo of what landed in part elsewhere, all of it would land": (
+        land_first_hunk_elsewhere,
+        sees("3 files landed"),
+        press("u"),
+        called("undone", CHANGE),
+        sees("L lands all that waits: 3 files."),
     ),
     "marks whose hunks landed elsewhere are said before all of it lands": (
         press("] space"),

@@ -210,11 +210,11 @@ class Landed:
     def __init__(self) -> None:
         self.sessions: set[str] = set()
 
-    def reverse(self, session_id: str) -> bool:
-        """Undo the landing of a session. Returns False if it has none."""
+    def reverse(self, session_id: str) -> int | None:
+        """Undo the landing of a session; no other is left. Returns None if it has none."""
         is_landed = session_id in self.sessions
         self.sessions.discard(session_id)
-        return is_landed
+        return 0 if is_landed else None
 
 
 def proposal(name: str = "a", *, kind: str = "run_tests", workspace: str = SHOP, **fields: Any) -> Proposal:

@@ -98,8 +98,9 @@ def test_an_agent_that_is_not_installed_or_configured_is_no_runner(make: Make) -
 def test_an_agent_that_dies_leaves_its_last_output_and_its_changes(world: AcpWorld) -> None:
     view = world.run(write("b.txt", "half\n"), die(9))
     assert view.state is SessionState.FAILED
-    assert "ended in the middle" in view.error
+    assert "ended with exit code 9 in the middle" in view.error
     assert "out of memory" in view.error
+    assert "log it in" not in view.error
     assert world.calls.ended[-1]["state"] == "failed"
     assert world.change_of(view) is not None
 

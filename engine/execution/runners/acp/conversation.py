@@ -23,7 +23,7 @@ from acp.utils import serialize_params
 from pydantic import BaseModel, ValidationError
 
 from engine.execution.live_session import LiveSession
-from engine.execution.processes import has_ended
+from engine.execution.processes import read_exit_code
 from engine.execution.runners.acp.agent_transcript import AgentTranscript
 from engine.execution.runners.acp.agents import ConfiguredAgent
 from engine.execution.runners.acp.requests import ClientRequests
@@ -204,7 +204,7 @@ class Conversation:
         """The error that says what the agent answered, or that it is not logged in."""
         details = error.data.get("details") if isinstance(error.data, dict) else error.data
         message = sanitise(f"{error}: {details}" if details and str(details) != str(error) else str(error))[:500]
-        needs_login = error.code == AUTH_REQUIRED or any(hint in message.lower() for hint in _LOGIN_HINTS)
+        needs_login = error.code == AUTH_REQUIRED or _mentions_login(message)
         if not needs_login:
             return WorkFailed(f"{self._agent.title} answered with an error: {message}")
         kind = WorkFailed if self._transcript.has_acted else RetryLater
@@ -216,13 +216,15 @@ class Conversation:
         if self._pipe is not None and self._pipe.problem:
             return WorkFailed(f"{self._agent.title} was ended: {self._pipe.problem}")
         deadline = asyncio.get_running_loop().time() + EXIT_SECONDS
-        while not (ended := has_ended(self._process)) and asyncio.get_running_loop().time() < deadline:
+        while (code := read_exit_code(self._process)) is None and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(0.01)
         self._live.check_running()
-        last_output = f"; its last output: {' / '.join(self._error_lines)[:600]}" if self._error_lines else ""
+        output = " / ".join(self._error_lines)
+        last_output = f"; its last output: {output[:600]}" if output else ""
+        ending = "closed its output" if code is None else f"ended with exit code {code}"
         return WorkFailed(
-            f"{self._agent.title} {'ended' if ended else 'closed its output'} in the middle{last_output}",
-            self._agent.login,
+            f"{self._agent.title} {ending} in the middle{last_output}",
+            self._agent.login if _mentions_login(output) else "",
         )
 
     async def _read_stderr(self) -> None:
@@ -255,6 +257,10 @@ class Conversation:
             await self._connection.close()  # this also closes the pipe
         if self._stderr_pipe is not None:
             self._stderr_pipe.close()
+
+
+def _mentions_login(text: str) -> bool:
+    return any(hint in text.lower() for hint in _LOGIN_HINTS)
 
 
 # -- the pipe
