@@ -10,6 +10,7 @@ import difflib
 import json
 import re
 import tomllib
+import types
 import typing
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -344,6 +345,8 @@ def _field_at(path: KeyPath) -> tuple[Any, FieldInfo | None] | None:
             if info is None:
                 return None
             annotation = info.annotation
+            if isinstance(annotation, types.UnionType):  # `X | None`
+                annotation = typing.get_args(annotation)[0]
         elif typing.get_origin(annotation) in (dict, tuple):
             values = typing.get_args(annotation)
             annotation, info = values[1] if typing.get_origin(annotation) is dict else values[0], None

@@ -9,7 +9,7 @@ import pytest
 
 from engine.config import Settings
 from engine.config.sections import PROVIDERS, model_problem, runner_problem, url_problem
-from engine.config.settings_file import BadConfig, read_settings
+from engine.config.settings_file import BadConfig, describe_accepted, parse_key, read_settings
 
 
 def read(text: str) -> Settings:
@@ -28,6 +28,8 @@ def test_the_file_overrides_single_values_of_a_built_in_provider() -> None:
 def test_a_provider_of_the_file_has_a_kind_and_an_address() -> None:
     settings = read('[providers.vllm]\nkind = "openai"\nbaseUrl = "http://127.0.0.1:8000/v1/"\nkeyless = true\n')
     provider = settings.provider("vllm")
+    assert describe_accepted(parse_key("providers.vllm.price")) == "a section with input, output"
+    assert describe_accepted(parse_key("providers.vllm.price.input")) == "a number from 0 to 1000000"
     assert (provider.base_url, provider.host, provider.keyless) == ("http://127.0.0.1:8000/v1", "127.0.0.1:8000", True)
 
 

@@ -45,6 +45,7 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
+from engine.config.sections import is_loopback_host
 from engine.execution.runners.model import host_protocol, prices
 from engine.execution.runners.model.conversation_store import UNREDACTED_FIELDS
 from engine.execution.runners.model.host_protocol import Failure, FailureKind, Message
@@ -411,7 +412,7 @@ def _make_http_client(base_url: str) -> httpx2.AsyncClient:
         timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS),
         headers={"accept-encoding": "identity"},
         event_hooks={"response": [_bound_response]},
-        trust_env=not (host in ("localhost", "::1") or host.startswith("127.")),
+        trust_env=not is_loopback_host(host),
     )
 
 
