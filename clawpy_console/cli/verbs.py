@@ -304,7 +304,7 @@ def _declared_arguments(verb: Verb, options: argparse.Namespace) -> Document:
         value = getattr(options, name, None)
         if isinstance(value, list) and argument.settings.get("action") != "append":
             value = " ".join(value)
-        if value not in (None, False, "") and not argument.local:
+        if value not in (None, "") and value is not False and not argument.local:
             arguments[name] = value
     return arguments
 

@@ -215,7 +215,7 @@ def text_prompt_check(settings: Settings, router: ModelRouter) -> Check:
     answers += [
         f"{entry.channel}: its runner is {entry.runner}"
         for entry in models
-        if entry.runner.startswith(ACP_PREFIX) and entry.runner.removeprefix(ACP_PREFIX) in settings.acp
+        if entry.runner.removeprefix(ACP_PREFIX) in settings.acp
     ]
     if not answers:
         return Check("prose", WARN, "no model configured; flows need none", describe_setup(router.missing_steps()))
@@ -243,7 +243,7 @@ def check_agents(home: Home, settings: Settings) -> Check:
         return Check("agents", OK, "does not exist yet; the first start creates it")
     agents = offline_agents(home, FixedSettings(settings))
     try:
-        problems = [*agents.problems(), *heartbeat_problems(agents)]
+        problems = [*agents.problems(), *heartbeat_problems(*agents.heartbeats())]
     except Refusal as error:
         return Check("agents", FAIL, error.message, error.fix)
     if problems:

@@ -34,7 +34,7 @@ from typing import Any
 from engine.clock import Clock
 from engine.events import FaultReported
 from engine.frozen import frozen
-from engine.hierarchy.agents import Agents, HeartbeatPage
+from engine.hierarchy.agents import HeartbeatPage
 from engine.model.base import hex_hash
 from engine.prediction.tasks import TaskBoard, check_boxes
 from engine.storage import state
@@ -300,15 +300,10 @@ def _parse_item(line: int, rest: str) -> Item:
     return Item(line, text, when, run=match["run"] is not None)
 
 
-def find_unread_items(page: HeartbeatPage) -> list[tuple[str, str]]:
-    """(file and line, problem) of each item of a page that cannot be read."""
-    return [(f"agents/{page.agent}/heartbeat.md:{line}", words) for line, words in parse_items(page.text)[1]]
-
-
-def heartbeat_problems(agents: Agents) -> list[str]:
-    """What cannot be read in the heartbeats of all agents, in words that begin with the file."""
-    pages, unread = agents.heartbeats()
-    return [*unread, *(f"{place}: {words}" for page in pages for place, words in find_unread_items(page))]
+def heartbeat_problems(pages: Sequence[HeartbeatPage], unread: Sequence[str]) -> list[str]:
+    """`unread`, and the items of the pages that cannot be read, in words that begin with the file and the line."""
+    items = [(page.agent, *problem) for page in pages for problem in parse_items(page.text)[1]]
+    return [*unread, *(f"agents/{agent}/heartbeat.md:{line}: {words}" for agent, line, words in items)]
 
 
 def last_occurrence(when: Daily | Every | Once, first_seen: datetime, now: datetime, zone: tzinfo) -> datetime | None:
@@ -352,11 +347,8 @@ class Heartbeat:
     def pulse(self) -> list[str]:
         """Make tasks of all due items, and end the tasks whose items are gone. Returns the ids of the new tasks."""
         pages, unread = self._pages()
-        faults = [("heartbeat", words) for words in unread]
-        items_of_pages = []
-        for page in pages:
-            faults += find_unread_items(page)
-            items_of_pages.append((page, parse_items(page.text)[0]))
+        faults = heartbeat_problems(pages, unread)
+        items_of_pages = [(page, parse_items(page.text)[0]) for page in pages]
         if not faults and not any(items for _, items in items_of_pages) and not self._board.has_heartbeat_tasks():
             return []  # every cycle comes here: no transaction for nothing
 
@@ -389,12 +381,12 @@ class Heartbeat:
             task_ids += self._add_due_tasks(transaction, page, items, histories_of.get(page.agent, {}))
         return task_ids
 
-    def _report(self, transaction: Transaction, faults: Iterable[tuple[str, str]]) -> None:
-        """Report each fault (place, words) once."""
-        for where, words in faults:
-            if where + words not in self._reported:
-                self._reported.add(where + words)
-                transaction.record(FaultReported(where=where, message=words))
+    def _report(self, transaction: Transaction, faults: Iterable[str]) -> None:
+        """Report each fault once."""
+        for words in faults:
+            if words not in self._reported:
+                self._reported.add(words)
+                transaction.record(FaultReported(where="heartbeat", message=words))
 
     def _add_due_tasks(
         self,

@@ -119,9 +119,9 @@ def approve(
     *,
     decided_by: DecidedBy,
 ) -> Document:
-    """Approve a card and start it; with `wait` return when its session has ended. `edit` is another prompt, or
-    `KEY=VALUE` parameters of a flow; `parameters` are the latter as data. `withoutSandbox` confirms that it runs
-    unconfined, which a card that says `needsConfirmation` needs."""
+    """Approve a card and start it. `edit` is another prompt, or `KEY=VALUE` parameters of a flow; `parameters` are the
+    latter as data. `withoutSandbox` confirms that it runs unconfined, which a card that says `needsConfirmation` needs.
+    """
     target = find_target(engine, id)
     card = engine.cards.approve(
         target.card_id, edit=edit, parameters=parameters, by=decided_by, without_sandbox=without_sandbox

@@ -160,7 +160,7 @@ def require(name: str, value: str) -> str:
 def describe_fault(fault: Mapping[str, Any]) -> str:
     """The problem with an argument, in words. The value is not repeated, because it may be a secret that was put in the
     wrong place."""
-    where = ".".join(str(part) for part in fault["loc"] if part != "body")[:100]
+    where = ".".join(str(part) for part in fault["loc"] if part != "body" and "[" not in str(part))[:100]
     no_object = fault["type"] == NOT_AN_OBJECT
     message = "it must be one JSON object" if no_object else str(fault["msg"]).removeprefix("Value error, ")
     return f"{where}: {message}" if where else message

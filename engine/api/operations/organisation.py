@@ -74,7 +74,7 @@ def agents(
             "coding": _coding_agents(engine),
             "codingSupported": list(engine.channel_setup.supported_agents),
             "retired": [agent.id for agent in hierarchy.retired()],
-            "problems": [*hierarchy.problems(), *heartbeat_problems(hierarchy)],
+            "problems": [*hierarchy.problems(), *heartbeat_problems(*hierarchy.heartbeats())],
         }
     require("id", id)
     match action:
@@ -300,7 +300,8 @@ def _agent_document(engine: Services, agent_id: str) -> Document:
     if retired or agent.broken:
         return reply | {"chain": [], "chainEnd": "", "retired": retired is not None}
     lineage, channels = hierarchy.lineage(agent_id), engine.settings.current.channels
-    problems = [line for line in heartbeat_problems(hierarchy) if line.startswith(f"agents/{agent_id}/")]
+    lines = heartbeat_problems(*hierarchy.heartbeats())
+    problems = [line for line in lines if line.startswith(f"agents/{agent_id}/")]
     try:
         soul = hierarchy.soul(agent_id)
     except Refusal as refusal:
