@@ -20,6 +20,7 @@ from engine.execution.session_store import read_check
 from engine.execution.trees import find_changed_files, find_missing_objects, join_paths, make_patch, printable_path
 from engine.git import Git
 from engine.model import ChangeSet, ChangeState, DiffComment, FileChange, FileDiff, Refusal, sanitise
+from engine.model.text import plain
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, ask, enum_field, ids_with_prefix, json_field, newest_rows, utc_field, value_of
 from engine.storage.state import finish_intent
@@ -302,10 +303,11 @@ class ChangeComments:
     def unsent(self, change_set_id: str) -> tuple[str, tuple[int, ...]]:
         """A message with the comments that no agent has received yet, and their numbers. Raises `Refusal`:
         `unknown_change_set`, `no_comments`."""
-        unsent = [comment for comment in self._reader.get(change_set_id).comments if not comment.sent]
+        change = self._reader.get(change_set_id)
+        unsent = [comment for comment in change.comments if not comment.sent]
         if not unsent:
             raise Refusal("no_comments", "it has no unsent comments", "`clawpy comment ID FILE:LINE TEXT`")
-        parts = ["Comments on your changes. Address each of them."]
+        parts = [f"Comments on “{plain(change.title)}”. Address each of them."]
         for comment in unsent:
             before = " (before your change)" if comment.old else ""
             parts.append(f"{comment.path}:{comment.line}{before}\n> {comment.quote}\n{comment.text}")

@@ -158,7 +158,8 @@ class ChangeSets(Landings):
         """Store a captured change set in the transaction that ends its session. Records `ChangeSetReady`, and
         `WorkOverlapped` for each overlap.
 
-        If it `continues` another session, it contains the undecided changes of that session, which are discarded.
+        If it `continues` another session, it contains the undecided changes of that session, which are discarded, and
+        has their title.
         """
         worktree = captured.worktree
         row = ChangeSetRow(
@@ -179,7 +180,7 @@ class ChangeSets(Landings):
         for overlap in captured.overlaps:
             tx.record(dataclasses.replace(overlap, agent=agent, subject=row.id, workspace=row.workspace))
         if continues:
-            self._supersede(tx, continues, by=worktree.session_id)
+            self._supersede(tx, continues, by=row)
         return row.view()
 
     def starting_tree(self, session_id: str) -> StartingTreeBuilder | None:
@@ -199,12 +200,13 @@ class ChangeSets(Landings):
 
         return build
 
-    def _supersede(self, tx: Transaction, session_id: str, by: str) -> None:
-        """Discard the undecided changes of a session, because the session `by` contains them."""
+    def _supersede(self, tx: Transaction, session_id: str, by: ChangeSetRow) -> None:
+        """Discard the undecided changes of a session, because `by` contains them; it gets their title."""
         row = tx.session.exec(select(ChangeSetRow).where(col(ChangeSetRow.session_id) == session_id)).first()
         if row is None or ChangeState.DISCARDED not in NEXT_STATES.get(row.state, set()):
             return
-        changed = self._discard_rest(tx, row.id, continued_in=by)
+        by.title = row.title
+        changed = self._discard_rest(tx, row.id, continued_in=by.session_id)
 
         def clear_away() -> None:
             try:

@@ -123,6 +123,7 @@ class LandingWorld:
         edit: Callable[[Path], object],
         *,
         name: str = "session_1",
+        title: str = "Fix the cart",
         check: CheckResult | None = None,
         continues: str = "",
         workspace: Path | None = None,
@@ -136,7 +137,7 @@ class LandingWorld:
             return None
         return self.database.write(
             lambda tx: self.changes.store(
-                tx, captured, continues=continues, prediction_id="pred_1", title="Fix the cart", check=check
+                tx, captured, continues=continues, prediction_id="pred_1", title=title, check=check
             )
         )
 

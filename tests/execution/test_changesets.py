@@ -261,7 +261,8 @@ def test_comments_quote_a_line_of_the_new_or_the_old_file(world: LandingWorld, c
     assert [event.kind for event in events.drain()] == ["ChangeSetCommented"] * 2
     text, numbers = comments.unsent(change.id)
     assert numbers == (1, 2)
-    assert text.split("\n\n")[1:] == [
+    assert text.split("\n\n") == [
+        "Comments on “Fix the cart”. Address each of them.",
         "a.txt:4\n> four\nwrite 4 instead",
         "b.txt:1 (before your change)\n> b\nkeep it",
     ]
@@ -356,7 +357,7 @@ def test_waiting_changes_of_the_same_file_are_recorded_with_their_conflicts(
 
 def change_of_session(world: LandingWorld, session_id: str, files: dict[str, str], *, continues: str = "") -> Change:
     """Run a session that writes `files`; its change set."""
-    return world.make_change(file_edits(files), name=session_id, continues=continues)
+    return world.make_change(file_edits(files), name=session_id, title=f"of {session_id}", continues=continues)
 
 
 def test_a_continuing_session_has_the_waiting_changes_in_its_change_set(world: LandingWorld) -> None:
@@ -366,6 +367,7 @@ def test_a_continuing_session_has_the_waiting_changes_in_its_change_set(world: L
     after = change_of_session(world, "sess_2", {"c.txt": "c\n"}, continues="sess_1")
 
     assert {file.path for file in after.files} == {"a.txt", "new.txt", "c.txt"}
+    assert after.current.title == "of sess_1"
     superseded = earlier.current
     assert (superseded.state, superseded.note) == (ChangeState.DISCARDED, "continued in sess_2")
     wait_for_threads("clawpy-tidy-")
