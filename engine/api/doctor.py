@@ -31,6 +31,7 @@ from engine.api.model_checks import (
     offline_router,
     provider_checks,
     text_prompt_check,
+    twin_model_check,
 )
 from engine.api.notify.delivery import Addresses
 from engine.api.notify.notes import is_switched_on
@@ -112,6 +113,7 @@ def _run_checks(
         *provider_checks(router, keys, online=online),
         text_prompt_check(settings, router),
         *memory_model_check(settings, router),
+        *twin_model_check(home, settings),
         _check_sandbox(settings),
         check_agents(home, settings),
         check_learnings(home),

@@ -8,13 +8,16 @@ change within 10 seconds. A provider is asked whether it accepts a key only on r
 from __future__ import annotations
 
 import difflib
+import json
 import shutil
+import sqlite3
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from engine.api.documents import Document
+from engine.api.offline import read_rows
 from engine.api_keys import ENVIRONMENT, TWIN, Keys, NoKeyring, check_name, variable
 from engine.autonomy.schedule import heartbeat_problems
 from engine.clock import SystemClock
@@ -162,6 +165,25 @@ def memory_model_check(settings: Settings, router: ModelRouter) -> list[Check]:
     except Refusal as error:
         return [Check("memory", WARN, f"{error.message}; sessions are summarised by rules", error.fix)]
     return [Check("memory", OK, f"{model} summarises sessions and decides at night what to keep of the day")]
+
+
+def twin_model_check(home: Home, settings: Settings) -> list[Check]:
+    """The Twin model, if it is on, and whether its last answer could be used."""
+    if not settings.twin_model_enabled:
+        return []
+    model = settings.twin_model_id
+    if not model:
+        return [Check("twin", WARN, "there is no twinModelId", "clawpy config set twinModelId PROVIDER:MODEL")]
+    query = "SELECT subject, payload FROM memory_events WHERE kind = 'TwinAnswered' ORDER BY id DESC LIMIT 1"
+    try:
+        rows = read_rows(home.database, query)
+    except sqlite3.Error:
+        return [Check("twin", OK, f"{model}; whether it answered cannot be read; see database")]
+    for asked, payload in rows:
+        if asked.endswith(model) and (reason := json.loads(payload)["reason"]):
+            fix = "it must answer with the JSON object of docs/MODELS.md; or clawpy config set twinModelEnabled false"
+            return [Check("twin", WARN, f"{model} gave no usable answer: {reason}", fix)]
+    return [Check("twin", OK, f"{model} proposes cards once you have decided 30")]
 
 
 def key_storage_check(keys: Keys) -> Check:

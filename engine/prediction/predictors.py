@@ -45,6 +45,9 @@ TEMPERATURE, MAX_TOKENS = 0.3, 200
 TIMEOUT_S = 20.0
 """Maximum time in seconds that a cycle waits for the model."""
 
+FIRST_PAUSE, MAX_PAUSE = timedelta(minutes=10), timedelta(hours=6)
+"""How long a model is not asked after a question without a usable answer. Each further one doubles the time."""
+
 MAX_COST = 10_000
 """Maximum cost of one question in micro-dollars: 200 tokens of the dearest model cost less."""
 
@@ -82,7 +85,7 @@ class PredictedWork(BaseModel):
     source: ClassVar = Source.TWIN_MODEL
     kind: ClassVar = "twin"
     """The kind of its cards."""
-    author: ClassVar = "model"
+    author: ClassVar = "Twin model"
     """Who predicts it, in words."""
 
     model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False, populate_by_name=True)
@@ -114,7 +117,7 @@ class PredictedWork(BaseModel):
             kind=self.kind,
             workspace=context.workspace,
             prompt=self.prompt,
-            reasoning=self.reasoning or f"the {self.author} gives no reason",
+            reasoning=f"the {self.author} says: {self.reasoning or 'no reason'}",
             subject=text_hash(self.prompt),
             facts={"prompt": self.prompt},
             flow=flow,
@@ -173,6 +176,8 @@ class ModelTwin:
         self._on_answer = on_answer
         self._last: dict[str, tuple[str, list[Proposal]]] = {}
         """By workspace: the model and the situation that it was last asked about, and what it proposed."""
+        self._failing, self._pause, self._ask_from = "", MAX_PAUSE, datetime.min.replace(tzinfo=UTC)
+        """The model whose last answer was unusable, how long it is not asked, and until when; "" after a usable one."""
 
     @property
     def named(self) -> str:
@@ -189,6 +194,8 @@ class ModelTwin:
         situation = f"{model}\n{_situation(context)}"
         last_situation, proposals = self._last.get(context.workspace, ("", []))
         if situation != last_situation:
+            if model == self._failing and context.now < self._ask_from:
+                return []
             proposals = self._ask_and_propose(model, context)
             self._last[context.workspace] = situation, proposals
         return proposals
@@ -230,7 +237,10 @@ class ModelTwin:
             reply = self.answer(model, context.text, workspace=context.workspace)
         except (NoAnswer, UnusableReply) as error:
             self._on_answer(model, False, str(error))
+            self._pause = min(self._pause * 2, MAX_PAUSE) if model == self._failing else FIRST_PAUSE
+            self._failing, self._ask_from = model, context.now + self._pause
             return []
+        self._failing = ""
         self._on_answer(model, True, "")
         return [reply.propose(context, self._flows)]
 

@@ -22,6 +22,7 @@ from engine.api_keys import Keyring, Keys
 from engine.clock import FakeClock
 from engine.config import GatewaySettings, MemorySettings, Settings
 from engine.config.sections import PROVIDERS, NotifySettings, SurfaceSettings
+from engine.events import TwinAnswered
 from engine.home import Home
 from engine.lock import HomeLock
 from engine.storage.database import make_or_check
@@ -98,6 +99,17 @@ def test_a_channel_whose_coding_agent_is_not_in_the_settings_is_a_warning(home: 
     checks = examine(home)
     assert checks["coding agent"]["message"] == "koji-core names acp:ghost, which is not in the settings"
     assert "ghost" not in checks["prose"]["message"]
+
+
+def test_what_the_twin_model_answered_last_is_said(engine: StandIn, home: Home) -> None:
+    home.config.mkdir(parents=True, exist_ok=True)
+    home.config_file.write_text("twinModelEnabled = true\ntwinModelId = 'ollama:small'\n")
+    assert examine(home)["twin"]["state"] == "ok"
+    engine.database.record(TwinAnswered(subject="ollama:small", usable=False, reason="Invalid JSON"))
+    check = examine(home)["twin"]
+    assert (check["state"], check["message"]) == ("warn", "ollama:small gave no usable answer: Invalid JSON")
+    engine.database.record(TwinAnswered(subject="ollama:small", usable=True, reason=""))
+    assert examine(home)["twin"]["state"] == "ok"
 
 
 def test_a_damaged_database_fails(home: Home) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -88,7 +89,11 @@ def test_a_reply_becomes_a_proposal(context: WorkspaceContext) -> None:
     model = ScriptedModel(json.dumps(GOOD))
     [proposal] = twin(model).propose(context)
     assert (proposal.prompt, proposal.channel, proposal.confidence) == ("fix the rounding", "koji-core", 0.7)
-    assert (proposal.source, proposal.flow, proposal.reasoning) == (Source.TWIN_MODEL, None, "red since noon")
+    assert (proposal.source, proposal.flow, proposal.reasoning) == (
+        Source.TWIN_MODEL,
+        None,
+        "the Twin model says: red since noon",
+    )
     [(name, question)] = model.questions
     assert (name, question.temperature, question.max_tokens) == ("ollama:twin", 0.3, 200)
     assert question.text.startswith(context.text)
@@ -121,6 +126,17 @@ def test_the_model_is_asked_again_when_more_than_the_time_changed(world: World) 
     assert model_twin.propose(world.sense()) == first, "the age of a task makes no new situation"
     (world.path / "cart.py").write_text("2")
     assert [proposal.prompt for proposal in model_twin.propose(world.sense())] == ["another"]
+
+
+def test_a_model_that_fails_is_asked_again_later_and_later(world: World) -> None:
+    model = ScriptedModel(*["what?"] * 4, json.dumps(GOOD))
+    model_twin = twin(model)
+    asked = []
+    for minute in (0, 9, 10, 29, 30):
+        (world.path / f"of_minute_{minute}.py").touch()
+        model_twin.propose(replace(world.sense(), now=NOW + timedelta(minutes=minute)))
+        asked.append(len(model.questions))
+    assert asked == [2, 2, 4, 4, 5]
 
 
 @pytest.mark.parametrize("options", [{"twin_model_enabled": False}, {"twin_model_id": ""}, {"phase": 0}])
@@ -185,7 +201,7 @@ def test_a_line_becomes_a_proposal_with_its_confidence_as_the_twins_term(hooked:
     hooked.append(raw())
     [proposal] = hooked.hook.propose(hooked.world.sense())
     assert (proposal.source, proposal.confidence, proposal.channel) == (Source.PREDICTOR_HOOK, 0.72, "koji-core")
-    assert (proposal.flow, proposal.reasoning) == ("run_tests", "red")
+    assert (proposal.flow, proposal.reasoning) == ("run_tests", "the program says: red")
     assert proposal.evidence_at == NOW - timedelta(minutes=30)
     assert proposal.fingerprint == hooked.hook.propose(hooked.world.sense())[0].fingerprint
 

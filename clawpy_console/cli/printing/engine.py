@@ -48,7 +48,9 @@ def status(document: Document) -> Lines:
     yield from field_lines(map(_hold, holds))
     yield f"  {count(document['pending'], 'card')} pending"
     yield from (f"  running  {session['id']}  {one_line(session['prompt'])}" for session in document["running"])
-    yield from (f"  {wants('needs you')}  {waiting['id']}  {one_line(waiting['title'])}" for waiting in document["waiting"])
+    yield from (
+        f"  {wants('needs you')}  {waiting['id']}  {one_line(waiting['title'])}" for waiting in document["waiting"]
+    )
     for problem in document["problems"]:
         yield f"  {wants('problem')}  {workspace_name(problem['workspace'])}: {one_line(problem['text'])}"
     silent, coming = document["silenceSeconds"], document["nextCycleAt"]
