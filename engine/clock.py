@@ -8,13 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Protocol
-
-QUARTER = timedelta(minutes=15)
-"""The step in which quiet hours are counted."""
 
 
 class Clock(Protocol):
@@ -38,57 +33,6 @@ def in_utc(instant: datetime) -> datetime:
 def format_instant(instant: datetime) -> str:
     """An instant as `2026-01-05T09:30:00Z`; with microseconds only if they are not 0."""
     return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
-
-
-class Stopwatch:
-    """Measures the time of some work, and the time since its last activity. Both stop during a pause. May be used from
-    any thread."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._started = self._active = clock.monotonic()
-        self._pauses = 0
-        self._paused_at = 0.0
-
-    def note_activity(self) -> None:
-        """Store the present time as the last activity."""
-        self._active = self._clock.monotonic()
-
-    @contextmanager
-    def pause(self, on_pause: Callable[[], None]) -> Iterator[None]:
-        """Stop both times while the context is open. Pauses may overlap; only the first calls `on_pause`."""
-        with self._lock:
-            self._pauses += 1
-            is_first = self._pauses == 1
-            if is_first:
-                self._paused_at = self._clock.monotonic()
-        if is_first:
-            on_pause()
-        try:
-            yield
-        finally:
-            with self._lock:
-                if self._pauses == 1:
-                    now = self._clock.monotonic()
-                    self._started += now - self._paused_at
-                    self._active = now
-                self._pauses -= 1  # last: who finds no pause finds the times without it
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether a pause is in progress."""
-        return self._pauses > 0
-
-    @property
-    def seconds(self) -> float:
-        """Seconds since the start, without finished pauses."""
-        return self._clock.monotonic() - self._started
-
-    @property
-    def silent_seconds(self) -> float:
-        """Seconds since the last activity or pause."""
-        return self._clock.monotonic() - self._active
 
 
 class MachineZone(tzinfo):
@@ -170,6 +114,10 @@ def is_quiet(local: datetime, start: int, end: int) -> bool:
     if start <= end:
         return start <= local.hour < end
     return local.hour >= start or local.hour < end
+
+
+QUARTER = timedelta(minutes=15)
+"""The step in which quiet hours are counted."""
 
 
 def add_active_time(instant: datetime, span: timedelta, zone: tzinfo, start: int, end: int) -> datetime:

@@ -1,8 +1,7 @@
-"""Quiet hours across midnight and changes of the clock (SPEC 7.3), and the stopwatch of sessions."""
+"""Quiet hours across midnight and changes of the clock (SPEC 7.3)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -10,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.clock import FakeClock, Stopwatch, add_active_time, is_quiet
+from engine.clock import add_active_time, is_quiet
 
 BERLIN, NEW_YORK = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York")
 
@@ -63,25 +62,3 @@ def test_an_empty_span_is_over_at_once_or_when_the_night_ends(hour: int, end_hou
     midnight = datetime(2026, 1, 5, tzinfo=UTC)
     end = add_active_time(midnight + timedelta(hours=hour), timedelta(0), UTC, 23, 8)
     assert end == midnight + timedelta(hours=end_hour)
-
-
-class WatchedClock(FakeClock):
-    """Calls `watch` whenever it is read."""
-
-    watch: Callable[[], None] = staticmethod(lambda: None)
-
-    def monotonic(self) -> float:
-        self.watch()
-        return super().monotonic()
-
-
-def test_a_pause_ends_only_once_its_time_is_left_out() -> None:
-    """Another thread that finds a stopwatch running again must find its seconds without the pause."""
-    clock = WatchedClock(datetime(2026, 1, 5, 9, tzinfo=UTC))
-    stopwatch = Stopwatch(clock)
-    states: list[bool] = []
-    with stopwatch.pause(lambda: None):
-        clock.advance(timedelta(minutes=5))
-        clock.watch = lambda: states.append(stopwatch.is_paused)
-    assert states == [True]
-    assert (stopwatch.is_paused, stopwatch.seconds) == (False, 0.0)

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 
-from engine.clock import Clock, Stopwatch
+from engine.clock import Clock
 from engine.execution.processes import Processes, ProcessesClosed
 from engine.execution.runners.flow import (
     MAX_OUTPUT_CHARACTERS,
@@ -29,7 +29,7 @@ from engine.execution.runners.toolchains.project_tools import MissingItem, missi
 from engine.execution.sandbox import Confinement, Sandbox
 from engine.execution.sandbox.host_gate import HostGate
 from engine.execution.sandbox.host_paths import make_session_environment
-from engine.execution.session_terms import Limits, SessionRails, StopRequest
+from engine.execution.session_terms import Limits, SessionRails, StopRequest, Stopwatch
 from engine.execution.transcripts import MAX_PENDING, LineSplitter, Tail, ToolJournal, TranscriptWriter
 from engine.git import Git
 from engine.model import Assignment, RailVerdict, SessionState, Verdict, sanitise
@@ -75,9 +75,9 @@ class LiveSession:
         """Stores its changes in its last transaction when it is stopped before its end."""
         self.confinement = confinement
         """The places that its commands may touch from now on."""
-        self.is_allowed_once = False
+        self.work_allowed_once = False
         """Whether the operator allowed once its work, which the content filter blocks."""
-        self.allowed_once: list[str] = []
+        self.commands_allowed_once: list[str] = []
         """The commands that may each run once, although the content filter blocks them."""
         self.stop_requested: StopRequest | None = None
         """The request to end it, or None."""
@@ -102,64 +102,9 @@ class LiveSession:
         """The folder in which it works; the only place of the operator's that is writable in the sandbox."""
         return self.confinement.folder
 
-    def without_secrets(self, text: str) -> str:
-        """`text` without secrets, to be stored, shown and sent to a model."""
-        return redact(text, self._rails.secrets())
-
-    @contextmanager
-    def network_access(self, hosts: Sequence[str]) -> Iterator[None]:
-        """Let its commands reach `hosts` and the hosts of the workspace's settings, but no others. Raises `CannotRun`
-        when the sandbox cannot filter hosts."""
-        if message := self.sandbox.hosts_problem(hosts):
-            raise CannotRun(message, self.sandbox.way_out("run the command in a terminal"))
-        previous = self.confinement
-        allowed = tuple(dict.fromkeys((*previous.hosts, *hosts)))
-        self.confinement = replace(previous, network=False, hosts=allowed)
-        try:
-            yield
-        finally:
-            self.confinement = replace(self.confinement, network=previous.network, hosts=previous.hosts)
-
-    def say(self, text: str, *, error: bool = False) -> None:
-        """Put a note into the transcript. Raises `SessionStopped` when the session is ending."""
-        self.check_running()
-        self.note(text, error=error)
-
-    def note(self, text: str, *, error: bool = False) -> None:
-        """Put a note into the transcript, even while the session is ending."""
-        self.write("error" if error else "note", text)
-
-    def write(self, kind: str, text: str) -> None:
-        """Put lines of a `TranscriptLine` kind into the transcript. They count as activity."""
-        self._stopwatch.note_activity()
-        self.transcript.append(kind, sanitise(text).split("\n"))
-
-    def stream(self, kind: str, text: str) -> None:
-        """Put the next piece of a text that streams in into the transcript, unless the session is ending. It counts as
-        activity."""
-        self._stopwatch.note_activity()
-        for begin in range(0, len(text), MAX_PENDING):  # in parts, so that a stop need not wait for a huge piece
-            if self.stop_requested is None:
-                self.transcript.stream(kind, text[begin : begin + MAX_PENDING])
-
-    def note_output(self, lines: Sequence[str]) -> None:
-        """Note activity, and put these clean lines of a command's output into the transcript."""
-        self._stopwatch.note_activity()
-        if lines:
-            self.transcript.append("output", [*lines])
-
-    def new_redactor(self) -> Redactor:
-        """A redactor for a new stream of output."""
-        return Redactor(self._rails.secrets)
-
     def pause_clock(self) -> AbstractContextManager[None]:
         """Pause the session's clock while it waits for a person. Meanwhile another session may run in its place."""
         return self._stopwatch.pause(self.on_waiting)
-
-    @property
-    def is_waiting(self) -> bool:
-        """True while it waits for a person."""
-        return self._stopwatch.is_paused
 
     def on_stop(self, callback: Callable[[], None]) -> None:
         """Register a `callback` for the request to stop, for example to cancel a question. It is called once, from any
@@ -189,7 +134,8 @@ class LiveSession:
             state = SessionState.FAILED if self._has_reserved else SessionState.CANNOT_RUN
             self.stop(StopRequest(state, refusal, not_begun=not self._has_reserved))
         else:
-            self._reserved, self._has_reserved = max_cost, True
+            with self._lock:
+                self._reserved, self._has_reserved = max_cost, True
         self.check_running()
 
     def charge(self, amount: int, *, tokens: int = 0) -> None:
@@ -203,19 +149,6 @@ class LiveSession:
             self.stop(StopRequest(SessionState.FAILED, exceeded))
         self.check_running()
 
-    @property
-    def max_cost(self) -> int:
-        """Its cost so far, with the reservation of a call that is not charged yet."""
-        with self._lock:
-            return self.cost + self._reserved
-
-    def send_reply(self, text: str) -> bool:
-        """Send the operator's reply to the agent. False when no agent listens, or none does any more."""
-        with self._lock:
-            if self.is_listening:
-                self.replies.put(text)
-            return self.is_listening
-
     def stop_listening(self) -> bool:
         """Stop listening to replies. False when there is an unread reply; then it goes on listening."""
         with self._lock:
@@ -226,6 +159,60 @@ class LiveSession:
         """Raise `SessionStopped` if the session was asked to end."""
         if self.stop_requested is not None:
             raise SessionStopped(self.stop_requested.reason)
+
+    # -- its transcript
+
+    def without_secrets(self, text: str) -> str:
+        """`text` without secrets, to be stored, shown and sent to a model."""
+        return redact(text, self._rails.secrets())
+
+    def new_redactor(self) -> Redactor:
+        """A redactor for a new stream of output."""
+        return Redactor(self._rails.secrets)
+
+    def say(self, text: str, *, error: bool = False) -> None:
+        """Put a note into the transcript. Raises `SessionStopped` when the session is ending."""
+        self.check_running()
+        self.note(text, error=error)
+
+    def note(self, text: str, *, error: bool = False) -> None:
+        """Put a note into the transcript, even while the session is ending."""
+        self.write("error" if error else "note", text)
+
+    def write(self, kind: str, text: str) -> None:
+        """Put lines of a `TranscriptLine` kind into the transcript. They count as activity."""
+        self._stopwatch.note_activity()
+        self.transcript.append(kind, sanitise(text).split("\n"))
+
+    def stream(self, kind: str, text: str) -> None:
+        """Put the next piece of a text that streams in into the transcript, unless the session is ending. It counts as
+        activity."""
+        self._stopwatch.note_activity()
+        for begin in range(0, len(text), MAX_PENDING):  # in parts, so that a stop need not wait for a huge piece
+            if self.stop_requested is None:
+                self.transcript.stream(kind, text[begin : begin + MAX_PENDING])
+
+    def note_output(self, lines: Sequence[str]) -> None:
+        """Note activity, and put these clean lines of a command's output into the transcript."""
+        self._stopwatch.note_activity()
+        if lines:
+            self.transcript.append("output", [*lines])
+
+    # -- its commands
+
+    @contextmanager
+    def network_access(self, hosts: Sequence[str]) -> Iterator[None]:
+        """Let its commands reach `hosts` and the hosts of the workspace's settings, but no others. Raises `CannotRun`
+        when the sandbox cannot filter hosts."""
+        if message := self.sandbox.hosts_problem(hosts):
+            raise CannotRun(message, self.sandbox.way_out("run the command in a terminal"))
+        previous = self.confinement
+        allowed = tuple(dict.fromkeys((*previous.hosts, *hosts)))
+        self.confinement = replace(previous, network=False, hosts=allowed)
+        try:
+            yield
+        finally:
+            self.confinement = replace(self.confinement, network=previous.network, hosts=previous.hosts)
 
     def git(self, plain: Git) -> Git:
         """`plain`, bound to this session, so that its commands end with the session."""
@@ -336,8 +323,8 @@ class LiveSession:
             raise CannotRun("this machine cannot put an overlay over your tree, so no command runs in it")
         command = shlex.join(argv)
         verdict = self.check_command(command)
-        if verdict.blocks and command in self.allowed_once:
-            self.allowed_once.remove(command)
+        if verdict.blocks and command in self.commands_allowed_once:
+            self.commands_allowed_once.remove(command)
             self.write("note", f"allowed once: {verdict.reason}")
         elif verdict.blocks or (verdict.verdict is Verdict.ASK and not cleared):
             raise CommandBlocked(f"`{command[:200]}` was not run: {verdict.reason}")
@@ -370,6 +357,24 @@ class LiveSession:
         for callback in callbacks:
             callback()
         return True
+
+    @property
+    def is_waiting(self) -> bool:
+        """True while it waits for a person."""
+        return self._stopwatch.is_paused
+
+    @property
+    def max_cost(self) -> int:
+        """Its cost so far, with the reservation of a call that is not charged yet."""
+        with self._lock:
+            return self.cost + self._reserved
+
+    def send_reply(self, text: str) -> bool:
+        """Send the operator's reply to the agent. False when no agent listens, or none does any more."""
+        with self._lock:
+            if self.is_listening:
+                self.replies.put(text)
+            return self.is_listening
 
     def exceeded_limit(self) -> str:
         """Why it exceeds one of its limits; "" when it does not."""

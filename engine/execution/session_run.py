@@ -287,7 +287,7 @@ def _begin_and_run(live: LiveSession, admission: Admission) -> RunnerResult:
     hosts = runner.check(live.assignment).hosts
     row = admission.row(live.id)
     without_sandbox = row.sandbox == UNCONFINED
-    live.is_allowed_once = admission.is_allowed_once(row.permit_id)
+    live.work_allowed_once = admission.is_allowed_once(row.permit_id)
     confinement = live.confinement
     described = live.sandbox.describe(network=confinement.network, hosts=(*confinement.hosts, *hosts))
     view = admission.begin(live.id, described)

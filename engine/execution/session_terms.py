@@ -1,11 +1,15 @@
-"""The terms under which a session runs: its limits, the rails that it asks, and how it is told to stop (SPEC 3.8)."""
+"""The terms under which a session runs: its limits and its time, the rails that it asks, and how it is told to stop
+(SPEC 3.8).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 
-from engine.clock import Stopwatch
+from engine.clock import Clock
 from engine.config import ChannelSettings
 from engine.execution.sandbox import Sandbox
 from engine.frozen import frozen
@@ -18,6 +22,57 @@ APPROVED, AUTONOMOUS = "approved", "autonomous"
 AUTONOMOUS_SECONDS = 120.0
 AUTONOMOUS_TOKENS = 50_000
 """The limits of a session that started by itself (SPEC 3.8)."""
+
+
+class Stopwatch:
+    """Measures the time of some work, and the time since its last activity. A pause is subtracted when it ends; while
+    `is_paused`, neither time has a meaning. May be used from any thread."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._started = self._active = clock.monotonic()
+        self._pauses = 0
+        self._paused_at = 0.0
+
+    def note_activity(self) -> None:
+        """Store the present time as the last activity."""
+        self._active = self._clock.monotonic()
+
+    @contextmanager
+    def pause(self, on_pause: Callable[[], None]) -> Iterator[None]:
+        """Subtract the time in which the context is open. Pauses may overlap; only the first calls `on_pause`."""
+        with self._lock:
+            self._pauses += 1
+            is_first = self._pauses == 1
+            if is_first:
+                self._paused_at = self._clock.monotonic()
+        if is_first:
+            on_pause()
+        try:
+            yield
+        finally:
+            with self._lock:
+                if self._pauses == 1:
+                    now = self._clock.monotonic()
+                    self._started += now - self._paused_at
+                    self._active = now
+                self._pauses -= 1  # last: who finds no pause finds the times without it
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether a pause is in progress."""
+        return self._pauses > 0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the start, without finished pauses."""
+        return self._clock.monotonic() - self._started
+
+    @property
+    def silent_seconds(self) -> float:
+        """Seconds since the last activity or pause."""
+        return self._clock.monotonic() - self._active
 
 
 @frozen

@@ -17,6 +17,7 @@ from engine.config import SettingsSource
 from engine.events import RetryRepeated, ValidationFailed, ValidationHealed
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import CommandResult, Job, WorkFailed
+from engine.execution.runners.flows.git_steps import linked_packages
 from engine.execution.runners.flows.suite_runs import (
     compare_with_base,
     describe_check,
@@ -24,7 +25,6 @@ from engine.execution.runners.flows.suite_runs import (
     toolchain_for,
 )
 from engine.execution.runners.flows.testing import RunTests
-from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.projects import project_at
 from engine.execution.session_workspace import SessionWorkspace
 from engine.execution.trees import Snapshot, diff_trees, take_snapshot

@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from enum import Enum, StrEnum
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, ClassVar, Protocol, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -21,7 +21,6 @@ from pydantic.fields import FieldInfo
 
 from engine.clock import Clock, SystemClock
 from engine.execution.housekeeping import Housekeeping
-from engine.execution.runners.toolchains.tool_table import is_inside
 from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git import Git
@@ -332,6 +331,12 @@ def check_argument(text: str) -> str:
     if any(unicodedata.category(character) in ("Cc", "Zl", "Zp") for character in text):
         raise ValueError("must not contain control characters")
     return text
+
+
+def is_inside(path: str) -> bool:
+    """Whether a path stays inside the project: relative, no `..`, not empty."""
+    pure = PurePosixPath(path)
+    return bool(path) and not pure.is_absolute() and ".." not in pure.parts and "\0" not in path
 
 
 def _check_repo_path(text: str) -> str:

@@ -151,8 +151,8 @@ class FlowRunner:
                 upkeep=self._upkeep,
             )
             with _prepare_installation(live, installation, place) if installation else nullcontext():
-                if live.is_allowed_once:
-                    live.allowed_once = _named_commands(flow, installation, live.assignment)
+                if live.work_allowed_once:
+                    live.commands_allowed_once = _named_commands(flow, installation, live.assignment)
                 result = flow.run(job)
             facts = {**result.facts, **(_find_first_lock(live, workspace.git, installation) if installation else {})}
             discarded_files = self._workspaces.describe_discarded(live)

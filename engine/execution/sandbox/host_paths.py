@@ -23,10 +23,10 @@ from engine.frozen import frozen
 from engine.home import Home
 from engine.installed import search_path_without
 
-TABLES = read_table(__file__, "host_paths.toml")
+HOST_TABLES = read_table(__file__, "host_paths.toml")
 """The lists of `host_paths.toml`."""
 
-SYSTEM = tuple(map(Path, TABLES["system"]))
+SYSTEM = tuple(map(Path, HOST_TABLES["system"]))
 """Places that every user of the machine may read. macOS has a list of its own (see `programs`)."""
 
 _SYSTEM_PLACES = frozenset(SYSTEM)
@@ -48,7 +48,7 @@ class Tool:
     """Whether `variable` tells the place to coding agents, which have another HOME."""
 
 
-TOOLS = tuple(Tool(**{**row, "pieces": tuple(row.get("pieces", ("",)))}) for row in TABLES["tools"])
+TOOLS = tuple(Tool(**{**row, "pieces": tuple(row.get("pieces", ("",)))}) for row in HOST_TABLES["tools"])
 """The tools, with the parts of a home that they need to run and to find their packages. None contains keys."""
 
 
@@ -75,7 +75,7 @@ def find_readable_places(
 def _virtual_environments(confinement: Confinement, user: Path) -> Iterator[Path]:
     """The virtual environments of the project, each with the installations of its interpreters."""
     for project in dict.fromkeys((confinement.tree or confinement.folder, confinement.folder)):
-        for name in TABLES["environment_folders"]:
+        for name in HOST_TABLES["environment_folders"]:
             if _is_accessible(project / name / "pyvenv.cfg"):
                 yield (project / name).resolve()
                 yield from _base_interpreters(project / name, user)
@@ -171,12 +171,12 @@ def _installation_of(program: Path, user: Path) -> list[Path]:
     if not _SYSTEM_PLACES.isdisjoint((folder, *folder.parents)) or not _is_accessible(folder):
         return []
     prefix = folder.parent
-    if folder.name not in TABLES["program_folders"]:
+    if folder.name not in HOST_TABLES["program_folders"]:
         return []
     shared = prefix in (user, user / ".local", Path("/"))
     if shared:
         return [folder]
-    marked = any(os.access(f"{prefix}/{mark}", os.F_OK) for mark in TABLES["installation_marks"])
+    marked = any(os.access(f"{prefix}/{mark}", os.F_OK) for mark in HOST_TABLES["installation_marks"])
     return [prefix] if marked or any(prefix.glob("lib/python3*")) else [folder]
 
 
@@ -217,8 +217,8 @@ def find_secret_places(home: Home, environment: Mapping[str, str] = os.environ) 
     scratch folders and caches of other sessions.
     """
     user = find_home(environment)
-    named = [user / place for place in TABLES["secrets"]] + find_system_secrets()
-    for pointer in TABLES["secret_pointers"]:
+    named = [user / place for place in HOST_TABLES["secrets"]] + find_system_secrets()
+    for pointer in HOST_TABLES["secret_pointers"]:
         named += [Path(part).expanduser() for part in environment.get(pointer, "").split(os.pathsep) if part]
     named += [home.config, home.data, home.cache, home.logs]
     paths: set[Path] = set()
@@ -248,7 +248,7 @@ def make_session_environment(
     variables = {
         name: value
         for name, value in inherited.items()
-        if (name in TABLES["inherited"] or name in confinement.variables or name.startswith("LC_"))
+        if (name in HOST_TABLES["inherited"] or name in confinement.variables or name.startswith("LC_"))
         and not _CREDENTIALS_IN_URL.search(value)
     }
     variables = _use_project_environment(variables, confinement)
@@ -258,7 +258,7 @@ def make_session_environment(
         "home": confinement.home,
         "temporary": sandbox.temporary_folder(confinement),
     }
-    fixed = {name: template.format(**places) for name, template in TABLES["environment"].items()}
+    fixed = {name: template.format(**places) for name, template in HOST_TABLES["environment"].items()}
     return variables | fixed | {SESSION_MARK: session_id} | _package_variables(confinement)
 
 
@@ -266,7 +266,7 @@ def _package_variables(confinement: Confinement) -> dict[str, str]:
     """Variables by which tools find the packages that were installed into the caches or into `vendor`."""
     variables = {
         row["variable"]: row["value"].format(confinement.caches / row["folder"])
-        for row in TABLES["cached_packages"].values()
+        for row in HOST_TABLES["cached_packages"].values()
         if (confinement.caches / row["folder"]).is_dir()
     }
     for place in (confinement.folder, confinement.tree or confinement.folder):

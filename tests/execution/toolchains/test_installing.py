@@ -22,8 +22,8 @@ from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.runners.toolchains.detection import PackageSetup
 from engine.execution.runners.toolchains.installing import (
     Installation,
-    _finish_swap,
     _put_in_place,
+    _restore_old_folder,
     _temporary_path,
     find_installations,
     find_lock_updates,
@@ -415,7 +415,7 @@ def test_an_installed_folder_replaces_the_old_one(tmp_path: Path, disk: Path | N
     assert list((tmp_path / "tree").iterdir()) == [target]
     assert not fresh.exists()
     target.rename(_temporary_path(target, "old"))  # as a crash leaves it
-    _finish_swap(target)
+    _restore_old_folder(target)
     assert (target / "tool").read_text() == "new"
 
 

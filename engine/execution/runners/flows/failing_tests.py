@@ -25,6 +25,7 @@ from engine.execution.runners.flow import (
     WorkFailed,
 )
 from engine.execution.runners.flows.git_steps import (
+    linked_packages,
     read_commit,
     report_conflicts,
     reset_worktree,
@@ -40,9 +41,8 @@ from engine.execution.runners.flows.suite_runs import (
     toolchain_for,
     try_whole_suite,
 )
-from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.project_tools import Toolchain
-from engine.execution.runners.toolchains.tool_table import TABLES, TEST_FILE
+from engine.execution.runners.toolchains.tool_table import TEST_FILE, TOOL_TABLES
 from engine.frozen import frozen
 from engine.git import GitError
 from engine.git.history import is_ancestor
@@ -53,13 +53,13 @@ from engine.model.text import capitalised, count, join_names, last_error_line
 MAX_SIGNATURES: Final = 50
 """Maximum number of failing tests of a run that get a signature."""
 
-_ERROR_PATTERNS: Final = [re.compile(pattern, re.M) for pattern in TABLES["causes"]["errors"]]
+_ERROR_PATTERNS: Final = [re.compile(pattern, re.M) for pattern in TOOL_TABLES["causes"]["errors"]]
 """Each matches the error in the output of a test: its class and its message, or only its message."""
 
 _FRAME_PATTERNS: Final = [
     (re.compile(pattern, re.M), index)
     for index, patterns in ((-1, "last_frames"), (0, "first_frames"))
-    for pattern in TABLES["causes"][patterns]
+    for pattern in TOOL_TABLES["causes"][patterns]
 ]
 """(regular expression for a position in the code, index of the match that is the innermost position)."""
 

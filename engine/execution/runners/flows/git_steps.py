@@ -1,13 +1,20 @@
-"""Functions with git that several flows share: they read commits, try merges, and reset the worktree of a flow."""
+"""Functions with git that several flows share: they read commits, try merges, and reset the worktree of a flow.
+
+`linked_packages` lends the worktree the packages of the operator's tree."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from types import MappingProxyType
 
 from engine.execution.runners.flow import HOW_TO_LIST_COMMITS, CannotRun, Job, WorkFailed
+from engine.execution.runners.toolchains.project_tools import ProjectTool
+from engine.execution.runners.toolchains.tool_table import LANGUAGES, folders_up_to, language_of
 from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git import Git
@@ -39,7 +46,7 @@ REHEARSAL_AUTHOR = {
 MAX_CONFLICT_FILE_BYTES = 50_000_000
 """Maximum size of a file in conflict in which marked places are counted."""
 
-LINKED_FOLDERS = ("node_modules", "vendor", "deps")
+LINKED_FOLDERS = tuple(name for language in LANGUAGES.values() for name in language.linked_folders)
 """Folders that `linked_packages` may have linked into the worktree."""
 
 
@@ -209,3 +216,31 @@ def store_tree(job: Job) -> str:
 def restore_tree(job: Job, tree: str) -> None:
     """Replace the files of the worktree by those of a tree from `store_tree`."""
     job.git.run("read-tree", "--reset", "-u", tree)
+
+
+@contextmanager
+def linked_packages(job: Job, tools: Sequence[ProjectTool]) -> Iterator[None]:
+    """Link folders of packages, such as `node_modules`, from the operator's tree into the worktree of `job`.
+
+    This is done for the projects of `tools` and the folders above them. The links are removed after the block, so that
+    they are in no change set.
+    """
+    links = _link_packages(job, tools) if job.folder != job.workspace else []
+    try:
+        yield
+    finally:
+        for link in links:
+            link.unlink(missing_ok=True)
+
+
+def _link_packages(job: Job, tools: Sequence[ProjectTool]) -> list[Path]:
+    """Make the links that do not exist yet, and return them."""
+    folders = {above for tool in tools for above in folders_up_to(tool.folder, job.folder)}
+    names = {name for tool in tools for name in language_of(tool.row.kind).linked_folders}
+    links: list[Path] = []
+    for folder, name in product(sorted(folders), sorted(names)):
+        link, source = folder / name, job.workspace / folder.relative_to(job.folder) / name
+        if source.is_dir() and not os.path.lexists(link) and folder.is_dir():
+            links.append(link)
+            link.symlink_to(source, target_is_directory=True)
+    return links

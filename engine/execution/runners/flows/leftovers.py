@@ -20,7 +20,7 @@ from engine.execution.runners.flow import (
     RepoFile,
     as_facts,
 )
-from engine.execution.runners.flows.git_steps import operator_git, store_tree
+from engine.execution.runners.flows.git_steps import linked_packages, operator_git, store_tree
 from engine.execution.runners.flows.suite_runs import (
     TestPlan,
     all_tests,
@@ -29,7 +29,6 @@ from engine.execution.runners.flows.suite_runs import (
     describe_compared,
     run_test_plan,
 )
-from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.projects import find_projects, project_of
 from engine.files import read_plain
 from engine.git.leftovers import CONFLICT_MARKER, TODOS, count_kinds, removable_lines, scan_line, without_lines

@@ -9,9 +9,8 @@ from itertools import chain
 from pathlib import Path
 
 from engine.execution.runners.flow import CannotRun, CommandResult, Job, WorkFailed
-from engine.execution.runners.flows.git_steps import remove_untracked, restore_tree, store_tree
+from engine.execution.runners.flows.git_steps import linked_packages, remove_untracked, restore_tree, store_tree
 from engine.execution.runners.toolchains.detection import environment_command
-from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.project_tools import (
     EXECUTION_KINDS,
     MISSING_KINDS,

@@ -23,6 +23,7 @@ from engine.execution.runners.flow import (
 )
 from engine.execution.runners.flows.failing_tests import find_signatures
 from engine.execution.runners.flows.git_steps import (
+    linked_packages,
     read_commit,
     reset_worktree,
     resolve_commit,
@@ -42,7 +43,6 @@ from engine.execution.runners.flows.suite_runs import (
     toolchain_for,
 )
 from engine.execution.runners.toolchains.detection import add_package_command
-from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.project_tools import PROGRAM_FIXES, Toolchain
 from engine.execution.runners.toolchains.projects import project_at
 from engine.execution.runners.toolchains.tool_table import Command

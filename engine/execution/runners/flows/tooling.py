@@ -29,7 +29,7 @@ from engine.execution.runners.flow import (
     as_facts,
     is_own_file,
 )
-from engine.execution.runners.flows.git_steps import resolve_commit, restore_tree, store_tree
+from engine.execution.runners.flows.git_steps import linked_packages, resolve_commit, restore_tree, store_tree
 from engine.execution.runners.flows.suite_runs import find_project, run_command
 from engine.execution.runners.toolchains.detection import add_package_command
 from engine.execution.runners.toolchains.installing import (
@@ -38,7 +38,6 @@ from engine.execution.runners.toolchains.installing import (
     find_installations,
     find_lock_updates,
     installation_failure,
-    linked_packages,
 )
 from engine.execution.runners.toolchains.lock_files import find_mismatches
 from engine.execution.runners.toolchains.project_tools import Finding, Linter, first_missing

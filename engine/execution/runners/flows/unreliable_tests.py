@@ -23,8 +23,15 @@ from engine.execution.runners.flow import (
     TestId,
     WorkFailed,
     as_facts,
+    is_inside,
 )
-from engine.execution.runners.flows.git_steps import read_commit, reset_worktree, resolve_commit, store_tree
+from engine.execution.runners.flows.git_steps import (
+    linked_packages,
+    read_commit,
+    reset_worktree,
+    resolve_commit,
+    store_tree,
+)
 from engine.execution.runners.flows.suite_runs import (
     combine_checks,
     compare_with_base,
@@ -33,9 +40,7 @@ from engine.execution.runners.flows.suite_runs import (
     run_tests,
     toolchain_for,
 )
-from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.project_tools import Toolchain
-from engine.execution.runners.toolchains.tool_table import is_inside
 from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git.leftovers import UNTIL

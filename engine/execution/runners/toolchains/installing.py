@@ -18,15 +18,13 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import CannotRun, CommandResult, Job, RetryLater, WorkFailed
+from engine.execution.runners.flow import CannotRun, CommandResult, RetryLater, WorkFailed
 from engine.execution.runners.toolchains.detection import PackageSetup, join_commands
-from engine.execution.runners.toolchains.project_tools import ProjectTool
-from engine.execution.runners.toolchains.tool_table import PACKAGE_MANAGERS, folders_up_to, language_of
-from engine.execution.sandbox.host_paths import TABLES
+from engine.execution.runners.toolchains.tool_table import PACKAGE_MANAGERS, language_of
+from engine.execution.sandbox.host_paths import HOST_TABLES
 from engine.files import TEMPORARY_PREFIX, remove_folder
 from engine.frozen import frozen
 from engine.model import sanitise
@@ -44,6 +42,9 @@ PackagesByPath = Mapping[str, Sequence[PackageSetup]]
 
 GITIGNORE = "*\n"
 """The `.gitignore` inside an installed folder, for a project that does not ignore it."""
+
+
+# -- commands
 
 
 @frozen
@@ -64,7 +65,7 @@ class Installation:
     @property
     def cache(self) -> str:
         """The name of the cache for the packages; "" if they are put into the tree."""
-        return str(TABLES["cached_packages"].get(self.packages.manager, {}).get("folder", ""))
+        return str(HOST_TABLES["cached_packages"].get(self.packages.manager, {}).get("folder", ""))
 
     @property
     def lines(self) -> list[str]:
@@ -219,32 +220,7 @@ def _last_error(lines: Sequence[str]) -> str:
     return next(reversed(errors or lines), "it printed nothing")
 
 
-@contextmanager
-def linked_packages(job: Job, tools: Sequence[ProjectTool]) -> Iterator[None]:
-    """Link folders of packages, such as `node_modules`, from the operator's tree into the worktree of `job`.
-
-    This is done for the projects of `tools` and the folders above them. The links are removed after the block, so that
-    they are in no change set.
-    """
-    links = _link_packages(job, tools) if job.folder != job.workspace else []
-    try:
-        yield
-    finally:
-        for link in links:
-            link.unlink(missing_ok=True)
-
-
-def _link_packages(job: Job, tools: Sequence[ProjectTool]) -> list[Path]:
-    """Make the links that do not exist yet, and return them."""
-    folders = {above for tool in tools for above in folders_up_to(tool.folder, job.folder)}
-    names = {name for tool in tools for name in language_of(tool.row.kind).linked_folders}
-    links: list[Path] = []
-    for folder, name in product(sorted(folders), sorted(names)):
-        link, source = folder / name, job.workspace / folder.relative_to(job.folder) / name
-        if source.is_dir() and not os.path.lexists(link) and folder.is_dir():
-            links.append(link)
-            link.symlink_to(source, target_is_directory=True)
-    return links
+# -- into the tree
 
 
 @contextmanager
@@ -281,7 +257,7 @@ def _make_fresh_folder(live: LiveSession, installation: Installation, top: Path,
     """Make the folder `fresh`, which the commands see at `place` of the tree `top`."""
     target = top / place
     _refuse_links(top, place)
-    _finish_swap(target)
+    _restore_old_folder(target)
     if place in installation.updated and installation.packages.kind == "python":
         shutil.copytree(target, fresh, symlinks=True)
     else:  # the folders of other languages start empty
@@ -329,7 +305,7 @@ def _temporary_path(target: Path, prefix: str) -> Path:
     return target.with_name(f"{TEMPORARY_PREFIX}{prefix}-{target.name}")
 
 
-def _finish_swap(target: Path) -> None:
+def _restore_old_folder(target: Path) -> None:
     """Restore the old folder after a crash between the two renames of `_put_in_place`."""
     if not os.path.lexists(target) and _temporary_path(target, "old").is_dir():
         _temporary_path(target, "old").rename(target)

@@ -21,12 +21,11 @@ from engine.execution.runners.toolchains import python_projects
 from engine.execution.runners.toolchains.run_results import FinishedRun
 from engine.execution.runners.toolchains.tool_table import (
     FALLBACK,
-    TABLES,
+    TOOL_TABLES,
     Command,
     LinterRow,
     TestRunnerRow,
     ToolRow,
-    as_operand,
     read_text,
 )
 from engine.frozen import frozen, frozen_kw_only
@@ -227,7 +226,7 @@ class Linter(ProjectTool):
         """A command of the row for `paths`; None if a placeholder is unknown."""
         folders = sorted({str(PurePosixPath(path).parent) for path in paths})
         placeholders = {
-            "paths": tuple(map(as_operand, paths)) or (".",), "scratch": (str(scratch),),
+            "paths": tuple(map(_as_operand, paths)) or (".",), "scratch": (str(scratch),),
             "packages": tuple(f"./{folder}" if folder != "." else "." for folder in folders) or ("./...",),
         }  # fmt: skip
         return self._fill_command(template, placeholders)
@@ -241,7 +240,7 @@ def _test_placeholders(row: TestRunnerRow, tests: Sequence[str]) -> Placeholders
     """The placeholders for single tests, in all forms that commands use."""
     if row.kind == "go":
         return _go_placeholders(tests)
-    operands = tuple(map(as_operand, tests))
+    operands = tuple(map(_as_operand, tests))
     if row.kind == "rust":  # cargo takes no path, so a name with a dash cannot be made an operand
         operands = tuple(test for test in tests if not test.startswith("-"))
     pattern = f"^({'|'.join(map(_escape_name, tests))})$"
@@ -260,7 +259,12 @@ def _go_placeholders(tests: Sequence[str]) -> Placeholders:
     packages = [test.partition("::")[0] for test in tests]
     names = [test.partition("::")[2] for test in tests]
     pattern = (f"-run={_go_pattern(names)}",) if names and all(names) else ()
-    return {"packages": tuple(dict.fromkeys(map(as_operand, packages))), "pattern": pattern}
+    return {"packages": tuple(dict.fromkeys(map(_as_operand, packages))), "pattern": pattern}
+
+
+def _as_operand(path: str) -> str:
+    """A path as an operand of a command, changed so that a dash at its beginning does not make it an option."""
+    return f"./{path}" if path.startswith("-") else path
 
 
 def _escape_name(name: str) -> str:
@@ -308,7 +312,7 @@ def read_findings(output_format: str, output: str) -> list[Finding]:
     """The findings in the output of a linter or type checker; [] if it printed no position."""
     if output_format == "clippy":
         return list(_read_clippy(output))
-    return list(_read_lines(TABLES["findings"][output_format], output))
+    return list(_read_lines(TOOL_TABLES["findings"][output_format], output))
 
 
 def _read_lines(table: Mapping[str, Any], output: str) -> Iterator[Finding]:
@@ -344,10 +348,10 @@ def _read_clippy(output: str) -> Iterator[Finding]:
 
 # -- missing items
 
-MISSING_KINDS: Mapping[str, Any] = TABLES["missing"]
+MISSING_KINDS: Mapping[str, Any] = TOOL_TABLES["missing"]
 """The kinds of missing items: the messages that show them, a sentence and a fix for each."""
 
-PROGRAM_FIXES: Mapping[str, str] = TABLES["programs"]
+PROGRAM_FIXES: Mapping[str, str] = TOOL_TABLES["programs"]
 """The commands that install programs which are not packages of a project, by program."""
 
 EXECUTION_KINDS = frozenset({"program", "permission"})
@@ -376,7 +380,7 @@ def _compile_patterns() -> tuple[tuple[str, re.Pattern[str], str], ...]:
     for kind, row in MISSING_KINDS.items():
         for sign in row["signs"]:
             message, alias = (sign["says"], sign["as"]) if isinstance(sign, dict) else ("".join(sign), "")
-            for name, expression in TABLES["missing_names"].items():
+            for name, expression in TOOL_TABLES["missing_names"].items():
                 message = message.replace(name, expression)
             patterns.append((kind, re.compile(message, re.MULTILINE), alias))
     return tuple(patterns)
@@ -385,7 +389,7 @@ def _compile_patterns() -> tuple[tuple[str, re.Pattern[str], str], ...]:
 def _find_missing(text: str) -> Iterator[MissingItem]:
     """The missing items that are named in `text`, the output of a run or of a failed test. They have the order of the
     rows."""
-    plugins: Mapping[str, str] = TABLES["plugins"]
+    plugins: Mapping[str, str] = TOOL_TABLES["plugins"]
     for kind, pattern, alias in _compile_patterns():
         for match in pattern.finditer(text):
             name = (match.groupdict().get("what") or "").strip()

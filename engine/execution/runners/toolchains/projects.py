@@ -35,7 +35,7 @@ from engine.execution.runners.toolchains.detection import (
 from engine.execution.runners.toolchains.project_folder import ProjectFolder
 from engine.execution.runners.toolchains.project_tools import PROGRAM_FIXES, Linter, Toolchain
 from engine.execution.runners.toolchains.python_projects import Interpreter, is_collected
-from engine.execution.runners.toolchains.tool_table import MANIFESTS, PACKAGE_MANAGERS, TABLES, TEST_RUNNERS
+from engine.execution.runners.toolchains.tool_table import MANIFESTS, PACKAGE_MANAGERS, TEST_RUNNERS, TOOL_TABLES
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.repository import find_repository
@@ -47,7 +47,7 @@ MAX_DEPTH = 4
 MAX_PROJECTS = 200
 """Maximum number of projects of one repository."""
 
-_IGNORED_FOLDERS = frozenset(TABLES["ignored_folders"])
+_IGNORED_FOLDERS = frozenset(TOOL_TABLES["ignored_folders"])
 """Names of folders below which no project is searched."""
 
 _MANIFEST_NAMES = frozenset(name for name in MANIFESTS if "*" not in name)
@@ -274,7 +274,7 @@ def _missing_tool(
 
 def changelog_of(folder: Path) -> str:
     """The name of a project's change log; "" for none."""
-    return next((name for name in TABLES["changelogs"] if os.path.lexists(folder / name)), "")
+    return next((name for name in TOOL_TABLES["changelogs"] if os.path.lexists(folder / name)), "")
 
 
 # -- which project runs which tests

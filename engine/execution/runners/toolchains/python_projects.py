@@ -12,6 +12,7 @@ import hashlib
 import os
 import re
 import subprocess
+import tomllib
 from base64 import urlsafe_b64encode
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatch
@@ -21,7 +22,7 @@ from typing import Any
 
 import platformdirs
 
-from engine.execution.runners.toolchains.tool_table import folders_up_to, read_text, read_toml
+from engine.execution.runners.toolchains.tool_table import folders_up_to, read_text
 from engine.execution.sandbox.host_paths import which
 from engine.frozen import frozen
 from engine.git import Git, GitError
@@ -72,7 +73,7 @@ def is_collected(folder: Path, inside: str) -> bool:
     """Whether pytest in `folder` is configured to collect the folder `inside` below it (`testpaths`)."""
     paths: list[str] = []
     try:
-        configured = read_toml(folder / "pyproject.toml")["tool"]["pytest"]["ini_options"]["testpaths"]
+        configured = _read_toml(folder / "pyproject.toml")["tool"]["pytest"]["ini_options"]["testpaths"]
         paths += configured.split() if isinstance(configured, str) else map(str, configured)
     except (KeyError, TypeError):
         pass
@@ -98,6 +99,15 @@ def is_external_module(module: str, folder: Path, workspace: Path) -> bool:
         return True
 
 
+def _read_toml(file: Path) -> dict[str, Any]:
+    """The content of a TOML file; {} if it cannot be read or is not TOML, because the project's tools will report
+    that."""
+    try:
+        return tomllib.loads(read_text(file))
+    except tomllib.TOMLDecodeError:
+        return {}
+
+
 def _managed_environments(workspace: Path) -> Iterator[tuple[str, Path]]:
     """(package manager, interpreter) of each environment that Poetry or Pipenv made for the project at `workspace`."""
     for manager, homes in (("poetry", _poetry_environments(workspace)), ("pipenv", _pipenv_environments(workspace))):
@@ -107,18 +117,18 @@ def _managed_environments(workspace: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _poetry_environments(workspace: Path) -> list[Path]:
-    project = read_toml(workspace / "pyproject.toml")
+    project = _read_toml(workspace / "pyproject.toml")
     poetry = _find_table(project, "tool", "poetry")
     name = poetry.get("name") or _find_table(project, "project").get("name") or workspace.name
     if not poetry and not (workspace / "poetry.lock").is_file():
         return []
-    settings = read_toml(platformdirs.user_config_path("pypoetry", roaming=True) / "config.toml")
+    settings = _read_toml(platformdirs.user_config_path("pypoetry", roaming=True) / "config.toml")
     cache = os.environ.get("POETRY_CACHE_DIR") or settings.get("cache-dir") or platformdirs.user_cache_dir("pypoetry")
     location = os.environ.get("POETRY_VIRTUALENVS_PATH") or _find_table(settings, "virtualenvs").get("path")
     root = Path(str(location or "{cache-dir}/virtualenvs").replace("{cache-dir}", str(cache)))
     safe_name = re.sub(r"[ $`!*@\"\\\r\n\t]", "_", str(name).lower())[:42]
     prefix = f"{safe_name}-{_short_hash(os.path.normcase(os.path.realpath(workspace)))}"
-    chosen = _find_table(read_toml(root / "envs.toml"), prefix).get("minor", "")
+    chosen = _find_table(_read_toml(root / "envs.toml"), prefix).get("minor", "")
     homes = sorted(_list_subfolders(root, f"{prefix}-py"), key=_python_version, reverse=True)
     return sorted(homes, key=lambda home: not home.name.endswith(f"-py{chosen}"))
 
@@ -158,7 +168,7 @@ def _list_subfolders(root: Path, prefix: str) -> list[Path]:
 
 def pytest_group_option(workspace: Path) -> str:
     """The option of `uv sync` for the group or extra with pytest; "" if none is needed."""
-    project = read_toml(workspace / "pyproject.toml")
+    project = _read_toml(workspace / "pyproject.toml")
     groups, extras = _find_table(project, "dependency-groups"), _find_table(project, "project", "optional-dependencies")
     needs = {f" --group {name}": group for name, group in groups.items()} | {
         f" --extra {name}": extra for name, extra in extras.items()

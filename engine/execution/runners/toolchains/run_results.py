@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
-from engine.execution.runners.toolchains.tool_table import TABLES
+from engine.execution.runners.toolchains.tool_table import TOOL_TABLES
 from engine.frozen import frozen
 from engine.model import CheckResult
 
@@ -36,7 +36,7 @@ _USAGE_ERRORS = {2: "collection failed", 3: "pytest crashed", 4: "pytest did not
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 """Matches the colours of printed output."""
 
-_OUTCOMES = {word: outcome for outcome, words in TABLES["outcomes"].items() for word in words}
+_OUTCOMES = {word: outcome for outcome, words in TOOL_TABLES["outcomes"].items() for word in words}
 """The outcome of a test by the word that a runner prints for it."""
 
 _Pattern = Annotated[re.Pattern[str], BeforeValidator(lambda parts: re.compile("".join(parts), re.M))]
@@ -48,7 +48,7 @@ _NEVER = re.compile("(?!)")
 _COUNT = re.compile(r"(\d+) (\w+)")
 """Matches a number of tests and their outcome, as in `3 passed`."""
 
-_NUMBER_GROUPS = frozenset({"tests", *TABLES["outcomes"]})
+_NUMBER_GROUPS = frozenset({"tests", *TOOL_TABLES["outcomes"]})
 _TIME_GROUPS = frozenset({"ms", "seconds"})
 """The groups of `PrintedFormat` that are numbers of tests, and those that are times."""
 
@@ -287,7 +287,7 @@ class PrintedFormat(BaseModel):
         return f"{parts['place']}{self.joint}{name}" if "place" in parts else name
 
 
-_FORMATS = {name: PrintedFormat(**form) for name, form in TABLES["formats"].items()}
+_FORMATS = {name: PrintedFormat(**form) for name, form in TOOL_TABLES["formats"].items()}
 
 
 @frozen

@@ -7,16 +7,15 @@ return, and functions that read files of a project.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, TypeVar
 
 from engine.files import read_plain, read_table
 from engine.frozen import frozen, frozen_kw_only
 
-TABLES: Mapping[str, Any] = read_table(__file__, "tools.toml")
+TOOL_TABLES: Mapping[str, Any] = read_table(__file__, "tools.toml")
 """The whole file, for its other tables: output formats, missing items and their fixes."""
 
 FALLBACK = "fallback"
@@ -28,7 +27,7 @@ TEST_FILE = re.compile(
 )
 """Files that hold tests, by their folder or by the naming rules of any language."""
 
-MANIFESTS: tuple[str, ...] = tuple(TABLES["manifests"])
+MANIFESTS: tuple[str, ...] = tuple(TOOL_TABLES["manifests"])
 """Files of which each shows that a folder is a project. `*` matches anything but `/`."""
 
 
@@ -137,6 +136,7 @@ class PackageManagerRow:
     program: str = ""
     """The program that replaces `{wrapper}` in its commands, if the project has no script `wrapper`."""
     wrapper: str = ""
+    """The name of a script in a project that runs this program in the right version; "" for none."""
 
 
 @frozen_kw_only
@@ -159,7 +159,7 @@ def build_row(form: type[RowType], row: Mapping[str, Any]) -> RowType:
     values = {}
     for name, value in row.items():
         if name in _SHARED_VALUES and isinstance(value, str):
-            value = TABLES[_SHARED_VALUES[name]][value]
+            value = TOOL_TABLES[_SHARED_VALUES[name]][value]
         if name == "exit_codes" and value == "any":
             value = range(124)
         values[name] = tuple(value) if isinstance(value, list | range) else value
@@ -174,7 +174,7 @@ def _build_test_runner(row: Mapping[str, Any]) -> TestRunnerRow:
     )
 
 
-LANGUAGES: Mapping[str, Language] = {kind: build_row(Language, row) for kind, row in TABLES["languages"].items()}
+LANGUAGES: Mapping[str, Language] = {kind: build_row(Language, row) for kind, row in TOOL_TABLES["languages"].items()}
 
 
 def language_of(kind: str) -> Language:
@@ -182,13 +182,13 @@ def language_of(kind: str) -> Language:
     return LANGUAGES.get(kind, Language())
 
 
-TEST_RUNNERS: tuple[TestRunnerRow, ...] = tuple(map(_build_test_runner, TABLES["test_runner"]))
+TEST_RUNNERS: tuple[TestRunnerRow, ...] = tuple(map(_build_test_runner, TOOL_TABLES["test_runner"]))
 LINTERS: tuple[LinterRow, ...] = tuple(
-    build_row(LinterRow, {"program": row["name"], "environment": "quiet", **row}) for row in TABLES["linter"]
+    build_row(LinterRow, {"program": row["name"], "environment": "quiet", **row}) for row in TOOL_TABLES["linter"]
 )
 PACKAGE_MANAGERS: Mapping[str, PackageManagerRow] = {
     row["name"]: build_row(PackageManagerRow, {"unlocked_install_command": row.get("install_command", ""), **row})
-    for row in TABLES["package_manager"]
+    for row in TOOL_TABLES["package_manager"]
 }
 """Package managers by name, in the order in which they are tried."""
 
@@ -216,28 +216,8 @@ def read_text(file: Path, limit: int = 1_000_000) -> str:
         return ""
 
 
-def read_toml(file: Path) -> dict[str, Any]:
-    """The content of a TOML file; {} if it cannot be read or is not TOML, because the project's tools will report
-    that."""
-    try:
-        return tomllib.loads(read_text(file))
-    except tomllib.TOMLDecodeError:
-        return {}
-
-
 def folders_up_to(folder: Path, top: Path) -> list[Path]:
     """`folder` and the folders above it up to `top`. Only `folder` if it is not below `top`."""
     if not folder.is_relative_to(top):
         return [folder]
     return [folder, *(above for above in folder.parents if above.is_relative_to(top))]
-
-
-def as_operand(path: str) -> str:
-    """A path as an operand of a command, changed so that a dash at its beginning does not make it an option."""
-    return f"./{path}" if path.startswith("-") else path
-
-
-def is_inside(path: str) -> bool:
-    """Whether a path stays inside the project: relative, no `..`, not empty."""
-    pure = PurePosixPath(path)
-    return bool(path) and not pure.is_absolute() and ".." not in pure.parts and "\0" not in path
