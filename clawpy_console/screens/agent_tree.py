@@ -22,19 +22,28 @@ from engine.model import AgentView
 
 OWNER = "owner"
 
-FOLD = "+"
+FOLD_PREFIX = "+"
 """The prefix of the id of a row for folded agents; the id of their leader follows. No agent's id begins with it."""
 
-GROUP = "="
+GROUP_PREFIX = "="
 """The prefix of the id of a group's heading; its title follows."""
 
-RETIRED = f"{GROUP}retired"
+RETIRED = f"{GROUP_PREFIX}retired"
 
 FOLD_ABOVE = 8
 """With more agents than this, those that never worked are folded (SPEC 6)."""
 
 MAX_NAMES = 12
 """Maximum number of folded agents that are named on their row."""
+
+MAX_INDENT = 12
+"""Maximum depth that is indented, so that names stay in sight."""
+
+FOLD_MARKS = {None: "  ", True: "▾ ", False: "▸ "}
+"""The mark before a name, by `Node.open`."""
+
+LEAD_CELLS = 3
+"""Cells before the indentation: the cursor, the sign of the state, a space."""
 
 STATES: Mapping[str, tuple[str, str, str]] = {
     "idle": ("○", "faint", ""), "queued": ("○", "accent", "waiting"), "running": ("◐", "accent", "working"),
@@ -62,7 +71,7 @@ class Node:
 
 
 @frozen
-class Folds:
+class FoldState:
     """The rows that the operator folded and unfolded."""
 
     toggled: frozenset[str] = frozenset()
@@ -72,16 +81,17 @@ class Folds:
 
     def is_open(self, id: str) -> bool:
         """Whether the rows below a row are shown."""
-        return (id in self.toggled) == id.startswith((FOLD, RETIRED))
+        starts_folded = id.startswith((FOLD_PREFIX, RETIRED))
+        return starts_folded == (id in self.toggled)
 
-    def showing(self, agent: AgentView, leaders: Iterable[str]) -> Folds:
+    def showing(self, agent: AgentView, leaders: Iterable[str]) -> FoldState:
         """With the rows of its `leaders` unfolded, so that an agent is shown."""
-        unused = () if is_busy(agent) else [f"{FOLD}{leader}" for leader in leaders]
+        unused = () if was_used(agent) else [f"{FOLD_PREFIX}{leader}" for leader in leaders]
         return replace(self, toggled=self.toggled.difference(leaders).union(unused))
 
 
 def tree_nodes(
-    agents: Sequence[AgentView], retired: Sequence[AgentView] = (), *, folds: Folds, words: Sequence[str] = ()
+    agents: Sequence[AgentView], retired: Sequence[AgentView] = (), *, folds: FoldState, words: Sequence[str] = ()
 ) -> list[Node]:
     """The rows of the tree. With `words`, in lower case, only the agents that match them, and their leaders."""
     return _TreeBuilder(agents, retired, folds, words).nodes()
@@ -91,14 +101,14 @@ class _TreeBuilder:
     """Makes the rows of the tree; see `tree_nodes`."""
 
     def __init__(
-        self, agents: Sequence[AgentView], retired: Sequence[AgentView], folds: Folds, words: Sequence[str]
+        self, agents: Sequence[AgentView], retired: Sequence[AgentView], folds: FoldState, words: Sequence[str]
     ) -> None:
         self._folds = folds
         self._is_filtered = bool(words)
         self._below, self._reasons = _place_agents(agents, retired)
         self._matching = {agent.id for agent in (*agents, *retired) if has_words(search_text(agent), words)}
-        shown = self._matching if words else {agent.id for agent in agents if is_busy(agent)}
-        self._visible = shown.union(leaders(agents, shown))  # the others are folded or do not match
+        shown = self._matching if words else {agent.id for agent in agents if was_used(agent)}
+        self._visible = shown.union(leaders_above(agents, shown))  # the others are folded or do not match
         self._folds_unused = not words and not folds.show_all and len(agents) > FOLD_ABOVE
 
     def nodes(self) -> list[Node]:
@@ -108,7 +118,7 @@ class _TreeBuilder:
         while todo:  # no recursion: a chain may be as long as there are agents
             node = todo.pop()
             children = self._children(node)
-            if node.id.startswith(GROUP) and not children:
+            if node.id.startswith(GROUP_PREFIX) and not children:
                 continue
             if children or node.id == OWNER:
                 node = replace(node, open=self._is_filtered or self._folds.is_open(node.id))
@@ -118,12 +128,12 @@ class _TreeBuilder:
         return nodes
 
     def _group_headings(self) -> list[Node]:
-        groups = [name for name in self._below if name.startswith(GROUP)]
-        return [Node(name, 0, text=f"{name.removeprefix(GROUP)} ({len(self._below[name])})") for name in groups]
+        groups = [name for name in self._below if name.startswith(GROUP_PREFIX)]
+        return [Node(name, 0, text=f"{name.removeprefix(GROUP_PREFIX)} ({len(self._below[name])})") for name in groups]
 
     def _children(self, node: Node) -> list[Node]:
         """The rows directly below a row; those of agents that never worked are one row while they are folded."""
-        if node.id.startswith(FOLD) or (node.agent and node.agent.activity.state == "retired"):
+        if node.id.startswith(FOLD_PREFIX) or (node.agent and node.agent.activity.state == "retired"):
             return []
         members = [
             agent for agent in self._below.get(node.id, ()) if not self._is_filtered or agent.id in self._visible
@@ -132,8 +142,10 @@ class _TreeBuilder:
         if len(folded) < 2:
             return [self._agent_node(agent, node) for agent in members]
         names = ", ".join(folded[:MAX_NAMES]) + (" …" if len(folded) > MAX_NAMES else "")
-        fold = Node(f"{FOLD}{node.id}", node.depth + 1, text=f"{len(folded):,} not used yet: {names}", above=node.id)
-        return [*(self._agent_node(agent, node) for agent in members if agent.id in self._visible), fold]
+        folded_row = Node(
+            f"{FOLD_PREFIX}{node.id}", node.depth + 1, text=f"{len(folded):,} not used yet: {names}", above=node.id
+        )
+        return [*(self._agent_node(agent, node) for agent in members if agent.id in self._visible), folded_row]
 
     def _agent_node(self, agent: AgentView, above: Node) -> Node:
         reason, matches = self._reasons.get(agent.id, ""), agent.id in self._matching
@@ -141,18 +153,18 @@ class _TreeBuilder:
 
     def _shows_unused(self, node: Node) -> bool:
         """Whether agents below a row are shown although they never worked."""
-        if not self._folds_unused or node.id.startswith(GROUP):
+        if not self._folds_unused or node.id.startswith(GROUP_PREFIX):
             return True
         is_unused = node.agent is not None and node.id not in self._visible
-        return is_unused or self._folds.is_open(f"{FOLD}{node.id}")
+        return is_unused or self._folds.is_open(f"{FOLD_PREFIX}{node.id}")
 
     def _unused_ids(self, members: Sequence[AgentView]) -> list[str]:
         """The ids of the members that never worked, each followed by those of all agents below it."""
         unused = [agent.id for agent in members if agent.id not in self._visible]
-        return [id for agent_id in unused for id in (agent_id, *sorted(ids_reached(self._below, agent_id)))]
+        return [id for agent_id in unused for id in (agent_id, *sorted(_ids_reached(self._below, agent_id)))]
 
 
-def leaders(agents: Iterable[AgentView], ids: Iterable[str]) -> list[str]:
+def leaders_above(agents: Iterable[AgentView], ids: Iterable[str]) -> list[str]:
     """The existing leaders above the agents `ids`; those of a single agent in order, its direct leader first."""
     leader_of = {agent.id: agent.reports_to for agent in agents}
     chain: dict[str, None] = {}
@@ -166,10 +178,10 @@ def leaders(agents: Iterable[AgentView], ids: Iterable[str]) -> list[str]:
 
 def ids_below(agents: Iterable[AgentView], agent_id: str) -> set[str]:
     """The ids of all agents below an agent."""
-    return ids_reached(group_by_leader(agents), agent_id)
+    return _ids_reached(_group_by_leader(agents), agent_id)
 
 
-def is_busy(agent: AgentView) -> bool:
+def was_used(agent: AgentView) -> bool:
     """Whether an agent has anything to show: it worked, works, or is broken."""
     return bool(agent.activity.sessions or agent.broken or agent.activity.state not in ("idle", "retired"))
 
@@ -182,7 +194,7 @@ def search_text(agent: AgentView) -> str:
     return " ".join(parts)
 
 
-def group_by_leader(agents: Iterable[AgentView]) -> dict[str, list[AgentView]]:
+def _group_by_leader(agents: Iterable[AgentView]) -> dict[str, list[AgentView]]:
     """The agents by the id of their direct leader."""
     reports: dict[str, list[AgentView]] = {}
     for agent in agents:
@@ -190,7 +202,7 @@ def group_by_leader(agents: Iterable[AgentView]) -> dict[str, list[AgentView]]:
     return reports
 
 
-def ids_reached(agents_by_leader: Mapping[str, Sequence[AgentView]], leader: str) -> set[str]:
+def _ids_reached(agents_by_leader: Mapping[str, Sequence[AgentView]], leader: str) -> set[str]:
     """The ids of all agents below `leader`."""
     reached: set[str] = set()
     todo = [leader]
@@ -205,14 +217,14 @@ def _place_agents(
     agents: Sequence[AgentView], retired: Sequence[AgentView]
 ) -> tuple[dict[str, list[AgentView]], dict[str, str]]:
     """The agents below each row, and the reasons of those whose chain does not reach the owner."""
-    by_id, under = {agent.id: agent for agent in agents}, group_by_leader(agents)
+    by_id, under = {agent.id: agent for agent in agents}, _group_by_leader(agents)
     groups: dict[str, list[AgentView]] = {"leader missing": [], "in a circle": [], "broken": [], "retired": [*retired]}
     reasons: dict[str, str] = {}
-    reached = ids_reached(under, OWNER)
+    reached = _ids_reached(under, OWNER)
     for agent in agents:
         if agent.id in reached:
             continue
-        chain = [agent.id, *leaders(agents, [agent.id])]
+        chain = [agent.id, *leaders_above(agents, [agent.id])]
         head = by_id[chain[-1]]
         if head.reports_to in by_id:
             head = by_id[min(chain[chain.index(head.reports_to) :])]
@@ -224,18 +236,8 @@ def _place_agents(
         else:
             group, reasons[head.id] = "leader missing", f"reports to {head.reports_to}, which does not exist"
         groups[group].append(head)
-        reached.update({head.id} | ids_reached(under, head.id))
-    return under | {f"{GROUP}{title}": heads for title, heads in groups.items() if heads}, reasons
-
-
-MAX_INDENT = 12
-"""Maximum depth that is indented, so that names stay in sight."""
-
-FOLD_MARKS = {None: "  ", True: "▾ ", False: "▸ "}
-"""The mark before a name, by `Node.open`."""
-
-LEAD_CELLS = 3
-"""Cells before the indentation: the cursor, the sign of the state, a space."""
+        reached.update({head.id} | _ids_reached(under, head.id))
+    return under | {f"{GROUP_PREFIX}{title}": heads for title, heads in groups.items() if heads}, reasons
 
 
 class Tree(Rows):
@@ -273,7 +275,7 @@ class Tree(Rows):
     def action_unfold(self) -> None:
         """Unfold the row under the cursor; a row that is unfolded already goes to the first row below."""
         node = self.node
-        if node is not None and (node.open is False or node.id.startswith(FOLD)):
+        if node is not None and (node.open is False or node.id.startswith(FOLD_PREFIX)):
             self.post_message(self.Fold(node.id, True))
         elif node is not None and node.open:
             self.action_step(1)
@@ -288,7 +290,7 @@ class Tree(Rows):
             return
         node = self.nodes[self.rows[number].id]
         mark = LEAD_CELLS + 2 * min(node.depth, MAX_INDENT)
-        if node.id.startswith((FOLD, GROUP)) or (node.open is not None and mark <= event.x < mark + 2):
+        if node.id.startswith((FOLD_PREFIX, GROUP_PREFIX)) or (node.open is not None and mark <= event.x < mark + 2):
             event.prevent_default()  # a click on the mark folds; it opens nothing
             self.cursor = number
             self.post_message(self.Fold(node.id, None))
@@ -313,7 +315,7 @@ def _row_without_agent(node: Node) -> Row:
     mark = FOLD_MARKS[node.open]
     if node.id == OWNER:
         return Row(node.id, f"{mark}{OWNER}", "●", node.text, "ink", "accent", "grey")
-    style = "wants" if node.id.startswith(GROUP) and node.id != RETIRED else "faint"
+    style = "wants" if node.id.startswith(GROUP_PREFIX) and node.id != RETIRED else "faint"
     return Row(node.id, f"{_indent(node)}{'+ ' if node.open is None else mark}{node.text}", " ", "", style)
 
 
@@ -329,4 +331,4 @@ def _agent_style(node: Node, agent: AgentView) -> str:
         return "wants"
     if not node.matches or agent.activity.state == "retired":
         return "faint"
-    return "ink" if is_busy(agent) else "grey"
+    return "ink" if was_used(agent) else "grey"

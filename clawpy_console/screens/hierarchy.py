@@ -19,7 +19,16 @@ from clawpy_console.fields import agent as agent_fields
 from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens.agent_actions import AgentActions
-from clawpy_console.screens.agent_tree import FOLD, GROUP, OWNER, STATES, Folds, Tree, leaders, tree_nodes
+from clawpy_console.screens.agent_tree import (
+    FOLD_PREFIX,
+    GROUP_PREFIX,
+    OWNER,
+    STATES,
+    FoldState,
+    Tree,
+    leaders_above,
+    tree_nodes,
+)
 from clawpy_console.screens.xray import PromptLines
 from clawpy_console.widgets.frame import Filter, TabLine
 from clawpy_console.widgets.reflowing_text import ReflowingText
@@ -80,7 +89,7 @@ class HierarchyScreen(AgentActions):
 
     def __init__(self) -> None:
         super().__init__()
-        self._folds = Folds()
+        self._folds = FoldState()
         self._chosen_tab = TABS[0]  # the tab that was chosen last, which not every agent has
         self._detail: AgentDetail | None = None  # None for a row that is no agent
         self._agent_to_select = ""  # as soon as it is in the tree
@@ -128,7 +137,7 @@ class HierarchyScreen(AgentActions):
         state, agent_id = self.state, self._agent_to_select
         agent = next((agent for agent in state.agents if agent.id == agent_id), None)
         if agent is not None:
-            self._folds = self._folds.showing(agent, [OWNER, *leaders(state.agents, [agent_id])])
+            self._folds = self._folds.showing(agent, [OWNER, *leaders_above(state.agents, [agent_id])])
         nodes = tree_nodes(state.agents, state.retired, folds=self._folds, words=self.filter_words)
         self._tree.show_nodes(nodes, empty="No match." if self.filter_words else "No agents yet.")
         if agent is not None:
@@ -287,7 +296,7 @@ class HierarchyScreen(AgentActions):
     @on(Tree.Fold)
     def _fold(self, message: Tree.Fold) -> None:
         node = self._tree.nodes[message.row_id]
-        can_fold = node.open is not None or node.id.startswith(FOLD)
+        can_fold = node.open is not None or node.id.startswith(FOLD_PREFIX)
         if can_fold and message.unfold in (None, not node.open):
             self._folds = replace(self._folds, toggled=self._folds.toggled ^ {node.id})
         self._draw_tree()
@@ -295,14 +304,14 @@ class HierarchyScreen(AgentActions):
     def action_everyone(self) -> None:
         """Show agents that never worked, or fold them again."""
         show_all = not self._folds.show_all
-        folded = frozenset(id for id in self._folds.toggled if not id.startswith(FOLD))
-        self._folds = Folds(self._folds.toggled if show_all else folded, show_all)
+        folded = frozenset(id for id in self._folds.toggled if not id.startswith(FOLD_PREFIX))
+        self._folds = FoldState(self._folds.toggled if show_all else folded, show_all)
         self._draw_tree()
         self.app.show_toast("Showing all agents." if show_all else "Agents that have not worked yet are folded.")
 
     @on(Rows.Opened, "#tree")
     def _row_opened(self, message: Rows.Opened) -> None:
-        if message.row_id.startswith((FOLD, GROUP)):
+        if message.row_id.startswith((FOLD_PREFIX, GROUP_PREFIX)):
             self.post_message(Tree.Fold(message.row_id, None))
         else:
             self._go_to_detail()

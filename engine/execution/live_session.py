@@ -216,7 +216,7 @@ class LiveSession:
 
     def git(self, plain: Git) -> Git:
         """`plain`, bound to this session, so that its commands end with the session."""
-        environment = {**plain.environment, **self.processes.environment_mark()}
+        environment = {**plain.environment, **self.processes.mark_environment()}
         return replace(plain, environment=environment, check=self.check_running)
 
     def execute(

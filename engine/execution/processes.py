@@ -86,8 +86,8 @@ class Processes:
         self._marked = False
         self._is_set_up = False
 
-    def environment_mark(self) -> dict[str, str]:
-        """The environment variable that marks a process of this session, for those who start one elsewhere."""
+    def mark_environment(self) -> dict[str, str]:
+        """Return the variable that marks a process of this session. `end` searches for marked processes from now on."""
         self._marked = True
         return {SESSION_MARK: self.session_id}
 
@@ -133,7 +133,7 @@ class Processes:
             process = subprocess.Popen(
                 command,
                 cwd=cwd,
-                env=dict(env) | self.environment_mark(),
+                env=dict(env) | self.mark_environment(),
                 stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
@@ -215,18 +215,18 @@ class Processes:
         self,
         process: subprocess.Popen[bytes],
         on_output: Callable[[bytes], None],
-        end: float | None,
+        deadline: float | None,
         cancel: threading.Event | None,
     ) -> bool:
         """Read the output until it ends, or until the leader has ended and nothing was written for a moment. True when
-        the command was ended at `end` or by `cancel`."""
+        the command was ended at `deadline` or by `cancel`."""
         assert process.stdout is not None
         descriptor = process.stdout.fileno()
         is_open, last_read = True, time.monotonic()
         with selectors.DefaultSelector() as selector:
             selector.register(descriptor, selectors.EVENT_READ)
-            while not _must_end(now := time.monotonic(), end, cancel):
-                wait_s = _POLL_S if end is None else min(_POLL_S, end - now)
+            while not _must_end(now := time.monotonic(), deadline, cancel):
+                wait_s = _POLL_S if deadline is None else min(_POLL_S, deadline - now)
                 if not is_open:
                     if wait_for_end(process, wait_s):
                         return False
@@ -239,9 +239,9 @@ class Processes:
         return True
 
 
-def _must_end(now: float, end: float | None, cancel: threading.Event | None) -> bool:
+def _must_end(now: float, deadline: float | None, cancel: threading.Event | None) -> bool:
     """Whether the time of a command is over, or it was cancelled."""
-    return (end is not None and now >= end) or (cancel is not None and cancel.is_set())
+    return (deadline is not None and now >= deadline) or (cancel is not None and cancel.is_set())
 
 
 def _read_output(descriptor: int, on_output: Callable[[bytes], None]) -> bool:

@@ -51,13 +51,13 @@ MAX_CACHED = 4_000
 """Number of blocks at which the cache is cleared."""
 
 
-BLOCK = "leadership-guidance"
+BLOCK_TAG = "leadership-guidance"
 """The tag of the block."""
 
-RATIOS = (1.0, 0.6, 0.3)
+SHARES_BY_DISTANCE = (1.0, 0.6, 0.3)
 """The relative shares of the budget: of the direct leader, of the next one, and of each leader above."""
 
-SECTIONS_BY_HOP = (
+SECTIONS_BY_DISTANCE = (
     ("principles", "guardrails", "patterns", "recent-decisions"),
     ("principles", "patterns"),
     ("principles",),
@@ -124,6 +124,7 @@ class Cascade:
         """The profile of a leader after these edits, and the agents whose prompts change. Raises `Refusal` as
         `Profiles.edit`."""
         profile = self._profiles.preview(leader, edits)
+        # A section that an edit empties is read from the soul again.
         emptied = (edit.section for edit in edits if not edit.value and not edit.key)
         from_soul = tuple(section for section in emptied if getattr(profile, section))
         previews = []
@@ -183,18 +184,12 @@ class Cascade:
         profiles = self._profiles.load(guiding)
         if edited_profile is not None and edited_profile.leader in profiles:
             profiles[edited_profile.leader] = edited_profile
-        hops = [_make_hop(leader, hop) for hop, leader in enumerate(lineage.leaders)]
+        hops = [_make_hop(leader, distance) for distance, leader in enumerate(lineage.leaders)]
         block = compose(hops, profiles, guidance.budget, excluded_lessons)
         return replace(guidance, lines=block.lines, tokens=block.tokens, hops=block.hops, reason=block.why_empty)
 
 
-def _make_hop(leader: AgentTier, hop: int) -> GuidanceHop:
-    """A leader of the chain, before it has items."""
-    why = "" if is_leader(leader.tier) else f"tier {leader.tier} gives no guidance"
-    return GuidanceHop(leader.id, leader.tier, hop, why=why)
-
-
-class LeadershipGuidance:
+class GuidancePart:
     """The part "guidance" of every prompt: the guidance of the agent's leaders."""
 
     name = "guidance"
@@ -215,7 +210,7 @@ class LeadershipGuidance:
         notes = tuple(
             f"guidance of {hop.leader}: {len(hop.cut)} of its items had no room" for hop in guidance.hops if hop.cut
         )
-        return Contribution(PromptPart(BLOCK, guidance.lines, tokens=guidance.tokens), guidance.provenance, notes)
+        return Contribution(PromptPart(BLOCK_TAG, guidance.lines, tokens=guidance.tokens), guidance.provenance, notes)
 
     def lessons(self, request: PromptRequest) -> frozenset[str]:
         """The lessons in this part and those nearer to the agent."""
@@ -229,10 +224,10 @@ class LeadershipGuidance:
         return self._cascade.guidance(request.agent, excluded_lessons=self._nearer_lessons(request))
 
 
-def split_budget(hops: Sequence[int], budget: int) -> list[int]:
+def split_budget(distances: Sequence[int], budget: int) -> list[int]:
     """The token budget of each of the leaders at these distances. The sum is at most `budget`."""
-    ratios = [RATIOS[min(hop, len(RATIOS) - 1)] for hop in hops]
-    return [int(budget * ratio / sum(ratios)) for ratio in ratios]
+    shares = [SHARES_BY_DISTANCE[min(distance, len(SHARES_BY_DISTANCE) - 1)] for distance in distances]
+    return [int(budget * share / sum(shares)) for share in shares]
 
 
 @frozen
@@ -271,11 +266,17 @@ def compose(
     return GuidanceBlock(tuple(lines), tuple(map(_with_result, filled)), _count_tokens(lines))
 
 
-def select_items(profile: LeaderProfile, hop: int = 0) -> list[GuidanceItem]:
+def _make_hop(leader: AgentTier, distance: int) -> GuidanceHop:
+    """A leader of the chain, before it has items."""
+    why = "" if is_leader(leader.tier) else f"tier {leader.tier} gives no guidance"
+    return GuidanceHop(leader.id, leader.tier, distance, why=why)
+
+
+def select_items(profile: LeaderProfile, distance: int = 0) -> list[GuidanceItem]:
     """The guidance of a leader at its distance, the most important first."""
     items: list[GuidanceItem] = []
-    for section in SECTIONS_BY_HOP[min(hop, len(SECTIONS_BY_HOP) - 1)]:
-        for key, text, sources, trust in [*_section_items(profile, section, key_only=hop > 0)][:MAX_ITEMS]:
+    for section in SECTIONS_BY_DISTANCE[min(distance, len(SECTIONS_BY_DISTANCE) - 1)]:
+        for key, text, sources, trust in [*_section_items(profile, section, key_only=distance > 0)][:MAX_ITEMS]:
             if line := item_text(text):
                 rendered = f"{'|' if section in INLINE_SECTIONS else '-'} {escape(line, quote=False)}"
                 ref = f"{profile.leader}#{section}/{key}"
@@ -305,9 +306,9 @@ def _fill_shares(
     excluded_lessons: frozenset[str],
 ) -> list[GuidanceHop]:
     """Give each leader with a profile the items that fit its share of the budget."""
-    frame = tokenizer.count(f"<{BLOCK}>") + tokenizer.count(f"</{BLOCK}>")
-    guiding = [hop.hop for hop in hops if hop.leader in profiles]
-    shares = dict(zip(guiding, split_budget(guiding, budget - frame), strict=True))
+    frame = tokenizer.count(f"<{BLOCK_TAG}>") + tokenizer.count(f"</{BLOCK_TAG}>")
+    distances = [hop.hop for hop in hops if hop.leader in profiles]
+    shares = dict(zip(distances, split_budget(distances, budget - frame), strict=True))
     filled = []
     for hop in hops:
         if hop.leader not in profiles:
@@ -359,7 +360,7 @@ def _count_tokens(lines: Sequence[PromptLine]) -> int:
 def _render_block(hops: Sequence[GuidanceHop]) -> list[PromptLine]:
     """The lines of the block; none if no leader has an item."""
     lines = [line for hop in hops if hop.kept for line in _render_leader(hop)]
-    return [PromptLine(f"<{BLOCK}>", OWN_TEXT), *lines, PromptLine(f"</{BLOCK}>", OWN_TEXT)] if lines else []
+    return [PromptLine(f"<{BLOCK_TAG}>", OWN_TEXT), *lines, PromptLine(f"</{BLOCK_TAG}>", OWN_TEXT)] if lines else []
 
 
 def _render_leader(hop: GuidanceHop) -> list[PromptLine]:

@@ -26,8 +26,11 @@ KINDS = ENDED | {"SessionStarted", "TaskAdded", "TaskChanged", "WorkOverlapped"}
 SUCCESS_BY_OUTCOME = {"succeeded": True, "failed": False, PROBLEM_FOUND: False}
 """The outcomes (SPEC 2.12) that mean success or failure of a task. The others mean neither."""
 
-SIMILAR = 0.8
+MIN_SIMILARITY = 0.8
 """Least cosine of two tasks that are linked as similar (SPEC 4.6)."""
+
+MAX_COMPARED = 20
+"""Number of closest sessions that are looked at; some of them may be gone from the graph."""
 
 MAX_SIMILAR = 5
 """Maximum number of similar tasks that a new task is linked to: the closest."""
@@ -48,11 +51,11 @@ class GraphProducer:
         """Put what an event of `KINDS` says into the graph. A second call changes nothing."""
         try:
             if entry.kind in ENDED or entry.kind == "SessionStarted":
-                self._session(session_of(entry))
+                self._put_session(session_of(entry))
             elif entry.kind == "WorkOverlapped":
                 self._relate(entry.payload["session_id"], Relation.RELATED_TO, entry.payload["other_session_id"])
             else:
-                self._task(self._work.task(entry.subject))
+                self._put_task(self._work.task(entry.subject))
         except Refusal as refusal:
             if refusal.code not in ("unknown_session", "unknown_task"):
                 raise
@@ -63,17 +66,17 @@ class GraphProducer:
         still to be made."""
         if self._graph.get(entry.subject) is None:
             return
-        similar = self._similar_sessions(entry.subject, 20, SIMILAR)
+        similar = self._similar_sessions(entry.subject, MAX_COMPARED, MIN_SIMILARITY)
         if similar is None:
             raise NotReady
-        linked = {edge.source for edge in self._edges(entry.subject) if edge.relation is Relation.SIMILAR_TO}
+        linked = {edge.source for edge in self._edges_of(entry.subject) if edge.relation is Relation.SIMILAR_TO}
         for other_id in [session for session in similar if session != entry.subject][:MAX_SIMILAR]:
             other_node = self._graph.get(other_id)
             if other_node is not None and other_node.invalidated_at is None and other_id not in linked:
                 self._graph.relate(entry.subject, Relation.SIMILAR_TO, other_id, similar[other_id])
         self._graph.flush()
 
-    def _session(self, session_id: str) -> None:
+    def _put_session(self, session_id: str) -> None:
         """Put a session into the graph, with an edge to the session that it continues or retries."""
         view = self._work.session(session_id)
         if view.started_at is None or view.not_begun:
@@ -97,7 +100,7 @@ class GraphProducer:
         if continued_id:
             self._relate(view.id, Relation.DERIVED_FROM, continued_id)
 
-    def _task(self, task: Task) -> None:
+    def _put_task(self, task: Task) -> None:
         """Put a task of the board into the graph, with what blocks it and what it blocks."""
         if task.source != "session":  # otherwise the session itself is the task
             existing = self._graph.get(task.id)
@@ -116,15 +119,15 @@ class GraphProducer:
             if task.session_id:
                 self._relate(task.session_id, Relation.DERIVED_FROM, task.id)
         for needed in task.needs:
-            self._blocks(self._work.task(needed), task)
+            self._update_block(self._work.task(needed), task)
         for waiting in self._work.dependent_tasks(task.id):
-            self._blocks(task, waiting)
+            self._update_block(task, waiting)
 
-    def _blocks(self, needed: Task, waiting: Task) -> None:
+    def _update_block(self, needed: Task, waiting: Task) -> None:
         """If a session that worked on the task `needed` has failed, it blocks the task `waiting` until `needed` is
         done."""
         if needed.state == TaskState.DONE:
-            for edge in self._edges(waiting.id):
+            for edge in self._edges_of(waiting.id):
                 if edge.relation is Relation.BLOCKS and not edge.invalidated and self._worked_on(edge.source, needed):
                     self._graph.cut(edge)
         elif needed.session_id and SUCCESS_BY_OUTCOME.get(self._work.session(needed.session_id).outcome) is False:
@@ -133,10 +136,10 @@ class GraphProducer:
     def _worked_on(self, session_id: str, task: Task) -> bool:
         return session_id == task.session_id or any(
             (edge.source, edge.relation, edge.target) == (session_id, Relation.DERIVED_FROM, task.id)
-            for edge in self._edges(session_id)
+            for edge in self._edges_of(session_id)
         )
 
-    def _edges(self, task_id: str) -> Sequence[GraphEdge]:
+    def _edges_of(self, task_id: str) -> Sequence[GraphEdge]:
         return self._graph.neighbourhood(task_id).edges if self._graph.get(task_id) is not None else ()
 
     def _relate(self, source: str, relation: Relation, target: str) -> None:

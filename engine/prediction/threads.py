@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from engine.clock import Clock
 from engine.frozen import frozen
@@ -23,14 +24,12 @@ from engine.memory.transcript_import import Turn, folder_of, read_turn
 from engine.model import Thread
 from engine.model.secrets import redact
 from engine.model.text import plain
+from engine.prediction.signals import MAX_CLOCK_DIFFERENCE
 
 log = logging.getLogger(__name__)
 
 MAX_AGE = timedelta(hours=24)
 """A conversation that did not grow for this long is not a thread any more."""
-
-MAX_CLOCK_SKEW = timedelta(minutes=1)
-"""A file dated further into the future than this was copied with its date, and is no sign of activity."""
 
 HEAD_BYTES, TAIL_BYTES = 64 * 1024, 256 * 1024
 """How many bytes are read of the beginning of a file, which names the folder, and of its end."""
@@ -44,7 +43,7 @@ LISTING_MAX_AGE_S = 5.0
 MAX_LENGTH = 300
 """Maximum number of characters of a question or a topic."""
 
-NAMES = {"claude-code": "Claude Code", "codex": "Codex"}
+AGENT_NAMES = {"claude-code": "Claude Code", "codex": "Codex"}
 """The names of agents for people."""
 
 _QUESTION = re.compile(r"[^.!?？\n]*[?？][\s\"'`*_)\]]*$")
@@ -61,6 +60,22 @@ class _TranscriptEnd:
     folder: str
     about: str
     last: Turn
+
+
+class _GrownFile(NamedTuple):
+    """A file that grew recently."""
+
+    grown_at: datetime
+    path: Path
+    size: int
+
+
+class _Listing(NamedTuple):
+    """The files that grew recently, the newest first, and when and in which folders they were listed."""
+
+    listed_at_s: float
+    folders: Sequence[str]
+    files: list[_GrownFile]
 
 
 class Threads:
@@ -82,7 +97,7 @@ class Threads:
         self._workspace_of = workspace_of
         self._is_ours = is_ours
         self._secrets = secrets
-        self._listing: tuple[float, Sequence[str], list[tuple[datetime, Path, int]]] | None = None
+        self._listing: _Listing | None = None
 
     def latest(self, workspace: str) -> list[Thread]:
         """The conversations about `workspace` that grew within a day, the newest first."""
@@ -93,7 +108,7 @@ class Threads:
                 last, unanswered = end.last, end.last.speaker == "user"
                 thread = Thread(
                     last.session,
-                    NAMES.get(last.agent, last.agent),
+                    AGENT_NAMES.get(last.agent, last.agent),
                     workspace,
                     redact(end.about, secrets),
                     question="" if unanswered else redact(final_question(last.text), secrets),
@@ -109,32 +124,33 @@ class Threads:
 
     def _conversations(self) -> Iterator[tuple[datetime, _TranscriptEnd]]:
         """The operator's conversations, the newest first, as (when the file grew, the end of the transcript)."""
-        for at, path, size in self._list():
-            end = _read_once(path, size, at)
+        for file in self._grown_files():
+            end = _read_once(file)
             if end is not None and not (end.folder and self._is_ours(end.folder)):
-                yield at, end
+                yield file.grown_at, end
 
-    def _list(self) -> list[tuple[datetime, Path, int]]:
-        """The files that grew recently, the newest first, as (when, path, size)."""
+    def _grown_files(self) -> list[_GrownFile]:
+        """The files that grew recently, the newest first."""
         folders, now_s = tuple(self._folders()), self._clock.monotonic()
-        if self._listing and self._listing[1] == folders and now_s - self._listing[0] < LISTING_MAX_AGE_S:
-            return self._listing[2]
-        now, files = self._clock.now(), list[tuple[datetime, Path, int]]()
+        listing = self._listing
+        if listing and listing.folders == folders and now_s - listing.listed_at_s < LISTING_MAX_AGE_S:
+            return listing.files
+        now, files = self._clock.now(), list[_GrownFile]()
         for name in folders:
             for path, status in _transcripts(Path(name).expanduser()):
                 at = datetime.fromtimestamp(status.st_mtime, UTC)
-                if now - MAX_AGE < at <= now + MAX_CLOCK_SKEW:
-                    files.append((at, path, status.st_size))
-        self._listing = (now_s, folders, sorted(files, reverse=True)[:MAX_FILES])
-        return self._listing[2]
+                if now - MAX_AGE < at <= now + MAX_CLOCK_DIFFERENCE:
+                    files.append(_GrownFile(at, path, status.st_size))
+        self._listing = _Listing(now_s, folders, sorted(files, reverse=True)[:MAX_FILES])
+        return self._listing.files
 
 
 @lru_cache(MAX_FILES)
-def _read_once(path: Path, size: int, at: datetime) -> _TranscriptEnd | None:
+def _read_once(file: _GrownFile) -> _TranscriptEnd | None:
     """The end of a transcript, None for one that cannot be read. It is kept until the file has another size or
     time."""
     try:
-        return read_end(path)
+        return _read_end(file.path)
     except OSError as error:
         log.info("a transcript cannot be read: %s", error)
         return None
@@ -146,7 +162,7 @@ def final_question(text: str) -> str:
     return "" if match is None else plain(match.group().strip().strip("*_`\"'([ "), MAX_LENGTH)
 
 
-def read_end(path: Path) -> _TranscriptEnd | None:
+def _read_end(path: Path) -> _TranscriptEnd | None:
     """The end of a transcript, None for one without a turn. Raises OSError."""
     with path.open("rb") as file:
         lines = file.read(HEAD_BYTES).split(b"\n")[:-1]
@@ -158,7 +174,7 @@ def read_end(path: Path) -> _TranscriptEnd | None:
     if not turns:
         return None
     about = next((turn.text for turn in reversed(turns) if _is_topic(turn)), "")
-    folder = next((turn.folder for turn in reversed(turns) if turn.folder), "") or _folder(lines)
+    folder = next((turn.folder for turn in reversed(turns) if turn.folder), "") or _named_folder(lines)
     return _TranscriptEnd(folder, plain(about, MAX_LENGTH), turns[-1])
 
 
@@ -178,7 +194,7 @@ def _turns(lines: Iterable[bytes], name: str) -> Iterator[Turn]:
             yield turn
 
 
-def _folder(lines: Iterable[bytes]) -> str:
+def _named_folder(lines: Iterable[bytes]) -> str:
     """The folder that is named in a line without a turn, as in the first line of a transcript of Codex. "" for none."""
     for raw in lines:
         with contextlib.suppress(ValueError, RecursionError):

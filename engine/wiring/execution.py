@@ -30,7 +30,7 @@ from engine.execution.session_workspace import SessionWorkspaces
 from engine.execution.sessions import Sessions
 from engine.execution.tools.toolbelt import Toolbelts
 from engine.execution.validation import Validation
-from engine.hierarchy.guidance import LeadershipGuidance
+from engine.hierarchy.guidance import GuidancePart
 from engine.hierarchy.profile_items import lessons_in
 from engine.learning.learnings.prompt_part import LearningsPart, record_uses
 from engine.memory.recall_in_prompts import RecallPromptPart
@@ -104,7 +104,7 @@ def build(services: Services, overrides: Overrides) -> Sessions:
         services.database,
         settings=services.settings,
         permissions=services.permissions,
-        lists=services.agents.tools,
+        read_tools=services.agents.tools,
     )
     caches = Caches(home.cache / "build")
     services.housekeeping = Housekeeping(
@@ -157,7 +157,7 @@ def _build_prompts(services: Services) -> None:
     """Build the parts of a prompt and their assembly."""
     # A lesson stands in a prompt once (SPEC 6.8), in the block nearest to the agent: what it learnt itself, then the
     # soul, the leaders from the direct one upward, the project and all projects, memory.
-    guidance = LeadershipGuidance(services.cascade, partial(_own_lessons, services))
+    guidance = GuidancePart(services.cascade, partial(_own_lessons, services))
     services.learnings_part = LearningsPart(
         services.learnings.files, services.settings, nearer_lessons=guidance.lessons
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawpy_console.screens.agent_tree import FOLD_ABOVE, Folds, Node, ids_below, leaders, tree_nodes
+from clawpy_console.screens.agent_tree import FOLD_ABOVE, FoldState, Node, ids_below, leaders_above, tree_nodes
 from engine.model import AgentActivity, AgentView
 
 
@@ -23,10 +23,10 @@ def drawn(nodes: list[Node]) -> list[str]:
 
 def test_each_agent_is_below_its_leader() -> None:
     agents = [agent("ceo", "owner"), agent("cto", "ceo"), agent("lead", "cto"), agent("coo", "ceo")]
-    assert drawn(tree_nodes(agents, folds=Folds())) == ["owner", "  ceo", "    cto", "      lead", "    coo"]
-    assert drawn(tree_nodes(agents, folds=Folds(frozenset({"cto"})))) == ["owner", "  ceo", "    cto", "    coo"]
+    assert drawn(tree_nodes(agents, folds=FoldState())) == ["owner", "  ceo", "    cto", "      lead", "    coo"]
+    assert drawn(tree_nodes(agents, folds=FoldState(frozenset({"cto"})))) == ["owner", "  ceo", "    cto", "    coo"]
     assert ids_below(agents, "ceo") == {"cto", "lead", "coo"}
-    assert leaders(agents, ["lead"]) == ["cto", "ceo"]
+    assert leaders_above(agents, ["lead"]) == ["cto", "ceo"]
 
 
 def test_unused_agents_are_folded_from_nine_agents_on() -> None:
@@ -34,15 +34,15 @@ def test_unused_agents_are_folded_from_nine_agents_on() -> None:
         agent("ceo", "owner", worked=False),
         *(agent(f"w{number}", "ceo", worked=number == 0) for number in range(FOLD_ABOVE - 1)),
     ]
-    assert len(tree_nodes(agents, folds=Folds())) == 1 + FOLD_ABOVE  # not so long that it needs folding
+    assert len(tree_nodes(agents, folds=FoldState())) == 1 + FOLD_ABOVE  # not so long that it needs folding
     agents.append(agent("junior", "w1", worked=False))
-    assert drawn(tree_nodes(agents, folds=Folds())) == [
+    assert drawn(tree_nodes(agents, folds=FoldState())) == [
         "owner", "  ceo", "    w0", "    +ceo: 7 not used yet: w1, junior, w2, w3, w4, w5, w6",
     ]  # fmt: skip
-    unfolded = drawn(tree_nodes(agents, folds=Folds(frozenset({"+ceo"}))))
+    unfolded = drawn(tree_nodes(agents, folds=FoldState(frozenset({"+ceo"}))))
     assert unfolded[3:6] == ["    w1", "      junior", "    w2"]
-    assert len(tree_nodes(agents, folds=Folds(show_all=True))) == 1 + len(agents)
-    assert "    w3" in drawn(tree_nodes(agents, folds=Folds().showing(agents[4], ["ceo"])))
+    assert len(tree_nodes(agents, folds=FoldState(show_all=True))) == 1 + len(agents)
+    assert "    w3" in drawn(tree_nodes(agents, folds=FoldState().showing(agents[4], ["ceo"])))
 
 
 def test_agents_whose_chain_does_not_reach_the_owner_are_grouped_below_with_the_reason() -> None:
@@ -51,7 +51,7 @@ def test_agents_whose_chain_does_not_reach_the_owner_are_grouped_below_with_the_
         agent("tail", "b"), agent("self", "self"), agent("torn", "", broken="comms.json: is missing"),
         agent("below_torn", "torn"), agent("bad_tools", "ceo", broken="tools.json: x"),
     ]  # fmt: skip
-    assert drawn(tree_nodes(agents, folds=Folds())) == [
+    assert drawn(tree_nodes(agents, folds=FoldState())) == [
         "owner",
         "  ceo",
         "    bad_tools",  # its place is known, only its tools are broken
@@ -74,17 +74,17 @@ def test_a_filter_shows_the_matching_agents_and_their_leaders() -> None:
         agent("ceo", "owner"), agent("cto", "ceo"), agent("lead", "cto", tier=3), agent("coo", "ceo"),
         agent("lost", "ghost", tier=3), agent("torn", "", broken="comms.json: x"),
     ]  # fmt: skip
-    nodes = tree_nodes(agents, folds=Folds(frozenset({"ceo"})), words=["tier", "3"])
+    nodes = tree_nodes(agents, folds=FoldState(frozenset({"ceo"})), words=["tier", "3"])
     assert [(item.id, item.matches) for item in nodes if item.agent] == [
         ("ceo", False), ("cto", False), ("lead", True), ("lost", True),
     ]  # fmt: skip
-    assert drawn(tree_nodes(agents, folds=Folds(), words=["broken"])) == ["owner", "=broken: broken (1)", "  torn"]
+    assert drawn(tree_nodes(agents, folds=FoldState(), words=["broken"])) == ["owner", "=broken: broken (1)", "  torn"]
 
 
 def test_retired_agents_are_folded() -> None:
     gone = [AgentView("old", "", "ceo", 4, "default", "", (), AgentActivity("retired"))]
-    assert drawn(tree_nodes([], gone, folds=Folds())) == ["owner", "=retired: retired (1)"]
-    assert drawn(tree_nodes([], gone, folds=Folds(frozenset({"=retired"}))))[-1] == "  old"
+    assert drawn(tree_nodes([], gone, folds=FoldState())) == ["owner", "=retired: retired (1)"]
+    assert drawn(tree_nodes([], gone, folds=FoldState(frozenset({"=retired"}))))[-1] == "  old"
 
 
 NAMES = [f"n{number}" for number in range(12)]
@@ -93,10 +93,10 @@ NAMES = [f"n{number}" for number in range(12)]
 @given(st.dictionaries(st.sampled_from(NAMES), st.sampled_from([*NAMES, "owner", "ghost", ""])), st.booleans())
 def test_each_agent_is_drawn_once_whatever_its_leader(reports_to: dict[str, str], worked: bool) -> None:
     agents = [agent(name, leader, worked=worked) for name, leader in reports_to.items()]
-    nodes = tree_nodes(agents, folds=Folds(show_all=True))
+    nodes = tree_nodes(agents, folds=FoldState(show_all=True))
     assert sorted(node.id for node in nodes if node.agent) == sorted(reports_to)
 
 
 def test_a_chain_as_long_as_there_are_agents_is_drawn() -> None:
     agents = [agent("n0", "owner"), *(agent(f"n{number}", f"n{number - 1}") for number in range(1, 3000))]
-    assert tree_nodes(agents, folds=Folds())[-1].depth == 3000
+    assert tree_nodes(agents, folds=FoldState())[-1].depth == 3000

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from engine import tokenizer
 from engine.clock import FakeClock
-from engine.hierarchy.guidance import MAX_KEY_PATTERNS, SECTIONS_BY_HOP, compose, split_budget
+from engine.hierarchy.guidance import MAX_KEY_PATTERNS, SECTIONS_BY_DISTANCE, compose, split_budget
 from engine.model import (
     Guidance,
     GuidanceHop,
@@ -49,8 +49,8 @@ def chain_of(profiles: Sequence[LeaderProfile | None]) -> tuple[list[GuidanceHop
     """Leaders upward and their profiles, None for a leader without guidance. Each leader's texts begin with a letter of
     its own, because a text that two leaders say is left out."""
     hops = [
-        GuidanceHop(f"leader_{hop}", 3, hop, why="" if profile else "no guidance")
-        for hop, profile in enumerate(profiles)
+        GuidanceHop(f"leader_{distance}", 3, distance, why="" if profile else "no guidance")
+        for distance, profile in enumerate(profiles)
     ]
     by_leader = {
         hop.leader: LeaderProfile(
@@ -97,7 +97,7 @@ def test_the_block_never_exceeds_its_budget_and_is_well_formed(
     for leader in block:
         assert {section.tag for section in leader} <= {"principles", "patterns", "guardrails", "recent-decisions"}
     for hop in hops:
-        assert {item.section for item in hop.kept} <= set(SECTIONS_BY_HOP[min(hop.hop, 2)])
+        assert {item.section for item in hop.kept} <= set(SECTIONS_BY_DISTANCE[min(hop.hop, 2)])
         assert bool(hop.kept) != bool(hop.why)
         assert hop.tokens <= hop.share
     shares = [hop.share for hop in hops if hop.share]
@@ -154,15 +154,15 @@ def test_the_nearer_a_leader_the_more_sections_it_has() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hops", "expected"),
+    ("distances", "expected"),
     [([0], [800]), ([0, 1], [500, 300]), ([0, 1, 2], [421, 252, 126]), ([1, 2], [533, 266]), ([], [])],
 )
-def test_shares_are_1_to_0_6_to_0_3_of_the_whole_chain(hops: list[int], expected: list[int]) -> None:
-    assert split_budget(hops, 800) == expected
+def test_shares_are_1_to_0_6_to_0_3_of_the_whole_chain(distances: list[int], expected: list[int]) -> None:
+    assert split_budget(distances, 800) == expected
 
 
 def test_a_lesson_of_a_nearer_leader_or_block_is_not_repeated() -> None:
-    hops = [GuidanceHop(name, 3, hop) for hop, name in enumerate(("lead", "cto"))]
+    hops = [GuidanceHop(name, 3, distance) for distance, name in enumerate(("lead", "cto"))]
     excluded = frozenset({lesson_id("be kind")})
     block = compose(hops, {"lead": BRIEF, "cto": BRIEF}, 800, excluded)
     assert [[item.text for item in hop.kept] for hop in block.hops] == [["Be brief."], []]

@@ -20,7 +20,7 @@ import pytest
 from engine import Engine, Home, open_engine
 from engine.clock import FakeClock
 from engine.execution.prompts import PartSource
-from engine.hierarchy.guidance import LeadershipGuidance
+from engine.hierarchy.guidance import GuidancePart
 from engine.model import (
     BubbleState,
     Contribution,
@@ -212,7 +212,7 @@ def test_two_engines_converge_and_nothing_is_lost(
                     edit_profile(machine.engine.profiles, "cto", "patterns", key=key, value=text)
                     edits.add(text)
                 case "call":
-                    machine.call(number, LeadershipGuidance(machine.engine.cascade))
+                    machine.call(number, GuidancePart(machine.engine.cascade))
                 case "teach":
                     machine.engine.teaching.round()
                 case "summarise":

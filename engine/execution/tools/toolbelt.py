@@ -100,15 +100,13 @@ class Toolbelt:
             outcome = self._handlers[tool](check_arguments(tool, arguments))
             result = outcome if isinstance(outcome, ToolResult) else ToolResult(outcome)
         except (Refusal, WorkFailed) as error:
-            if isinstance(error, WorkFailed):
-                error = Refusal("blocked" if isinstance(error, CommandBlocked) else "unable", error.message, error.fix)
-            result = self._report_failure(tool or "tool", arguments, error)
+            result = self._report_failure(tool or "tool", arguments, _as_refusal(error))
         self._live.check_running()
         return replace(result, text=self._live.without_secrets(result.text))
 
     # -- for agents that bring their own tools
 
-    def is_allowed(self, call: AgentToolCall) -> bool:
+    def ask_permission(self, call: AgentToolCall) -> bool:
         """Whether an agent may use one of its own tools. The policy and the content filter decide, and then a person if
         necessary. Raises `SessionStopped` when the session ends."""
         self._live.check_running()
@@ -304,6 +302,12 @@ class Toolbelt:
         return ToolResult(message[: texts.MAX_RESULT] + advice, ok=False, denied=denied)
 
 
+def _as_refusal(error: Refusal | WorkFailed) -> Refusal:
+    if isinstance(error, Refusal):
+        return error
+    return Refusal("blocked" if isinstance(error, CommandBlocked) else "unable", error.message, error.fix)
+
+
 def _cut_secret_refusal() -> Refusal:
     """The refusal of a text that contains `CUT`. The model was shown `CUT` instead of a key, and writing it would
     destroy the key in the file."""
@@ -320,17 +324,17 @@ class Toolbelts:
         *,
         settings: SettingsSource,
         permissions: Permissions,
-        lists: Callable[[str], Tools],
+        read_tools: Callable[[str], Tools],
     ) -> None:
-        """`lists` reads the `tools.json` of an agent. If it raises `Refusal`, the agent has no tools."""
+        """`read_tools` reads the `tools.json` of an agent. If it raises `Refusal`, the agent has no tools."""
         self._database = database
-        self._lists = lists
+        self._read_tools = read_tools
         self._services = ToolServices(settings, permissions, Web(settings), self._record)
 
     def open(self, live: LiveSession, view: SessionView, folder: Path) -> Toolbelt:
         """The tools of the session `live`, confined to `folder`. Its agent's `tools.json` is read now."""
         try:
-            policy = Policy.from_lists(self._lists(view.agent))
+            policy = Policy.from_lists(self._read_tools(view.agent))
         except Refusal as refusal:
             policy = Policy(problem=refusal.message)
         return Toolbelt(Gate(live, view, folder, policy, self._services))

@@ -39,7 +39,7 @@ class StandInToolbelt:
     def __init__(self, world: AcpWorld, live: LiveSession, folder: Path) -> None:
         self._world, self._live, self._folder = world, live, folder
 
-    def is_allowed(self, call: AgentToolCall) -> bool:
+    def ask_permission(self, call: AgentToolCall) -> bool:
         self._world.permission_requests.append(call)
         with self._live.pause_clock():
             wait_until(lambda: self._world.decide(call.title) is not None or self._live.stop_requested, 60)

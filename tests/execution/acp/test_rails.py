@@ -50,7 +50,7 @@ class RailedWorld(AcpWorld):
         self.permissions = Permissions(self.database, randomness=Randomness())
         policy = SimpleNamespace(allow=ALL_TOOLS, ask=list(ask), deny=list(deny))
         self._toolbelts = Toolbelts(
-            self.database, settings=self.settings, permissions=self.permissions, lists=lambda agent: policy
+            self.database, settings=self.settings, permissions=self.permissions, read_tools=lambda agent: policy
         )
         self.sessions.observe_end(self.permissions.session_ended)
 

@@ -139,7 +139,7 @@ def test_an_agents_own_tools_pass_the_same_gate(make_belt_world: MakeWorld) -> N
     world = make_belt_world(sandbox=find_best_sandbox(), policy=Policy(allow=TOOL_NAMES, deny=("exec:make *",)))
 
     def is_allowed(kind: str, **arguments: Any) -> bool:
-        return world.belt.is_allowed(AgentToolCall(kind, "a title", **arguments))
+        return world.belt.ask_permission(AgentToolCall(kind, "a title", **arguments))
 
     assert is_allowed("think")
     assert is_allowed("execute", command="pytest -q")
@@ -173,16 +173,16 @@ def test_a_person_is_asked_about_unknown_kinds_of_tools(
     call = AgentToolCall(kind, "do something", "with this", **arguments)
     for answer in (ALLOW_ONCE, DENY_ONCE):
         world.answer_request(answer)
-        assert world.belt.is_allowed(call) is answer.allows
+        assert world.belt.ask_permission(call) is answer.allows
     assert all(reason in entry.reason for entry in world.permissions.latest())
     assert len(world.permissions.latest()) == 2
     alone = make_belt_world(sandbox=find_best_sandbox(), mode=AUTONOMOUS)
-    assert not alone.belt.is_allowed(call)
+    assert not alone.belt.ask_permission(call)
 
 
 def test_a_person_is_asked_about_an_agents_own_tools_without_a_sandbox(world: BeltWorld) -> None:
     world.answer_request(DENY_ONCE)
-    assert not world.belt.is_allowed(AgentToolCall("read", "read a", paths=["a.py"]))
+    assert not world.belt.ask_permission(AgentToolCall("read", "read a", paths=["a.py"]))
     assert "no sandbox confines" in world.permissions.latest()[0].reason
 
 

@@ -223,7 +223,7 @@ def test_an_agent_has_the_tools_of_its_folder_and_none_if_that_is_broken(
     agents = Agents(tmp_path / "agents", cascade_config=tmp_path / "c.json", settings=world.settings, database=None)
     agents.ensure_organisation()
     tools_file = tmp_path / "agents" / "backend_builder" / "tools.json"
-    belts = Toolbelts(database, settings=world.settings, permissions=world.permissions, lists=agents.tools)
+    belts = Toolbelts(database, settings=world.settings, permissions=world.permissions, read_tools=agents.tools)
 
     def open_belt(agent: str = "backend_builder") -> Toolbelt:
         return belts.open(world.live, replace(world.view, agent=agent), world.folder)
@@ -272,7 +272,7 @@ def test_the_journal_has_the_tools_in_order(world: BeltWorld) -> None:
     world.answer("exec", command="git  --version")
     world.problem("exec", command="/no/such/program")
     world.answer_request(PermissionAnswer.DENY_ONCE)
-    world.belt.is_allowed(AgentToolCall("execute", "say it", command="echo hello"))
+    world.belt.ask_permission(AgentToolCall("execute", "say it", command="echo hello"))
     *erred, used = world.live.journal.events(world.view)
     assert isinstance(used, ToolsUsed)
     assert used.calls == ("read", "edit", "exec:git", "exec:program", "exec:echo hello")

@@ -195,7 +195,7 @@ class ClientRequests:
         call = self._describe_call(request.tool_call)
         with contextlib.suppress(SessionStopped):
             if not self.stopping.is_set():
-                allowed = await self._run_in_thread(lambda: self._belt.is_allowed(call))
+                allowed = await self._run_in_thread(lambda: self._belt.ask_permission(call))
         option = None if allowed is None else choose_option(request.options, allowed)
         if allowed and call.command:
             self._granted_commands[call.command] += 1
@@ -214,7 +214,7 @@ class ClientRequests:
         if self._granted_commands[command] > 0:  # the agent asked for this command before, and it was allowed
             self._granted_commands[command] -= 1
         elif not await self._run_in_thread(
-            lambda: self._belt.is_allowed(AgentToolCall("execute", command, command, command=command))
+            lambda: self._belt.ask_permission(AgentToolCall("execute", command, command, command=command))
         ):
             raise _request_error("it is not allowed to run this; do the task without it, or say why it is needed")
         env = {variable.name: variable.value for variable in request.env or ()}
