@@ -11,7 +11,7 @@ import re
 import shutil
 import sqlite3
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -24,17 +24,18 @@ from engine.api.model_checks import (
     Check,
     check_agents,
     check_embedder,
+    check_key_storage,
+    check_text_prompt,
     check_url,
     coding_agent_checks,
-    key_storage_check,
-    memory_model_check,
+    memory_model_checks,
     offline_router,
     provider_checks,
-    text_prompt_check,
-    twin_model_check,
+    twin_model_checks,
 )
 from engine.api.notify.delivery import Addresses
 from engine.api.notify.notes import is_switched_on
+from engine.api.notify.outbox import UNDELIVERED_SQL
 from engine.api.offline import read_rows
 from engine.api_keys import Keys
 from engine.clock import SystemClock
@@ -100,8 +101,8 @@ def _run_checks(
         _check_engine(home),
         config,
         _check_gateway(home, settings),
-        *_check_workspace_settings(home, settings),
-        *_check_variables(os.environ),
+        *_workspace_settings_checks(home, settings),
+        *_variable_checks(os.environ),
         check_database(home.database),
         check_index(home, is_local=not index_server_url(settings)),
         *index_server_checks(settings, online=online),
@@ -109,11 +110,11 @@ def _run_checks(
         check_embedder(settings),
         _check_git(),
         _check_gh(),
-        key_storage_check(keys),
+        check_key_storage(keys),
         *provider_checks(router, keys, online=online),
-        text_prompt_check(settings, router),
-        *memory_model_check(settings, router),
-        *twin_model_check(home, settings),
+        check_text_prompt(settings, router),
+        *memory_model_checks(settings, router),
+        *twin_model_checks(home, settings),
         _check_sandbox(settings),
         check_agents(home, settings),
         check_learnings(home),
@@ -191,7 +192,7 @@ def _load_settings(home: Home) -> tuple[Settings, Check]:
     return settings, Check("config", OK, message)
 
 
-def _check_workspace_settings(home: Home, settings: Settings) -> list[Check]:
+def _workspace_settings_checks(home: Home, settings: Settings) -> list[Check]:
     """Workspaces in the settings whose folder is missing, and those that may run without a sandbox or install
     packages."""
     checks = []
@@ -210,7 +211,7 @@ def _check_workspace_settings(home: Home, settings: Settings) -> list[Check]:
     return checks
 
 
-def _check_variables(environment: Any) -> list[Check]:
+def _variable_checks(environment: Iterable[str]) -> list[Check]:
     """Environment variables that look like settings but are not, such as misspelt ones."""
     unknown = sorted(
         name
@@ -313,19 +314,18 @@ def _undelivered_checks(database: Path) -> list[Check]:
     """The notifications that were not delivered, by surface."""
     if not database.exists():
         return []
-    query = "SELECT surface, count(*), max(note) FROM notifications WHERE standing = 'dead' GROUP BY surface"
     try:
-        rows = read_rows(database, query)
+        rows = read_rows(database, UNDELIVERED_SQL)
     except sqlite3.Error:
         return []  # the check of the database reports the error
     return [
         Check(
             "notify",
             WARN,
-            f"{number} not delivered to the {surface}: {note}",
+            f"{undelivered} not delivered to the {surface}: {reason}",
             f"clawpy notify test {surface}, then clawpy notify retry {surface}",
         )
-        for surface, number, note in rows
+        for surface, undelivered, reason, _ in rows
     ]
 
 

@@ -155,7 +155,7 @@ def channels_by_model(models: Iterable[ChannelModel]) -> dict[str, str]:
     return {model: ", ".join(names) for model, names in channels.items()}
 
 
-def memory_model_check(settings: Settings, router: ModelRouter) -> list[Check]:
+def memory_model_checks(settings: Settings, router: ModelRouter) -> list[Check]:
     """The model for summaries and the night work, if one is set."""
     model = settings.memory.model
     if not model:
@@ -167,7 +167,7 @@ def memory_model_check(settings: Settings, router: ModelRouter) -> list[Check]:
     return [Check("memory", OK, f"{model} summarises sessions and decides at night what to keep of the day")]
 
 
-def twin_model_check(home: Home, settings: Settings) -> list[Check]:
+def twin_model_checks(home: Home, settings: Settings) -> list[Check]:
     """The Twin model, if it is on, and whether its last answer could be used."""
     if not settings.twin_model_enabled:
         return []
@@ -186,7 +186,7 @@ def twin_model_check(home: Home, settings: Settings) -> list[Check]:
     return [Check("twin", OK, f"{model} proposes cards once you have decided 30")]
 
 
-def key_storage_check(keys: Keys) -> Check:
+def check_key_storage(keys: Keys) -> Check:
     """The place where keys are stored; a plain file is a warning (SPEC 11.1)."""
     badge = keys.badge()
     try:
@@ -230,7 +230,7 @@ def _usable_provider(state: ProviderState, keys: Keys, *, online: bool) -> Check
     return Check("provider", WARN, message, f"clawpy config set providers.{state.name}.model NAME")
 
 
-def text_prompt_check(settings: Settings, router: ModelRouter) -> Check:
+def check_text_prompt(settings: Settings, router: ModelRouter) -> Check:
     """The models and agents that would answer text prompts now, and how to set one up."""
     models = channel_models(FixedSettings(settings), router)
     answers = [f"{channels} on {model}" for model, channels in channels_by_model(models).items()]

@@ -1,5 +1,5 @@
-"""Imports the conversations of Claude Code and Codex (opt-in, `[memory] transcripts`): their turns are remembered in
-layer C, with their source. Files are only read.
+"""Reads what is imported into layer C: lines of JSON, and the conversations of Claude Code and Codex (opt-in,
+`[memory] transcripts`), whose turns are remembered with their source. Files are only read.
 
 Each turn has an id of its own, so that reading a file again adds nothing. The position in each file is stored, so that
 a file that grew is read from there. Cards continue such a conversation, and read its turns here too.
@@ -11,16 +11,18 @@ import functools
 import hashlib
 import itertools
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
 from engine.clock import in_utc
 from engine.frozen import frozen
 from engine.memory.captures import Remember
-from engine.memory.store import MemoryStore
-from engine.model import NewMemory, Refusal, sanitise
+from engine.memory.store import MemoryStore, check_memory
+from engine.model import NewMemory, Refusal, Retention, sanitise
 from engine.model.base import hex_hash
 from engine.model.secrets import redact
 from engine.storage import state
@@ -46,6 +48,22 @@ MAX_LINE_BYTES = 4 * 1024 * 1024
 
 MAX_TURN = 100_000
 """Maximum number of characters of a turn; the rest is cut."""
+
+
+_TIME_FORMATS = (
+    "%Y/%m/%d %H:%M",
+    "%Y/%m/%d %H:%M:%S",
+    "%Y/%m/%d",
+    "%I:%M %p on %d %B, %Y",
+    "%d %B, %Y",
+    "%d %B %Y",
+    "%B %d, %Y",
+)
+
+_WEEKDAY = re.compile(r"\s*\([A-Za-z]{3,9}\)")
+
+MIN_MILLISECONDS = 10**11
+"""A number above this is milliseconds since 1970; as seconds it would be after the year 5000."""
 
 
 class Importer:
@@ -200,7 +218,7 @@ def read_turn(raw: bytes, name: str) -> Turn | None:
         f"{agent}:{session}:{identity}"[:500],
         speaker,
         text[:MAX_TURN],
-        _parse_time(line.get("timestamp")),
+        _parse_timestamp(line.get("timestamp")),
         f"{agent}:{session}"[:500],
         str(line.get("cwd") or ""),
         agent,
@@ -261,10 +279,100 @@ def _text_parts(content: object) -> Iterator[str]:
                 yield text
 
 
-def _parse_time(stamp: object) -> datetime | None:
+def _parse_timestamp(stamp: object) -> datetime | None:
     if stamp is None:
         return None
     try:
         return in_utc(datetime.fromisoformat(str(stamp)))
     except ValueError as error:
         raise ValueError(f"timestamp {str(stamp)[:40]!r} is not a time") from error
+
+
+# -- lines of JSON
+
+
+@frozen
+class LineProblem:
+    """Why a line was skipped, or `is_stored` without a part of it."""
+
+    line: int
+    message: str
+    is_stored: bool = False
+
+
+def read_lines(lines: Sequence[str], *, first: int, source: str) -> tuple[list[NewMemory], list[LineProblem]]:
+    """The memories in the lines of a file, and their problems. `first` is the number of the first line, `source`
+    the name of the file. Empty lines are skipped."""
+    items, problems = [], []
+    for number, line in enumerate(lines, first):
+        if not line.strip():
+            continue
+        try:
+            memory, problem = _parse_memory(line, f"{source}:{number}" if source else "")
+            items.append(check_memory(memory))
+            if problem:
+                problems.append(LineProblem(number, problem, is_stored=True))
+        except (Refusal, ValueError, RecursionError) as error:
+            message = error.message if isinstance(error, Refusal) else str(error) or "nested too deeply"
+            problems.append(LineProblem(number, message[:300]))
+    return items, problems
+
+
+def _parse_memory(line: str, source: str) -> tuple[NewMemory, str]:
+    try:
+        fields = json.loads(line)
+    except ValueError as error:
+        where = f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else error
+        raise ValueError(f"not JSON: {where}") from error
+    if not isinstance(fields, dict) or not isinstance(fields.get("text"), str):
+        raise ValueError('each line must be an object with "text"')
+    problem = ""
+    try:
+        at = parse_time(fields.get("timestamp"))
+    except ValueError as error:
+        at, problem = None, f"{error}; stored without its time"
+    speaker, session, agent, ref = (_string_field(fields, name) for name in ("speaker", "session", "agent", "id"))
+    text, retention = fields["text"], Retention.FOREVER
+    memory = NewMemory(
+        text, speaker=speaker, at=at, session=session, agent=agent, source=source, retention=retention, ref=ref
+    )
+    return memory, problem
+
+
+def _string_field(fields: dict[str, Any], name: str) -> str:
+    value = fields.get(name)
+    if value is None:
+        return ""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(f'"{name}" must be a string')
+    return str(value)
+
+
+def parse_time(value: Any) -> datetime | None:
+    """Read a time in a common format: ISO 8601, seconds or milliseconds since 1970, mail dates, and a few more. A time
+    without a zone is in UTC. Raises ValueError."""
+    if value is None or value == "":
+        return None
+    try:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return datetime.fromtimestamp(value / 1000 if abs(value) > MIN_MILLISECONDS else value, UTC)
+        if isinstance(value, str):
+            at = _parse_time_text(value.strip())
+            return in_utc(at)
+    except (ValueError, OverflowError, OSError) as error:
+        raise ValueError(f"{str(value)[:60]!r} is not a time") from error
+    raise ValueError(f"{str(value)[:60]!r} is not a time")
+
+
+def _parse_time_text(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        pass
+    without_weekday = _WEEKDAY.sub("", text)
+    for time_format in _TIME_FORMATS:
+        try:
+            return datetime.strptime(without_weekday, time_format)  # noqa: DTZ007 (the zone is added by the caller)
+        except ValueError:
+            continue
+    return parsedate_to_datetime(text)

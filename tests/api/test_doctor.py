@@ -230,10 +230,11 @@ def test_addresses_and_undelivered_notifications_are_listed(home: Home, monkeypa
     home.data.mkdir(parents=True)
     make_or_check(home.database)
     with closing(sqlite3.connect(home.database)) as connection:
-        connection.execute(
+        connection.executemany(
             "INSERT INTO notifications (fact_id, surface, happening, subject, urgent, gathered, standing, tries, note,"
-            " created_at, due_at, changed_at) VALUES (1, 'phone', 'paused', '', 1, 0, 'dead', 8, 'cannot be reached',"
-            " '2026', '2026', '2026')"
+            " created_at, due_at, changed_at) VALUES (?, 'phone', 'paused', '', 1, 0, 'dead', 8, ?,"
+            " '2026', '2026', '2026')",
+            [(1, "the server answers 401"), (2, "cannot be reached")],
         )
         connection.commit()
     settings = Settings(
@@ -246,7 +247,7 @@ def test_addresses_and_undelivered_notifications_are_listed(home: Home, monkeypa
     assert checks == [
         ("ok", "phone: ntfy, from the settings; it is switched off"),
         ("ok", "discord: discord, from the environment; it is switched off"),
-        ("warn", "1 not delivered to the phone: cannot be reached"),
+        ("warn", "2 not delivered to the phone: cannot be reached"),
         ("warn", "buttons call https://laptop.example, and the gateway does not answer to that name"),
     ]
     known = settings.model_copy(update={"gateway": GatewaySettings(hosts=("laptop.example",))})

@@ -1,20 +1,23 @@
-"""Transcripts of other agents (SPEC 4.5): each turn is imported once, and none of this engine's own sessions."""
+"""Transcripts of other agents (SPEC 4.5): each turn is imported once, and none of this engine's own sessions. Lines of
+JSON as memories (SPEC 9.8)."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
 from engine.home import Home
-from engine.memory.transcript_import import MAX_LINE_BYTES, Importer, read_turn
+from engine.memory.transcript_import import MAX_LINE_BYTES, Importer, parse_time, read_lines, read_turn
 from engine.model import RETENTION_BY_KIND, Retention
 from engine.services import Overrides
 from engine.storage.database import Database
@@ -22,6 +25,9 @@ from engine.wiring.acting import last_operator_activity
 from engine.wiring.prediction import last_workspace_activity
 from tests.conftest import MONDAY_MORNING, Repository
 from tests.memory.fake_work import FakeWork
+from tests.support.helpers import read_table
+
+TABLE = read_table(__file__)
 
 SECRET = "sk-" + "a1" * 15
 
@@ -154,3 +160,53 @@ def test_a_conversation_elsewhere_is_a_sign_of_the_operator_and_no_write(
     assert before != at
     assert last_operator_activity(engine) == at
     assert last_workspace_activity(engine, [str(repository.path)]) == before
+
+
+# -- lines of JSON
+
+
+def test_a_line_becomes_a_memory_with_everything_it_says() -> None:
+    line = json.dumps(
+        {"id": "D1:3", "text": "hi", "speaker": "Ada", "timestamp": "2023-05-08T13:56:00", "session": 4, "agent": "cto"}
+    )
+    [memory], problems = read_lines([line], first=7, source="chats.jsonl")
+    assert problems == []
+    assert (memory.ref, memory.text, memory.speaker, memory.session, memory.agent) == ("D1:3", "hi", "Ada", "4", "cto")
+    assert memory.at == datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
+    assert (memory.source, memory.retention) == ("chats.jsonl:7", Retention.FOREVER)
+
+
+def test_bad_lines_are_named_with_their_number_and_stop_nothing() -> None:
+    lines = ["{", "[]", '{"id": "x"}', '{"text": ""}', "", '{"text": 5}', '{"text": "good"}', "[" * 100_000]
+    lines += ['{"text": "good", "speaker": []}', '{"text": "half good", "timestamp": "soon"}']
+    memories, problems = read_lines(lines, first=11, source="f")
+    assert [memory.text for memory in memories] == ["good", "half good"]
+    assert [(problem.line, problem.is_stored) for problem in problems] == [
+        (11, False), (12, False), (13, False), (14, False), (16, False), (18, False), (19, False), (20, True)
+    ]  # fmt: skip
+    assert all(problem.message for problem in problems)
+
+
+MAY = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "time"),
+    [*TABLE["times"].items(), (1683554160, MAY), (1683554160000, MAY), ("", None), (None, None)],
+)
+def test_times_as_people_and_programs_write_them(text: object, time: datetime | None) -> None:
+    assert parse_time(text) == time
+
+
+@given(st.one_of(st.text(), st.integers(), st.floats(), st.booleans(), st.lists(st.text())))
+def test_any_value_is_a_time_or_refused(value: object) -> None:
+    try:
+        at = parse_time(value)
+    except ValueError:
+        return
+    assert at is None or at.tzinfo is not None
+
+
+@given(st.text())
+def test_no_line_raises(line: str) -> None:
+    read_lines([line], first=1, source="f")

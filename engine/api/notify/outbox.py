@@ -54,6 +54,7 @@ class NotificationRow(SQLModel, table=True):
     subject: str
     urgent: bool
     is_collected: bool = Field(sa_column_kwargs={"name": "gathered"})
+    """Whether it may be sent as one with others."""
     state: str = Field(default=DeliveryState.WAITING.value, sa_column_kwargs={"name": "standing"})
     tries: int = 0
     reason: str = Field(default="", sa_column_kwargs={"name": "note"})
@@ -79,6 +80,9 @@ class Undelivered:
         number = "a notification" if self.count == 1 else f"{self.count} notifications"
         return f"{self.surface} missed {number}: {self.reason}"
 
+
+UNDELIVERED_SQL = "SELECT surface, count(*), note, max(id) FROM notifications WHERE standing = 'dead' GROUP BY surface"
+"""`Outbox.undelivered` for a database that no engine has open. SQLite takes `note` from the row of `max(id)`."""
 
 _state, _surface, _id = col(NotificationRow.state), col(NotificationRow.surface), col(NotificationRow.id)
 _IS_WAITING = _state == DeliveryState.WAITING
@@ -209,7 +213,7 @@ class DeliveryPlan(NamedTuple):
 
 def plan_delivery(waiting: Sequence[NotificationRow], now: datetime, *, quiet: bool) -> DeliveryPlan:
     """The plan for the rows that wait for a surface. Urgent rows come first, then the oldest. Collected rows are sent
-    together."""
+    together, also those that are not due yet."""
     sendable = sorted((row for row in waiting if row.urgent or not quiet), key=lambda row: (not row.urgent, row.id))
     first = next((row for row in sendable if row.due_at <= now), None)
     if first is None:

@@ -1,20 +1,16 @@
-"""Operations on memory: lines of JSON as memories, notes and suggestions of agents, forgetting (SPEC 4, 9.8, 10.4)."""
+"""Operations on memory: notes and suggestions of agents, forgetting (SPEC 4, 9.8, 10.4)."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from clawpy_console.cli.printing import render_document
 from engine.api.operations import dispatch
-from engine.api.operations.memory import RESERVED_NAMES, agent_name, parse_time, read_lines
+from engine.api.operations.memory import RESERVED_NAMES, agent_name
 from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
 from engine.home import Home
@@ -27,53 +23,6 @@ from tests.conftest import MONDAY_MORNING, Repository
 from tests.support.helpers import read_table, refused
 
 TABLE = read_table(__file__)
-
-
-def test_a_line_becomes_a_memory_with_everything_it_says() -> None:
-    line = json.dumps(
-        {"id": "D1:3", "text": "hi", "speaker": "Ada", "timestamp": "2023-05-08T13:56:00", "session": 4, "agent": "cto"}
-    )
-    [memory], rejected = read_lines([line], first=7, source="chats.jsonl")
-    assert rejected == []
-    assert (memory.ref, memory.text, memory.speaker, memory.session, memory.agent) == ("D1:3", "hi", "Ada", "4", "cto")
-    assert memory.at == datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
-    assert (memory.source, memory.retention) == ("chats.jsonl:7", Retention.FOREVER)
-
-
-def test_bad_lines_are_named_with_their_number_and_stop_nothing() -> None:
-    lines = ["{", "[]", '{"id": "x"}', '{"text": ""}', "", '{"text": 5}', '{"text": "good"}', "[" * 100_000]
-    lines += ['{"text": "good", "speaker": []}', '{"text": "half good", "timestamp": "soon"}']
-    memories, rejected = read_lines(lines, first=11, source="f")
-    assert [memory.text for memory in memories] == ["good", "half good"]
-    assert [(line.line, line.stored) for line in rejected] == [
-        (11, False), (12, False), (13, False), (14, False), (16, False), (18, False), (19, False), (20, True)
-    ]  # fmt: skip
-    assert all(line.message for line in rejected)
-
-
-MAY = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
-
-
-@pytest.mark.parametrize(
-    ("text", "time"),
-    [*TABLE["times"].items(), (1683554160, MAY), (1683554160000, MAY), ("", None), (None, None)],
-)
-def test_times_as_people_and_programs_write_them(text: object, time: datetime | None) -> None:
-    assert parse_time(text) == time
-
-
-@given(st.one_of(st.text(), st.integers(), st.floats(), st.booleans(), st.lists(st.text())))
-def test_any_value_is_a_time_or_refused(value: object) -> None:
-    try:
-        at = parse_time(value)
-    except ValueError:
-        return
-    assert at is None or at.tzinfo is not None
-
-
-@given(st.text())
-def test_no_line_raises(line: str) -> None:
-    read_lines([line], first=1, source="f")
 
 
 # Notes and suggestions of agents that work elsewhere
