@@ -36,10 +36,10 @@ def test_a_failed_write_leaves_the_old_file_and_no_temporary_one(
     file = tmp_path / "config.toml"
     file.write_text("old")
 
-    def full(_descriptor: int) -> None:
+    def fail_with_full_disk(_descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", fail_with_full_disk)
     with pytest.raises(OSError, match="No space"):
         write_atomic(file, b"new")
     assert file.read_text() == "old"
@@ -67,3 +67,4 @@ def test_a_folder_is_removed_without_following_links(tmp_path: Path) -> None:
 
     assert (tmp_path / "precious/x").exists()
     assert not (tmp_path / "doomed").exists()
+    assert not (tmp_path / "link").is_symlink()

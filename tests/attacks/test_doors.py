@@ -75,6 +75,7 @@ def test_another_user_does_not_reach_the_control_socket(control: ControlServer) 
         ["/usr/bin/env", "python3", "-c", script, control.address], user=65534, capture_output=True
     )
     assert completed.returncode != 0
+    assert b"PermissionError" in completed.stderr
 
 
 @pytest.mark.attack(slow=True)
@@ -83,6 +84,7 @@ def test_no_agent_takes_the_name_of_an_authority(tmp_path: Path) -> None:
     completed = subprocess.run(argv, input=b"", capture_output=True, timeout=60, cwd=tmp_path)
     assert completed.returncode == 1
     assert completed.stdout == b""
+    assert b"no agent may be named" in completed.stderr
 
 
 @pytest.mark.attack(slow=True)
@@ -105,4 +107,6 @@ def test_an_unusual_file_in_the_home_blocks_nothing(tmp_path: Path, kind: str) -
     argv = [sys.executable, "-m", "clawpy_console", "--home", str(home.root), "cards", "--json"]
     completed = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, cwd=tmp_path)
     assert completed.returncode == 1
-    assert b'"code"' in completed.stdout + completed.stderr
+    output = completed.stdout + completed.stderr
+    assert b'"code"' in output
+    assert b'"internal"' not in output

@@ -79,7 +79,7 @@ def clients(port: int, token: str, number: int, stalled: int = 0) -> Iterator[An
 def measure(served: Served, stalled: int = 0) -> dict[str, Any]:
     before = served.gateway.state().dropped
     with clients(served.port, served.token, CLIENTS, stalled) as pipe:
-        writer = Writer(served.engine, served.card().id)
+        writer = Writer(served.engine, served.propose_card().id)
         thread = threading.Thread(target=writer.run, args=(SECONDS,))
         thread.start()
         thread.join()

@@ -59,12 +59,12 @@ class Served:
         headers = self.headers | options.pop("headers", {})
         return httpx.request(method, self.url + path, headers=headers, timeout=30, trust_env=False, **options)
 
-    def card(self, text: str = "report_branches") -> Card:
+    def propose_card(self, text: str = "report_branches") -> Card:
         """A new card; by default one of a flow that ends at once."""
         return self.engine.cards.propose(text, workspace=str(self.folder / "shop"))
 
-    def raw(self, *pieces: bytes, timeout: float = 5.0) -> bytes:
-        """Send bytes on a bare connection; what comes back, up to the end of the answer or of the connection."""
+    def send_raw(self, *pieces: bytes, timeout: float = 5.0) -> bytes:
+        """Send bytes on a bare connection. Returns the reply, up to the end of the answer or of the connection."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=timeout) as connection:
             for piece in pieces:
                 connection.sendall(piece)
@@ -78,7 +78,7 @@ class Served:
                 pass
             return received
 
-    def log(self) -> str:
+    def read_log(self) -> str:
         return (self.engine.home.logs / "clawpy.log").read_text()
 
 
@@ -93,6 +93,13 @@ def error_of(received: bytes) -> tuple[int, str]:
     """Status and code of a refusal. A request that is no HTTP is answered in plain text; its code is `bad_request`."""
     head, _, body = received.partition(b"\r\n\r\n")
     return int(head.split()[1]), json.loads(body)["error"]["code"] if body.startswith(b"{") else "bad_request"
+
+
+def _put_gateway(engine: Engine, limits: Limits) -> Gateway:
+    """Replace the gateway of an engine by one with other limits, which `open_engine` does not take."""
+    engine.gateway = Gateway(engine, build, announce=engine._lock.announce_gateway, limits=limits)
+    engine.notify.issue_pass = engine.gateway.issue_pass
+    return engine.gateway
 
 
 Serve = Callable[..., Served]
@@ -110,19 +117,17 @@ def serve(tmp_path_factory: pytest.TempPathFactory, empty_database: Callable[[],
         patch.delenv("CLAWPY_GATEWAY_API_KEY", raising=False)
 
         def make(limits: Limits = QUICK, throw_away: bool = True, **options: Any) -> Served:
-            folder = tmp_path_factory.mktemp("served")
-            shop = Repository(folder / "shop")
+            place = tmp_path_factory.mktemp("served")
+            shop = Repository(place / "shop")
             shop.commit("begin", {"cart.py": "total = 0\n"}, at="2026-01-02T12:00:00+00:00")
-            home = Home.locate(folder / "home")
+            home = Home.locate(place / "home")
             home.data.mkdir(parents=True)
             home.database.write_bytes(empty_database())
             overrides = Overrides(throw_away=throw_away)
             engine = open_engine(home, workspaces=[str(shop.path)], start_schedule=False, overrides=overrides)
             opened.append(engine)
-            gateway = Gateway(engine, build, announce=engine._lock.announce_gateway, limits=limits)
-            engine.gateway = gateway
-            engine.notify.issue_pass = gateway.issue_pass
-            return Served(engine, gateway, gateway.open(**{"port": 0} | options), folder)
+            gateway = _put_gateway(engine, limits)
+            return Served(engine, gateway, gateway.open(**{"port": 0} | options), place)
 
         yield make
         for engine in opened:

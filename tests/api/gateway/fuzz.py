@@ -43,12 +43,12 @@ class CardPool:
     def __init__(self, served: Served) -> None:
         self._served = served
         self._chance = random.Random(7)
-        self._ids = [served.card().id for _ in range(CARDS)]
+        self._ids = [served.propose_card().id for _ in range(CARDS)]
 
     def choose(self) -> str:
         if self._chance.random() < 0.1:
             with contextlib.suppress(Refusal):
-                self._ids[self._chance.randrange(CARDS)] = self._served.card().id
+                self._ids[self._chance.randrange(CARDS)] = self._served.propose_card().id
         return self._chance.choice(self._ids)
 
 

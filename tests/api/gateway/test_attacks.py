@@ -1,4 +1,4 @@
-"""Requests that are refused (SPEC 10.1): each is made on a real socket, and none reaches the engine."""
+"""Requests that are refused, and how far a pass reaches (SPEC 10.1). Each request is made on a real socket."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.api.gateway.conftest import QUICK, Serve, Served, error_of
 from tests.support.helpers import read_table
 
 
-@pytest.fixture(autouse=True)
-def _engine_is_unchanged(served: Served) -> Iterator[None]:
+@pytest.fixture
+def unchanged_engine(served: Served) -> Iterator[None]:
     """After each test: no card was decided, no setting changed, and nothing ran."""
     engine = served.engine
 
@@ -38,8 +38,8 @@ def _engine_is_unchanged(served: Served) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Attempt:
-    """A request and how it is refused. `%T` stands for the token, `%U` for it in capitals, `%B` for it as Basic."""
+class RawRequest:
+    """A request and its reply. `%T` stands for the token, `%U` for it in capitals, `%B` for it as Basic."""
 
     name: str
     request: bytes
@@ -47,7 +47,7 @@ class Attempt:
     code: str
 
     @classmethod
-    def of(cls, name: str, request: str, status: int, code: str) -> Attempt:
+    def of(cls, name: str, request: str, status: int, code: str) -> RawRequest:
         return cls(name, request.replace("\n", "\r\n").encode("latin-1"), status, code)
 
     def with_token(self, token: bytes) -> bytes:
@@ -60,30 +60,33 @@ TRIGGER = f"POST /api/v1/crosspoll/trigger HTTP/1.1\nHost: 127.0.0.1\n{TOKEN}\nC
 IN_PIECES = f"{TRIGGER}Transfer-Encoding: chunked\n\n"
 
 ATTEMPTS = [
-    *(Attempt.of(**row) for row in read_table(__file__)["refused"]),
-    Attempt.of("a body too large in pieces", f"{IN_PIECES}10000\n{' ' * 65536}\n1\n \n0\n\n", 413, "too_large"),
-    Attempt.of("a body too deep", f"{TRIGGER}Content-Length: 30000\n\n{'[' * 30_000}", 400, "bad_request"),
-    Attempt.of("a number too long", f"{TRIGGER}Content-Length: 9000\n\n{'1' * 9_000}", 400, "bad_request"),
+    *(RawRequest.of(**row) for row in read_table(__file__)["refused"]),
+    RawRequest.of("a body too large in pieces", f"{IN_PIECES}10000\n{' ' * 65536}\n1\n \n0\n\n", 413, "too_large"),
+    RawRequest.of("a body too deep", f"{TRIGGER}Content-Length: 30000\n\n{'[' * 30_000}", 400, "bad_request"),
+    RawRequest.of("a number too long", f"{TRIGGER}Content-Length: 9000\n\n{'1' * 9_000}", 400, "bad_request"),
 ]
 HEALTH = f"GET /api/v1/health HTTP/1.1\nHost: 127.0.0.1\n{TOKEN}\n\n"
-ALLOWED = Attempt.of("the right token", HEALTH, 200, "")
+WITH_THE_TOKEN = RawRequest.of("the right token", HEALTH, 200, "")
 
 
+@pytest.mark.usefixtures("unchanged_engine")
 @pytest.mark.parametrize("attempt", ATTEMPTS, ids=lambda attempt: attempt.name)
-def test_an_attempt_is_refused(served: Served, attempt: Attempt) -> None:
+def test_an_attempt_is_refused(served: Served, attempt: RawRequest) -> None:
     token = served.token.encode()
-    reply = served.raw(attempt.with_token(token))
+    reply = served.send_raw(attempt.with_token(token))
     assert error_of(reply) == (attempt.status, attempt.code)
     assert token not in reply
     assert str(served.folder).encode() not in reply
 
 
+@pytest.mark.usefixtures("unchanged_engine")
 def test_the_right_token_gets_in(served: Served) -> None:
-    reply = served.raw(ALLOWED.with_token(served.token.encode()))
+    reply = served.send_raw(WITH_THE_TOKEN.with_token(served.token.encode()))
     assert reply.startswith(b"HTTP/1.1 200")
     assert b"server:" not in reply.lower()
 
 
+@pytest.mark.usefixtures("unchanged_engine")
 def test_a_pass_is_valid_for_one_request_and_for_a_time(served: Served) -> None:
     path = "/api/v1/predictions/pred_1/reject"
     credential = served.gateway.issue_pass("POST", path, until=time.time() + 60)
@@ -105,7 +108,7 @@ def test_a_pass_is_valid_for_one_request_and_for_a_time(served: Served) -> None:
 def test_a_pass_carries_no_content(serve: Serve) -> None:
     """Other people's servers see a pass. Who has it can press the button and nothing else."""
     served = serve()
-    card = served.card()
+    card = served.propose_card()
     path = f"/api/v1/predictions/{card.id}/confirm"
     lifetimes = iter(range(60, 70))  # seconds; passes of one request with one end would be the same pass
 
@@ -134,6 +137,7 @@ def closes_within(connection: socket.socket, seconds: float) -> bool:
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("unchanged_engine")
 @pytest.mark.parametrize(
     "beginning",
     [
@@ -146,14 +150,14 @@ def closes_within(connection: socket.socket, seconds: float) -> bool:
 )
 def test_a_request_that_never_ends_is_cut_off(served: Served, beginning: str) -> None:
     with socket.create_connection(("127.0.0.1", served.port)) as connection:
-        connection.sendall(Attempt.of("", beginning, 0, "").with_token(served.token.encode()))
+        connection.sendall(RawRequest.of("", beginning, 0, "").with_token(served.token.encode()))
         assert closes_within(connection, 10 * QUICK.head_seconds)
 
 
 def test_wrong_tokens_are_limited_and_the_right_one_is_not(serve: Serve) -> None:
     served = serve()
-    wrong = ALLOWED.with_token(b"no")
-    statuses = [error_of(served.raw(wrong))[0] for _ in range(QUICK.failure_burst + 5)]
+    wrong = WITH_THE_TOKEN.with_token(b"no")
+    statuses = [error_of(served.send_raw(wrong))[0] for _ in range(QUICK.failure_burst + 5)]
     assert statuses[0] == 401
     assert statuses[-1] == 429
     assert served.ask("GET", "/api/v1/health").status_code == 200
@@ -170,13 +174,13 @@ def test_no_secret_in_a_reply_or_the_log(serve: Serve, monkeypatch: pytest.Monke
         raise RuntimeError(f"broken by {served.token} and {credential}")
 
     monkeypatch.setattr(OperationRunner, "run", fail)
-    replies = [served.raw(attempt.with_token(token)) for attempt in ATTEMPTS]
-    replies += [served.raw(ALLOWED.with_token(secret)) for secret in (token, credential.encode())]
+    replies = [served.send_raw(attempt.with_token(token)) for attempt in ATTEMPTS]
+    replies += [served.send_raw(WITH_THE_TOKEN.with_token(secret)) for secret in (token, credential.encode())]
     assert [error_of(reply) for reply in replies[-2:]] == [(500, "internal")] * 2
     rpc_call = {"jsonrpc": "2.0", "id": 1, "method": "pulse.crosspoll.status"}
     replies.append(served.ask("POST", "/api/v1/rpc", json=rpc_call).content)
     assert b"-32603" in replies[-1]
-    log = served.log()
+    log = served.read_log()
     assert "RuntimeError: broken by" in log, "the fault itself is kept"
     for secret in (served.token, credential):
         assert secret not in log

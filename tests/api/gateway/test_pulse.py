@@ -87,7 +87,7 @@ def test_a_new_card_and_its_execution_are_sent(served: Served) -> None:
         answer = listener.subscribe()
         assert (answer["type"], answer["channels"]) == ("subscribed", ["crosspoll"])
         assert listener.receive_until("crosspoll.status")["status"]["enabled"] is True
-        card = served.card()
+        card = served.propose_card()
         new = listener.receive_until("prediction.new")
         assert (new["prediction"]["id"], new["prediction"]["targetChannel"]) == (card.id, "research")
         served.ask("POST", f"/api/v1/predictions/{card.id}/confirm")
@@ -103,7 +103,7 @@ def test_the_number_of_pending_cards_is_sent_when_it_changes(served: Served) -> 
     with listening(served) as listener:
         listener.subscribe()
         before = listener.receive_until("crosspoll.status")["status"]["pending"]
-        served.card()
+        served.propose_card()
         while (message := listener.receive_until("crosspoll.status"))["status"]["pending"] != before + 1:
             assert message["status"]["pending"] == before
 

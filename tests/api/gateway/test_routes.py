@@ -63,7 +63,7 @@ def call(served: Served, method: str, params: dict[str, Any] | None = None) -> d
 
 
 def test_pending_predictions_have_the_names_of_the_spec(served: Served) -> None:
-    cards = [served.card() for _ in range(4)]
+    cards = [served.propose_card() for _ in range(4)]
     document = request(served, "GET", "/twin/predict")
     assert document["count"] == len(document["predictions"]) == 3
     assert {"predictions", "count", "timestamp", "crossPollStatus"} <= set(document)
@@ -85,7 +85,7 @@ def test_at_most_ten_cards_are_listed(served: Served, count: int, status: int) -
 
 
 def test_confirm_runs_it_and_is_the_operators_decision(served: Served, engine: Engine) -> None:
-    card = served.card()
+    card = served.propose_card()
     document = request(served, "POST", f"/predictions/{card.id}/confirm")
     replies.Decided.model_validate(document)
     assert document["prediction"]["id"] == card.id
@@ -102,7 +102,7 @@ def test_confirm_runs_it_and_is_the_operators_decision(served: Served, engine: E
 
 
 def test_a_card_is_rejected_taken_back_and_snoozed(served: Served, engine: Engine) -> None:
-    card = served.card()
+    card = served.propose_card()
     assert request(served, "POST", f"/predictions/{card.id}/reject")["prediction"]["status"] == "rejected"
     assert engine.cards.get(card.id).decided_by is DecidedBy.API
     assert request(served, "POST", f"/predictions/{card.id}/undo")["prediction"]["status"] == "pending"
@@ -114,12 +114,12 @@ def test_a_card_is_rejected_taken_back_and_snoozed(served: Served, engine: Engin
 
 
 def test_the_beginning_of_an_id_is_not_enough(served: Served) -> None:
-    card = served.card()
+    card = served.propose_card()
     assert request(served, "POST", f"/predictions/{card.id[:-1]}/confirm", 404)["error"]["code"] == "unknown_card"
 
 
 def test_trigger_with_a_cards_id_approves_it(served: Served, engine: Engine) -> None:
-    card = served.card()
+    card = served.propose_card()
     body = {"predictionId": card.id, "targetChannel": "research", "hint": card.assignment.prompt, "force": False}
     document = trigger(served, body)
     replies.Triggered.model_validate(document)
@@ -131,7 +131,7 @@ def test_trigger_with_a_cards_id_approves_it(served: Served, engine: Engine) -> 
 
 
 def test_a_card_with_another_prompt_or_channel_is_not_approved(served: Served, engine: Engine) -> None:
-    card = served.card()
+    card = served.propose_card()
     for mismatch in ({"hint": "Delete the project"}, {"targetChannel": "garden"}):
         document = trigger(served, {"predictionId": card.id} | mismatch, 409)
         assert document["error"]["code"] == "another_card"
@@ -155,7 +155,7 @@ def test_the_card_of_a_programs_hint_waits_for_the_operator(served: Served, engi
 
 
 def test_an_agent_that_names_its_channel_asks_and_does_not_approve(served: Served, engine: Engine) -> None:
-    card = served.card("report_branches days=9")
+    card = served.propose_card("report_branches days=9")
     body = {"predictionId": card.id, "fromChannel": "garden"}
     assert trigger(served, body)["triggered"] is False
     [logged] = [entry for entry in engine.safety.log() if entry.prediction_id == card.id]
@@ -261,7 +261,7 @@ def test_config_out_of_bounds_changes_nothing(served: Served, engine: Engine, bo
 @pytest.mark.long
 def test_switched_off_for_this_run_nothing_runs(serve: Serve) -> None:
     served = serve()
-    card = served.card()
+    card = served.propose_card()
     assert request(served, "PATCH", "/crosspoll/config", json={"enabled": False})["crossPollStatus"]["enabled"] is False
     blocked = request(served, "POST", f"/predictions/{card.id}/confirm", 409)["error"]
     assert (blocked["code"], "kill" in blocked["message"]) == ("blocked", True)
@@ -275,7 +275,7 @@ def test_the_twin_falls_back_to_the_best_card(serve: Serve) -> None:
     served = serve()
     body = {"messages": [{"role": "user", "content": "morning"}], "temperature": 0.3, "max_tokens": 200}
     assert request(served, "POST", "/twin/serve", 409, json=body)["error"]["code"] == "nothing_to_predict"
-    card = served.card()
+    card = served.propose_card()
     document = request(served, "POST", "/twin/serve", json=body)
     replies.TwinReply.model_validate(document)
     assert (document["prompt"], document["channel"]) == (card.assignment.prompt, "research")
@@ -310,7 +310,7 @@ def test_the_twin_model_is_asked_within_its_bounds(served: Served, monkeypatch: 
 
 @pytest.mark.long
 def test_rpc_reads_triggers_and_refuses_as_the_paths_do(served: Served, engine: Engine) -> None:
-    card = served.card()
+    card = served.propose_card()
     latest = call(served, "pulse.predictions.latest", {"count": 5})
     assert (latest["jsonrpc"], latest["id"]) == ("2.0", 1)
     assert latest["result"]["predictions"][0]["id"] == card.id
@@ -419,7 +419,7 @@ def ways_to_approve(served: Served, card_id: str, client: httpx.Client) -> list[
 @pytest.mark.long
 @pytest.mark.parametrize("first", range(4), ids=["path", "rpc", "console", "socket"])
 def test_a_card_that_is_approved_a_hundred_times_at_once_runs_once(served: Served, first: int) -> None:
-    card = served.card()
+    card = served.propose_card()
     start = threading.Barrier(ATTEMPTS)
     with httpx.Client(base_url=served.url, headers=served.headers, timeout=60, trust_env=False) as client:
         ways = ways_to_approve(served, card.id, client)

@@ -46,7 +46,7 @@ EVERYWHERE = {surface.value: "json://nowhere.invalid/x" for surface in Surface}
 @pytest.fixture
 def phone_world(world: NotifyWorld) -> NotifyWorld:
     """Notifications of which only the phone has an address."""
-    world.at(phone=EVERYWHERE["phone"])
+    world.set_addresses(phone=EVERYWHERE["phone"])
     return world
 
 
@@ -87,16 +87,16 @@ def forms(world: NotifyWorld) -> dict[Surface, Form]:
 def test_a_card_is_high_if_it_is_at_risk_or_likely_wanted(
     world: NotifyWorld, tier: Tier, stated: bool, confidence: float, high: bool
 ) -> None:
-    world.at(**EVERYWHERE)
-    world.card(tier=tier, confidence=confidence)
+    world.set_addresses(**EVERYWHERE)
+    world.add_card(tier=tier, confidence=confidence)
     world.happen(created(confidence=confidence, tier=int(tier), stated=stated))
     world.deliver()
     assert (Surface.GLASSES in forms(world)) is high  # they get only high cards
 
 
 def test_a_medium_card_reaches_phone_and_watch_when_its_window_is_over(world: NotifyWorld, clock: FakeClock) -> None:
-    world.at(**EVERYWHERE)
-    world.card(confidence=0.59)
+    world.set_addresses(**EVERYWHERE)
+    world.add_card(confidence=0.59)
     world.happen(created(confidence=0.59))
     clock.advance(timedelta(seconds=299))
     world.deliver()
@@ -136,21 +136,23 @@ def test_the_words_on_the_phone(phone_world: NotifyWorld, clock: FakeClock, even
     ],
 )
 def test_what_the_operator_did_is_not_notified(world: NotifyWorld, event: Event) -> None:
-    world.at(**EVERYWHERE)
-    world.card()
+    world.set_addresses(**EVERYWHERE)
+    world.add_card()
     world.happen(event)
     world.deliver()
     assert not world.courier.sent
 
 
 def test_a_card_that_was_decided_or_snoozed_meanwhile_is_not_sent(phone_world: NotifyWorld, clock: FakeClock) -> None:
-    phone_world.card("pred_a", confidence=0.4)
-    phone_world.card("pred_b", confidence=0.4)
+    phone_world.add_card("pred_a", confidence=0.4)
+    phone_world.add_card("pred_b", confidence=0.4)
     phone_world.happen(created("pred_a", 0.4), created("pred_b", 0.4))
-    phone_world.card("pred_c", confidence=0.4)
+    phone_world.add_card("pred_c", confidence=0.4)
     phone_world.happen(created("pred_c", 0.4))
-    phone_world.decide("pred_a")
-    phone_world.cards["pred_c"] = replace(phone_world.cards["pred_c"], snoozed_until=clock.now() + timedelta(hours=2))
+    phone_world.dismiss("pred_a")
+    phone_world.cards.cards_by_id["pred_c"] = replace(
+        phone_world.cards.cards_by_id["pred_c"], snoozed_until=clock.now() + timedelta(hours=2)
+    )
     clock.advance(timedelta(minutes=5))
     phone_world.deliver()
     [note] = phone_world.courier.to(Surface.PHONE)
@@ -164,7 +166,7 @@ def test_a_card_that_was_decided_or_snoozed_meanwhile_is_not_sent(phone_world: N
 def test_at_night_only_urgent_ones_are_sent_and_the_rest_in_the_morning(
     phone_world: NotifyWorld, clock: FakeClock
 ) -> None:
-    phone_world.card()
+    phone_world.add_card()
     phone_world.quiet = True
     phone_world.happen(created(), ended("failed", "2 tests"), COST)
     phone_world.deliver()
@@ -181,7 +183,7 @@ def test_at_night_only_urgent_ones_are_sent_and_the_rest_in_the_morning(
 
 
 def test_a_dead_surface_is_tried_at_growing_intervals_and_given_up(world: NotifyWorld, clock: FakeClock) -> None:
-    world.at(phone=EVERYWHERE["phone"], discord=EVERYWHERE["discord"])
+    world.set_addresses(phone=EVERYWHERE["phone"], discord=EVERYWHERE["discord"])
     world.courier.failures[Surface.PHONE] = Failure("it cannot be reached")
     world.happen(PAUSED)
     waits = []
@@ -227,7 +229,7 @@ def test_a_lasting_failure_is_given_up_at_once_and_can_be_retried(phone_world: N
 
 def test_a_surface_without_an_address_any_more_gets_nothing(phone_world: NotifyWorld) -> None:
     phone_world.happen(PAUSED)
-    phone_world.at(phone="")
+    phone_world.set_addresses(phone="")
     phone_world.deliver()
     assert not phone_world.courier.sent
     assert phone_world.notifications.outbox.waiting_surfaces() == frozenset()
@@ -266,16 +268,16 @@ def test_finished_rows_are_deleted_after_a_week(phone_world: NotifyWorld, clock:
 
 
 def test_a_card_has_buttons_while_the_gateway_listens(world: NotifyWorld) -> None:
-    for world.listens, gateway in ((False, "https://here"), (True, ""), (True, "https://here/")):
-        world.at(phone=EVERYWHERE["phone"], gateway=gateway)
-        world.card()
+    for world.gateway_listens, gateway in ((False, "https://here"), (True, ""), (True, "https://here/")):
+        world.set_addresses(phone=EVERYWHERE["phone"], gateway=gateway)
+        world.add_card()
         world.happen(created(), PAUSED)
         world.deliver()
     verbs = {"approve": "confirm", "reject": "reject", "snooze": "snooze"}
     path = "https://here/api/v1/predictions/pred_a"
-    pressed = {name: Button(f"{path}/{verb}", "word") for name, verb in verbs.items()}
+    pressed = {name: Button(f"{path}/{verb}", "signed-pass") for name, verb in verbs.items()}
     assert world.courier.buttons == [{}] * 5 + [pressed]
-    assert "word" not in repr(pressed)
+    assert "signed-pass" not in repr(pressed)
     assert timedelta(hours=4) == BUTTON_LIFETIME
 
 
@@ -347,7 +349,7 @@ def test_a_dead_surface_delays_no_other(world: NotifyWorld, clock: FakeClock) ->
         return None
 
     world.notifications.deliver = deliver
-    world.at(phone=EVERYWHERE["phone"], watch=EVERYWHERE["watch"])
+    world.set_addresses(phone=EVERYWHERE["phone"], watch=EVERYWHERE["watch"])
     world.notifications.start()
     try:
         world.database.write(lambda tx: tx.record(PAUSED))
@@ -406,7 +408,7 @@ def check_steps(steps: list[str], database: Database, clock: FakeClock) -> None:
 
     def restart() -> NotifyWorld:
         world = NotifyWorld(database, clock, EventBus())
-        world.at(phone=EVERYWHERE["phone"])
+        world.set_addresses(phone=EVERYWHERE["phone"])
         world.notifications.deliver = phone.deliver
         return world
 

@@ -18,7 +18,7 @@ from engine.events import Event, EventBus
 from engine.model import Card, Refusal, SessionView, Status
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from tests.api.stand_in import card
+from tests.api.stand_in import card as make_card
 
 
 @dataclass
@@ -58,6 +58,21 @@ class StandInCourier:
         return [note for sent_to, note in self.sent if sent_to is surface]
 
 
+@dataclass
+class StandInCards:
+    """Cards that are values."""
+
+    cards_by_id: dict[str, Card] = field(default_factory=dict)
+
+    def get(self, card_id: str) -> Card:
+        if card_id not in self.cards_by_id:
+            raise Refusal("unknown_card", "there is none")
+        return self.cards_by_id[card_id]
+
+    def pending(self) -> list[Card]:
+        return [card for card in self.cards_by_id.values() if card.status is Status.PENDING]
+
+
 class NotifyWorld:
     """Notifications of an engine whose cards and sessions a test sets. A stand-in delivers them unless `real`."""
 
@@ -66,12 +81,12 @@ class NotifyWorld:
         self.settings = MutableSettings(Settings(glasses_alerts_enabled=True))
         self.keys = StandInKeys()
         self.environment: dict[str, str] = {}
-        self.cards: dict[str, Card] = {}
+        self.cards = StandInCards()
         self.sessions: dict[str, SessionView] = {}
         self.courier = StandInCourier()
         self.quiet = False
         """Whether these are quiet hours."""
-        self.listens = False
+        self.gateway_listens = False
         """Whether the gateway listens, so that notifications have buttons."""
         engine: Any = SimpleNamespace(
             database=database,
@@ -80,43 +95,37 @@ class NotifyWorld:
             settings=self.settings,
             keys=self.keys,
             ledger=Ledger(database),
-            cards=self,
+            cards=self.cards,
             sessions=SimpleNamespace(get=self._get_session),
             autonomy=SimpleNamespace(quiet=lambda: self.quiet),
         )
         self.notifications = Notifications(
             engine, issue_pass=self._issue_pass, deliver=deliver if real else self.courier.deliver
         )
+        # Notifications read the environment of the process; a test sets its own.
         self.notifications.addresses = Addresses(self.settings, self.keys, environment=self.environment)
 
-    def at(self, gateway: str = "", **urls: str) -> None:
+    def set_addresses(self, gateway: str = "", **urls: str) -> None:
         """Set the addresses of surfaces, and the gateway that their buttons call."""
         sections = {name: SurfaceSettings(url=url) for name, url in urls.items()}
         notify = NotifySettings(digest_minutes=5, gateway=gateway, **sections)
         self.settings.current = self.settings.current.model_copy(update={"notify": notify})
 
     def _issue_pass(self, method: str, path: str, *, until: float) -> str:
-        return "word" if self.listens else ""
+        return "signed-pass" if self.gateway_listens else ""
 
     def _get_session(self, session_id: str) -> SessionView:
         if session_id not in self.sessions:
             raise Refusal("unknown_session", "there is none")
         return self.sessions[session_id]
 
-    def get(self, card_id: str) -> Card:
-        if card_id not in self.cards:
-            raise Refusal("unknown_card", "there is none")
-        return self.cards[card_id]
+    def add_card(self, card_id: str = "pred_a", **changes: Any) -> Card:
+        added = make_card(card_id, self.clock.now(), **changes)
+        self.cards.cards_by_id[card_id] = added
+        return added
 
-    def pending(self) -> list[Card]:
-        return [card for card in self.cards.values() if card.status is Status.PENDING]
-
-    def card(self, card_id: str = "pred_a", **changes: Any) -> Card:
-        self.cards[card_id] = card(card_id, self.clock.now(), **changes)
-        return self.cards[card_id]
-
-    def decide(self, card_id: str) -> None:
-        self.cards[card_id] = replace(self.cards[card_id], status=Status.DISMISSED)
+    def dismiss(self, card_id: str) -> None:
+        self.cards.cards_by_id[card_id] = replace(self.cards.get(card_id), status=Status.DISMISSED)
 
     def happen(self, *events: Event) -> None:
         """Record events, and have them read."""

@@ -66,7 +66,7 @@ def print_notify(document: dict[str, Any]) -> str:
 
 
 def test_every_surface_is_listed_with_what_is_missing(world: NotifyWorld) -> None:
-    world.at(phone="ntfy://topic", discord="key")
+    world.set_addresses(phone="ntfy://topic", discord="key")
     world.quiet = True
     assert print_notify(notify(world)).splitlines() == [
         "✓ phone    ntfy (settings)",
@@ -81,7 +81,7 @@ def test_every_surface_is_listed_with_what_is_missing(world: NotifyWorld) -> Non
 
 
 def test_an_undelivered_notification_is_shown_retried_and_dismissed(world: NotifyWorld) -> None:
-    world.at(phone="ntfy://topic")
+    world.set_addresses(phone="ntfy://topic")
     world.courier.failures[Surface.PHONE] = Failure("the server answers 401", lasting=True)
     world.happen(StateChanged(before="WATCHING", after="PAUSED", cause="3 rejections in a row"))
     world.deliver()
@@ -100,7 +100,7 @@ def test_a_test_notification_says_how_it_went(world: NotifyWorld) -> None:
     with pytest.raises(Refusal) as refused:
         notify(world, action="test")
     assert refused.value.code == "no_surface"
-    world.at(phone="ntfy://topic", watch="key")
+    world.set_addresses(phone="ntfy://topic", watch="key")
     world.courier.failures[Surface.PHONE] = Failure("it cannot be reached")
     document = notify(world, action="test")
     assert [surface["delivered"] for surface in document["tested"]] == [False, False]
