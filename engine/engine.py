@@ -78,7 +78,7 @@ class Engine(ApiServices):
         lock: HomeLock,
         clock: Clock,
         randomness: Randomness,
-        named: Sequence[str],
+        workspaces: Sequence[str],
         overrides: Overrides,
         attach: Attach | None = None,
     ) -> None:
@@ -88,7 +88,7 @@ class Engine(ApiServices):
         self.version = engine.__version__
         self._lock = lock
         self._is_unreachable = overrides.unreachable
-        self._named_workspaces = [str(repository_root(Path(path))) for path in named]
+        self._named_workspaces = [str(repository_root(Path(path))) for path in workspaces]
         self._control: ControlServer | None = None
         self._attach = attach
 
@@ -204,7 +204,10 @@ class Engine(ApiServices):
         return returned
 
     def close(self) -> None:
-        """Stop everything, write what is pending, release the home. Safe to call twice."""
+        """Stop everything, write what is pending, release the home. Safe to call twice.
+
+        What starts work ends before the work, and the database after all that writes to it.
+        """
         self.gateway.end()
         if self._control is not None:
             self._lock.announce("")

@@ -108,7 +108,8 @@ def add_organisation(engine: Engine) -> None:
 
 
 def start_work(engine: Engine, workspace: str) -> None:
-    """Run sessions in a fresh home, then learn from them in a thread. The demo goes on without what is refused."""
+    """Run sessions in a fresh home, then find a broken test and learn from all of them in a thread. The demo goes on
+    without what is refused."""
     try:
         run_recurring_sessions(engine, workspace)
     except Refusal as refusal:

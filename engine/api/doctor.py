@@ -262,8 +262,8 @@ def _sandbox_rungs() -> list[dict[str, Any]]:
 
 def _check_sandbox(settings: Settings) -> Check:
     from engine.execution import sandbox
-    from engine.execution.control_groups import can_limit_groups
     from engine.execution.sandbox.ladder import find_best_sandbox, report_rungs
+    from engine.execution.session_processes import can_limit_groups
 
     rungs = report_rungs()
     in_force = next(rung for rung in rungs if rung.in_force)

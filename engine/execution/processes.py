@@ -20,7 +20,6 @@ from pathlib import Path
 import psutil
 
 from engine.execution import sandbox
-from engine.execution.control_groups import make_group, remove_group
 from engine.execution.sandbox import NICE, SESSION_MARK
 from engine.execution.session_processes import (
     GRACE_S,
@@ -29,7 +28,9 @@ from engine.execution.session_processes import (
     PidFiles,
     SessionProcesses,
     kill_process_group,
+    make_group,
     read_name,
+    remove_group,
 )
 from engine.frozen import frozen
 
@@ -82,13 +83,13 @@ class Processes:
         self._lock = threading.Lock()
         self._leaders: dict[int, psutil.Process] = {}
         self._pid_file_of: dict[int, Path] = {}
-        self._closed = False
-        self._marked = False
+        self._is_closed = False
+        self._is_marked = False
         self._is_set_up = False
 
     def mark_environment(self) -> dict[str, str]:
         """Return the variable that marks a process of this session. `end` searches for marked processes from now on."""
-        self._marked = True
+        self._is_marked = True
         return {SESSION_MARK: self.session_id}
 
     def run(
@@ -127,7 +128,7 @@ class Processes:
         """Start a child in a process group of its own, with a pipe for its output. The caller passes it to `finish`,
         and must not reap it before; `has_ended` and `wait_for_end` do not. Raises as `run`."""
         with self._lock:
-            if self._closed:
+            if self._is_closed:
                 raise ProcessesClosed(self.session_id)
             command, pid_file = self._wrap_command(argv)
             process = subprocess.Popen(
@@ -183,9 +184,9 @@ class Processes:
         Takes at most about `grace` + 0.5 s. From the first moment on nothing can be started. Safe to call again.
         """
         with self._lock:
-            self._closed = True
+            self._is_closed = True
             leaders = tuple(self._leaders.values())
-        if not self._marked:
+        if not self._is_marked:
             return True  # nothing was ever started, so the processes of the machine need not be searched
         all_ended = SessionProcesses(self.session_id, leaders, self._control_group).end(grace)
         if all_ended and self._pid_files is not None:

@@ -156,7 +156,7 @@ _TEMPORARY = _any_of(*_RULES["temporary"])
 _PREFERENCE = re.compile(r"\bI (?:always |never )?(?:prefer|want|like|dislike|insist)\b", re.IGNORECASE)
 """Patterns of preferences. They count only in the operator's own words."""
 
-_ARGUMENT = re.compile(r"\b(?:because|since|so that|which|as it|in case|:)\s", re.IGNORECASE)
+_REASON = re.compile(r"\b(?:because|since|so that|which|as it|in case|:)\s", re.IGNORECASE)
 _CODE = re.compile(r"`[^`]*`")
 _QUOTED = re.compile(r"\"[^\"]*\"|“[^”]*”|«[^»]*»|(?<!\w)'[^']{2,}'(?!\w)|‘[^’]{2,}’(?!\w)")
 _LOOKS_LIKE_CODE = re.compile(
@@ -231,7 +231,7 @@ def digest(text: str) -> str:
     return hex_hash(" ".join(words), 24)
 
 
-def content_words(text: str) -> frozenset[str]:
+def _distinct_words(text: str) -> frozenset[str]:
     """The words by which sentences are compared: without common words, in lower case."""
     return frozenset(word for word in _WORD.findall(text.casefold()) if word not in _STOP_WORDS and len(word) > 1)
 
@@ -239,14 +239,14 @@ def content_words(text: str) -> frozenset[str]:
 def corrected_by(sentence: str, candidates: Iterable[tuple[str, str]]) -> str:
     """The id of the candidate (id, text) that a sentence most likely corrects: it shares at least `MIN_OVERLAP` of the
     shorter one's words, and does not say the same. "" for none."""
-    words, own_digest = content_words(sentence), digest(sentence)
-    shares = {"": 0.0}
+    words, own_digest = _distinct_words(sentence), digest(sentence)
+    shares: dict[str, float] = {}
     for id, text in candidates:
-        candidate_words = content_words(text)
+        candidate_words = _distinct_words(text)
         if digest(text) != own_digest and (shorter := min(len(words), len(candidate_words))):
             shares[id] = len(words & candidate_words) / shorter
-    best = max(shares, key=lambda id: shares[id])
-    return best if shares[best] >= MIN_OVERLAP else ""
+    best = max(shares, key=lambda id: shares[id], default="")
+    return best if best and shares[best] >= MIN_OVERLAP else ""
 
 
 def _tagged(kind: CaptureKind, sentence: Sentence) -> CapturedSentence:
@@ -257,7 +257,7 @@ def _tagged(kind: CaptureKind, sentence: Sentence) -> CapturedSentence:
 
 def _without_reason(sentence: str) -> str:
     """The sentence up to its reasons, since a reason may say what could be."""
-    match = _ARGUMENT.search(sentence, 8)
+    match = _REASON.search(sentence, 8)
     return sentence[: match.start()] if match else sentence
 
 

@@ -208,18 +208,18 @@ def conversations_signal(
 ) -> Signal:
     """The most relevant session and the most relevant conversation with another agent, in words. For a proposal, only
     the sessions of the `flows` that it continues count."""
-    rated = [
+    rated_sessions = [
         (session_relevance(session, local), _session_words(session, local))
         for session in sessions
         if flows is None or session.flow in flows
     ]
-    rated = sorted(rated)[-1:]
+    best = sorted(rated_sessions)[-1:]
     if flows is None:
-        rated += sorted((thread_relevance(thread, local), thread_words(thread, local)) for thread in threads)[-1:]
-    rated = sorted((pair for pair in rated if pair[0] > 0.0), reverse=True)
+        best += sorted((thread_relevance(thread, local), thread_words(thread, local)) for thread in threads)[-1:]
+    best = sorted((pair for pair in best if pair[0] > 0.0), reverse=True)
     nothing = "no recent sessions" if flows is None else "no recent session that it continues"
-    words = [words for _, words in rated] or [nothing]
-    return signal("conversations", rated[0][0] if rated else 0.0, *words)
+    words = [words for _, words in best] or [nothing]
+    return signal("conversations", best[0][0] if best else 0.0, *words)
 
 
 def thread_words(thread: Thread, local: datetime) -> str:

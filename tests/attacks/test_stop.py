@@ -16,9 +16,8 @@ from typing import Any
 import psutil
 import pytest
 
-from engine.execution.control_groups import find_parent_group
 from engine.execution.sandbox import SESSION_MARK, Sandbox
-from engine.execution.session_processes import pid_folder
+from engine.execution.session_processes import find_parent_group, pid_folder
 from engine.home import Home
 from tests.attacks.victim import sleepers, unique_seconds
 from tests.support.helpers import wait_until

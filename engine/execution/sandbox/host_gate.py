@@ -1,27 +1,15 @@
-"""The filtering proxy through which a session reaches hosts, and the rules of which it may reach (SPEC 3.8).
+"""The filtering proxy through which a session reaches hosts (SPEC 3.8).
 
 The proxy listens on a unix socket that is mounted into the session's sandbox, which has no network otherwise. It speaks
 CONNECT, and plain HTTP for ports that are listed. It resolves names itself, and refuses everything that no `HostRule`
 lets through. TLS goes through unread, but it has to ask for the host that was named: many hosts share an address, and
 the address alone would lead to all of them.
-
-The commands of a session reach the hosts that a person listed. An entry is `name`, `*.domain`, `name:port`, an address,
-or `[address]:port`. Without a port it is for 443. A listed name may have an address in a private network, because
-somebody wrote it down. A name that only a `*` allows may not. Loopback, link-local addresses (where clouds keep
-credentials) and multicast addresses are allowed only if the address itself is listed. For loopback, the entry
-`localhost` is enough. An IPv4 address that an IPv6 address embeds is unwrapped before it is compared, whatever its
-form: loopback stays loopback.
-
-The web tools reach any host that a model names, but only on the public internet. `is_public` is therefore strict: an
-IPv6 address that embeds an IPv4 address is refused, because no web server needs one. The exception is NAT64: in a
-network without IPv4, a resolver returns such an address for each host that has IPv4 alone.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ipaddress
-import re
 import selectors
 import shutil
 import socket
@@ -32,12 +20,17 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from engine.execution.sandbox.host_rules import (
+    HTTPS,
+    PUBLIC,
+    HostRule,
+    join_address,
+    parse_address,
+    parse_rules,
+    split_address,
+)
 from engine.frozen import frozen
-from engine.model import Refusal, sanitise
-
-HTTPS = 443
-
-_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*")
+from engine.model import sanitise
 
 MAX_CONNECTIONS = 64
 """Maximum number of connections at a time. More are refused."""
@@ -62,154 +55,6 @@ _MAX_REPORTED = 50
 
 Resolve = Callable[[str, int], list[str]]
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-_GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
-
-
-# -- rules and addresses
-
-
-@frozen
-class HostRule:
-    """One entry of the list of hosts."""
-
-    name: str
-    """The name or address in lower case, without the `*.` of a `wildcard`; "" for every public host."""
-    port: int = HTTPS
-    wildcard: bool = False
-
-    @property
-    def address(self) -> Address | None:
-        """The address, if the entry is an address; else None."""
-        return parse_address(self.name)
-
-    def matches(self, host: str, port: int) -> bool:
-        """Whether this entry allows `host`, which has the form of `normalise_host`, at this port."""
-        if not self.name:
-            return True
-        if port != self.port:
-            return False
-        return host.endswith(f".{self.name}") if self.wildcard else host == self.name
-
-    def admits(self, address: Address) -> bool:
-        """Whether a host that this entry allows may have this address."""
-        address = unwrap_ipv4(address)
-        if (listed := self.address) is not None:
-            return address == unwrap_ipv4(listed)
-        if self.name == "localhost" and not self.wildcard:
-            return address.is_loopback
-        if address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified:
-            return False
-        return address.is_global or not (self.wildcard or address.is_reserved)
-
-    def __str__(self) -> str:
-        if not self.name:
-            return "every public host"
-        shown = self.name if self.port == HTTPS else join_address(self.name, self.port)
-        return f"*.{shown}" if self.wildcard else shown
-
-
-PUBLIC = HostRule("", wildcard=True)
-"""The rule for a workspace whose network is allowed: every public host at any port."""
-
-
-def parse_rules(entries: Iterable[str]) -> tuple[HostRule, ...]:
-    """The rules of configured entries. Raises `Refusal` `bad_host`."""
-    return tuple(_parse_rule(entry) for entry in entries)
-
-
-def find_local_hosts(entries: Iterable[str]) -> list[str]:
-    """Those entries that are addresses on the operator's own loopback, as "host:port"."""
-    return [
-        join_address(rule.name, rule.port)
-        for rule in parse_rules(entries)
-        if not rule.wildcard and (rule.name == "localhost" or (rule.address is not None and rule.address.is_loopback))
-    ]
-
-
-def _parse_rule(entry: str) -> HostRule:
-    wildcard = entry.startswith("*.")
-    target = entry.removeprefix("*.")
-    address = parse_address(target.strip("[]"))
-    try:
-        name, port = (str(address), HTTPS) if address is not None else split_address(target, HTTPS)
-    except ValueError:
-        raise Refusal(
-            "bad_host", f"{entry!r} is not a host", "write name, *.domain, name:port or [address]:port"
-        ) from None
-    if wildcard and (parse_address(name) is not None or "." not in name):
-        raise Refusal("bad_host", f"{entry!r} is too wide", "write a domain with at least two parts after the *")
-    return HostRule(name, port, wildcard)
-
-
-def split_address(target: str, default: int | None = None) -> tuple[str, int]:
-    """Split `host:port`. The host gets the form of `normalise_host`. Raises ValueError for anything else."""
-    match = re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^\[\]:/@\s]+)(?::(\d{1,5}))?", target)
-    if match is None or (match[2] is None and default is None):
-        raise ValueError(target)
-    port = int(match[2]) if match[2] is not None else default
-    if port is None or not 0 < port < 65_536:
-        raise ValueError(target)
-    return normalise_host(match[1]), port
-
-
-def normalise_host(host: str) -> str:
-    """A host in a form for comparison: in lower case, without a dot at the end, and an address in its shortest form.
-
-    Raises ValueError if it is neither a name nor an address, such as 0x7f.1, which a resolver may accept.
-    """
-    bare = host.strip("[]").rstrip(".").lower()
-    if (address := parse_address(bare)) is not None:
-        return str(address)
-    last_label = bare.rpartition(".")[2]
-    if not _NAME.fullmatch(bare) or last_label.isdigit() or re.fullmatch(r"0x[0-9a-f]*", last_label):
-        raise ValueError(host)
-    return bare
-
-
-def parse_address(host: str) -> Address | None:
-    """The address, if `host` is written as an address; else None."""
-    try:
-        return ipaddress.ip_address(host)
-    except ValueError:
-        return None
-
-
-def join_address(host: str, port: int) -> str:
-    """`host:port`, with brackets around an IPv6 address."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def is_public(address: Address) -> bool:
-    """Whether an address is on the public internet.
-
-    Addresses of this machine, its network, a link or a carrier are not, nor are multicast addresses. Of IPv6, only
-    global unicast addresses are, and public IPv4 addresses behind NAT64.
-    """
-    address = _unwrap_nat64(address)
-    if isinstance(address, ipaddress.IPv6Address):
-        return address.is_global and address in _GLOBAL_UNICAST and address.sixtofour is None
-    return address.is_global and not address.is_multicast
-
-
-def unwrap_ipv4(address: Address) -> Address:
-    """The IPv4 address that is embedded in an IPv6 address, because a connection would go there; else the address
-    itself."""
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.ipv4_mapped is not None:
-            return address.ipv4_mapped
-        if address.sixtofour is not None:
-            return address.sixtofour
-    return _unwrap_nat64(address)
-
-
-def _unwrap_nat64(address: Address) -> Address:
-    if isinstance(address, ipaddress.IPv6Address) and address in _NAT64:
-        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-    return address
-
 
 # -- requests
 
@@ -233,9 +78,10 @@ def read_server_name(hello: bytes) -> str | None:
         context.wrap_bio(incoming, ssl.MemoryBIO(), server_side=True).do_handshake()
     except ssl.SSLWantReadError:
         return None
-    except ssl.SSLError as error:
-        if not names:
-            raise ValueError("not TLS") from error
+    except ssl.SSLError:
+        pass  # `note_name` ended it, or it is no TLS
+    if not names:
+        raise ValueError("not TLS")
     return names[0]
 
 
@@ -288,27 +134,27 @@ class HostGate:
         self._folder = Path(tempfile.mkdtemp(prefix="clawpy-gate-", dir="/tmp")).resolve()
         self.path = self._folder / "s"
         """The socket, for `Confinement.gate`."""
-        self._server = socket.socket(socket.AF_UNIX)
-        self._server.bind(str(self.path))
-        self._server.listen(MAX_CONNECTIONS)
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(self.path))
+        self._listener.listen(MAX_CONNECTIONS)
         threading.Thread(target=self._accept_connections, name="clawpy-gate", daemon=True).start()
 
     def close(self) -> None:
         """End it and every connection through it. Safe to call again."""
         with self._lock:
             self._is_closed = True
-            connections = [*self._open_connections, self._server]
+            connections = [*self._open_connections, self._listener]
         for connection in connections:
             with contextlib.suppress(OSError):  # not connected any more
                 connection.shutdown(socket.SHUT_RDWR)
-        self._server.close()
+        self._listener.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _accept_connections(self) -> None:
         """Serve each connection in a thread, until the gate is closed."""
         while True:
             try:
-                client, _ = self._server.accept()
+                client, _ = self._listener.accept()
             except OSError as error:
                 if self._is_closed:
                     return

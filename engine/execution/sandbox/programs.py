@@ -34,7 +34,7 @@ from engine.execution.sandbox import (
     seccomp,
     try_command,
 )
-from engine.execution.sandbox.host_gate import find_local_hosts
+from engine.execution.sandbox.host_rules import find_local_hosts
 from engine.execution.sandbox.mounts import Mount, MountKind
 
 GATE_INSIDE = "/dev/clawpy-gate"

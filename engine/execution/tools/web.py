@@ -25,7 +25,7 @@ from urllib.parse import SplitResult, quote, urlencode, urljoin, urlsplit, urlun
 
 from engine.background import run_in_thread
 from engine.config import SettingsSource
-from engine.execution.sandbox.host_gate import is_public, parse_address
+from engine.execution.sandbox.host_rules import is_public, parse_address
 from engine.execution.tools.page_text import html_to_text
 from engine.frozen import frozen
 from engine.model import Refusal, sanitise
@@ -136,7 +136,7 @@ def _bad_url_refusal(url: str, problem: str) -> Refusal:
 
 def is_listed(target: Target, allowed: Iterable[str]) -> bool:
     """Whether the host is in `allowed`, which has entries such as `docs.python.org`, `*.readthedocs.io` and
-    `localhost:3000`. An entry without a port is for every port, unlike one of `sandbox.host_gate`."""
+    `localhost:3000`. An entry without a port is for every port, unlike one of `sandbox.host_rules`."""
     entries = [entry.strip().lower() for entry in allowed]
     return any(fnmatchcase(name, entry) for entry in entries for name in (target.host, f"{target.host}:{target.port}"))
 

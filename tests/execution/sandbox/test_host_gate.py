@@ -415,5 +415,5 @@ def test_any_bytes_have_a_name_or_are_refused(tail: bytes) -> None:
     beginning = b"\x16\x03\x01" + (len(tail) + 4).to_bytes(2) + b"\x01" + len(tail).to_bytes(3) + tail
     try:
         assert isinstance(read_server_name(beginning), str)
-    except (ValueError, IndexError):
+    except ValueError:
         return

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.execution.sandbox.host_gate import (
+from engine.execution.sandbox.host_rules import (
     PUBLIC,
     find_local_hosts,
     is_public,
