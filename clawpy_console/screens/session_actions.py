@@ -320,7 +320,7 @@ class SessionActions(ConsoleScreen):
         else:
             self.app.call_engine(
                 lambda engine: engine.sessions.reply(session.id, text),
-                lambda _: self.app.show_toast("told"),
+                lambda _: self.app.show_toast(f"Sent. {session.agent or session.channel} reads it at its next turn."),
                 on_refusal,
             )
 

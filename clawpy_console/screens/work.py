@@ -24,7 +24,7 @@ from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows, grouped
 from clawpy_console.widgets.session import heading_lines, is_waiting_to_land, session_row
 from clawpy_console.widgets.transcript import Transcript
-from engine.model import ChangeSet, ChangeState, ModelCall, Refusal, SessionView
+from engine.model import ChangeSet, ChangeState, ModelCall, Refusal, SessionState, SessionView
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -300,7 +300,9 @@ class WorkScreen(SessionActions):
             case "own_prompt":
                 return not self._permission_pane.requests  # the same key denies
             case "reply" | "xray":
-                return self.session is not None and self.session.flow is None  # a flow uses no model
+                if self.session is None or self.session.flow is not None:  # a flow uses no model
+                    return False
+                return action == "xray" or self.session.state is not SessionState.QUEUED
             case "open_folder":
                 return self.session is not None
         return super().check_action(action, parameters)

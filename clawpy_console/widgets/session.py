@@ -75,12 +75,17 @@ def heading_lines(session: SessionView, calls: Sequence[ModelCall], now: datetim
     workspace = workspace_name(session.workspace)
     origin = f"{workspace} → {session.channel} · {session.flow or session.runner} · {session.mode}"
     result = one_line(session.error or session.summary)
+    place = session.gone or session.cwd
+    if session.state is SessionState.QUEUED:
+        place = "waits until another session ends; `maxRunningSessions` sets how many run at once"
+    elif not session.state.over and session.cwd == session.workspace:
+        place = ""  # its own folder is not made yet
     lines = [
         *Content.styled(one_line(session.prompt), "bold $ink").wrap(width)[:2],
         Content.assemble((f"{sign} {outcome}", f"${style}"), (f"  {duration} · {cost_words(session, calls)}", "$grey")),
         Content.styled(crop(origin, width), "$grey"),
         Content.styled(crop(session.sandbox, width), "$faint"),
-        Content.styled(crop(session.gone or session.cwd, width), "$faint"),
+        Content.styled(crop(place, width), "$faint"),
     ]
     if models := model_words(session, calls):
         lines.insert(-2, Content.styled(crop(models, width), "$grey"))

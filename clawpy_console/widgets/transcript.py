@@ -230,7 +230,7 @@ class Progress:
         return None
 
     def _count_tests(self, results: list[str], percent: float) -> str:
-        if percent < self._percent:  # another run of the tests
+        if percent < self._percent or self._percent == 100:  # another run of the tests
             self._reset(self._total)
         self._percent = percent
         self._done += len(results)

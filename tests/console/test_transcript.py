@@ -152,6 +152,7 @@ async def test_drawn_lines_can_be_selected() -> None:
     [
         (["........F. [ 59%]", "..F [100%]"], "100 %  13 run, 2 failed"),
         (["tests/test_cart.py ..                       [ 40%]"], " 40 %  2 run"),
+        (["..                       [100%]", "...                      [100%]"], "100 %  3 run"),
         (["tests/test_cart.py::test_total PASSED       [  3%]"], "  3 %  1 run"),
         (["running 4 tests", "test cart::total ... ok", "test cart::tax ... FAILED"], " 50 %  2 of 4 run, 1 failed"),
         (["    Building [======>            ] 33/120: serde"], " 28 %  33 of 120"),

@@ -377,3 +377,11 @@ def test_an_interrupted_session_shows_no_duration() -> None:
     cut = dataclasses.replace(whole, state=SessionState.INTERRUPTED)
     texts = "\n".join(line.plain for line in heading_lines(cut, (), NOW, 100))
     assert f"interrupted  started {moment(cut.started_at, NOW)}" in texts
+
+
+def test_a_queued_session_says_why_it_waits_and_names_no_folder() -> None:
+    whole = next(session for session in sessions() if session.state is SessionState.SUCCEEDED)
+    queued = dataclasses.replace(whole, state=SessionState.QUEUED, started_at=None, ended_at=None, cwd=whole.workspace)
+    assert "waits until another session ends" in heading_lines(queued, (), NOW, 100)[-1].plain
+    running_one = dataclasses.replace(queued, state=SessionState.RUNNING, started_at=NOW)
+    assert heading_lines(running_one, (), NOW, 100)[-1].plain == ""

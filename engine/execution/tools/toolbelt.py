@@ -233,6 +233,7 @@ class Toolbelt:
 
     def _web_fetch(self, arguments: dict[str, Any]) -> str:
         target = parse_url(arguments["url"])
+        self._services.web.refuse_private(target)
         self._gate.let_through(self._gate.page_request(target))
         self._live.write("tool", f"web_fetch {target.url}")
         page = self._services.web.fetch(arguments["url"], is_allowed=self._may_follow, on_stop=self._live.on_stop)

@@ -262,6 +262,16 @@ class Web:
         """Whether the operator's list allows this host without asking (SPEC 3.5)."""
         return is_listed(target, self._settings.current.web.allow)
 
+    def refuse_private(self, target: Target) -> None:
+        """Raise `Refusal` `private_address` if the host is a private address, which asks no name server. `fetch` would
+        refuse it, too, but only after the operator was asked."""
+        if parse_address(target.host) is not None and not self._may_be_private(target):
+            _check_public(target, [target.host])
+
+    def _may_be_private(self, target: Target) -> bool:
+        """Whether the host may be of this machine or its network: only if it is listed without a pattern."""
+        return is_listed(target, [entry for entry in self._settings.current.web.allow if "*" not in entry])
+
     def fetch(self, url: str, *, is_allowed: Callable[[Target], bool], on_stop: OnStop) -> Page:
         """Fetch the page at `url` as text.
 
@@ -269,11 +279,9 @@ class Web:
         `on_stop` receives the function that ends the request at once.
         """
         target = parse_url(url)
-        # A host of this machine or its network is allowed only if it is listed without a pattern.
-        exact = [entry for entry in self._settings.current.web.allow if "*" not in entry]
         with RequestDeadline(self._seconds, on_stop) as deadline:
             for _ in range(MAX_REDIRECTS + 1):
-                answer = self._request_page(target, deadline, private=is_listed(target, exact))
+                answer = self._request_page(target, deadline, private=self._may_be_private(target))
                 location = answer.headers.get("location", "")
                 if answer.status not in (301, 302, 303, 307, 308) or not location:
                     return _make_page(target, answer)
@@ -351,8 +359,8 @@ def _check_public(target: Target, addresses: Sequence[str]) -> None:
         if address is None or not is_public(address):
             raise Refusal(
                 "private_address",
-                f"{target.host} is {text}, an address of this machine or its network",
-                f"the operator can allow it: web.allow has to name {target.netloc}",
+                f"{text} is an address of this machine or its network; web.allow does not list {target.netloc}",
+                "the operator can list it there",
             )
 
 

@@ -257,6 +257,12 @@ def test_a_person_is_asked_about_an_unlisted_host_once_for_the_session(make_belt
     assert "said no" in world.problem("web_fetch", url="https://other.example/")
 
 
+def test_nobody_is_asked_about_an_address_that_would_be_refused(make_belt_world: MakeWorld) -> None:
+    world = make_belt_world()
+    assert "web.allow does not list 127.0.0.1:8000" in world.problem("web_fetch", url="http://127.0.0.1:8000/a")
+    assert world.permissions.latest() == []
+
+
 def test_a_person_is_asked_about_production_hosts_even_when_allowed(make_belt_world: MakeWorld) -> None:
     world = make_belt_world(settings={"web": {"allow": ["prod.example"]}})
     world.answer_request(PermissionAnswer.DENY_ONCE)

@@ -105,7 +105,7 @@ class AcpRunner(AgentRunner):
                 view,
                 workspace,
                 validated,
-                summary="\n".join(filter(None, [turns.summary(), validated.summary])),
+                summary=" · ".join(filter(None, [turns.summary(), validated.summary])),
                 closing="\n".join(filter(None, [turns.incomplete_reason, validated.summary])),
                 facts={"agent": turns.model, "turns": turns.turn_count, "price_known": turns.price_known},
             )

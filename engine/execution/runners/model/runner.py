@@ -97,7 +97,7 @@ class ModelRunner(AgentRunner):
                 loop.close()
             # Only the last answer: after an earlier one the tests failed, and the files have changed since.
             last_answer = next(filter(None, reversed(answers)), "")
-            summary = "\n\n".join(filter(None, [last_answer, validated.summary]))
+            summary = " · ".join(filter(None, [last_answer, validated.summary]))
             return self._result(live, view, workspace, validated, summary=summary, closing=validated.summary, facts={})
 
     def _run_first_turn(self, loop: AgentLoop, prompt: Prompt, previous: str) -> str:
