@@ -63,7 +63,7 @@ def activity(**read: Any) -> ActivitySince:
 def test_sessions_that_ended_later_count_sorted_by_their_end() -> None:
     later, before, running = session("b", LATER), session("a", NIGHT), session("c", None)
     latest = session("d", NIGHT + 2 * TICK)
-    assert [view.id for view in activity(sessions=[running, latest, later, before]).ended_sessions] == ["b", "d"]
+    assert [ended.id for ended in activity(sessions=[running, latest, later, before]).ended_sessions] == ["b", "d"]
 
 
 def test_blocked_work_names_the_first_rail_that_did_not_allow_it() -> None:
@@ -111,7 +111,7 @@ def test_learned_things_are_counted_by_sort() -> None:
         ledger_entry(LATER, "CandidatePromoted", "autonomy", "cand_2"),
     ]
     assert {entry.kind for entry in entries} == set(LEARNING_KINDS)
-    assert count_learned(entries, NIGHT) == LearnedCounts(2, 1, 1, 1)
+    assert count_learned(entries, NIGHT) == LearnedCounts(learnings=2, facts=1, proposed=1, by_itself=1)
     assert count_learned(entries, LATER) == LearnedCounts()
 
 

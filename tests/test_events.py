@@ -60,9 +60,9 @@ def test_a_closed_subscription_gets_no_events(bus: EventBus) -> None:
 # -- sentences
 
 KINDS = [
-    var
-    for var in vars(events).values()
-    if isinstance(var, type) and issubclass(var, Event) and var is not Event and not var.volatile
+    kind
+    for kind in vars(events).values()
+    if isinstance(kind, type) and issubclass(kind, Event) and kind is not Event and not kind.volatile
 ]
 """Every kind of event that is stored."""
 
@@ -98,7 +98,7 @@ def example_value(hint: Any, name: str, empty: bool) -> Any:
 
 @pytest.mark.parametrize("empty", [False, True], ids=["filled", "empty"])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_each_kind_is_a_sentence(kind: type[Event], empty: bool) -> None:
+def test_each_kind_has_a_sentence_of_its_own_or_none(kind: type[Event], empty: bool) -> None:
     line = sentence_from_ledger(example(kind, empty=empty))
     assert (line == "") is (kind.__name__ in WITHOUT_SENTENCE)
     assert kind.__name__ not in line

@@ -1,4 +1,5 @@
-"""Files are written whole or not at all, and what a crash left is removed (SPEC 11.3)."""
+"""Files are written whole or not at all, what a crash left is removed, and no link is followed (SPEC
+11.3)."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Trap:
     mark: Path
 
     @classmethod
-    def set(cls, folder: Path) -> Trap:
+    def make(cls, folder: Path) -> Trap:
         mark, program = folder / "mark", folder / "trap"
         program.write_text(
             f'#!/bin/sh\necho "$0 $*" >> \'{mark}\'\n[ -f "$1" ] && cat "$1"\n[ $# -eq 0 ] && cat\nexit 0\n'
@@ -95,7 +95,7 @@ def run_flow(name: str, folder: Path, scratch: Path, **parameters: object) -> No
         FLOWS[name](**parameters).run(Job(folder, folder, Git(folder), ProcessSession(scratch)))
 
 
-def read_tree(folder: Path, scratch: Path) -> list[str]:
+def use_operator_tree(folder: Path, scratch: Path) -> list[str]:
     """Do all that the engine does in the operator's own tree. Returns the messages of refusals."""
     refused = []
     steps = [
@@ -126,7 +126,7 @@ def diff_commits(folder: Path) -> None:
     make_file_diffs(git, base, result, base)
 
 
-def run_session(world: LandingWorld) -> None:
+def rehearse_and_land(world: LandingWorld) -> None:
     """Rehearse a merge in a worktree, capture its diff, land it, undo it, make it a branch."""
 
     def work(folder: Path) -> None:

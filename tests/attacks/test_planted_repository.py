@@ -21,7 +21,7 @@ from engine.git import Git, submodule_paths
 from engine.git.reader import GitReader
 from engine.model import PromptRequest, Refusal
 from engine.prediction.context_reader import CalendarReader
-from tests.attacks.planting import Trap, make_project, read_tree, run_clawpy, run_session, use_worktree
+from tests.attacks.planting import Trap, make_project, rehearse_and_land, run_clawpy, use_operator_tree, use_worktree
 from tests.conftest import MONDAY_MORNING, Repository
 from tests.execution.landing_world import LandingWorld
 from tests.support.fork_server import ForkServer
@@ -141,12 +141,12 @@ def test_an_uninitialised_submodule_runs_no_planted_program_in_the_operators_tre
     world: LandingWorld, outside: Path, name: str, key: str
 ) -> None:
     plant, proof = SUBMODULE_PLANTS[name]
-    shop, trap = project_with_submodule(world, list_key=key), Trap.set(outside)
+    shop, trap = project_with_submodule(world, list_key=key), Trap.make(outside)
     plant(shop.path, trap)
     trap.assert_works(shop.path, proof)
-    assert not read_tree(shop.path, world.folder / "scratch")
+    assert not use_operator_tree(shop.path, world.folder / "scratch")
     assert not trap.pop_mark()
-    run_session(world)
+    rehearse_and_land(world)
     assert not trap.pop_mark()
 
 
@@ -156,7 +156,7 @@ def test_an_uninitialised_submodule_runs_no_planted_program_in_a_worktree(
     world: LandingWorld, outside: Path, name: str
 ) -> None:
     plant, proof = SUBMODULE_PLANTS[name]
-    shop, trap = project_with_submodule(world), Trap.set(outside)
+    shop, trap = project_with_submodule(world), Trap.make(outside)
 
     def work(folder: Path) -> None:
         git = Git(folder).pin()
@@ -201,7 +201,7 @@ def test_an_exchanged_git_folder_of_a_worktree_runs_no_program(
     world: LandingWorld, outside: Path, exchange: Plant
 ) -> None:
     make_project(world)
-    trap = Trap.set(outside)
+    trap = Trap.make(outside)
 
     def work(folder: Path) -> None:
         git = Git(folder).pin()
@@ -218,7 +218,7 @@ def test_an_exchanged_git_folder_of_a_worktree_runs_no_program(
 @pytest.mark.attack(slow=True)
 @pytest.mark.parametrize("bare", [False, True], ids=["nested", "bare"])
 def test_a_nested_repository_runs_no_program(world: LandingWorld, outside: Path, bare: bool) -> None:
-    shop, trap = make_project(world), Trap.set(outside)
+    shop, trap = make_project(world), Trap.make(outside)
     nested = shop.path / "docs"
     if bare:
         subprocess.run(["git", "init", "-q", "--bare", str(nested)], check=True)
@@ -226,10 +226,10 @@ def test_a_nested_repository_runs_no_program(world: LandingWorld, outside: Path,
     else:
         make_repository(nested, core__fsmonitor=trap)
     trap.assert_works(nested, STATUS)
-    assert not read_tree(shop.path, world.folder / "scratch")
+    assert not use_operator_tree(shop.path, world.folder / "scratch")
     with contextlib.suppress(Refusal):
         Git(nested).text("status")
-    run_session(world)
+    rehearse_and_land(world)
     assert not trap.pop_mark()
 
 
@@ -305,7 +305,7 @@ def test_a_pipe_that_git_itself_would_wait_for_ends_with_its_name(repository: Re
 def test_clawpy_reads_no_planted_repository(
     world: LandingWorld, outside: Path, fork_server: ForkServer, verb: str
 ) -> None:
-    shop, trap = project_with_submodule(world), Trap.set(outside)
+    shop, trap = project_with_submodule(world), Trap.make(outside)
     plant_monitor(shop.path, trap)
     trap.assert_works(shop.path, STATUS)
     run_clawpy(fork_server, verb, world.folder / "fresh", shop.path)

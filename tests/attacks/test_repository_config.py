@@ -12,7 +12,7 @@ import pytest
 
 from engine.git import repository_root
 from engine.model import Refusal
-from tests.attacks.planting import Trap, make_project, read_tree, run_clawpy, run_session
+from tests.attacks.planting import Trap, make_project, rehearse_and_land, run_clawpy, use_operator_tree
 from tests.conftest import Repository
 from tests.execution.landing_world import LandingWorld
 from tests.support.fork_server import ForkServer
@@ -113,17 +113,17 @@ ATTACKS = [Attack(name, **entry) for name, entry in read_table(__file__).items()
 @pytest.mark.attack(slow=True)
 @pytest.mark.parametrize("attack", ATTACKS, ids=str)
 def test_a_program_that_the_repository_names_is_not_run(world: LandingWorld, outside: Path, attack: Attack) -> None:
-    shop, trap = make_project(world), Trap.set(outside)
+    shop, trap = make_project(world), Trap.make(outside)
     attack.plant(shop, trap)
     copy = world.folder / "copy"
     shutil.copytree(shop.path, copy, symlinks=True)
     trap.assert_works(copy, attack.proof, terminal=attack.terminal)
 
-    refused = read_tree(shop.path, world.folder / "scratch")
+    refused = use_operator_tree(shop.path, world.folder / "scratch")
     assert not trap.pop_mark()
     assert bool(refused) == attack.missing_object, "what else was asked works as usual"
     with contextlib.suppress(Refusal) if attack.missing_object else contextlib.nullcontext():
-        run_session(world)
+        rehearse_and_land(world)
     assert not trap.pop_mark()
 
 
@@ -139,7 +139,7 @@ def test_files_that_the_configuration_puts_elsewhere_are_refused(world: LandingW
 def test_clawpy_runs_nothing_of_a_repository_full_of_traps(
     world: LandingWorld, outside: Path, fork_server: ForkServer, verb: str
 ) -> None:
-    shop, trap = make_project(world), Trap.set(outside)
+    shop, trap = make_project(world), Trap.make(outside)
     for attack in ATTACKS:
         if not attack.missing_object and not attack.name.startswith((".git", "commondir")):
             attack.plant(shop, trap)

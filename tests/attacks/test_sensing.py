@@ -39,7 +39,7 @@ TOOLS = (
 @pytest.fixture
 def trapped(repository: Repository, outside: Path) -> tuple[Repository, Trap]:
     """A repository with a manifest of every tool, each of which would leave a mark when its tool read it."""
-    trap = Trap.set(outside)
+    trap = Trap.make(outside)
     for name, text in MANIFESTS.items():
         repository.write(name, text.format(trap=trap, mark=trap.mark))
     repository.git("add", "-f", "-A")

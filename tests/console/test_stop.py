@@ -65,7 +65,12 @@ async def test_f12_shows_at_once_without_waiting_for_the_engine(console: Console
 @pytest.mark.long
 async def test_f12_before_the_engine_is_open_stops_as_soon_as_it_is(home: Home) -> None:
     opened, engine = threading.Event(), StandIn()
-    app = ConsoleApp(lambda: (opened.wait(10), engine)[1], home, [], now=lambda: NOW)  # type: ignore[arg-type, return-value]
+
+    def open_engine() -> StandIn:
+        opened.wait(10)
+        return engine
+
+    app = ConsoleApp(open_engine, home, [], now=lambda: NOW)  # type: ignore[arg-type]
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("f12")
         opened.set()
@@ -73,7 +78,11 @@ async def test_f12_before_the_engine_is_open_stops_as_soon_as_it_is(home: Home) 
 
 
 def publish(*events: object) -> Step:
-    return lambda app: [app.engine.bus.publish(event) for event in events]  # type: ignore[union-attr]
+    def publish_all(app: ConsoleApp) -> None:
+        for event in events:
+            app.engine.bus.publish(event)  # type: ignore[union-attr, arg-type]
+
+    return publish_all
 
 
 LUNCH, SETTINGS = "kill: stop: lunch", "kill: crossPollEnabled is false in the settings"
@@ -140,7 +149,7 @@ async def test_the_palette_resumes_only_after_y(console: ConsoleApp, screen: str
     await play(console, press(f"{screen} f12"), STOPPED, *resume)
 
 
-# Leaving
+# -- leaving
 
 
 @pytest.fixture

@@ -46,18 +46,20 @@ async def test_the_second_console_says_that_the_card_runs_and_both_show_the_sess
 
     first, second = console(), console()
     async with (
-        first.run_test(size=(120, 40), notifications=True) as keys,
-        second.run_test(size=(120, 40), notifications=True) as second_keys,
+        first.run_test(size=(120, 40), notifications=True) as first_pilot,
+        second.run_test(size=(120, 40), notifications=True) as second_pilot,
     ):
-        await until_loaded(keys)
-        await until_loaded(second_keys)
+        await until_loaded(first_pilot)
+        await until_loaded(second_pilot)
         card = first.state.cards[0]
         assert second.state.cards[0].id == card.id
         first.simulate_key("right")
         second.simulate_key("right")
-        await until(keys, lambda: first.state.sessions and card.id not in {item.id for item in first.state.cards})
         await until(
-            second_keys, lambda: second.state.sessions and card.id not in {item.id for item in second.state.cards}
+            first_pilot, lambda: first.state.sessions and card.id not in {item.id for item in first.state.cards}
+        )
+        await until(
+            second_pilot, lambda: second.state.sessions and card.id not in {item.id for item in second.state.cards}
         )
         assert engine.cards.get(card.id).status in (Status.APPROVED, Status.EXECUTED)
         assert len(engine.sessions.list()) == 1
@@ -66,4 +68,4 @@ async def test_the_second_console_says_that_the_card_runs_and_both_show_the_sess
             lines = [text_in(app, app.screen.query_one("#message").region) for app in (first, second)]
             return sum("was approved elsewhere, and" in line for line in lines)
 
-        await until(keys, lambda: messages() == 1, "for one message")
+        await until(first_pilot, lambda: messages() == 1, "for one message")

@@ -210,7 +210,7 @@ def test_own_prompts_lie_on_top_the_newest_first() -> None:
 CAPS = Settings(max_pending_cards=5, max_pending_cards_in_all=12)
 
 
-def upkeep_of(card: Card) -> tuple[str, bool]:
+def workspace_and_upkeep(card: Card) -> tuple[str, bool]:
     """The workspace of a card, and whether it is upkeep. A workspace has only one upkeep card."""
     return card.workspace, card.tier is Tier.UPKEEP
 
@@ -260,7 +260,9 @@ def test_no_card_exceeds_the_limits(present: list[Card], new: list[Card]) -> Non
         seating = room.take(card) if takes_place(card, NOW) else NO_PLACE
         if seating.has_place:
             assert all(stack.pop(displaced_id).tier > card.tier for displaced_id in seating.displaced)
-            assert card.tier is not Tier.UPKEEP or upkeep_of(card) not in map(upkeep_of, stack.values())
+            assert card.tier is not Tier.UPKEEP or workspace_and_upkeep(card) not in map(
+                workspace_and_upkeep, stack.values()
+            )
             stack[card.id] = card
     assert was_full or fits([card for card in stack.values() if takes_place(card, NOW)])
 
@@ -271,7 +273,7 @@ def test_woken_cards_take_free_places_only(cards: list[Card]) -> None:
     shown = [card for card in cards if not card.snoozed(NOW) and card.id not in hidden]
     assert all(card.snoozed_until is not None for card in cards if card.id in hidden)
     woken = [card for card in shown if card.snoozed_until is not None and card.tier is Tier.UPKEEP]
-    assert all(sum(upkeep_of(other) == upkeep_of(card) for other in shown) == 1 for card in woken)
+    assert all(sum(workspace_and_upkeep(other) == workspace_and_upkeep(card) for other in shown) == 1 for card in woken)
     never_slept = [card for card in shown if card.snoozed_until is None and takes_place(card, NOW)]
     assert fits([card for card in shown if takes_place(card, NOW)]) or not fits(never_slept)
 
@@ -288,7 +290,7 @@ def test_a_returning_card_displaces_others_within_the_limits(cards: list[Card], 
     rest = [card for card in shown if card.id not in displaced]
     assert returning in rest
     if returning.tier is Tier.UPKEEP:
-        assert [card for card in rest if upkeep_of(card) == upkeep_of(returning)] == [returning]
+        assert [card for card in rest if workspace_and_upkeep(card) == workspace_and_upkeep(returning)] == [returning]
     others = [card for card in shown if card is not returning and takes_place(card, NOW)]
     assert not fits(others) or fits([card for card in rest if takes_place(card, NOW)])
 

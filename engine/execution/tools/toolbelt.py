@@ -212,7 +212,7 @@ class Toolbelt:
         result = self._live.execute(argv, cwd=self._gate.folder, timeout=seconds, cleared=cleared, announced=True)
         ending = f"it was ended after {seconds} s" if result.timed_out else f"exit code {result.exit_code}"
         if result.timed_out or result.exit_code in NOT_STARTED_CODES:
-            self._live.journal.note_error("exec", f"{describe_command(programs_of(command))}: {ending}")
+            self._live.journal.note_error("exec", f"{name_command(programs_of(command))}: {ending}")
         output = texts.keep_tail(result.output)
         return ToolResult(f"{output or '[no output]'}\n[{ending}, {result.seconds:.1f} s]", ok=result.ok)
 
@@ -269,13 +269,14 @@ class Toolbelt:
         """Record a tool call for learning."""
         command = arguments.get("command") if isinstance(arguments, Mapping) else None  # a model may send anything
         if tool == "exec" and isinstance(command, str):
-            tool = describe_command(programs_of(command[:MAX_COMMAND]))
+            tool = name_command(programs_of(command[:MAX_COMMAND]))
         self._live.journal.note_call(tool)
 
     def _may_follow(self, target: Target) -> bool:
         """Whether a redirect to this host may be followed without asking a person."""
         try:
-            return not self._gate.find_reasons(self._gate.page_request(target))[0]
+            reasons, _ = self._gate.find_reasons(self._gate.page_request(target))
+            return not reasons
         except Refusal:
             return False
 
@@ -362,7 +363,7 @@ def _call_subject(arguments: Any) -> str:
     return ""
 
 
-def describe_command(programs: Sequence[str]) -> str:
+def name_command(programs: Sequence[str]) -> str:
     """A command as a tool call for `ToolsUsed`, such as `exec:git status`. `programs` are the commands that it runs.
     Words that are no plain names are left out: paths, options, possible secrets."""
     parts = programs[0].split() if programs else []

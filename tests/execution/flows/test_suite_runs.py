@@ -145,7 +145,7 @@ def test_passing_and_failing_tests_are_read_from_the_tool(
     failing = run_flow("run_tests").check
     assert (failing.passed, failing.failed, failing.failing) == (1, 1, (case.failing,))
     row = next(row for row in TEST_RUNNERS if row.name == case.tool)
-    if row.single:
+    if row.single_tests_template:
         alone = run_flow("run_tests", tests=[case.failing]).check
         assert (alone.passed, alone.failed, alone.failing) == (0, 1, (case.failing,))
     changed = repository.git("status", "--porcelain").splitlines()

@@ -20,7 +20,7 @@ from engine.execution.session_processes import find_marked_processes
 from engine.execution.tools import texts
 from engine.execution.tools.folder_jail import MAX_FILE_BYTES
 from engine.execution.tools.tool_gate import AgentToolCall
-from engine.execution.tools.toolbelt import Toolbelt, Toolbelts, describe_command
+from engine.execution.tools.toolbelt import Toolbelt, Toolbelts, name_command
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.organisation import Tools
 from engine.model import PermissionAnswer, Refusal
@@ -253,12 +253,12 @@ def test_an_agent_has_the_tools_of_its_folder_and_none_if_that_is_broken(
     ],
 )
 def test_a_command_is_its_program_and_a_plain_word(programs: list[str], recorded: str) -> None:
-    assert describe_command(programs) == recorded
+    assert name_command(programs) == recorded
 
 
 @given(st.lists(st.text(max_size=80), max_size=3))
 def test_the_record_of_any_command_is_short_and_plain(programs: list[str]) -> None:
-    recorded = describe_command(programs)
+    recorded = name_command(programs)
     assert len(recorded) < 80
     assert recorded.isascii()
     assert recorded.isprintable()

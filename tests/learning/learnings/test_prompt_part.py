@@ -78,7 +78,7 @@ def test_learnings_of_the_project_and_of_all_projects_are_in_the_prompt_with_the
     ids=["retired", "under review", "about the operator", "a risk", "forgotten"],
 )
 def test_entries_that_are_not_valid_for_all_are_left_out(world: World, changes: dict[str, Any]) -> None:
-    world.add(changes.pop("text", "Amounts are cents"), **changes)
+    world.add(**{"text": "Amounts are cents"} | changes)
     assert world.lines() == []
 
 

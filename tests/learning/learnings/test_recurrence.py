@@ -63,6 +63,9 @@ def test_an_opposite_is_no_match() -> None:
     keep, keep_now = make_entry(PARSER.format("keep"), "s1"), make_entry(PARSER.format("keep") + " now", "s2")
     assert find_matches([make_entry(PARSER.format("drop"), "s3")], [keep, keep_now], word_vectors) == {}
     assert find_matches([keep], [keep_now], word_vectors) == {keep.id: keep_now}
+
+
+def test_a_text_with_both_opposites_or_none_is_on_no_side() -> None:
     assert [any(find_sides(text)) for text in ("keep it", "keep it or drop it", "it")] == [True, False, False]
 
 

@@ -55,18 +55,19 @@ def test_no_bisect_without_all_of_its_evidence(world: World, head: str, older: s
     elsewhere = repository.commit("side", {"side.py": "1"})
     repository.git("checkout", "-q", "main")
     green_now = PastRun(head, tree="t3", ran_at=NOW)
-    for case in (
-        runs[:2],  # it never passed
-        [green_now, *runs],  # it passes by now
-        [dataclasses.replace(run, clean=False) if run.head == head else run for run in runs],  # it failed with edits
-        change(runs, 2, clean=False),  # it passed with edits
-        change(runs, 2, head=elsewhere),  # it passed on another line of history
-        change(runs, 2, full=False),  # only other tests ran
-        change(runs, 2, passed=0),  # nothing ran
-        change(runs, 2, failing=(CART,)),  # it failed already
-    ):
+    cases = {
+        "it never passed": runs[:2],
+        "it passes by now": [green_now, *runs],
+        "it failed with edits": [dataclasses.replace(run, clean=False) if run.head == head else run for run in runs],
+        "it passed with edits": change(runs, 2, clean=False),
+        "it passed on another line of history": change(runs, 2, head=elsewhere),
+        "only other tests ran": change(runs, 2, full=False),
+        "nothing ran": change(runs, 2, passed=0),
+        "it failed already": change(runs, 2, failing=(CART,)),
+    }
+    for name, case in cases.items():
         world.runs = case
-        assert bisect(*world.top()) == []
+        assert bisect(*world.top()) == [], name
 
 
 def test_without_a_passing_run_a_bisect_goes_back_to_the_last_tag(

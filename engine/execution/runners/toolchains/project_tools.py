@@ -127,7 +127,7 @@ class Toolchain(ProjectTool):
     @property
     def runs_single_tests(self) -> bool:
         """Whether it can run single tests by id."""
-        return bool(self.row.single)
+        return bool(self.row.single_tests_template)
 
     @property
     def interpreter(self) -> str:
@@ -150,7 +150,7 @@ class Toolchain(ProjectTool):
             extra.write_text(extra_text, encoding="utf-8")
         paths = {"folder": self.folder, "report": report, "scratch": report.parent, "extra": extra}
         placeholders = _test_placeholders(self.row, tests) | {name: (str(path),) for name, path in paths.items()}
-        command = self._fill_command(self.row.single if tests else self.row.test_command, placeholders)
+        command = self._fill_command(self.row.single_tests_template if tests else self.row.test_command, placeholders)
         if command is None:
             raise ValueError(f"{self.row.name}: its command contains an unknown placeholder")
         argv, environment = command.argv, dict(command.environment)

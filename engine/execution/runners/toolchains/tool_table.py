@@ -85,7 +85,7 @@ class TestRunnerRow(ToolRow):
     """The name and the text of a file that the tool needs in the scratch folder."""
 
     @property
-    def single(self) -> str:
+    def single_tests_template(self) -> str:
         """The command that runs single tests; "" if the tool cannot run them."""
         return self.test_command if "{tests}" in self.test_command else self.single_test_command
 
