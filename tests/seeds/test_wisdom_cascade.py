@@ -51,9 +51,6 @@ def test_tier_resolution(world: World) -> None:
 
     def add(agent: str, archetype: str) -> tuple[int, str]:
         world.say("agents", action="add", id=agent, reportsTo="cto", archetype=archetype)
-        tools = world.agent_folder(agent) / "tools.json"
-        if not archetype:  # `add` gives every agent one
-            tools.write_text(json.dumps({"archetype": ""}))
         return tier(agent)
 
     assert add("quill", "builder_senior") == (2, "archetype builder_senior in tools.json")
