@@ -257,7 +257,9 @@ def _read_rails(engine: Engine, _: ReadScope) -> dict[str, Any]:
         "burn": engine.safety.costs.history(),
         "chain": engine.safety.chain(limit=30),
         "levels": engine.safety.kill_switch.levels(),
-        "quiet": QuietHours(autonomy.quiet(), current.quiet_hours_start, current.quiet_hours_end, autonomy.dnd_until()),
+        "quiet": QuietHours(
+            bool(autonomy.quiet()), current.quiet_hours_start, current.quiet_hours_end, autonomy.dnd_until()
+        ),
     }
 
 

@@ -54,7 +54,7 @@ def head_fields(document: Document) -> Iterator[Field]:
         trend = TRENDS.get(document["trendDirection"], "no trend yet")
         yield Field("approved", f"{percent(document['approvalRate'])}, {trend}")
     if document["autoExecuted"]:
-        yield Field("by itself", f"{document['autoExecuted']:,}, kept {percent(document['autoSuccessRate'])}")
+        yield Field("by itself", f"{document['autoExecuted']:,}, {document['autoExecutedUndone']:,} undone")
     if document["approvalRate"] is not None:
         approved, dismissed = document["avgApprovedConfidence"], document["avgRejectedConfidence"]
         means = f"approved {decimal(approved)}, dismissed {decimal(dismissed)}"

@@ -49,6 +49,11 @@ def session_outcome(state: str, result: str | None, flow: str | None, failed: in
     return (*SESSION_SIGNS[state], SESSION_LABELS.get(state, state))
 
 
+def origin_words(mode: str) -> str:
+    """`by itself: ` before the prompt of a session that nobody approved, "" for others."""
+    return "by itself: " if mode == "autonomous" else ""
+
+
 # Cards
 
 FLOWS_BY_WORK = {

@@ -215,7 +215,8 @@ class ConsoleScreen(BaseScreen[None]):
             return ""
         action = next((action for action in actions if is_on_screen(action, self.MODE)), None)
         if action is None:
-            return f"{character} does nothing on this screen. {self.key_of('app.help')} shows the keys that do."
+            name = character.strip() or key
+            return f"{name} does nothing on this screen. {self.key_of('app.help')} shows the keys that do."
         place = GROUPS[action.group].partition(", ")[2]
         reason = f"It works {place}." if place else "There is nothing here to do that with."
         return f"{self.key_of(action.id)}: {action.tooltip}. {reason}"

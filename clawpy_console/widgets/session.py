@@ -44,7 +44,7 @@ def session_row(session: SessionView, now: datetime, place: str, waiting_mark: s
         right = formats.duration(now - session.started_at)
     else:
         right = formats.age(now - (session.discarded_at or session.ended_at or session.created_at))
-    text = f"{place}{one_line(session.prompt)}"
+    text = f"{place}{states.origin_words(session.mode)}{one_line(session.prompt)}"
     return Row(session.id, text, mark, right, "ink" if waiting_mark or not session.state.over else "grey", style)
 
 
@@ -73,7 +73,8 @@ def heading_lines(session: SessionView, calls: Sequence[ModelCall], now: datetim
     if session.state is SessionState.INTERRUPTED and session.started_at:
         duration = f"started {formats.moment(session.started_at, now)}"  # its end was not seen, only found out later
     workspace = workspace_name(session.workspace)
-    origin = f"{workspace} → {session.channel} · {session.flow or session.runner} · {session.mode}"
+    mode = "by itself" if session.mode == "autonomous" else session.mode
+    origin = f"{workspace} → {session.channel} · {session.flow or session.runner} · {mode}"
     result = one_line(session.error or session.summary)
     place = session.gone or session.cwd
     if session.state is SessionState.QUEUED:

@@ -6,7 +6,9 @@ meet the conditions makes no row in the log, and is reported as `kept`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 
 from engine.config import SettingsSource, WorkspaceAutonomy
 from engine.events import AutonomousCycleFinished
@@ -58,24 +60,28 @@ class ApprovalRecord:
         further = 0
         while wilson_lower_bound(self.approved + further, self.decided + further) < MIN_APPROVAL_BOUND:
             further += 1
-        done = f"{self.subject} {self.approved} of {self.decided}"
+        done = f"{self.subject}, approved {self.approved} of {self.decided}"
         return f"{done}, needs {self.approved + further} of {self.decided + further}"
 
 
 @frozen
 class AutonomyRequirements:
     """The requirements that are `missing` before cards run by themselves, in words, and the kinds that have `earned` to
-    run so, the best first."""
+    run so, the best first. `orders_run` says whether `run` items of heartbeats may run all the same."""
 
     missing: tuple[str, ...]
     earned: tuple[str, ...]
     threshold: float
+    orders_run: bool
 
     @property
     def words(self) -> str:
         """One line for screens and verbs."""
         if self.missing:
-            return "does not act by itself yet: " + ", ".join(self.missing)
+            effect = (
+                "only `run` items of heartbeats may run by themselves" if self.orders_run else "does not act by itself"
+            )
+            return f"{effect} yet: {', '.join(self.missing)}"
         kinds = ", ".join(self.earned[:3])
         return (
             f"acts by itself when you are inactive, on cards with a confidence of {self.threshold:.2f} or more: {kinds}"
@@ -85,21 +91,23 @@ class AutonomyRequirements:
 def autonomy_requirements(
     *,
     autonomous: bool,
-    autonomies: Sequence[str],
-    quiet: bool,
+    autonomies: Mapping[str, WorkspaceAutonomy],
+    quiet: str,
     phase: int,
     records: Sequence[ApprovalRecord],
     threshold: float,
 ) -> AutonomyRequirements:
-    """The requirements for cards to run by themselves. `autonomies` are the autonomy settings of the workspaces.
-    `records` are of the workspaces that are set to `act`, or of all if none is."""
+    """The requirements for cards to run by themselves. `autonomies` are the autonomy settings by workspace.
+    `records` are of the workspaces that are set to `act`, or of all if none is. `quiet` says why it is quiet, if so."""
     missing = []
     if not autonomous:
         missing.append("autonomous mode is off (clawpy config set autonomousModeEnabled true)")
-    if "act" not in autonomies:
-        missing.append("no workspace is set to `act`")
+    if WorkspaceAutonomy.ACT not in autonomies.values():
+        name = f"workspaces.{json.dumps(next(iter(autonomies), 'DIR'), ensure_ascii=False)}.autonomy"
+        missing.append(f"no workspace is set to `act` (clawpy config set {shlex.quote(name)} act)")
     if quiet:
-        missing.append("quiet hours")
+        missing.append(quiet)
+    orders_run = not missing
     if phase < 1:
         missing.append("the Twin is still learning")
     ranked = sorted(records, key=lambda record: (-record.bound, -record.approved, record.kind, record.channel))
@@ -107,11 +115,11 @@ def autonomy_requirements(
     if not earned:
         best = f" (best: {ranked[0].progress})" if ranked else ""
         missing.append(f"no kind of card has earned it yet{best}")
-    return AutonomyRequirements(tuple(missing), earned, threshold)
+    return AutonomyRequirements(tuple(missing), earned, threshold, orders_run)
 
 
 class AutonomousRuns:
-    """Runs cards without an approval. `quiet()` says whether it is quiet hours or do-not-disturb."""
+    """Runs cards without an approval. `quiet()` says why it is quiet, "" if it is not."""
 
     def __init__(
         self,
@@ -122,7 +130,7 @@ class AutonomousRuns:
         settings: SettingsSource,
         decisions: Decisions,
         launcher: Sessions,
-        quiet: Callable[[], bool],
+        quiet: Callable[[], str],
     ) -> None:
         self._database = database
         self._cards = cards
@@ -181,7 +189,7 @@ class AutonomousRuns:
             approvals = self._decisions.count_by_group(session)
         return autonomy_requirements(
             autonomous=settings.autonomous_mode_enabled,
-            autonomies=[autonomy.value for autonomy in autonomies.values()],
+            autonomies=autonomies,
             quiet=self._quiet(),
             phase=self._card_cycle.phase().number,
             records=[

@@ -229,11 +229,14 @@ class Autonomy:
         """Whether jobs are scheduled. They are not in an engine that a single verb opened."""
         return self.schedule.running
 
-    def quiet(self) -> bool:
-        """Whether it is quiet hours or do-not-disturb: cards are made, but none runs by itself (SPEC 7.3)."""
+    def quiet(self) -> str:
+        """Why it is quiet, so that cards are made, but none runs by itself (SPEC 7.3): "do not disturb" or "quiet
+        hours"; "" if it is not."""
+        if self.dnd_until() is not None:
+            return "do not disturb"
         settings = self._settings.current
         is_quiet_hour = is_quiet(self._clock.local(), settings.quiet_hours_start, settings.quiet_hours_end)
-        return is_quiet_hour or self.dnd_until() is not None
+        return "quiet hours" if is_quiet_hour else ""
 
     def dnd(self, span: timedelta | None) -> datetime | None:
         """Do not disturb for `span` from now; None ends it. Returns until when."""

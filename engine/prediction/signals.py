@@ -262,7 +262,8 @@ def git_evidence(state: GitState, github: GitHubState | None = None) -> list[str
     """What waits in the repository, in words. If nothing does, one line says so."""
     if not state.head:
         return ["no commits yet"]
-    return [words for _, words in _waiting(state, github, False) if words] or ["clean, nothing unpushed"]
+    unpushed = "nothing unpushed" if state.upstream_tip else "no upstream to compare with"
+    return [words for _, words in _waiting(state, github, False) if words] or [f"clean, {unpushed}"]
 
 
 def git_signal(state: GitState, github: GitHubState | None = None, tests_stale: bool = False) -> Signal:

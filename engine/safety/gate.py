@@ -76,8 +76,8 @@ class GateFacts:
     """Whether autonomous mode is on."""
     workspace_acts: bool = True
     """Whether the autonomy of the workspace is `act`."""
-    quiet: bool = False
-    """Whether quiet hours apply now."""
+    quiet: str = ""
+    """Why it is quiet now, "" if it is not."""
     phase: int = 1
     approval_bound: float = 1.0
     """Wilson's lower bound of the approval rate of cards like it."""
@@ -143,7 +143,7 @@ def gate_rules(facts: GateFacts) -> list[GateRule]:
             f"first days: {facts.decisions} of {MIN_DECISIONS} decisions made",
         ),
         (not facts.workspace_acts, GateRuleName.WORKSPACE, "the autonomy of this workspace is not set to `act`"),
-        (facts.quiet, GateRuleName.QUIET, "quiet hours"),
+        (bool(facts.quiet), GateRuleName.QUIET, facts.quiet),
         (facts.rejections >= MAX_REJECTIONS, GateRuleName.REJECTIONS, f"{facts.rejections} rejections in a row"),
         (is_near_cap(facts.day_cost, facts.day_cap), GateRuleName.DAY_COST, "more than 80 % of the day's cap is spent"),
         (

@@ -126,8 +126,8 @@ class Hooks:
     """Ends every running session within a second; takes the reason."""
     agent_budget: Callable[[str], int | None] = lambda agent: None
     """An agent's budget for a day in micro-dollars."""
-    quiet: Callable[[], bool] = lambda: False
-    """Whether quiet hours apply now (SPEC 7.3)."""
+    quiet: Callable[[], str] = lambda: ""
+    """Why it is quiet now (SPEC 7.3), "" if it is not."""
     confined: Callable[[], bool] = lambda: True
     """Whether a sandbox works on this machine."""
     data_parameters: Callable[[str | None], frozenset[str]] = lambda flow: frozenset()

@@ -246,4 +246,5 @@ def _reason_not_to_act(services: Services, workspace: str) -> str:
         return "autonomous mode is off: clawpy config set autonomousModeEnabled true"
     if settings.workspace(workspace).autonomy is not WorkspaceAutonomy.ACT:
         return "the autonomy of this workspace is not set to `act`"
-    return "quiet hours: nothing runs by itself" if services.autonomy.quiet() else ""
+    quiet = services.autonomy.quiet()
+    return f"{quiet}: nothing runs by itself" if quiet else ""

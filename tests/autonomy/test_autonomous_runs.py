@@ -15,6 +15,7 @@ from engine.autonomy.autonomous_runs import ApprovalRecord, AutonomyRequirements
 from engine.autonomy.autonomy import ACT, STATE
 from engine.autonomy.state import AutonomyState
 from engine.clock import FakeClock
+from engine.config import WorkspaceAutonomy
 from engine.model import ChangeState, DecidedBy, Outcome, RailVerdict, Refusal, SessionState, Status, Verdict
 from engine.safety.kill_switch import PAUSE
 from engine.statistics import wilson_lower_bound
@@ -214,7 +215,12 @@ def requirements(
     *records: ApprovalRecord, autonomous: bool = True, phase: int = 1, autonomy: str = "act"
 ) -> AutonomyRequirements:
     return autonomy_requirements(
-        autonomous=autonomous, autonomies=[autonomy], quiet=False, phase=phase, records=records, threshold=0.8
+        autonomous=autonomous,
+        autonomies={"/home/me/my shop": WorkspaceAutonomy(autonomy)},
+        quiet="",
+        phase=phase,
+        records=records,
+        threshold=0.8,
     )
 
 
@@ -229,14 +235,17 @@ def test_missing_requirements_are_one_line() -> None:
         ApprovalRecord("status", "docs", 1, 4), ApprovalRecord("run_tests", "koji-core", 8, 8), phase=0
     )
     assert learning.words == (
-        "does not act by itself yet: the Twin is still learning, no kind of card has earned it yet "
-        "(best: “Tests of what changed” on koji-core 8 of 8, needs 11 of 11)"
+        "only `run` items of heartbeats may run by themselves yet: the Twin is still learning, "
+        "no kind of card has earned it yet "
+        "(best: “Tests of what changed” on koji-core, approved 8 of 8, needs 11 of 11)"
     )
     off = requirements(autonomous=False, autonomy="cards")
     assert off.missing == (
         "autonomous mode is off (clawpy config set autonomousModeEnabled true)",
-        "no workspace is set to `act`", "no kind of card has earned it yet",
+        "no workspace is set to `act` (clawpy config set 'workspaces.\"/home/me/my shop\".autonomy' act)",
+        "no kind of card has earned it yet",
     )  # fmt: skip
+    assert off.words.startswith("does not act by itself yet: ")
 
 
 @given(st.integers(1, 60), st.data())

@@ -91,7 +91,7 @@ def test_do_not_disturb_is_quiet_until_its_time(make_autonomy: Callable[..., Aut
     autonomy = make_autonomy()
     assert not autonomy.quiet()
     autonomy.dnd(timedelta(hours=2))
-    assert make_autonomy().quiet()
+    assert make_autonomy().quiet() == "do not disturb"
     clock.advance(timedelta(hours=2))
     assert not autonomy.quiet()
     autonomy.dnd(timedelta(hours=2))

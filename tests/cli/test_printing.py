@@ -65,16 +65,32 @@ def test_the_task_of_a_check_that_found_a_problem_did_not_fail() -> None:
     assert render_document("tasks", {"tasks": [item]}) == "▲ problem found  task_1  Run the tests  1 failed"
 
 
-def test_the_status_lists_sessions_below_their_number_and_one_reason_not_to_act() -> None:
+def test_the_status_lists_what_happened_below_its_number_and_one_reason_each() -> None:
     at, instant = datetime(2026, 1, 5, 9, tzinfo=UTC), "2026-01-05T09:00:00Z"
     session = {"endedAt": instant, "state": "succeeded", "result": "succeeded", "mode": "approved", "check": None}
     ran = [session | {"flow": "lint", "prompt": f"run {number}"} for number in range(8)]
-    away = {"at": instant, "ran": ran, "blocked": [], "approved": 8, "approvedByItself": 0, "rejected": 0, "spent": 0}
+    ran[-1]["mode"] = "autonomous"
+    held_back = {
+        "createdAt": instant,
+        "rail": "gate",
+        "prompt": "lint",
+        "reason": "autonomous mode is off; quiet hours",
+    }
+    away = {
+        "at": instant,
+        "ran": ran,
+        "blocked": 3 * [held_back],
+        "approved": 8,
+        "approvedByItself": 0,
+        "rejected": 0,
+        "spent": 0,
+    }
     missing = ["autonomous mode is off", "quiet hours", "the Twin is still learning"]
     document = {
         "engine": "none", "state": "WATCHING", "stateSince": instant, "cause": "enabled", "holds": [], "problems": [],
         "crossPollStatus": dict.fromkeys(COSTS, 0.0), "phase": {"number": 0, "learning": ""}, "running": [],
-        "byItself": {"missing": missing, "words": "long"}, "silenceSeconds": 0, "nextCycleAt": None, "pending": 2,
+        "byItself": {"missing": missing, "words": "does not act by itself yet: long"},
+        "silenceSeconds": 0, "nextCycleAt": None, "pending": 2,
         "keysInFile": "", "since": away | {"learnt": dict.fromkeys(states.LEARNED_FORMS, 0)}, "decisions": [],
         "waiting": [{"id": "change_1", "title": "land 1 file?"}],
     }  # fmt: skip
@@ -85,8 +101,11 @@ def test_the_status_lists_sessions_below_their_number_and_one_reason_not_to_act(
         "  does not act by itself yet: autonomous mode is off, and for 2 other reasons",
         f"since {time}",
         "  done       8 sessions",
-        *(f"    {time}  finished  run {number}" for number in (7, 6, 5, 4, 3)),
+        f"    {time}  finished  by itself: run 7",
+        *(f"    {time}  finished  run {number}" for number in (6, 5, 4, 3)),
         "    and 3 earlier ones; `clawpy work` lists them",
+        "  blocked    3 by the rails: gate 3",
+        f"    {time}  gate  lint: autonomous mode is off, and for 1 other reason  (3 times)",
         "  approved   8",
         "  dismissed  0",
         "  learned    nothing new, from 8 decisions",

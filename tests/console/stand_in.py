@@ -15,6 +15,7 @@ from typing import Any
 from engine.activity import ActivitySince, LearnedCounts
 from engine.api.gateway.gateway import GatewayState
 from engine.autonomy.autonomous_runs import ApprovalRecord, autonomy_requirements
+from engine.config import WorkspaceAutonomy
 from engine.events import EventBus
 from engine.execution.model_router import FIRST_KEY
 from engine.execution.runners.flow_runner import FlowRegistry
@@ -391,8 +392,8 @@ class StandIn:
             next_cycle=lambda: ago(minutes=-17.5),
             requirements=lambda workspaces: autonomy_requirements(
                 autonomous=False,
-                autonomies=["cards", "act"],
-                quiet=False,
+                autonomies={SHOP: WorkspaceAutonomy.CARDS, BLOG: WorkspaceAutonomy.ACT},
+                quiet="",
                 phase=1,
                 records=[ApprovalRecord("run_tests", "koji-core", 8, 8)],
                 threshold=0.8,

@@ -47,7 +47,7 @@ BOUNDARIES: list[tuple[str, dict[str, object], dict[str, object]]] = [
     ("workspace", {"workspace_acts": True}, {"workspace_acts": False}),
     ("installs", {"always_asked": False}, {"always_asked": True}),
     ("suggested", {"suggested": False}, {"suggested": True}),
-    ("quiet", {"quiet": False}, {"quiet": True}),
+    ("quiet", {"quiet": ""}, {"quiet": "quiet hours"}),
     ("no-sandbox", {"confined": True}, {"confined": False}),
     ("no-sandbox", {"confined": True, "waived": True}, {"confined": False, "confirmed": True}),
     ("sandbox-waived", {"confined": True, "waived": True}, {"confined": False, "waived": True}),
@@ -101,8 +101,8 @@ def test_an_order_of_the_operator_needs_no_confidence_and_no_past_approvals() ->
     assert asking_rules(confidence=0.7, ordered=True) == set(), "nor does the threshold hold it"
     other_facts = {
         "decisions": 9, "confined": False, "estimate": MICRO + 1, "targets": ("branch main",), "rejections": 3,
-        "content": Verdict.ASK, "day_cost": 17 * MICRO, "autonomous": False, "workspace_acts": False, "quiet": True,
-        "suggested": True,
+        "content": Verdict.ASK, "day_cost": 17 * MICRO, "autonomous": False, "workspace_acts": False,
+        "quiet": "quiet hours", "suggested": True,
     }  # fmt: skip
     assert asking_rules(**guess, **other_facts, ordered=True) == asking_rules(**other_facts)
     assert len(asking_rules(**other_facts)) == len(other_facts)

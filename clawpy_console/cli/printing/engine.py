@@ -27,8 +27,10 @@ from clawpy_console.cli.printing.style import (
 )
 from clawpy_console.fields import Field, predictions, states, text_line
 from clawpy_console.fields.predictions import TRAINING_STATES
-from clawpy_console.fields.states import HOLD_NAMES, absence_fields, hold_field
+from clawpy_console.fields.states import HOLD_NAMES, absence_fields, hold_field, origin_words
 from clawpy_console.formats import one_line, workspace_name
+from engine.model import REASON_SEPARATOR
+from engine.model.base import group_pairs
 
 MAX_LISTED = 5
 """The latest sessions that ran or were blocked while you were away, which are listed."""
@@ -59,9 +61,8 @@ def status(document: Document) -> Lines:
     yield from _cost(document["crossPollStatus"])
     yield from _phase(document["phase"])
     by_itself = document["byItself"]
-    if missing := by_itself["missing"]:
-        more = f", and for {count(len(missing) - 1, 'other reason')}" if missing[1:] else ""
-        yield f"  does not act by itself yet: {missing[0]}{more}"
+    if by_itself["missing"]:
+        yield f"  {by_itself['words'].partition(':')[0]}: {_first_of(by_itself['missing'])}"
     else:
         yield f"  {by_itself['words']}"
     yield from _gateway(document.get("gateway") or {})
@@ -73,6 +74,11 @@ def status(document: Document) -> Lines:
     for decision in document["decisions"]:
         decision_words = states.DECISION_LABELS.get(decision["signal"], decision["signal"])
         yield dim(f"  {time(decision['decidedAt'])}  {decision_words}  {one_line(decision['prompt'])}")
+
+
+def _first_of(reasons: Sequence[str]) -> str:
+    """The first reason, and how many others there are."""
+    return reasons[0] + (f", and for {count(len(reasons) - 1, 'other reason')}" if reasons[1:] else "")
 
 
 def _phase(phase: Document) -> Lines:
@@ -109,11 +115,16 @@ def _hold(hold: Document) -> Field:
 def _since(away: Document) -> Lines:
     """The work since you were last away; no lines when nothing happened."""
     ran = [
-        f"  {time(run['endedAt'])}  {session_outcome(run)}  {one_line(run['prompt'])}" for run in reversed(away["ran"])
+        f"  {time(run['endedAt'])}  {session_outcome(run)}  {origin_words(run['mode'])}{one_line(run['prompt'])}"
+        for run in reversed(away["ran"])
     ]
-    blocked = [
-        f"  {time(entry['createdAt'])}  {entry['rail']}  {one_line(entry['prompt'])}: {entry['reason']}"
+    times = group_pairs(
+        (f"{entry['rail']}  {one_line(entry['prompt'])}: {_first_of(entry['reason'].split(REASON_SEPARATOR))}", entry)
         for entry in reversed(away["blocked"])
+    )
+    blocked = [
+        f"  {time(entries[0]['createdAt'])}  {words}" + (f"  ({len(entries)} times)" if entries[1:] else "")
+        for words, entries in times.items()
     ]
     rows = {"done": _latest(ran, "; `clawpy work` lists them"), "blocked": _latest(blocked)}
     fields = [row for field in absence_fields(away) for row in (field, *rows.get(field.name, ()))]
@@ -271,7 +282,9 @@ def notify(document: Document) -> Lines:
             if name in document:
                 yield f"{document[name]} {verb}"
         yield from map(_surface, document["surfaces"])
-        if document["quiet"]:
+        if until := document["dndUntil"]:
+            yield dim(f"do not disturb: only urgent notifications are sent until {time(until)}")
+        elif document["quiet"]:
             yield dim("quiet hours: only urgent notifications are sent until the morning")
 
 
@@ -281,7 +294,7 @@ def _fix(surface: Document) -> str:
 
 def _surface(surface: Document) -> str:
     works = bool(surface["service"]) and not surface["message"]
-    sign = bad("✗") if surface["undelivered"] else good("✓") if works else dim("-")
+    sign = bad("✗") if surface["undelivered"] or surface["why"] else good("✓") if works else dim("-")
     service = f"{surface['service']} ({surface['source']})" if surface["service"] else ""
     line = f"{sign} {surface['surface']:8} {'; '.join(filter(None, [service, surface['message']]))}"
     if surface["undelivered"]:

@@ -151,7 +151,7 @@ class Notifications:
         if kind is None:
             return []
         urgency = URGENCY[kind]
-        is_quiet = urgency is not Urgency.URGENT and self.engine.autonomy.quiet()
+        is_quiet = urgency is not Urgency.URGENT and bool(self.engine.autonomy.quiet())
         is_in_digest = urgency is Urgency.LOW and not is_quiet
         digest_minutes = self.engine.settings.current.notify.digest_minutes if is_in_digest else 0
         return [
@@ -301,7 +301,7 @@ class _Sender:
             now, rows = engine.clock.now(), self._service.outbox.waiting(self._surface)
             if rows and self.blocked_until is not None and now < self.blocked_until:
                 return (self.blocked_until - now).total_seconds()
-            batch, wait = plan_delivery(rows, now, quiet=engine.autonomy.quiet())
+            batch, wait = plan_delivery(rows, now, quiet=bool(engine.autonomy.quiet()))
             return self._send(batch) if batch else wait
 
     def _send(self, rows: Sequence[NotificationRow]) -> float:

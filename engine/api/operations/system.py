@@ -95,7 +95,7 @@ def status(engine: ApiServices) -> Document:
         },
         "silenceSeconds": int(autonomy.silence().total_seconds()),
         "nextCycleAt": instant(autonomy.next_cycle() if runs else None),
-        "quiet": autonomy.quiet(),
+        "quiet": bool(autonomy.quiet()),
         "dndUntil": instant(autonomy.dnd_until()),
         "pending": len(pending),
         "problems": [
@@ -175,7 +175,7 @@ def _only_hold(holds: Sequence[Hold]) -> str:
 def dnd(engine: ApiServices, seconds: Seconds = 7200, off: bool = False) -> Document:
     """Do not disturb for `seconds`, 2 hours by default, or `off`: cards are made, nothing runs by itself."""
     until = engine.autonomy.dnd(None if off else timedelta(seconds=seconds))
-    return {"dndUntil": instant(until), "quiet": engine.autonomy.quiet()}
+    return {"dndUntil": instant(until), "quiet": bool(engine.autonomy.quiet())}
 
 
 @operation(marks_presence=True)
@@ -262,7 +262,8 @@ def notify(
         reply["retried"] = engine.notify.retry(chosen)
     if action == "dismiss":
         reply["dismissed"] = engine.notify.outbox.dismiss(chosen)
-    return reply | {"surfaces": engine.notify.surfaces(), "quiet": engine.autonomy.quiet()}
+    until = instant(engine.autonomy.dnd_until())
+    return reply | {"surfaces": engine.notify.surfaces(), "quiet": bool(engine.autonomy.quiet()), "dndUntil": until}
 
 
 @operation()
