@@ -153,11 +153,13 @@ def remember(name: str, common: CommonOptions, *, opener: Callable[..., Any], wa
     """Store the lines of the file `name` in memory, `-` for standard input, or the sentence `name` itself; returns the
     document of the verb.
 
-    Raises `Refusal`: `no_file`, `not_text`, and those of the engine. Lines that were acknowledged before that stay
+    Raises `Refusal`: `bad_arguments`, `no_file`, `not_text`, and those of the engine. Lines that were acknowledged before that stay
     stored.
     """
     from rich.console import Console
 
+    if not name.strip():
+        raise engine.Refusal("bad_arguments", "there is nothing to remember", FILE_FIX)
     started = time.monotonic()
     counts = {"remembered": 0, "known": 0, "badLines": 0}
     bad: list[dict[str, Any]] = []

@@ -160,7 +160,8 @@ def remember(document: Document) -> Lines:
     text = f"{document['remembered']:,} remembered"
     text += f", {document['known']:,} known before" if document["known"] else ""
     text += wants(f", {count(document['badLines'], 'bad line')}") if document["badLines"] else ""
-    yield f"{text}, {document['seconds']:.1f} s"
+    is_empty = not (document["remembered"] or document["known"] or document["badLines"])
+    yield "nothing to remember: it has no lines" if is_empty else f"{text}, {document['seconds']:.1f} s"
     if document["trouble"]:
         yield wants(f"found by words alone: {document['trouble']}")
     elif missing := document["missing"]:
