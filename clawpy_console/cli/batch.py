@@ -153,8 +153,8 @@ def remember(name: str, common: CommonOptions, *, opener: Callable[..., Any], wa
     """Store the lines of the file `name` in memory, `-` for standard input, or the sentence `name` itself; returns the
     document of the verb.
 
-    Raises `Refusal`: `bad_arguments`, `no_file`, `not_text`, and those of the engine. Lines that were acknowledged before that stay
-    stored.
+    Raises `Refusal`: `bad_arguments`, `no_file`, `not_text`, and those of the engine. Lines that were acknowledged
+    before that stay stored.
     """
     from rich.console import Console
 

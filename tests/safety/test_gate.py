@@ -113,8 +113,8 @@ def test_an_order_of_the_operator_needs_no_confidence_and_no_past_approvals() ->
 @given(st.builds(GateFacts, confidence=st.floats(0, 1), estimate=st.integers(0, 10**8), targets=st.just(("x",)),
                  novel_pair=st.sampled_from(["", "never"]), rejections=st.integers(0, 9), decisions=st.integers(0, 50),
                  content=st.sampled_from(Verdict), day_cost=st.integers(0, 10**8), day_cap=st.integers(0, 10**8),
-                 by_operator=st.booleans(), phase=st.integers(0, 2), quiet=st.sampled_from(["", "x"]), confined=st.booleans(),
-                 waived=st.booleans(), confirmed=st.booleans()))  # fmt: skip
+                 by_operator=st.booleans(), phase=st.integers(0, 2), quiet=st.sampled_from(["", "x"]),
+                 confined=st.booleans(), waived=st.booleans(), confirmed=st.booleans()))  # fmt: skip
 def test_an_operators_approval_satisfies_every_rule_but_a_missing_sandbox(facts: GateFacts) -> None:
     verdict = decide_gate(facts)
     if facts.by_operator:
