@@ -67,7 +67,7 @@ class Changes(Vertical):
     """Shows the change set of one session, or that it has none.
 
     A mark stays when the diff is read again, if its lines are still the same. If not, it is lost, and the change set
-    cannot be landed (`landing_problem`) until the operator marks again, or was told and lands again.
+    cannot be landed (`find_landing_problem`) until the operator marks again, or was told and lands again.
     """
 
     app: Console
@@ -105,22 +105,19 @@ class Changes(Vertical):
         """The parts that are marked to be landed; [] for the whole change set."""
         return diff.file_parts(self.view.files, self.view.marked)
 
-    def landing_problem(self, change: ChangeSet) -> str:
-        """Why `change` cannot be landed yet, "" when it can. Lost marks are a problem until `accept_lost_marks`: all of
-        it would land without them."""
+    def find_landing_problem(self, change: ChangeSet) -> str:
+        """Why `change` cannot be landed yet, "" when it can. Lost marks are a problem once: all of it would land
+        without them."""
         if not self.view.files or not self._shows_diff_of(change):
             return "The diff is not read yet. Try again in a moment."
         if change.id in self._lost_marks:
+            self._lost_marks.discard(change.id)
             lands = "what is still marked" if self.view.marked else "all of it"
             return f"The diff changed and lost hunks that you had marked. Land again to land {lands}."
         return ""
 
     def _shows_diff_of(self, change: ChangeSet) -> bool:
         return self._diff_version is not None and self._diff_version.change_id == change.id
-
-    def accept_lost_marks(self, change: ChangeSet) -> None:
-        """The operator was told that marks of `change` are lost."""
-        self._lost_marks.discard(change.id)
 
     def take_marks(self, change: ChangeSet) -> None:
         """Remove the marks of `change`, because what is marked is being landed."""

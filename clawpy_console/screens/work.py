@@ -312,9 +312,8 @@ class WorkScreen(SessionActions):
         changes = self._changes
         if (change := self._idle_change()) is None:
             return
-        if problem := changes.landing_problem(change):
+        if problem := changes.find_landing_problem(change):
             self.app.show_toast(problem, "warning")
-            changes.accept_lost_marks(change)
             return
         parts = changes.parts
         changes.take_marks(change)

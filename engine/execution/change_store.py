@@ -242,10 +242,6 @@ class ChangeReader:
         with self._database.read() as session:
             return load_checked_row(session, change_set_id, becoming)
 
-    def require_discardable(self, change_set_id: str) -> None:
-        """Raise `Refusal` if a change set may not be discarded now; see `load_checked_row`."""
-        self.row(change_set_id, ChangeState.DISCARDED)
-
     def rows(self, limit: int | None = None, **equal: str | None) -> list[ChangeSetRow]:
         """Rows with these values in these columns, the newest first. A value of None matches any."""
         with self._database.read() as session:

@@ -10,7 +10,6 @@ which may have a `workspace`. A line is proposed for a day. The engine never wri
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Collection
 from dataclasses import replace
@@ -36,8 +35,6 @@ from engine.prediction.templates.history import default_parameters
 from engine.settings_store import SettingsStore
 from engine.storage import state
 from engine.storage.database import Database
-
-log = logging.getLogger(__name__)
 
 TEMPERATURE, MAX_TOKENS = 0.3, 200
 """The temperature and the maximum length of the model's answers (SPEC 2.3)."""
@@ -95,19 +92,11 @@ class PredictedWork(BaseModel):
     confidence: float = Field(ge=0, le=1)
     reasoning: str = OPTIONAL_TEXT
 
-    @field_validator("prompt", "channel", "reasoning")
+    @field_validator("prompt", "channel", "reasoning", mode="before")
     @classmethod
-    def _plain(cls, value: str) -> str:
+    def _plain(cls, value: object) -> object:
         """Without control characters, and without white space around it."""
-        return sanitise(value).strip()
-
-    @field_validator("prompt")
-    @classmethod
-    def _not_empty(cls, value: str) -> str:
-        """Refuse a prompt of which nothing is left."""
-        if not value:
-            raise ValueError("is empty")
-        return value
+        return sanitise(value).strip() if isinstance(value, str) else value
 
     def propose(self, context: WorkspaceContext, flows: Collection[str]) -> Proposal:
         """A proposal for this workspace. A prompt that names a flow becomes that flow."""
@@ -227,7 +216,6 @@ class ModelTwin:
         try:
             return read_reply(self._ask(model, question).text, channels)
         except UnusableReply as error:
-            log.info("the Twin model's answer cannot be used, it is asked again: %s", error)
             again = f"{question.text}\n\nYour last answer cannot be used: {error}."
         return read_reply(self._ask(model, replace(question, text=again)).text, channels)
 

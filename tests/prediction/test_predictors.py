@@ -262,7 +262,7 @@ def test_another_file_in_its_place_is_read_from_the_start(hooked: HookedFile) ->
     [
         ({"prediction": ""}, "prediction: "),
         ({"prediction": "x" * 2_001}, "prediction: "),
-        ({"prediction": "\x1b[31m"}, "prediction: .*is empty"),
+        ({"prediction": "\x1b[31m"}, "prediction: .*at least 1 character"),
         ({"prediction": 3}, "prediction: Input should be a valid string"),
         ({"confidence": "0.5"}, "confidence: Input should be a valid number"),
         ({"confidence": True}, "confidence: Input should be a valid number"),

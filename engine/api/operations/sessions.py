@@ -97,7 +97,7 @@ def discard(engine: Services, id: NonEmptyText, yes: bool = False) -> Document:
     is_interrupted = target.session is not None and target.session.state is SessionState.INTERRUPTED
     has_nothing_to_delete = is_interrupted and target.change_set is None
     if not yes and not has_nothing_to_delete:
-        engine.changes.require_discardable(target.change_set_id)
+        engine.changes.row(target.change_set_id, ChangeState.DISCARDED)
         return target.document() | {"discarded": False}
     if target.session is not None and is_interrupted:
         engine.acknowledge(target.session.id)
