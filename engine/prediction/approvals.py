@@ -286,7 +286,7 @@ class Approvals:
         """The work after the operator's edit, see `Cards.approve`. Raises `Refusal` as that does."""
         if edit is None and parameters is None:
             return assignment
-        if edit is not None and (named := named_flow(edit.strip(), self.flows)) is not None:
+        if edit is not None and (named := named_flow(edit.strip(), self.flows, assignment.workspace)) is not None:
             return self.as_flow(replace(assignment, prompt=self.checked_prompt(edit)), *named)
         if assignment.flow is not None:
             text = edit if parameters is None else json.dumps(dict(parameters))

@@ -17,7 +17,7 @@ from sqlmodel import col, desc, select
 
 from engine.config.sections import ACP_PREFIX
 from engine.events import MuteLifted
-from engine.execution.runners.flow_runner import named_flow, normalise_words, similar_flow
+from engine.execution.runners.flow_runner import named_flow, similar_flow
 from engine.model import (
     ENGINE_CLOSED,
     UNDONE,
@@ -58,9 +58,6 @@ from engine.storage.rows import ids_with_prefix, load
 
 MAX_TITLE_CHARS = 60
 """Maximum length of a card's prompt in a refusal."""
-
-MAX_TITLES = 200
-"""Number of cards whose titles a prompt is compared with, the newest."""
 
 OWN_PROMPT_REASON = "your own prompt"
 """The reasoning of a card of the operator's own prompt."""
@@ -150,8 +147,8 @@ class Cards:
         reasoning: str = "",
         may_wait: bool = True,
     ) -> Card:
-        """Make a card of a prompt. A prompt that names a flow becomes that flow. The title of a card of a flow does
-        what that card does; while that is pending, it is returned.
+        """Make a card of a prompt. A prompt that names a flow becomes that flow. The title of a pending card of a flow
+        returns that card.
 
         With `reasoning` it is a suggestion by an agent or a program: it has an estimated confidence, takes a place in
         the stack, and never runs by itself. Without, it is the operator's own prompt.
@@ -165,15 +162,14 @@ class Cards:
         `already_pending`.
         """
         prompt = self.approvals.checked_prompt(text)
-        titled = None if reasoning or continues else self._find_titled(prompt, workspace, channel)
-        if titled is not None and titled.status is Status.PENDING:
+        if not (reasoning or continues) and (titled := self._find_titled(prompt, workspace, channel)):
             return titled
         if continues:
             session = self._finished_session(continues)
             assignment, route = self._continue(session, prompt, channel)
             why = f"continues “{session.prompt}”"
         else:
-            assignment, route = self._assign(prompt, workspace, channel, titled)
+            assignment, route = self._assign(prompt, workspace, channel)
             own = f"{OWN_PROMPT_REASON}; to {route.agent}: {route.why}" if route.why else OWN_PROMPT_REASON
             why = reasoning or own
         assignment, other_runner = self.approvals.launcher.choose(assignment)
@@ -248,23 +244,20 @@ class Cards:
         return row
 
     def _find_titled(self, prompt: str, workspace: str, channel: str | None) -> Card | None:
-        """The newest card of a flow in the workspace, and on the channel if one is given, whose title has these words.
+        """The pending card of a flow in the workspace, and on the channel if one is given, whose title is the prompt.
         Cards of the operator's own prompts do not count."""
-        words = normalise_words(prompt)
-        for card in self.recent(MAX_TITLES, workspaces=[workspace], channel=channel):
+        title = _comparable_title(prompt)
+        for card in self.pending(channel=channel, include_snoozed=True):
             is_offered = card.assignment.flow and card.source is not Source.OPERATOR
-            if is_offered and normalise_words(card.assignment.prompt) == words:
+            is_here = card.assignment.workspace == workspace
+            if is_offered and is_here and _comparable_title(card.assignment.prompt) == title:
                 return card
         return None
 
-    def _assign(
-        self, prompt: str, workspace: str, channel: str | None, titled: Card | None
-    ) -> tuple[Assignment, Route]:
-        """The work of a prompt that continues nothing, and its route. `titled` is an earlier card with this title."""
+    def _assign(self, prompt: str, workspace: str, channel: str | None) -> tuple[Assignment, Route]:
+        """The work of a prompt that continues nothing, and its route."""
         channels, flows = self._store.settings.current.channels, self.approvals.flows
-        named = named_flow(prompt, flows)
-        if titled is not None and named is None:
-            return titled.assignment, Route(titled.assignment.channel, titled.agent)
+        named = named_flow(prompt, flows, workspace)
         home = kind_of(named[0]).channel if named else ""
         route = self._route("" if named else prompt, channel, home if home in channels else "")
         if prompt in flows:
@@ -496,3 +489,10 @@ def _request_undo(tx: Transaction, card_id: str) -> CardRow:
     if row.status == Status.APPROVED:
         row.undo_requested_at = tx.now
     return row
+
+
+def _comparable_title(text: str) -> str:
+    """A title without what a person may write in another way: the case of its first letter, backquotes, white space and
+    a final full stop. Names of files stay as they are."""
+    title = " ".join(text.replace("`", "").split()).removesuffix(".")
+    return title[:1].lower() + title[1:]

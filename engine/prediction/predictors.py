@@ -100,7 +100,7 @@ class PredictedWork(BaseModel):
 
     def propose(self, context: WorkspaceContext, flows: Collection[str]) -> Proposal:
         """A proposal for this workspace. A prompt that names a flow becomes that flow."""
-        named = named_flow(self.prompt, flows)
+        named = named_flow(self.prompt, flows, context.workspace)
         flow = named[0] if named is not None and not named[1] else None
         return Proposal(
             kind=self.kind,

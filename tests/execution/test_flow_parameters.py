@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,17 +41,42 @@ def test_a_prompt_that_is_nearly_the_name_of_a_flow_is_similar_to_it(prompt: str
 
 
 @pytest.mark.parametrize(
-    ("prompt", "named"),
+    ("prompt", "flow", "values"),
     [
-        ("Run the tests of shop/tax.py", ("run_tests", "paths=shop/tax.py")),
-        ("test shop/tax.py, a-b_c.py and ./-odd.py", ("run_tests", "paths=shop/tax.py a-b_c.py ./-odd.py")),
-        ("run `tests/test_tax.py::test_tax` again", ("run_tests", "tests=tests/test_tax.py::test_tax")),
-        ("lint shop/tax.py", ("lint", "paths=shop/tax.py")),
-        ("run the tests of the cart", None), ("test shop/tax.py for speed", None), ("run the tests of", None),
+        ("Run the tests of shop/tax.py.", "run_tests", {"paths": ["shop/tax.py"]}),
+        ("test shop/tax.py, a-b_c.py and ./-odd.py", "run_tests", {"paths": ["shop/tax.py", "a-b_c.py", "./-odd.py"]}),
+        ("run the tests of shop/a b.py", "run_tests", {"paths": ["shop/a b.py"]}),
+        ("run tests 'shop/a b.py' and \"shop/tax.py\"", "run_tests", {"paths": ["shop/a b.py", "shop/tax.py"]}),
+        ("run `tests/test_tax.py::test_tax` again", "run_tests", {"tests": ["tests/test_tax.py::test_tax"]}),
+        ("run tests/t.py::test_b[x-1] again", "run_tests", {"tests": ["tests/t.py::test_b[x-1]"]}),
+        ("run tests/test_tax.py again", "run_tests", {"tests": ["tests/test_tax.py"]}),
+        ("lint the shop/", "lint", {"paths": ["shop/"]}),
+        ("format Makefile!", "fix_lint", {"paths": ["Makefile"]}),
     ],
+)
+def test_a_request_may_name_its_files(workspace: Path, prompt: str, flow: str, values: dict[str, list[str]]) -> None:
+    named = named_flow(prompt, FLOWS, str(workspace))
+    assert named is not None
+    assert (named[0], json.loads(named[1])) == (flow, values)
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    ["run the tests of the cart", "test shop/tax.py for speed", "run the tests of", "test v1.2", "format 5",
+     "test http://localhost:8000/", "test ../x", "test shop/tax.py and gone.py", "run shop/tax.py again", "run 3 again",
+     "run 10:30 again", "run tests/test_gone.py again"],
 )  # fmt: skip
-def test_a_request_may_name_its_files(prompt: str, named: tuple[str, str] | None) -> None:
-    assert named_flow(prompt, FLOWS) == named
+def test_a_request_about_what_is_no_file_and_no_test_names_no_flow(workspace: Path, prompt: str) -> None:
+    assert named_flow(prompt, FLOWS, str(workspace)) is None
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """A workspace with some files."""
+    for name in ("shop/tax.py", "shop/a b.py", "tests/test_tax.py", "a-b_c.py", "-odd.py", "Makefile"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    return tmp_path
 
 
 CURRENT = {"tests": ["a"], "times": 20}

@@ -84,14 +84,14 @@ def test_a_prompt_that_is_nearly_a_flow_asks_whether_that_was_meant(world: World
     assert world.propose("run_tets paths=src").note.startswith("Did you mean the flow `run_tests`?")
 
 
-def test_the_title_of_a_card_is_a_prompt_that_does_the_same(world: World) -> None:
-    card = world.card("the cart")
-    assert world.propose("Run tests of the `cart`!").id == card.id, "it waits already"
-    assert world.propose("run the tests of the cart", channel="garden").assignment.flow is None
+def test_the_title_of_a_pending_card_returns_that_card(world: World) -> None:
+    card = world.card("src/foo_bar.py")
+    assert world.propose(" run  the tests of `src/foo_bar.py`.").id == card.id
+    for other in ("src/foobar.py", "src/foo-bar.py", "src/Foo_bar.py"):
+        assert world.propose(f"Run the tests of {other}").assignment.flow is None
+    assert world.propose("run the tests of src/foo_bar.py", channel="garden").assignment.flow is None
     world.cards.dismiss(card.id)
-    again = world.propose("run tests of the cart")
-    assert (again.kind, again.assignment) == ("own", card.assignment)
-    assert world.propose("run the tests of the shop").assignment.flow is None
+    assert world.propose("run the tests of src/foo_bar.py").assignment.flow is None, "its work may be gone"
 
 
 def test_a_text_that_nothing_can_run_is_no_card_unless_it_may_wait(world: World) -> None:

@@ -293,7 +293,12 @@ def test_a_breakpoint_in_a_file_whose_name_reads_like_a_command(situation: Situa
     [
         (
             "remove_leftovers paths=gone.py",
-            "remove_leftovers: paths: there is no file gone.py in this repository",
+            "remove_leftovers: paths: there is no file or folder gone.py in this repository",
+            "git ls-files",
+        ),
+        (
+            "run_tests project=nope",
+            "run_tests: project: there is no file or folder nope in this repository",
             "git ls-files",
         ),
         (

@@ -304,7 +304,7 @@ class Flow(BaseModel):
                     if names_commit and not find_commit(git, item):
                         raise CannotRun(f"{name}: `{item}` names no commit in this repository", HOW_TO_LIST_COMMITS)
                     if not names_commit and not os.path.lexists(top / item):
-                        problem = f"{name}: there is no file {item} in this repository"
+                        problem = f"{name}: there is no file or folder {item} in this repository"
                         raise CannotRun(problem, "`git ls-files` lists its files")
 
     def run(self, job: Job) -> FlowResult:
@@ -356,7 +356,7 @@ class Mark(Enum):
     COMMIT = "commit"
     """It names a commit of the repository."""
     FILE = "file"
-    """It names a file of the repository."""
+    """It names a file or folder of the repository."""
 
 
 def _has_mark(field: FieldInfo, mark: Mark) -> bool:
@@ -371,7 +371,9 @@ RepoPath = Annotated[str, AfterValidator(_check_repo_path), Mark.DATA]
 RepoFile = Annotated[RepoPath, Mark.FILE]
 """As `RepoPath`; the file must exist when the operator writes it."""
 
-ProjectPath = Annotated[str, AfterValidator(lambda text: _check_repo_path(text).rstrip("/") if text else ""), Mark.DATA]
+ProjectPath = Annotated[
+    str, AfterValidator(lambda text: _check_repo_path(text).rstrip("/") if text else ""), Mark.DATA, Mark.FILE
+]
 """The folder of a project, relative to the top of the repository; "" is the top."""
 
 Argument = Annotated[str, AfterValidator(check_argument), Mark.DATA]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -34,12 +35,14 @@ from engine.execution.runners.flow import (
     ProjectFlow,
     RunScope,
     WorkFailed,
+    is_inside,
 )
 from engine.execution.runners.flows.tooling import InstallFlow
 from engine.execution.runners.runner import RunnerResult
 from engine.execution.runners.toolchains.detection import find_missing_program
 from engine.execution.runners.toolchains.installing import Installation, install_into_tree, possible_locks
 from engine.execution.runners.toolchains.project_tools import MissingItem, missing_fix
+from engine.execution.runners.toolchains.tool_table import TEST_FILE
 from engine.execution.sandbox.mounts import list_written_files
 from engine.execution.session_workspace import SessionWorkspaces
 from engine.files import read_table
@@ -56,6 +59,9 @@ from engine.model.text import count, join_names, last_error_line
 
 _FILLERS = frozenset({"the", "a", "an", "my", "our", "all", "please", "this", "project", "repository", "code", "and"})
 """Words beside the name of a flow that are ignored."""
+
+_FILLER_WORDS = rf"(?:(?:{'|'.join(_FILLERS)})\s+)*"
+"""Matches any number of `_FILLERS` before another word."""
 
 ALIASES: Mapping[str, Sequence[str]] = read_table(__file__, "flow_aliases.toml")
 """Common requests in words, by flow. `{paths}` stands for the values of this parameter."""
@@ -230,20 +236,19 @@ def _prepare_installation(live: LiveSession, installation: Installation, place: 
 # -- finding the flow of a prompt
 
 
-def named_flow(prompt: str, flows: Collection[str]) -> tuple[str, str] | None:
+def named_flow(prompt: str, flows: Collection[str], workspace: str) -> tuple[str, str] | None:
     """The flow that a prompt names, and the text of its parameters. None if the prompt names no flow.
 
-    `run_tests`, `Run the tests`, `draft the change-log` and the `ALIASES` name a flow, the latter also with values, as
-    in `run the tests of src/cart.py`. Parameters may follow, as in `run_tests paths=src` and `run_tests {"paths":
-    ["src"]}`. `bisect tests/test_cart.py` names a flow, too, although
-    the name of the parameter is missing: the refusal then says which parameters the flow has.
+    `run_tests`, `Run the tests`, `draft the change-log` and the `ALIASES` name a flow, the latter also with files of
+    `workspace` or with tests, as in `run the tests of src/cart.py`. Parameters may follow, as in `run_tests paths=src`
+    and `run_tests {"paths": ["src"]}`. `bisect tests/test_cart.py` names a flow, too, although the name of the
+    parameter is missing: the refusal then says which parameters the flow has.
     """
-    request, values = _split_values(prompt)
     for flow in flows:
         for alias in (flow, *ALIASES.get(flow, ())):
             if slot := _SLOT.search(alias):
-                if values and request == normalise_words(_SLOT.sub("", alias)):
-                    return flow, f"{slot[1]}={' '.join(values)}"
+                if values := _find_values(prompt, alias, Path(workspace)):
+                    return flow, json.dumps({slot[1]: values})
             elif normalise_words(prompt) == normalise_words(alias):
                 return flow, ""
     first, _, rest = prompt.partition(" ")
@@ -253,7 +258,7 @@ def named_flow(prompt: str, flows: Collection[str]) -> tuple[str, str] | None:
 def similar_flow(prompt: str, flows: Collection[str]) -> str:
     """The flow whose name is nearly that in a prompt, as in `bisct test=a` and `test cart`; "" for none."""
     first, _, rest = prompt.strip().partition(" ")
-    name = normalise_words(first) if not rest or _are_parameters(rest) else _split_values(prompt)[0]
+    name = normalise_words(first if _are_parameters(rest) else " ".join(_plain_words(prompt)))
     flow_by_name = {
         normalise_words(_SLOT.sub("", alias)): flow for flow in flows for alias in (*ALIASES.get(flow, ()), flow)
     }
@@ -264,24 +269,36 @@ def similar_flow(prompt: str, flows: Collection[str]) -> str:
     return next((flow_by_name[candidate] for candidate in candidates if candidate in flow_by_name), "")
 
 
-def _split_values(prompt: str) -> tuple[str, list[str]]:
-    """(normalised words without the values, values); see `VALUE`."""
-    words = re.sub("[,`]", " ", prompt).split()
-    values = [word for word in words if VALUE.fullmatch(word)]
-    return normalise_words(" ".join(word for word in words if word not in values)), values
+def _find_values(prompt: str, alias: str, top: Path) -> list[str]:
+    """The values in a prompt that has the other words of a request; [] if one of them is no file of the repository
+    `top`, or no test."""
+    before, parameter, after = _SLOT.split(alias)
+    words = "".join(rf"{word}[\s_-]+{_FILLER_WORDS}" for word in before.split())
+    match = re.fullmatch(rf"{_FILLER_WORDS}{words}(.+?){after}(?:(?<=[\w\"'`\]])[.!?])?", prompt.strip(), re.IGNORECASE)
+    if match is None:
+        return []
+
+    def is_value(item: str) -> bool:
+        is_present = is_inside(item) and os.path.lexists(top / item)
+        return is_present if parameter == "paths" else "::" in item or (is_present and bool(TEST_FILE.search(item)))
+
+    if parameter == "paths" and is_value(match[1]):  # white space in its name
+        return [match[1]]
+    items = ["".join(groups) for groups in _ITEM.findall(match[1].replace("`", '"'))]
+    values = [item for item in items if item not in _FILLERS or is_value(item)]
+    return values if all(map(is_value, values)) else []
 
 
 def _are_parameters(text: str) -> bool:
-    """Whether a text has the form of parameters: a JSON object, pairs, or values alone."""
+    """Whether a text has the form of parameters: a JSON object, pairs, or values alone, also none."""
     text = text.strip()
     are_pairs = "=" in text and all(map(_PAIR.match, text.split("\n")[1:]))
-    return text.startswith("{") or are_pairs or _are_values(text)
+    return text.startswith("{") or are_pairs or not _plain_words(text)
 
 
-def _are_values(text: str) -> bool:
-    """Whether a text has only words that are hardly those of a sentence, see `VALUE`."""
-    words = text.split()
-    return bool(words) and all(VALUE.fullmatch(word) for word in words)
+def _plain_words(text: str) -> list[str]:
+    """The words of a text that may be those of a sentence, see `VALUE`."""
+    return [word for word in re.split("[\\s,`]+", text) if word and not VALUE.fullmatch(word)]
 
 
 def normalise_words(text: str) -> str:
@@ -360,7 +377,7 @@ def _parse_pairs(flow: type[Flow], text: str) -> dict[str, Any]:
     names, values, stray = pieces[::2], pieces[1::2], before.strip()
     if typo := re.search(r"(?:^|\s)([A-Za-z_]\w*)=", " ".join([stray, *values])):
         raise parameter_refusal(flow, f"{flow.name} has no parameter {typo[1]}")
-    if len(stray.split()) > 1 and not _are_values(stray):
+    if len(stray.split()) > 1 and _plain_words(stray):
         message = f"{flow.name} takes parameters, and no model or agent is configured for other text"
         raise parameter_refusal(flow, message, code=PROSE)
     if stray or not names:

@@ -77,7 +77,7 @@ def _is_here(context: WorkspaceContext, task: Task) -> bool:
 
 def _task_offer(context: WorkspaceContext, kind: str, why: str, task: Task, *, run: bool = False) -> Offer:
     """The offer of a task. `run` says that the operator ordered it to run by itself."""
-    named = named_flow(task.title, (*ALIASES, *context.learned_flows))
+    named = named_flow(task.title, (*ALIASES, *context.learned_flows), context.workspace)
     flow = named[0] if named and not named[1] else None
     return Offer(
         task.title,
