@@ -362,9 +362,20 @@ def version_refusal(path: Path) -> Refusal | None:
 
 
 def stored_version(path: Path) -> int:
-    """The format of the database at `path`, 0 for one from before the first release. Changes no file beside it."""
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?immutable=1", uri=True)) as connection:
-        return int(connection.execute("PRAGMA user_version").fetchone()[0])
+    """The format of the database at `path`, 0 for one from before the first release. Raises `sqlite3.DatabaseError`.
+
+    It is read from the header of the file, https://sqlite.org/fileformat2.html#the_database_header. A connection that
+    changes no file beside it would not read the write-ahead log either: it calls a file damaged whose engine was killed
+    while it moved pages from the log into the file.
+    """
+    try:
+        with path.open("rb") as file:
+            header = file.read(64)
+    except OSError as error:
+        raise sqlite3.OperationalError(f"unable to open database file: {error.strerror}") from error
+    if not header.startswith(b"SQLite format 3\0") or len(header) < 64:
+        raise sqlite3.DatabaseError("file is not a database")
+    return int.from_bytes(header[60:])
 
 
 def create_file(path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import sys
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
@@ -106,6 +108,28 @@ def test_a_file_that_is_no_database_is_a_damaged_home(tmp_path: Path, clock: Fak
     path.write_bytes(b"this is certainly not a database, whatever its name says" * 40)
     refusal = refused("damaged_home", lambda: Database(path, clock=clock, bus=bus))
     assert str(path) in refusal.message
+
+
+def test_a_home_whose_engine_was_killed_while_it_emptied_its_log_is_whole(
+    tmp_path: Path, clock: FakeClock, bus: EventBus
+) -> None:
+    """SQLite moves the pages of its log into the file in their order. Here only the first was moved, which says that the
+    file has more pages than it has yet."""
+    path, killed = tmp_path / "clawpy.db", tmp_path / "killed" / "clawpy.db"
+    killed.parent.mkdir()
+    database = Database(path, clock=clock, bus=bus)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        database.write(lambda tx: [tx.record(TaskAdded(title=f"{number}" * 4000)) for number in range(50)])
+        shutil.copyfile(path, killed)
+        shutil.copyfile(f"{path}-wal", f"{killed}-wal")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with path.open("rb") as whole, killed.open("r+b") as half:
+        half.write(whole.read(4096))
+    database.close()
+    database = Database(killed, clock=clock, bus=bus)
+    assert len(Ledger(database).latest()) == 50
+    database.close()
 
 
 def test_commits_are_durable_and_foreign_keys_are_on(database: Database) -> None:
