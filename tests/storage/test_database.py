@@ -113,8 +113,8 @@ def test_a_file_that_is_no_database_is_a_damaged_home(tmp_path: Path, clock: Fak
 def test_a_home_whose_engine_was_killed_while_it_emptied_its_log_is_whole(
     tmp_path: Path, clock: FakeClock, bus: EventBus
 ) -> None:
-    """SQLite moves the pages of its log into the file in their order. Here only the first was moved, which says that the
-    file has more pages than it has yet."""
+    """SQLite moves the pages of its log into the file in their order. Here only the first was moved, which says that
+    the file has more pages than it has yet."""
     path, killed = tmp_path / "clawpy.db", tmp_path / "killed" / "clawpy.db"
     killed.parent.mkdir()
     database = Database(path, clock=clock, bus=bus)
