@@ -165,7 +165,10 @@ class Cards:
         if not (reasoning or continues) and (titled := self._find_titled(prompt, workspace, channel)):
             return titled
         if continues:
-            session = self._finished_session(continues)
+            session = self.approvals.launcher.get(continues)
+            if not session.state.over:
+                fix = f"send it a message: clawpy reply {continues} TEXT"
+                raise Refusal("still_running", f"{continues} is {session.state}", fix)
             assignment, route = self._continue(session, prompt, channel)
             why = f"continues “{session.prompt}”"
         else:
@@ -246,11 +249,10 @@ class Cards:
     def _find_titled(self, prompt: str, workspace: str, channel: str | None) -> Card | None:
         """The pending card of a flow in the workspace, and on the channel if one is given, whose title is the prompt.
         Cards of the operator's own prompts do not count."""
-        title = _comparable_title(prompt)
         for card in self.pending(channel=channel, include_snoozed=True):
             is_offered = card.assignment.flow and card.source is not Source.OPERATOR
-            is_here = card.assignment.workspace == workspace
-            if is_offered and is_here and _comparable_title(card.assignment.prompt) == title:
+            is_titled = _comparable_title(card.assignment.prompt) == _comparable_title(prompt)
+            if is_offered and is_titled and card.workspace == workspace:
                 return card
         return None
 
@@ -295,14 +297,6 @@ class Cards:
         if other := self._store.duplicate_of(tx, row):
             message = f"card {other} already proposes this"
             raise Refusal("already_pending", message, "the operator must decide it first")
-
-    def _finished_session(self, session_id: str) -> SessionView:
-        """The session to continue. Raises `Refusal`: `unknown_session`, `still_running`."""
-        former = self.approvals.launcher.get(session_id)
-        if not former.state.over:
-            fix = f"send it a message: clawpy reply {session_id} TEXT"
-            raise Refusal("still_running", f"{session_id} is {former.state}", fix)
-        return former
 
     def propose_again(self, card_id: str, note: str) -> Card:
         """A pending card for the work of a card that was interrupted (SPEC 7.5). A new one is made unless there is one

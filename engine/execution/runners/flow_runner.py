@@ -285,8 +285,8 @@ def _find_values(prompt: str, alias: str, top: Path) -> list[str]:
     if parameter == "paths" and is_value(match[1]):  # white space in its name
         return [match[1]]
     items = ["".join(groups) for groups in _ITEM.findall(match[1].replace("`", '"'))]
-    values = [item for item in items if item not in _FILLERS or is_value(item)]
-    return values if all(map(is_value, values)) else []
+    values = [item for item in items if is_value(item)]
+    return values if _FILLERS.issuperset({*items}.difference(values)) else []
 
 
 def _are_parameters(text: str) -> bool:
