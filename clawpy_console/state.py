@@ -222,11 +222,11 @@ def _read_sessions(engine: Engine, scope: ReadScope) -> dict[str, Any]:
 
 
 def _console_workspaces(engine: Engine, scope: ReadScope) -> tuple[str, ...]:
-    """See `AppState.workspaces`. One that is switched off is left out."""
+    """See `AppState.workspaces`. One that is switched off is left out, unless no other is left."""
     watched, own = engine.workspaces, scope.opened_for
-    return tuple(
-        path for path in dict.fromkeys((*own, *engine.configured_workspaces) if own else watched) if path in watched
-    )
+    if not own:
+        return tuple(watched)
+    return tuple(path for path in dict.fromkeys((*own, *engine.configured_workspaces)) if path in watched) or own
 
 
 def _read_autonomy(engine: Engine, scope: ReadScope) -> dict[str, Any]:

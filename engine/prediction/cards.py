@@ -156,12 +156,15 @@ class Cards:
         `continues` is a finished session. The card continues it in its workspace, with its conversation and its
         changes, and on its channel unless another is given (SPEC 9.4).
 
-        Raises `Refusal`: `empty_prompt`, `long_prompt`, `secret_in_text`, `unknown_channel`, `bad_parameters`,
-        `no_runner` (a learned flow of another workspace), `no_model` (none is set up for this text, and it may not wait
-        for one), `unknown_session`, `still_running`; for a suggestion also `too_many_cards`, `autonomy_off`, `muted`,
-        `already_pending`.
+        Raises `Refusal`: `empty_prompt`, `long_prompt`, `secret_in_text`, `bad_arguments` (no workspace),
+        `unknown_channel`, `bad_parameters`, `no_runner` (a learned flow of another workspace), `no_model` (none is set
+        up for this text, and it may not wait for one), `unknown_session`, `still_running`; for a suggestion also
+        `too_many_cards`, `autonomy_off`, `muted`, `already_pending`.
         """
         prompt = self.approvals.checked_prompt(text)
+        if not (workspace or continues):
+            fix = "start clawpy in one, or name it with --workspace DIR"
+            raise Refusal("bad_arguments", "a prompt needs a repository", fix)
         if not (reasoning or continues) and (titled := self._find_titled(prompt, workspace, channel)):
             return titled
         if continues:

@@ -403,6 +403,11 @@ async def test_the_repositories_of_the_settings_are_those_of_each_console(home: 
     await play(console_for_shop(home, engine), sees("CARDS  1 of 4"), configure, sees("CARDS  1 of 5"))
 
 
+async def test_a_repository_that_is_switched_off_stays_the_one_of_its_console(home: Home, engine: StandIn) -> None:
+    engine.workspaces = [BLOG]
+    await play(console_for_shop(home, engine), sees("shop main"), sees("+1 in 1 other repository: w"))
+
+
 async def test_work_of_another_repository_is_on_the_work_screen_alone_and_named(home: Home, engine: StandIn) -> None:
     sessions = engine.sessions.list(limit=60)
     assert {session.workspace for session in sessions} == {SHOP, BLOG}

@@ -100,7 +100,7 @@ def propose(
         raise Refusal("no_session", "this card has not run yet", "there is nothing to continue")
     card = engine.cards.propose(
         text,
-        workspace=former.workspace if former else require("workspace", workspace),
+        workspace=former.workspace if former else workspace,
         channel=channel,
         continues=former.id if former else "",
         may_wait=False,
