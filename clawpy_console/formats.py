@@ -68,8 +68,8 @@ def tokens(number: int) -> str:
 
 
 def workspace_name(workspace: str) -> str:
-    """A workspace by the last part of its path."""
-    return PurePath(workspace).name or workspace
+    """A workspace by the last part of its path, on one line."""
+    return one_line(PurePath(workspace).name or workspace)
 
 
 def one_line(text: str) -> str:

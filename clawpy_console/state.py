@@ -392,22 +392,27 @@ class LastScreen:
 
 
 def load_last_screen(file: Path) -> LastScreen:
-    """The content of `file`; without its state if that is of another version or cannot be read. Never raises: a bad
-    cache is no reason not to start."""
-    last: LastScreen = LastScreen()
+    """The content of `file` without the fields that cannot be read, and without a state of another version. Never
+    raises: a bad cache is no reason not to start."""
+    unreadable = (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
-        values = {field.name: document[field.name] for field in dataclasses.fields(last) if field.name in document}
-        state = values.pop("state", {})
-        last = _decode(LastScreen, values)
-        if document.get("version") == LAST_SCREEN_VERSION:
-            return dataclasses.replace(last, state=_decode(AppState, state))
-        log.info("%s is of another version: its state is not used", file)
+        if document.get("version") != LAST_SCREEN_VERSION:
+            log.info("%s is of another version: its state is not used", file)
+            document.pop("state", None)
     except FileNotFoundError:
-        pass
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        return LastScreen()
+    except unreadable as error:
         log.warning("%s cannot be read and is drawn again: %s", file, error)
-    return last
+        return LastScreen()
+    values = {}
+    for name, kind in typing.get_type_hints(LastScreen).items():
+        try:
+            if name in document:
+                values[name] = _decode(kind, document[name])
+        except unreadable as error:
+            log.warning("%s in %s cannot be read and is left out: %s", name, file, error)
+    return LastScreen(**values)
 
 
 def save_last_screen(file: Path, screen: LastScreen) -> None:
@@ -463,7 +468,7 @@ def _decode(kind: Any, value: Any) -> Any:
         return datetime.fromisoformat(value)
     if isinstance(kind, type) and issubclass(kind, Enum):
         return kind(value)
-    if kind in (str, int, float, bool) and not isinstance(value, (kind, int)):
+    if kind in (str, int, float, bool) and not isinstance(value, (float, int) if kind is float else kind):
         raise TypeError(f"{value!r} is no {kind.__name__}")
     return value
 
@@ -479,9 +484,11 @@ def _decode_generic(origin: Any, arguments: tuple[Any, ...], value: Any) -> Any:
     if origin in (types.UnionType, typing.Union):
         present = next(argument for argument in arguments if argument is not type(None))
         return None if value is None else _decode(present, value)
+    if origin in (tuple, frozenset) and not isinstance(value, list):
+        raise TypeError(f"{value!r} is no list")
     if origin is tuple:
         kinds = [arguments[0]] * len(value) if arguments[-1] is ... else arguments
         return tuple(_decode(kind, item) for kind, item in zip(kinds, value, strict=True))
     if origin is frozenset:
         return frozenset(_decode(arguments[0], item) for item in value)
-    return value
+    return {name: _decode(arguments[1], item) for name, item in value.items()}

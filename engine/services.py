@@ -184,7 +184,8 @@ class Services:
         for path, section in self.settings.current.workspaces.items():
             if section.autonomy is not WorkspaceAutonomy.OFF:
                 try:
-                    roots.append(str(repository_root(Path(path).expanduser())))
+                    is_root = path in self._named_workspaces
+                    roots.append(path if is_root else str(repository_root(Path(path).expanduser())))
                 except Refusal as refusal:
                     log.warning("workspace %s is left out: %s", path, refusal)
         return roots

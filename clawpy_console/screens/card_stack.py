@@ -134,15 +134,15 @@ class CardStack(Widget, can_focus=True):
 
     def show(self, cards: Sequence[Card], *, empty: str, pending: Iterable[Card] | None) -> None:
         """Show `cards`, or the text `empty`. The card in front stays in front while it is among them, unless it was not
-        chosen and another one comes before it. `pending` are all pending cards, also those of hidden workspaces; None
-        until the engine listed them."""
-        self._replace(tuple(cards), self._index_in_front(cards), by_key=False)
+        chosen and another one comes before it. If it is hidden, the first comes in front. `pending` are all pending
+        cards, also those of hidden workspaces; None until the engine listed them."""
+        self._replace(tuple(cards), self._index_in_front(cards, pending or ()), by_key=False)
         self._known_ids = None if pending is None else frozenset(card.id for card in pending)
         text = self.query_one("#empty", Static)
         if text.content != empty:
             text.update(empty, layout=False)
 
-    def _index_in_front(self, cards: Sequence[Card]) -> int:
+    def _index_in_front(self, cards: Sequence[Card], pending: Iterable[Card]) -> int:
         """The index of the one of `cards` that the engine's news leave or bring in front."""
         if all(card.id != self.chosen_id for card in cards):
             new_follow_ups = (index for index, card in enumerate(cards) if self._is_new_follow_up(card))
@@ -150,7 +150,10 @@ class CardStack(Widget, can_focus=True):
                 return index
             if not self._has_pressed_key:
                 return 0
-        return self._index_of(self.front.id if self.front else "", cards)
+        if self.front is None:
+            return 0
+        is_hidden = self.front.id in {card.id for card in pending} - {card.id for card in cards}
+        return 0 if is_hidden else self._index_of(self.front.id, cards)
 
     def _is_new_follow_up(self, card: Card) -> bool:
         """Whether a card follows from a result, and was not pending before."""

@@ -45,8 +45,9 @@ from engine.git.state import (
     modified_at,
     read_status,
 )
-from engine.model import Refusal, sanitise
+from engine.model import Refusal
 from engine.model.base import hex_hash
+from engine.model.text import one_line
 
 log = logging.getLogger(__name__)
 
@@ -114,8 +115,8 @@ def workspace_label(workspace: str) -> str:
         branch = git.text("symbolic-ref", "--short", "-q", "HEAD", allowed=(0, 1)) or "detached"
         dirty = git.output("status", "--porcelain", "-uno")
     except Refusal as refusal:
-        return sanitise(f"{folder.name} ({refusal.code})")
-    return sanitise(f"{folder.name} {branch}{'*' if dirty else ''}")
+        return one_line(f"{folder.name} ({refusal.code})")
+    return one_line(f"{folder.name} {branch}{'*' if dirty else ''}")
 
 
 @lru_cache(MAX_RELATIONS)

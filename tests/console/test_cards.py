@@ -395,6 +395,22 @@ async def test_a_console_shows_its_own_repository_and_counts_the_cards_of_others
     )
 
 
+async def test_the_first_card_is_in_front_when_w_has_hidden_the_one_before(home: Home, engine: StandIn) -> None:
+    of_blog = (replace(card, assignment=replace(card.assignment, workspace=BLOG)) for card in (NEXT_STEP, NEW))
+    engine.cards.all = {card.id: card for card in of_blog} | engine.cards.all
+    await play(
+        console_for_shop(home, engine),
+        sees("CARDS  1 of 4   +3 in 1 other repository: w"),
+        press("w j"),
+        sees("CARDS  2 of 3   only blog"),
+        press("w"),
+        sees("CARDS  2 of 7   all repositories"),
+        press("w"),
+        sees("CARDS  1 of 4   +3 in 1 other repository: w"),
+        in_front(FIRST),
+    )
+
+
 async def test_the_repositories_of_the_settings_are_those_of_each_console(home: Home, engine: StandIn) -> None:
     def configure(app: ConsoleApp) -> None:
         engine.configured_workspaces = [BLOG]

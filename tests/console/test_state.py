@@ -83,7 +83,6 @@ UNREADABLE_FILES: Mapping[str, Callable[[str], str]] = {
     "half": lambda text: text[: len(text) // 2],
     "a list": lambda text: "[]",
     "null": lambda text: "null",
-    "a number as the theme": lambda text: json.dumps(json.loads(text) | {"theme": 7.5}),
     "deeply nested": lambda text: "[" * 100_000,
 }
 """Ways in which a written last screen becomes unreadable."""
@@ -123,6 +122,19 @@ def test_an_unreadable_last_screen_counts_as_none(tmp_path: Path, change: Callab
 def test_what_you_typed_and_chose_survives_an_unreadable_state(tmp_path: Path, change: Callable[[str], str]) -> None:
     save_changed(tmp_path / "last_screen.json", change)
     assert load_last_screen(tmp_path / "last_screen.json") == TYPED_AND_CHOSEN
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("saved_at", "noon"), ("draft", 5), ("prompts", "abc"), ("theme", 7.5), ("keys", {"work.land": 5}), ("keys", [])],
+)
+def test_a_field_of_the_last_screen_that_cannot_be_read_is_left_out_alone(
+    tmp_path: Path, name: str, value: object
+) -> None:
+    save_changed(tmp_path / "last_screen.json", lambda text: json.dumps(json.loads(text) | {name: value}))
+    expected = trim_last_screen(replace(TYPED_AND_CHOSEN, state=state_of_stand_in()))
+    default = getattr(LastScreen(), name)
+    assert load_last_screen(tmp_path / "last_screen.json") == replace(expected, **{name: default})
 
 
 def test_other_fields_of_the_state_are_another_version() -> None:

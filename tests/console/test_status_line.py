@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from rich.cells import cell_len
 
 from clawpy_console.app import ConsoleApp
+from clawpy_console.formats import workspace_name
 from clawpy_console.state import AppState, Autonomy
 from clawpy_console.widgets.frame import SCREENS, STOP_TEXT, screen_tabs, state_line
+from engine.git.reader import workspace_label
 from engine.model import MICRO, Phase
 from engine.model.rails import CostState
+from tests.conftest import Repository
 from tests.console.conftest import running, screen_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
@@ -111,3 +116,9 @@ async def test_a_narrow_terminal_names_repository_and_branch_beside_all_tabs(con
         assert "shop  main*" in first
         assert all(key in first for key in f"12{keys}")
         assert all(f"{key} {label}" in first for _, key, label in SCREENS[:5])
+
+
+def test_the_name_of_a_folder_with_a_line_break_is_one_line(tmp_path: Path) -> None:
+    folder = Repository(tmp_path / "li\nne").path
+    assert workspace_name(str(folder)) == "li ne"
+    assert workspace_label(str(folder)) == "li ne main"

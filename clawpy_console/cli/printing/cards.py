@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import shlex
 from collections.abc import Iterator, Mapping
-from pathlib import PurePath
 
 from clawpy_console.cli.printing.style import (
     Document,
@@ -22,7 +21,7 @@ from clawpy_console.cli.printing.style import (
     wants,
 )
 from clawpy_console.fields import states
-from clawpy_console.formats import one_line
+from clawpy_console.formats import one_line, workspace_name
 
 
 def cards(document: Document) -> Lines:
@@ -119,7 +118,7 @@ def unmuted(document: Document) -> Lines:
 
 def _mute(mute: Document, state_words: str) -> Lines:
     """A subject that is muted, or was."""
-    where = f"in {PurePath(mute['workspace']).name}" if mute["workspace"] else "everywhere"
+    where = f"in {workspace_name(mute['workspace'])}" if mute["workspace"] else "everywhere"
     title = mute["kindTitle"]
     title_words = f"{title} {where}" if mute["subject"] else f"all cards “{title}” {where}"
     yield f"{bold(mute['id'])}  {title_words}: {state_words}  ({mute['why']})"

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from pathlib import PurePath
 from typing import Any, TextIO
 
 from clawpy_console.fields import Field, label_width, states
+from clawpy_console.formats import workspace_name
 from engine.model import sanitise
 from engine.model.text import count as count
 
@@ -85,7 +85,7 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> Lines:
 
 
 def place(document: Document) -> str:
-    return f"{PurePath(document['workspace']).name} → {document['targetChannel']}"
+    return f"{workspace_name(document['workspace'])} → {document['targetChannel']}"
 
 
 def indented(text: str) -> Lines:
