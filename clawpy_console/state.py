@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -406,7 +407,7 @@ def load_last_screen(file: Path) -> LastScreen:
         log.warning("%s cannot be read and is drawn again: %s", file, error)
         return LastScreen()
     values = {}
-    for name, kind in typing.get_type_hints(LastScreen).items():
+    for name, kind in _type_hints(LastScreen).items():
         try:
             if name in document:
                 values[name] = _decode(kind, document[name])
@@ -453,8 +454,8 @@ def _encode(value: Any) -> Any:
     return list(value) if isinstance(value, frozenset) else str(value)
 
 
-_HINTS: dict[type, dict[str, Any]] = {}
-"""The type hints of dataclasses that were decoded; to compute them takes long."""
+_type_hints = cache(typing.get_type_hints)
+"""The type hints of a dataclass. They are computed once, because that takes long."""
 
 
 def _decode(kind: Any, value: Any) -> Any:
@@ -463,7 +464,8 @@ def _decode(kind: Any, value: Any) -> Any:
     if origin is not None:
         return _decode_generic(origin, typing.get_args(kind), value)
     if dataclasses.is_dataclass(kind):
-        return _decode_dataclass(kind, value)
+        hints = _type_hints(kind)
+        return kind(**{name: _decode(hints[name], item) for name, item in value.items()})
     if kind is datetime:
         return datetime.fromisoformat(value)
     if isinstance(kind, type) and issubclass(kind, Enum):
@@ -471,12 +473,6 @@ def _decode(kind: Any, value: Any) -> Any:
     if kind in (str, int, float, bool) and not isinstance(value, (float, int) if kind is float else kind):
         raise TypeError(f"{value!r} is no {kind.__name__}")
     return value
-
-
-def _decode_dataclass(kind: Any, value: Any) -> Any:
-    """The value of a dataclass, whose type hints say how its fields are decoded."""
-    hints = _HINTS.get(kind) or _HINTS.setdefault(kind, typing.get_type_hints(kind))
-    return kind(**{name: _decode(hints[name], item) for name, item in value.items()})
 
 
 def _decode_generic(origin: Any, arguments: tuple[Any, ...], value: Any) -> Any:

@@ -163,8 +163,7 @@ class Cards:
         """
         prompt = self.approvals.checked_prompt(text)
         if not (workspace or continues):
-            fix = "start clawpy in one, or name it with --workspace DIR"
-            raise Refusal("bad_arguments", "a prompt needs a repository", fix)
+            raise Refusal("bad_arguments", "a prompt needs a repository", "name it with --workspace DIR")
         if not (reasoning or continues) and (titled := self._find_titled(prompt, workspace, channel)):
             return titled
         if continues:
