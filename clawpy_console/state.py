@@ -463,7 +463,7 @@ def _decode(kind: Any, value: Any) -> Any:
     origin = typing.get_origin(kind)
     if origin is not None:
         return _decode_generic(origin, typing.get_args(kind), value)
-    if dataclasses.is_dataclass(kind):
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         hints = _type_hints(kind)
         return kind(**{name: _decode(hints[name], item) for name, item in value.items()})
     if kind is datetime:
