@@ -56,7 +56,7 @@ def notify(world: NotifyWorld, **arguments: Any) -> dict[str, Any]:
     engine: Any = SimpleNamespace(
         notify=world.notifications,
         settings=world.settings,
-        autonomy=SimpleNamespace(quiet=lambda: world.quiet, note_activity=lambda source: None),
+        autonomy=SimpleNamespace(quiet=lambda: world.quiet, dnd_until=lambda: None, note_activity=lambda source: None),
     )
     return dispatch(engine, "notify", arguments)
 
