@@ -17,7 +17,7 @@ from textual.widgets import Input
 
 from clawpy_console import formats
 from clawpy_console.dialogs.base import Answer, Dialog, Question, confirm, show_text
-from clawpy_console.fields.states import RESUME_QUESTIONS
+from clawpy_console.fields.states import HOLD_NAMES, RESUME_QUESTIONS
 from clawpy_console.formats import crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import ACTIONS, BY_ID, GROUPS, Action, is_on_screen, key_with_letters, shown_key
 from clawpy_console.widgets.frame import SCREENS, Filter, has_words
@@ -129,7 +129,7 @@ NOT_ELSEWHERE = frozenset({"mission.own", "work.own", "mission.predict", "missio
 def commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemCommand]:
     """The commands that make sense on `screen`: those of the focused pane first."""
     for hold in app.holds:
-        yield SystemCommand(f"Resume after the {hold.word}", hold.reason, partial(ask_to_resume, app, hold))
+        yield SystemCommand(f"Resume after the {HOLD_NAMES[hold.word]}", hold.reason, partial(ask_to_resume, app, hold))
     bound = _bound_actions(screen)
     for action, active in bound.items():
         if not action.id.startswith(LEFT_OUT):

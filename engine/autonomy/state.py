@@ -82,7 +82,7 @@ class Facts:
     enabled: bool
     """Whether anything may run."""
     holds: frozenset[str]
-    """The active holds: `stop`, `pause`, `month`."""
+    """The words of the active holds, see `HOLD_WORDS` of the kill switch."""
     autonomous: bool
     """Whether autonomous mode is on."""
     silence: timedelta

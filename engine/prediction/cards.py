@@ -239,11 +239,11 @@ class Cards:
             question = f"Did you mean the flow `{similar}`? " if similar else ""
             row.note = question and f"{question}It needs no model"
             if not info.available:
-                ways = f"{info.reason}; or name a flow, such as `run the tests`: `clawpy help flows` lists them"
-                refusal = Refusal("no_model", f"{question}No model or agent can run this text", ways)
+                other = "or name a flow, such as `run the tests`: `clawpy help flows` lists them"
                 if not may_wait and not assignment.runner.startswith(ACP_PREFIX):
-                    raise refusal
-                row.note = str(refusal)
+                    message = f"{question}No model or agent can run this text"
+                    raise Refusal("no_model", message, f"{info.reason}; {other}")
+                row.note = f"{question}{info.reason[0].upper()}{info.reason[1:]}; {other}"
         with self._database.read() as session:
             row.set_verdicts(self.approvals.preview_work(session, row, assignment, info))
         return row

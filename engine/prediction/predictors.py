@@ -106,7 +106,7 @@ class PredictedWork(BaseModel):
             kind=self.kind,
             workspace=context.workspace,
             prompt=self.prompt,
-            reasoning=f"the {self.author} says: {self.reasoning or 'no reason'}",
+            reasoning=self.reasoning or f"the {self.author} gives no reason",
             subject=text_hash(self.prompt),
             facts={"prompt": self.prompt},
             flow=flow,

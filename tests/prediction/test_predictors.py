@@ -92,7 +92,7 @@ def test_a_reply_becomes_a_proposal(context: WorkspaceContext) -> None:
     assert (proposal.source, proposal.flow, proposal.reasoning) == (
         Source.TWIN_MODEL,
         None,
-        "the Twin model says: red since noon",
+        "red since noon",
     )
     [(name, question)] = model.questions
     assert (name, question.temperature, question.max_tokens) == ("ollama:twin", 0.3, 200)
@@ -201,7 +201,7 @@ def test_a_line_becomes_a_proposal_with_its_confidence_as_the_twins_term(hooked:
     hooked.append(raw())
     [proposal] = hooked.hook.propose(hooked.world.sense())
     assert (proposal.source, proposal.confidence, proposal.channel) == (Source.PREDICTOR_HOOK, 0.72, "koji-core")
-    assert (proposal.flow, proposal.reasoning) == ("run_tests", "the program says: red")
+    assert (proposal.flow, proposal.reasoning) == ("run_tests", "red")
     assert proposal.evidence_at == NOW - timedelta(minutes=30)
     assert proposal.fingerprint == hooked.hook.propose(hooked.world.sense())[0].fingerprint
 

@@ -93,8 +93,8 @@ def propose(
     channel: Text | None = None,
     continues: Text | None = None,
 ) -> Document:
-    """Make a card of your own; with `continues` one that continues a finished session. A text for which no model is set
-    up is refused."""
+    """Make a card of your own; with `continues` one that continues a finished session. A text that nothing can run yet
+    says so in its `note`."""
     former = find_target(engine, continues).session if continues is not None else None
     if continues is not None and former is None:
         raise Refusal("no_session", "this card has not run yet", "there is nothing to continue")
@@ -103,7 +103,6 @@ def propose(
         workspace=former.workspace if former else workspace,
         channel=channel,
         continues=former.id if former else "",
-        may_wait=False,
     )
     return {"predictions": [document(card)]}
 
