@@ -87,26 +87,29 @@ def test_a_console_in_another_repository_has_it_looked_after_and_begins_there(
     here.type(command)
     here.shows(r"CARDS\s+1 of 2")
     there.type(f"cd {second}; {command}")
-    there.shows(r"second main\* \+1\s*$")
-    there.shows(r"CARDS\s+1 of 1\s+only second")
+    there.shows(r"second main\*\s*$")
+    there.shows(r"CARDS\s+1 of 1\s+\+2 in 1 other repository: w")
     there.press("n")
     there.shows("in second")
     there.press("Escape")
     there.shows_no("in second")
     there.press("w")
     there.press("w")
-    there.shows(r"CARDS\s+\d of 3\s+▏")
-    here.shows(r"shop main\* \+1\s*$")
+    there.shows(r"CARDS\s+\d of 3")
+    here.shows(r"CARDS\s+1 of 2\s+\+1 in 1 other repository: w")
+    here.shows(r"shop main\*\s*$")
     here.press("n")
     here.shows("in shop")
 
 
-def test_a_repository_that_a_verb_adds_is_in_every_console(pane: NewPane, command: str, project: Path) -> None:
+def test_cards_that_a_verb_makes_in_another_repository_are_counted_in_every_console(
+    pane: NewPane, command: str, project: Path
+) -> None:
     second = second_repository(project)
     consoles, verb = both(pane, command), pane()
     verb.type(f"{command.partition(';')[0]} --workspace {second} predict")
     for console in consoles:
-        console.shows(r"CARDS\s+\d of 3\s+▏")
+        console.shows(r"CARDS\s+\d of 2\s+\+1 in 1 other repository: w")
 
 
 def test_the_demo_ignores_the_repository_it_is_opened_in(pane: NewPane, project: Path) -> None:

@@ -184,7 +184,7 @@ def allow_cards_only(world: World) -> None:
 @pytest.mark.parametrize(
     ("hinder", "word"),
     [
-        (forbid_disturbing, "quiet hours"),
+        (forbid_disturbing, "do not disturb"),
         (pause, "pause"),
         (switch_off, "autonomousModeEnabled"),
         (allow_cards_only, "`act`"),

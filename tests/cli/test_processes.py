@@ -205,8 +205,8 @@ def test_verbs_reach_the_engine_that_holds_the_home(
     assert clawpy("resume").out.startswith("▶ Resumed after the stop of ")
     assert "nothing is stopped or paused" in clawpy("resume").err
     clawpy("config", "set", "crossPollEnabled", "false")
-    assert "config: crossPollEnabled is false" in (error := clawpy("resume").err)
-    assert "turn crossPollEnabled on" in error
+    assert "crossPollEnabled is false in the settings" in (error := clawpy("resume").err)
+    assert "clawpy config set crossPollEnabled true" in error
     clawpy("config", "set", "crossPollEnabled", "true")
 
 
