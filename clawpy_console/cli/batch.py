@@ -171,7 +171,7 @@ def remember(name: str, common: CommonOptions, *, opener: Callable[..., Any], wa
     answer: dict[str, Any] = {"missing": 0, "trouble": ""}
 
     def report_bad(line: dict[str, Any]) -> None:
-        counts["badLines"] += 1
+        counts["badLines"] += not line["kept"]
         if len(bad) < MAX_BAD_LINES:
             bad.append(line)
         print(f"line {line['line']}: {line['message']}", file=sys.stderr)

@@ -355,7 +355,8 @@ def _read_text(file: str) -> str:
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise WrongUse(f"{file} cannot be read: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise WrongUse(f"{file} cannot be read: {reason}") from error
 
 
 # Completions

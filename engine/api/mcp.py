@@ -11,11 +11,14 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
+import anyio
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp.types import ToolAnnotations
-from pydantic import Field
+from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+from mcp.types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, ToolAnnotations
+from pydantic import Field, ValidationError
 
 from engine.api.control import Opener, call
 from engine.home import Home
@@ -52,9 +55,7 @@ def mcp_serve(home: Home, *, workspace: str, opener: Opener, agent: str = "", ve
 
 def build(ask: Ask, *, workspace: str, agent: str = "", version: str = "") -> MCPServer[Any]:
     """The server. `ask(verb, arguments)` returns the verb's document, or raises `Refusal`."""
-    server: MCPServer[Any] = MCPServer(
-        "clawpy", title="Clawpy Console", version=version, instructions=INSTRUCTIONS, log_level="ERROR"
-    )
+    server = _Server("clawpy", title="Clawpy Console", version=version, instructions=INSTRUCTIONS, log_level="ERROR")
     reading = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     adds = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
     tools = _Tools(ask, workspace, agent)
@@ -64,6 +65,44 @@ def build(ask: Ask, *, workspace: str, agent: str = "", version: str = "") -> MC
     server.tool(annotations=reading)(tools.cards)
     server.tool(annotations=reading)(tools.status)
     return server
+
+
+class _Server(MCPServer[Any]):
+    """A server that says in words which argument or line is wrong."""
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None) -> Any:
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            if isinstance(error.__cause__, ValidationError):
+                from engine.api.operations.operation import describe_fault  # imported here, because it loads the engine
+
+                raise ToolError(f"{name}: {describe_fault(error.__cause__.errors()[0])}") from None
+            raise
+
+    async def run_stdio_async(self) -> None:
+        """Serve on standard input and output. A line that is no message is answered with an error of JSON-RPC; the SDK
+        would ignore it."""
+        sender, messages = anyio.create_memory_object_stream[SessionMessage | Exception]()
+        async with stdio_server() as (lines, replies), anyio.create_task_group() as tasks:
+
+            async def forward() -> None:
+                async with sender:
+                    async for line in lines:
+                        if isinstance(line, SessionMessage):
+                            await sender.send(line)
+                        else:
+                            await replies.send(SessionMessage(_line_error(line)))
+
+            tasks.start_soon(forward)
+            server = self._lowlevel_server
+            await server.run(messages, replies, server.create_initialization_options())
+
+
+def _line_error(error: Exception) -> JSONRPCError:
+    is_json = isinstance(error, ValidationError) and error.errors()[0]["type"] != "json_invalid"
+    code, message = (INVALID_REQUEST, "no message of JSON-RPC") if is_json else (PARSE_ERROR, "not JSON")
+    return JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=code, message=f"this line is {message}"))
 
 
 class _Tools:

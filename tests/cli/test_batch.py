@@ -100,17 +100,38 @@ def test_a_sentence_is_remembered_and_a_file_is_read(
     assert is_sentence(argument) == is_text
 
 
-def test_the_sentence_is_one_line_of_a_conversation(clawpy: Clawpy, monkeypatch: pytest.MonkeyPatch) -> None:
+def script_remember(monkeypatch: pytest.MonkeyPatch, **answer: Any) -> list[dict[str, Any]]:
+    """Answer each `remember` with this; returns the list to which its requests are added."""
     asked: list[dict[str, Any]] = []
 
     @contextmanager
     def connect(*_: object, **__: object) -> Iterator[Any]:
         def ask(verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
             asked.append(arguments)
-            return {"remembered": 1, "known": 0, "bad": [], "missing": 0, "trouble": ""}
+            return {"remembered": 1, "known": 0, "bad": [], "missing": 0, "trouble": ""} | answer
 
         yield ask
 
     monkeypatch.setattr("engine.connect", connect)
+    return asked
+
+
+def test_the_sentence_is_one_line_of_a_conversation(clawpy: Clawpy, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = script_remember(monkeypatch)
     assert clawpy("remember", 'Releases are on "Fridays".', "--no-wait").code == 0
     assert asked == [{"lines": ['{"text": "Releases are on \\"Fridays\\"."}'], "first": 1, "source": "command line"}]
+
+
+def test_a_line_that_is_stored_without_its_time_is_not_bad(clawpy: Clawpy, monkeypatch: pytest.MonkeyPatch) -> None:
+    fault = {"line": 1, "message": "'yesterday' is not a time; stored without its time", "kept": True}
+    script_remember(monkeypatch, bad=[fault])
+    result = clawpy("remember", "We ship on Friday.", "--no-wait")
+    assert (result.out.split(",")[0], "stored without its time" in result.err) == ("1 remembered", True)
+    assert "bad line" not in result.out
+
+
+def test_a_file_that_cannot_be_read_is_named_without_an_error_number(clawpy: Clawpy, tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    for name, reason in {"none.md": "No such file or directory", "binary": "it is not UTF-8"}.items():
+        file = tmp_path / name
+        assert f"{file} cannot be read: {reason}" in clawpy("profile", "cto", str(file)).err

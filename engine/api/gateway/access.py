@@ -229,7 +229,7 @@ def _no_token(keys: Keys, *, listening: bool) -> Refusal:
     if not listening:
         return Refusal("no_token", "there is no token yet", fix)
     message = (
-        "the gateway's token is not stored: the engine showed it once, on its terminal, and it ends with the engine"
+        "the gateway's token is not stored: the engine shows it once, and only on a terminal; it ends with the engine"
     )
     return Refusal("no_token", message, f"{fix}; the running gateway uses it within 15 s")
 

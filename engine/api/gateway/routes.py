@@ -157,6 +157,10 @@ def build(engine: ApiServices, access: Access, address: ListenAddress, limits: L
     async def _pulse(socket: WebSocket) -> None:
         await pulse.serve(socket)
 
+    @app.get("/pulse", include_in_schema=False)
+    def _refuse_plain_request() -> None:
+        raise HTTPException(426, headers={"upgrade": "websocket"})
+
     app.include_router(router)
     _add_error_handlers(app)
     return Server(Guard(app, access, address, limits), address, limits, counts, pulse.run)
@@ -275,6 +279,7 @@ def _add_error_handlers(app: FastAPI) -> None:
         errors = {
             404: ("unknown_path", "there is no such path"),
             405: ("bad_method", "that method is not allowed here"),
+            426: ("needs_websocket", "only a WebSocket client can read this path"),
         }
         code, message = errors.get(error.status_code, ("bad_request", "the request cannot be read"))
         response = _error_response(error.status_code, code, message, f"see {API_PATH}/openapi.json")

@@ -229,7 +229,7 @@ class ChatMessage(BaseModel, extra="forbid", strict=True):
 @operation()
 def latest(
     engine: Services,
-    count: Annotated[int, ACCEPT_WHOLE_FLOAT, Field(ge=1, le=10)] = 3,
+    count: Limit = 3,
     channel: Annotated[str, Field(min_length=1, max_length=100, examples=["koji-core"])] | None = None,
     shown: bool = False,
 ) -> Document:

@@ -16,6 +16,7 @@ from pydantic import Field
 from engine.api.documents import Document, document
 from engine.api.operations.operation import (
     ACCEPT_WHOLE_FLOAT,
+    Limit,
     NonEmptyText,
     Text,
     match_prefix,
@@ -51,19 +52,20 @@ RESERVED_NAMES = frozenset(_RESERVED_NAMES.split())
 
 _LETTER_BY_LOOKALIKE = str.maketrans("013457$@|!", "oieastsaii")
 
-MaxResults = Annotated[int, ACCEPT_WHOLE_FLOAT, Field(ge=1, le=1_000)]
-
 
 @operation()
 def recall(
     engine: Services,
     query: NonEmptyText,
-    k: MaxResults = 10,
+    k: Limit = 10,
     agent: Text | None = None,
     workspaces: Sequence[str] = (),
     settle: Annotated[float, Field(ge=0, le=30)] = 5.0,
 ) -> Document:
-    """The `k` best memories for `query`, after up to `settle` seconds for vectors that are still being made."""
+    """The `k` best memories for `query`, after up to `settle` seconds for vectors that are still being made.
+    `agent` may be retired."""
+    if agent and agent not in [view.id for view in engine.agents.retired()]:
+        engine.agents.get(agent)
     missing, problem = engine.memory.missing()
     if missing and not problem and settle:
         engine.memory.settle(settle)
@@ -77,7 +79,7 @@ def recall(
 def remember(
     engine: Services,
     lines: Sequence[str] = (),
-    first: Annotated[int, ACCEPT_WHOLE_FLOAT, Field(ge=1, le=10**12)] = 1,
+    first: Annotated[int, Field(ge=1, le=10**12), ACCEPT_WHOLE_FLOAT] = 1,
     source: Text = "",
     settle: Annotated[float, Field(ge=0, le=30)] = 0,
 ) -> Document:

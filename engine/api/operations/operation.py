@@ -37,6 +37,13 @@ SHOWN_TRANSCRIPT_LINES = 40
 NOT_AN_OBJECT = "model_attributes_type"
 """Pydantic's error type for a value that is not an object."""
 
+_FAULTS = {
+    NOT_AN_OBJECT: "it must be one JSON object",
+    "extra_forbidden": "there is no such argument",
+    "missing": "it is missing or empty",
+}
+"""Words for types of errors of Pydantic whose own words are about its models."""
+
 OPERATIONS: dict[str, Operation] = {}
 
 
@@ -73,7 +80,7 @@ def _refuse_blank(value: str) -> str:
 ACCEPT_WHOLE_FLOAT = BeforeValidator(_accept_whole_float)
 Text = Annotated[str, Field(max_length=100_000)]
 NonEmptyText = Annotated[Text, AfterValidator(_refuse_blank)]
-Limit = Annotated[int, ACCEPT_WHOLE_FLOAT, Field(ge=1, le=1000)]
+Limit = Annotated[int, Field(ge=1, le=1000), ACCEPT_WHOLE_FLOAT]
 Seconds = Annotated[float, Field(ge=1, le=30 * 86_400)]
 
 
@@ -143,8 +150,6 @@ def validate_arguments(model: type[Model], values: Any) -> Model:
         if fault["type"] == "extra_forbidden":
             accepted = ", ".join(sorted(field.alias or name for name, field in model.model_fields.items()))
             message, fix = f"unknown argument {fault['loc'][0]!r}", f"accepted arguments: {accepted or 'none'}"
-        elif fault["type"] == "missing":
-            message, fix = f"the argument {fault['loc'][0]} is missing or empty", "see the verb's --help"
         else:
             message, fix = f"the argument {describe_fault(fault)}", "see the verb's --help"
         raise Refusal("bad_arguments", message, fix) from error
@@ -161,8 +166,7 @@ def describe_fault(fault: Mapping[str, Any]) -> str:
     """The problem with an argument, in words. The value is not repeated, because it may be a secret that was put in the
     wrong place."""
     where = ".".join(str(part) for part in fault["loc"] if part != "body" and "[" not in str(part))[:100]
-    no_object = fault["type"] == NOT_AN_OBJECT
-    message = "it must be one JSON object" if no_object else str(fault["msg"]).removeprefix("Value error, ")
+    message = _FAULTS.get(fault["type"]) or str(fault["msg"]).removeprefix("Value error, ")
     return f"{where}: {message}" if where else message
 
 

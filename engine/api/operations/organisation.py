@@ -42,7 +42,7 @@ MAX_LISTED_RUNS = 10
 DEFAULT_METRIC_DAYS, MAX_METRIC_DAYS = 7, 3_650
 
 
-Days = Annotated[int, ACCEPT_WHOLE_FLOAT, Field(ge=1, le=MAX_METRIC_DAYS)]
+Days = Annotated[int, Field(ge=1, le=MAX_METRIC_DAYS), ACCEPT_WHOLE_FLOAT]
 
 
 Status = Annotated[CandidateStatus, Field(strict=False)]
@@ -422,4 +422,7 @@ def _read_lines(file: str) -> list[str]:
     try:
         return [line for line in Path(file).read_text(encoding="utf-8-sig").splitlines() if line.strip()]
     except (OSError, ValueError) as error:
-        raise Refusal("unreadable_file", f"{file}: {error}", "name a file of JSON lines in UTF-8") from error
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise Refusal(
+            "unreadable_file", f"{file} cannot be read: {reason}", "name a file of JSON lines in UTF-8"
+        ) from error

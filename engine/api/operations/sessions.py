@@ -51,7 +51,7 @@ def work(
     id: Text | None = None,
     workspaces: Sequence[str] = (),
     limit: Limit = 20,
-    lines: Annotated[int, ACCEPT_WHOLE_FLOAT, Field(ge=0, le=2000)] = SHOWN_TRANSCRIPT_LINES,
+    lines: Annotated[int, Field(ge=0, le=2000), ACCEPT_WHOLE_FLOAT] = SHOWN_TRANSCRIPT_LINES,
     diff: bool = False,
     shown: bool = False,
 ) -> Document:
@@ -113,10 +113,10 @@ def comment(
     engine: Services,
     id: NonEmptyText,
     file: Text | None = None,
-    line: Annotated[int, ACCEPT_WHOLE_FLOAT, Field(ge=0, le=10_000_000)] = 0,
+    line: Annotated[int, Field(ge=0, le=10_000_000), ACCEPT_WHOLE_FLOAT] = 0,
     text: Text | None = None,
     old: bool = False,
-    remove: Annotated[int, ACCEPT_WHOLE_FLOAT, Field(ge=1, le=1_000_000)] | None = None,
+    remove: Annotated[int, Field(ge=1, le=1_000_000), ACCEPT_WHOLE_FLOAT] | None = None,
     send: bool = False,
 ) -> Document:
     """Comment on a line of a change set, remove a comment, or send the unsent ones to the agent as a card that

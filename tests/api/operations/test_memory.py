@@ -107,6 +107,12 @@ def real_engine(tmp_path: Path, repository: Repository) -> Iterator[Engine]:
     engine.close()
 
 
+def test_recall_as_an_agent_that_never_existed_is_refused(real_engine: Engine) -> None:
+    refused("unknown_agent", lambda: dispatch(real_engine, "recall", {"query": "rounding", "agent": "nobody"}))
+    real_engine.agents.retire("cfo")
+    assert dispatch(real_engine, "recall", {"query": "rounding", "agent": "cfo"})["results"] == []
+
+
 def capture(engine: Engine, *texts: str) -> None:
     """Store `texts` as captured from a session."""
     rows = [

@@ -53,7 +53,7 @@ def test_wrong_arguments_are_refused(engine: StandIn, verb: str, arguments: Any,
 
 
 def test_null_means_absent(engine: StandIn) -> None:
-    with pytest.raises(Refusal, match="the argument id is missing or empty"):
+    with pytest.raises(Refusal, match="the argument id: it is missing or empty"):
         dispatch(engine, "approve", {"id": None})  # type: ignore[arg-type]
 
 
