@@ -20,8 +20,11 @@ from pydantic.alias_generators import to_camel
 
 from engine.frozen import frozen
 
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]
-"""A name in the settings: a lower-case letter, then at most 39 of a-z, 0-9, _ and -."""
+NAME_PATTERN = r"[a-z][a-z0-9_-]{0,39}"
+"""The name of an agent, a channel, a provider …: a lower-case letter, then at most 39 of a-z, 0-9, _ and -."""
+
+Name = Annotated[str, StringConstraints(pattern=rf"^{NAME_PATTERN}$")]
+"""A name in the settings."""
 
 Hour = Annotated[int, Field(ge=0, le=23)]
 """An hour of the day, local time."""
@@ -41,7 +44,7 @@ class Section(BaseModel):
     )
 
 
-def checked(problem_of: Callable[[str], str], *, optional: bool = False) -> AfterValidator:
+def refuse_if(problem_of: Callable[[str], str], *, optional: bool = False) -> AfterValidator:
     """Refuses a text, or a list of texts, in which `problem_of` finds a problem. `optional`: "" is accepted."""
 
     def check(value: Any) -> Any:
@@ -98,8 +101,8 @@ def without_slash(url: str) -> str:
 AUTO, FLOW, MODEL, ACP_PREFIX = "auto", "flow", "model", "acp:"
 """Names of runners. `ACP_PREFIX` is followed by the name of a coding agent."""
 
-_RUNNER = re.compile(rf"{FLOW}|{MODEL}|{ACP_PREFIX}[a-z][a-z0-9_-]{{0,39}}")
-_MODEL_ID = re.compile(r"[a-z][a-z0-9_-]{0,39}:[!-~]{1,200}")
+_RUNNER = re.compile(rf"{FLOW}|{MODEL}|{ACP_PREFIX}{NAME_PATTERN}")
+_MODEL_ID = re.compile(NAME_PATTERN + r":[!-~]{1,200}")
 RUNNER_FORMAT = (
     'one of "auto", "flow", "model" or "acp:NAME", where NAME is a coding agent (`clawpy doctor` lists them)'
 )
@@ -127,7 +130,7 @@ def model_problem(name: str) -> str:
     return "" if _MODEL_ID.fullmatch(name) else f"{name[:80]!r} is not a model; expected {MODEL_FORMAT}"
 
 
-ModelId = Annotated[str, checked(model_problem, optional=True), Field(description=MODEL_FORMAT)]
+ModelId = Annotated[str, refuse_if(model_problem, optional=True), Field(description=MODEL_FORMAT)]
 """`provider:model`, or "" for none."""
 
 
@@ -179,7 +182,7 @@ class ProviderSettings(Section):
     base_url: Annotated[str, Field(description='an address, for example "http://127.0.0.1:8000/v1"')]
     model: Annotated[
         str,
-        checked(_model_name_problem, optional=True),
+        refuse_if(_model_name_problem, optional=True),
         Field(description="the name of a model as the provider calls it, in quotes"),
     ] = ""
     keyless: bool = False
@@ -207,11 +210,13 @@ class AcpSettings(Section):
 
     command: Annotated[tuple[str, ...], Field(description='a list of words, for example ["claude-agent-acp"]')]
     hosts: Annotated[
-        tuple[str, ...], checked(_host_problem), Field(description='a list of hosts, for example ["api.anthropic.com"]')
+        tuple[str, ...],
+        refuse_if(_host_problem),
+        Field(description='a list of hosts, for example ["api.anthropic.com"]'),
     ] = ()
     env: Annotated[
         tuple[str, ...],
-        checked(_variable_problem),
+        refuse_if(_variable_problem),
         Field(description='a list of variables, for example ["ANTHROPIC_API_KEY"]'),
     ] = ()
 
@@ -299,7 +304,7 @@ def address_problem(url: str) -> str:
 class SurfaceSettings(Section):
     """`[notify.SURFACE]`"""
 
-    url: Annotated[str, checked(address_problem), Field(description=ADDRESS_FORMAT)] = ""
+    url: Annotated[str, refuse_if(address_problem), Field(description=ADDRESS_FORMAT)] = ""
 
 
 class NotifySettings(Section):
@@ -313,7 +318,7 @@ class NotifySettings(Section):
     digest_minutes: Annotated[float, Field(ge=0, le=24 * 60)] = 5
     gateway: Annotated[
         str,
-        checked(url_problem, optional=True),
+        refuse_if(url_problem, optional=True),
         AfterValidator(without_slash),
         Field(description='an address, for example "https://laptop.tailnet.ts.net"'),
     ] = ""

@@ -32,8 +32,8 @@ from engine.config.sections import (
     RetentionSettings,
     Section,
     WorkspaceRetention,
-    checked,
     fallback_problem,
+    refuse_if,
     runner_problem,
     url_problem,
     without_slash,
@@ -89,9 +89,9 @@ class ChannelSettings(Section):
 
     agent: Name
     specialty: str = ""
-    runner: Annotated[str, checked(runner_problem), Field(description=RUNNER_FORMAT)] = AUTO
+    runner: Annotated[str, refuse_if(runner_problem), Field(description=RUNNER_FORMAT)] = AUTO
     fallback: Annotated[
-        tuple[str, ...], checked(fallback_problem), Field(description='a list of runners, for example ["model"]')
+        tuple[str, ...], refuse_if(fallback_problem), Field(description='a list of runners, for example ["model"]')
     ] = ()
     model: ModelId = ""
     session_minutes: Annotated[float, Field(gt=0, le=24 * 60)] = 45
@@ -195,8 +195,8 @@ class GatewaySettings(Section):
     certificate: str = ""
     certificate_key: str = ""
     tunnel: bool = False
-    hosts: Annotated[tuple[str, ...], checked(_host_name_problem)] = ()
-    origins: Annotated[tuple[str, ...], checked(_origin_problem)] = ()
+    hosts: Annotated[tuple[str, ...], refuse_if(_host_name_problem)] = ()
+    origins: Annotated[tuple[str, ...], refuse_if(_origin_problem)] = ()
 
     @field_validator("host", mode="after")
     @classmethod
@@ -247,7 +247,7 @@ class MemorySettings(Section):
     learnings_tokens: Annotated[int, Field(ge=0, le=20_000)] = 300
     chroma_url: Annotated[
         str,
-        checked(url_problem, optional=True),
+        refuse_if(url_problem, optional=True),
         AfterValidator(without_slash),
         Field(description='an address, for example "http://127.0.0.1:8000"'),
     ] = ""

@@ -21,29 +21,29 @@ from engine.events import AgentAdded, AgentMoved, AgentRetired, Event, TierAssig
 from engine.files import INHERITED, FileCache, sync_folder, without_section, write_json
 from engine.frozen import frozen
 from engine.hierarchy.organisation import (
+    AGENT_ID,
     ARCHETYPES,
-    ID,
     OWNER,
+    AgentFolder,
     AgentTier,
     CascadeConfig,
     CascadeConfigFile,
     Comms,
     Lineage,
-    Member,
     Role,
     Tools,
     climb_chain,
-    create_folder,
-    first_fault,
+    create_agent_folder,
+    find_first_fault,
     first_organisation,
-    read_member,
+    read_agent_folder,
     read_text,
+    refuse_if_unwritable,
     resolve_tier,
     restore_folder,
     retire_folder,
-    retired_members,
+    retired_folders,
     walk_chain,
-    writing,
 )
 from engine.hierarchy.profile_items import without_lessons
 from engine.model import AgentActivity, AgentView, Refusal, microusd, sanitise
@@ -86,7 +86,7 @@ class Agents:
         self._database = database
         self._read_activity = read_activity
         self._lock = threading.Lock()
-        self._read: FileCache[Member] = FileCache()
+        self._folder_cache: FileCache[AgentFolder] = FileCache()
 
     def ensure_organisation(self) -> bool:
         """Create the first organisation if there is no agents folder yet. Returns whether it was created."""
@@ -95,20 +95,20 @@ class Agents:
                 shutil.rmtree(leftover)
             return False
         unfinished = self._folder.with_name(f"{UNFINISHED}agents")
-        with writing(self._folder):
+        with refuse_if_unwritable(self._folder):
             shutil.rmtree(unfinished, ignore_errors=True)
             unfinished.mkdir(mode=0o700, parents=True)
             for role in first_organisation():
-                create_folder(unfinished / role.id, role)
+                create_agent_folder(unfinished / role.id, role)
             unfinished.rename(self._folder)
             sync_folder(self._folder.parent)
         return True
 
     def list(self) -> Sequence[AgentView]:
         """Every agent, leaders before the agents below them, else by id; broken ones last."""
-        members = self._members()
-        reports_to = _reports_to(members)
-        views = self._views(members.values())
+        agents = self._load_folders()
+        reports_to = _leaders_by_agent(agents)
+        views = self._make_views(agents.values())
         tiers = {view.id: view.tier for view in views}
 
         def place(view: AgentView) -> tuple[bool, Sequence[tuple[int, str]]]:
@@ -119,40 +119,40 @@ class Agents:
 
     def get(self, agent_id: str) -> AgentView:
         """One agent. Raises `Refusal` `unknown_agent`."""
-        return self._views([self._member(agent_id)])[0]
+        return self._make_views([self._get_folder(agent_id)])[0]
 
     def lineage(self, agent_id: str, *, under: str | None = None) -> Lineage:
         """An agent and the leaders above it, or as it would be if it reported to the agent `under`. Reads only the
         folders of these agents. Raises `Refusal` `unknown_agent`, and with `under` as `move`.
         """
-        self._member(agent_id)
+        self._get_folder(agent_id)
         if under is not None:
-            self._sound(agent_id)
+            self._get_readable_folder(agent_id)
             self._check_leader(agent_id, under)
-        config, find = self.config.current, cache(self._find)
+        config, find = self.config.current, cache(self._find_folder)
 
-        def leader_of(agent: str) -> str | None:
-            if under is not None and agent == agent_id:
+        def leader_of(name: str) -> str | None:
+            if under is not None and name == agent_id:
                 return under
-            member = find(agent)
-            return None if member is None or member.broken else member.comms.reports_to
+            agent = find(name)
+            return None if agent is None or agent.broken else agent.comms.reports_to
 
-        def tier_of(agent: str) -> AgentTier:
-            member = find(agent)
-            assert member is not None, "it is in the chain"
-            return AgentTier(agent, *_tier(member, config), sanitise(member.comms.domain))
+        def tier_of(name: str) -> AgentTier:
+            agent = find(name)
+            assert agent is not None, "it is in the chain"
+            return AgentTier(name, *_resolve_tier(agent, config), sanitise(agent.comms.domain))
 
         chain = climb_chain(agent_id, leader_of, depth=config.depth)
         return Lineage(tier_of(agent_id), tuple(map(tier_of, chain.leaders)), chain)
 
     def soul_file(self, agent_id: str) -> Path:
         """The path of the agent's `soul.md`. Raises `Refusal` `unknown_agent`."""
-        self._member(agent_id)
+        self._get_folder(agent_id)
         return self._folder / agent_id / "soul.md"
 
     def ids(self) -> Sequence[str]:
         """The ids of all agents whose folder is not broken, sorted."""
-        return [member.id for member in self._members().values() if not member.broken]
+        return [agent.id for agent in self._load_folders().values() if not agent.broken]
 
     def assign_tier(self, agent_id: str, tier: int | None) -> AgentView:
         """Assign a tier, 1 to 5, to an agent. With None the other rules decide again (SPEC 1.2).
@@ -160,28 +160,28 @@ class Agents:
         Raises `Refusal`: `unknown_agent`, `bad_tier`, `bad_config`, `unwritable_home`.
         """
         with self._lock:
-            self._member(agent_id)
+            self._get_folder(agent_id)
             self.config.assign_tier(agent_id, tier)
         self._record(TierAssigned(subject=agent_id, tier=tier))
         return self.get(agent_id)
 
     def budget(self, agent_id: str) -> int | None:
         """Micro-dollars the agent may spend in a calendar day; None without a budget, 0 when its folder is broken."""
-        member = self._find(agent_id)
-        if member is None:
+        agent = self._find_folder(agent_id)
+        if agent is None:
             return None
-        if member.broken:
+        if agent.broken:
             return 0  # fails closed: an agent with a broken folder may spend nothing
-        return None if member.tools.budget is None else microusd(member.tools.budget.usd_per_day)
+        return None if agent.tools.budget is None else microusd(agent.tools.budget.usd_per_day)
 
     def tools(self, agent_id: str) -> Tools:
         """The content of the agent's `tools.json`. Raises `Refusal` `unknown_agent`, `broken_agent`."""
-        return self._sound(agent_id).tools
+        return self._get_readable_folder(agent_id).tools
 
     def soul(self, agent_id: str) -> str:
         """The text of the agent's `soul.md`, without control characters. Raises `Refusal`: `unknown_agent`,
         `unreadable_file`."""
-        self._member(agent_id)
+        self._get_folder(agent_id)
         return sanitise(self._read_file(agent_id, "soul.md"))
 
     def soul_in_prompt(self, agent_id: str, without: frozenset[str] = frozenset()) -> str:
@@ -202,45 +202,45 @@ class Agents:
             else:
                 self._check_leader(agent_id, Comms.model_validate_json(text).reports_to)
         except ValidationError as error:
-            return first_fault(error)
+            return find_first_fault(error)
         except Refusal as refusal:
             return ("reports_to",), refusal.message
         return None
 
     def heartbeats(self) -> tuple[Sequence[HeartbeatPage], Sequence[str]]:
         """Every agent's `heartbeat.md` (SPEC 4.1), and the errors of those that cannot be read, in words."""
-        files, faults = [], []
+        pages, faults = [], []
         try:
-            members = self._members()
+            agents = self._load_folders()
         except Refusal as refusal:  # no heartbeat can be read, but cards have other sources
             return [], [str(refusal)]
-        for member in members.values():
-            file = self._folder / member.id / "heartbeat.md"
+        for agent in agents.values():
+            file = self._folder / agent.id / "heartbeat.md"
             try:
                 written = datetime.fromtimestamp(file.stat().st_mtime, UTC)
-                channel = next(iter(self._channels(member.id)), "")
-                text = self._read_file(member.id, file.name)
-                files.append(HeartbeatPage(member.id, text, written, channel))
+                channel = next(iter(self._find_channels(agent.id)), "")
+                text = self._read_file(agent.id, file.name)
+                pages.append(HeartbeatPage(agent.id, text, written, channel))
             except FileNotFoundError:
                 continue
             except (OSError, Refusal) as error:
                 faults.append(sanitise(str(error)))
-        return files, faults
+        return pages, faults
 
     def problems(self) -> Sequence[str]:
         """The problems of the organisation, in words: broken folders, souls that cannot be read, channels that no agent
         serves, chains that do not reach the owner, the configuration file."""
-        members = self._members()
-        problems = [f"{member.id}: {member.broken}" for member in members.values() if member.broken]
-        for agent_id in _reports_to(members):
+        agents = self._load_folders()
+        problems = [f"{agent.id}: {agent.broken}" for agent in agents.values() if agent.broken]
+        for agent_id in _leaders_by_agent(agents):
             try:
                 self.soul(agent_id)
             except Refusal as refusal:
                 problems.append(refusal.message)
         for name, channel in self._settings.current.channels.items():
-            if channel.agent not in members:
+            if channel.agent not in agents:
                 problems.append(f"channel {name} is served by {channel.agent}, which does not exist")
-        reports_to = _reports_to(members)
+        reports_to = _leaders_by_agent(agents)
         for agent_id in reports_to:
             chain = walk_chain(agent_id, reports_to)
             if chain.is_loose and (not chain.leaders or reports_to[chain.leaders[-1]] in reports_to):
@@ -271,9 +271,9 @@ class Agents:
                 principles=(),
             )
             unfinished = self._folder / f"{UNFINISHED}{agent_id}"
-            with writing(self._folder):
+            with refuse_if_unwritable(self._folder):
                 shutil.rmtree(unfinished, ignore_errors=True)
-                create_folder(unfinished, role)
+                create_agent_folder(unfinished, role)
                 unfinished.rename(self._folder / agent_id)
                 sync_folder(self._folder)
         self._record(AgentAdded(subject=agent_id, reports_to=reports_to))
@@ -282,11 +282,11 @@ class Agents:
     def move(self, agent_id: str, reports_to: str) -> AgentView:
         """Put an agent under another leader. Raises `Refusal`: `unknown_agent`, `broken_agent`, `circle`."""
         with self._lock:
-            member = self._sound(agent_id)
+            agent = self._get_readable_folder(agent_id)
             self._check_leader(agent_id, reports_to)
-            before = member.comms.reports_to
-            changed = member.comms.model_dump(exclude_unset=True) | {"reports_to": reports_to}
-            with writing(self._folder / agent_id):
+            before = agent.comms.reports_to
+            changed = agent.comms.model_dump(exclude_unset=True) | {"reports_to": reports_to}
+            with refuse_if_unwritable(self._folder / agent_id):
                 write_json(self._folder / agent_id / "comms.json", changed)
         self._record(AgentMoved(subject=agent_id, before=before, after=reports_to))
         return self.get(agent_id)
@@ -296,7 +296,7 @@ class Agents:
 
         Raises as `check_retire`, and `Refusal` `unwritable_home`.
         """
-        with self._lock, writing(self._folder):
+        with self._lock, refuse_if_unwritable(self._folder):
             self.check_retire(agent_id)
             name = retire_folder(self._folder, agent_id)
         self._record(AgentRetired(subject=agent_id))
@@ -305,15 +305,17 @@ class Agents:
     def check_retire(self, agent_id: str) -> None:
         """Check that an agent can be retired now. Raises `Refusal`: `unknown_agent`, `serves_channel`, `has_reports`.
         Each says what to do first."""
-        self._member(agent_id)
-        serves = self._channels(agent_id)
+        self._get_folder(agent_id)
+        serves = self._find_channels(agent_id)
         if serves:
             raise Refusal(
                 "serves_channel",
                 f"{agent_id} serves {', '.join(serves)}",
                 f"give the channel to another agent first: clawpy config set channels.{serves[0]}.agent OTHER",
             )
-        reports = sorted(agent for agent, leader in _reports_to(self._members()).items() if leader == agent_id)
+        reports = sorted(
+            agent for agent, leader in _leaders_by_agent(self._load_folders()).items() if leader == agent_id
+        )
         if reports:
             raise Refusal(
                 "has_reports",
@@ -323,7 +325,7 @@ class Agents:
 
     def retired(self) -> Sequence[AgentView]:
         """The retired agents. Their ids are the names for `restore`."""
-        views = self._views(replace(member, id=name) for name, member in retired_members(self._folder))
+        views = self._make_views(replace(agent, id=name) for name, agent in retired_folders(self._folder))
         return [replace(view, activity=replace(view.activity, state="retired"), channels=()) for view in views]
 
     def restore(self, name: str) -> AgentView:
@@ -331,7 +333,7 @@ class Agents:
 
         Raises `Refusal`: `unknown_agent`, `agent_exists`, `unwritable_home`.
         """
-        with self._lock, writing(self._folder):
+        with self._lock, refuse_if_unwritable(self._folder):
             agent_id = restore_folder(self._folder, name)
         view = self.get(agent_id)
         self._record(AgentAdded(subject=agent_id, reports_to=view.reports_to))
@@ -345,19 +347,19 @@ class Agents:
         """Check that an agent can report to another. Raises `Refusal`: `unknown_agent`, `broken_agent`, `circle`."""
         if reports_to == OWNER:
             return
-        self._sound(reports_to)
+        self._get_readable_folder(reports_to)
         if reports_to == agent_id:
             raise Refusal("circle", f"{agent_id} reports to itself", "name another agent")
-        if agent_id in walk_chain(reports_to, _reports_to(self._members())).leaders:
+        if agent_id in walk_chain(reports_to, _leaders_by_agent(self._load_folders())).leaders:
             raise Refusal(
                 "circle",
                 f"{agent_id} leads {reports_to}, so it cannot report to it",
                 f"move {reports_to} elsewhere first",
             )
 
-    def _member_of(self, folder: Path) -> Member:
+    def _read_folder(self, folder: Path) -> AgentFolder:
         files = folder / "comms.json", folder / "tools.json"
-        return self._read.get(folder.name, files, lambda: read_member(folder))
+        return self._folder_cache.get(folder.name, files, lambda: read_agent_folder(folder))
 
     def _read_file(self, agent_id: str, name: str) -> str:
         """The text of a file of an agent. Raises `Refusal` `unreadable_file`."""
@@ -369,23 +371,23 @@ class Agents:
             message = f"agents/{agent_id}/{name} cannot be read: {reason}"
             raise Refusal("unreadable_file", message, f"fix {file} with an editor") from error
 
-    def _find(self, agent_id: str) -> Member | None:
+    def _find_folder(self, agent_id: str) -> AgentFolder | None:
         folder = self._folder / agent_id
-        return self._member_of(folder) if agent_id and folder.parent == self._folder and folder.is_dir() else None
+        return self._read_folder(folder) if agent_id and folder.parent == self._folder and folder.is_dir() else None
 
-    def _member(self, agent_id: str) -> Member:
-        member = self._find(agent_id)
-        if member is None:
+    def _get_folder(self, agent_id: str) -> AgentFolder:
+        agent = self._find_folder(agent_id)
+        if agent is None:
             raise Refusal("unknown_agent", f"there is no agent {sanitise(agent_id)}", "see `clawpy agents list`")
-        return member
+        return agent
 
-    def _sound(self, agent_id: str) -> Member:
-        member = self._member(agent_id)
-        if member.broken:
-            raise Refusal("broken_agent", f"{member.id}: {member.broken}", "fix the file, then try again")
-        return member
+    def _get_readable_folder(self, agent_id: str) -> AgentFolder:
+        agent = self._get_folder(agent_id)
+        if agent.broken:
+            raise Refusal("broken_agent", f"{agent.id}: {agent.broken}", "fix the file, then try again")
+        return agent
 
-    def _members(self) -> dict[str, Member]:
+    def _load_folders(self) -> dict[str, AgentFolder]:
         """The agents of all folders, by id. Raises `Refusal` `bad_agents`."""
         try:
             folders = sorted(entry for entry in self._folder.iterdir() if not entry.name.startswith("."))
@@ -398,46 +400,48 @@ class Agents:
                 "it must be a folder with one folder per agent; move it away, and the first agents are created again",
             ) from error
         return {
-            folder.name: self._member_of(folder) for folder in folders if folder.is_dir() or ID.fullmatch(folder.name)
+            folder.name: self._read_folder(folder)
+            for folder in folders
+            if folder.is_dir() or AGENT_ID.fullmatch(folder.name)
         }
 
-    def _channels(self, agent_id: str) -> tuple[str, ...]:
+    def _find_channels(self, agent_id: str) -> tuple[str, ...]:
         return tuple(name for name, channel in self._settings.current.channels.items() if channel.agent == agent_id)
 
-    def _views(self, members: Iterable[Member]) -> Sequence[AgentView]:
+    def _make_views(self, agents: Iterable[AgentFolder]) -> Sequence[AgentView]:
         """Agents as others see them, with their tiers, channels and activity."""
         config = self.config.current
         activity_by_agent = self._read_activity() if self._read_activity else {}
         views = []
-        for member in members:
-            tier, rule = _tier(member, config)
-            activity = activity_by_agent.get(member.id, AgentActivity())
+        for agent in agents:
+            tier, rule = _resolve_tier(agent, config)
+            activity = activity_by_agent.get(agent.id, AgentActivity())
             view = AgentView(
-                id=sanitise(member.id),
-                title=sanitise(member.comms.title),
-                reports_to=member.comms.reports_to,
+                id=sanitise(agent.id),
+                title=sanitise(agent.comms.title),
+                reports_to=agent.comms.reports_to,
                 tier=tier,
                 tier_rule=rule,
-                domain=sanitise(member.comms.domain),
-                channels=self._channels(member.id),
-                activity=replace(activity, state="broken") if member.broken else activity,
-                broken=member.broken,
-                archetype=sanitise(member.tools.archetype),
+                domain=sanitise(agent.comms.domain),
+                channels=self._find_channels(agent.id),
+                activity=replace(activity, state="broken") if agent.broken else activity,
+                broken=agent.broken,
+                archetype=sanitise(agent.tools.archetype),
             )
             views.append(view)
         return views
 
 
-def _reports_to(members: Mapping[str, Member]) -> dict[str, str]:
-    return {member.id: member.comms.reports_to for member in members.values() if not member.broken}
+def _leaders_by_agent(agents: Mapping[str, AgentFolder]) -> dict[str, str]:
+    return {agent.id: agent.comms.reports_to for agent in agents.values() if not agent.broken}
 
 
-def _tier(member: Member, config: CascadeConfig) -> tuple[int, str]:
-    return resolve_tier(member.id, assigned=config.tier_assignments.get(member.id), archetype=member.tools.archetype)
+def _resolve_tier(agent: AgentFolder, config: CascadeConfig) -> tuple[int, str]:
+    return resolve_tier(agent.id, assigned=config.tier_assignments.get(agent.id), archetype=agent.tools.archetype)
 
 
 def _check_id(agent_id: str) -> None:
-    if agent_id == OWNER or not ID.fullmatch(agent_id):
+    if agent_id == OWNER or not AGENT_ID.fullmatch(agent_id):
         raise Refusal(
             "bad_id",
             f"{sanitise(agent_id)!r} is not an agent id",

@@ -19,7 +19,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from engine.config.sections import model_problem
+from engine.config.sections import NAME_PATTERN, model_problem
 from engine.files import FileCache, create_filled_folder, json_bytes, read_plain, read_table, sync_folder, write_json
 from engine.frozen import frozen
 from engine.model import Refusal, sanitise
@@ -33,7 +33,7 @@ _TABLE = read_table(__file__, "tiers.toml")
 ARCHETYPES: Mapping[str, int] = _TABLE["archetypes"]
 """Archetype keys of `tools.json` and their tiers."""
 
-ID = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+AGENT_ID = re.compile(NAME_PATTERN)
 """The id of an agent, which is the name of its folder."""
 
 MAX_FILE_BYTES = 256 * 1024
@@ -45,7 +45,7 @@ RETIRED = ".retired"
 OWNER = "owner"
 """The name of the operator, who is above all agents and is not an agent."""
 
-DEPTH = 10
+DEFAULT_DEPTH = 10
 """Maximum number of leaders in a chain if `cascade_depth` is null."""
 
 
@@ -67,15 +67,15 @@ class Role:
 
 def first_organisation() -> tuple[Role, ...]:
     """The agents that a first run creates."""
-    return tuple(Role(**role | {"principles": tuple(role["principles"])}) for role in _texts()["roles"])
+    return tuple(Role(**role | {"principles": tuple(role["principles"])}) for role in _read_first_texts()["roles"])
 
 
 @cache
-def _texts() -> dict[str, Any]:
+def _read_first_texts() -> dict[str, Any]:
     return read_table(__file__, "organisation.toml")
 
 
-def soul(role: Role) -> str:
+def write_soul_text(role: Role) -> str:
     """The text of `soul.md` for a role, with the headings from which a leader's profile is read."""
     principles = "\n".join(f"- {line}" for line in role.principles or ("Say what was done and how it was checked.",))
     work = role.work or "Say here what this agent is for."
@@ -95,7 +95,7 @@ class Comms(BaseModel):
 
     model_config = ConfigDict(extra="allow", strict=True)
 
-    reports_to: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]
+    reports_to: Annotated[str, Field(pattern=rf"^{NAME_PATTERN}$")]
     title: Annotated[str, Field(max_length=200)] = ""
     domain: Annotated[str, Field(max_length=200)] = ""
 
@@ -136,7 +136,7 @@ class Tools(BaseModel):
 
 
 @frozen
-class Member:
+class AgentFolder:
     """An agent as read from its folder. If the folder cannot be read, `broken` is the reason and the other fields have
     their defaults."""
 
@@ -146,7 +146,7 @@ class Member:
     broken: str = ""
 
 
-def read_member(folder: Path, *, name: str = "") -> Member:
+def read_agent_folder(folder: Path, *, name: str = "") -> AgentFolder:
     """Read the agent in `folder`. Its id is `name`, by default the folder's name. An error in its files is stored in
     `broken` and not raised, so that the other agents are still shown."""
     name, file = name or folder.name, folder / "comms.json"
@@ -161,16 +161,16 @@ def read_member(folder: Path, *, name: str = "") -> Member:
     except OSError as error:
         broken = f"{file.name}: cannot be read: {error.strerror or error}"
     except ValidationError as error:
-        loc, message = first_fault(error)
+        loc, message = find_first_fault(error)
         broken = ": ".join([file.name, *([".".join(map(str, loc))] if loc else []), message])
     except ValueError as error:
         broken = f"{file.name}: {error}"
-    if not ID.fullmatch(name) or name == OWNER:
+    if not AGENT_ID.fullmatch(name) or name == OWNER:
         broken = "its folder's name is not an agent id"
-    return Member(name, comms, tools, sanitise(broken))
+    return AgentFolder(name, comms, tools, sanitise(broken))
 
 
-def first_fault(error: ValidationError) -> tuple[tuple[str | int, ...], str]:
+def find_first_fault(error: ValidationError) -> tuple[tuple[str | int, ...], str]:
     """(keys that lead to the first error in a file, its description)."""
     fault = error.errors(include_url=False)[0]
     return fault["loc"], sanitise(fault["msg"])
@@ -184,12 +184,12 @@ def read_text(file: Path) -> str:
         raise ValueError(f"is not UTF-8: byte {error.start} is 0x{error.object[error.start]:02x}") from error
 
 
-def create_folder(folder: Path, role: Role) -> None:
+def create_agent_folder(folder: Path, role: Role) -> None:
     """Create the folder of a new agent with its five files. Raises OSError."""
     files = {
-        "soul.md": soul(role).encode(),
-        "memory.md": _texts()["memory"].encode(),
-        "heartbeat.md": _texts()["heartbeat"].encode(),
+        "soul.md": write_soul_text(role).encode(),
+        "memory.md": _read_first_texts()["memory"].encode(),
+        "heartbeat.md": _read_first_texts()["heartbeat"].encode(),
         "comms.json": json_bytes({"reports_to": role.reports_to, "title": role.title, "domain": role.domain}),
         "tools.json": json_bytes(Tools(archetype=role.archetype).model_dump()),
     }
@@ -197,7 +197,7 @@ def create_folder(folder: Path, role: Role) -> None:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
+def refuse_if_unwritable(path: Path) -> Iterator[None]:
     """A context in which an OSError is raised as `Refusal` `unwritable_home`."""
     try:
         yield
@@ -206,7 +206,7 @@ def writing(path: Path) -> Iterator[None]:
         raise Refusal("unwritable_home", message, "make the folder writable; nothing changed") from error
 
 
-def retired_members(agents: Path) -> list[tuple[str, Member]]:
+def retired_folders(agents: Path) -> list[tuple[str, AgentFolder]]:
     """(name of the folder, retired agent) for each retired agent of the folder `agents`. A second retired `cfo` has the
     folder `cfo.2`."""
     try:
@@ -215,7 +215,7 @@ def retired_members(agents: Path) -> list[tuple[str, Member]]:
         )
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return [(folder.name, read_member(folder, name=_id(folder.name))) for folder in folders]
+    return [(folder.name, read_agent_folder(folder, name=_agent_id_of(folder.name))) for folder in folders]
 
 
 def retire_folder(agents: Path, agent_id: str) -> str:
@@ -233,9 +233,9 @@ def retire_folder(agents: Path, agent_id: str) -> str:
 def restore_folder(agents: Path, name: str) -> str:
     """Move the retired folder `name` back to the agents; returns the agent's id. Raises OSError, and `Refusal`:
     `unknown_agent`, `agent_exists`."""
-    if name not in [folder for folder, _ in retired_members(agents)]:
+    if name not in [folder for folder, _ in retired_folders(agents)]:
         raise Refusal("unknown_agent", f"no {sanitise(name)} was retired", f"see {agents / RETIRED}")
-    agent_id = _id(name)
+    agent_id = _agent_id_of(name)
     if (agents / agent_id).exists():
         raise Refusal("agent_exists", f"{agent_id} already exists again", "retire that one first")
     (agents / RETIRED / name).rename(agents / agent_id)
@@ -243,7 +243,7 @@ def restore_folder(agents: Path, name: str) -> str:
     return agent_id
 
 
-def _id(name: str) -> str:
+def _agent_id_of(name: str) -> str:
     return name.partition(".")[0]
 
 
@@ -270,7 +270,7 @@ class CascadeConfig(BaseModel):
     @property
     def depth(self) -> int:
         """The maximum number of leaders in a chain (SPEC 1.4)."""
-        return DEPTH if self.cascade_depth is None else self.cascade_depth
+        return DEFAULT_DEPTH if self.cascade_depth is None else self.cascade_depth
 
 
 @frozen
@@ -296,9 +296,10 @@ def read_config(text: str, name: str) -> ReadConfig:
         except ValidationError as error:
             for fault in error.errors(include_url=False):
                 *within, key = map(str, fault["loc"][:2])
-                line = text.count("\n", 0, max(0, text.rfind(json.dumps(key)))) + 1
-                shown = ".".join([*within, sanitise(key)[:60]])
-                problems.append(f"{name}:{line}: {shown}: {_describe_fault(fault)}")
+                last_place = max(0, text.rfind(json.dumps(key)))  # JSON uses the last one of equal keys
+                line = text.count("\n", 0, last_place) + 1
+                path = ".".join([*within, sanitise(key)[:60]])
+                problems.append(f"{name}:{line}: {path}: {_describe_fault(fault)}")
                 (written[within[0]] if within else written).pop(key)
 
 
@@ -340,7 +341,7 @@ class CascadeConfigFile:
         except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
             raise Refusal("bad_config", f"{self.path} cannot be read: {error}", "fix it first") from error
         assigned = {agent: tier for agent, tier in entries.items() if tier is not None}
-        with writing(self.path):
+        with refuse_if_unwritable(self.path):
             write_json(self.path, written | {"tier_assignments": assigned})
 
     def _text(self) -> str:
@@ -402,7 +403,7 @@ class Lineage:
     chain: Chain
 
 
-def climb_chain(agent_id: str, leader_of: Callable[[str], str | None], *, depth: int = DEPTH) -> Chain:
+def climb_chain(agent_id: str, leader_of: Callable[[str], str | None], *, depth: int = DEFAULT_DEPTH) -> Chain:
     """Walk from `agent_id` upward. `leader_of` returns the leader of an agent, None for an agent that does not exist
     or is broken. It is called only for agents in the chain. Such an agent ends the chain, which names it.
     """

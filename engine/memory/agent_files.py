@@ -19,7 +19,7 @@ from typing import Any
 
 from engine.events import AgentFileChanged
 from engine.files import write_atomic
-from engine.hierarchy.organisation import ID
+from engine.hierarchy.organisation import AGENT_ID
 from engine.model import AgentFile, Layer, LayerState, Refusal, sanitise
 from engine.storage.database import Database
 
@@ -73,7 +73,7 @@ class AgentFiles:
     def agents(self) -> list[str]:
         """The agents that have a folder, by id."""
         folders = self.folder.iterdir() if self.folder.is_dir() else ()
-        return sorted(path.name for path in folders if ID.fullmatch(path.name) and path.is_dir())
+        return sorted(path.name for path in folders if AGENT_ID.fullmatch(path.name) and path.is_dir())
 
     def files(self) -> list[AgentFile]:
         """The files of all agents. A file that does not exist is empty; one that cannot be read has a `problem`."""
@@ -138,7 +138,7 @@ class AgentFiles:
             raise Refusal("unreadable_file", f"{agent}/{name} cannot be read: {reason}", f"see {path}") from error
 
     def _path(self, agent: str, name: str) -> Path:
-        if not ID.fullmatch(agent) or name not in FILES:
+        if not AGENT_ID.fullmatch(agent) or name not in FILES:
             name_given = sanitise(f"{agent}/{name}")
             raise Refusal("unknown_file", f"no agent has a file {name_given}", "files: " + ", ".join(FILES))
         return self.folder / agent / name

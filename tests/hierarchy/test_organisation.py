@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.hierarchy.organisation import (
-    DEPTH,
+    DEFAULT_DEPTH,
     OWNER,
     CascadeConfig,
     CascadeConfigFile,
@@ -101,7 +101,7 @@ def test_a_chain_has_at_most_ten_leaders(leaders: int, words: str) -> None:
     names = [f"a{n}" for n in range(leaders + 1)]
     chain = walk_chain("a0", dict(zip(names, [*names[1:], OWNER], strict=True)))
     assert chain.words == words
-    assert len(chain.leaders) == DEPTH
+    assert len(chain.leaders) == DEFAULT_DEPTH
 
 
 @given(
