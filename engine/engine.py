@@ -143,7 +143,7 @@ class Engine(ApiServices):
             self.cards.follow_landings,
             self.guided_sessions.catch_up,
             self.trials.catch_up,
-            self.adaptation.read_ledger,
+            self.adaptation.catch_up,
         )
         for learn_round in rounds:
             if time.monotonic() >= until:

@@ -19,7 +19,7 @@ from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.events import RowsLetGo
 from engine.frozen import frozen
-from engine.learning.candidates.adaptation import LAST_PROCESSED
+from engine.learning.candidates.adaptation import LAST_PROCESSED_KEY
 from engine.storage.database import Database
 from engine.storage.rows import as_stored, driver_of
 
@@ -75,7 +75,7 @@ RECORDS = Rule(
     key="seq",
     kind="t.kind",
     deletable_when=(
-        f"t.seq <= (SELECT value FROM engine_state WHERE key = '{LAST_PROCESSED}') "
+        f"t.seq <= (SELECT value FROM engine_state WHERE key = '{LAST_PROCESSED_KEY}') "
         "AND t.seq < (SELECT max(seq) FROM learning_records) AND t.id NOT IN ("
         "SELECT value FROM candidates, json_each(drafted_from) UNION ALL "
         "SELECT value FROM candidates, json_each(corroborated_by) UNION ALL "

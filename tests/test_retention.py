@@ -13,7 +13,7 @@ from engine.clock import FakeClock
 from engine.config import FixedSettings, Settings
 from engine.config.settings_file import BadConfig, describe_accepted, parse_key, read_settings
 from engine.events import ChangeSetLanded
-from engine.learning.candidates.adaptation import LAST_PROCESSED
+from engine.learning.candidates.adaptation import LAST_PROCESSED_KEY
 from engine.model.adaptation import RecordKind
 from engine.retention import Retention
 from engine.storage import state
@@ -104,7 +104,7 @@ def put_card(database: Database, id: str, status: str) -> None:
 
 
 def set_processed(database: Database, seq: int = 100) -> None:
-    database.write(lambda tx: state.put(tx, LAST_PROCESSED, seq))
+    database.write(lambda tx: state.put(tx, LAST_PROCESSED_KEY, seq))
 
 
 def read_to(database: Database, id: int) -> None:

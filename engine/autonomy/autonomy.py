@@ -64,8 +64,8 @@ class Autonomy:
     """The service `engine.autonomy`: the state machine of autonomy, and the scheduled jobs.
 
     `runs` makes cards and runs them. The functions of `housekeeping` are called every half minute: cards expire, next
-    steps are made. `jobs` are other scheduled jobs. `last_sign()` is the operator's last activity in the workspaces. It
-    asks git, so only jobs call it.
+    steps are made. `jobs` are other scheduled jobs. `last_operator_activity()` is when the operator was last active in
+    the workspaces. It asks git, so only jobs call it.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Autonomy:
         runs: AutonomousRuns,
         housekeeping: Sequence[Callable[[], object]] = (),
         jobs: Sequence[Job] = (),
-        last_sign: Callable[[], datetime | None] | None = None,
+        last_operator_activity: Callable[[], datetime | None] | None = None,
     ) -> None:
         self._database = database
         self._settings = settings
@@ -86,7 +86,7 @@ class Autonomy:
         self._kill_switch = kill_switch
         self._runs = runs
         self._housekeeping = housekeeping
-        self._last_sign = last_sign
+        self._last_operator_activity = last_operator_activity
         self._checked_at: datetime | None = None
         self._changing = threading.Lock()
         self.presence = Presence(database, clock)
@@ -121,7 +121,7 @@ class Autonomy:
 
     def poke(self) -> None:
         """Evaluate the state soon, because something that it depends on has changed. Returns at once. Thread-safe."""
-        self.schedule.soon(STATE)
+        self.schedule.run_soon(STATE)
 
     def state(self) -> StateView:
         """The present state. A change is recorded."""
@@ -153,8 +153,8 @@ class Autonomy:
         transitions = transitions_from(self._view.state, facts)
         if transitions:
             self._make_transitions(transitions)
-            if self._view.state is AutonomyState.PRIMING and self.schedule.due(ACT) <= self._clock.now():
-                self.schedule.soon(ACT)
+            if self._view.state is AutonomyState.PRIMING and self.schedule.next_run_of(ACT) <= self._clock.now():
+                self.schedule.run_soon(ACT)
         return facts
 
     def apply(self, trigger: AutonomyTrigger) -> StateView:
@@ -169,15 +169,15 @@ class Autonomy:
         """The operator did something (SPEC 2.2); `source` is a word for it, such as `key`."""
         has_returned = self.presence.silence() >= self._silence_threshold()
         self.presence.note_now(source)
-        if has_returned and self.schedule.due(CARDS) <= self._clock.now():
-            self.schedule.soon(CARDS)  # cards at the operator's return, not ten minutes later
+        if has_returned and self.schedule.next_run_of(CARDS) <= self._clock.now():
+            self.schedule.run_soon(CARDS)  # cards at the operator's return, not ten minutes later
         if self._view.state in ACTING:
             self.evaluate()
 
     def look_for_operator(self) -> AutonomyState:
         """Look for the operator's activity in the workspaces, too, and return the state after that. It asks git."""
-        if self._last_sign is not None:
-            sign = self._last_sign()
+        if self._last_operator_activity is not None:
+            sign = self._last_operator_activity()
             if sign is not None:
                 self.presence.note(sign, "files of a workspace")
             self._checked_at = self._clock.now()
@@ -221,8 +221,8 @@ class Autonomy:
         """When the next cycle runs, None if none will. While the operator is active it is a card cycle, otherwise an
         autonomous one."""
         if self.operator_there():
-            return self.schedule.due(CARDS)
-        return self.schedule.due(ACT) if self._may_act() else None
+            return self.schedule.next_run_of(CARDS)
+        return self.schedule.next_run_of(ACT) if self._may_act() else None
 
     @property
     def scheduled(self) -> bool:
@@ -291,7 +291,7 @@ class Autonomy:
     def _confirmed_silence(self) -> timedelta:
         """The time without activity, as far as a look at the workspaces confirmed it."""
         silence = self.presence.silence()
-        if self._last_sign is None or silence < self._silence_threshold():
+        if self._last_operator_activity is None or silence < self._silence_threshold():
             return silence
         if self._view.state in ACTING:
             return silence  # it was confirmed before; the next look finds an operator who is back
@@ -322,7 +322,7 @@ class Autonomy:
         span = time_until_transition(self._view.state, clamped, None if until is None else until - now)
         if span == timedelta(0) and self._checked_at is not None:
             # Silent long enough, but the workspaces were looked at before that: the next look decides.
-            return max(self._checked_at + self._check_interval(), self.schedule.due(STATE))
+            return max(self._checked_at + self._check_interval(), self.schedule.next_run_of(STATE))
         return None if span is None else now + span
 
     def _make_transitions(self, transitions: Sequence[tuple[AutonomyState, AutonomyTrigger]]) -> None:

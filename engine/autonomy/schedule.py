@@ -45,44 +45,8 @@ log = logging.getLogger(__name__)
 TICK_S = 30
 """Seconds between two checks of which jobs are due."""
 
-EARLY = timedelta(seconds=5)
+MAX_EARLY = timedelta(seconds=5)
 """A job may begin this much too early, because the next check comes half a minute later."""
-
-STATE_KEY = "heartbeat."
-
-PULSE, PULSE_EVERY = "pulse", timedelta(minutes=5)
-
-MAX_ITEMS = 200
-"""Maximum number of items of one file; more are a mistake, and reported."""
-
-MAX_PAGES = 200
-"""Maximum number of pages whose items are kept: each cycle asks for all of them, and they seldom change."""
-
-MIN_INTERVAL, MAX_INTERVAL = timedelta(minutes=5), timedelta(days=366)
-"""The limits of `every SPAN`. Due items are looked for every five minutes."""
-
-EXAMPLES = "`every day 09:00: …`, `every weekday …`, `every monday …`, `every 2h: …` or `2026-03-01 10:00: …`"
-
-_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-
-_DAYS_BY_WORD = {
-    "day": frozenset(range(7)),
-    "weekday": frozenset(range(5)),
-    **{day: frozenset({number}) for number, day in enumerate(_DAYS)},
-}
-"""The weekdays (0 is Monday) that the word after `every` means."""
-
-_WORDS = "(?P<run> run)?: *(?P<text>.*)"
-
-_CLOCK = r"(?P<hour>[01]?\d|2[0-3]):(?P<minute>[0-5]\d)"
-
-_DAILY = re.compile(rf"every (?P<days>{'|'.join(_DAYS_BY_WORD)}) {_CLOCK}{_WORDS}")
-
-_SPAN = re.compile(rf"every (?P<number>\d{{1,4}}) ?(?P<unit>m|min|h|d){_WORDS}")
-
-_ONCE = re.compile(rf"(?P<date>\d{{4}}-\d\d-\d\d)[ T]{_CLOCK}{_WORDS}")
-
-_UNITS = {"m": timedelta(minutes=1), "min": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 
 
 # -- jobs
@@ -103,7 +67,7 @@ class Job:
     writes nothing to the disk."""
 
 
-def next_run(now: datetime, last: datetime | None, interval: timedelta) -> datetime:
+def compute_next_run(now: datetime, last: datetime | None, interval: timedelta) -> datetime:
     """When a job is due: an interval after its last run, but never in the past. A job that never ran is due now. If the
     last run is in the future, because the clock was set back, it counts as now.
     """
@@ -117,10 +81,10 @@ class Schedule:
         self._database = database
         self._clock = clock
         self._jobs = {job.name: job for job in jobs}
-        self._last: dict[str, datetime | None] = {}
+        self._last_runs: dict[str, datetime | None] = {}
         self._lock = threading.Lock()
         self._running: set[str] = set()
-        self._again: set[str] = set()
+        self._to_repeat: set[str] = set()
         """Running jobs that run once more after that."""
         self._scheduler: Any = None
         self._closing = threading.Event()
@@ -134,11 +98,11 @@ class Schedule:
         logging.getLogger("apscheduler").addHandler(logging.NullHandler())
         self._scheduler = BackgroundScheduler(timezone="UTC")
         check = self._scheduler.add_job(
-            self._run_due, "interval", seconds=TICK_S, coalesce=True, misfire_grace_time=None
+            self._start_due, "interval", seconds=TICK_S, coalesce=True, misfire_grace_time=None
         )
         self._scheduler.start()
         threading.Thread(target=self._watch_clock, args=(check,), name="clawpy-clock", daemon=True).start()
-        self._run_due()
+        self._start_due()
 
     def _watch_clock(self, check: Any) -> None:
         """Check at once when the clock was set back: APScheduler would wait for the time of the next check."""
@@ -161,23 +125,23 @@ class Schedule:
         """Whether it is between `start` and `close`."""
         return self._scheduler is not None
 
-    def due(self, name: str) -> datetime:
+    def next_run_of(self, name: str) -> datetime:
         """When the job runs next."""
-        return next_run(self._clock.now(), self.last_run(name), self._jobs[name].interval())
+        return compute_next_run(self._clock.now(), self.last_run(name), self._jobs[name].interval())
 
     def last_run(self, name: str) -> datetime | None:
         """When the job last ran, also before a restart if that is stored."""
-        if name not in self._last:  # read once: only this engine writes it
+        if name not in self._last_runs:  # read once: only this engine writes it
             with self._database.read() as session:
-                stored = state.get(session, _key(name))
-            self._last[name] = datetime.fromisoformat(stored) if stored else None
-        return self._last[name]
+                stored = state.get(session, _last_run_key(name))
+            self._last_runs[name] = datetime.fromisoformat(stored) if stored else None
+        return self._last_runs[name]
 
-    def soon(self, name: str) -> None:
+    def run_soon(self, name: str) -> None:
         """Run the job as soon as a thread is free, whatever its interval. Does not wait. Thread-safe."""
         with self._lock:
             if name in self._running:
-                self._again.add(name)
+                self._to_repeat.add(name)
             elif self._scheduler is not None:
                 self._running.add(name)
                 self._pool.submit(self._run_in_pool, name)
@@ -188,36 +152,74 @@ class Schedule:
         try:
             has_work = job.has_work()
             if has_work:
-                self._last[name] = now = self._clock.now()
+                self._last_runs[name] = now = self._clock.now()
                 if job.is_stored:
-                    state.put_with_next_write(self._database, _key(name), now.isoformat())
+                    state.put_with_next_write(self._database, _last_run_key(name), now.isoformat())
                 job.action()
         except Exception:
             log.exception("the job %s failed", name)
         return has_work
 
-    def _run_due(self) -> None:
+    def _start_due(self) -> None:
         """Start every job that is due."""
         for name in self._jobs:
-            if self.due(name) - EARLY <= self._clock.now() and name not in self._running:
-                self.soon(name)
+            if self.next_run_of(name) - MAX_EARLY <= self._clock.now() and name not in self._running:
+                self.run_soon(name)
 
     def _run_in_pool(self, name: str) -> None:
-        """Run the job. If `soon` was called meanwhile, run it again. Runs of a job never overlap."""
+        """Run the job. If `run_soon` was called meanwhile, run it again. Runs of a job never overlap."""
         while True:
             self.run(name)
             with self._lock:
-                if name not in self._again or self._scheduler is None:
+                if name not in self._to_repeat or self._scheduler is None:
                     self._running.discard(name)
                     return
-                self._again.discard(name)
+                self._to_repeat.discard(name)
 
 
-def _key(name: str) -> str:
+def _last_run_key(name: str) -> str:
     return f"schedule.last_run.{name}"
 
 
 # -- heartbeats
+
+HISTORY_PREFIX = "heartbeat."
+"""Prefix of the keys in the state table: what was done with the items of each agent."""
+
+PULSE = "pulse"
+"""The name of the job that looks for due items."""
+
+MAX_ITEMS = 200
+"""Maximum number of items of one file; more are a mistake, and reported."""
+
+MAX_PAGES = 200
+"""Maximum number of pages whose items are kept: each cycle asks for all of them, and they seldom change."""
+
+MIN_INTERVAL, MAX_INTERVAL = timedelta(minutes=5), timedelta(days=366)
+"""The limits of `every SPAN`. Due items are looked for every five minutes."""
+
+EXAMPLES = "`every day 09:00: …`, `every weekday …`, `every monday …`, `every 2h: …` or `2026-03-01 10:00: …`"
+
+_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+
+_DAYS_BY_WORD = {
+    "day": frozenset(range(7)),
+    "weekday": frozenset(range(5)),
+    **{day: frozenset({number}) for number, day in enumerate(_DAYS)},
+}
+"""The weekdays (0 is Monday) that the word after `every` means."""
+
+_ORDER_AND_TEXT = "(?P<run> run)?: *(?P<text>.*)"
+
+_CLOCK = r"(?P<hour>[01]?\d|2[0-3]):(?P<minute>[0-5]\d)"
+
+_DAILY = re.compile(rf"every (?P<days>{'|'.join(_DAYS_BY_WORD)}) {_CLOCK}{_ORDER_AND_TEXT}")
+
+_SPAN = re.compile(rf"every (?P<number>\d{{1,4}}) ?(?P<unit>m|min|h|d){_ORDER_AND_TEXT}")
+
+_ONCE = re.compile(rf"(?P<date>\d{{4}}-\d\d-\d\d)[ T]{_CLOCK}{_ORDER_AND_TEXT}")
+
+_UNITS = {"m": timedelta(minutes=1), "min": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 
 
 @frozen
@@ -243,13 +245,13 @@ class Once:
 
 
 @frozen
-class Item:
-    """One item. `line` counts from 1."""
+class HeartbeatItem:
+    """One item of a `heartbeat.md`. `line` counts from 1."""
 
     line: int
     text: str
     when: Daily | Every | Once
-    run: bool = False
+    runs_by_itself: bool = False
 
     @property
     def key(self) -> str:
@@ -258,10 +260,10 @@ class Item:
 
 
 @lru_cache(MAX_PAGES)
-def parse_items(text: str) -> tuple[Sequence[Item], Sequence[tuple[int, str]]]:
+def parse_items(text: str) -> tuple[Sequence[HeartbeatItem], Sequence[tuple[int, str]]]:
     """Returns (items, problems): the open items of a page, and the (line, problem) of each item that cannot be read.
     Only list items with a check box count, and none in code."""
-    items: list[Item] = []
+    items: list[HeartbeatItem] = []
     problems: list[tuple[int, str]] = []
     for line, is_open, rest in check_boxes(text):
         if not is_open:
@@ -278,7 +280,7 @@ def parse_items(text: str) -> tuple[Sequence[Item], Sequence[tuple[int, str]]]:
     return items, problems
 
 
-def _parse_item(line: int, rest: str) -> Item:
+def _parse_item(line: int, rest: str) -> HeartbeatItem:
     """The item in the text after a check box. Raises `ValueError` with the problem in words."""
     lower = rest[:60].lower() + rest[60:]
     when: Daily | Every | Once
@@ -297,13 +299,13 @@ def _parse_item(line: int, rest: str) -> Item:
     text = rest[len(rest) - len(match["text"]) :].strip()  # as it is written, not in lower case
     if not text:
         raise ValueError("it says when, but not what to do")
-    return Item(line, text, when, run=match["run"] is not None)
+    return HeartbeatItem(line, text, when, runs_by_itself=match["run"] is not None)
 
 
 def heartbeat_problems(pages: Sequence[HeartbeatPage], unread: Sequence[str]) -> list[str]:
     """`unread`, and the items of the pages that cannot be read, in words that begin with the file and the line."""
-    items = [(page.agent, *problem) for page in pages for problem in parse_items(page.text)[1]]
-    return [*unread, *(f"agents/{agent}/heartbeat.md:{line}: {words}" for agent, line, words in items)]
+    problems = [(page.agent, *problem) for page in pages for problem in parse_items(page.text)[1]]
+    return [*unread, *(f"agents/{agent}/heartbeat.md:{line}: {fault}" for agent, line, fault in problems)]
 
 
 def last_occurrence(when: Daily | Every | Once, first_seen: datetime, now: datetime, zone: tzinfo) -> datetime | None:
@@ -362,19 +364,19 @@ class Heartbeat:
     def _update_tasks(
         self,
         transaction: Transaction,
-        items_of_pages: Sequence[tuple[HeartbeatPage, Sequence[Item]]],
+        items_of_pages: Sequence[tuple[HeartbeatPage, Sequence[HeartbeatItem]]],
         *,
         all_read: bool,
     ) -> list[str]:
         """End the tasks whose items are gone, and make those of due items; returns the ids of the new ones. `all_read`
         says that no page is missing."""
-        histories_of = state.get_all(transaction.session, STATE_KEY)
+        histories_of = state.get_all(transaction.session, HISTORY_PREFIX)
         runs_by_itself: dict[str, bool] = {}
         for page, items in items_of_pages:
             for item in items:
                 task_id = histories_of.get(page.agent, {}).get(item.key, {}).get("task")
                 if task_id:
-                    runs_by_itself[task_id] = runs_by_itself.get(task_id, True) and item.run
+                    runs_by_itself[task_id] = runs_by_itself.get(task_id, True) and item.runs_by_itself
         self._board.update_from_heartbeats(transaction, runs_by_itself, all_read=all_read)
         task_ids: list[str] = []
         for page, items in items_of_pages:
@@ -383,16 +385,16 @@ class Heartbeat:
 
     def _report(self, transaction: Transaction, faults: Iterable[str]) -> None:
         """Report each fault once."""
-        for words in faults:
-            if words not in self._reported:
-                self._reported.add(words)
-                transaction.record(FaultReported(where="heartbeat", message=words))
+        for fault in faults:
+            if fault not in self._reported:
+                self._reported.add(fault)
+                transaction.record(FaultReported(where="heartbeat", message=fault))
 
     def _add_due_tasks(
         self,
         transaction: Transaction,
         page: HeartbeatPage,
-        items: Sequence[Item],
+        items: Sequence[HeartbeatItem],
         before: Mapping[str, dict[str, Any]],
     ) -> list[str]:
         """Make a task of each item of a page that is due and has no open task; returns their ids. `before` has the
@@ -410,9 +412,9 @@ class Heartbeat:
             history["fired"] = at.isoformat()
             if not self._board.is_open(transaction, history.get("task", "")):
                 history["task"] = self._board.add_due(
-                    transaction, item.text, page.channel, page.workspace, run=item.run
+                    transaction, item.text, page.channel, page.workspace, run=item.runs_by_itself
                 )
                 task_ids.append(history["task"])
         if histories != before:
-            state.put(transaction, STATE_KEY + page.agent, histories)
+            state.put(transaction, HISTORY_PREFIX + page.agent, histories)
         return task_ids

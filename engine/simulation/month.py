@@ -214,7 +214,7 @@ class SimulatedMonth:
         self._engine.safety.kill_switch.poll()
         self._finish_sessions()
         for name in (STATE, CARDS, ACT):
-            if name == STATE or schedule.due(name) <= self._clock.now():
+            if name == STATE or schedule.next_run_of(name) <= self._clock.now():
                 self.observed.jobs[name] += schedule.run(name)
                 self._finish_sessions()
         self._state = self._engine.autonomy.state().state.value

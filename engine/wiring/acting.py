@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from engine.autonomy.autonomous_runs import AutonomousRuns
 from engine.autonomy.autonomy import CARDS, Autonomy
-from engine.autonomy.schedule import PULSE, PULSE_EVERY, Heartbeat, Job
+from engine.autonomy.schedule import PULSE, Heartbeat, Job
 from engine.execution.sessions import Sessions
 from engine.hierarchy.agents import HeartbeatPage
 from engine.hierarchy.teaching import run_round
@@ -20,6 +20,9 @@ from engine.wiring.prediction import last_workspace_activity
 
 if TYPE_CHECKING:
     from engine.services import Services
+
+PULSE_EVERY = timedelta(minutes=5)
+"""Time between two looks for due items of heartbeats (SPEC 4.1)."""
 
 SHARE_EVERY = timedelta(minutes=5)
 """Time between two exchanges of summaries with other machines."""
@@ -39,10 +42,10 @@ EXPORT_CHECK_EVERY = timedelta(hours=1)
 ADAPT_EVERY = timedelta(minutes=10)
 """Time between two rounds of adaptation (SPEC 5.3)."""
 
-RETENTION_CHECK_EVERY = timedelta(hours=1)
+EXPIRY_CHECK_EVERY = timedelta(hours=1)
 """Time between two deletions of memories whose retention has ended (SPEC 4.3)."""
 
-ROW_CHECK_EVERY = timedelta(hours=1)
+RETENTION_CHECK_EVERY = timedelta(hours=1)
 """Time between two deletions of rows that are older than the settings allow (SPEC 4.2)."""
 
 
@@ -66,9 +69,9 @@ def build(services: Services, launcher: Sessions, *, follow_gateway: Callable[[]
             launcher=launcher,
             quiet=lambda: services.autonomy.quiet(),
         ),
-        housekeeping=_housekeeping(services, follow_gateway),
-        jobs=_jobs(services),
-        last_sign=partial(last_operator_activity, services),
+        housekeeping=_housekeeping_steps(services, follow_gateway),
+        jobs=_make_jobs(services),
+        last_operator_activity=partial(last_operator_activity, services),
     )
     services.workspace_watch = WorkspaceWatch(
         clock,
@@ -78,7 +81,7 @@ def build(services: Services, launcher: Sessions, *, follow_gateway: Callable[[]
     )
 
 
-def _housekeeping(services: Services, follow_gateway: Callable[[], None]) -> tuple[Callable[[], object], ...]:
+def _housekeeping_steps(services: Services, follow_gateway: Callable[[], None]) -> tuple[Callable[[], object], ...]:
     """The functions that are called every half minute."""
     return (
         services.cards.expire_due,
@@ -89,27 +92,24 @@ def _housekeeping(services: Services, follow_gateway: Callable[[], None]) -> tup
         services.learnings.housekeeping,
         follow_gateway,
         services.guided_sessions.catch_up,
-        services.adaptation.read_ledger,
+        services.adaptation.catch_up,
         services.trials.catch_up,
-        _cards_of_new_tasks(services),
+        _make_cards_of_new_tasks(services),
         partial(_check_new_workspaces, services),
     )
 
 
-def _jobs(services: Services) -> tuple[Job, ...]:
+def _make_jobs(services: Services) -> tuple[Job, ...]:
     """The scheduled jobs besides the cycles."""
     training = _AutomaticTraining(services)
-
-    def is_not_stopped() -> bool:
-        return not services.safety.kill_switch.stop_reason()
-
+    may_begin = partial(_may_begin, services)
     return (
-        Job(PULSE, lambda: PULSE_EVERY, partial(_run_heartbeats, services), is_not_stopped),
+        Job(PULSE, lambda: PULSE_EVERY, partial(_run_heartbeats, services), may_begin),
         Job(
             "guidance",
             lambda: timedelta(seconds=services.agents.config.current.m2_interval_seconds),
             lambda: run_round(services.bubbles, services.guided_sessions, services.teaching),
-            is_not_stopped,
+            may_begin,
         ),
         Job(
             "summaries",
@@ -125,22 +125,27 @@ def _jobs(services: Services) -> tuple[Job, ...]:
             services.knowledge.nightly.has_work,
             is_stored=False,
         ),
-        Job("retention", lambda: RETENTION_CHECK_EVERY, services.memory.housekeeping, is_stored=False),
-        Job("old_rows", lambda: ROW_CHECK_EVERY, services.retention.round, is_stored=False),
+        Job("expired_memories", lambda: EXPIRY_CHECK_EVERY, services.memory.housekeeping, is_stored=False),
+        Job("retention", lambda: RETENTION_CHECK_EVERY, services.retention.round, is_stored=False),
         Job("adaptation", lambda: ADAPT_EVERY, services.adaptation.run_round, is_stored=False),
-        Job("training", lambda: TRAINING_CHECK_EVERY, training.step, training.due, is_stored=False),
+        Job("training", lambda: TRAINING_CHECK_EVERY, training.step, training.is_due, is_stored=False),
         Job(
             "export",
             lambda: EXPORT_CHECK_EVERY,
-            partial(_export, services),
-            partial(_export_due, services),
+            services.exporter.export_batch,
+            partial(_is_export_due, services),
             is_stored=False,
         ),
         Job("transcripts", lambda: IMPORT_EVERY, services.importer.run, partial(_imports_transcripts, services)),
     )
 
 
-def _cards_of_new_tasks(services: Services) -> Callable[[], None]:
+def _may_begin(services: Services) -> bool:
+    """Whether nothing is stopped."""
+    return not services.safety.kill_switch.stop_reason()
+
+
+def _make_cards_of_new_tasks(services: Services) -> Callable[[], None]:
     """A function that makes cards when a task was added since its last call, instead of with the next cycle."""
 
     def newest() -> int:
@@ -150,7 +155,7 @@ def _cards_of_new_tasks(services: Services) -> Callable[[], None]:
 
     def make_cards_if_added() -> None:
         nonlocal last_seen
-        if (added := newest()) > last_seen and not services.safety.kill_switch.stop_reason():
+        if (added := newest()) > last_seen and _may_begin(services):
             last_seen = added
             services.card_cycle.run_cycle()
 
@@ -159,7 +164,7 @@ def _cards_of_new_tasks(services: Services) -> Callable[[], None]:
 
 def _check_new_workspaces(services: Services) -> None:
     """Make cards in workspaces that no cycle has read yet, unless the next cycle is due anyway."""
-    if services.safety.kill_switch.stop_reason() or services.autonomy.schedule.due(CARDS) <= services.clock.now():
+    if not _may_begin(services) or services.autonomy.schedule.next_run_of(CARDS) <= services.clock.now():
         return
     checked = services.card_cycle.last_checked()
     if new := [workspace for workspace in services.workspaces if workspace not in checked]:
@@ -168,7 +173,7 @@ def _check_new_workspaces(services: Services) -> None:
 
 def _check_changed_workspaces(services: Services, workspaces: Sequence[str]) -> None:
     """Make cards in workspaces whose files changed, unless everything is stopped."""
-    if not services.safety.kill_switch.stop_reason():
+    if _may_begin(services):
         services.card_cycle.run_cycle(workspaces=workspaces)
 
 
@@ -187,8 +192,8 @@ def last_operator_activity(services: Services) -> datetime | None:
 
 def _heartbeat_pages(services: Services) -> tuple[list[HeartbeatPage], list[str]]:
     pages, unread = services.agents.heartbeats()
-    about = next(iter(services.workspaces), "")
-    return [replace(page, workspace=about) for page in pages], [*unread]
+    workspace = next(iter(services.workspaces), "")
+    return [replace(page, workspace=workspace) for page in pages], [*unread]
 
 
 def _imports_transcripts(services: Services) -> bool:
@@ -203,7 +208,7 @@ class _AutomaticTraining:
         self._services = services
         self._reported_refusal = ""
 
-    def due(self) -> bool:
+    def is_due(self) -> bool:
         """Whether a training is in progress, or one may start by itself."""
         services = self._services
         if services.training.active() is not None:
@@ -230,10 +235,6 @@ class _AutomaticTraining:
         services.training.step()
 
 
-def _export_due(services: Services) -> bool:
+def _is_export_due(services: Services) -> bool:
     """Whether the daily batch is due: only with `dpoExportEnabled`."""
     return services.settings.current.dpo_export_enabled and services.exporter.is_due(services.clock.now())
-
-
-def _export(services: Services) -> None:
-    services.exporter.export_batch()

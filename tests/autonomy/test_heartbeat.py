@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.autonomy.autonomy import STATE
-from engine.autonomy.schedule import PULSE, Daily, Every, Heartbeat, Item, Once, last_occurrence, parse_items
+from engine.autonomy.schedule import PULSE, Daily, Every, Heartbeat, HeartbeatItem, Once, last_occurrence, parse_items
 from engine.clock import FakeClock
 from engine.hierarchy.agents import HeartbeatPage
 from engine.model import Card, Randomness, Refusal, TriggerType
@@ -46,12 +46,12 @@ def test_every_documented_form_is_read() -> None:
     items, problems = parse_items(text)
     assert problems == []
     assert items == [
-        Item(2, "Sum up yesterday", Daily(WEEK, time(9))),
-        Item(3, "look: twice", Daily(frozenset(range(5)), time(17, 30))),
-        Item(4, "report stale branches", Daily(frozenset({0}), time(8, 15))),
-        Item(5, "see whether CI is red", Every(timedelta(hours=2))),
-        Item(6, "breathe", Every(timedelta(minutes=90))),
-        Item(7, "rotate the key", Once(datetime(2026, 3, 1, 10))),  # noqa: DTZ001
+        HeartbeatItem(2, "Sum up yesterday", Daily(WEEK, time(9))),
+        HeartbeatItem(3, "look: twice", Daily(frozenset(range(5)), time(17, 30))),
+        HeartbeatItem(4, "report stale branches", Daily(frozenset({0}), time(8, 15))),
+        HeartbeatItem(5, "see whether CI is red", Every(timedelta(hours=2))),
+        HeartbeatItem(6, "breathe", Every(timedelta(minutes=90))),
+        HeartbeatItem(7, "rotate the key", Once(datetime(2026, 3, 1, 10))),  # noqa: DTZ001
     ]
 
 

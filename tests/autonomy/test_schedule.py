@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.autonomy.schedule import Job, Schedule, next_run
+from engine.autonomy.schedule import Job, Schedule, compute_next_run
 from engine.clock import FakeClock, SystemClock
 from engine.engine import set_up_logging
 from engine.events import EventBus
@@ -38,7 +38,7 @@ def test_a_job_is_due_an_interval_after_it_ran_and_never_in_the_past(last: int |
     """`last` and `expected` are minutes from now."""
     now = datetime(2026, 1, 5, tzinfo=UTC)
     last_run = None if last is None else now + timedelta(minutes=last)
-    assert next_run(now, last_run, timedelta(minutes=10)) == now + timedelta(minutes=expected)
+    assert compute_next_run(now, last_run, timedelta(minutes=10)) == now + timedelta(minutes=expected)
 
 
 def test_a_job_runs_at_the_start_and_when_it_is_requested_and_not_again_after_a_restart(
@@ -56,14 +56,14 @@ def test_a_job_runs_at_the_start_and_when_it_is_requested_and_not_again_after_a_
         schedule.start()
         assert has_run.wait(10)
         has_run.clear()
-        schedule.soon("cards")
+        schedule.run_soon("cards")
         assert has_run.wait(10)
     finally:
         schedule.close()
     assert len(runs) == 2
     system_database.write(lambda tx: None)  # the next write takes the time of the last run along
     restarted = make_schedule(system_database, action)
-    assert restarted.due("cards") > SystemClock(UTC).now() + timedelta(minutes=9)
+    assert restarted.next_run_of("cards") > SystemClock(UTC).now() + timedelta(minutes=9)
 
 
 def test_the_last_run_of_a_job_is_stored_only_where_it_is_wanted(database: Database, clock: FakeClock) -> None:
@@ -73,7 +73,7 @@ def test_the_last_run_of_a_job_is_stored_only_where_it_is_wanted(database: Datab
     schedule = Schedule(database, clock, jobs)
     for name in ("kept", "often"):
         assert schedule.run(name)
-        assert schedule.due(name) == clock.now() + timedelta(seconds=30)
+        assert schedule.next_run_of(name) == clock.now() + timedelta(seconds=30)
     database.write(lambda tx: None)  # the next write takes it along
     restarted = Schedule(database, clock, jobs)
     assert restarted.last_run("kept") == clock.now()
@@ -99,7 +99,7 @@ def test_a_job_that_is_requested_while_it_runs_runs_once_more(system_database: D
     def action() -> None:
         runs.append(1)
         if len(runs) == 1:
-            schedule.soon("cards")
+            schedule.run_soon("cards")
         else:
             has_run_again.set()
 

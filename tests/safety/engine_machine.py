@@ -238,7 +238,7 @@ class EngineMachine(MachineWorld):
         schedule = self.engine.autonomy.schedule
         schedule.run(STATE)
         facts = self.read_facts()
-        if schedule.due(ACT) <= self.clock.now():
+        if schedule.next_run_of(ACT) <= self.clock.now():
             schedule.run(ACT)
             self.wait_for_sessions()
         self.check_executions(facts, by_cycle=True)

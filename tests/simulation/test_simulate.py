@@ -67,7 +67,7 @@ def test_a_laptop_that_slept_runs_one_cycle(tmp_path: Path) -> None:
         assert schedule.run(ACT)
         world.clock.advance(timedelta(hours=5))
         schedule.run(STATE)
-        assert schedule.due(ACT) <= world.clock.now()
+        assert schedule.next_run_of(ACT) <= world.clock.now()
         assert schedule.run(ACT)
-        assert schedule.due(ACT) == world.clock.now() + timedelta(minutes=30)
+        assert schedule.next_run_of(ACT) == world.clock.now() + timedelta(minutes=30)
         assert len(world.engine.ledger.latest(50, kinds=("AutonomousCycleFinished",))) == 2

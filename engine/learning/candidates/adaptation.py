@@ -61,8 +61,8 @@ from engine.storage.ledger import Ledger
 
 log = logging.getLogger(__name__)
 
-LAST_PROCESSED = "adaptation.digested"
-"""Key in the state table: the `seq` of the newest record that was processed."""
+LAST_PROCESSED_KEY = "adaptation.digested"
+"""Key in the state table: the `seq` of the newest record from which candidates were drafted."""
 
 MAX_AGE = timedelta(days=90)
 """Maximum age of a record that becomes a candidate."""
@@ -106,7 +106,7 @@ class Adaptation:
         self.not_drafted: dict[str, str] = {}
         """The opportunities of the last round without a draft: the reason, by key."""
 
-    def read_ledger(self) -> int:
+    def catch_up(self) -> int:
         """Make records from the new ledger entries; returns their number. Quick."""
         return self._reflection.catch_up()
 
@@ -163,9 +163,9 @@ class Adaptation:
     def waiting(self) -> list[Waiting]:
         """The decisions that wait for the operator (SPEC 9.3), on candidates in review and on harmful candidates."""
         in_review = load_candidates(self._database, CandidateStatus.REVIEW)
-        return [*map(_ask_to_activate, in_review), *self._ask_to_roll_back()]
+        return [*map(_make_activation_question, in_review), *self._make_rollback_questions()]
 
-    def _ask_to_roll_back(self) -> list[Waiting]:
+    def _make_rollback_questions(self) -> list[Waiting]:
         """The questions about harmful candidates."""
         harmful = self._trials.find_harmful()
         if not harmful:
@@ -235,7 +235,7 @@ class Adaptation:
     def run_round(self) -> list[Candidate]:
         """Read the ledger, draft, evaluate, and in autonomous mode activate (SPEC 5.6). Returns the new candidates."""
         with self._round_lock:
-            self.read_ledger()
+            self.catch_up()
             self._reflection.find_sequences()
             drafted = self._draft_and_evaluate()
             if self._settings.current.adaptation.mode is AdaptationMode.AUTONOMOUS:
@@ -247,12 +247,12 @@ class Adaptation:
         """Draft candidates and evaluate all of them, if there are new records. Returns the new candidates."""
         last_seq = self._records.last_seq()
         with self._database.read() as session:
-            if last_seq <= int(state.get(session, LAST_PROCESSED, 0)):
+            if last_seq <= int(state.get(session, LAST_PROCESSED_KEY, 0)):
                 return []
         ids, is_waiting = self._draft()
         self._evaluate_all()
         if not is_waiting:  # otherwise these records are processed again
-            self._database.write(lambda tx: state.put(tx, LAST_PROCESSED, last_seq))
+            self._database.write(lambda tx: state.put(tx, LAST_PROCESSED_KEY, last_seq))
         return [row.value for row in load_candidates(self._database) if row.id in ids]
 
     def _draft(self) -> tuple[list[str], bool]:
@@ -412,7 +412,7 @@ def _store_move(tx: Transaction, row: CandidateRow, evaluation: Evaluation, move
         store_evaluation(tx, current, evaluation, CandidateMove.CORROBORATE)
 
 
-def _ask_to_activate(row: CandidateRow) -> Waiting:
+def _make_activation_question(row: CandidateRow) -> Waiting:
     """The question about a candidate in review."""
     effect = row.value.effect
     if isinstance(effect, FixTemplate):

@@ -136,13 +136,13 @@ def test_each_event_becomes_its_records_once(
     )
     world.sources.facts["fact_1"] = para_fact("Prices are whole cents.")
     world.record(event)
-    assert world.adaptation.read_ledger() == len(expected)
+    assert world.adaptation.catch_up() == len(expected)
     records = world.adaptation.records()[::-1]
     assert [(record.source_label, record.scope_type, record.scope_id, record.score) for record in records] == expected
     assert all(record.reason and record.id.startswith("rec_") and record.fact for record in records)
     # The entries are read again, as after a crash before the cursor was stored.
     world.database.write(lambda tx: state.put(tx, ENTRY_CURSOR, 0))
-    assert world.reopen().read_ledger() == len(expected)
+    assert world.reopen().catch_up() == len(expected)
     assert world.adaptation.records()[::-1] == records
 
 
@@ -150,7 +150,7 @@ def test_a_landing_that_fixed_tests_is_a_heal_of_each(world: World) -> None:
     cause = "TypeError: no discount in cart.py"
     world.sources.healed_by_session["sess_1"] = HealedTests({TOTAL: cause, "t.py::other": ""}, "shop", AGENT, 20_000)
     world.record(LANDED)
-    world.adaptation.read_ledger()
+    world.adaptation.catch_up()
     second, first, _ = world.adaptation.records()
     assert [first.source_label, second.source_label] == ["successful_heal/t.py::other", f"successful_heal/{TOTAL}"]
     assert (second.scope_type, second.scope_id, second.agent) == ("workspace", SHOP, AGENT)
@@ -167,9 +167,9 @@ def test_a_landing_that_fixed_tests_is_a_heal_of_each(world: World) -> None:
 def test_changes_that_landed_in_parts_are_approved_and_healed_once(world: World, end: Event) -> None:
     world.sources.healed_by_session["sess_1"] = HealedTests({TOTAL: ""}, "shop", AGENT, 20_000)
     world.record(replace(LANDED, files=1, left=1))
-    assert world.adaptation.read_ledger() == 0, "the operator has not decided on the rest yet"
+    assert world.adaptation.catch_up() == 0, "the operator has not decided on the rest yet"
     world.record(end, replace(LANDED, files=1, left=1), LANDED)
-    world.adaptation.read_ledger()
+    world.adaptation.catch_up()
     heal, approval = world.adaptation.records()
     assert (approval.source_label, approval.details["files"]) == ("human_approval/change_set", 2)
     assert heal.source_label == f"successful_heal/{TOTAL}"
@@ -179,10 +179,10 @@ def test_an_exceeded_budget_is_one_record_a_day(world: World) -> None:
     world.record(
         budget_exceeded(spent=1_000_000), budget_exceeded(), BudgetExceeded(subject="other", spent=2, budget=1)
     )
-    world.adaptation.read_ledger()
+    world.adaptation.catch_up()
     world.clock.advance(timedelta(days=1))
     world.record(budget_exceeded())
-    world.adaptation.read_ledger()
+    world.adaptation.catch_up()
     days = [(record.scope_id, record.details["day"]) for record in world.adaptation.records("budget_incident")[::-1]]
     assert days == [(AGENT, "2026-01-05"), ("other", "2026-01-05"), (AGENT, "2026-01-06")]
 
@@ -190,9 +190,9 @@ def test_an_exceeded_budget_is_one_record_a_day(world: World) -> None:
 def test_earlier_errors_raise_the_score_also_within_one_reading(world: World) -> None:
     message = "x" * 30
     world.record(*(agent_erred(f"sess_{n}", message, "edit") for n in range(3)))
-    world.adaptation.read_ledger()
+    world.adaptation.catch_up()
     world.record(agent_erred("sess_3", message, "edit"))
-    world.adaptation.read_ledger()
+    world.adaptation.catch_up()
     assert [record.score for record in world.adaptation.records()[::-1]] == [50.0, 55.0, 60.0, 65.0]
 
 
@@ -218,7 +218,7 @@ def test_repeated_steps_are_a_record_of_each_session_that_has_them(world: World)
     assert {record.session_id for record in records} == {f"sess_{number}" for number in range(6)}
     assert all(record.score >= 60 for record in records)
     end_sessions_with_steps(world, range(6, 7))
-    world.adaptation.read_ledger()
+    world.adaptation.catch_up()
     world.adaptation.run_round()
     assert len(world.adaptation.records("tool_sequence")) == 7
 
@@ -239,7 +239,7 @@ def test_the_signature_of_an_error_has_no_names_and_numbers(
     world: World, tool: str, message: str, signature: str
 ) -> None:
     world.record(agent_erred("sess_1", message, tool))
-    world.adaptation.read_ledger()
+    world.adaptation.catch_up()
     (record,) = world.adaptation.records()
     assert record.source_label == f"agent_error/{tool}/{signature}"
 

@@ -37,7 +37,7 @@ def correct_card(world: ModelWorld, prompt: str, correction: str) -> None:
     assert session is not None
     world.finish(session)
     world.engine.learnings.catch_up()
-    world.engine.adaptation.read_ledger()
+    world.engine.adaptation.catch_up()
 
 
 def learned_patterns(engine: Engine) -> list[Pattern]:
