@@ -313,7 +313,7 @@ def _read_phase(engine: Engine, _: ReadScope) -> dict[str, Any]:
     earned = engine.autonomy.requirements(engine.workspaces)
     return {
         "phase": f"phase {phase.number}: {phase.reason}",
-        "learning": phase.learning,
+        "learning": phase.progress_words,
         "autonomy_note": "" if earned is None else earned.words,
         "acts_by_itself": earned is not None and not earned.missing,
     }

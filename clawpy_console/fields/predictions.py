@@ -192,7 +192,7 @@ def training_fields(view: TrainingView, now: datetime, train_key: str, swap_key:
         yield Field(f"{sign} {label}", f"{formats.moment(run.created_at, now)} · {examples}{cost}", tone)
         if run.note:
             yield text_line(one_line(run.note), "faint")
-    if (newest := view.swap) is not None:
+    if (newest := view.swappable_run) is not None:
         label = f"go back to the previous model: {newest.former_model or 'none'}"
         if newest.state == "kept_old":
             label = f"switch to {newest.model}"

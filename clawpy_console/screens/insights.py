@@ -148,7 +148,7 @@ class InsightsScreen(ConsoleScreen):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "swap":
             view = self._insights.training if self._insights is not None else None
-            return view is not None and view.active is None and view.swap is not None
+            return view is not None and view.active is None and view.swappable_run is not None
         if action == "workspace":
             return len(self.state.workspaces) > 1
         return super().check_action(action, parameters)
@@ -175,7 +175,7 @@ class InsightsScreen(ConsoleScreen):
     def action_swap(self) -> None:
         """Use the model that was trained last, or go back to the previous one. The engine reports the result."""
         read = self._insights
-        if read is None or (run := read.training.swap) is None:
+        if read is None or (run := read.training.swappable_run) is None:
             return
         title, question = predictions.swap_title_and_question(run, read.training)
 

@@ -33,7 +33,7 @@ from engine.model import (
     ParaFact,
     RecallMatch,
     SessionView,
-    Shift,
+    TasteShift,
     dollars,
 )
 from engine.model.base import label
@@ -146,7 +146,7 @@ def _metrics(read: Insights) -> Document:
         **document(read.metrics),
         "calibrationError": _number(read.check.error, 4),
         "calibrationErrorBound": _number(read.check.bound, 4),
-        "calibrationHolds": read.check.holds,
+        "calibrationHolds": read.check.is_calibrated,
         "calibrationWords": read.check.reason,
         "autoExecuteThreshold": read.threshold,
         "atThreshold": document(read.at_threshold),
@@ -223,7 +223,7 @@ _CUSTOM: Mapping[type, Callable[[Any], Document]] = {
 """The classes that have their own function to make the document."""
 
 
-def _title(value: Card | Mute | Shift) -> str:
+def _title(value: Card | Mute | TasteShift) -> str:
     return kind_title(value.kind)
 
 
@@ -234,7 +234,7 @@ _COMPUTED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
         "workspace": lambda mute: mute.workspace or None,
         "subject": lambda mute: mute.subject or None,
     },
-    Shift: {"kindTitle": _title},
+    TasteShift: {"kindTitle": _title},
     SessionView: {"state": lambda view: "discarded" if view.discarded_at else view.state},
     LearningEntry: {
         "trust": lambda entry: label(entry.trust, approved=bool(entry.approved_by)),

@@ -1,4 +1,5 @@
-"""Values of the operator's decisions, of mutes, the phase of the Twin (SPEC 2.6, 2.9, 8) and the figures (8.4 to 8.6).
+"""What was decided on cards, and what is computed of it: mutes (SPEC 2.9), the phase of the Twin (2.6), the figures of
+the insights screen and its trainings (8.4 to 8.6).
 
 Rates, confidences and bounds are in [0, 1], or None without data; money is in micro-dollars.
 """
@@ -23,7 +24,7 @@ class DecisionSignal(StrEnum):
     UNDONE = "undone"
     DISCARDED = "discarded"
     EXPIRED = "expired"  # after it was shown
-    DID_HIMSELF = "did_himself"
+    DONE_BY_OPERATOR = "did_himself"
 
 
 @frozen
@@ -57,7 +58,7 @@ class CalibrationCheck:
     `held_out` decisions. `bound` is the 95th percentile of this error for perfectly calibrated scores."""
 
     held_out: int
-    holds: bool
+    is_calibrated: bool
     reason: str
     error: float | None = None
     bound: float | None = None
@@ -74,7 +75,7 @@ class Phase:
     """Number of decisions with which phase 1 begins."""
 
     @property
-    def learning(self) -> str:
+    def progress_words(self) -> str:
         """`Learning from your decisions: 3 of 30` from the first one until the Twin joins in, else ""."""
         is_learning = self.number == 0 and self.decisions
         return f"Learning from your decisions: {self.decisions} of {self.needed}" if is_learning else ""
@@ -139,7 +140,7 @@ class ConfidenceBucket:
 
 
 @frozen
-class Group:
+class CardGroup:
     """Cards with a common property. `cost_per_accepted` is None if no card was accepted."""
 
     name: str
@@ -156,7 +157,7 @@ class Group:
 
 
 @frozen
-class Slice:
+class DecisionSlice:
     """A person's decisions between `start` (included) and `end` (not included), which are local midnights."""
 
     start: datetime
@@ -197,17 +198,17 @@ class Metrics:
     rejected_confidence: float | None
     calibration: tuple[ConfidenceBucket, ...]
     trend: str
-    sources: tuple[Group, ...]
-    channels: tuple[Group, ...]
-    kinds: tuple[Group, ...]
-    parts: tuple[Group, ...]
-    hours: tuple[Group, ...]
+    sources: tuple[CardGroup, ...]
+    channels: tuple[CardGroup, ...]
+    kinds: tuple[CardGroup, ...]
+    parts: tuple[CardGroup, ...]
+    hours: tuple[CardGroup, ...]
     spent: int
     cost_per_accepted: float | None
 
 
 @frozen
-class Shift:
+class TasteShift:
     """A kind of card on which the operator decides differently than before: `approved` of the newest `decided`, and the
     share approved `before` these, in [0, 1]."""
 
@@ -218,15 +219,15 @@ class Shift:
 
 
 @frozen
-class Drift:
+class TasteDrift:
     """The kinds of card on which a person's newest `decisions` differ from those before; `words` describes that."""
 
     decisions: int
     words: str
-    shifts: tuple[Shift, ...] = ()
+    shifts: tuple[TasteShift, ...] = ()
 
     @property
-    def changed(self) -> bool:
+    def has_shifts(self) -> bool:
         """Whether there is any such kind."""
         return bool(self.shifts)
 
@@ -292,7 +293,7 @@ class TrainingView:
     automatic: bool
 
     @property
-    def swap(self) -> TrainingRunView | None:
+    def swappable_run(self) -> TrainingRunView | None:
         """The run whose model can be put into use ("kept_old") or out of use ("adopted"), None for none."""
         ended = (run for run in self.runs if run.state in ("adopted", "kept_old") and run.model)
         return max(ended, key=lambda run: run.updated_at, default=None)
@@ -309,11 +310,11 @@ class Insights:
     days: int | None
     workspace: str
     metrics: Metrics
-    over_time: tuple[Slice, ...]
+    over_time: tuple[DecisionSlice, ...]
     phase: Phase
     check: CalibrationCheck
     threshold: float
     at_threshold: ConfidenceBucket
     earning: str
-    drift: Drift
+    drift: TasteDrift
     training: TrainingView

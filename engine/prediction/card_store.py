@@ -254,7 +254,7 @@ class CardStore:
         row.closed_at = tx.now
         row.note = reason
         if by_operator and row.shown_at is not None:
-            self.decisions.record(tx, DecisionSignal.DID_HIMSELF, decided_card(row, DecidedBy.OPERATOR))
+            self.decisions.record(tx, DecisionSignal.DONE_BY_OPERATOR, decided_card(row, DecidedBy.OPERATOR))
         _record(tx, row, PredictionExpired, withdrawn=True, reason=reason)
 
     def reopen(self, tx: Transaction, row: CardRow, note: str = "") -> None:

@@ -1,8 +1,7 @@
 """Predictions of what the operator would ask for next, by the Twin model and by other programs (SPEC 2.3, 2.8).
 
 A cycle asks the Twin model once for each workspace whose situation has changed. If its reply cannot be used, it is
-asked once more and is told why. If that fails too, there is no proposal. `TwinTraining` gives trainings of this model
-their settings and provider.
+asked once more and is told why. If that fails too, there is no proposal.
 
 Other programs append lines to `predictions.jsonl`: `{"prediction", "confidence", "channel", "reasoning", "timestamp"}`,
 which may have a `workspace`. A line is proposed for a day. The engine never writes the file.
@@ -25,14 +24,10 @@ from engine.config import SettingsSource
 from engine.execution.model_router import ModelChoice, ModelRouter
 from engine.execution.runners.flow_runner import named_flow
 from engine.frozen import frozen
-from engine.learning.decisions.decisions import ARROW
-from engine.learning.decisions.training_provider import Account, Provider, TrainingError
-from engine.learning.decisions.training_runs import TrainingPlan
-from engine.model import TWIN_INSTRUCTION, Answer, NoAnswer, Proposal, Question, Refusal, Source, microusd, sanitise
+from engine.model import TWIN_INSTRUCTION, Answer, NoAnswer, Proposal, Question, Source, sanitise
 from engine.model.text import text_hash, validation_faults
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.history import default_parameters
-from engine.settings_store import SettingsStore
 from engine.storage import state
 from engine.storage.database import Database
 
@@ -53,24 +48,6 @@ MAX_TEXT = 2_000
 
 OPTIONAL_TEXT = Field(default="", max_length=MAX_TEXT)
 """The field of a text that may be missing."""
-
-MAX_AGE = timedelta(hours=24)
-"""How long a line is proposed: as long as a card lives (SPEC 2.7)."""
-
-MAX_LINE_BYTES = 64 * 1024
-"""Maximum size of a line in bytes."""
-
-MAX_LINES = 50
-"""Maximum number of lines that are proposed, the newest."""
-
-MAX_READ_BYTES = 1024 * 1024
-"""Maximum number of bytes at the end of the file whose lines are proposed. Lines before them are only counted."""
-
-MAX_NAMED_ERRORS = 5
-"""Maximum number of unreadable lines that a report names. The others are counted."""
-
-LINE_KEY = "prediction.hook"
-"""Key in the state table: the file that was read last, and the number of its last line."""
 
 
 # -- the Twin model
@@ -165,11 +142,15 @@ class ModelTwin:
         self._on_answer = on_answer
         self._last: dict[str, tuple[str, list[Proposal]]] = {}
         """By workspace: the model and the situation that it was last asked about, and what it proposed."""
-        self._failing, self._pause, self._ask_from = "", MAX_PAUSE, datetime.min.replace(tzinfo=UTC)
-        """The model whose last answer was unusable, how long it is not asked, and until when; "" after a usable one."""
+        self._failing = ""
+        """The model whose last answer was unusable; "" after a usable one."""
+        self._pause = MAX_PAUSE
+        """How long it is not asked."""
+        self._ask_from = datetime.min.replace(tzinfo=UTC)
+        """When that time is over."""
 
     @property
-    def named(self) -> str:
+    def model_id(self) -> str:
         """The model in the settings as PROVIDER:MODEL, "" if there is none."""
         settings = self._settings.current
         return full_model_id(settings.twin_model_id, settings.provider_names()) if settings.twin_model_id else ""
@@ -177,7 +158,7 @@ class ModelTwin:
     def propose(self, context: WorkspaceContext) -> list[Proposal]:
         """The model's proposals for this situation. There are none in phase 0, if the model is off, or if it gave no
         usable reply."""
-        model = self.named
+        model = self.model_id
         if not model or not self._settings.current.twin_model_enabled or self._phase() == 0:
             return []
         situation = f"{model}\n{_situation(context)}"
@@ -189,7 +170,7 @@ class ModelTwin:
             self._last[context.workspace] = situation, proposals
         return proposals
 
-    def answer(
+    def predict(
         self,
         model: str,
         situation: str,
@@ -222,7 +203,7 @@ class ModelTwin:
     def _ask_and_propose(self, model: str, context: WorkspaceContext) -> list[Proposal]:
         """The proposal in the model's answer, none without a usable one."""
         try:
-            reply = self.answer(model, context.text, workspace=context.workspace)
+            reply = self.predict(model, context.text, workspace=context.workspace)
         except (NoAnswer, UnusableReply) as error:
             self._on_answer(model, False, str(error))
             self._pause = min(self._pause * 2, MAX_PAUSE) if model == self._failing else FIRST_PAUSE
@@ -267,62 +248,25 @@ class TwinAccess:
         return full_model_id(settings.twin_model_id, settings.provider_names()).startswith(f"{provider}:")
 
 
-@frozen
-class TwinTraining:
-    """Gives the training of the Twin model its settings, its provider and the model itself (SPEC 8.4)."""
-
-    settings: SettingsStore
-    keys: Keys
-    access: TwinAccess
-    twin: ModelTwin
-
-    def plan(self) -> TrainingPlan:
-        """The plan, from the present settings."""
-        settings = self.settings.current
-        training = settings.training
-        provider_settings = settings.provider(training.provider)
-        return TrainingPlan(
-            training.provider,
-            training.base_model,
-            microusd(training.cost_cap),
-            self.twin.named,
-            automatic=training.automatic,
-            enabled=settings.twin_model_enabled,
-            base_url="" if provider_settings is None else provider_settings.base_url,
-        )
-
-    def provider(self) -> Provider:
-        """The provider of trainings. Raises `Refusal`: `unknown_provider`, `no_key`."""
-        training = self.settings.current.training
-        provider_settings = self.settings.current.provider(training.provider)
-        if provider_settings is None:
-            raise Refusal(
-                "unknown_provider",
-                f"there is no provider {training.provider}",
-                "clawpy config set training.provider NAME",
-            )
-        key = self.keys.get(training.provider) or self.access.key(training.provider)
-        if key is None and not provider_settings.keyless:
-            raise Refusal("no_key", f"{training.provider} has no key", f"clawpy key set {training.provider}")
-        # The libraries want a word even where the provider wants none.
-        return Provider(Account(training.api, provider_settings.base_url, key.value if key else "keyless"))
-
-    def answer(self, model: str, situation: str) -> str | None:
-        """The proposal of a model as `prompt → channel`; None when its answer is unusable. Raises `TrainingError`."""
-        try:
-            reply = self.twin.answer(model, situation)
-        except UnusableReply:
-            return None
-        except NoAnswer as fault:
-            raise TrainingError(f"{model} cannot be reached: {fault}", transient=True) from fault
-        return f"{reply.prompt}{ARROW}{reply.channel}"
-
-    def adopt(self, model: str) -> None:
-        """Make the model the Twin at once."""
-        self.settings.set("twinModelId", model)
-
-
 # -- the predictor hook
+
+MAX_AGE = timedelta(hours=24)
+"""How long a line is proposed: as long as a card lives (SPEC 2.7)."""
+
+MAX_LINE_BYTES = 64 * 1024
+"""Maximum size of a line in bytes."""
+
+MAX_LINES = 50
+"""Maximum number of lines that are proposed, the newest."""
+
+MAX_READ_BYTES = 1024 * 1024
+"""Maximum number of bytes at the end of the file whose lines are proposed. Lines before them are only counted."""
+
+MAX_NAMED_ERRORS = 5
+"""Maximum number of unreadable lines that a report names. The others are counted."""
+
+LINE_KEY = "prediction.hook"
+"""Key in the state table: the file that was read last, and the number of its last line."""
 
 
 class HookLine(PredictedWork):

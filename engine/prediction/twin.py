@@ -99,7 +99,7 @@ def phase_of(decisions: int, check: Callable[[], CalibrationCheck]) -> Phase:
     if decisions < MIN_DECISIONS:
         return Phase(0, decisions, f"the Twin starts after {MIN_DECISIONS} of your decisions", MIN_DECISIONS)
     calibration = check()  # not earlier, because it loads the Twin
-    if calibration.holds and calibration.held_out >= MIN_HELD_OUT:
+    if calibration.is_calibrated and calibration.held_out >= MIN_HELD_OUT:
         return Phase(2, decisions, f"its calibration holds on {calibration.held_out} held-out decisions")
     return Phase(1, decisions, f"the Twin has {decisions} decisions to learn from; {calibration.reason}")
 
@@ -232,15 +232,19 @@ def _check_outcomes(scored_outcomes: Sequence[tuple[float, bool]]) -> Calibratio
     number = len(scored_outcomes)
     if number < MIN_HELD_OUT:
         reason = f"{number} of {MIN_HELD_OUT} held-out decisions are available to check its confidence"
-        return CalibrationCheck(held_out=number, holds=False, reason=reason)
+        return CalibrationCheck(held_out=number, is_calibrated=False, reason=reason)
     from engine.learning.decisions.calibration import calibration_bound, calibration_error
 
     scores, outcomes = zip(*scored_outcomes, strict=True)
     error, bound = calibration_error(scores, outcomes), calibration_bound(scores)
-    holds = error <= bound
+    is_calibrated = error <= bound
     reason = f"its confidence was off by {error:.3f} on {number} held-out decisions"
-    why = f"; chance alone explains up to {bound:.3f}" if holds else f", more than the {bound:.3f} that chance explains"
-    return CalibrationCheck(number, holds, reason + why, error, bound)
+    why = (
+        f"; chance alone explains up to {bound:.3f}"
+        if is_calibrated
+        else f", more than the {bound:.3f} that chance explains"
+    )
+    return CalibrationCheck(number, is_calibrated, reason + why, error, bound)
 
 
 def band_of(confidence: float) -> Band:

@@ -9,17 +9,21 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.api_keys import Keys
 from engine.config.sections import AUTO
 from engine.events import TwinAnswered
 from engine.execution.runners.model.single_questions import SingleQuestions
 from engine.execution.runners.toolchains.projects import ProjectCache, find_projects
 from engine.execution.sessions import Sessions
+from engine.frozen import frozen
 from engine.git.github import GitHub
 from engine.git.repository import top_folder
+from engine.learning.decisions.decisions import ARROW
 from engine.learning.decisions.insights import InsightsReader
 from engine.learning.decisions.training import Training
-from engine.learning.decisions.training_runs import TwinModel
-from engine.model import Assignment
+from engine.learning.decisions.training_provider import Account, Provider, TrainingError
+from engine.learning.decisions.training_runs import TrainingPlan, TwinModel
+from engine.model import Assignment, NoAnswer, Refusal, microusd
 from engine.prediction import templates
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_store import CardStore
@@ -28,7 +32,7 @@ from engine.prediction.context import WorkspaceContext
 from engine.prediction.context_reader import ContextReader, Sources
 from engine.prediction.cycle import CardCycle, RoundPreparation, RoundSources
 from engine.prediction.kinds import FIX_BY_AGENT, kind_of
-from engine.prediction.predictors import ModelTwin, PredictorHook, TwinAccess, TwinTraining
+from engine.prediction.predictors import ModelTwin, PredictorHook, TwinAccess, UnusableReply
 from engine.prediction.routing import PromptPlacer, Router
 from engine.prediction.signals import OurWrite
 from engine.prediction.tasks import TaskBoard
@@ -36,6 +40,7 @@ from engine.prediction.templates.work import propose_learned
 from engine.prediction.threads import Threads
 from engine.prediction.twin import EmbeddedTwin, EmbeddingCache
 from engine.services import Overrides
+from engine.settings_store import SettingsStore
 from engine.wiring.adaptation import learned_work
 
 if TYPE_CHECKING:
@@ -68,12 +73,12 @@ def build_twin(services: Services) -> None:
         phase=lambda: services.card_cycle.phase().number,
         on_answer=partial(_record_twin_answer, services),
     )
-    twin_training = TwinTraining(services.settings, services.keys, twin, services.model_twin)
+    twin_training = _TwinTraining(services.settings, services.keys, twin, services.model_twin)
     services.training = Training(
         services.database,
         home.data / "training",
         exporter=services.exporter,
-        twin=TwinModel(twin_training.plan, twin_training.provider, twin_training.answer, twin_training.adopt),
+        twin=TwinModel(twin_training.plan, twin_training.open_provider, twin_training.answer, twin_training.adopt),
         budget=services.safety.costs,
         randomness=randomness,
         hold_reason=services.safety.kill_switch.stop_reason,
@@ -88,6 +93,61 @@ def build_twin(services: Services) -> None:
         missing_for=partial(_missing_requirements, services),
         read_training=lambda: services.training.view(clock.now()),
     )
+
+
+@frozen
+class _TwinTraining:
+    """Gives the training of the Twin model its settings, its provider and the model itself (SPEC 8.4)."""
+
+    settings: SettingsStore
+    keys: Keys
+    access: TwinAccess
+    twin: ModelTwin
+
+    def plan(self) -> TrainingPlan:
+        """The plan, from the present settings."""
+        settings = self.settings.current
+        training = settings.training
+        provider_settings = settings.provider(training.provider)
+        return TrainingPlan(
+            training.provider,
+            training.base_model,
+            microusd(training.cost_cap),
+            self.twin.model_id,
+            automatic=training.automatic,
+            enabled=settings.twin_model_enabled,
+            base_url="" if provider_settings is None else provider_settings.base_url,
+        )
+
+    def open_provider(self) -> Provider:
+        """Open the provider of trainings. Raises `Refusal`: `unknown_provider`, `no_key`."""
+        training = self.settings.current.training
+        provider_settings = self.settings.current.provider(training.provider)
+        if provider_settings is None:
+            raise Refusal(
+                "unknown_provider",
+                f"there is no provider {training.provider}",
+                "clawpy config set training.provider NAME",
+            )
+        key = self.keys.get(training.provider) or self.access.key(training.provider)
+        if key is None and not provider_settings.keyless:
+            raise Refusal("no_key", f"{training.provider} has no key", f"clawpy key set {training.provider}")
+        # The libraries want a word even where the provider wants none.
+        return Provider(Account(training.api, provider_settings.base_url, key.value if key else "keyless"))
+
+    def answer(self, model: str, situation: str) -> str | None:
+        """The proposal of a model as `prompt → channel`; None when its answer is unusable. Raises `TrainingError`."""
+        try:
+            reply = self.twin.predict(model, situation)
+        except UnusableReply:
+            return None
+        except NoAnswer as fault:
+            raise TrainingError(f"{model} cannot be reached: {fault}", transient=True) from fault
+        return f"{reply.prompt}{ARROW}{reply.channel}"
+
+    def adopt(self, model: str) -> None:
+        """Make the model the Twin at once."""
+        self.settings.set("twinModelId", model)
 
 
 def _missing_requirements(services: Services, workspace: str) -> str:

@@ -21,13 +21,13 @@ from engine.events import TrainingMoved
 from engine.learning.decisions.insights import CountedAs
 from engine.model import (
     CalibrationCheck,
+    CardGroup,
     ConfidenceBucket,
-    Drift,
-    Group,
+    DecisionSlice,
     Insights,
     Phase,
-    Shift,
-    Slice,
+    TasteDrift,
+    TasteShift,
     TrainingRunView,
 )
 from tests.console.conftest import until, until_loaded
@@ -274,7 +274,7 @@ def test_no_decision_none_approved_and_some_approved_look_different(read: Insigh
     assert spark([None, 0.0, 0.5, 1.0], 1.0) == "·▁▅█"
     days = [FIRST + timedelta(days=number) for number in range(5)]
     decided = ((0, 0), (0, 3), (1, 1), (3, 0))
-    slices = tuple(Slice(days[at], days[at + 1], *counts) for at, counts in enumerate(decided))
+    slices = tuple(DecisionSlice(days[at], days[at + 1], *counts) for at, counts in enumerate(decided))
     lines = text(predictions.over_time_fields(document(dataclasses.replace(read, over_time=slices))))
     assert_contains(lines, "approval since 1 Jan", "·▁▅█", "at most 3")
     nothing = dataclasses.replace(read, over_time=slices[:1])
@@ -282,7 +282,7 @@ def test_no_decision_none_approved_and_some_approved_look_different(read: Insigh
 
 
 def test_a_table_shows_its_first_groups_and_a_cost_only_where_there_is_one(read: Insights) -> None:
-    groups = tuple(Group(f"a name of some length {at}", 1000 * at, at, 1, 0.5, 90_000) for at in range(3))
+    groups = tuple(CardGroup(f"a name of some length {at}", 1000 * at, at, 1, 0.5, 90_000) for at in range(3))
     lines = text(predictions.table_fields(document(replaced_metrics(read, sources=groups)), ("sources",), limit=2))
     assert_contains(lines, "SOURCE", "1,000       2      50%  $0.09")
     assert lines.endswith("and 1 more")
@@ -307,7 +307,9 @@ def test_every_line_fits(read: Insights, width: int) -> None:
 
 
 def test_drift_names_the_kinds_of_cards_that_changed(read: Insights) -> None:
-    drift = Drift(50, "your taste changed", (Shift("run_tests", 1, 20, 0.8), Shift("bisect", 19, 20, 0.3)))
+    drift = TasteDrift(
+        50, "your taste changed", (TasteShift("run_tests", 1, 20, 0.8), TasteShift("bisect", 19, 20, 0.3))
+    )
     lines = text(predictions.drift_fields(document(dataclasses.replace(read, drift=drift))["drift"]))
     assert_contains(
         lines,

@@ -31,7 +31,7 @@ from tests.support.helpers import assert_contains
     ],
 )
 def test_learning_is_counted_from_the_first_decision_until_the_twin_starts(phase: Phase, label: str) -> None:
-    app_state = AppState(autonomy=Autonomy(state="WATCHING", threshold=1800), learning=phase.learning)
+    app_state = AppState(autonomy=Autonomy(state="WATCHING", threshold=1800), learning=phase.progress_words)
     line = state_line(app_state, NOW, "", 120).plain
     assert ("Learning" in line) is bool(label)
     assert label in line

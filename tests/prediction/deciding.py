@@ -58,7 +58,7 @@ class IdentityCalibrator:
         return score
 
     def check(self) -> CalibrationCheck:
-        return CalibrationCheck(held_out=0, holds=False, reason="confidence is not calibrated yet")
+        return CalibrationCheck(held_out=0, is_calibrated=False, reason="confidence is not calibrated yet")
 
 
 WITHOUT_QUIET_HOURS = Settings(quiet_hours_start=0, quiet_hours_end=0)

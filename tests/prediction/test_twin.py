@@ -97,11 +97,11 @@ def test_a_calibration_needs_100_held_out_decisions(twin_world: TwinWorld) -> No
     chance = random.Random(3)
     for number in range(99):
         twin_world.decide(number, number + 1, chance.choice([DecisionSignal.APPROVED, DecisionSignal.DISMISSED]))
-    assert not twin_world.twin.check().holds
+    assert not twin_world.twin.check().is_calibrated
     assert twin_world.twin.check().reason.startswith("99 of 100")
     twin_world.decide(99, 100)
     check = twin_world.twin.check()
-    assert (check.held_out, check.holds) == (100, True)
+    assert (check.held_out, check.is_calibrated) == (100, True)
     assert check.error is not None
     assert check.bound is not None
     assert check.error <= check.bound
@@ -147,8 +147,10 @@ def test_urgency_is_age_against_the_usual_wait() -> None:
 
 
 @pytest.mark.parametrize(
-    ("decisions", "held_out", "holds", "number"),
+    ("decisions", "held_out", "is_calibrated", "number"),
     [(130, 100, True, 2), (130, 99, True, 1), (130, 100, False, 1), (29, 100, True, 0)],
 )
-def test_phase_2_needs_a_calibration_that_holds(decisions: int, held_out: int, holds: bool, number: int) -> None:
-    assert phase_of(decisions, lambda: CalibrationCheck(held_out, holds, "measured")).number == number
+def test_phase_2_needs_a_calibration_that_holds(
+    decisions: int, held_out: int, is_calibrated: bool, number: int
+) -> None:
+    assert phase_of(decisions, lambda: CalibrationCheck(held_out, is_calibrated, "measured")).number == number

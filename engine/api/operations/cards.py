@@ -289,15 +289,15 @@ def twin(
     """The single most valuable action to take right now, as the Twin sees it (SPEC 2.3): the answer of the configured
     model within every cap, else the best card. What `user` says is the situation; the engine uses its own instruction
     in place of `system`."""
-    named = engine.model_twin.named if engine.settings.current.twin_model_enabled else ""
-    if model is not None and (not named or model not in (named, named.partition(":")[2])):
-        message = f"the Twin model is {named}" if named else "no Twin model is enabled"
+    model_id = engine.model_twin.model_id if engine.settings.current.twin_model_enabled else ""
+    if model is not None and (not model_id or model not in (model_id, model_id.partition(":")[2])):
+        message = f"the Twin model is {model_id}" if model_id else "no Twin model is enabled"
         raise Refusal("another_model", message, "leave `model` out")
-    if named:
+    if model_id:
         situation = "\n\n".join(message.content for message in messages if message.role == "user")
         try:
-            reply = engine.model_twin.answer(named, situation, temperature=temperature, max_tokens=max_tokens)
-            return {"model": named, "source": "twin-model", **reply.model_dump()}
+            reply = engine.model_twin.predict(model_id, situation, temperature=temperature, max_tokens=max_tokens)
+            return {"model": model_id, "source": "twin-model", **reply.model_dump()}
         except (NoAnswer, UnusableReply):
             pass  # if the model cannot be asked, the best card is the answer (SPEC 2.3), as in a cycle
     best = next(iter(engine.cards.pending()), None)

@@ -265,7 +265,7 @@ def train(
         case _:
             training.step()
     return reply | {
-        "twinModel": engine.model_twin.named or None,
+        "twinModel": engine.model_twin.model_id or None,
         "enabled": engine.settings.current.twin_model_enabled,
         "next": training.missing(engine.clock.now()) or "the next training is due: clawpy train start",
         "runs": [_training_document(run) for run in training.runs(MAX_LISTED_RUNS)],

@@ -91,7 +91,7 @@ def status(engine: ApiServices) -> Document:
             "number": phase.number,
             "decisions": phase.decisions,
             "reason": phase.reason,
-            "learning": phase.learning,
+            "learning": phase.progress_words,
         },
         "silenceSeconds": int(autonomy.silence().total_seconds()),
         "nextCycleAt": instant(autonomy.next_cycle() if runs else None),

@@ -34,7 +34,7 @@ SIGNAL_WEIGHTS: dict[DecisionSignal, float] = {
     DecisionSignal.UNDONE: -0.8,
     DecisionSignal.DISCARDED: -0.8,
     DecisionSignal.EXPIRED: -0.3,
-    DecisionSignal.DID_HIMSELF: 0.7,
+    DecisionSignal.DONE_BY_OPERATOR: 0.7,
 }
 """Weight of each signal, between -1 and 1: positive if the operator wanted the card. Snoozing gives no signal."""
 

@@ -269,7 +269,7 @@ def _load_approved_cards(session: Session) -> list[tuple[str, str]]:
         )  # type: ignore[call-overload]
         .join(PREDICTIONS_TABLE, PREDICTIONS_TABLE.c.id == Decision.prediction_id)
         .where(
-            col(Decision.signal).in_([DecisionSignal.APPROVED.value, DecisionSignal.DID_HIMSELF.value]),
+            col(Decision.signal).in_([DecisionSignal.APPROVED.value, DecisionSignal.DONE_BY_OPERATOR.value]),
             col(Decision.taken_back_at).is_(None),
         )
         .order_by(col(Decision.id))

@@ -25,20 +25,20 @@ from engine.learning.decisions.decisions import Decision
 from engine.model import (
     COLD_START,
     CalibrationCheck,
+    CardGroup,
     ConfidenceBucket,
     DecidedBy,
     DecisionSignal,
-    Drift,
-    Group,
+    DecisionSlice,
     Insights,
     Metrics,
     Outcome,
     PartOfDay,
     Phase,
-    Shift,
-    Slice,
     Source,
     Status,
+    TasteDrift,
+    TasteShift,
     TrainingView,
     group_pairs,
     part_of_day,
@@ -327,7 +327,9 @@ def make_bucket(low: float, high: float, cards: Iterable[CardFigures]) -> Confid
     )
 
 
-def count_per_slice(cards: Sequence[CardFigures], since: datetime, until: datetime, zone: tzinfo) -> tuple[Slice, ...]:
+def count_per_slice(
+    cards: Sequence[CardFigures], since: datetime, until: datetime, zone: tzinfo
+) -> tuple[DecisionSlice, ...]:
     """A person's decisions from the local day of `since` to that of `until`, both included, in slices of equal length,
     oldest first. The newest slice ends with the day of `until`."""
     first_day, last_day = since.astimezone(zone).date(), until.astimezone(zone).date()
@@ -341,18 +343,19 @@ def count_per_slice(cards: Sequence[CardFigures], since: datetime, until: dateti
         counts[slices - 1 - (last_day - card.at.date()).days // length] += 1
     midnights = [datetime(day.year, day.month, day.day, tzinfo=zone) for day in begins]
     return tuple(
-        Slice(midnights[index], midnights[index + 1], approved[index], rejected[index]) for index in range(slices)
+        DecisionSlice(midnights[index], midnights[index + 1], approved[index], rejected[index])
+        for index in range(slices)
     )
 
 
-def find_drift(decisions: Sequence[tuple[str, bool]]) -> Drift:
+def find_drift(decisions: Sequence[tuple[str, bool]]) -> TasteDrift:
     """The kinds of card on which the operator decides differently than before. A kind is one of them if the 95 %
     intervals of the share approved among the newest decisions and among those before do not overlap. `decisions` are
     (kind, approved), oldest first."""
     newest, earlier = decisions[-NEWEST:], decisions[-NEWEST - BEFORE : -NEWEST]
     if len(newest) < MIN_DRIFT:
         missing = count(MIN_DRIFT - len(newest), "more decision")
-        return Drift(len(newest), f"{missing} until changes of taste can be detected")
+        return TasteDrift(len(newest), f"{missing} until changes of taste can be detected")
     newest_by_kind, earlier_by_kind = group_pairs(newest), group_pairs(earlier)
     compared = [
         kind
@@ -360,22 +363,22 @@ def find_drift(decisions: Sequence[tuple[str, bool]]) -> Drift:
         if min(len(newest_by_kind[kind]), len(earlier_by_kind[kind])) >= MIN_DRIFT_KIND
     ]
     if not compared:
-        return Drift(len(newest), "too few earlier decisions to detect changes of taste")
+        return TasteDrift(len(newest), "too few earlier decisions to detect changes of taste")
     found = (_find_shift(kind, newest_by_kind[kind], earlier_by_kind[kind]) for kind in compared)
     shifts = tuple(shift for shift in found if shift is not None)
     if shifts:
-        return Drift(len(newest), f"your taste changed in the last {len(newest)} decisions", shifts)
-    return Drift(len(newest), f"no change: the last {len(newest)} decisions were like the earlier ones")
+        return TasteDrift(len(newest), f"your taste changed in the last {len(newest)} decisions", shifts)
+    return TasteDrift(len(newest), f"no change: the last {len(newest)} decisions were like the earlier ones")
 
 
-def _find_shift(kind: str, newest: Sequence[bool], earlier: Sequence[bool]) -> Shift | None:
+def _find_shift(kind: str, newest: Sequence[bool], earlier: Sequence[bool]) -> TasteShift | None:
     """The change of taste about a kind, None if the intervals of its shares approved overlap."""
     newest_low, newest_high = _estimate_interval(sum(newest), len(newest))
     earlier_low, earlier_high = _estimate_interval(sum(earlier), len(earlier))
     do_overlap = newest_low <= earlier_high and newest_high >= earlier_low
     if do_overlap:
         return None
-    return Shift(kind, sum(newest), len(newest), sum(earlier) / len(earlier))
+    return TasteShift(kind, sum(newest), len(newest), sum(earlier) / len(earlier))
 
 
 def _estimate_interval(approved: int, decided: int) -> tuple[float, float]:
@@ -396,27 +399,27 @@ def _describe_trend(cards: Sequence[CardFigures]) -> str:
     return "improving" if after > before else "declining"
 
 
-def _group_cards(cards: Iterable[CardFigures], by: Callable[[CardFigures], str]) -> list[Group]:
+def _group_cards(cards: Iterable[CardFigures], by: Callable[[CardFigures], str]) -> list[CardGroup]:
     """The cards in groups whose names `by` returns."""
     by_name = group_pairs((by(card), card) for card in cards)
     return [_make_group(name, members) for name, members in by_name.items()]
 
 
-def _make_group(name: str, cards: Sequence[CardFigures]) -> Group:
+def _make_group(name: str, cards: Sequence[CardFigures]) -> CardGroup:
     """The group of these cards. Cards that ran by themselves count neither as approved nor as rejected."""
     by_you = [card for card in cards if not card.autonomous]
     approved = sum(card.counted_as == CountedAs.APPROVED for card in by_you)
     rejected = sum(card.counted_as in (CountedAs.REJECTED, CountedAs.DISCARDED) for card in by_you)
     approval_rate = _divide(approved, approved + rejected)
-    return Group(name, len(cards), approved, rejected, approval_rate, _cost_per_accepted(cards))
+    return CardGroup(name, len(cards), approved, rejected, approval_rate, _cost_per_accepted(cards))
 
 
-def _sort_by_size(groups: Iterable[Group]) -> tuple[Group, ...]:
+def _sort_by_size(groups: Iterable[CardGroup]) -> tuple[CardGroup, ...]:
     """The groups, the largest first."""
     return tuple(sorted(groups, key=lambda group: (-group.predictions, group.name)))
 
 
-def _sort_by_name(groups: Iterable[Group], names: Sequence[str]) -> tuple[Group, ...]:
+def _sort_by_name(groups: Iterable[CardGroup], names: Sequence[str]) -> tuple[CardGroup, ...]:
     """The groups in the order of these names."""
     return tuple(sorted(groups, key=lambda group: names.index(group.name)))
 

@@ -58,7 +58,7 @@ def test_weights_are_those_of_the_specification() -> None:
         DecisionSignal.UNDONE: -0.8,
         DecisionSignal.DISCARDED: -0.8,
         DecisionSignal.EXPIRED: -0.3,
-        DecisionSignal.DID_HIMSELF: 0.7,
+        DecisionSignal.DONE_BY_OPERATOR: 0.7,
     }
 
 
@@ -145,7 +145,7 @@ def test_similar_cards_are_those_of_the_operator_alone(
     record(DecisionSignal.APPROVED, card("d", channel="garden"))
     record(DecisionSignal.APPROVED, card("e", kind="lint"))
     record(DecisionSignal.EXPIRED, card("f"))
-    record(DecisionSignal.DID_HIMSELF, card("g"))
+    record(DecisionSignal.DONE_BY_OPERATOR, card("g"))
     with database.read() as session:
         assert decisions.count_similar(session, "run_tests", "koji-core", "/shop") == (1, 2)
         assert decisions.count_all(session) == 5

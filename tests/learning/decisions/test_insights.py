@@ -31,9 +31,9 @@ from engine.model import (
     Insights,
     Outcome,
     Phase,
-    Shift,
     Source,
     Status,
+    TasteShift,
     TrainingView,
 )
 from engine.prediction.card_rows import CardRow
@@ -136,7 +136,7 @@ def test_drift_is_of_decisions_of_a_person_however_old(decide: Decide, figures: 
     assert figures.read(7).drift.words == "1 more decision until changes of taste can be detected"
     decide(status=Status.DISMISSED)
     drift = figures.read(7).drift
-    assert (drift.decisions, drift.changed) == (MIN_DRIFT, False)
+    assert (drift.decisions, drift.has_shifts) == (MIN_DRIFT, False)
     assert drift.words == "too few earlier decisions to detect changes of taste"
     assert figures.read(7, BLOG).drift.decisions == 0
 
@@ -233,7 +233,7 @@ def test_a_changed_taste_is_reported_with_the_share_before() -> None:
     earlier = [("garden", number % 5 > 0) for number in range(60)]
     newest = [("garden", number == 7) for number in range(30)] + [("lint", True)] * 20
     result = find_drift([*earlier, *newest])
-    assert result.shifts == (Shift("garden", 1, 30, 0.8),)
+    assert result.shifts == (TasteShift("garden", 1, 30, 0.8),)
     assert "taste changed" in result.words
 
 
