@@ -20,7 +20,7 @@ Document = Mapping[str, Any]
 """A value of the engine as verbs print it in JSON."""
 
 BAR_CELLS = 10
-"""Cells of a bar."""
+"""The number of cells of `draw_bar`."""
 
 MAX_TEXT_CHARS = 20_000
 """Maximum number of characters of a text that are shown."""
@@ -60,13 +60,13 @@ def present_fields(facts: Iterable[tuple[str, str]], tone: str = "ink") -> Itera
     return (Field(name, text, tone) for name, text in facts if text)
 
 
-def bar(share: float) -> str:
+def draw_bar(share: float) -> str:
     """A share from 0 to 1 as `▇▇▇▇▇▇▇···`."""
     filled = round(max(0.0, min(1.0, share)) * BAR_CELLS)
     return "▇" * filled + "·" * (BAR_CELLS - filled)
 
 
-def when(instant: str | None, now: datetime) -> str:
+def format_instant(instant: str | None, now: datetime) -> str:
     """An instant of a document as `formats.moment` writes it, "" for none."""
     return formats.moment(datetime.fromisoformat(instant), now) if instant else ""
 
@@ -91,7 +91,7 @@ def change_fields(before: Sequence[str], after: Sequence[str]) -> Iterator[Field
         yield text_line(text, tones.get(line[0], "grey"))
 
 
-def spark(values: Sequence[float | None], top_value: float | None = None) -> str:
+def draw_sparkline(values: Sequence[float | None], top_value: float | None = None) -> str:
     """Values as one cell each, the highest, or `top_value`, as `█`; `▁` for nothing, `·` for no value."""
     top = top_value or max((value for value in values if value is not None), default=0)
     return "".join(

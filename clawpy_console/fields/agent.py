@@ -13,13 +13,13 @@ from clawpy_console import formats
 from clawpy_console.fields import (
     Document,
     Field,
-    bar,
     change_fields,
+    draw_bar,
+    format_instant,
     heading,
     present_fields,
     text_fields,
     text_line,
-    when,
 )
 from clawpy_console.formats import one_line
 from engine.model.guidance import is_descriptive_key
@@ -111,7 +111,7 @@ def guidance_fields(document: Document) -> Iterator[Field]:
     """The guidance that an agent gets from each leader, and what was left out; for a leader also its profile."""
     yield text_line(budget_text(document), "title" if document["tokens"] else "wants")
     for hop in document["hops"]:
-        share = bar(hop["tokens"] / hop["share"] if hop["share"] else 0.0)
+        share = draw_bar(hop["tokens"] / hop["share"] if hop["share"] else 0.0)
         amount = hop["why"] or f"{share} {hop['tokens']:>4} of {hop['share']:>4} tokens"
         leader = f"{hop['leader']}, tier {hop['tier']}"
         yield Field(f"{hop['hop'] + 1} up", f"{amount}  {leader}", "grey" if hop["why"] else "ink")
@@ -201,12 +201,12 @@ def _token_count(document: Document) -> str:
 
 def teaching_fields(guidance: Document, now: datetime) -> Iterator[Field]:
     """The last and the next time that guidance is written into the agent's soul.md, and what that changes."""
-    next_round = when(guidance["next"], now) or "no round is due"
+    next_round = format_instant(guidance["next"], now) or "no round is due"
     if guidance["next"] and datetime.fromisoformat(guidance["next"]) <= now:
         next_round = "due now"
     if not guidance["enabled"]:
         next_round = "when you ask: enable_m2 is off in wisdom_cascade_config.json"
-    yield Field("last round", when(guidance["last"], now) or "never")
+    yield Field("last round", format_instant(guidance["last"], now) or "never")
     yield Field("next", next_round)
     if guidance["reason"]:
         yield text_line(one_line(guidance["reason"]), "wants")
@@ -235,7 +235,7 @@ def finding_fields(document: Document | None, now: datetime) -> Iterator[Field]:
     yield text_line(one_line(document["text"]), "title")
     yield from finding_state_fields(document, now)
     for name in ("confidence", "importance"):
-        yield Field(name, f"{bar(document[name])} {document[name]:.2f}")
+        yield Field(name, f"{draw_bar(document[name])} {document[name]:.2f}")
     details = {
         "because": "; ".join(document["reasons"]),
         "category": document["category"],
@@ -250,12 +250,12 @@ def finding_state_fields(finding: Document, now: datetime) -> Iterator[Field]:
     """The state of a finding on its way up."""
     sign, tone, label = FINDINGS[finding["state"]]
     route = f"{finding['targetAgent']} → {finding['leader'] or 'nobody'}"
-    yield text_line(f"{sign} {label}  {route}, {when(finding['createdAt'], now)}, {finding['trust']}", tone)
+    yield text_line(f"{sign} {label}  {route}, {format_instant(finding['createdAt'], now)}, {finding['trust']}", tone)
     if finding["flushedAt"]:
         pattern = f"a pattern of {finding['leader']}"
         if is_descriptive_key(finding["pattern"]):
             pattern = f"the pattern {finding['pattern']}"
-        yield text_line(f"as {pattern}, {when(finding['flushedAt'], now)}", "grey")
+        yield text_line(f"as {pattern}, {format_instant(finding['flushedAt'], now)}", "grey")
 
 
 def gate_field(verdict: Document) -> Field:

@@ -7,7 +7,16 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from clawpy_console import formats
-from clawpy_console.fields import Document, Field, bar, change_fields, heading, text_fields, text_line, when
+from clawpy_console.fields import (
+    Document,
+    Field,
+    change_fields,
+    draw_bar,
+    format_instant,
+    heading,
+    text_fields,
+    text_line,
+)
 from clawpy_console.formats import crop, one_line, workspace_name
 
 # Memories
@@ -54,16 +63,16 @@ CANDIDATE_STATUS = {
     "rejected": ("✗", "faint", "rejected"),
     "rolled_back": ("▼", "grey", "rolled back"),
 }
-"""Sign, tone and words of each status."""
+"""Sign, tone and words of each status of a candidate."""
 
-TYPES = {
+CANDIDATE_TYPES = {
     "prompt_fragment": ("prompt", "guidance in prompts"), "fix_template": ("fix", "fix for a failing test"),
     "routing_hint": ("model", "choice of a model"), "validator_policy_tweak": ("retries", "lower limit for retries"),
     "flow_offload": ("flow", "flow without a model"),
 }  # fmt: skip
 """The short name of each type for a list, and its full name."""
 
-EVIDENCE = {"draftedFrom": "drafted from", "corroboratedBy": "evidence for", "against": "evidence against"}
+EVIDENCE_TITLES = {"draftedFrom": "drafted from", "corroboratedBy": "evidence for", "against": "evidence against"}
 """The fields of a candidate that hold ids of records, each with its title."""
 
 DECIDED_BY = {"operator": "you", "autonomy": "the engine", "api": "the gateway"}
@@ -85,24 +94,26 @@ def candidate_fields(document: Document, now: datetime) -> Iterator[Field]:
     sign, tone, label = CANDIDATE_STATUS[proposal["status"]]
     by = f" by {DECIDED_BY.get(proposal['decidedBy'], proposal['decidedBy'])}" if proposal["decidedBy"] else ""
     yield text_line(one_line(proposal["title"]), "title")
-    yield text_line(f"{sign} {label}{by} {when(proposal['changedAt'], now)}", tone)
-    yield Field("changes", f"{TYPES[proposal['type']][1]}, for {candidate_scope_words(proposal)}")
+    yield text_line(f"{sign} {label}{by} {format_instant(proposal['changedAt'], now)}", tone)
+    yield Field("changes", f"{CANDIDATE_TYPES[proposal['type']][1]}, for {candidate_scope_words(proposal)}")
     yield Field("seen in", f"{workspace_name(proposal['scopeId'])}: {_record_kind(proposal)}")
-    yield Field("score", f"{bar(proposal['score'] / 100)} {proposal['score']:.0f} of 100; {evidence_words(proposal)}")
+    yield Field(
+        "score", f"{draw_bar(proposal['score'] / 100)} {proposal['score']:.0f} of 100; {evidence_words(proposal)}"
+    )
     if proposal["reason"]:
         yield Field("reason", one_line(proposal["reason"]))
     if document["lift"] or proposal["status"] == "promoted":
         yield heading("lift")
         yield from lift_fields(document["lift"])
     for overlay in document["overlays"]:
-        until = f" to {when(overlay['until'], now)}" if overlay["until"] else ""
-        yield Field("active", f"{'from' if until else 'since'} {when(overlay['since'], now)}{until}")
+        until = f" to {format_instant(overlay['until'], now)}" if overlay["until"] else ""
+        yield Field("active", f"{'from' if until else 'since'} {format_instant(overlay['since'], now)}{until}")
     yield heading("effect: now (-) and with it (+)")
     yield from effect_fields(document["preview"])
     yield heading("history")
     for step in document["stations"]:
         sign, tone = ("▲", "wants") if (step["name"], step["state"]) == ("review", "now") else STEP_SIGNS[step["state"]]
-        text = f"{when(step['at'], now):>9}  {one_line(step['words'])}".rstrip()
+        text = f"{format_instant(step['at'], now):>9}  {one_line(step['words'])}".rstrip()
         yield Field(f"{sign} {step['name']}", text, tone)
 
 
@@ -133,7 +144,9 @@ def lift_fields(measured: Document | None) -> Iterator[Field]:
     for name, good, runs in (("with it", "withGood", "withRuns"), ("without it", "withoutGood", "withoutRuns")):
         share = measured[good] / measured[runs] if measured[runs] else 0.0
         percent = f", {share:.0%}" if measured[runs] else ""
-        yield Field(name, f"{bar(share)} {measured[good]} of {formats.count(measured[runs], 'run')} went well{percent}")
+        yield Field(
+            name, f"{draw_bar(share)} {measured[good]} of {formats.count(measured[runs], 'run')} went well{percent}"
+        )
     if measured["withRuns"] and measured["withoutRuns"]:
         interval = f"80 % interval {points(measured['low'])} to {points(measured['high'])}"
         yield Field("difference", f"{points(measured['difference'])} points, {interval}")
@@ -161,7 +174,7 @@ def decision_fields(document: Document, move: str) -> Iterator[Field]:
 
 def record_fields(record: Document, now: datetime) -> Iterator[Field]:
     """One record: what happened, its score, and the reason for it."""
-    yield text_line(f"{_record_kind(record)}: {record['score']:.0f} of 100, {when(record['createdAt'], now)}")
+    yield text_line(f"{_record_kind(record)}: {record['score']:.0f} of 100, {format_instant(record['createdAt'], now)}")
     yield text_line(one_line(record["reason"]), "grey")
     parts = [record["targetAgent"]] if record["targetAgent"] else []
     parts += [workspace_name(record["workspace"])] if record["workspace"] not in ("", ".") else []
@@ -173,7 +186,10 @@ def record_fields(record: Document, now: datetime) -> Iterator[Field]:
     yield text_line(" · ".join(parts), "faint")
 
 
-KINDS = {
+# Learnings
+
+
+LEARNING_KINDS = {
     "institutional": ("how", "how things are done here"), "task": ("task", "about a piece of work"),
     "proxy": ("you", "about you; it is never promoted"),
 }  # fmt: skip
@@ -185,14 +201,14 @@ MAX_AFFECTED = 8
 MAX_PREVIEW_LINES = 12
 """Maximum number of lines of a learning that a promotion shows."""
 
-STATUS = {
+LEARNING_STATUS = {
     "active": ("●", "grey", "valid"), "retired": ("✗", "faint", "retracted"),
     "compacted": ("·", "faint", "merged into another"),
 }  # fmt: skip
-"""Sign, tone and words of each status."""
+"""Sign, tone and words of each status of a learning."""
 
 
-def scope_title(name: str, scope_id: str, workspace: str, task: str = "") -> str:
+def describe_scope(name: str, scope_id: str, workspace: str, task: str = "") -> str:
     """The scope of a learning in words; a session is named by its `task`, where that is known."""
     match name:
         case "global":
@@ -204,52 +220,52 @@ def scope_title(name: str, scope_id: str, workspace: str, task: str = "") -> str
     return f"{name} {one_line(f'{scope_id}: {task}' if task else scope_id)}"
 
 
-def scope_words(document: Document) -> str:
+def learning_scope_words(document: Document) -> str:
     """The scope of a learning in words."""
     task = document["task"] if document["scope"] == "session" else ""
-    return scope_title(document["scope"], document["scopeId"], document["workspace"], task)
+    return describe_scope(document["scope"], document["scopeId"], document["workspace"], task)
 
 
-def title(learning: Document) -> str:
+def learning_title(learning: Document) -> str:
     """A learning in one line."""
-    return short_title(learning["title"], learning["text"])
+    return make_title(learning["title"], learning["text"])
 
 
-def short_title(title: str, text: str) -> str:
+def make_title(title: str, text: str) -> str:
     """The title of a learning in one line, else the beginning of its text."""
     return one_line(title or text[:200]) or "forgotten"
 
 
-def learning_fields(learned: Document, now: datetime) -> Iterator[Field]:
+def detail_fields(learned: Document, now: datetime) -> Iterator[Field]:
     """The details of a learning without its links."""
-    sign, tone, label = STATUS[learned["status"]]
-    if not one_line(learned["text"]).startswith(title(learned).rstrip("…. ")):  # else the text repeats it
-        yield text_line(title(learned), "title")
-    yield text_line(f"{sign} {label}, {scope_words(learned)}, {learned['type']}", tone)
+    sign, tone, label = LEARNING_STATUS[learned["status"]]
+    if not one_line(learned["text"]).startswith(learning_title(learned).rstrip("…. ")):  # else the text repeats it
+        yield text_line(learning_title(learned), "title")
+    yield text_line(f"{sign} {label}, {learning_scope_words(learned)}, {learned['type']}", tone)
     if learned["review"]:
         yield text_line(f"▲ check it: {one_line(learned['review'])}", "wants")
     if learned["because"]:
         yield Field("because", one_line(learned["because"]), "wants")
     yield from text_fields(learned["text"])
     yield heading("evidence")
-    yield Field("confidence", f"{bar(learned['confidence'])} {learned['confidence']:.2f}")
+    yield Field("confidence", f"{draw_bar(learned['confidence'])} {learned['confidence']:.2f}")
     yield Field(
         "importance",
-        f"{bar(learned['importance'])} {learned['importance']:.2f}  {'; '.join(learned['reasons'])}".rstrip(),
+        f"{draw_bar(learned['importance'])} {learned['importance']:.2f}  {'; '.join(learned['reasons'])}".rstrip(),
     )
-    yield Field("kind", KINDS[learned["kind"]][1])
+    yield Field("kind", LEARNING_KINDS[learned["kind"]][1])
     by = f" by {learned['targetAgent']}" if learned["targetAgent"] else ""
     about = "how agents work together" if learned["domain"] == "team" else "the work itself"
-    since = when(learned["createdAt"], now) or "at an unknown time"
+    since = format_instant(learned["createdAt"], now) or "at an unknown time"
     yield Field("found", f"{since}{by}, {learned['phase'] or 'written by hand'}, about {about}")
     if learned["task"]:
         yield Field("in session", one_line(learned["task"]))
     if learned["reinforcementCount"]:
-        last = f", last {when(learned['lastReinforced'], now)}" if learned["lastReinforced"] else ""
+        last = f", last {format_instant(learned['lastReinforced'], now)}" if learned["lastReinforced"] else ""
         yield Field("repeated", f"by {formats.count(learned['reinforcementCount'], 'session')}{last}")
     if learned["promotedAt"]:
         count = formats.count(len(learned["promotedFrom"]), "entry", "entries")
-        yield Field("promoted", f"{when(learned['promotedAt'], now)}, from {count}")
+        yield Field("promoted", f"{format_instant(learned['promotedAt'], now)}, from {count}")
     if learned["gone"]:
         yield Field("missing", f"{formats.count(len(learned['gone']), 'source')} no longer in any file", "wants")
     yield Field("reached", formats.count(learned["prompts"], "prompt") if learned["prompts"] else "no prompt yet")
@@ -258,7 +274,7 @@ def learning_fields(learned: Document, now: datetime) -> Iterator[Field]:
 
 def retraction_fields(learning: Document) -> Iterator[Field]:
     """The effect of retracting a learning."""
-    yield text_line(title(learning), "title")
+    yield text_line(learning_title(learning), "title")
     yield text_line("No prompt will contain it. It stays in its file, marked as retracted, with your reason.")
     active = [entry for entry in learning["became"] if entry["status"] == "active"]
     if not active:
@@ -266,14 +282,16 @@ def retraction_fields(learning: Document) -> Iterator[Field]:
         return
     yield text_line(f"{formats.count(len(active), 'learning')} promoted from it will wait for your decision:", "wants")
     for entry in active[:MAX_AFFECTED]:
-        yield text_line(f"▸ {scope_words(entry)}: {title(entry)}")
+        yield text_line(f"▸ {learning_scope_words(entry)}: {learning_title(entry)}")
     if len(active) > MAX_AFFECTED:
         yield text_line(f"  and {len(active) - MAX_AFFECTED:,} more", "faint")
 
 
 def promotion_fields(learning: Document) -> Iterator[Field]:
     """The effect of applying a learning in all projects."""
-    yield text_line(title(learning), "title")
+    yield text_line(learning_title(learning), "title")
     yield from (text_line(line) for line in learning["text"].split("\n")[:MAX_PREVIEW_LINES])
     explanation = "If you confirm, a copy goes to the learnings of all projects and into their prompts."
-    yield text_line(f"It applies in {scope_words(learning)} now. {explanation} You can retract the copy.", "grey")
+    yield text_line(
+        f"It applies in {learning_scope_words(learning)} now. {explanation} You can retract the copy.", "grey"
+    )

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from clawpy_console import formats
-from clawpy_console.fields import Document, Field, bar, heading, spark, text_line
+from clawpy_console.fields import Document, Field, draw_bar, draw_sparkline, heading, text_line
 from clawpy_console.formats import fit_to_width, one_line
 from engine import kind_title
 from engine.model import TrainingOffer, TrainingRunView, TrainingView
@@ -71,8 +71,8 @@ def over_time_fields(insights: Document) -> Iterator[Field]:
         return
     first = datetime.fromisoformat(slices[0]["from"]).astimezone()
     yield heading(f"approval since {first.day} {first:%b}")
-    yield Field("approved", spark([each["approvalRate"] for each in slices], 1.0), "accent")
-    yield Field("decisions", f"{spark([count or None for count in counts])}  at most {max(counts)}", "grey")
+    yield Field("approved", draw_sparkline([each["approvalRate"] for each in slices], 1.0), "accent")
+    yield Field("decisions", f"{draw_sparkline([count or None for count in counts])}  at most {max(counts)}", "grey")
 
 
 def calibration_fields(insights: Document) -> Iterator[Field]:
@@ -83,7 +83,7 @@ def calibration_fields(insights: Document) -> Iterator[Field]:
     for bucket in buckets:
         stated, tone = calibration_verdict(bucket)
         rate, interval = bucket["approvalRate"], f"{100 * bucket['low']:.0f}–{100 * bucket['high']:.0f}"
-        text = f"{bar(rate)} {rate:>4.0%} of {bucket['predictions']:<3,} {interval:>6} {stated}"
+        text = f"{draw_bar(rate)} {rate:>4.0%} of {bucket['predictions']:<3,} {interval:>6} {stated}"
         yield Field(bucket["bucket"], text, tone)
     if buckets:
         error, sign = insights["calibrationError"], "✓ " if insights["calibrationHolds"] else ""
@@ -145,8 +145,8 @@ def hours_fields(insights: Document) -> Iterator[Field]:
     if by_hour:
         yield heading("by hour of the day")
         yield Field("hour", "".join(f"{hour:<3}" for hour in range(0, 24, 3)).rstrip(), "faint")
-        rates = spark([group.get("approvalRate") for group in groups], 1.0)
-        counts = spark([group.get("approved", 0) + group.get("rejected", 0) or None for group in groups])
+        rates = draw_sparkline([group.get("approvalRate") for group in groups], 1.0)
+        counts = draw_sparkline([group.get("approved", 0) + group.get("rejected", 0) or None for group in groups])
         yield Field("approved", rates, "accent")
         yield Field("decisions", counts, "grey")
 
@@ -178,7 +178,7 @@ TRAINING_STATES = {
 def training_fields(view: TrainingView, now: datetime, train_key: str, swap_key: str) -> Iterator[Field]:
     """The pairs until the next training, the model in use, the newest trainings; and the keys that train and swap."""
     yield heading("training")
-    yield Field("pairs", f"{bar(view.pairs / max(1, view.needed))} {view.pairs:,} of {view.needed} new")
+    yield Field("pairs", f"{draw_bar(view.pairs / max(1, view.needed))} {view.pairs:,} of {view.needed} new")
     if view.active is None:
         automatic = "; it starts by itself when it is due" if view.automatic else ""
         yield Field("next", f"{view.words or 'the next training is due'}{automatic}")

@@ -15,7 +15,7 @@ from textual.widgets import Static, TextArea
 
 from clawpy_console import formats
 from clawpy_console.dialogs.base import Dialog
-from clawpy_console.fields import Field, bar, heading, present_fields, states, text_line
+from clawpy_console.fields import Field, draw_bar, heading, present_fields, states, text_line
 from clawpy_console.formats import one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens.card_stack import headline
@@ -65,7 +65,7 @@ def evidence_fields(
     for signal in signals:
         name, text = states.signal_words(signal)
         figures = f"  {signal.weight:.2f} · {signal.relevance:.2f}" if in_full else ""
-        yield Field(name, f"{bar(signal.relevance)} {text}{figures}", "grey")
+        yield Field(name, f"{draw_bar(signal.relevance)} {text}{figures}", "grey")
     if evidence.rails:
         yield heading("rails now")
     yield from _rails_fields(evidence.rails, in_full)

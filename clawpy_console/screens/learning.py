@@ -190,7 +190,7 @@ class LearningScreen(ConsoleScreen):
         empty = "No match." if self.filter_words or self._shown_only else "Nothing yet."
         rows = grouped({f"{title}  {len(members):,}": members for title, members in groups.items()})
         self._list.show(rows, empty=empty)
-        _, shown_group = learning_fields.KINDS.get(self._shown_only, ("", self._shown_only))
+        _, shown_group = learning_fields.LEARNING_KINDS.get(self._shown_only, ("", self._shown_only))
         total = f"  {sum(map(len, groups.values())):,}" if groups else ""
         only = f"  only: {shown_group}" if shown_group else ""
         title = Content.assemble("LEARNING", (total, "$grey"), (only, "not bold $accent"))
@@ -203,7 +203,7 @@ class LearningScreen(ConsoleScreen):
         if isinstance(view, CandidateView):
             fields = [*learning_fields.candidate_fields(document(view), now)]
         elif view is not None:
-            fields = [*learning_fields.learning_fields(document(view), now)]
+            fields = [*learning_fields.detail_fields(document(view), now)]
         elif current.startswith(FAULT):
             fields = [text_line("A learning cannot be read", "title"), text_line(current.removeprefix(FAULT), "wants")]
         elif self._listed is not None and not current:
@@ -257,7 +257,7 @@ class LearningScreen(ConsoleScreen):
 
     def action_only(self, filter_by: str) -> None:
         """Show the next "group", or the next "kind" of learning, alone; after the last, all."""
-        choices = dict.fromkeys(CANDIDATE_HEADINGS.values()) if filter_by == "group" else learning_fields.KINDS
+        choices = dict.fromkeys(CANDIDATE_HEADINGS.values()) if filter_by == "group" else learning_fields.LEARNING_KINDS
         self._shown_only = next_choice(["", *choices], self._shown_only if self._shown_only in choices else "")
         self._draw_list()
         self.go_to("list")

@@ -18,7 +18,7 @@ from textual.widgets import Input
 from clawpy_console import formats
 from clawpy_console.dialogs.base import PreviewDialog, confirm
 from clawpy_console.fields import Field
-from clawpy_console.fields import learning as fields
+from clawpy_console.fields import learning as learning_fields
 from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings
 from clawpy_console.widgets.frame import KeyLine, has_words
@@ -81,7 +81,7 @@ def _candidates(engine: Engine) -> Iterator[ListedRow]:
         is_active = candidate.status is CandidateStatus.ACTIVE
         lift = engine.adaptation.view(candidate.id).lift if is_active else None
         heading = NEEDS_DECISION if _does_harm(lift) else CANDIDATE_HEADINGS[candidate.status]
-        label = fields.CANDIDATE_STATUS[candidate.status][2]
+        label = learning_fields.CANDIDATE_STATUS[candidate.status][2]
         yield ListedRow(heading, "", _searched_text(candidate, label), candidate_row(candidate, lift))
 
 
@@ -94,9 +94,9 @@ def _learnings(engine: Engine, words: str, required_id: str) -> Iterator[ListedR
     scopes = [*LearningScope][::-1]
     for entry in sorted(entries, key=lambda entry: scopes.index(entry.scope)):
         task = entry.session_task if entry.scope is LearningScope.SESSION else ""
-        scope = fields.scope_title(entry.scope, entry.scope_id, entry.workspace, task)
+        scope = learning_fields.describe_scope(entry.scope, entry.scope_id, entry.workspace, task)
         heading = NEEDS_DECISION if _needs_review(entry) else f"Learned: {scope}"
-        text = _searched_text(entry, fields.STATUS[entry.status][2])
+        text = _searched_text(entry, learning_fields.LEARNING_STATUS[entry.status][2])
         yield ListedRow(heading, entry.kind, text, learning_row(entry, now))
 
 
@@ -135,24 +135,24 @@ def shown_rows(listed: Sequence[ListedRow], words: Sequence[str], only: str) -> 
 
 def candidate_row(candidate: Candidate, lift: Lift | None) -> Row:
     """A candidate in the list: its type, what it proposes, its lift or its score."""
-    sign, style, _ = fields.CANDIDATE_STATUS[candidate.status]
+    sign, style, _ = learning_fields.CANDIDATE_STATUS[candidate.status]
     right = f"score {candidate.score:.0f}"
     if lift is not None:
         is_measured = lift.verdict is not LiftVerdict.NOT_ENOUGH
-        right = f"lift {fields.points(lift.difference) if is_measured else '…'}"
+        right = f"lift {learning_fields.points(lift.difference) if is_measured else '…'}"
     if harms := _does_harm(lift):
         sign, style = "▲", "wants"  # you may want to roll it back
     text_style = "ink" if candidate.status in (CandidateStatus.REVIEW, CandidateStatus.ACTIVE) else "grey"
-    text = f"{fields.TYPES[candidate.type][0]:<8}{one_line(candidate.title)}"
+    text = f"{learning_fields.CANDIDATE_TYPES[candidate.type][0]:<8}{one_line(candidate.title)}"
     return Row(candidate.id, text, sign, right, text_style, style, "wrong" if harms else "grey")
 
 
 def learning_row(entry: LearningEntry, now: datetime, prefix: str = "") -> Row:
     """A learning in a list: its kind, its title, when it was found."""
-    sign, style, _ = fields.STATUS[entry.status]
+    sign, style, _ = learning_fields.LEARNING_STATUS[entry.status]
     if _needs_review(entry):
         sign, style = "▲", "wants"
-    text = f"{fields.KINDS[entry.kind][0]:<6}{fields.short_title(entry.title, entry.text)}"
+    text = f"{learning_fields.LEARNING_KINDS[entry.kind][0]:<6}{learning_fields.make_title(entry.title, entry.text)}"
     found = formats.moment(entry.created_at, now) if entry.created_at else ""
     return Row(prefix + entry.id, text, sign, found, "ink" if entry.active else "faint", style, "grey")
 
@@ -170,7 +170,7 @@ def link_rows(view: CandidateView | LearningView, prompts: Mapping[str, str], no
 
 def _record_rows(view: CandidateView, now: datetime) -> dict[str, list[Row]]:
     """The records of a candidate by what they say of it."""
-    candidate, titles = view.candidate, fields.EVIDENCE.values()
+    candidate, titles = view.candidate, learning_fields.EVIDENCE_TITLES.values()
     evidence = zip(titles, (candidate.drafted_from, candidate.corroborated_by, candidate.against), strict=True)
     return {title: [_record_row(record, candidate, now) for record in view.records if record.id in ids]
             for title, ids in evidence}  # fmt: skip
@@ -293,7 +293,7 @@ def ask_for_decision(app: Console, name: str, view: View, decide: Callable[[str]
     """Ask whether to carry out the decision `name`, and show what it changes. `decide` gets the reason, "" for none."""
     decision, subject = DECISIONS[name], subject_of(view)
     text = subject.text if isinstance(subject, LearningEntry) else ""
-    title = f"{decision.question} {crop(fields.short_title(subject.title, text), 60)}"
+    title = f"{decision.question} {crop(learning_fields.make_title(subject.title, text), 60)}"
     if not decision.question:
         decide("")
     elif decision.takes_reason:
@@ -306,10 +306,10 @@ def ask_for_decision(app: Console, name: str, view: View, decide: Callable[[str]
 def _preview_fields(name: str, view: View) -> Iterator[Field]:
     """The effect of the decision `name`."""
     if name == "retract":
-        return fields.retraction_fields(document(view))
+        return learning_fields.retraction_fields(document(view))
     if name == "promote":
-        return fields.promotion_fields(document(view))
-    return fields.decision_fields(document(view), name)
+        return learning_fields.promotion_fields(document(view))
+    return learning_fields.decision_fields(document(view), name)
 
 
 def carry_out_decision(engine: Engine, name: str, id: str, reason: str) -> object:

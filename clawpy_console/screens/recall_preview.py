@@ -15,7 +15,7 @@ from textual.widgets import Input, Static
 from clawpy_console import external_programs, formats
 from clawpy_console.dialogs.base import PreviewDialog, confirm
 from clawpy_console.dialogs.edit import edit_file
-from clawpy_console.fields import Document, Field, bar, heading, text_line
+from clawpy_console.fields import Document, Field, draw_bar, heading, text_line
 from clawpy_console.fields.learning import forgetting_fields, recalled_fields
 from clawpy_console.formats import crop, one_line, workspace_name
 from clawpy_console.keys import bindings
@@ -249,7 +249,7 @@ class RecallPreview(
         yield from recalled_fields(document(memory))
         yield heading("score")
         for part in memory.parts:
-            yield Field(part.name, f"{bar(part.value)} {part.value:.2f} × {part.weight:.2f}")
+            yield Field(part.name, f"{draw_bar(part.value)} {part.value:.2f} × {part.weight:.2f}")
         yield Field("score", f"{memory.score:.2f}", "title")
 
     @on(PromptLines.Opened)

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from clawpy_console import formats
-from clawpy_console.fields import Field, bar, heading, spark, states, text_line
+from clawpy_console.fields import Field, draw_bar, draw_sparkline, heading, states, text_line
 from clawpy_console.fields.states import hold_field
 from clawpy_console.formats import cap_amount, clock_time, crop, one_line, workspace_name
 from clawpy_console.state import AppState, QuietHours
@@ -114,8 +114,8 @@ def cost_fields(burns: tuple[Burn, ...], now: datetime) -> Iterator[Field]:
         tone = "wrong" if share >= 1 else "wants" if share >= 0.8 else "ink"
         reserved = f", {formats.money(burn.reserved)} reserved" if burn.reserved else ""
         amounts = f"${used / MICRO:.2f} of ${cap_amount(burn.cap)}{reserved}"
-        yield Field(burn.window, f"{bar(share)} {share:>4.0%}  {amounts}", tone)
-        yield Field(" ", f"{spark(burn.buckets[: burn.elapsed][-24:])}  {pace_words(burn, now)}", "grey")
+        yield Field(burn.window, f"{draw_bar(share)} {share:>4.0%}  {amounts}", tone)
+        yield Field(" ", f"{draw_sparkline(burn.buckets[: burn.elapsed][-24:])}  {pace_words(burn, now)}", "grey")
 
 
 def pace_words(burn: Burn, now: datetime) -> str:

@@ -59,7 +59,7 @@ def test_no_line_is_wider_than_its_room(candidates: StandInAdaptation, learnings
         field for id in candidates.all for field in learning_fields.candidate_fields(document(candidates.view(id)), NOW)
     ]
     fields += [
-        field for id in learnings.all for field in learning_fields.learning_fields(document(learnings.view(id)), NOW)
+        field for id in learnings.all for field in learning_fields.detail_fields(document(learnings.view(id)), NOW)
     ]
     assert [line.plain for line in render_fields(fields, width) if line.cell_length > width] == []
 

@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.cli.printing.style import field_lines, plain
-from clawpy_console.fields import Field, predictions, spark
+from clawpy_console.fields import Field, draw_sparkline, predictions
 from clawpy_console.screens import insights
 from clawpy_console.widgets.reflowing_text import render_fields
 from engine import document
@@ -271,7 +271,7 @@ def test_the_verdict_on_a_range_of_confidence(bucket_document: dict[str, Any], v
 
 
 def test_no_decision_none_approved_and_some_approved_look_different(read: Insights) -> None:
-    assert spark([None, 0.0, 0.5, 1.0], 1.0) == "·▁▅█"
+    assert draw_sparkline([None, 0.0, 0.5, 1.0], 1.0) == "·▁▅█"
     days = [FIRST + timedelta(days=number) for number in range(5)]
     decided = ((0, 0), (0, 3), (1, 1), (3, 0))
     slices = tuple(DecisionSlice(days[at], days[at + 1], *counts) for at, counts in enumerate(decided))

@@ -378,7 +378,7 @@ def simulate(document: Document) -> Lines:
     yield f"{document['wentUp']} went up to a leader\n"
     yield from field_lines(_totals(document))
     blocked = [
-        (_when(entry["at"]), entry["rail"], entry["by"], f"{entry['prompt']}: {entry['reason']}")
+        (_format_minute(entry["at"]), entry["rail"], entry["by"], f"{entry['prompt']}: {entry['reason']}")
         for entry in document["blocked"]
     ]
     yield ""
@@ -392,7 +392,9 @@ def _totals(document: Document) -> Iterator[Field]:
     hours = ", ".join(f"{state} {spent:.1f} h" for state, spent in document["states"].items())
     yield Field("states", f"{hours}, laptop asleep {document['asleepHours']:.1f} h")
     yield Field("checks", f"{cycles['cards']} for cards, {cycles['act']} to act by itself")
-    yield Field("phases", ", ".join(f"{phase['phase']} from {_when(phase['at'])}" for phase in document["phases"]))
+    yield Field(
+        "phases", ", ".join(f"{phase['phase']} from {_format_minute(phase['at'])}" for phase in document["phases"])
+    )
     peaks = ", ".join(f"{name} {_money(cost['peaks'][name])} of {_money(cap)}" for name, cap in cost["caps"].items())
     yield Field("cost", f"{_money(cost['total'])} in all; highest, reserved included: {peaks}")
     if cost["endedByCap"]:
@@ -400,14 +402,14 @@ def _totals(document: Document) -> Iterator[Field]:
             "", f"{count(len(cost['endedByCap']), 'session')} stopped before a call that would have exceeded a cap"
         )
     for hold in document["holds"]:
-        yield Field(HOLD_NAMES[hold["word"]], f"{_when(hold['at'])}: {hold['reason']}")
+        yield Field(HOLD_NAMES[hold["word"]], f"{_format_minute(hold['at'])}: {hold['reason']}")
 
 
 def _example(example: Document | None, key: str) -> str:
     return f"“{example[key]}”: {example['reason']}" if example else "–"
 
 
-def _when(at: str) -> str:
+def _format_minute(at: str) -> str:
     return at[:16].replace("T", " ")
 
 

@@ -223,7 +223,7 @@ def _one_learning(document: Document) -> Lines:
     """A learning with all that is known of it."""
     learning = document["learning"]
     yield _head(learning)
-    yield from field_lines((*learning_fields.learning_fields(learning, datetime.now(UTC)), *_links(learning)))
+    yield from field_lines((*learning_fields.detail_fields(learning, datetime.now(UTC)), *_links(learning)))
 
 
 def _scopes(document: Document) -> Lines:
@@ -253,8 +253,8 @@ def _listed(learning: Document) -> Lines:
         )
         return
     details = [
-        learning_fields.scope_words(learning),
-        learning_fields.KINDS[learning["kind"]][1],
+        learning_fields.learning_scope_words(learning),
+        learning_fields.LEARNING_KINDS[learning["kind"]][1],
         f"confidence {learning['confidence']:.2f}",
     ]
     sessions = {source["session"] for source in learning["promotedFrom"]} - {""}
@@ -269,7 +269,7 @@ def _listed(learning: Document) -> Lines:
 
 def _head(document: Document) -> str:
     """The id, the text, and a status other than active."""
-    _, tone, status_words = learning_fields.STATUS[document["status"]]
+    _, tone, status_words = learning_fields.LEARNING_STATUS[document["status"]]
     suffix = f"  {paint(tone, status_words)}" if document["status"] != "active" else ""
     return f"{bold(document['id'])}{suffix}  {document['text'].strip() or dim('forgotten')}"
 
@@ -277,7 +277,10 @@ def _head(document: Document) -> str:
 def _links(learning: Document) -> list[Field]:
     """The sources of a learning, what became of it, and where else its lesson is used."""
     details = [
-        Field(name, f"{other['id']}  {learning_fields.scope_words(other)}: {learning_fields.title(other)}")
+        Field(
+            name,
+            f"{other['id']}  {learning_fields.learning_scope_words(other)}: {learning_fields.learning_title(other)}",
+        )
         for name, key in (("came from", "from"), ("became", "became"))
         for other in learning[key]
     ]
@@ -298,7 +301,7 @@ def _scope(scope: Document) -> Lines:
     """A scope: its numbers of learnings, its folder and its faults."""
     totals = f"{scope['institutional']} how things are done, {scope['tasks']} about work, {scope['proxy']} about you"
     retracted = f", {scope['retired']} retracted" if scope["retired"] else ""
-    title = learning_fields.scope_title(scope["scope"], scope["scopeId"], scope["workspace"])
+    title = learning_fields.describe_scope(scope["scope"], scope["scopeId"], scope["workspace"])
     yield f"{bold(title)}  {totals}{retracted}"
     yield "    " + dim(scope["path"])
     yield from ("    " + bad(fault) for fault in scope["faults"])
@@ -384,7 +387,7 @@ def _whole(document: Document) -> Lines:
     """All that is known of a candidate, with its evidence."""
     _, *fields = learning_fields.candidate_fields(document, datetime.now(UTC))
     yield from field_lines(fields)
-    for name, title in learning_fields.EVIDENCE.items():
+    for name, title in learning_fields.EVIDENCE_TITLES.items():
         if records := [record for record in document["records"] if record["id"] in document["candidate"][name]]:
             yield from ("", bold(title), *_records(records))
 
@@ -394,9 +397,8 @@ def _list(document: Document) -> Lines:
     for proposal in sorted(document["candidates"], key=lambda candidate: candidate["status"] != "review"):
         yield _candidate_head(proposal)
         scope = learning_fields.candidate_scope_words(proposal)
-        yield "    " + dim(
-            f"{learning_fields.TYPES[proposal['type']][1]}, for {scope}; {learning_fields.evidence_words(proposal)}"
-        )
+        type_name = learning_fields.CANDIDATE_TYPES[proposal["type"]][1]
+        yield "    " + dim(f"{type_name}, for {scope}; {learning_fields.evidence_words(proposal)}")
     if not document["candidates"]:
         records = document["records"]
         text = f"{count(records, 'record')}, none calls for a change" if records else "nothing was recorded yet"

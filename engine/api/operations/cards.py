@@ -27,7 +27,7 @@ from engine.api.operations.operation import (
     operation,
     require,
 )
-from engine.api.operations.system import cross_poll_status, timestamp_and_status
+from engine.api.operations.system import cross_poll_status, make_reply_head
 from engine.model import Card, DecidedBy, DismissReason, NoAnswer, Refusal, Status, sanitise
 from engine.prediction.predictors import UnusableReply
 
@@ -237,7 +237,7 @@ def latest(
     pending = engine.cards.pending(channel=channel)[:count]
     if shown:
         engine.cards.mark_shown([card.id for card in pending])
-    return {"predictions": document(pending), "count": len(pending), **timestamp_and_status(engine)}
+    return {"predictions": document(pending), "count": len(pending), **make_reply_head(engine)}
 
 
 @operation()

@@ -1,5 +1,5 @@
-"""Operations on the engine as a whole: check, status, stop, resume, dnd, config, notify, doctor, key; for programs:
-health, cross_poll_status, configure (SPEC 3.5, 3.7, 7.3, 7.6, 9.8, 10, 11.1)."""
+"""Operations on the engine as a whole: check; status, and for programs cross_poll_status and health; stop, resume, dnd;
+config, and for programs configure; notify; doctor, key (SPEC 3.5, 3.7, 7.3, 7.6, 9.8, 10, 11.1)."""
 
 from __future__ import annotations
 
@@ -122,15 +122,15 @@ def status(engine: ApiServices) -> Document:
     }
 
 
-def timestamp_and_status(engine: Services) -> Document:
-    """The time, and the state, costs and triggers, as replies to programs have them."""
+def make_reply_head(engine: Services) -> Document:
+    """What replies to programs have in common: the time, and the state, costs and triggers."""
     return {"timestamp": instant(engine.clock.now()), "crossPollStatus": cross_poll_status(engine)}
 
 
 @operation()
 def health(engine: Services) -> Document:
     """That the engine answers, and how it stands."""
-    return {"status": "ok", "version": engine.version, **timestamp_and_status(engine)}
+    return {"status": "ok", "version": engine.version, **make_reply_head(engine)}
 
 
 # -- holds
@@ -156,12 +156,12 @@ def stop(engine: ApiServices, reason: Text = "") -> Document:
 def resume(engine: ApiServices, word: Text = "") -> Document:
     """End a hold, by default the only one. `lifted` has it, `holds` those that remain."""
     before = engine.safety.kill_switch.holds()
-    word = word or _only_hold(before)
+    word = word or _word_of_only_hold(before)
     engine.safety.kill_switch.resume(word)
     return status(engine) | {"lifted": document([hold for hold in before if hold.word == word])}
 
 
-def _only_hold(holds: Sequence[Hold]) -> str:
+def _word_of_only_hold(holds: Sequence[Hold]) -> str:
     """The word of the only active hold. Raises `Refusal`: `which_hold` for several, `not_held` for none."""
     words = [hold.word for hold in holds]
     if len(words) > 1:
@@ -176,6 +176,9 @@ def dnd(engine: ApiServices, seconds: Seconds = 7200, off: bool = False) -> Docu
     """Do not disturb for `seconds`, 2 hours by default, or `off`: cards are made, nothing runs by itself."""
     until = engine.autonomy.dnd(None if off else timedelta(seconds=seconds))
     return {"dndUntil": instant(until), "quiet": bool(engine.autonomy.quiet())}
+
+
+# -- settings
 
 
 @operation(marks_presence=True)
@@ -233,18 +236,21 @@ def configure(
         engine.settings.set_for_this_run(changed)
     if enabled is not None:  # last, because this cannot fail
         engine.safety.kill_switch.set_enabled(enabled)
-    now, settings = cross_poll_status(engine), engine.settings.current
+    status_now, settings = cross_poll_status(engine), engine.settings.current
     return {
         "config": {
-            "enabled": now["enabled"],
+            "enabled": status_now["enabled"],
             "intervalMs": settings.cross_poll_interval_ms,
             "costCapPerHour": settings.cross_poll_cost_cap_per_hour,
             "autoExecuteThreshold": settings.cross_poll_auto_execute_threshold,
             "quietHoursStart": settings.quiet_hours_start,
             "quietHoursEnd": settings.quiet_hours_end,
         },
-        "crossPollStatus": now,
+        "crossPollStatus": status_now,
     }
+
+
+# -- surfaces
 
 
 @operation(marks_presence=True)
@@ -264,6 +270,9 @@ def notify(
         reply["dismissed"] = engine.notify.outbox.dismiss(chosen)
     until = instant(engine.autonomy.dnd_until())
     return reply | {"surfaces": engine.notify.surfaces(), "quiet": bool(engine.autonomy.quiet()), "dndUntil": until}
+
+
+# -- the installation
 
 
 @operation()
