@@ -28,7 +28,7 @@ TEMPLATES: Final[tuple[Template, ...]] = (
     failures.update_lock,
     history.secret,
     history.large_file,
-    changes.reclaim_space,
+    work.reclaim_space,
     runs.failing_ci,
     branches.rehearse_merge,
     branches.forecast_conflicts,

@@ -1,11 +1,11 @@
-"""Cards about your own changes, such as forgotten debugging, stale documentation and lint, and about disk space."""
+"""Cards about your own changes, such as forgotten debugging, stale documentation, lines without a test, and lint."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import PurePosixPath
-from typing import Any, Final
+from typing import Any
 
 from engine.execution.runners.toolchains.project_tools import Linter
 from engine.git.leftovers import CONFLICT_MARKER, TODOS
@@ -31,6 +31,9 @@ from engine.prediction.templates.offers import (
 
 MAX_NAMED = 5
 """Maximum number of findings that a subject names."""
+
+SHORT_SUITE = 120.0
+"""Maximum seconds of a whole suite that is run once more to measure its coverage."""
 
 _LEFTOVER_WORDS = {
     CONFLICT_MARKER: "conflict markers",
@@ -62,26 +65,10 @@ def leftovers(context: WorkspaceContext) -> Iterator[Offer]:
         f"Show what is left in {where}",
         f"You added {summary} in {where}, {state} yet.",
         **_evidence_of(named, all_leftovers),
-        parameters={"today": midnight(context)},
+        parameters={"today": _day_begin_text(context)},
         evidence_at=written_at(git, files),
         tier=Tier.BLOCKS if marked else None,
     )
-
-
-def _evidence_of(named: Sequence[LocatedLeftover], all_leftovers: Sequence[LocatedLeftover]) -> dict[str, Any]:
-    """The subject and the facts of a card, as arguments of `Offer`.
-
-    The subject lists the kinds in `named` with their files, so that dismissing a TODO does not hide a breakpoint. The
-    facts list all leftovers, without line numbers, because these change with every line above them.
-    """
-    kinds = dict.fromkeys(f"{leftover.kind} in {plain(leftover.path, 100)}" for leftover in named)
-    lines = sorted(f"{leftover.kind} {leftover.path} {leftover.text}" for leftover in all_leftovers)
-    return {"subject": ", ".join([*kinds][:MAX_NAMED]), "facts": {"found": lines}}
-
-
-def midnight(context: WorkspaceContext) -> str:
-    """The start of the operator's day, in ISO format as flows expect it."""
-    return context.local.replace(hour=0, minute=0, second=0, microsecond=0).isoformat()
 
 
 @template
@@ -121,7 +108,7 @@ def stale_docs(context: WorkspaceContext) -> Iterator[Offer]:
     yield Offer(
         f"Show the documentation that still names {join_shortened(names, 2, 40)}",
         f"{tail(f'{first.path}:{first.line}')} names `{names[0]}`{became}, which your changes removed{more}.",
-        subject=" ".join(sorted(names)[:5]),
+        subject=" ".join(sorted(names)[:MAX_NAMED]),
         facts=_facts_of(mentions),
         evidence_at=_last_written_at(context.repository),
     )
@@ -139,15 +126,11 @@ def update_docs(context: WorkspaceContext) -> Iterator[Offer]:
     yield Offer(
         f"Put the new names into {join_shortened(paths)}",
         f"{join_shortened(pairs, 2, 80)}, in {count(len(renamed), 'line')}; what it changes waits as a diff.",
-        subject=" ".join(sorted(plain(mention.old, 60) for mention in renamed)[:5]),
+        subject=" ".join(sorted(plain(mention.old, 60) for mention in renamed)[:MAX_NAMED]),
         facts=_facts_of(renamed),
         parameters={"paths": paths},
         evidence_at=newest,
     )
-
-
-SHORT_SUITE = 120.0
-"""Maximum seconds of a whole suite that is run once more to measure its coverage."""
 
 
 @template
@@ -157,7 +140,7 @@ def uncovered_lines(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     if tool is None or part.project.path not in context.coverage_folders or not part.tree_runs or part.changed:
         return
     last = part.tree_runs[0]
-    paths = usable_paths(path for path in context.inspection.own.added_lines if is_source(path) and part.holds(path))
+    paths = usable_paths(path for path in context.inspection.own.added_lines if _is_source(path) and part.holds(path))
     if not paths or len(paths) > MAX_PATHS or not last.check.green:
         return
     whole = next((run for run in part.runs if run.full), None)
@@ -174,29 +157,6 @@ def uncovered_lines(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         },
         evidence_at=last.ran_at,
     )
-
-
-def is_source(path: str) -> bool:
-    """Whether coverage of a file is of interest: it is Python, and neither a test nor a script for building."""
-    name = PurePosixPath(path).name
-    is_test = name.startswith("test_") or name.endswith("_test.py") or {"tests", "test"} & set(path.split("/"))
-    return path.endswith(".py") and not is_test and name not in ("conftest.py", "setup.py", "noxfile.py")
-
-
-def _facts_of(mentions: Sequence[Mention]) -> dict[str, list[str]]:
-    """The facts of a card about mentions, without line numbers."""
-    return {"mentions": sorted(f"{mention.path} {mention.old}" for mention in mentions)}
-
-
-def _last_written_at(git: GitState) -> datetime | None:
-    """When you last changed a file, or else when HEAD was committed."""
-    return max((file.modified_at for file in git.files if file.modified_at), default=newest_commit(git))
-
-
-def _was_shown(context: WorkspaceContext, flow: str, written: datetime | None) -> bool:
-    """Whether a session of this flow ran after the time `written`, so that it showed the present state."""
-    last = next(iter(ended_sessions(context, "", flow)), None)
-    return last is not None and (written is None or last.created_at >= written)
 
 
 @template
@@ -223,12 +183,6 @@ def lint(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         parameters={"paths": [] if whole else changed},
         evidence_at=earliest(moments),
     )
-
-
-def _lacks_packages(part: Part, linter: Linter) -> bool:
-    """Whether a linter of node is missing, because it comes with packages that are not installed."""
-    of_node = [package for package in part.project.packages if package.kind == "node"]
-    return linter.row.kind == "node" and not all(package.installed for package in of_node)
 
 
 @template
@@ -260,30 +214,46 @@ def fix_lint(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     )
 
 
-MIN_SPACE: Final = 100_000_000
-"""Bytes that could be freed, below which there is no card."""
+def _evidence_of(named: Sequence[LocatedLeftover], all_leftovers: Sequence[LocatedLeftover]) -> dict[str, Any]:
+    """The subject and the facts of a card, as arguments of `Offer`.
 
-MAX_FREE_RATIO: Final = 10
-"""There is no card if the disk has more than this many times as many free bytes as could be freed."""
-
-
-@template
-def reclaim_space(context: WorkspaceContext) -> Iterator[Offer]:
-    """The disk with the home is nearly full, and clawpy can free a good share of what is left."""
-    disk = context.disk
-    if disk is None or disk.ours < MIN_SPACE or disk.ours * MAX_FREE_RATIO < disk.free:
-        return
-    free, ours = gigabytes(disk.free), gigabytes(disk.ours)
-    yield Offer(
-        f"Remove {ours} of old worktrees and caches of clawpy",
-        f"Only {free} of {gigabytes(disk.total)} is free on this disk. Undecided work is kept.",
-        subject="disk",
-        facts={"urgent": disk.urgent},
-        evidence_at=disk.since,
-        tier=Tier.AT_RISK if disk.urgent else Tier.BLOCKS,
-    )
+    The subject lists the kinds in `named` with their files, so that dismissing a TODO does not hide a breakpoint. The
+    facts list all leftovers, without line numbers, because these change with every line above them.
+    """
+    kinds = dict.fromkeys(f"{leftover.kind} in {plain(leftover.path, 100)}" for leftover in named)
+    lines = sorted(f"{leftover.kind} {leftover.path} {leftover.text}" for leftover in all_leftovers)
+    return {"subject": ", ".join([*kinds][:MAX_NAMED]), "facts": {"found": lines}}
 
 
-def gigabytes(size: int) -> str:
-    """`0.4 GB`, `120 GB`."""
-    return f"{size / 1_000_000_000:.{1 if size < 10_000_000_000 else 0}f} GB"
+def _day_begin_text(context: WorkspaceContext) -> str:
+    """The start of the operator's day, in ISO format as flows expect it."""
+    return context.local.replace(hour=0, minute=0, second=0, microsecond=0).isoformat()
+
+
+def _facts_of(mentions: Sequence[Mention]) -> dict[str, list[str]]:
+    """The facts of a card about mentions, without line numbers."""
+    return {"mentions": sorted(f"{mention.path} {mention.old}" for mention in mentions)}
+
+
+def _last_written_at(git: GitState) -> datetime | None:
+    """When you last changed a file, or else when HEAD was committed."""
+    return max((file.modified_at for file in git.files if file.modified_at), default=newest_commit(git))
+
+
+def _was_shown(context: WorkspaceContext, flow: str, written: datetime | None) -> bool:
+    """Whether a session of this flow ran after the time `written`, so that it showed the present state."""
+    last = next(iter(ended_sessions(context, "", flow)), None)
+    return last is not None and (written is None or last.created_at >= written)
+
+
+def _is_source(path: str) -> bool:
+    """Whether coverage of a file is of interest: it is Python, and neither a test nor a script for building."""
+    name = PurePosixPath(path).name
+    is_test = name.startswith("test_") or name.endswith("_test.py") or {"tests", "test"} & set(path.split("/"))
+    return path.endswith(".py") and not is_test and name not in ("conftest.py", "setup.py", "noxfile.py")
+
+
+def _lacks_packages(part: Part, linter: Linter) -> bool:
+    """Whether a linter of node is missing, because it comes with packages that are not installed."""
+    of_node = [package for package in part.project.packages if package.kind == "node"]
+    return linter.row.kind == "node" and not all(package.installed for package in of_node)

@@ -1,4 +1,5 @@
-"""Cards for work that comes from elsewhere: open tasks, learned flows, and findings of a flow that an agent may fix."""
+"""Cards for work that comes from elsewhere: open tasks, learned flows, findings of a flow that an agent may fix, and a
+disk that is nearly full."""
 
 from __future__ import annotations
 
@@ -32,6 +33,12 @@ DUE_SOURCES = (HEARTBEAT, HEARTBEAT_ORDER)
 
 MAX_TASKS = 3
 """Maximum number of tasks of the board that are offered at once."""
+
+MIN_SPACE: Final = 100_000_000
+"""Bytes that could be freed, below which there is no card."""
+
+MAX_FREE_RATIO: Final = 10
+"""There is no card if the disk has more than this many times as many free bytes as could be freed."""
 
 
 @template
@@ -236,3 +243,25 @@ def let_agent_fix(context: WorkspaceContext) -> Iterator[Offer]:
         tier=tier,
         flow=None,
     )
+
+
+@template
+def reclaim_space(context: WorkspaceContext) -> Iterator[Offer]:
+    """The disk with the home is nearly full, and clawpy can free a good share of what is left."""
+    disk = context.disk
+    if disk is None or disk.ours < MIN_SPACE or disk.ours * MAX_FREE_RATIO < disk.free:
+        return
+    free, ours = _format_gigabytes(disk.free), _format_gigabytes(disk.ours)
+    yield Offer(
+        f"Remove {ours} of old worktrees and caches of clawpy",
+        f"Only {free} of {_format_gigabytes(disk.total)} is free on this disk. Undecided work is kept.",
+        subject="disk",
+        facts={"urgent": disk.urgent},
+        evidence_at=disk.since,
+        tier=Tier.AT_RISK if disk.urgent else Tier.BLOCKS,
+    )
+
+
+def _format_gigabytes(size: int) -> str:
+    """`0.4 GB`, `120 GB`."""
+    return f"{size / 1_000_000_000:.{1 if size < 10_000_000_000 else 0}f} GB"
