@@ -42,17 +42,18 @@ def lost_tips(repository: Repository) -> tuple[str, str]:
     return tips[0], tips[1]
 
 
-def read_lost_tips(repository: Repository, now: datetime = NOW) -> set[str]:
+def read_lost_tips(repository: Repository) -> set[str]:
     state = GitReader().read(repository.path)
-    return {line.tip for line in read_lost_commits(Git(repository.path), state, now)}
+    return {line.tip for line in read_lost_commits(Git(repository.path), state, NOW)}
 
 
-def test_lines_of_commits_that_no_ref_reaches_are_found_with_their_length(
+def test_lines_of_commits_that_no_ref_reaches_are_found_for_a_month_with_their_length(
     repository: Repository, lost_tips: tuple[str, str]
 ) -> None:
-    state = GitReader().read(repository.path)
-    lost = read_lost_commits(Git(repository.path), state, NOW)
+    git, state = Git(repository.path), GitReader().read(repository.path)
+    lost = read_lost_commits(git, state, NOW)
     assert {(line.tip, line.number) for line in lost} == {(tip, 2) for tip in lost_tips}
+    assert read_lost_commits(git, state, NOW + timedelta(days=31)) == ()
 
 
 def test_the_empty_commit_that_a_rebase_of_the_root_starts_from_is_not_lost(repository: Repository) -> None:
@@ -96,8 +97,3 @@ def test_a_commit_with_a_tag_is_not_lost(repository: Repository, lost_tips: tupl
     repository.git("tag", "kept", left)
     assert is_reachable(git, left)
     assert read_lost_tips(repository) == {right}
-
-
-def test_commits_lost_more_than_a_month_ago_are_not_listed(repository: Repository, lost_tips: tuple[str, str]) -> None:
-    assert read_lost_tips(repository) == {*lost_tips}
-    assert read_lost_tips(repository, NOW + timedelta(days=31)) == set()

@@ -17,7 +17,6 @@ from engine.git.reader import GitReader, files_between, in_history
 from engine.git.state import FileState, GitState
 from tests.conftest import Repository
 from tests.prediction.sensing import dated_commit, touch
-from tests.support.helpers import refused
 
 T0 = datetime(2025, 6, 1, 12, tzinfo=UTC)
 Read = Callable[[], GitState]
@@ -67,19 +66,6 @@ def test_files_that_tools_leave_are_no_work_of_a_person(repository: Repository, 
     assert [file.path for file in read().files] == ["new/b.py"]
 
 
-def test_ahead_and_behind_the_upstream(repository: Repository, tmp_path: Path) -> None:
-    repository.commit("one", {"a.py": "1"})
-    repository.git("clone", "-q", ".", str(tmp_path / "clone"))
-    clone = Repository(tmp_path / "clone")
-    clone.commit("mine 1", {"b.py": "1"})
-    clone.commit("mine 2", {"b.py": "2"})
-    repository.commit("theirs", {"c.py": "1"})
-    clone.git("fetch", "-q")
-    state = GitReader().read(clone.path)
-    assert (state.upstream, state.ahead, state.behind) == ("origin/main", 2, 1)
-    assert [commit.subject for commit in state.recent] == ["mine 2", "mine 1", "one"]
-
-
 def test_branches_their_dates_and_whether_they_are_merged(repository: Repository, read: Read) -> None:
     dated_commit(repository, "one", {"a.py": "1"}, T0)
     repository.git("branch", "done")
@@ -126,17 +112,20 @@ def test_a_commit_message_cannot_break_the_list_of_branches(repository: Reposito
     assert {branch.name for branch in read().branches} == {"main", "theirs"}
 
 
-def test_the_remote_names_the_base_of_a_clone(repository: Repository, tmp_path: Path) -> None:
+def test_a_clone_has_its_base_and_its_upstream_at_the_remote(repository: Repository, tmp_path: Path) -> None:
     repository.git("branch", "-m", "stable")
     dated_commit(repository, "one", {"a.py": "1"}, T0)
     repository.git("branch", "idea")
     repository.git("clone", "-q", ".", str(tmp_path / "clone"))
-    dated_commit(repository, "two", {"a.py": "2"}, T0 + timedelta(days=1))
+    dated_commit(repository, "theirs", {"a.py": "2"}, T0 + timedelta(days=1))
     clone = Repository(tmp_path / "clone")
     assert GitReader().read(clone.path).base == "stable"
+    dated_commit(clone, "mine 1", {"b.py": "1"}, T0)
+    dated_commit(clone, "mine 2", {"b.py": "2"}, T0)
     clone.git("fetch", "-q")
     state = GitReader().read(clone.path)
-    assert (state.base, state.behind) == ("origin/stable", 1)
+    assert (state.base, state.upstream, state.ahead, state.behind) == ("origin/stable", "origin/stable", 2, 1)
+    assert [commit.subject for commit in state.recent] == ["mine 2", "mine 1", "one"]
     assert {branch.name for branch in state.branches} == {"stable", "origin/stable", "origin/idea"}
 
 
@@ -163,11 +152,6 @@ def test_submodules_are_not_entered(repository: Repository, read: Read, tmp_path
     assert read().clean
     Repository(repository.path / "vendor/lib").commit("moved", {"lib.py": "2"})
     assert read().clean  # what is checked out in it is its own business
-
-
-def test_a_bare_repository_is_refused_in_words(tmp_path: Path) -> None:
-    subprocess.run(["git", "init", "-q", "--bare", str(tmp_path / "bare")], check=True)
-    refused("bare_repository", lambda: GitReader().read(tmp_path / "bare"))
 
 
 def test_names_that_are_no_utf8_survive(repository: Repository, read: Read) -> None:

@@ -28,29 +28,22 @@ def test_folders_without_a_working_tree_are_refused(tmp_path: Path, name: str, c
     refused(code, lambda: repository_root(tmp_path / name))
 
 
-def assert_called_damaged(folder: Path, part: str) -> None:
-    """The repository is refused as damaged, with this part in the message. `git init` would be the wrong advice."""
-    refusal = refused("broken_repository", lambda: repository_root(folder))
-    assert part in refusal.message
-    assert "git init" not in refusal.fix
-
-
 @pytest.mark.parametrize(
     ("file", "content", "part"),
     [
         (".git/HEAD", "garbage", "git does not accept the repository in"),
         (".git/config", "[unclosed", "fatal: bad config"),
+        (".git", "gitdir: /gone/.git/worktrees/shop", "/gone/.git/worktrees/shop, which does not exist"),
     ],
 )
 def test_a_damaged_repository_is_called_damaged(tmp_path: Path, file: str, content: str, part: str) -> None:
-    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    """`git init` would be the wrong advice."""
+    if file != ".git":
+        subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     (tmp_path / file).write_text(content)
-    assert_called_damaged(tmp_path, part)
-
-
-def test_a_working_tree_whose_repository_is_gone_is_called_damaged(tmp_path: Path) -> None:
-    (tmp_path / ".git").write_text("gitdir: /gone/.git/worktrees/shop")
-    assert_called_damaged(tmp_path, "/gone/.git/worktrees/shop, which does not exist")
+    refusal = refused("broken_repository", lambda: repository_root(tmp_path))
+    assert part in refusal.message
+    assert "git init" not in refusal.fix
 
 
 def test_a_folder_with_a_name_that_is_not_utf8_is_refused_each_time(tmp_path: Path) -> None:

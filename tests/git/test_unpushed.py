@@ -33,20 +33,17 @@ def places(result: Unpushed) -> list[tuple[str, int]]:
     return [(problem.path, problem.line) for problem in result.committed]
 
 
-def add_remote(repository: Repository, tmp_path: Path) -> None:
-    bare = tmp_path / "origin.git"
-    repository.git("clone", "-q", "--bare", str(repository.path), str(bare))
-    repository.git("remote", "add", "origin", str(bare))
-    repository.git("fetch", "-q", "origin")
-
-
 def test_commits_of_any_remote_branch_are_pushed(repository: Repository, tmp_path: Path) -> None:
     repository.commit("begin", {"a.py": "x = 1\n"})
-    add_remote(repository, tmp_path)
+    repository.git("clone", "-q", "--bare", ".", str(tmp_path / "origin.git"))
+    repository.git("remote", "add", "origin", str(tmp_path / "origin.git"))
+    repository.git("fetch", "-q", "origin")
     repository.git("switch", "-q", "-c", "work")
-    repository.commit("key", {"config.py": f"x = 1\nKEY = '{TOKEN}'\n"})
-    result = inspect(repository).unpushed
-    assert (result.commits, result.shared, places(result)) == (1, True, [("config.py", 2)])
+    repository.commit("key", {"Schlüssel für alle.txt": f"x = 1\nKEY = '{TOKEN}'\n"})
+    for _ in ("work", "a detached HEAD"):
+        result = inspect(repository).unpushed
+        assert (result.commits, result.shared, places(result)) == (1, True, [("Schlüssel für alle.txt", 2)])
+        repository.git("switch", "-q", "--detach")
     repository.git("push", "-q", "origin", "work:elsewhere")
     repository.git("fetch", "-q", "origin")
     assert inspect(repository).unpushed == Unpushed()
@@ -61,14 +58,6 @@ def test_without_a_remote_the_commits_of_the_last_week_are_not_pushed(repository
     assert places(inspect(repository, now + timedelta(days=6)).unpushed) == []
 
 
-def test_commits_of_a_detached_head_are_not_pushed(repository: Repository, tmp_path: Path) -> None:
-    repository.commit("begin", {"a.py": "x = 1\n"})
-    add_remote(repository, tmp_path)
-    repository.git("switch", "-q", "--detach")
-    repository.commit("key", {"Schlüssel für alle.txt": f"{TOKEN}\n"})
-    assert places(inspect(repository).unpushed) == [("Schlüssel für alle.txt", 1)]
-
-
 def test_staged_and_changed_files_are_read_and_untracked_ones_are_not(repository: Repository) -> None:
     repository.commit("begin", {"a.py": "x = 1\n", "b [1].py": "y = 1\n"}, at="2020-01-01T00:00:00+00:00")
     repository.write("a.py", f"x = 1\nKEY = '{TOKEN}'\n")
@@ -78,14 +67,6 @@ def test_staged_and_changed_files_are_read_and_untracked_ones_are_not(repository
     repository.write(".env", f"KEY={TOKEN}\n")
     uncommitted = inspect(repository).uncommitted
     assert [(problem.path, problem.line) for problem in uncommitted] == [("a.py", 2), ("b [1].py", 1)]
-
-
-def test_files_staged_for_the_first_commit(repository: Repository) -> None:
-    repository.write("config.py", f"KEY = '{TOKEN}'\n")
-    repository.write(".env", "PASSWORD=open\n")
-    repository.git("add", ".")
-    uncommitted = inspect(repository).uncommitted
-    assert [(problem.path, problem.line) for problem in uncommitted] == [("config.py", 1), (".env", 0)]
 
 
 def test_a_key_that_was_there_before_is_no_problem(repository: Repository) -> None:
