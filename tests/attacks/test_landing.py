@@ -38,7 +38,7 @@ from tests.attacks.landing_canary import (
     reverse,
     roll_back,
 )
-from tests.execution.landing_world import LandingWorld
+from tests.execution.landing_world import LandingWorld, kill_at
 from tests.support.helpers import refused
 
 pytestmark = pytest.mark.attack("landing")
@@ -334,15 +334,18 @@ def test_a_folder_that_becomes_a_link_before_a_call_leads_nowhere(
         assert number > 1, "the call is never made: nothing was attacked"
 
 
-@pytest.mark.parametrize("kernel", ["openat2", "step by step"])
-@pytest.mark.parametrize("move", MOVES)
-def test_parents_that_are_links_lead_nowhere(
-    tmp_path: Path, canary: Canary, monkeypatch: pytest.MonkeyPatch, move: Move, kernel: str
-) -> None:
-    if kernel == "step by step":
+@pytest.fixture(params=["openat2", "step by step"])
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that opens paths beneath a folder by one call, and one on which each step is opened alone."""
+    if request.param == "step by step":
         monkeypatch.setattr(beneath, "_openat2", lambda: None)
     elif beneath._openat2() is None:
         pytest.skip("this kernel has no openat2")
+
+
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize("move", MOVES)
+def test_parents_that_are_links_lead_nowhere(tmp_path: Path, canary: Canary, move: Move) -> None:
     (tmp_path / "d").symlink_to(canary.folder)
     with Beneath.open(tmp_path) as files:
         attempt(partial(move, files))
@@ -376,13 +379,9 @@ def exchange_all_the_time(path: Path, link: Path) -> Iterator[None]:
 
 
 @pytest.mark.attack(slow=True)
-@pytest.mark.parametrize("kernel", ["openat2", "step by step"])
+@pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize("move", MOVES)
-def test_a_folder_that_a_process_exchanges_for_a_link_leads_nowhere(
-    tmp_path: Path, canary: Canary, monkeypatch: pytest.MonkeyPatch, move: Move, kernel: str
-) -> None:
-    if kernel == "step by step":
-        monkeypatch.setattr(beneath, "_openat2", lambda: None)
+def test_a_folder_that_a_process_exchanges_for_a_link_leads_nowhere(tmp_path: Path, canary: Canary, move: Move) -> None:
     for number in range(20):
         top = make_tree(tmp_path / str(number))
         with Beneath.open(top) as files:
@@ -437,22 +436,9 @@ def test_a_folder_that_becomes_a_link_at_a_step_leads_nowhere(
 
 
 @pytest.mark.parametrize("killed_at", ["remove d", "remove folder", "write"])
-def test_recovery_follows_no_link(
-    world: LandingWorld, canary: Canary, monkeypatch: pytest.MonkeyPatch, killed_at: str
-) -> None:
+def test_recovery_follows_no_link(world: LandingWorld, canary: Canary, killed_at: str) -> None:
     change_set = world.make_change_set(edit)
-
-    class Killed(BaseException):
-        pass
-
-    def step(name: str) -> None:
-        if name.startswith(killed_at):
-            raise Killed
-
-    world.step = step
-    with pytest.raises(Killed):
-        world.changes.land(change_set.id)
-    world.step = lambda name: None
+    kill_at(world, killed_at, lambda: world.changes.land(change_set.id))
     exchange(world.root / "d", canary.folder)
     world.changes.recover()
     canary.check()

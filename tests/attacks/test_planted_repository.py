@@ -211,8 +211,10 @@ def test_an_exchanged_git_folder_of_a_worktree_runs_no_program(
         trees.take_snapshot(git.pin())
 
     change = world.make_change_set(work)
+    world.changes.discard(change.id)
     assert not trap.pop_mark()
     assert "a.txt" in [file.path for file in change.files]
+    assert not world.worktrees.folder_of("session_1").exists()
 
 
 @pytest.mark.attack(slow=True)

@@ -272,26 +272,6 @@ def test_the_setup_command_prepares_the_worktree(world: FlowWorld) -> None:
     assert "setup command ended with exit code 3" in view.summary
 
 
-@pytest.mark.long
-def test_real_flows_in_a_real_sandbox(world: FlowWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    (world.repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
-    world.repository.commit(
-        "tests",
-        {
-            "test_cart.py": "def test_a():\n    assert True\n\ndef test_b():\n    assert 0\n",
-            "pytest.ini": "[pytest]\naddopts = --disable-plugin-autoload\n",
-        },
-    )
-    before = world.repository.git("status", "--porcelain", "--ignored")
-    view = world.run_flow("run_tests")
-    assert view.state is SessionState.SUCCEEDED, world.transcript(view)  # red tests are a result
-    assert (view.check.passed, view.check.failed) == (1, 1)
-    assert world.repository.git("status", "--porcelain", "--ignored") == before
-    view = world.run_flow("draft_changelog", since="", create=True)
-    assert view.state is SessionState.SUCCEEDED, world.transcript(view)
-    assert view.change_set_id is not None
-
-
 # Launcher
 
 

@@ -8,21 +8,17 @@ from __future__ import annotations
 import itertools
 import subprocess
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from engine.execution.change_store import ChangeSetRow
 from engine.model import ChangeState, Refusal
-from engine.storage.database import Transaction
 from engine.storage.state import unfinished_intents
-from tests.execution.landing_scenarios import Scenario, check_scenario, refusal_of, scenarios
+from tests.execution.landing_scenarios import Edit, Scenario, check_scenario, refusal_of, scenarios
 from tests.execution.landing_world import (
     TEXT,
     Change,
-    FileStates,
     LandingWorld,
     assert_landing_is_refused,
     file_edit,
@@ -31,10 +27,12 @@ from tests.execution.landing_world import (
 )
 from tests.support.helpers import refused
 
+FILES = {"a.txt": TEXT, "d/only.txt": "d\n", "b.txt": TEXT}
+
 
 @pytest.fixture
 def world(landing_world: LandingWorld) -> LandingWorld:
-    landing_world.repository.commit("one", {"a.txt": TEXT, "d/only.txt": "d\n", "b.txt": TEXT})
+    landing_world.repository.commit("one", FILES)
     return landing_world
 
 
@@ -46,45 +44,6 @@ def test_lines_that_changed_on_both_sides_are_a_conflict(world: LandingWorld) ->
 
     assert "a.txt" in refusal.message
     assert "branch" in refusal.fix
-
-
-@pytest.mark.parametrize(
-    ("target", "existing"),
-    [
-        pytest.param("new.txt", "new.txt", id="a file where a file comes"),
-        pytest.param("new.txt", "new.txt/deep/er", id="a folder where a file comes"),
-        pytest.param("sub/new.txt", "sub", id="a file where a folder comes"),
-    ],
-)
-def test_an_ignored_file_or_folder_in_the_way_is_kept(world: LandingWorld, target: str, existing: str) -> None:
-    change_set = world.make_change(file_edit(target, "theirs\n"))
-    (world.root / ".git/info/exclude").write_text("/new.txt\n/sub\n")
-    world.write(existing, "precious\n")
-
-    assert existing in assert_landing_is_refused(world, change_set).message
-
-
-def test_an_empty_folder_is_replaced_and_restored_by_the_undo(world: LandingWorld) -> None:
-    change_set = world.make_change(file_edit("new", "theirs\n"))
-    (world.root / "new/inner").mkdir(parents=True)
-    (world.root / "new/inner").chmod(0o711)
-    before = world.files
-
-    change_set.land()
-    assert (world.root / "new").read_text() == "theirs\n"
-    change_set.undo()
-
-    assert world.files == before
-
-
-def test_an_edit_of_a_file_that_the_session_renamed_is_merged(world: LandingWorld) -> None:
-    change_set = world.make_change(lambda folder: (folder / "a.txt").rename(folder / "moved.txt"))
-    world.write("a.txt", TEXT + "mine\n")
-
-    change_set.land()
-
-    assert not (world.root / "a.txt").exists()
-    assert (world.root / "moved.txt").read_text() == TEXT + "mine\n"
 
 
 def test_modes_links_deletions_and_folders_land_and_are_undone(world: LandingWorld) -> None:
@@ -124,16 +83,6 @@ def test_modes_links_deletions_and_folders_land_and_are_undone(world: LandingWor
     change_set.undo()
     assert world.files == before
     assert world.git_state == state
-
-
-def test_a_rename_that_changes_only_the_case_lands_and_is_undone(world: LandingWorld) -> None:
-    change_set = world.make_change(lambda folder: (folder / "a.txt").rename(folder / "A.txt"))
-    before = world.files
-
-    change_set.land()
-    assert {path for path in world.files if path.lower() == "a.txt"} == {"A.txt"}
-    change_set.undo()
-    assert world.files == before
 
 
 def test_line_endings_are_those_of_a_checkout_and_restored_by_the_undo(world: LandingWorld) -> None:
@@ -195,27 +144,26 @@ def test_a_file_with_a_filter_program_is_not_landed_and_no_filter_runs(world: La
     "name",
     ["b.txt", pytest.param("d/only.txt", marks=pytest.mark.faults), pytest.param("new.txt", marks=pytest.mark.faults)],
 )
-def test_an_edit_during_the_landing_is_never_overwritten(world: LandingWorld, name: str) -> None:
+def test_an_edit_during_the_landing_is_never_overwritten(world: LandingWorld, tmp_path: Path, name: str) -> None:
     """At every step; and the landing happens as a whole or not at all."""
     files = {"a.txt": "theirs\n", "b.txt": "theirs\n", "d/only.txt": None, "new.txt": "theirs\n"}
-    change_set = world.make_change(file_edits(files))
+    before = world.files
     steps: list[str] = []
     world.step = steps.append
-    change_set.land()
-    change_set.undo()
-    before = world.files
+    world.make_change(file_edits(files)).land()
 
     for number_of_step in range(steps.index("files done")):
-        refusal = land_with_save(world, change_set, name, number_of_step)
-        after = world.files
+        edited = LandingWorld(tmp_path / str(number_of_step))
+        edited.repository.commit("one", FILES)
+        refusal = land_with_save(edited, edited.make_change(file_edits(files)), name, number_of_step)
+        after = edited.files
+        edited.close()
         assert after[name][2] == b"saved by the operator\n"
         if refusal is None:  # saved after its file was landed
             assert after["a.txt"][2] == b"theirs\n"
-            world.database.write(lambda tx: make_waiting(tx, change_set.id))
         else:
             assert refusal.code == "conflict"
             assert {**after, name: None} == {**before, name: None}
-        restore_files(world, before)
 
 
 def land_with_save(world: LandingWorld, change_set: Change, name: str, number_of_step: int) -> Refusal | None:
@@ -227,31 +175,7 @@ def land_with_save(world: LandingWorld, change_set: Change, name: str, number_of
             world.write(name, "saved by the operator\n")
 
     world.step = save
-    try:
-        return refusal_of(change_set.land)
-    finally:
-        world.step = lambda step: None
-
-
-def make_waiting(tx: Transaction, change_set_id: str) -> None:
-    """Forget that a change set has landed."""
-    row = tx.session.get(ChangeSetRow, change_set_id)
-    row.state, row.landings = "waiting", []
-    tx.session.add(row)
-
-
-def restore_files(world: LandingWorld, before: FileStates) -> None:
-    """Make the operator's files what they were; there is no link among them."""
-    for path in world.files:
-        if path not in before:
-            (world.root / path).unlink()
-    for path, (kind, mode, data) in before.items():
-        if kind == "folder":
-            (world.root / path).mkdir(exist_ok=True)
-        elif kind == "file":
-            (world.root / path).write_bytes(data)
-            (world.root / path).chmod(mode)
-    assert world.files == before
+    return refusal_of(change_set.land)
 
 
 @pytest.mark.long
@@ -269,35 +193,6 @@ def test_a_file_that_changes_all_the_time_is_refused(world: LandingWorld) -> Non
 
 
 # Undo and recovery
-
-
-def replace_by_link(file: Path) -> None:
-    file.unlink()
-    file.symlink_to("b.txt")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("name", "edit"),
-    [
-        pytest.param("a.txt", lambda file: file.write_text("mine\n"), id="bytes"),
-        pytest.param("a.txt", lambda file: file.chmod(0o755), id="mode"),
-        pytest.param("a.txt", Path.unlink, id="gone"),
-        pytest.param("a.txt", replace_by_link, id="kind"),
-        pytest.param("d", lambda file: file.write_text("a file where the folder was\n"), id="folder"),
-    ],
-)
-def test_an_undo_that_would_lose_later_edits_is_refused(
-    world: LandingWorld, name: str, edit: Callable[[Path], object]
-) -> None:
-    change_set = world.make_change(file_edits({"a.txt": "theirs\n", "d/only.txt": None}))
-    change_set.land()
-    edit(world.root / name)
-    before = world.files
-
-    assert name in refused("later_edits", change_set.undo).message
-    assert world.files == before
-    assert change_set.current.state is ChangeState.LANDED
 
 
 @pytest.mark.long
@@ -383,21 +278,38 @@ def test_a_workspace_that_is_a_linked_worktree_lands_and_undoes(world: LandingWo
     assert linked.exists()
 
 
+LINE = Edit("line", "a.txt", other="theirs", number=3)
+"""What the session changes in most cases."""
+
+CASES = {
+    "the same line": (LINE, Edit("line", "a.txt", other="mine", number=3), None, "refused"),
+    "a renamed file with an edit": (Edit("rename", "a.txt", "moved.txt"), Edit("line", "a.txt"), None, "undone"),
+    "another case of a name": (Edit("rename", "a.txt", "A.txt"), None, None, "undone"),
+    "an ignored file where a file comes": (Edit("write", "new"), Edit("ignored", "new"), None, "refused"),
+    "an ignored folder where a file comes": (Edit("write", "new"), Edit("ignored", "new/deep/er"), None, "refused"),
+    "an ignored file where a folder comes": (Edit("write", "sub/new"), Edit("ignored", "sub"), None, "refused"),
+    "an empty folder where a file comes": (Edit("write", "new"), Edit("empty_folder", "new"), None, "undone"),
+    "later bytes": (LINE, None, Edit("write", "a.txt"), "undo refused"),
+    "a later mode": (LINE, None, Edit("mode", "a.txt"), "undo refused"),
+    "later gone": (LINE, None, Edit("delete", "a.txt"), "undo refused"),
+    "later a link": (LINE, None, Edit("link", "a.txt"), "undo refused"),
+    "later a file where the folder was": (Edit("delete", "d/c.txt"), None, Edit("write", "d"), "undo refused"),
+}
+"""What the session does, what the operator does meanwhile and later, and what becomes of the landing and its undo."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("session", "meanwhile", "later", "outcome"), CASES.values(), ids=CASES)
+def test_what_would_lose_something_of_yours_is_refused_and_nothing_else(
+    tmp_path: Path, session: Edit, meanwhile: Edit | None, later: Edit | None, outcome: str
+) -> None:
+    scenario = Scenario([], [session], [meanwhile] if meanwhile else [], [later] if later else [])
+    assert check_scenario(scenario, tmp_path) == outcome
+
+
 @pytest.mark.long
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(scenarios)
 def test_a_landing_is_what_git_would_do_and_an_undo_is_its_exact_reverse(scenario: Scenario) -> None:
     with tempfile.TemporaryDirectory() as folder:
         check_scenario(scenario, Path(folder))
-
-
-def test_nothing_is_written_through_a_link(world: LandingWorld) -> None:
-    change_set = world.make_change(file_edit("sub/new.txt", "theirs\n"))
-    elsewhere = world.folder / "elsewhere"
-    elsewhere.mkdir()
-    (world.root / ".git/info/exclude").write_text("/sub\n")
-    (world.root / "sub").symlink_to(elsewhere)
-
-    assert_landing_is_refused(world, change_set)
-
-    assert list(elsewhere.iterdir()) == []

@@ -26,7 +26,7 @@ from engine.execution.transcripts import (
     TranscriptReader,
     TranscriptWriter,
 )
-from engine.model import CheckResult, SessionState, sanitise
+from engine.model import SessionState, sanitise
 from engine.model.secrets import CUT, MAX_KEY_LENGTH, Redactor, redact
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
@@ -307,17 +307,3 @@ def test_the_last_line_of_a_text_grows_word_by_word_without_its_keys(path: Path,
     writer.end_stream()
     writer.flush()
     assert (writer.lines, writer.unfinished) == (3, ("", ""))
-
-
-@pytest.mark.parametrize("secret", [KEYRING_SECRET, TOKEN])
-def test_a_key_in_the_name_of_a_test_is_not_stored(world: ScriptWorld, secret: str) -> None:
-    name, redacted_name = f"test_api.py::test_login[{secret}]", f"test_api.py::test_login[{CUT}]"
-    results = []
-
-    def work(live: LiveSession) -> str:
-        check = CheckResult("pytest", 1, 1, failing=(name,), durations=((name, 1.0),))
-        results.append(check.for_storage(live.without_secrets))
-        return "done"
-
-    world.run(work)
-    assert [(result.failing, result.durations) for result in results] == [((redacted_name,), ((redacted_name, 1.0),))]

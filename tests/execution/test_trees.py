@@ -1,7 +1,6 @@
-"""Snapshots of working trees have all files that are not ignored, and run no program of the repository (SPEC 3.9);
-names of sessions, paths and branches.
+"""Snapshots of working trees have all files that are not ignored (SPEC 3.9); names of sessions, paths and branches.
 
-More such programs are in `tests/attacks/test_repository_config.py`.
+That they run no program of the repository is tested in `tests/attacks/test_repository_config.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from engine.execution.trees import find_free_branch_name
 from engine.git import Git
 from tests.conftest import Repository
 from tests.execution.landing_world import file_states, git_state
-from tests.support.helpers import make_program
 
 
 def tree_entries(repository: Repository, tree: str) -> dict[str, str]:
@@ -249,26 +247,3 @@ def test_a_branch_is_named_after_the_prompt(repository: Repository, title: str, 
     assert find_free_branch_name(Git(repository.path), title, "sess_1") == name
     repository.git("branch", name)
     assert find_free_branch_name(Git(repository.path), title, "sess_1") == f"{name}-2"
-
-
-def test_no_program_of_the_configuration_runs(repository: Repository, tmp_path: Path) -> None:
-    trap = tmp_path / "trap"
-    script = make_program(tmp_path / "evil", f"touch {trap}\ncat")
-    repository.commit(
-        "one", {"a.bin": "1\n", "b.bin": "1\n", ".gitattributes": "*.bin filter=e=v.il merge=evil diff=evil\n"}
-    )
-    for key in ("clean", "smudge", "process"):
-        repository.git("config", f"filter.e=v.il.{key}", str(script))
-    repository.git("config", "filter.e=v.il.required", "true")
-    repository.git("config", "merge.evil.driver", str(script))
-    repository.git("config", "diff.evil.textconv", str(script))
-    repository.git("config", "core.fsmonitor", str(script))
-    for hook in ("post-checkout", "pre-commit", "post-index-change", "reference-transaction"):
-        make_program(repository.path / ".git/hooks" / hook, f"touch {trap}")
-    trap.unlink(missing_ok=True)
-    repository.write("a.bin", "2\n")
-
-    snapshot = take_snapshot(repository)
-
-    assert read_blob(repository, snapshot.tree, "a.bin") == b"2\n"
-    assert not trap.exists()

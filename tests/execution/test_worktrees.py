@@ -19,7 +19,6 @@ from engine.git import GitError
 from engine.model import ChangeState
 from tests.conftest import Repository
 from tests.execution.landing_world import LandingWorld, file_states
-from tests.support.helpers import make_program
 
 GITIGNORE = "*.log\n.env*\ncache/\nlinks/\nother\n"
 
@@ -31,6 +30,8 @@ def world(landing_world: LandingWorld) -> LandingWorld:
 
 
 def test_a_worktree_has_the_present_files(world: LandingWorld) -> None:
+    clean = world.open_worktree("session_0")
+    assert clean.start == clean.head == world.git("rev-parse", "HEAD")
     world.write("a.txt", "2\n")
     world.write("new.txt", "n\n")
     world.write("noise.log", "x")
@@ -46,12 +47,6 @@ def test_a_worktree_has_the_present_files(world: LandingWorld) -> None:
     assert world.git_state == before
     assert worktree.head == world.git("rev-parse", "HEAD")
     assert worktree.start != worktree.head
-
-
-def test_the_worktree_of_a_clean_tree_starts_at_head(world: LandingWorld) -> None:
-    worktree = world.open_worktree()
-
-    assert worktree.start == worktree.head == world.git("rev-parse", "HEAD")
 
 
 def test_a_worktree_is_made_without_a_commit_and_in_a_folder_with_an_unusual_name(tmp_path: Path) -> None:
@@ -285,29 +280,3 @@ def test_copied_files_are_no_part_of_the_changes(world: LandingWorld) -> None:
     names = world.git("ls-tree", "-r", "--name-only", result.tree).splitlines()
     assert "made.txt" in names
     assert ".env" not in names
-
-
-def test_a_git_file_that_the_session_rewrote_is_not_read(world: LandingWorld) -> None:
-    worktree = world.open_worktree()
-    evil = Repository(world.folder / "evil")
-    evil.git("config", "core.fsmonitor", f"touch {world.folder}/trap")
-    evil.git("config", "filter.evil.clean", f"touch {world.folder}/trap; cat")
-    (worktree.folder / ".git").write_text(f"gitdir: {evil.path}/.git\n")
-    (worktree.folder / ".gitattributes").write_text("* filter=evil\n")
-    (worktree.folder / "a.txt").write_text("changed\n")
-
-    result = world.worktrees.capture(worktree).tree
-
-    assert world.git("show", f"{result}:a.txt") == "changed"
-    assert not (world.folder / "trap").exists()
-    world.worktrees.remove("session_1")
-    assert not worktree.folder.exists()
-    assert evil.path.exists()
-
-
-def test_no_hook_runs_when_a_worktree_is_made(world: LandingWorld) -> None:
-    make_program(world.root / ".git/hooks/post-checkout", f"touch {world.folder}/trap")
-
-    world.open_worktree()
-
-    assert not (world.folder / "trap").exists()

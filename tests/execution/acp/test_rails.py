@@ -117,21 +117,6 @@ def test_parallel_requests_get_their_own_answers(make: Make) -> None:
     assert world.texts(view) == [f"answers {expected}"]
 
 
-def test_a_stop_withdraws_a_pending_question(make: Make) -> None:
-    world = make(RailedWorld, ask=["exec"])
-    view = world.start(ask_to_execute("make test"))
-    (request,) = world.wait_for_requests(1)
-    world.sessions.stop(view.id, "enough")
-    assert world.finish(view).state is SessionState.CANCELLED
-    assert world.permissions.get(request.id).withdrawn
-
-
-def test_a_session_by_itself_is_refused_instead_of_asking(make: Make) -> None:
-    world = make(RailedWorld, ask=["exec:make *"])
-    view = world.run(ask_to_execute("make test"), ask_to_execute("ls"), mode="autonomous")
-    assert world.texts(view) == ["answer reject_once", "answer allow_once"]
-
-
 def test_files_go_through_the_jail(make: Make) -> None:
     world = make(RailedWorld)
     (world.workspace / "link").symlink_to("/etc")

@@ -81,38 +81,29 @@ def test_commands_inherit_only_known_variables(tmp_path: Path, rung: Callable[[]
     assert environment["TMPDIR"] == ("/tmp" if rung is Bubblewrap else str(tmp_path / "scratch" / "tmp"))
 
 
-def make_virtual_environment(folder: Path) -> Path:
-    (folder / "bin").mkdir(parents=True)
-    (folder / "bin" / "python").touch()
-    return folder
-
-
-def test_the_virtual_environment_of_the_engine_is_not_inherited(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("engine", "active", "has_own", "expected"),
+    [
+        pytest.param("clawpy", "clawpy", False, "", id="the engine's is not inherited"),
+        pytest.param("clawpy", "other", False, "other", id="another one is"),
+        pytest.param("clawpy", "clawpy", True, "folder/.venv", id="that of the workspace comes first"),
+        pytest.param("folder/.venv", "folder/.venv", True, "folder/.venv", id="also if the engine runs in it"),
+    ],
+)
+def test_commands_get_the_virtual_environment_of_the_workspace_and_not_that_of_the_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, active: str, has_own: bool, expected: str
 ) -> None:
-    engine_env = make_virtual_environment(tmp_path / "clawpy")
-    monkeypatch.setattr(sys, "prefix", str(engine_env))
+    for name in ("clawpy", "other", *(["folder/.venv"] if has_own else [])):
+        (tmp_path / name / "bin").mkdir(parents=True)
+        (tmp_path / name / "bin/python").touch()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / engine))
     monkeypatch.setattr(sys, "base_prefix", "/usr")
-    inherited = {"PATH": f"{engine_env / 'bin'}:/usr/bin", "VIRTUAL_ENV": str(engine_env)}
+    inherited = {"PATH": f"{tmp_path / active}/bin:/usr/bin", "VIRTUAL_ENV": str(tmp_path / active)}
     environment = make_session_environment(make_confinement(tmp_path), NoSandbox(), "sess_1", inherited)
-    assert (environment["PATH"], environment.get("VIRTUAL_ENV")) == ("/usr/bin", None)
-    unrelated = {"PATH": "/other/bin:/usr/bin", "VIRTUAL_ENV": "/other"}
-    environment = make_session_environment(make_confinement(tmp_path), NoSandbox(), "sess_1", unrelated)
-    assert (environment["PATH"], environment["VIRTUAL_ENV"]) == ("/other/bin:/usr/bin", "/other")
-
-
-@pytest.mark.parametrize("engine_runs_in_it", [False, True])
-def test_the_virtual_environment_of_the_workspace_comes_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine_runs_in_it: bool
-) -> None:
-    confinement = make_confinement(tmp_path)
-    project_env = make_virtual_environment(confinement.folder / ".venv")
-    engine_env = project_env if engine_runs_in_it else make_virtual_environment(tmp_path / "clawpy")
-    monkeypatch.setattr(sys, "prefix", str(engine_env))
-    monkeypatch.setattr(sys, "base_prefix", "/usr")
-    inherited = {"PATH": f"{engine_env / 'bin'}:/usr/bin", "VIRTUAL_ENV": str(engine_env)}
-    environment = make_session_environment(confinement, NoSandbox(), "sess_1", inherited)
-    assert (environment["PATH"], environment["VIRTUAL_ENV"]) == (f"{project_env / 'bin'}:/usr/bin", str(project_env))
+    path, variable = (
+        (f"{tmp_path / expected}/bin:/usr/bin", str(tmp_path / expected)) if expected else ("/usr/bin", None)
+    )
+    assert (environment["PATH"], environment.get("VIRTUAL_ENV")) == (path, variable)
 
 
 def test_secret_places_follow_pointers_and_links(tmp_path: Path) -> None:

@@ -277,11 +277,3 @@ def test_the_journal_has_the_tools_in_order(world: BeltWorld) -> None:
     assert isinstance(used, ToolsUsed)
     assert used.calls == ("read", "edit", "exec:git", "exec:program", "exec:echo hello")
     assert [entry.tool for entry in erred if isinstance(entry, AgentErred)] == ["edit", "tool", "exec"]
-
-
-def test_no_variable_of_the_operator_reaches_a_tool(world: BeltWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-operator")
-    monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", "sk-operator")
-    monkeypatch.setenv("PIP_INDEX_URL", "https://user:sk-operator@host/")
-    assert "sk-operator" not in world.answer("exec", command="env; set; export -p")
-    assert "sk-operator" not in world.problem("exec", command="echo $OPENAI_API_KEY$CLAWPY_OPENAI_API_KEY; exit 3")
