@@ -100,12 +100,6 @@ NEXT_STEP = replace(NEW, id="pred_000000000078", source=Source.FOLLOW_UP)
 OF_OTHER_SUBJECT = replace(NEW, subject="another subject")
 
 STORIES: dict[str, tuple[Step, ...]] = {
-    "a refusal brings the card back with its reason": (
-        refused("approve", f"cost: {CAP_REACHED}", "wait until 15:00"),
-        press("right"),
-        in_front(FIRST),
-        sees(CAP_REACHED, "wait until 15:00"),
-    ),
     "undo takes back the last decision, then the one before": (
         press("left left"),
         called("dismiss", SECOND),
@@ -245,9 +239,10 @@ STORIES: dict[str, tuple[Step, ...]] = {
         in_front(SECOND),
         hides("Undo: u"),
     ),
-    "an error goes with its card": (
+    "a refusal brings the card back with its reason, which goes with the card": (
         refused("approve", CAP_REACHED),
         press("right"),
+        in_front(FIRST),
         sees(f"✗ {CAP_REACHED}"),
         press("j"),
         hides(f"✗ {CAP_REACHED}"),
@@ -289,7 +284,6 @@ STORIES: dict[str, tuple[Step, ...]] = {
         sees("CARDS  2 of 4"),
         in_front(RISKY),
     ),
-    "what is decided elsewhere makes room": (change_cards(None, FIRST), in_front(SECOND)),
     "cards of one workspace, and a check for new ones": (
         press("p"),
         called("run_cycle", True),
@@ -511,10 +505,6 @@ async def test_a_letter_just_after_a_dismissal_is_its_reason(console: ConsoleApp
         on_screen("mission"),
         sees(f"Noted: {REASONS[key].replace('-', ' ')}  ·  Undo: u"),
     )
-
-
-async def test_a_digit_just_after_a_dismissal_changes_the_screen(console: ConsoleApp) -> None:
-    await play(console, press("left"), sees("why? t not now"), press("2"), on_screen("work"), never_called("explain"))
 
 
 @pytest.mark.long

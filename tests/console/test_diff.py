@@ -59,22 +59,6 @@ def diff_of(hunks: str = HUNKS, **fields: object) -> diff.DiffFile:
     return file
 
 
-def test_lines_have_the_numbers_of_both_files_and_stand_beside_their_replacement() -> None:
-    file = diff_of()
-    first, second = file.hunks
-    assert [(line.sign, line.old, line.new) for line in first.lines] == [
-        (" ", 1, 1), ("-", 2, 0), ("-", 3, 0), ("+", 0, 2), ("+", 0, 3), ("+", 0, 4), (" ", 4, 5),
-    ]  # fmt: skip
-    assert [(line.text, line.has_newline) for line in second.lines] == [("gone", True), ("last", False)]
-    assert [(row.old and row.old.text, row.new and row.new.text) for row in first.split_rows] == [
-        ("lines = cart.lines", "lines = cart.lines"),
-        ("rate = 1", "rate = 2"),
-        ("return round(sum(lines),2)", "return round(sum(lines), 2)"),
-        (None, "# done"),
-        ("end", "end"),
-    ]
-
-
 @pytest.mark.parametrize(
     ("line", "replacement", "changed"),
     [
@@ -88,19 +72,6 @@ def test_lines_have_the_numbers_of_both_files_and_stand_beside_their_replacement
 def test_the_changed_part_of_a_line(line: str, replacement: str, changed: str) -> None:
     start, end = diff.changed_part(line, replacement)
     assert line[start:end] == changed
-
-
-def test_a_folder_with_one_folder_in_it_is_one_row_with_its_counts() -> None:
-    paths = ("a/b/c/x.py", "a/b/c/y.py", "a/b/z.py", "top.md")
-    files = [diff.DiffFile(FileChange(path, "modified", 2, 1), [], [], False) for path in paths]
-    assert [(row.id, row.text, row.right) for row in diff.tree_rows(files, {("a/b/z.py", 0)})] == [
-        ("a/b/", "◐ a/b/", "+6 -3"),
-        ("a/b/c/", "  ○ c/", "+4 -2"),
-        ("a/b/c/x.py", "    ○ ~ x.py", "+2 -1"),
-        ("a/b/c/y.py", "    ○ ~ y.py", "+2 -1"),
-        ("a/b/z.py", "  ● ~ z.py", "+2 -1"),
-        ("top.md", "○ ~ top.md", "+2 -1"),
-    ]
 
 
 @pytest.mark.parametrize(

@@ -118,13 +118,6 @@ def with_swappable_model(state: str) -> Given:
 
 READ = Until("the figures", lambda app: app.screen._insights)
 STORIES: dict[str, tuple[Step, ...]] = {
-    "the error stands beside the threshold, and the phase says why": (
-        sees(
-            "error       ✓ 0.041",
-            "acts from   0.80: you approved 100% of 8 cards",
-            "phase       2: its calibration holds on 212",
-        ),
-    ),
     "cards that were withdrawn are told, so that all add up": (
         with_cards_counted_as(CountedAs.WITHDRAWN, CountedAs.WITHDRAWN, CountedAs.EXPIRED, CountedAs.CANNOT_RUN),
         Until(

@@ -33,7 +33,6 @@ from tests.console.stand_in_learning import (
     TRIES,
 )
 from tests.console.stories import (
-    Given,
     Step,
     Until,
     called,
@@ -215,7 +214,6 @@ STORIES: dict[str, tuple[Step, ...]] = {
     "a line of a prompt leads to a learning": (follow(SourceKind.LEARNING, PROJECT.id), shows_item(PROJECT.id)),
     "the queue of mission control leads here": (select("#queue", CHEAP.id), press("enter"), shows_item(CHEAP.id)),
     "what is gone is said": (lambda app: app.open("learning", "cand_gone"), sees("cand_gone no longer exists")),
-    "an empty list says how it fills": (Given(forget_all), press("5"), sees("Learnings come from sessions")),
 }
 
 

@@ -111,9 +111,6 @@ UNTIL_XRAY: tuple[Step, ...] = (
 SOULS_LINE = (press("tab down"), Until("its line", lambda app: app.screen.query_one(PromptLines).line == "# Builder"))
 
 STORIES: dict[str, tuple[Step, ...]] = {
-    "a request shows what exactly, why and since when": (
-        sees("run `git push origin main`", "it leaves this machine", "waits 1m 20s", "1 of 2", "ASKING YOU"),
-    ),
     "Enter answers nothing": (press("enter space y enter"), never_called("answer")),
     "no key answers for a moment after the request changed": (
         press("a"),
@@ -212,9 +209,6 @@ STORIES: dict[str, tuple[Step, ...]] = {
         press("x f"),
         reply_has(None),
         on_screen("work"),
-    ),
-    "the heading says model, tokens, and that a price is estimated": (
-        sees("openai:gpt-5-mini", "≈$0.02", "4.2k tokens", "2 calls"),
     ),
     "the X-ray shows the newest call whole, with sources": (
         *UNTIL_XRAY,

@@ -17,7 +17,7 @@ from engine.events import SessionOutput
 from engine.model import ChangeState, SessionState, TranscriptLine
 from tests.console.conftest import running, screen_text, toasts, until
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_data import AGENT, BLOG, NOW, SHOP, sessions
+from tests.console.stand_in_data import AGENT, BLOG, NOW, sessions
 from tests.console.stories import (
     CHANGE,
     CLOSED,
@@ -73,14 +73,6 @@ LANDED = (press("2"), DIFF_READ, press("L"), sees("3 files landed"))
 HINT_STANDS_OUT = Until("its colour", lambda app: "$wants" in app.screen.query_one(".dialog").border_subtitle)
 
 STORIES = {
-    "the diff and the result of the tests": (press("2"), DIFF_READ, sees("pytest: 24 passed", "+18 -0")),
-    "what waits to land has a mark that is not the cursor's": (
-        press("2"),
-        sees("▸▼ "),
-        hides("▸▸"),
-        press("1 tab"),
-        sees("▸▼ "),
-    ),
     "it opens on what asks before what can be landed": (Given(StandIn.with_agent), press("2"), shows_session(AGENT)),
     "it opens on the next that waits until one is chosen": (
         Given(add_waiting_change),
@@ -140,13 +132,6 @@ STORIES = {
         press("1 2"),
         shows_session(TEST_FAILED),
         Until("sessions", lambda app: app.screen.pane == "sessions"),
-    ),
-    "n writes a prompt": (
-        press("2 n"),
-        sees("New prompt"),
-        type_text("why is it slow"),
-        press("enter"),
-        called("propose", "why is it slow", SHOP),
     ),
     "n writes a prompt for the workspace of the session": (
         press("2 G n"),

@@ -1,4 +1,4 @@
-"""A real model server as a child process, and a proxy before it that records, holds and cuts connections."""
+"""A real model server as a child process, and a proxy before it that records what is asked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
@@ -99,40 +98,22 @@ class Smollm2(Endpoint):
 class Proxy(Endpoint):
     """A TCP proxy on loopback in front of a server, from `with` on.
 
-    `requests` are the JSON bodies that went through, `answers` is the number of pieces of answers. `on_request` is
-    called for each request. `cuts` has for each of the next connections the bytes of answers after which it is cut;
-    later ones are not cut. While `held` no byte of an answer passes.
+    `requests` are the JSON bodies that went through, `answers` is the number of pieces of answers.
     """
 
     def __init__(self, server: Smollm2) -> None:
         self.server = server
         self.requests: list[dict[str, Any]] = []
-        self.on_request: Callable[[], None] = lambda: None
-        self.cuts: list[int] = []
         self.answers = 0
-        self._open = threading.Event()
-        self._open.set()
         self._sockets: list[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
-
-    @property
-    def held(self) -> bool:
-        return not self._open.is_set()
-
-    @held.setter
-    def held(self, held: bool) -> None:
-        if held:
-            self._open.clear()
-        else:
-            self._open.set()
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, name="proxy", daemon=True).start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.held = False
         for connection in (self._listener, *self._sockets):
             _close(connection)
 
@@ -147,13 +128,8 @@ class Proxy(Endpoint):
                     _close(client)
                     continue
                 self._sockets.append(server)
-                cut = self.cuts.pop(0) if self.cuts else None
-                threading.Thread(
-                    target=self._forward_requests, args=(client, server), name="proxy-up", daemon=True
-                ).start()
-                threading.Thread(
-                    target=self._forward_answers, args=(server, client, cut), name="proxy-down", daemon=True
-                ).start()
+                for forward in (self._forward_requests, self._forward_answers):
+                    threading.Thread(target=forward, args=(client, server), name="proxy", daemon=True).start()
 
     def _forward_requests(self, client: socket.socket, server: socket.socket) -> None:
         """Forward requests to the server."""
@@ -174,24 +150,16 @@ class Proxy(Endpoint):
                 break
             if length:
                 self.requests.append(json.loads(rest[:length]))
-                self.on_request()
             received = rest[length:]
         return received
 
-    def _forward_answers(self, server: socket.socket, client: socket.socket, cut: int | None) -> None:
+    def _forward_answers(self, client: socket.socket, server: socket.socket) -> None:
         """Forward answers to the client."""
-        passed = 0
         with contextlib.suppress(OSError):
             while data := server.recv(65_536):
-                self._open.wait()
-                data = data[: None if cut is None else cut - passed]
-                passed += len(data)
                 self.answers += 1
                 client.sendall(data)
-                if passed == cut:
-                    break
         _close(client)
-        _close(server)
 
 
 def _close(connection: socket.socket) -> None:

@@ -7,19 +7,15 @@ with a reason, must be charged, and must harm nothing else.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
 from engine import Engine
-from engine.clock import FakeClock
-from engine.execution.runners.model.host_client import ModelHost
 from engine.model import Answer, DecidedBy, DecidedCard, DecisionSignal, Layer, ModelCall, NoAnswer, Question, Source
 from engine.storage.database import Transaction
 from tests.execution.model.world import ModelWorld
-from tests.local_model.conftest import SESSION_TIMEOUT_S, keyless_world
-from tests.local_model.server import SILENT, Proxy, Smollm2
+from tests.local_model.conftest import SESSION_TIMEOUT_S
+from tests.local_model.server import Proxy, Smollm2
 
 SMOLLM2 = "local:smollm2"
 
@@ -64,23 +60,6 @@ def test_an_answer_that_is_cut_off_is_no_answer(engine: Engine) -> None:
         ask(engine, instructions="You tell long stories.", text="Begin.", max_tokens=8)
     call = only_call(engine)
     assert (call.state, call.output_tokens) == ("failed", 8)
-
-
-def test_a_slow_answer_is_given_up_and_cancelled_on_the_server(
-    engine: Engine, world: ModelWorld, proxy: Proxy, smollm2: Smollm2
-) -> None:
-    proxy.held = True
-    proxy.on_request = lambda: world.clock.advance(timedelta(seconds=31))
-    with pytest.raises(NoAnswer, match="no answer within 30 s"):
-        ask(engine)
-    smollm2.wait_until_idle()
-
-
-def test_an_empty_answer_is_no_answer(tmp_path: Path, clock: FakeClock, warm: ModelHost) -> None:
-    with Smollm2(template=SILENT) as server, Proxy(server) as proxy:
-        world = keyless_world(ModelWorld(tmp_path, clock, proxy, host=warm))
-        with world.opened() as engine, pytest.raises(NoAnswer, match="empty"):
-            ask(engine)
 
 
 def test_text_that_is_longer_than_the_model_reads_is_refused_in_words(engine: Engine) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -110,34 +109,6 @@ def test_a_server_that_is_killed_gives_the_card_back_and_serves_it_when_it_is_th
             proxy.answers = 0
             wait_until(lambda: proxy.answers, SESSION_TIMEOUT_S)
             engine.sessions.stop(approved.session_id or "", "enough")
-
-
-class TestConnectionFaults:
-    """Between the engine and the model."""
-
-    def test_a_stream_that_is_cut_once_is_asked_for_again(self, world: ModelWorld, proxy: Proxy) -> None:
-        proxy.cuts = [1_000]
-        with world.opened():
-            view = world.run(PROMPT, seconds=SESSION_TIMEOUT_S)
-            assert view.state is SessionState.SUCCEEDED
-            assert any("local cannot be reached" in text and "again in" in text for text in world.texts(view, "error"))
-            states = [call.state for call in world.calls(view)]
-            assert (states[0], {*states[1:]}) == ("failed", {"done"})
-            world.check_end(view)
-
-    def test_a_silent_server_is_asked_once_more_and_its_first_answer_is_cancelled(
-        self, world: ModelWorld, proxy: Proxy, smollm2: Smollm2
-    ) -> None:
-        proxy.held = True
-        with world.opened() as engine:
-            view = world.start(PROMPT)
-            while not (view := engine.sessions.wait(view.id, 0.1)).state.over:
-                if proxy.requests:
-                    world.clock.advance(timedelta(seconds=10))
-            assert (view.state, view.not_begun, len(proxy.requests)) == (SessionState.CANNOT_RUN, True, 2)
-            assert "did not answer in time" in view.error
-            smollm2.wait_until_idle()
-            world.check_end(view)
 
 
 def test_a_prompt_longer_than_the_model_reads_fails_in_words(world: ModelWorld) -> None:
