@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import pickle
-import stat
 import subprocess
 import sys
 import threading
@@ -89,35 +88,6 @@ def test_names_are_those_of_the_environment_and_the_file(home: Home) -> None:
 # -- storing and deleting a key
 
 
-def test_a_key_is_stored_in_the_keyring_and_in_no_file(home: Home) -> None:
-    backend = MemoryKeyring()
-    keys = keys_of(home, backend)
-    assert keys.set("openai", f"  {SECRET}\n") == "keyring"
-    assert backend.held == {("clawpy-console", "openai"): SECRET}
-    assert not (home.config / "keys.json").exists()
-    assert keys.badge() == ""
-
-
-def test_without_a_keyring_the_alternatives_are_named_and_nothing_is_written(home: Home) -> None:
-    refusal = refused("no_keyring", lambda: keys_of(home).set("openai", SECRET))
-    assert "CLAWPY_OPENAI_API_KEY" in refusal.fix
-    assert "clawpy key set openai --store file" in refusal.fix
-    assert not home.config.exists()
-
-
-def test_with_consent_a_key_is_in_a_private_file_and_a_badge_says_so(home: Home) -> None:
-    keys = keys_of(home)
-    assert keys.set("openai", SECRET, consent_file=True) == "file"
-    file = home.config / "keys.json"
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert keys_of(home).find_source("openai") == "file"
-    assert "openai" in keys.badge()
-    assert str(file) in keys.badge()
-    keys.delete("openai")
-    assert not file.exists()
-    assert keys.badge() == ""
-
-
 def test_a_key_is_stored_in_one_place_only(home: Home) -> None:
     backend = MemoryKeyring()
     keys = keys_of(home, backend)
@@ -127,6 +97,10 @@ def test_a_key_is_stored_in_one_place_only(home: Home) -> None:
     keys.set("openai", "sk-3", consent_file=True)
     assert backend.held == {}
     assert keys.find_source("openai") == "file"
+    file = home.config / "keys.json"
+    assert f"{file}" in keys.badge()
+    keys.delete("openai")
+    assert (file.exists(), keys.badge()) == (False, "")
 
 
 def test_a_key_is_deleted_where_it_is_stored(home: Home) -> None:

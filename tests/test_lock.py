@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -65,11 +64,6 @@ def test_kill_dash_nine_frees_the_home(home: Home, clock: FakeClock) -> None:
     lock = HomeLock(home, clock=clock)
     lock.acquire()
     lock.release()
-
-
-def test_a_home_that_is_a_file_is_refused(tmp_path: Path, clock: FakeClock) -> None:
-    (tmp_path / "home").write_text("")
-    refused("unwritable_home", lambda: HomeLock(Home.locate(tmp_path / "home"), clock=clock).acquire())
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": "x", "since": 3}'])

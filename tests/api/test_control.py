@@ -15,7 +15,6 @@ import pytest
 
 from engine.api import control
 from engine.api.control import ControlServer, Unreachable, ask
-from engine.api.operations import dispatch
 from engine.clock import FakeClock
 from engine.home import Home
 from engine.lock import HomeLock
@@ -138,24 +137,6 @@ def test_an_address_without_an_engine_is_unreachable(tmp_path: Path, serve: Serv
 # Finding the engine to ask
 
 
-def test_a_verb_reaches_the_engine_that_holds_the_home(engine: StandIn, home: Home, clock: FakeClock) -> None:
-    lock = HomeLock(home, clock=clock)
-    lock.acquire()
-    server = ControlServer(home, lambda verb, arguments: dispatch(engine, verb, arguments))  # type: ignore[arg-type]
-    server.start()
-    lock.announce(server.address)
-
-    def never(*_: Any, **__: Any) -> Any:
-        raise AssertionError("a second engine must not be opened")
-
-    assert control.call(home, "dismiss", {"id": "pred_abc1"}, opener=never)["prediction"]["status"] == "rejected"
-    answer = control.stop(home, "enough")
-    assert answer["reached"]
-    assert engine.safety.kill_switch.holds()[0].reason == "enough"
-    server.close()
-    lock.release()
-
-
 def test_without_an_engine_a_verb_opens_one_and_approve_waits(engine: StandIn, home: Home) -> None:
     opened: list[Any] = []
 
@@ -199,12 +180,6 @@ def test_an_engine_that_is_just_starting_is_waited_for(
 
     assert control.call(home, "status", {}, opener=opener)["state"] == "WATCHING"
     assert len(attempts) == 3
-
-
-def test_stop_needs_no_engine(home: Home) -> None:
-    answer = control.stop(home, "")
-    assert not answer["reached"]
-    assert is_requested(stop_file(home.data))
 
 
 @pytest.mark.long

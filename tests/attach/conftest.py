@@ -17,6 +17,7 @@ import pytest
 
 from engine import Home, read_holder
 from tests.conftest import Repository
+from tests.support.helpers import is_alive, wait_until
 
 CONSOLE = (sys.executable, "-X", "dev", "-m", "clawpy_console")
 
@@ -45,18 +46,28 @@ class Pane:
     def press(self, *keys: str) -> None:
         self.tmux("send-keys", "-t", self.id, *keys)
 
+    def open(self, line: str) -> None:
+        """Type a line that opens a console, and wait for the two cards of `project`."""
+        self.type(line)
+        self.shows(r"CARDS\s+1 of 2")
+
+    def quit(self, key: str = "q") -> str:
+        """Leave the console; all that the terminal shows then."""
+        self.press(key)
+        return self.shows(r"^code 0")
+
     def text(self) -> str:
         """What it shows; lines that only the pane's width broke are whole."""
         return self.tmux("capture-pane", "-p", "-J", "-t", self.id)
 
-    def shows(self, pattern: str, seconds: float = 60) -> str:
+    def shows(self, pattern: str) -> str:
         """Wait until it shows `pattern`; all that it shows then."""
-        until(lambda: re.search(pattern, self.text(), re.MULTILINE), seconds, lambda: f"{pattern}\n{self.text()}")
+        wait_until(lambda: re.search(pattern, self.text(), re.MULTILINE), 60, lambda: f"{pattern}\n{self.text()}")
         return self.text()
 
-    def shows_no(self, pattern: str, seconds: float = 60) -> str:
+    def shows_no(self, pattern: str) -> str:
         """Wait until it does not show `pattern` any more; all that it shows then."""
-        until(lambda: not re.search(pattern, self.text(), re.MULTILINE), seconds, lambda: f"{pattern}\n{self.text()}")
+        wait_until(lambda: not re.search(pattern, self.text(), re.MULTILINE), 60, lambda: f"{pattern}\n{self.text()}")
         return self.text()
 
     def client(self) -> int:
@@ -74,22 +85,6 @@ class Pane:
         self.shows(r"isig\+icanon\+echo\+")
         flags = "#{alternate_on}#{mouse_any_flag}#{cursor_flag}"
         return self.tmux("display-message", "-p", "-t", self.id, flags).strip() == "001"
-
-
-def until(condition: Callable[[], object], seconds: float = 60, describe: Callable[[], str] = str) -> None:
-    """Wait until `condition` holds. After `seconds` it fails, with what `describe` says then."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"in vain: {describe()}"
-        time.sleep(0.05)
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that ended and was not waited for does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 @pytest.fixture(autouse=True)

@@ -18,8 +18,8 @@ from clawpy_console.attach.client import EXIT, MessageParser
 from clawpy_console.attach.consoles import Consoles
 from engine import Home, Refusal
 from engine.api.control import ControlServer, ask
-from tests.attach.conftest import until
 from tests.console.stand_in import StandIn
+from tests.support.helpers import wait_until
 
 DESCRIPTION = {"environment": {"TERM": "xterm"}, "size": [100, 30], "workspaces": [], "folder": "/"}
 
@@ -79,7 +79,7 @@ def test_a_console_whose_terminal_vanishes_is_freed_and_reports_no_crash(
             while drawn_until not in drawn:
                 drawn += client_socket.recv(65536)
             asyncio.run_coroutine_threadsafe(asyncio.sleep(0), consoles._loop).result()  # the console has begun
-        until(lambda: not consoles._tasks)
+        wait_until(lambda: not consoles._tasks, 60)
         gc.unfreeze()  # else a console that was kept would not be seen
         assert not [item for item in gc.get_objects() if type(item) is ConsoleApp]
         gc.freeze()

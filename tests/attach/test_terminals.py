@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from engine import Home, read_holder
-from tests.attach.conftest import CONSOLE, Pane, is_alive, until
+from tests.attach.conftest import CONSOLE, Pane
 from tests.conftest import Repository
+from tests.support.helpers import is_alive, wait_until
 
 pytestmark = pytest.mark.long
 
@@ -23,7 +24,6 @@ NewPane = Callable[..., Pane]
 def engine_pid(home: Home) -> int:
     """The process id of the engine."""
     holder = read_holder(home)
-    assert holder is not None
     return holder.pid
 
 
@@ -35,10 +35,8 @@ def open_sockets(pid: int) -> int:
 def both(pane: NewPane, command: str) -> tuple[Pane, Pane]:
     """Two terminals on one engine."""
     first, second = pane(), pane(100, 28)
-    first.type(command)
-    first.shows(r"CARDS\s+1 of 2")
-    second.type(command)
-    second.shows(r"CARDS\s+1 of 2")
+    first.open(command)
+    second.open(command)
     return first, second
 
 
@@ -55,19 +53,17 @@ def test_a_second_terminal_attaches_and_either_may_leave(pane: NewPane, command:
     second.shows(r"^.{115,}F12 stop\s*$")
     assert len(second.text().rstrip("\n").splitlines()) == 40
 
-    first.press("q")
-    left = first.shows(r"^code 0")
+    left = first.quit()
     assert f"The engine keeps running (process {engine})" in left
     assert first.is_restored()
     second.press("2")
     second.shows("SESSIONS")
     assert engine_pid(home) == engine
 
-    second.press("q")
-    left = second.shows(r"^code 0")
+    left = second.quit()
     assert "keeps running" not in left
     assert read_holder(home) is None
-    until(lambda: not is_alive(engine))
+    wait_until(lambda: not is_alive(engine), 60)
     assert "Warning" not in first.text() + second.text() + (home.logs / "console.log").read_text()
 
 
@@ -84,8 +80,7 @@ def test_a_console_in_another_repository_has_it_looked_after_and_begins_there(
 ) -> None:
     second = second_repository(project)
     here, there = pane(), pane()
-    here.type(command)
-    here.shows(r"CARDS\s+1 of 2")
+    here.open(command)
     there.type(f"cd {second}; {command}")
     there.shows(r"second main\*\s*$")
     there.shows(r"CARDS\s+1 of 1\s+\+2 in 1 other repository: w")
@@ -126,11 +121,11 @@ def test_a_client_that_is_killed_leaves_no_ghost(pane: NewPane, command: str, ho
     engine, client = engine_pid(home), second.client()
     connected = open_sockets(engine)
     os.kill(client, signal.SIGKILL)
-    until(lambda: open_sockets(engine) < connected)
+    wait_until(lambda: open_sockets(engine) < connected, 60)
     first.press("2")
     first.shows("SESSIONS")
     os.kill(first.client(), signal.SIGKILL)
-    until(lambda: not is_alive(engine))
+    wait_until(lambda: not is_alive(engine), 60)
     assert read_holder(home) is None, "the engine ended in order"
 
 
@@ -144,17 +139,14 @@ def test_an_engine_that_is_killed_gives_the_terminals_back(pane: NewPane, comman
         assert "Start it again with `clawpy`." in text
         assert item.is_restored()
     first.tmux("clear-history", "-t", first.id)
-    first.type(f"clear; {command}")
-    first.shows(r"CARDS\s+1 of 2")
+    first.open(f"clear; {command}")
     first.shows("WATCHING")
-    first.press("q")
-    first.shows(r"^code 0")
+    first.quit()
 
 
 def test_a_signal_to_the_engine_ends_its_consoles(pane: NewPane, command: str, home: Home) -> None:
     terminal = pane()
-    terminal.type(command)
-    terminal.shows(r"CARDS\s+1 of 2")
+    terminal.open(command)
     os.kill(engine_pid(home), signal.SIGTERM)
     assert "The engine stopped. Start it again with `clawpy`." in terminal.shows(r"^code 1")
     assert terminal.is_restored()
@@ -167,14 +159,11 @@ def test_consoles_come_and_go_while_clawpy_run_runs(pane: NewPane, command: str,
     running.shows("watching shop")
     engine = engine_pid(home)
     for _ in range(2):
-        terminal.type(f"clear; {command}")
-        terminal.shows(r"CARDS\s+1 of 2")
-        terminal.press("q")
-        terminal.shows(r"^code 0")
+        terminal.open(f"clear; {command}")
+        terminal.quit()
         assert terminal.is_restored()
     assert engine_pid(home) == engine
-    terminal.type(f"clear; {command}")
-    terminal.shows(r"CARDS\s+1 of 2")
+    terminal.open(f"clear; {command}")
     running.press("C-c")
     assert "The engine stopped." in terminal.shows(r"^code 1")
     running.shows("ended$")
@@ -183,23 +172,20 @@ def test_consoles_come_and_go_while_clawpy_run_runs(pane: NewPane, command: str,
 
 def test_an_engine_that_is_kept_waits_for_the_next_console(pane: NewPane, command: str, home: Home) -> None:
     terminal = pane()
-    terminal.type(command)
-    terminal.shows(r"CARDS\s+1 of 2")
+    terminal.open(command)
     engine = engine_pid(home)
     terminal.press("C-p")
     terminal.shows("Search")
     terminal.type("keep the engine")
     terminal.shows(r"^code 0")
     assert is_alive(engine)
-    terminal.type(f"clear; {command}")
-    terminal.shows(r"CARDS\s+1 of 2")
+    terminal.open(f"clear; {command}")
     assert engine_pid(home) == engine
     terminal.press("q")
     terminal.shows("the engine stops too")
-    terminal.press("Q")
-    terminal.shows(r"^code 0")
+    terminal.quit("Q")
     assert read_holder(home) is None
-    until(lambda: not is_alive(engine))
+    wait_until(lambda: not is_alive(engine), 60)
 
 
 def test_two_that_start_at_once_share_one_engine(pane: NewPane, command: str, home: Home) -> None:
@@ -209,26 +195,22 @@ def test_two_that_start_at_once_share_one_engine(pane: NewPane, command: str, ho
     for item in (first, second):
         item.shows(r"CARDS\s+1 of 2")
         item.shows("WATCHING")
-    first.press("q")
-    first.shows(r"^code 0")
-    second.press("q")
-    second.shows(r"^code 0")
+    first.quit()
+    second.quit()
     assert read_holder(home) is None
 
 
 def test_stopped_in_the_shell_and_brought_back(pane: NewPane, command: str, home: Home) -> None:
     terminal = pane()
-    terminal.type(f"set -m; {command}")
-    terminal.shows(r"CARDS\s+1 of 2")
+    terminal.open(f"set -m; {command}")
     os.kill(terminal.client(), signal.SIGTSTP)
     terminal.shows("(?i)stopped")
     assert terminal.is_restored()
-    terminal.type("clear; fg")
-    terminal.shows(r"CARDS\s+1 of 2")
+    terminal.open("clear; fg")
     terminal.press("2")
     terminal.shows("SESSIONS")
     terminal.press("q")
-    until(lambda: read_holder(home) is None)
+    wait_until(lambda: read_holder(home) is None, 60)
 
 
 def test_a_console_that_crashes_writes_a_report_and_gives_the_terminal_back(
@@ -242,10 +224,8 @@ def test_a_console_that_crashes_writes_a_report_and_gives_the_terminal_back(
         f"sys.argv = ['clawpy', '--home', {str(home.root)!r}]\n"
         "sys.exit(__main__.main())"
     )
-    first.type(shlex.join([sys.executable, "-c", patched]) + "; echo code $?")
-    first.shows(r"CARDS\s+1 of 2")
-    second.type(command)
-    second.shows(r"CARDS\s+1 of 2")
+    first.open(shlex.join([sys.executable, "-c", patched]) + "; echo code $?")
+    second.open(command)
     first.press("?")
     shown = first.shows(r"^code 1")
     assert "The console crashed: ValueError." in shown
@@ -260,9 +240,6 @@ def test_a_console_that_crashes_writes_a_report_and_gives_the_terminal_back(
     assert "swordfish" not in text + shown.partition("The console crashed")[2]
     second.press("2")
     second.shows("SESSIONS")
-    second.press("q")
-    second.shows(r"^code 0")
-    second.type(f"clear; {command}")
-    second.shows(r"CARDS\s+1 of 2")
-    second.press("q")
-    second.shows(r"^code 0")
+    second.quit()
+    second.open(f"clear; {command}")
+    second.quit()

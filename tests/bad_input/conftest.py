@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from clawpy_console.app import ConsoleApp
 from engine import Home, open_engine
-from tests.cli.conftest import Clawpy, VerbOutput, clawpy, shop
-from tests.console.conftest import screen_text
+from tests.cli.conftest import Clawpy, VerbOutput, clawpy, document, shop
+from tests.console.conftest import make_console, screen_text
 
-__all__ = ["Clawpy", "clawpy", "shop"]
+__all__ = ["Clawpy", "clawpy", "document", "shop"]
 
 FailedStart = Callable[..., Awaitable[str]]
 """Opens a console that cannot start; see the fixture `failed_start`."""
@@ -25,15 +24,9 @@ HOLDER_FILES = ("engine.lock", "engine.json", "clawpy.log", "clawpy.db-shm", "cl
 """Files of the engine that holds a home."""
 
 
-def assert_ok(result: VerbOutput) -> dict[str, Any]:
-    """Check that a verb succeeded; returns its document."""
-    assert result.code == 0, result.out + result.err
-    return result.document
-
-
 def predicted(clawpy: Clawpy, *arguments: str) -> list[dict[str, Any]]:
     """The cards that `clawpy predict`, or another verb, prints."""
-    return list(assert_ok(clawpy(*(arguments or ("predict",)), "--json"))["predictions"])
+    return list(document(clawpy(*(arguments or ("predict",)), "--json"))["predictions"])
 
 
 def doctor_check(clawpy: Clawpy, name: str) -> dict[str, Any]:
@@ -69,8 +62,7 @@ def failed_start(home: Home) -> FailedStart:
     """Opens the console on an engine that cannot start, and returns the text of its screen."""
 
     async def open_console(workspaces: Sequence[str] = ()) -> str:
-        app = ConsoleApp(lambda: open_engine(home, workspaces=list(workspaces), start_schedule=False), home, workspaces)
-        app.animation_level = "none"
+        app = make_console(home, lambda: open_engine(home, workspaces=workspaces, start_schedule=False), workspaces)
         async with app.run_test(size=(120, 40)) as pilot:
             deadline = time.monotonic() + 10
             while app.opening == "opening":

@@ -12,13 +12,13 @@ import pytest
 from engine import Engine, open_engine
 from engine.home import Home
 from engine.lock import read_holder
-from tests.bad_input.conftest import Clawpy, assert_ok, assert_refused, doctor_check, predicted
+from tests.bad_input.conftest import Clawpy, assert_refused, doctor_check, document, predicted
 from tests.conftest import Repository
 
 
 @pytest.mark.long
 def test_broken_agents_are_named_and_the_others_work(clawpy: Clawpy, home: Home, shop: Repository) -> None:
-    assert_ok(clawpy("agents", "list", "--json"))
+    document(clawpy("agents", "list", "--json"))
     (home.agents / "ceo" / "tools.json").write_text("{not json")
     (home.agents / "cto" / "comms.json").unlink()
     (home.agents / "coo" / "comms.json").write_text("[]")
@@ -28,7 +28,7 @@ def test_broken_agents_are_named_and_the_others_work(clawpy: Clawpy, home: Home,
     (home.agents / "gardener").write_text("a file")
     (home.agents / "bad name\x1b[31m").mkdir()
     (home.agents / "loose").symlink_to("/nowhere")
-    problems = {agent["id"]: agent["broken"] for agent in assert_ok(clawpy("agents", "list", "--json"))["agents"]}
+    problems = {agent["id"]: agent["broken"] for agent in document(clawpy("agents", "list", "--json"))["agents"]}
     broken = {name: problem for name, problem in problems.items() if problem}
     assert {"ceo", "cto", "coo", "cmo", "cfo", "gardener", "loose", "bad name"} == set(broken)
     assert "tools.json" in broken["ceo"]
@@ -64,7 +64,6 @@ def send(home: Home, listening: Engine) -> Callable[[bytes], bytes]:
 
     def send(data: bytes) -> bytes:
         holder = read_holder(home)
-        assert holder is not None
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
             client.settimeout(5)
             client.connect(holder.address)
@@ -104,17 +103,5 @@ def test_malformed_requests_on_the_control_socket_are_refused(send: Callable[[by
         assert answer["error"]["code"] == code or (not code and answer["error"]["code"] != "internal"), answer
         assert answer["error"]["message"]
     assert send(b"") == b""
-    assert b"too_large" in send(b"x" * (4 * 1024 * 1024 + 10)) or assert_ok(clawpy("status", "--json"))
-    assert assert_ok(clawpy("cards", "--json")) == {"predictions": []}
-
-
-@pytest.mark.long
-def test_an_unreadable_prediction_of_another_program_is_reported_once(
-    clawpy: Clawpy, home: Home, shop: Repository
-) -> None:
-    assert_ok(clawpy("status", "--json"))
-    (home.data / "predictions.jsonl").write_text('{"prediction": "run the tests", "channel": "koji-core"}\nrubbish\n')
-    (fault,) = assert_ok(clawpy("predict", "--json"))["errors"]
-    assert "predictions.jsonl" in fault
-    assert "line 2" in fault
-    assert assert_ok(clawpy("predict", "--json"))["errors"] == []
+    assert b"too_large" in send(b"x" * (4 * 1024 * 1024 + 10)) or document(clawpy("status", "--json"))
+    assert document(clawpy("cards", "--json")) == {"predictions": []}

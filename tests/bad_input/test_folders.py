@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.home import Home
-from tests.bad_input.conftest import Clawpy, assert_ok, assert_refused, file_contents, predicted
+from tests.bad_input.conftest import Clawpy, assert_refused, document, file_contents, predicted
 from tests.cli.conftest import A_FORMER_DAY, collide
 from tests.conftest import Repository
 
@@ -27,7 +27,7 @@ def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_folder_outside_a_repository_is_refused(clawpy: Clawpy, home: Home, plain: Path) -> None:
     assert_refused(clawpy("predict", "--json"), "no_repository", str(plain), "git init")
     assert_refused(clawpy("--workspace", ".", "cards", "--json"), "no_repository", str(plain))
-    assert assert_ok(clawpy("status", "--json"))["workspaces"] == []  # needs none
+    assert document(clawpy("status", "--json"))["workspaces"] == []  # needs none
     result = clawpy("doctor", "--workspace", str(plain), "--json")
     assert result.code == 1
     assert any(check["name"] == "workspace" and check["state"] == "fail" for check in result.document["checks"])
@@ -56,7 +56,7 @@ def test_a_bare_repository_is_refused_and_unchanged(clawpy: Clawpy, repository: 
 def test_a_repository_without_commits_says_so_and_takes_prompts(clawpy: Clawpy, repository: Repository) -> None:
     repository.write("cart.py", "total = 0\n")
     workspace = ("--workspace", str(repository.path))
-    result = assert_ok(clawpy(*workspace, "predict", "--json"))
+    result = document(clawpy(*workspace, "predict", "--json"))
     assert result["predictions"] == []
     assert "no commit yet" in result["errors"][0]
     assert "no commit yet" in clawpy(*workspace, "predict").out
@@ -74,9 +74,9 @@ def test_submodules_are_left_alone_and_may_be_workspaces(clawpy: Clawpy, shop: R
     shop.write("vendor/lib/cart.py", "breakpoint()\n")
     shop.write("cart.py", "total = 1\n")
     status = shop.git("status", "--porcelain")
-    result = assert_ok(clawpy("predict", "--json"))
+    result = document(clawpy("predict", "--json"))
     assert result["errors"] == []
-    inside = assert_ok(clawpy("--workspace", str(shop.path / "vendor" / "lib"), "predict", "--json"))
+    inside = document(clawpy("--workspace", str(shop.path / "vendor" / "lib"), "predict", "--json"))
     assert {prediction["workspace"] for prediction in inside["predictions"]} == {str(shop.path / "vendor" / "lib")}
     assert shop.git("status", "--porcelain") == status
 
@@ -90,9 +90,9 @@ def test_a_path_may_have_spaces_signs_and_unicode(
     shop.commit("begin", {"cart.py": "total = 0\n"}, at=A_FORMER_DAY)
     collide(shop)
     monkeypatch.chdir(shop.path)
-    document = assert_ok(clawpy("predict", "--json"))
-    assert document["errors"] == []
-    card = next(prediction for prediction in document["predictions"] if prediction["flow"] == "forecast_conflicts")
+    predicted = document(clawpy("predict", "--json"))
+    assert predicted["errors"] == []
+    card = next(prediction for prediction in predicted["predictions"] if prediction["flow"] == "forecast_conflicts")
     assert card["workspace"] == str(shop.path)
     approved = clawpy("approve", card["id"], "--json")
     assert approved.code == 1, "the branches collide: the check found a problem"

@@ -43,6 +43,12 @@ class VerbOutput:
 Clawpy = Callable[..., VerbOutput]
 
 
+def document(result: VerbOutput) -> dict[str, Any]:
+    """The document of a verb that succeeded."""
+    assert result.code == 0, result.out + result.err
+    return result.document
+
+
 @pytest.fixture(scope="session")
 def demo_project(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
     """Makes the demo's repository in a folder; its history is written once."""
@@ -57,6 +63,14 @@ def demo_project(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], P
         return folder
 
     return copy
+
+
+@pytest.fixture
+def project(demo_project: Callable[[Path], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The demo's repository under an awkward name, and the current folder."""
+    folder = demo_project(tmp_path / "my shop ü")
+    monkeypatch.chdir(folder)
+    return folder
 
 
 def collide(repository: Repository) -> None:

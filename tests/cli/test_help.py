@@ -57,7 +57,6 @@ def test_the_keys_are_those_of_the_settings(clawpy: Clawpy, home: Home) -> None:
 
 def test_the_command_that_changes_a_key_works_as_it_is_printed(clawpy: Clawpy) -> None:
     command = re.search(r"`clawpy (config set .+)`", clawpy("help", "keys").out)
-    assert command is not None
     assert clawpy(*shlex.split(command[1])).code == 0
     assert "| → l a | approve the card" in clawpy("help", "keys").out
 

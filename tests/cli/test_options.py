@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clawpy_console.cli.options import WrongUse, split_options
+from clawpy_console.cli.options import split_options
 
 
 @pytest.mark.parametrize(
@@ -22,8 +22,3 @@ def test_behind_two_dashes_everything_is_the_verbs() -> None:
     common, rest = split_options(argv)
     assert not common.as_json
     assert rest == argv
-
-
-def test_an_option_without_its_folder_is_wrong_use() -> None:
-    with pytest.raises(WrongUse):
-        split_options(["cards", "--home"])

@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,9 @@ from engine import Engine, call, open_engine
 from engine.home import Home
 from engine.lock import read_holder
 from engine.safety.stop_file import is_requested, stop_file
-from tests.cli.conftest import Clawpy, VerbOutput
+from tests.cli.conftest import Clawpy, document
 from tests.support.fork_server import ForkedProcess, ForkServer
+from tests.support.helpers import wait_until
 
 HEAVY_MODULES = {
     *("textual", "chromadb", "onnxruntime", "numpy", "tokenizers", "apprise", "icalendar", "apscheduler"),
@@ -59,20 +60,6 @@ sys.argv[1:] = ["--home", sys.argv[1], "tasks", "list"]
 assert main() == 0
 print("imported", *sorted(sys.modules))
 """
-
-
-@pytest.fixture
-def project(demo_project: Callable[[Path], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The demo's repository under an awkward name, and the current folder."""
-    folder = demo_project(tmp_path / "my shop ü")
-    monkeypatch.chdir(folder)
-    return folder
-
-
-def document(result: VerbOutput) -> dict[str, Any]:
-    """The document of a verb that succeeded."""
-    assert result.code == 0, result.out + result.err
-    return result.document
 
 
 @pytest.fixture
@@ -222,9 +209,8 @@ def test_stop_works_while_the_engine_hangs_and_after_it_was_killed(
     assert time.monotonic() - started < 10
     assert is_requested(stop_file(home.data))
     holder.send_signal(signal.SIGCONT)
-    deadline = time.monotonic() + 10
-    while not (holds := document(clawpy("status", "--json"))["holds"]):
-        assert time.monotonic() < deadline, "the stop file was not found"
+    wait_until(lambda: document(clawpy("status", "--json"))["holds"], describe=lambda: "the stop file was not found")
+    holds = document(clawpy("status", "--json"))["holds"]
     assert [(hold["word"], hold["reason"]) for hold in holds] == [("stop", "it hangs")]
 
     holder.kill()
@@ -286,10 +272,7 @@ def test_ctrl_c_ends_the_session_it_waits_for(
     cards = document(clawpy("predict", "--json"))["predictions"]
     card = next(card for card in cards if card["flow"] == "run_tests")
     with fork_server.clawpy("--home", str(home.root), "approve", card["id"], folder=project) as waiting:
-        deadline = time.monotonic() + 30
-        while not _running(clawpy, home):
-            assert time.monotonic() < deadline, "the session never ran"
-            time.sleep(0.05)
+        wait_until(lambda: _running(clawpy, home), 30, lambda: "the session never ran")
         waiting.send_signal(signal.SIGINT)
         assert "Traceback" not in waiting.communicate()[1]
         assert waiting.returncode == 130

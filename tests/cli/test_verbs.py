@@ -30,21 +30,6 @@ def test_version(clawpy: Clawpy) -> None:
 
 
 @pytest.mark.parametrize(
-    "argv",
-    [
-        ("fly",), ("approve",), ("approve", "x", "--soon"), ("snooze", "x", "--for", "soon"), ("resume", "everything"),
-        ("agents", "add", "x"), ("config", "set", "x"), ("check",), ("check", "ls", "--home"),
-        ("check", "--prompt", "x", "--batch", "y"), ("tasks", "list", "--state", "odd"),
-    ],
-)  # fmt: skip
-def test_wrong_use_exits_with_2_and_prints_nothing_on_standard_output(clawpy: Clawpy, argv: tuple[str, ...]) -> None:
-    result = clawpy(*argv)
-    assert result.code == 2
-    assert result.out == ""
-    assert result.err.startswith("clawpy")
-
-
-@pytest.mark.parametrize(
     ("word", "message"),
     [
         ("/srv/shop", "clawpy --workspace /srv/shop"),

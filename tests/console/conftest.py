@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -22,7 +23,12 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 
 from clawpy_console.app import ConsoleApp
+from clawpy_console.cli.demo import make_project
+from engine import Engine, open_engine
+from engine.clock import FakeClock
 from engine.home import Home
+from engine.services import Overrides
+from tests.conftest import MONDAY_MORNING
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 
@@ -181,16 +187,31 @@ def engine() -> StandIn:
 @pytest.fixture
 def console(home: Home, engine: StandIn) -> ConsoleApp:
     """The app over the stand-in engine. Run it with `async with console.run_test() as pilot`."""
-    app = make_console(home, lambda: engine)
-    app.animation_level = "none"
-    return app
+    return make_console(home, lambda: engine)
 
 
 def make_console(
     home: Home, open_engine: Callable[[], Any], workspaces: Sequence[str] = (), **options: Any
 ) -> ConsoleApp:
-    """A console in `home` at the fixed time, opened for `workspaces`."""
-    return ConsoleApp(open_engine, home, workspaces, now=lambda: NOW, **options)
+    """A console in `home` without animations, opened for `workspaces`; at the fixed time, if no other is given."""
+    app = ConsoleApp(open_engine, home, workspaces, **{"now": lambda: NOW} | options)
+    app.animation_level = "none"
+    return app
+
+
+@pytest.fixture
+def demo_engine(home: Home) -> Iterator[Engine]:
+    """A real engine, with the clock at a fixed time, that looks after the project of the demo."""
+    at = MONDAY_MORNING + timedelta(hours=4)
+    engine = open_engine(
+        home,
+        workspaces=[str(make_project(home.root.parent / "shop", at))],
+        clock=FakeClock(at),
+        start_schedule=False,
+        overrides=Overrides(throw_away=True, unreachable=True),
+    )
+    yield engine
+    engine.close()
 
 
 def toasts(app: ConsoleApp) -> str:

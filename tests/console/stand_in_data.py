@@ -77,7 +77,6 @@ def cards(*, stated: bool = True) -> list[Card]:
 
 def _unstated(card: Card) -> Card:
     """The same card before the Twin has learnt and moved it up."""
-    assert card.parts is not None
     tier = Tier.CHECK if "moved up" in card.parts.words[-1] else card.tier
     parts = replace(card.parts, total=COLD_START, stated=False, words=card.parts.words[:4])
     return replace(card, confidence=COLD_START, band=Band.CARD, parts=parts, tier=tier)

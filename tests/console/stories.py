@@ -65,7 +65,6 @@ Step = Press | Given | Until | Callable[[ConsoleApp], object]
 async def carry_out(pilot: Pilot[Any], *steps: Step) -> None:
     """Carry out the steps of a story."""
     app = pilot.app
-    assert isinstance(app, ConsoleApp)
     for step in steps:
         if isinstance(step, Press):
             await pilot.press(*step.keys)

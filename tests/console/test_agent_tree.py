@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawpy_console.screens.agent_tree import FOLD_ABOVE, FoldState, Node, ids_below, leaders_above, tree_nodes
+from clawpy_console.screens.agent_tree import FOLD_ABOVE, FoldState, Node, tree_nodes
 from engine.model import AgentActivity, AgentView
 
 
@@ -19,14 +19,6 @@ def drawn(nodes: list[Node]) -> list[str]:
         f"{'  ' * node.depth}{node.id}" + (f": {node.text}" if node.text and node.id != "owner" else "")
         for node in nodes
     ]
-
-
-def test_each_agent_is_below_its_leader() -> None:
-    agents = [agent("ceo", "owner"), agent("cto", "ceo"), agent("lead", "cto"), agent("coo", "ceo")]
-    assert drawn(tree_nodes(agents, folds=FoldState())) == ["owner", "  ceo", "    cto", "      lead", "    coo"]
-    assert drawn(tree_nodes(agents, folds=FoldState(frozenset({"cto"})))) == ["owner", "  ceo", "    cto", "    coo"]
-    assert ids_below(agents, "ceo") == {"cto", "lead", "coo"}
-    assert leaders_above(agents, ["lead"]) == ["cto", "ceo"]
 
 
 def test_unused_agents_are_folded_from_nine_agents_on() -> None:
@@ -67,24 +59,6 @@ def test_agents_whose_chain_does_not_reach_the_owner_are_grouped_below_with_the_
         "  torn",
         "    below_torn",
     ]
-
-
-def test_a_filter_shows_the_matching_agents_and_their_leaders() -> None:
-    agents = [
-        agent("ceo", "owner"), agent("cto", "ceo"), agent("lead", "cto", tier=3), agent("coo", "ceo"),
-        agent("lost", "ghost", tier=3), agent("torn", "", broken="comms.json: x"),
-    ]  # fmt: skip
-    nodes = tree_nodes(agents, folds=FoldState(frozenset({"ceo"})), words=["tier", "3"])
-    assert [(item.id, item.matches) for item in nodes if item.agent] == [
-        ("ceo", False), ("cto", False), ("lead", True), ("lost", True),
-    ]  # fmt: skip
-    assert drawn(tree_nodes(agents, folds=FoldState(), words=["broken"])) == ["owner", "=broken: broken (1)", "  torn"]
-
-
-def test_retired_agents_are_folded() -> None:
-    gone = [AgentView("old", "", "ceo", 4, "default", "", (), AgentActivity("retired"))]
-    assert drawn(tree_nodes([], gone, folds=FoldState())) == ["owner", "=retired: retired (1)"]
-    assert drawn(tree_nodes([], gone, folds=FoldState(frozenset({"=retired"}))))[-1] == "  old"
 
 
 NAMES = [f"n{number}" for number in range(12)]

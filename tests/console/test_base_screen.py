@@ -26,9 +26,7 @@ async def open_screen(pilot: Pilot, mode: str) -> ConsoleScreen:
     await pilot.app.switch_mode(mode)  # type: ignore[arg-type]
     await pilot.press("escape")  # the greeting goes with the first key
     await until(pilot, lambda: not any(worker.is_running for worker in pilot.app.workers), "for what it shows")
-    screen = pilot.app.screen
-    assert isinstance(screen, ConsoleScreen)
-    return screen
+    return pilot.app.screen
 
 
 @pytest.mark.long
@@ -42,10 +40,8 @@ async def test_every_pane_zooms_and_returns(console: ConsoleApp, mode: str) -> N
             screen.go_to(pane)
             await pilot.pause()
             focused, before = screen.focused, {widget: widget.region for widget in screen.query("*")}
-            assert focused is not None
             offset = focused.scroll_offset
             await pilot.press("z")
-            assert screen.maximized is not None
             assert screen.maximized.region.size == (120, 37), pane
             assert focused.region.height, pane
             assert screen.focused is focused

@@ -359,9 +359,7 @@ FIX = (
 
 
 def console_for_shop(home: Home, engine: StandIn) -> ConsoleApp:
-    app = make_console(home, lambda: engine, [SHOP])
-    app.animation_level = "none"
-    return app
+    return make_console(home, lambda: engine, [SHOP])
 
 
 async def test_a_console_shows_its_own_repository_and_counts_the_cards_of_others(home: Home, engine: StandIn) -> None:

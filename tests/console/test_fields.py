@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Any
 
 import pytest
 
@@ -13,19 +12,12 @@ from clawpy_console.fields import Field, change_fields
 from clawpy_console.fields import learning as learning_fields
 from clawpy_console.fields.agent import edited_fields, finding_fields, profile_fields
 from clawpy_console.fields.states import LEARNED_FORMS, absence_fields
-from clawpy_console.screens.learning_items import link_rows
 from clawpy_console.widgets.reflowing_text import render_fields
 from engine import document
-from engine.model.adaptation import LearningRecord
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 from tests.console.stand_in_learning import (
-    GLOBAL,
     LIFT,
-    PROJECT,
-    RECORDS,
-    ROUNDING,
-    SESSIONS,
     STOCK,
     YOUNG,
     StandInAdaptation,
@@ -46,11 +38,6 @@ def learnings() -> StandInLearnings:
 
 def text(fields: Iterable[Field]) -> str:
     return plain("\n".join(field_lines(fields)))
-
-
-def recorded(record: LearningRecord, candidates: StandInAdaptation) -> dict[str, Any]:
-    view = dataclasses.replace(candidates.view(ROUNDING.id), records=(record,))
-    return document(view)["records"][0]
 
 
 @pytest.mark.parametrize("width", [36, 48, 78, 120])
@@ -76,18 +63,6 @@ def test_a_change_shows_only_the_lines_near_it() -> None:
     assert [change.text for change in change_fields(["a", "b"], ["c", "b"])] == ["- a", "+ c", "  b"]
 
 
-def test_a_record_says_why_it_has_its_score_and_what_was_recorded(candidates: StandInAdaptation) -> None:
-    details = {"attempts": 3, "failing": ["a", "b"], "gave_up": "", "cost": 120_000}
-    item = recorded(dataclasses.replace(RECORDS[0], details=details), candidates)
-    lines = text(learning_fields.record_fields(item, NOW))
-    assert_contains(
-        lines,
-        "failed tdd: 82 of 100",
-        "60 + 3 · 8",
-        "session sess_000000000002 · attempts 3 · failing a, b · cost $0.12",
-    )
-
-
 def test_lift_shows_runs_share_difference_and_interval(candidates: StandInAdaptation) -> None:
     def lift(value: object) -> str:
         view = dataclasses.replace(candidates.view(STOCK.id), lift=value)
@@ -100,16 +75,6 @@ def test_lift_shows_runs_share_difference_and_interval(candidates: StandInAdapta
     assert "0 of 0 runs" in none
     assert "points" not in none
     assert "Not measured yet" in lift(None)
-
-
-def test_a_learning_is_linked_both_ways(learnings: StandInLearnings) -> None:
-    rows = list(link_rows(learnings.view(PROJECT.id), {SESSIONS[1]: "Round totals"}, NOW))
-    headings = [row.text for row in rows if not row.id]
-    assert headings == [" CAME FROM  3", " BECAME  1", " SESSIONS  3", " REACHED 12 PROMPTS, THE NEWEST  3"]
-    assert f"learning:{GLOBAL.id}" in [row.id for row in rows]
-    assert next(row.text for row in rows if row.id == f"session:{SESSIONS[1]}") == "Round totals"
-    ids = [row.id for row in rows if row.id]
-    assert len(ids) == len(set(ids))
 
 
 SAID = "Round a discount once, at the end"

@@ -11,7 +11,6 @@ import threading
 import pytest
 
 from clawpy_console import __main__
-from clawpy_console.app import ConsoleApp
 from clawpy_console.attach import client
 from clawpy_console.state import AppState, LastScreen, save_last_screen
 from engine.home import Home
@@ -55,7 +54,7 @@ async def test_the_first_frame_shows_the_last_known_cards_before_the_engine_is_o
         assert opened.wait(10)
         return engine
 
-    app = ConsoleApp(slow, home, [], now=lambda: NOW)  # type: ignore[arg-type]
+    app = make_console(home, slow)
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.pause()
         text = screen_text(app)

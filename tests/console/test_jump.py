@@ -20,7 +20,6 @@ from tests.console.stand_in import StandIn
 
 def label_of(jump: Screen[Any], widget: Widget, at: int) -> str:
     """The label on the spot number `at` of `widget`."""
-    assert isinstance(jump, Jump)
     return [label for label, spot in jump._spots.items() if spot.widget is widget][at]
 
 

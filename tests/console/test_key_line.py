@@ -27,14 +27,12 @@ async def _loaded(pilot: Pilot) -> None:
 async def _at(pilot: Pilot, mode: str, pane: str) -> ConsoleScreen:
     """The screen of `mode`, as it was opened, with the focus on `pane`."""
     app = pilot.app
-    assert isinstance(app, ConsoleApp)
     while len(app.screen_stack) > 1:
         app.pop_screen()
     if app.current_mode != mode:
         await app.switch_mode(mode)
     await _loaded(pilot)
     screen = app.screen
-    assert isinstance(screen, ConsoleScreen)
     screen.maximized = None
     screen.go_to(pane)
     await until_idle()
@@ -55,7 +53,6 @@ async def test_every_key_of_the_key_line_does_something(
         await console.switch_mode(mode)
         await _loaded(pilot)
         screen = console.screen
-        assert isinstance(screen, ConsoleScreen)
         for pane in [pane for pane in screen.PANES if screen.go_to(pane)]:
             screen = await _at(pilot, mode, pane)
             for action_id, _, label in screen.query_one(KeyLine).keys:

@@ -13,7 +13,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.keys import ACTIONS, BY_ID, check_keymap, shown_key
 from engine.home import Home
 from engine.model import Refusal
-from tests.console.conftest import screen_text, until, until_loaded
+from tests.console.conftest import make_console, screen_text, until, until_loaded
 from tests.console.stand_in import StandIn
 from tests.console.stories import (
     CLOSED,
@@ -230,7 +230,7 @@ async def test_a_bad_theme_leaves_the_operators_own_in_use(home: Home, engine: S
     (folder / "own.toml").write_text(OWN)
     (folder / "torn.toml").write_text(OWN.replace("#ff00ff", "#ff00zz"))
     engine.settings.current.console.theme = "own"
-    app = ConsoleApp(lambda: engine, home, [])  # type: ignore[arg-type, return-value]
+    app = make_console(home, lambda: engine)
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await until_loaded(pilot)
         assert app.theme == "own"

@@ -17,7 +17,7 @@ from engine.execution.runners.flows import FLOWS
 from engine.home import Home
 from engine.model import Card, FlowForm, Refusal
 from tests.console import stand_in_data
-from tests.console.conftest import until_loaded
+from tests.console.conftest import make_console, until_loaded
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import BLOG, SHOP, found_agent
 from tests.console.stories import (
@@ -247,7 +247,7 @@ test_story = pytest.mark.long(story_test(STORIES))
 async def test_consoles_of_one_process_share_drafts_and_prompts(
     console: ConsoleApp, engine: StandIn, home: Home
 ) -> None:
-    other = ConsoleApp(lambda: engine, home, [], now=console.now)  # type: ignore[arg-type, return-value]
+    other = make_console(home, lambda: engine)
     console.host = other.host = Host(owns_engine=True)
     console.host.apps = {"first": console, "second": other}
     async with console.run_test(size=(120, 40)) as pilot, other.run_test(size=(120, 40)) as others:

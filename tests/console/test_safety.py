@@ -259,7 +259,6 @@ async def test_blocked_work_of_a_real_engine_is_shown_and_allowed_once(
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await until_loaded(pilot)
         engine = app.engine
-        assert engine is not None
         card = engine.cards.propose("run_tests", workspace=workspace)
         block = RailVerdict("content", Verdict.BLOCK, "deletes everything", "test-rule")
         with pytest.MonkeyPatch.context() as patch:

@@ -13,7 +13,6 @@ from engine.events import CostWarned, HoldLifted, HoldPlaced
 from engine.home import Home
 from tests.console.conftest import make_console, running, until
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_data import NOW
 from tests.console.stories import (
     CLOSED,
     Step,
@@ -70,7 +69,7 @@ async def test_f12_before_the_engine_is_open_stops_as_soon_as_it_is(home: Home) 
         opened.wait(10)
         return engine
 
-    app = ConsoleApp(open_engine, home, [], now=lambda: NOW)  # type: ignore[arg-type]
+    app = make_console(home, open_engine)
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("f12")
         opened.set()

@@ -85,18 +85,14 @@ async def test_a_selection_over_rows_is_copied_as_one_line() -> None:
         ]  # fmt: skip
         _, start = app.screen.get_widget_and_offset_at(6, 0)
         _, end = app.screen.get_widget_and_offset_at(10, 1)
-        assert start is not None
-        assert end is not None
         chosen = Selection.from_offsets(start, end)
         app.screen.selections = {view: chosen}
         assert view.get_selection(chosen) == ("quick brown fox jumps over the lazy dog", "\n")
         assert [lit(view, y).strip() for y in range(3)] == ["quick brown fox jumps over the", "lazy dog", ""]
         _, end = app.screen.get_widget_and_offset_at(6, 2)
-        assert end is not None
         chosen = Selection.from_offsets(start, end)
         app.screen.selections = {view: chosen}
         copied = view.get_selection(chosen)
-        assert copied is not None
         assert copied[0].endswith("once more\n  漢字")
         assert lit(view, 2) == "  漢字", "what is lit is what is copied"
 
@@ -112,14 +108,10 @@ async def test_a_prompt_is_copied_without_its_sources() -> None:
         for x in (0, SOURCE_CELLS):  # in the gutter, and on the first character
             _, start = app.screen.get_widget_and_offset_at(x, row)
             _, end = app.screen.get_widget_and_offset_at(SOURCE_CELLS + 3, row)
-            assert start is not None
-            assert end is not None
             chosen = Selection.from_offsets(start, end)
             assert view.get_selection(chosen) == ("the", "\n")
         _, below = app.screen.get_widget_and_offset_at(3, row + 1)
-        assert below is not None
         copied = view.get_selection(Selection.from_offsets(start, below))
-        assert copied is not None
         assert LONG.startswith(copied[0])
         assert copied[0].endswith(" ")
 

@@ -31,7 +31,6 @@ async def real_console(home: Home) -> AsyncIterator[tuple[Pilot, ConsoleApp, Eng
     app = ConsoleApp(lambda: open_engine(home, start_schedule=False), home, [])
     app.animation_level = "none"
     async with running(app, size=(160, 40)) as pilot:
-        assert app.engine is not None
         yield pilot, app, app.engine
 
 

@@ -56,7 +56,6 @@ class Smollm2(Endpoint):
         self._process = subprocess.Popen(
             self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
-        assert self._process.stdout is not None
         timer = threading.Timer(START_SECONDS, self.kill)
         timer.start()
         address = self._process.stdout.readline()

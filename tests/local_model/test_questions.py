@@ -117,7 +117,6 @@ def test_with_an_unusable_answer_the_rules_extract_learnings_and_the_judge_promo
         card = world.propose("Say hello in one short sentence")
         engine.cards.approve(card.id, edit=f"Say hello in one short sentence. {rule}", without_sandbox=True)
         session = engine.sessions.of_card(card.id)
-        assert session is not None
         world.finish(session, SESSION_TIMEOUT_S)
         engine.settings.set("memory.model", SMOLLM2 if number == 2 else "")
         engine.learnings.catch_up()

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from engine.api.gateway.access import THIS_RUN, TOKEN_NAME, USED_PASSES_KEY, Access, Limits, gateway_token, rotate_token
+from engine.api.gateway.access import THIS_RUN, TOKEN_NAME, USED_PASSES_KEY, Access, Limits, rotate_token
 from engine.api_keys import Keyring, Keys
 from engine.config.sections import Surface
 from engine.home import Home
@@ -51,12 +51,6 @@ def test_without_a_keyring_and_without_consent_it_lasts_as_long_as_the_run(tmp_p
     assert access.source == THIS_RUN
     assert access.accepts(token)
     assert not list(tmp_path.rglob("keys.json"))
-    consenting = Access(Keys(Home.locate(tmp_path), environment={}), database)
-    token_in_file = consenting.load_or_make(in_file=True)
-    assert consenting.source == "file"
-    [file] = tmp_path.rglob("keys.json")
-    assert file.stat().st_mode & 0o777 == 0o600
-    assert token_in_file in file.read_text()
 
 
 def test_a_token_of_the_environment_is_used_and_cannot_be_replaced(tmp_path: Path, database: Database) -> None:
@@ -160,18 +154,6 @@ def test_a_deleted_token_lets_nobody_in(tmp_path: Path, database: Database, in_f
     another, _ = rotate_token(keys, in_file=in_file)
     access.refresh()
     assert access.accepts(another)
-
-
-def test_the_verb_token_shows_the_token_and_makes_a_new_one(tmp_path: Path) -> None:
-    home = Home.locate(tmp_path)
-    refusal = refused("no_token", lambda: gateway_token(home))
-    assert refusal.message == "there is no token yet"
-    assert "clawpy token new --store file" in refusal.fix, "what this machine can do"
-    refusal = refused("no_keyring", lambda: gateway_token(home, new=True))
-    assert "clawpy token new --store file" in refusal.fix
-    made = gateway_token(home, new=True, in_file=True)
-    assert gateway_token(home)["token"] == made["token"]
-    assert gateway_token(home, new=True, in_file=True)["token"] != made["token"]
 
 
 def test_a_short_token_of_the_environment_is_refused(tmp_path: Path, database: Database) -> None:

@@ -25,7 +25,6 @@ from engine.lock import read_holder
 from engine.model import (
     Answer,
     DecidedBy,
-    DecisionSignal,
     Question,
     Refusal,
     SessionState,
@@ -62,20 +61,14 @@ def call(served: Served, method: str, params: dict[str, Any] | None = None) -> d
     return request(served, "POST", "/rpc", json=body)
 
 
-def test_pending_predictions_have_the_names_of_the_spec(served: Served) -> None:
+def test_the_newest_pending_predictions_are_listed(served: Served) -> None:
     cards = [served.propose_card() for _ in range(4)]
     document = request(served, "GET", "/twin/predict")
+    replies.Predictions.model_validate(document)
     assert document["count"] == len(document["predictions"]) == 3
-    assert {"predictions", "count", "timestamp", "crossPollStatus"} <= set(document)
-    newest = document["predictions"][0]
-    assert newest["id"] == cards[-1].id
-    assert {
-        "id", "prompt", "targetAgent", "targetChannel", "confidence", "reasoning", "createdAt", "status", "source",
-    } <= set(newest)  # fmt: skip
-    assert (newest["status"], newest["targetChannel"], newest["targetAgent"]) == ("pending", "research", "researcher")
+    assert document["predictions"][0]["id"] == cards[-1].id
     assert request(served, "GET", "/twin/predict?count=10")["count"] >= 4
     assert request(served, "GET", "/twin/predict?channel=garden")["predictions"] == []
-    replies.Predictions.model_validate(document)
 
 
 @pytest.mark.parametrize(("count", "status"), [(1_000, 200), (1_001, 422)])
@@ -84,27 +77,11 @@ def test_every_card_that_can_wait_is_listed(served: Served, count: int, status: 
     assert ("error" in call(served, "pulse.predictions.latest", {"count": count})) is (status == 422)
 
 
-def test_confirm_runs_it_and_is_the_operators_decision(served: Served, engine: Engine) -> None:
-    card = served.propose_card()
-    document = request(served, "POST", f"/predictions/{card.id}/confirm")
-    replies.Decided.model_validate(document)
-    assert document["prediction"]["id"] == card.id
-    assert document["session"]["predictionId"] == card.id
-    assert engine.sessions.wait(document["session"]["id"], 20).state is SessionState.SUCCEEDED
-    done = engine.cards.get(card.id)
-    assert (done.status, done.decided_by) == (Status.EXECUTED, DecidedBy.API)
-    assert engine.decisions.load_newest(1)[0].signal == DecisionSignal.APPROVED
-    last_sign, source = engine.autonomy.presence.last()
-    assert last_sign is not None
-    assert "gateway" in source
-    again = request(served, "POST", f"/predictions/{card.id}/confirm", 409)
-    assert again["error"]["code"] == "already_decided"
-
-
 def test_a_card_is_rejected_taken_back_and_snoozed(served: Served, engine: Engine) -> None:
     card = served.propose_card()
     assert request(served, "POST", f"/predictions/{card.id}/reject")["prediction"]["status"] == "rejected"
     assert engine.cards.get(card.id).decided_by is DecidedBy.API
+    assert "gateway" in engine.autonomy.presence.last()[1], "it is a sign of the operator"
     assert request(served, "POST", f"/predictions/{card.id}/undo")["prediction"]["status"] == "pending"
     snoozed = request(served, "POST", f"/predictions/{card.id}/snooze", json={"seconds": 60})["prediction"]
     assert snoozed["snoozedUntil"] is not None
@@ -118,24 +95,17 @@ def test_the_beginning_of_an_id_is_not_enough(served: Served) -> None:
     assert request(served, "POST", f"/predictions/{card.id[:-1]}/confirm", 404)["error"]["code"] == "unknown_card"
 
 
-def test_trigger_with_a_cards_id_approves_it(served: Served, engine: Engine) -> None:
-    card = served.propose_card()
-    body = {"predictionId": card.id, "targetChannel": "research", "hint": card.assignment.prompt, "force": False}
-    document = trigger(served, body)
-    replies.Triggered.model_validate(document)
-    assert document["triggered"] is True
-    assert (document["prediction"]["id"], document["targetChannel"]) == (card.id, "research")
-    assert "#research" in document["message"]
-    assert document["status"]["totalTriggers"] >= 1
-    engine.sessions.wait(document["session"]["id"], 20)
-
-
-def test_a_card_with_another_prompt_or_channel_is_not_approved(served: Served, engine: Engine) -> None:
+def test_a_trigger_approves_the_card_that_it_describes_and_no_other(served: Served, engine: Engine) -> None:
     card = served.propose_card()
     for mismatch in ({"hint": "Delete the project"}, {"targetChannel": "garden"}):
         document = trigger(served, {"predictionId": card.id} | mismatch, 409)
         assert document["error"]["code"] == "another_card"
     assert engine.cards.get(card.id).status is Status.PENDING
+    described = {"predictionId": card.id, "targetChannel": "research", "hint": card.assignment.prompt, "force": False}
+    document = trigger(served, described)
+    replies.Triggered.model_validate(document)
+    assert document["triggered"] is True
+    engine.sessions.wait(document["session"]["id"], 20)
 
 
 def test_the_card_of_a_programs_hint_waits_for_the_operator(served: Served, engine: Engine) -> None:
@@ -399,7 +369,6 @@ Approve = Callable[[], str]
 
 def ways_to_approve(served: Served, card_id: str, client: httpx.Client) -> list[Approve]:
     holder = read_holder(served.engine.home)
-    assert holder is not None
 
     def by_path() -> str:
         reply = client.post(f"/api/v1/predictions/{card_id}/confirm")

@@ -48,17 +48,21 @@ def test_addresses_that_may_hold_a_secret_are_refused_and_not_repeated(url: str)
     assert "config.toml:2: notify.phone.url" in str(refused.value)
 
 
-def test_the_environment_comes_first_then_the_key_then_the_settings() -> None:
-    keys, environment = StandInKeys({"notify-phone": "discord://1/kept"}), {"CLAWPY_NOTIFY_PHONE_URL": "ntfy://mine"}
-    address = Addresses(settings("key"), keys, environment=environment).of(Surface.PHONE)
-    assert address is not None
-    assert (address.url, address.source) == ("ntfy://mine", "environment")
-    address = Addresses(settings("key"), keys, environment={}).of(Surface.PHONE)
-    assert address is not None
-    assert (address.url, address.source, address.service) == ("discord://1/kept", "keyring", "discord")
-    address = Addresses(settings("ntfy://topic"), keys, environment={}).of(Surface.PHONE)
-    assert address is not None
-    assert (address.url, address.source) == ("ntfy://topic", "settings")
+@pytest.mark.parametrize(
+    ("url", "environment", "address"),
+    [
+        ("key", {"CLAWPY_NOTIFY_PHONE_URL": "ntfy://mine"}, ("ntfy://mine", "environment", "ntfy")),
+        ("key", {}, ("discord://1/kept", "keyring", "discord")),
+        ("ntfy://topic", {}, ("ntfy://topic", "settings", "ntfy")),
+    ],
+    ids=["environment", "keyring", "settings"],
+)
+def test_an_address_is_of_the_environment_or_as_the_settings_say(
+    url: str, environment: dict[str, str], address: tuple[str, str, str]
+) -> None:
+    keys = StandInKeys({"notify-phone": "discord://1/kept"})
+    found = Addresses(settings(url), keys, environment=environment).of(Surface.PHONE)
+    assert (found.url, found.source, found.service) == address
 
 
 @pytest.mark.parametrize(("stored", "code"), [({}, "no_address"), ({"notify-phone": "hunter2"}, "bad_address")])
@@ -225,5 +229,4 @@ def test_a_machine_without_a_desktop_fails_for_good(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(sys, "platform", "linux")
     failure = send("desktop://", make(Form.CARD), Surface.DESKTOP)
-    assert failure is not None
     assert failure.lasting

@@ -215,18 +215,6 @@ def test_nothing_is_tried_before_the_interval_is_over(phone_world: NotifyWorld, 
     assert phone_world.notifications.last_failure(Surface.PHONE) == ""
 
 
-def test_a_lasting_failure_is_given_up_at_once_and_can_be_retried(phone_world: NotifyWorld) -> None:
-    phone_world.courier.failures[Surface.PHONE] = Failure("the server answers 401", lasting=True)
-    phone_world.happen(PAUSED)
-    phone_world.deliver()
-    assert phone_world.notifications.outbox.undelivered()[0].count == 1
-    phone_world.courier.failures.clear()
-    assert phone_world.notifications.retry(Surface.PHONE) == 1
-    phone_world.deliver()
-    assert [note.body for note in phone_world.courier.to(Surface.PHONE)] == ["Paused: 3 rejections in a row"] * 2
-    assert phone_world.notifications.waiting() == []
-
-
 def test_a_surface_without_an_address_any_more_gets_nothing(phone_world: NotifyWorld) -> None:
     phone_world.happen(PAUSED)
     phone_world.set_addresses(phone="")

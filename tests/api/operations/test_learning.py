@@ -115,7 +115,6 @@ def test_learnings_of_a_workspace_are_written_into_agents_md_by_a_card(tmp_path:
         assert finding.text in render_document("learnings", document)
         opened.cards.approve(card["id"])
         session = opened.sessions.of_card(card["id"])
-        assert session is not None
         assert opened.sessions.wait(session.id, 30).state is SessionState.SUCCEEDED
         [change] = opened.changes.list(state=ChangeState.WAITING)
         assert (shop.path / "AGENTS.md").read_text() == "Use tabs.\n"  # nothing lands by itself
