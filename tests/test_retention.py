@@ -31,6 +31,20 @@ EVENTS = "[retention]\nmemoryEvents = 90"
 """Settings that keep events for 90 days."""
 
 
+USUAL: dict[str, dict[str, Any]] = {
+    "cost_entries": {"purpose": "judge", "state": "settled", "amount_microusd": 100, "workspace": SHOP},
+    "learning_records": {"kind": RecordKind.HUMAN_APPROVAL.value, "scope_type": "workspace", "workspace": SHOP},
+    "validation_runs": {"session_id": "s", "workspace": SHOP, "failed": 0},
+    "crosspoll_log": {"prediction_id": "p1", "trigger_type": "manual", "workspace": SHOP, "blocked": True},
+    "sessions": {"mode": "approved"},
+    "predictions": {"source": "operator", "decided_by": None},
+    "notifications": {"surface": "phone"},
+    "candidates": {"type": "prompt_fragment", "scope_type": "workspace", "status": "rejected"},
+    "training_runs": {"state": "adopted", "method": "dpo"},
+}
+"""What a row of a table has where a test says nothing else."""
+
+
 def settings(document: str = "") -> Settings:
     return read_settings(document, file="config.toml", environment={})
 
@@ -40,8 +54,9 @@ def retention_with(database: Database, clock: FakeClock, document: str = "") -> 
 
 
 def put_row(database: Database, table: str, **values: Any) -> None:
-    """Insert a row. Required columns that are not named get empty values."""
-    columns = {name: as_stored(value) if isinstance(value, datetime) else value for name, value in values.items()}
+    """Insert a row with these values. Other columns get those of `USUAL`, and required ones else empty values."""
+    given = USUAL[table] | values
+    columns = {name: as_stored(value) if isinstance(value, datetime) else value for name, value in given.items()}
     empty = {"INTEGER": 0, "BOOLEAN": 0, "FLOAT": 0, "JSON": "[]"}
     for _, name, kind, needed, default, key in rows(database, f"PRAGMA table_info({table})"):
         if needed and not key and default is None:
@@ -74,33 +89,12 @@ def land_changes(database: Database, *subjects: str, workspace: str = SHOP) -> N
     )
 
 
-def put_cost(database: Database, id: int, at: datetime, **values: Any) -> None:
-    defaults = {"purpose": "judge", "state": "settled", "amount_microusd": 100, "workspace": SHOP}
-    put_row(database, "cost_entries", **{"id": id, "at": at, **defaults, **values})
-
-
-def put_record(database: Database, seq: int, at: datetime, *, fact: int = 0, workspace: str = SHOP) -> None:
-    kinds = {"kind": RecordKind.HUMAN_APPROVAL.value, "scope_type": "workspace"}
-    put_row(database, "learning_records", seq=seq, id=f"r{seq}", at=at, fact=fact, workspace=workspace, **kinds)
-
-
-def put_run(database: Database, id: int, at: datetime, *, failed: int = 0, session: str = "s") -> None:
-    put_row(database, "validation_runs", id=id, session_id=session, workspace=SHOP, ran_at=at, failed=failed)
-
-
-def put_log_entry(database: Database, id: int, at: datetime, *, blocked: bool = True, card: str = "p1") -> None:
-    named = {"prediction_id": card, "trigger_type": "manual", "workspace": SHOP}
-    put_row(database, "crosspoll_log", id=id, created_at=at, blocked=blocked, **named)
-
-
 def put_session(database: Database, id: str, state: str) -> None:
-    put_row(database, "sessions", id=id, state=state, mode="approved", permit_id=id)
+    put_row(database, "sessions", id=id, state=state, permit_id=id)
 
 
 def put_card(database: Database, id: str, status: str) -> None:
-    put_row(
-        database, "predictions", id=id, status=status, source="operator", subject=id, fingerprint=id, decided_by=None
-    )
+    put_row(database, "predictions", id=id, status=status, subject=id, fingerprint=id)
 
 
 def set_processed(database: Database, seq: int = 100) -> None:
@@ -152,17 +146,6 @@ def test_an_event_of_exactly_its_days_stays_and_an_older_one_is_deleted(database
     assert database.commits == written
 
 
-def test_events_that_a_consumer_has_not_read_stay(database: Database, clock: FakeClock) -> None:
-    land_changes(database, "read")
-    clock.advance(400 * DAY)
-    land_changes(database, "unread", "new")
-    clock.advance(400 * DAY)
-    assert retention_with(database, clock, EVENTS).round() == {}, "nothing is known of the consumer"
-    read_to(database, 1)
-    assert retention_with(database, clock, EVENTS).round() == {"memory_events": 1}
-    assert keys(database, "memory_events", "subject") == ["", "new", "unread"]
-
-
 def test_days_are_counted_back_from_the_first_event_that_a_consumer_has_not_read(
     database: Database, clock: FakeClock
 ) -> None:
@@ -172,8 +155,9 @@ def test_days_are_counted_back_from_the_first_event_that_a_consumer_has_not_read
     land_changes(database, "90 days before")
     clock.advance(90 * DAY)
     land_changes(database, "unread")
-    read_to(database, 2)
     clock.advance(400 * DAY)
+    assert retention_with(database, clock, EVENTS).round() == {}, "nothing is known of the consumer"
+    read_to(database, 2)
     assert retention_with(database, clock, EVENTS).round() == {"memory_events": 1}
     assert keys(database, "memory_events", "subject") == ["", "90 days before", "unread"]
 
@@ -190,8 +174,8 @@ def test_events_that_something_refers_to_stay(database: Database, clock: FakeClo
     land_changes(database, "unsent", "sent", "evidence", "running", "ended", "open", "decided")
     unsent, sent, evidence = keys(database, "memory_events")[:3]
     for event_id, standing in ((unsent, "waiting"), (sent, "sent")):
-        put_row(database, "notifications", fact_id=event_id, surface="phone", standing=standing)
-    put_record(database, 1, clock.now(), fact=evidence)
+        put_row(database, "notifications", fact_id=event_id, standing=standing)
+    put_row(database, "learning_records", seq=1, id="r1", at=clock.now(), fact=evidence)
     put_session(database, "running", "running")
     put_session(database, "ended", "succeeded")
     put_card(database, "open", "pending")
@@ -205,12 +189,12 @@ def test_events_that_something_refers_to_stay(database: Database, clock: FakeClo
 
 def test_deleted_costs_stay_in_sums_by_day(database: Database, clock: FakeClock) -> None:
     first = clock.now()
-    put_cost(database, 1, first, amount_microusd=70)
-    put_cost(database, 2, first, amount_microusd=30, purpose="twin")
-    put_cost(database, 3, first, amount_microusd=0, state="released", prediction_id="p1")
+    put_row(database, "cost_entries", id=1, at=first, amount_microusd=70)
+    put_row(database, "cost_entries", id=2, at=first, amount_microusd=30, purpose="twin")
+    put_row(database, "cost_entries", id=3, at=first, amount_microusd=0, state="released", prediction_id="p1")
     clock.advance(DAY)
-    put_cost(database, 4, clock.now(), amount_microusd=5)
-    put_cost(database, 5, clock.now())
+    put_row(database, "cost_entries", id=4, at=clock.now(), amount_microusd=5)
+    put_row(database, "cost_entries", id=5, at=clock.now())
     clock.advance(35 * DAY)
     retention_job = retention_with(database, clock, "[retention]\ncostEntries = 35")
     assert retention_job.round() == {"cost_entries": 3}, "a day of exactly 35 stays"
@@ -224,14 +208,14 @@ def test_deleted_costs_stay_in_sums_by_day(database: Database, clock: FakeClock)
 
 def test_costs_that_count_stay(database: Database, clock: FakeClock) -> None:
     at = clock.now()
-    put_cost(database, 1, at, state="reserved")
-    put_cost(database, 2, at, prediction_id="p1")
-    put_cost(database, 3, at, session_id="running")
-    put_cost(database, 4, at, purpose="training")
-    put_cost(database, 5, at)
-    put_cost(database, 6, at)
+    put_row(database, "cost_entries", id=1, at=at, state="reserved")
+    put_row(database, "cost_entries", id=2, at=at, prediction_id="p1")
+    put_row(database, "cost_entries", id=3, at=at, session_id="running")
+    put_row(database, "cost_entries", id=4, at=at, purpose="training")
+    put_row(database, "cost_entries", id=5, at=at)
+    put_row(database, "cost_entries", id=6, at=at)
     put_session(database, "running", "running")
-    put_row(database, "training_runs", id="t", state="adopted", method="dpo", cost_entry=4)
+    put_row(database, "training_runs", id="t", cost_entry=4)
     clock.advance(400 * DAY)
     assert retention_with(database, clock, "[retention]\ncostEntries = 35").round() == {"cost_entries": 1}
     assert keys(database, "cost_entries") == [1, 2, 3, 4, 6], "the newest stays, so that no id is used twice"
@@ -239,10 +223,10 @@ def test_costs_that_count_stay(database: Database, clock: FakeClock) -> None:
 
 def test_learning_records_that_candidates_name_stay(database: Database, clock: FakeClock) -> None:
     for seq in range(1, 8):
-        put_record(database, seq, clock.now(), workspace=BLOG if seq == 6 else SHOP)
+        workspace = BLOG if seq == 6 else SHOP
+        put_row(database, "learning_records", seq=seq, id=f"r{seq}", at=clock.now(), workspace=workspace)
     named = {"drafted_from": '["r1"]', "corroborated_by": '["r2"]', "against": '["r3"]'}
-    kinds = {"type": "prompt_fragment", "scope_type": "workspace", "status": "rejected"}
-    put_row(database, "candidates", id="c", **named, **kinds)
+    put_row(database, "candidates", id="c", **named)
     clock.advance(180 * DAY)
     set_processed(database, 4)
     assert retention_with(database, clock).round() == {}
@@ -257,11 +241,11 @@ def test_learning_records_that_candidates_name_stay(database: Database, clock: F
 
 def test_the_newest_validation_runs_and_those_of_open_sessions_stay(database: Database, clock: FakeClock) -> None:
     put_session(database, "running", "running")
-    put_run(database, 1, clock.now(), session="running")
-    put_run(database, 2, clock.now(), failed=1)
-    put_run(database, 3, clock.now())
+    put_row(database, "validation_runs", id=1, ran_at=clock.now(), session_id="running")
+    put_row(database, "validation_runs", id=2, ran_at=clock.now(), failed=1)
+    put_row(database, "validation_runs", id=3, ran_at=clock.now())
     for id in range(4, 4 + retention.MAX_RUNS):
-        put_run(database, id, clock.now())
+        put_row(database, "validation_runs", id=id, ran_at=clock.now())
     clock.advance(60 * DAY)
     retention_job = retention_with(database, clock, "[retention]\nvalidationRuns = 59")
     assert retention_job.round() == {"validation_runs": 2}
@@ -272,10 +256,10 @@ def test_the_newest_validation_runs_and_those_of_open_sessions_stay(database: Da
 def test_only_blocked_triggers_of_decided_cards_are_deleted(database: Database, clock: FakeClock) -> None:
     at = clock.now()
     put_card(database, "open", "pending")
-    put_log_entry(database, 1, at)
-    put_log_entry(database, 2, at, blocked=False)
-    put_log_entry(database, 3, at, card="open")
-    put_log_entry(database, 4, at)
+    put_row(database, "crosspoll_log", id=1, created_at=at)
+    put_row(database, "crosspoll_log", id=2, created_at=at, blocked=False)
+    put_row(database, "crosspoll_log", id=3, created_at=at, prediction_id="open")
+    put_row(database, "crosspoll_log", id=4, created_at=at)
     clock.advance(36 * DAY)
     assert retention_with(database, clock, "[retention]\ncrosspollLog = 35").round() == {"crosspoll_log": 1}
     assert keys(database, "crosspoll_log") == [2, 3, 4]
@@ -287,7 +271,7 @@ def test_rows_are_deleted_in_small_batches_and_the_rest_in_the_next_round(
     monkeypatch.setattr(retention, "BATCH", 2)
     monkeypatch.setattr(retention, "MAX_BATCHES", 3)
     for id in range(1, 10):
-        put_cost(database, id, clock.now())
+        put_row(database, "cost_entries", id=id, at=clock.now())
     clock.advance(40 * DAY)
     retention_job = retention_with(database, clock, "[retention]\ncostEntries = 35")
     before = database.commits

@@ -12,7 +12,6 @@ from clawpy_console.cli import demo
 from clawpy_console.cli.demo import make_project
 from clawpy_console.cli.main import main
 from engine import Home, open_engine
-from engine.api.documents import document
 from engine.api.operations import dispatch
 from engine.model import Tier
 
@@ -26,20 +25,15 @@ def test_its_stack_is_the_same_at_every_door(tmp_path: Path) -> None:
         assert {card.tier for card in engine.cards.pending()} == {Tier.BLOCKS, Tier.CHECK, Tier.UPKEEP}
         demo.find_broken_test(engine, str(project))
         stack = engine.cards.pending()
-        doors = {
-            "cards": dispatch(engine, "cards", {})["predictions"],
-            "predict": dispatch(engine, "predict", {})["predictions"],
-            "latest": document(engine.cards.pending()[:50]),
-        }
-        for door, cards in doors.items():
-            assert [item["id"] for item in cards] == [item.id for item in stack], door
+        for verb in ("cards", "predict"):
+            cards = dispatch(engine, verb, {})["predictions"]
+            assert [item["id"] for item in cards] == [item.id for item in stack], verb
         assert dispatch(engine, "status", {})["top"]["id"] == stack[0].id
         bar = [card["prompt"] for card in engine.status_bar_file.document()["cards"]]
         assert bar == [item.assignment.prompt for item in stack]
-    summary = [(item.tier, item.assignment.prompt) for item in stack]
-    assert stack[0].tier is Tier.BLOCKS, summary  # a guess where to start: nobody saw v1.2 pass
+    assert stack[0].tier is Tier.BLOCKS  # a guess where to start: nobody saw v1.2 pass
     assert "test_a_discount_is_rounded" in stack[0].assignment.prompt
-    assert stack[-1].tier is Tier.UPKEEP, summary
+    assert stack[-1].tier is Tier.UPKEEP
 
 
 @pytest.mark.long

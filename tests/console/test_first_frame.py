@@ -10,8 +10,6 @@ import threading
 
 import pytest
 
-from clawpy_console import __main__
-from clawpy_console.attach import client
 from clawpy_console.state import AppState, LastScreen, save_last_screen
 from engine.home import Home
 from engine.model import Refusal
@@ -70,19 +68,6 @@ async def test_the_first_frame_shows_the_last_known_cards_before_the_engine_is_o
         await until(pilot, lambda: ("propose", "run", stand_in_data.SHOP) in engine.call_log)
         await until_loaded(pilot)
         assert "WATCHING" in screen_text(app)
-
-
-def test_no_garbage_is_collected_before_the_first_frame(monkeypatch: pytest.MonkeyPatch) -> None:
-    for stream in (sys.stdin, sys.stdout):
-        monkeypatch.setattr(stream, "isatty", lambda: True)
-    monkeypatch.setattr(sys, "argv", ["clawpy"])
-    collected = []
-    monkeypatch.setattr(client, "main", lambda *_: collected.append(gc.isenabled()) or 0)
-    try:
-        assert __main__.main() == 0
-    finally:
-        gc.enable()
-    assert collected == [False]
 
 
 async def test_garbage_is_collected_after_the_first_frame(home: Home, engine: StandIn) -> None:

@@ -26,18 +26,16 @@ async def test_the_second_console_says_that_the_card_runs_and_both_show_the_sess
         first.run_test(size=(120, 40), notifications=True) as first_pilot,
         second.run_test(size=(120, 40), notifications=True) as second_pilot,
     ):
-        await until_loaded(first_pilot)
-        await until_loaded(second_pilot)
+        for pilot in (first_pilot, second_pilot):
+            await until_loaded(pilot)
         card = first.state.cards[0]
         assert second.state.cards[0].id == card.id
         first.simulate_key("right")
         second.simulate_key("right")
-        await until(
-            first_pilot, lambda: first.state.sessions and card.id not in {item.id for item in first.state.cards}
-        )
-        await until(
-            second_pilot, lambda: second.state.sessions and card.id not in {item.id for item in second.state.cards}
-        )
+        for pilot, app in ((first_pilot, first), (second_pilot, second)):
+            await until(
+                pilot, lambda app=app: app.state.sessions and card.id not in [item.id for item in app.state.cards]
+            )
         assert demo_engine.cards.get(card.id).status in (Status.APPROVED, Status.EXECUTED)
         assert len(demo_engine.sessions.list()) == 1
 

@@ -32,11 +32,6 @@ def test_predict_says_what_is_pending_and_what_the_cycle_did(ask: Ask) -> None:
     )  # fmt: skip
 
 
-def test_a_dismissed_card_is_pending_again_after_undo(ask: Ask) -> None:
-    assert ask("dismiss", id="pred_abc1")["prediction"]["status"] == "rejected"
-    assert ask("undo", id="pred_abc1")["prediction"]["status"] == "pending"
-
-
 def test_a_card_is_snoozed_for_two_hours_or_as_long_as_is_asked(engine: StandIn, ask: Ask) -> None:
     ask("snooze", id="pred_abc1")
     ask("snooze", id="pred_abc1", seconds=60)

@@ -31,12 +31,6 @@ def test_a_change_set_is_decided(engine: StandIn, ask: Ask, verb: str, state: st
     assert ask(verb, id="pred_abc1", **decision)["changeSet"]["state"] == state
 
 
-def test_discarding_is_previewed(engine: StandIn, ask: Ask) -> None:
-    preview = ask("discard", id="chg_x1")
-    assert (preview["discarded"], preview["changeSet"]["state"]) == (False, "waiting")
-    assert ask("discard", id="chg_x1", yes=True)["discarded"]
-
-
 def test_a_session_without_changes_is_refused_with_the_reason(engine: StandIn, refused: Refused) -> None:
     assert refused("land", id="pred_abd2").code == "no_change_set"
     engine.changes.by_id.clear()

@@ -19,28 +19,11 @@ from tests.api.notify.world import NotifyWorld
 from tests.api.operations.conftest import Ask, Refused
 
 
-def test_resume_ends_the_stop_that_is_active_and_refuses_others(ask: Ask, refused: Refused) -> None:
-    assert refused("resume").code == "not_held"
-    assert ask("stop", reason="lunch")["holds"][0]["reason"] == "lunch"
-    assert refused("resume", word="month").code == "not_held"
-    resumed = ask("resume")
-    assert [(hold["word"], hold["reason"]) for hold in resumed["lifted"]] == [("stop", "lunch")]
-    assert resumed["holds"] == []
-
-
 def test_a_coding_agent_that_the_settings_do_not_have_cannot_be_a_runner(ask: Ask, refused: Refused) -> None:
     setting = {"action": "set", "key": "channels.koji-core.runner", "value": "acp:ghost"}
     assert "no coding agent 'ghost'" in refused("config", **setting).message
     ask("config", action="set", key="acp.ghost.command", value='["ghost"]')
     assert ask("config", **setting)["value"] == "acp:ghost"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "verdict"),
-    [({"command": "ls"}, "allow"), ({"command": "rm -rf /"}, "block"), ({"prompt": "send an e-mail to Ann"}, "ask")],
-)
-def test_check_says_the_verdict_of_the_content_filter(ask: Ask, arguments: dict[str, str], verdict: str) -> None:
-    assert ask("check", **arguments)["verdict"] == verdict
 
 
 # notify
