@@ -111,12 +111,6 @@ def test_what_the_twin_model_answered_last_is_said(engine: StandIn, home: Home) 
     assert examine(home)["twin"]["state"] == "ok"
 
 
-def test_a_damaged_database_fails(home: Home) -> None:
-    home.data.mkdir(parents=True)
-    home.database.write_bytes(b"not a database, but long enough to be looked at" * 100)
-    assert examine(home)["database"]["state"] == "fail"
-
-
 def test_a_misspelt_variable_is_named_and_a_key_is_not_shown(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLAWPY_CROSSPOLL_ENABLED", "false")
     monkeypatch.setenv("CLAWPY_TOGETHER_API_KEY", "secret-value")

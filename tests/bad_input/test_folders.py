@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.home import Home
-from tests.bad_input.conftest import Clawpy, assert_refused, document, file_contents, predicted
+from tests.bad_input.conftest import Clawpy, assert_refused, document, predicted
 from tests.cli.conftest import A_FORMER_DAY, collide
 from tests.conftest import Repository
 
@@ -40,16 +40,6 @@ def test_the_console_does_not_start_outside_a_repository(clawpy: Clawpy, home: H
     assert f"{plain} is not in a git repository" in result.err
     assert "git init" in result.err
     assert not home.data.exists()
-
-
-def test_a_bare_repository_is_refused_and_unchanged(clawpy: Clawpy, repository: Repository, tmp_path: Path) -> None:
-    repository.commit("one", {"a.txt": "1\n"}, at=A_FORMER_DAY)
-    repository.git("clone", "-q", "--bare", ".", str(tmp_path / "bare.git"))
-    before = file_contents(tmp_path / "bare.git")
-    assert_refused(
-        clawpy("--workspace", str(tmp_path / "bare.git"), "predict", "--json"), "bare_repository", "clone it first"
-    )
-    assert file_contents(tmp_path / "bare.git") == before
 
 
 @pytest.mark.long

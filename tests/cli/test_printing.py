@@ -112,20 +112,16 @@ def test_the_status_lists_what_happened_below_its_number_and_one_reason_each() -
     ]
 
 
-@pytest.mark.parametrize("signal", DecisionSignal)
-def test_no_decision_is_printed_by_an_internal_name(signal: DecisionSignal) -> None:
-    label = states.DECISION_LABELS.get(signal, signal)
-    assert label in GLOSSARY
+WORDS = [
+    *((signal, states.DECISION_LABELS) for signal in DecisionSignal),
+    *((state, states.SESSION_LABELS) for state in (*SessionState, *Outcome)),
+    *((status, states.CARD_LABELS) for status in Status),
+]
 
 
-@pytest.mark.parametrize("state", [*SessionState, *Outcome])
-def test_no_session_is_printed_by_an_internal_name(state: SessionState | Outcome) -> None:
-    assert states.SESSION_LABELS.get(state, state) in GLOSSARY
-
-
-@pytest.mark.parametrize("status", Status)
-def test_no_card_is_printed_by_an_internal_name(status: Status) -> None:
-    assert states.CARD_LABELS.get(status, status) in GLOSSARY
+@pytest.mark.parametrize(("value", "labels"), WORDS, ids=lambda value: getattr(value, "name", ""))
+def test_no_decision_session_or_card_is_printed_by_an_internal_name(value: str, labels: dict[str, str]) -> None:
+    assert labels.get(value, value) in GLOSSARY
 
 
 GLOSSARY = {

@@ -37,6 +37,12 @@ def test_unused_agents_are_folded_from_nine_agents_on() -> None:
     assert "    w3" in drawn(tree_nodes(agents, folds=FoldState().showing(agents[4], ["ceo"])))
 
 
+def test_a_filter_shows_matching_agents_below_folded_rows_and_their_leaders() -> None:
+    agents = [agent("ceo", "owner"), agent("cto", "ceo"), agent("lead", "cto", tier=3), agent("coo", "ceo")]
+    nodes = tree_nodes(agents, folds=FoldState(frozenset({"ceo"})), words=["tier", "3"])
+    assert [(node.id, node.matches) for node in nodes if node.agent] == [("ceo", False), ("cto", False), ("lead", True)]
+
+
 def test_agents_whose_chain_does_not_reach_the_owner_are_grouped_below_with_the_reason() -> None:
     agents = [
         agent("ceo", "owner"), agent("orphan", "ghost"), agent("child", "orphan"), agent("a", "b"), agent("b", "a"),

@@ -10,7 +10,7 @@ import pytest
 from clawpy_console.cli.printing.style import field_lines, plain
 from clawpy_console.fields import Field, change_fields
 from clawpy_console.fields import learning as learning_fields
-from clawpy_console.fields.agent import edited_fields, finding_fields, profile_fields
+from clawpy_console.fields.agent import finding_fields, profile_fields
 from clawpy_console.fields.states import LEARNED_FORMS, absence_fields
 from clawpy_console.widgets.reflowing_text import render_fields
 from engine import document
@@ -100,11 +100,6 @@ def test_a_delivered_finding_names_its_pattern() -> None:
 
     assert "as a pattern of lead," in lines("les_0123456789ab")
     assert "as the pattern money_in_cents," in lines("money_in_cents")
-
-
-def test_a_section_that_an_edit_empties_says_that_soul_md_is_used_again() -> None:
-    text = [line.text for line in edited_fields({"edits": [{}], "fromSoul": ["principles"], "prompts": []})]
-    assert text[0] == "▲ principles is empty: what soul.md says of it is used again."
 
 
 def test_an_absence_counts_problems_apart_from_failures() -> None:

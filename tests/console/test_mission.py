@@ -11,9 +11,9 @@ from textual.content import Content
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.mission_panes import glance
-from clawpy_console.widgets.rows import Row, Rows
+from clawpy_console.widgets.rows import Rows
 from engine.model import RailVerdict, SessionState, Verdict
-from tests.console.conftest import running, screen_text, toasts, until
+from tests.console.conftest import running, screen_text, toasts
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW, SHOP, cards, sessions
 from tests.console.stories import (
@@ -238,17 +238,6 @@ async def test_a_card_keeps_its_lines_below_the_greeting_and_a_banner_and_above_
         await carry_out(
             pilot, sees("■ STOPPED", "line 3", "fact 3", "fact 4", "fact 5", "read-only · runs", "┗━━", "? keys")
         )
-
-
-async def test_the_row_of_the_card_in_front_is_in_sight_when_others_come_above_it(console: ConsoleApp) -> None:
-    async with running(console, size=(80, 24)) as pilot:
-        console.screen.greet([Content(f"line {number}") for number in range(4)])
-        rows = console.screen.query_one("#cards", Rows)
-        await until(pilot, lambda: 0 < rows.size.height < len(rows.rows), "for too little room")
-        in_front, others = rows.current, [Row(f"new_{number}", "more urgent") for number in range(9)]
-        rows.show([*others, *rows.rows])
-        rows.select(in_front)
-        await until(pilot, lambda: 0 <= rows.cursor - rows.scroll_offset.y < rows.size.height, "for the row")
 
 
 async def test_the_heading_says_how_many_cards_the_list_hides_above(console: ConsoleApp) -> None:

@@ -25,7 +25,7 @@ from clawpy_console.state import (
 )
 from engine.events import Event
 from engine.home import Home
-from engine.model import MICRO, AgentActivity, AgentView, Hold
+from engine.model import MICRO, Hold
 from engine.model.rails import CostState
 from engine.model.text import text_hash
 from tests.console import stand_in_data
@@ -65,17 +65,6 @@ def test_the_last_screen_survives_a_restart(tmp_path: Path) -> None:
     assert again.state.cards == state_of_stand_in().cards
     assert again.state.sessions == tuple(item for item in state_of_stand_in().sessions if item.state.over)
     assert [item.name for item in file.parent.iterdir()] == ["last_screen.json"]
-
-
-def test_the_last_screen_keeps_the_activity_of_an_agent(tmp_path: Path) -> None:
-    file = tmp_path / "last_screen.json"
-    activity = AgentActivity("broken", current_tokens=1, sessions=2, total_tokens=3, total_cost=4)
-    agent = AgentView(
-        "sre", "Reliability", reports_to="cto", tier=4, tier_rule="name", domain="servers", channels=("ops",),
-        activity=activity, broken="bad file", archetype="worker",
-    )  # fmt: skip
-    save_last_screen(file, LastScreen(AppState(agents=(agent,))))
-    assert load_last_screen(file).state.agents == (agent,)
 
 
 UNREADABLE_STATES: Mapping[str, Callable[[str], str]] = {
