@@ -261,7 +261,7 @@ def test_discarded_work_is_discarded_in_every_list(clawpy: Clawpy, project: Path
     for verb in ("work", "status"):
         printed = clawpy(verb).out
         assert ("discarded" in printed, "succeeded" in printed) == (True, False)
-    assert "  discarded  shop" in clawpy("work", card).out
+    assert "  discarded  my shop ü" in clawpy("work", card).out
     assert clawpy("metrics", "--json").document["ownPrompts"] == 1
 
 

@@ -44,6 +44,18 @@ async def test_many_events_at_once_are_a_few_messages_and_each_toast_comes_in_or
     bridge.close()
 
 
+async def test_a_closed_bridge_posts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clawpy_console.bridge.BATCH_INTERVAL_S", 0.0)
+    bus, posted = EventBus(), list[EngineChanged]()
+    bridge = Bridge(bus, posted.append)
+    for close in (lambda: None, bridge.close):
+        close()
+        bus.publish(SessionOutput(subject="sess_1", last_line=1, text="x"))
+        for _ in range(3):
+            await asyncio.sleep(0)
+    assert len(posted) == 1
+
+
 @pytest.mark.parametrize(
     ("state", "toast"),
     [("succeeded", ("Done: tidied · 2 changed files to land  (2)", "warning")),

@@ -19,7 +19,7 @@ from engine.model import ChangeState, Refusal, SessionState
 from engine.services import Overrides
 from tests.conftest import Repository
 from tests.hierarchy.guidance_world import learning
-from tests.support.helpers import refused
+from tests.support.helpers import assert_contains, refused
 
 
 @pytest.fixture(scope="module")
@@ -38,47 +38,42 @@ def run(engine: Engine, *words: str) -> tuple[dict[str, Any], str]:
 
 
 @pytest.mark.long
-def test_a_profile_is_edited_as_a_text_and_shows_first_whose_prompts_change(engine: Engine, tmp_path: Path) -> None:
+def test_a_profile_is_edited_as_a_text_that_shows_first_what_it_changes_and_can_be_undone(
+    engine: Engine, tmp_path: Path
+) -> None:
     file = tmp_path / "cto.md"
-    before, read = run(engine, "profile", "cto")
-    file.write_text(read)
-    assert run(engine, "profile", "cto", str(file))[1] == "  No changes yet."
 
-    file.write_text(read.replace("Simple beats clever.", "Plain beats clever."))
-    shown, read = run(engine, "profile", "cto", str(file))
-    assert "- cto, principles: Simple beats clever." in read
-    assert "+ cto, principles: Plain beats clever." in read
-    assert "Not saved. Add `--yes` to save it." in read
-    assert "junior_backend" in shown["prompts"][0]["agents"]
-    assert "Simple beats clever." in str(run(engine, "guidance", "junior_backend")[0]["guidance"])
+    def edit(text: str, *options: str) -> tuple[dict[str, Any], str]:
+        """The document and the text of the verb for a file with this text."""
+        file.write_text(text)
+        return run(engine, "profile", "cto", str(file), *options)
 
-    assert "Saved. Undo: clawpy profile cto --undo" in run(engine, "profile", "cto", str(file), "--yes")[1]
-    assert "Plain beats clever." in str(run(engine, "guidance", "junior_backend")[0]["guidance"])
-    file.write_text(str(before["text"]))
-    with pytest.raises(Refusal, match="delete its version line"):
-        run(engine, "profile", "cto", str(file), "--yes")
-    file.write_text(str(before["text"]).partition("<!-- version")[0])
-    run(engine, "profile", "cto", str(file), "--yes")
-    assert run(engine, "profile", "cto")[0] == before
-    with pytest.raises(WrongUse):
-        run(engine, "profile", "cto", str(tmp_path / "nowhere.md"))
+    def guidance() -> str:
+        return str(run(engine, "guidance", "junior_backend")[0]["guidance"])
 
-
-@pytest.mark.long
-def test_an_edit_that_loses_or_restores_something_says_so_and_can_be_undone(engine: Engine, tmp_path: Path) -> None:
-    file = tmp_path / "cto.md"
     before, text = run(engine, "profile", "cto")
-    file.write_text(text.replace("## Principles", "## Principels"))
+    assert edit(text)[1] == "  No changes yet."
+    plain = text.replace("Simple beats clever.", "Plain beats clever.")
+    shown, read = edit(plain)
+    assert_contains(
+        read, "- cto, principles: Simple beats clever.", "+ cto, principles: Plain beats clever.", "Not saved."
+    )
+    assert "junior_backend" in shown["prompts"][0]["agents"]
+    assert "Simple beats clever." in guidance()
+    assert "Saved. Undo: clawpy profile cto --undo" in edit(plain, "--yes")[1]
+    assert "Plain beats clever." in guidance()
+
+    with pytest.raises(Refusal, match="delete its version line"):
+        edit(text, "--yes")
+    edit(text.partition("<!-- version")[0], "--yes")
+    text = run(engine, "profile", "cto")[1]
     with pytest.raises(Refusal, match="no heading “Principels”"):
-        run(engine, "profile", "cto", str(file), "--yes")
+        edit(text.replace("## Principles", "## Principels"), "--yes")
 
     head, _, rest = text.partition("## Principles")
-    guardrails = rest.partition("## Guardrails")[2]
-    file.write_text(f"{head}## Principles\n\n- Only this.\n\n## Guardrails{guardrails}")
-    run(engine, "profile", "cto", str(file), "--yes")
+    edit(f"{head}## Principles\n\n- Only this.\n\n## Guardrails{rest.partition('## Guardrails')[2]}", "--yes")
     only_this, text = run(engine, "profile", "cto")
-    file.write_text(text.replace("- Only this.\n", ""))
-    shown, read = run(engine, "profile", "cto", str(file))
+    shown, read = edit(text.replace("- Only this.\n", ""))
     assert shown["fromSoul"] == ["principles"]
     assert "▲ principles is empty: what soul.md says of it is used again." in read
     run(engine, "profile", "cto", str(file), "--yes")
@@ -87,7 +82,8 @@ def test_an_edit_that_loses_or_restores_something_says_so_and_can_be_undone(engi
     assert "as it was before the last save" in run(engine, "profile", "cto", "--undo")[1]
     assert run(engine, "profile", "cto")[0] == only_this
     refused("nothing_to_undo", lambda: run(engine, "profile", "cto", "--undo"))
-    engine.profiles.edit("cto", engine.profiles.parse_edits(engine.profiles.get("cto"), str(before["text"])))
+    with pytest.raises(WrongUse):
+        run(engine, "profile", "cto", str(tmp_path / "nowhere.md"))
 
 
 @pytest.mark.long
