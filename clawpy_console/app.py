@@ -62,6 +62,9 @@ log = logging.getLogger(__name__)
 WORDS_IGNORED_S = 1.0
 """Seconds after the key of a field that is not there, and after each key ignored since, in which words are ignored."""
 
+FIELD_ACTIONS = frozenset({"filter.open", "diff.comment", "work.reply"})
+"""Actions that open a field for words."""
+
 
 class ConsoleApp(CardConsole):
     """The console over one engine.
@@ -286,7 +289,7 @@ class ConsoleApp(CardConsole):
     def _is_for_no_field(self, event: events.Key) -> bool:
         """Whether a key belongs to words for a field that did not open, such as those typed after `/` on the cards."""
         now = time.monotonic()
-        is_ignored = now < self._words_ignored_until and (event.character or "").isalnum()
+        is_ignored = now < self._words_ignored_until and event.is_printable
         self._words_ignored_until = now + WORDS_IGNORED_S if is_ignored else 0.0
         return is_ignored
 
@@ -309,7 +312,7 @@ class ConsoleApp(CardConsole):
             ):
                 self.show_toast(text)
                 actions = find_key_line_actions({event.key, event.character}, self.keymap)
-                if any(action.id == "filter.open" for action in actions):
+                if any(action.id in FIELD_ACTIONS for action in actions):
                     self._words_ignored_until = time.monotonic() + WORDS_IGNORED_S
 
     # Actions

@@ -376,14 +376,16 @@ class DiffView(CursorView, can_focus=True):
 
     @property
     def comment_at(self) -> tuple[str, int, bool] | None:
-        """The place of a comment on the row under the cursor: path, line, whether that is a line before the change."""
+        """The place of a comment on the row under the cursor: path, line, whether that is a line before the change.
+        None where no lines are shown."""
         entry = self.current
-        if entry is None or entry.hunk is None:
+        if entry is None or not entry.file.hunks:
             return None
         old, new, sign = entry.line_row
         line = new if sign != "-" and new is not None else old
-        if line is None:  # on a hunk: its first line that changed
-            line = next((line for line in entry.hunk.lines if line.sign != " "), entry.hunk.lines[0])
+        if line is None:  # on a hunk or a file: the first line that changed
+            lines = (entry.hunk or entry.file.hunks[0]).lines
+            line = next((line for line in lines if line.sign != " "), lines[0])
         return entry.file.change.path, line.new or line.old, not line.new
 
     def action_remove_comment(self) -> None:

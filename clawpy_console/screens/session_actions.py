@@ -45,6 +45,9 @@ ANSWER_KEYS = (
 )
 """Ids of the actions that answer a request, with their labels."""
 
+OWN_VERBS = frozenset({"run", "fetch"})
+"""First words of titles whose other words are the whole of what is asked for."""
+
 DIFF_KINDS = {"+": "added", "-": "removed", "@": "hunk"}
 """The kind of a line of a diff, by its first character."""
 
@@ -77,7 +80,6 @@ class PermissionPane(Vertical):
         self._selected_id = ""  # of the request that is to be shown
         self._shown_id = ""  # of the request that is on screen
         self._changed_at = float("-inf")  # when another request came on screen
-        self._detail_line_count = 0
 
     def compose(self) -> ComposeResult:
         yield ReflowingText(id="asked-head")
@@ -118,8 +120,7 @@ class PermissionPane(Vertical):
             self._shown_id = request.id
             self._changed_at = self.clock()
             self._show_detail(request)
-        hidden_count = self._fit_detail()
-        self.query_one("#asked-head", ReflowingText).show(lambda width: _head_lines(request, width, hidden_count))
+        self.query_one("#asked-head", ReflowingText).show(lambda width: self._head_lines(request, width))
         self.query_one("#asked-keys", ReflowingText).show(
             lambda width: _key_lines(self.app.keymap, len(self.requests), width)
         )
@@ -127,32 +128,32 @@ class PermissionPane(Vertical):
     def _show_detail(self, request: PermissionRequest) -> None:
         view = self._detail
         view.clear()
-        view.display = bool(request.detail.strip()) and request.detail.strip() != request.title
         is_diff = request.detail.startswith(("@@", "--- ", "diff "))  # or looks like one: every line is shown whole
         lines = request.detail.splitlines()
         view.extend((DIFF_KINDS.get(line[:1], "same") if is_diff else "output", line) for line in lines)
-        self._detail_line_count = len(lines) if view.display else 0
 
-    def _fit_detail(self) -> int:
-        """Give the detail the room that head and keys leave, so that these are always in sight. Returns the number of
-        its lines that are out of sight."""
+    def _head_lines(self, request: PermissionRequest, width: int) -> list[Content]:
+        """The title and the reason. The detail is hidden if the title shows all of it, else it gets the room that head
+        and keys leave, so that these are always in sight."""
+        title = Content.styled(one_line(request.title), "bold $ink").wrap(width)
+        why = Content.assemble(("why  ", "$faint"), (one_line(request.reason), "$grey"))
+        lines = [*title[:2], *why.wrap(width)[:2]]
+        verb, _, subject = request.title.partition(" ")
+        shown = (request.title, subject) if verb in OWN_VERBS else (request.title,)
+        detail = request.detail.strip()
+        self._detail.display = bool(detail) and (len(title) > 2 or detail not in shown)
+        row_count = self._detail.count_rows(width - 2) if self._detail.display else 0
         room = max(1, min(MAX_DETAIL_LINES, self.screen.size.height * MAX_HEIGHT_PERCENT // 100 - OTHER_LINES))
-        self._detail.styles.height = max(1, min(room, self._detail_line_count))
-        return max(0, self._detail_line_count - room)
+        self._detail.styles.height = max(1, min(room, row_count))
+        if row_count > room:
+            hint = f"▼ {formats.count(row_count - room, 'line')} more below: ⇥ goes there, then scroll"
+            lines.append(Content.styled(crop(hint, width), "$wants"))
+        return lines
 
     def select_next(self) -> None:
         """Select the next of several requests; the next `show` draws it."""
         if (request := self.current) is not None:
             self._selected_id = next_choice(self.requests, request).id
-
-
-def _head_lines(request: PermissionRequest, width: int, hidden_count: int) -> list[Content]:
-    why = Content.assemble(("why  ", "$faint"), (one_line(request.reason), "$grey"))
-    lines = [*Content.styled(one_line(request.title), "bold $ink").wrap(width)[:2], *why.wrap(width)[:2]]
-    if hidden_count:
-        hint = f"▼ {formats.count(hidden_count, 'line')} more below: ⇥ goes there, then scroll"
-        lines.append(Content.styled(crop(hint, width), "$wants"))
-    return lines
 
 
 def _key_lines(keymap: Mapping[str, str], request_count: int, width: int) -> list[Content]:

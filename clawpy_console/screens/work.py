@@ -303,6 +303,8 @@ class WorkScreen(SessionActions):
                 if self.session is None or self.session.flow is not None:  # a flow uses no model
                     return False
                 return action == "xray" or self.session.state is not SessionState.QUEUED
+            case "comment":
+                return self._diff.comment_at is not None
             case "open_folder":
                 return self.session is not None
         return super().check_action(action, parameters)

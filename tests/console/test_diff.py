@@ -291,6 +291,17 @@ STORIES = {
         sees("┃ why?"),
         Until("its line", lambda app: view(app).current.line_row.sign == "+"),
     ),
+    "a comment on the head of a file is about the first line that changed in it": (
+        press("c"),
+        sees("comment on shop/cart.py:13 before"),
+    ),
+    "words after a c outside of the diff do nothing": (
+        press("shift+tab c r e n a m e space n o home"),
+        sees("c: comment on the line. It works in the diff (⇥)."),
+        Until("the files", lambda app: app.screen.pane == "files"),
+        press("n"),
+        sees("New prompt"),
+    ),
     "a comment that was begun is there again, for its line alone": (
         press("] down down c"),
         type_text("why"),

@@ -149,6 +149,15 @@ STORIES: dict[str, tuple[Step, ...]] = {
         with_requests(dataclasses.replace(permissions()[0], detail=LIKE_A_DIFF)),
         sees(*LIKE_A_DIFF.splitlines()),
     ),
+    "what the title says whole is not said again": (
+        with_requests(dataclasses.replace(permissions()[0], title="run make all", detail="make all")),
+        sees("run make all"),
+        Until("no detail", lambda app: not app.screen.query_one("#asked-detail").display),
+    ),
+    "a command of one long line is shown to its end": (
+        with_requests(dataclasses.replace(permissions()[0], detail=f"{'echo a; ' * 60}echo the end")),
+        sees("echo the end"),
+    ),
     "the queue of mission control leads to it": (
         press("1"),
         select("#queue", PUSH),

@@ -210,10 +210,10 @@ STORIES = {
         press("2 L"),
         sees("L: land the changes"),
         press("c"),
-        sees("It works in the diff."),
-        press("f"),
+        sees("It works in the diff (⇥)."),
+        press("home f"),
         sees("There is nothing here to do that with."),
-        press("p"),
+        press("home p"),
         sees("p does nothing on this screen. ? shows the keys"),
     ),
 }

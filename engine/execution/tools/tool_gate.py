@@ -16,12 +16,14 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from engine.config import SettingsSource
+from engine.config.sections import ACP_PREFIX
 from engine.events import ToolRefused
 from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions
+from engine.execution.sandbox.host_rules import parse_rules
 from engine.execution.session_terms import AUTONOMOUS
 from engine.execution.tools.folder_jail import Jail, shorten_path
-from engine.execution.tools.web import Target, Web, parse_url
+from engine.execution.tools.web import Target, Web, check_public, known_addresses, parse_url
 from engine.files import read_table
 from engine.frozen import frozen
 from engine.hierarchy.organisation import Tools
@@ -408,7 +410,9 @@ class Gate:
         if call.kind == "execute" and call.command.strip():
             return self.command_request(check_plain_text(call.command, "command", MAX_COMMAND), call.command, reasons)
         if call.kind == "fetch" and call.url:
-            return self.page_request(parse_url(call.url), reasons)
+            target = parse_url(call.url)
+            self._check_own_network(target)
+            return self.page_request(target, reasons)
         title = sanitise(call.title)
         detail = sanitise(call.detail) or title
         if call.kind in _FILE_KINDS and (call.paths or call.kind in ("read", "search")):
@@ -423,6 +427,14 @@ class Gate:
             detail=lambda: detail,
             reasons=[*reasons, "what it does is not clear from the agent's request"],
         )
+
+    def _check_own_network(self, target: Target) -> None:
+        """Raises `Refusal` `private_address` for a private host that the agent's sandbox does not reach."""
+        name = self.live.assignment.runner.removeprefix(ACP_PREFIX)
+        agent = self.services.settings.current.acp.get(name)
+        rules = parse_rules((*self.live.confinement.hosts, *(agent.hosts if agent else ())))
+        if self.live.sandbox.confines and not any(rule.matches(target.host, target.port) for rule in rules):
+            check_public(target, known_addresses(target.host), f"`hosts` of [acp.{name}]")
 
     def _files_request(self, call: AgentToolCall, detail: str, reasons: list[str]) -> ToolRequest:
         """The request for an agent's own tool that uses files."""

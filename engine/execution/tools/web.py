@@ -263,10 +263,10 @@ class Web:
         return is_listed(target, self._settings.current.web.allow)
 
     def refuse_private(self, target: Target) -> None:
-        """Raise `Refusal` `private_address` if the host is a private address, which asks no name server. `fetch` would
-        refuse it, too, but only after the operator was asked."""
-        if parse_address(target.host) is not None and not self._may_be_private(target):
-            _check_public(target, [target.host])
+        """Raise `Refusal` `private_address` if the host is known to be private without asking a name server. `fetch`
+        would refuse it, too, but only after the operator was asked."""
+        if not self._may_be_private(target):
+            check_public(target, known_addresses(target.host), "web.allow")
 
     def _may_be_private(self, target: Target) -> bool:
         """Whether the host may be of this machine or its network: only if it is listed without a pattern."""
@@ -317,7 +317,7 @@ class Web:
                 wait([resolving], min(0.1, deadline.seconds_left))
             addresses = resolving.result()
             if not private:
-                _check_public(target, addresses)
+                check_public(target, addresses, "web.allow")
             connection.sock = _connect(target, addresses, deadline)
             connection.request("GET", target.path, headers=_HEADERS)
             response = connection.getresponse()
@@ -352,14 +352,25 @@ def _connect(target: Target, addresses: Sequence[str], deadline: RequestDeadline
     raise problem
 
 
-def _check_public(target: Target, addresses: Sequence[str]) -> None:
-    """Raises `Refusal` `private_address` if one of the addresses is not on the public internet."""
+def known_addresses(host: str) -> list[str]:
+    """The addresses of a host that is an address in any spelling, or a name of this machine; none for other names."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return ["127.0.0.1"]
+    try:
+        return [str(entry[4][0]) for entry in socket.getaddrinfo(host, None, flags=socket.AI_NUMERICHOST)]
+    except (OSError, UnicodeError):
+        return []
+
+
+def check_public(target: Target, addresses: Iterable[str], setting: str) -> None:
+    """Raises `Refusal` `private_address` if one of the addresses is not on the public internet. `setting` is where the
+    operator can list the host."""
     for text in addresses:
         address = parse_address(text)
         if address is None or not is_public(address):
             raise Refusal(
                 "private_address",
-                f"{text} is an address of this machine or its network; web.allow does not list {target.netloc}",
+                f"{text} is an address of this machine or its network; {setting} does not list {target.netloc}",
                 "the operator can list it there",
             )
 

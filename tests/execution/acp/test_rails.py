@@ -104,6 +104,17 @@ def test_a_person_is_asked_once_or_for_the_session(make: Make) -> None:
     assert world.texts(view) == ["answer allow_once", "answer allow_once", "answer reject_once"]
 
 
+def test_nobody_is_asked_for_a_page_of_this_machine_that_the_sandbox_does_not_reach(make: Make) -> None:
+    world = make(RailedWorld, ask=["web_fetch"], section={"hosts": ["localhost:3000"]})
+    fetches = [ask_permission("Fetch", "fetch", rawInput={"url": f"http://localhost:{port}/"}) for port in (8080, 3000)]
+    view = world.start(*fetches)
+    (request,) = world.wait_for_requests(1)
+    assert request.title == "fetch http://localhost:3000/"
+    world.permissions.answer(request.id, PermissionAnswer.DENY_ONCE)
+    refused, _ = world.texts(world.finish(view), ["tool"])
+    assert "`hosts` of [acp.small] does not list localhost:8080" in refused
+
+
 def test_parallel_requests_get_their_own_answers(make: Make) -> None:
     world = make(RailedWorld, ask=["exec"])
     commands = [f"make part{number}" for number in range(5)]

@@ -253,9 +253,10 @@ def test_a_person_is_asked_about_an_unlisted_host_once_for_the_session(make_belt
     assert "said no" in world.problem("web_fetch", url="https://other.example/")
 
 
-def test_nobody_is_asked_about_an_address_that_would_be_refused(make_belt_world: MakeWorld) -> None:
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "app.localhost", "2130706433", "127.1", "[::1]"])
+def test_nobody_is_asked_about_an_address_that_would_be_refused(make_belt_world: MakeWorld, host: str) -> None:
     world = make_belt_world()
-    assert "web.allow does not list 127.0.0.1:8000" in world.problem("web_fetch", url="http://127.0.0.1:8000/a")
+    assert f"web.allow does not list {host}:8000" in world.problem("web_fetch", url=f"http://{host}:8000/a")
     assert world.permissions.latest() == []
 
 
