@@ -22,7 +22,7 @@ from sqlmodel import col, update
 
 from engine.execution.change_store import ChangeSetRow
 from engine.files import TEMPORARY_PREFIX
-from engine.model import ChangeSet, ChangeState, Refusal
+from engine.model import ChangeState, Refusal
 from engine.storage import beneath
 from engine.storage.beneath import Beneath
 from engine.storage.state import unfinished_intents
@@ -38,7 +38,7 @@ from tests.attacks.landing_canary import (
     reverse,
     roll_back,
 )
-from tests.execution.landing_world import LandingWorld, kill_at
+from tests.execution.landing_world import Change, LandingWorld, kill_at
 from tests.support.helpers import refused
 
 pytestmark = pytest.mark.attack("landing")
@@ -85,7 +85,7 @@ Plant = Callable[[Path, Canary], None]
 def test_nothing_outside_changes_when_a_file_is_replaced_before_it_is_written(
     world: LandingWorld, canary: Canary, plant: Plant, when: str
 ) -> None:
-    change_set = world.make_change_set(edit)
+    change = world.make_change(edit)
     place = world.root / "d/f.txt"
 
     def replace_file() -> None:
@@ -96,7 +96,7 @@ def test_nothing_outside_changes_when_a_file_is_replaced_before_it_is_written(
     if when == "before":
         replace_file()
     world.step = lambda name: replace_file() if name.startswith(when) else None
-    attempt(lambda: world.changes.land(change_set.id))
+    attempt(change.land)
     canary.check()
 
 
@@ -104,7 +104,7 @@ def test_nothing_outside_changes_when_a_file_is_replaced_before_it_is_written(
 def test_nothing_outside_changes_when_names_of_temporary_files_are_taken(
     world: LandingWorld, canary: Canary, plant: Plant
 ) -> None:
-    change_set = world.make_change_set(edit)
+    change = world.make_change(edit)
     planted = []
 
     def step(name: str) -> None:
@@ -115,11 +115,11 @@ def test_nothing_outside_changes_when_names_of_temporary_files_are_taken(
                 plant(planted[-1], canary)
 
     world.step = step
-    attempt(lambda: world.changes.land(change_set.id))
+    attempt(change.land)
     assert planted
     canary.check()
-    state = world.changes.get(change_set.id).state
-    assert (world.root / "d/f.txt").read_text() == (EDITED if state is ChangeState.LANDED else "one\n")
+    is_landed = change.current.state is ChangeState.LANDED
+    assert (world.root / "d/f.txt").read_text() == (EDITED if is_landed else "one\n")
 
 
 # Names and kinds in a change set that no session makes by itself
@@ -132,13 +132,13 @@ def git_tree(world: LandingWorld, *lines: str) -> str:
     return subprocess.run(argv, cwd=world.root, input=text, text=True, check=True, capture_output=True).stdout.strip()
 
 
-def change_with(world: LandingWorld, *lines: str, name: str = "session_1") -> ChangeSet:
+def change_with(world: LandingWorld, *lines: str, name: str = "session_1") -> Change:
     """A change set whose result is HEAD's tree with these lines of `mktree` added."""
-    change_set = world.make_change_set(lambda folder: (folder / "top").write_text(EDITED) and None, name=name)
+    change = world.make_change(lambda folder: (folder / "top").write_text(EDITED) and None, name=name)
     result = git_tree(world, *world.repository.git("ls-tree", "HEAD").splitlines(), *lines)
-    statement = update(ChangeSetRow).where(col(ChangeSetRow.id) == change_set.id)
+    statement = update(ChangeSetRow).where(col(ChangeSetRow.id) == change.id)
     world.database.write(lambda tx: tx.session.exec(statement.values(result_tree=result)))
-    return change_set
+    return change
 
 
 GIT_NAMES = (
@@ -155,11 +155,11 @@ def test_names_that_lead_to_git_or_out_of_the_project_are_not_landed(
     blob = world.repository.git("hash-object", "-w", "top")
     inner = git_tree(world, f"100755 blob {blob}\tpost-checkout", f"100644 blob {blob}\tconfig")
     evil = f"040000 tree {inner}\t{name}"
-    change_set = change_with(world, evil if at == "top" else f"040000 tree {git_tree(world, evil)}\tinner")
+    change = change_with(world, evil if at == "top" else f"040000 tree {git_tree(world, evil)}\tinner")
     git = {path: path.read_bytes() for path in (world.root / ".git/config", world.root / ".git/HEAD")}
     beside = sorted(world.root.parent.iterdir())
     with pytest.raises(Refusal):
-        world.changes.land(change_set.id)
+        change.land()
     assert {path: path.read_bytes() for path in git} == git
     assert not (world.root / ".git/post-checkout").exists()
     assert sorted(world.root.parent.iterdir()) == beside
@@ -168,9 +168,9 @@ def test_names_that_lead_to_git_or_out_of_the_project_are_not_landed(
 
 
 def test_a_submodule_is_not_landed(world: LandingWorld, canary: Canary) -> None:
-    change_set = change_with(world, f"160000 commit {'1' * 40}\tsub")
+    change = change_with(world, f"160000 commit {'1' * 40}\tsub")
     with pytest.raises(Refusal, match="submodule"):
-        world.changes.land(change_set.id)
+        change.land()
     assert not (world.root / "sub").exists()
 
 
@@ -182,9 +182,9 @@ TARGETS = ("{outside}", "{outside}/authorized_keys", "../{up}{outside}", "d/../.
 def test_no_file_lands_behind_a_link_that_leads_out(world: LandingWorld, canary: Canary, target: str) -> None:
     up = "../" * len(world.root.parts)
     to = target.format(outside=canary.folder, up=up)
-    first = world.make_change_set(lambda folder: (folder / "x").symlink_to(to))
+    first = world.make_change(lambda folder: (folder / "x").symlink_to(to))
     with pytest.raises(Refusal, match="points outside the project"):
-        world.changes.land(first.id)
+        first.land()
     assert not (world.root / "x").is_symlink()
     (world.root / "x").symlink_to(to)  # as if it had been landed all the same, ignored by git
     (world.root / ".git/info/exclude").write_text("x\n")
@@ -192,7 +192,7 @@ def test_no_file_lands_behind_a_link_that_leads_out(world: LandingWorld, canary:
     behind = git_tree(world, f"100644 blob {blob}\tauthorized_keys")
     second = change_with(world, f"040000 tree {behind}\tx", name="session_2")
     with pytest.raises(Refusal):
-        world.changes.land(second.id)
+        second.land()
     canary.check()
 
 
@@ -204,9 +204,9 @@ def test_links_that_lead_out_only_together_are_not_landed(world: LandingWorld, c
         (folder / "d/e/here").symlink_to("../..")
         (folder / "d/e/out").symlink_to("here/../outside")
 
-    change_set = world.make_change_set(edit)
+    change = world.make_change(edit)
     with pytest.raises(Refusal, match="d/e/out: a link that points outside"):
-        world.changes.land(change_set.id)
+        change.land()
 
 
 def test_links_within_the_project_are_landed(world: LandingWorld) -> None:
@@ -215,7 +215,7 @@ def test_links_within_the_project_are_landed(world: LandingWorld) -> None:
         (folder / "d/here").symlink_to(".")
         (folder / "later").symlink_to("not/made/yet")
 
-    world.changes.land(world.make_change_set(edit).id)
+    world.make_change(edit).land()
     assert (world.root / "d/up").read_text() == "top\n"
     assert (world.root / "later").is_symlink()
 
@@ -223,12 +223,12 @@ def test_links_within_the_project_are_landed(world: LandingWorld) -> None:
 @pytest.mark.parametrize("mode", [0o4755, 0o2755, 0o6755, 0o1777])
 def test_no_setuid_bit_is_landed(world: LandingWorld, mode: int) -> None:
     file = world.root / "d/f.txt"
-    change_set = world.make_change_set(edit)
+    change = world.make_change(edit)
     file.chmod(mode)
-    world.changes.land(change_set.id)
+    change.land()
     assert file.read_text() == EDITED
     assert not file.stat().st_mode & 0o7000
-    world.changes.undo(change_set.id)
+    change.undo()
     assert file.read_text() == "one\n"
     assert not file.stat().st_mode & 0o7000
 
@@ -240,10 +240,10 @@ def test_a_rename_that_changes_only_the_case_changes_nothing_outside(world: Land
         (folder / "D").mkdir()
         (folder / "d/f.txt").rename(folder / "D/f.txt")
 
-    change_set = world.make_change_set(edit)
+    change = world.make_change(edit)
     (world.root / "D").symlink_to(canary.folder)
     with pytest.raises(Refusal):
-        world.changes.land(change_set.id)
+        change.land()
     canary.check()
 
 
@@ -274,20 +274,20 @@ def test_nothing_is_written_into_a_mounted_folder(tmp_path: Path, canary: Canary
 
 
 def test_nothing_lands_while_a_session_works_in_the_same_files(world: LandingWorld) -> None:
-    change_set = world.make_change_set(edit)
+    change = world.make_change(edit)
     locks = world.worktrees.locks
     with locks.register_writer("session_7", world.root, is_confined=True):
-        assert "session_7" in refused("session_writes", lambda: world.changes.land(change_set.id)).message
+        assert "session_7" in refused("session_writes", change.land).message
     assert (world.root / "d/f.txt").read_text() == "one\n"
-    world.changes.land(change_set.id)
+    change.land()
     with locks.register_writer("session_7", world.root, is_confined=True):
-        assert "session_7" in refused("session_writes", lambda: world.changes.undo(change_set.id)).message
+        assert "session_7" in refused("session_writes", change.undo).message
 
 
 def test_nothing_lands_while_a_session_runs_without_a_sandbox(world: LandingWorld, tmp_path: Path) -> None:
-    change_set = world.make_change_set(edit)
+    change = world.make_change(edit)
     with world.worktrees.locks.register_writer("session_7", tmp_path / "elsewhere", is_confined=False):
-        refused("session_writes", lambda: world.changes.land(change_set.id))
+        refused("session_writes", change.land)
 
 
 # Landing, undoing and rolling back while a folder is exchanged for a link, just before each call to the system
@@ -399,13 +399,13 @@ def test_a_folder_that_a_process_exchanges_for_a_link_leads_nowhere(tmp_path: Pa
 def test_a_folder_that_is_exchanged_during_a_landing_leads_nowhere(
     world: LandingWorld, canary: Canary, decision: str
 ) -> None:
-    change_set = world.make_change_set(edit)
+    change = world.make_change(edit)
     if decision == "undo":
-        world.changes.land(change_set.id)
+        change.land()
     (world.root / "other").symlink_to(canary.folder)
     with exchange_all_the_time(world.root / "d", world.root / "other"):
         for _ in range(15):
-            attempt(lambda: getattr(world.changes, decision)(change_set.id))
+            attempt(getattr(change, decision))
     canary.check()
 
 
@@ -420,16 +420,16 @@ STEPS = ("planned", "intent", "prepare", "remove d", "remove folder", "make fold
 def test_a_folder_that_becomes_a_link_at_a_step_leads_nowhere(
     world: LandingWorld, canary: Canary, when: str, decision: str
 ) -> None:
-    change_set = world.make_change_set(edit)
+    change = world.make_change(edit)
     if decision == "undo":
-        world.changes.land(change_set.id)
+        change.land()
 
     def step(name: str) -> None:
         if name.startswith(when):
             exchange(world.root / "d", canary.folder)
 
     world.step = step
-    attempt(lambda: getattr(world.changes, decision)(change_set.id))
+    attempt(getattr(change, decision))
     canary.check()
     attempt(world.changes.recover)
     canary.check()
@@ -437,8 +437,8 @@ def test_a_folder_that_becomes_a_link_at_a_step_leads_nowhere(
 
 @pytest.mark.parametrize("killed_at", ["remove d", "remove folder", "write"])
 def test_recovery_follows_no_link(world: LandingWorld, canary: Canary, killed_at: str) -> None:
-    change_set = world.make_change_set(edit)
-    kill_at(world, killed_at, lambda: world.changes.land(change_set.id))
+    change = world.make_change(edit)
+    kill_at(world, killed_at, change.land)
     exchange(world.root / "d", canary.folder)
     world.changes.recover()
     canary.check()

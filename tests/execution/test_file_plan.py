@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,22 +28,6 @@ def test_a_plan_survives_json() -> None:
     plan = Plan("t", (Entry("a\udcff", ABSENT, file_image("one")),), (("d", 0o711),), (("e", 0o755),), "sha256", True)
     assert Plan.from_json(json.loads(json.dumps(plan.as_json()))) == plan
     assert plan.reversed().reversed() == plan
-
-
-def test_a_path_behind_a_link_is_absent(tmp_path: Path, top: Beneath) -> None:
-    (tmp_path / "real").mkdir()
-    (tmp_path / "real/x").write_text("one")
-    (tmp_path / "link").symlink_to("real")
-    plan = Plan("land_x", ())
-
-    assert plan.observe_image(top, "real/x") == Image(
-        Kind.FILE, compute_blob_id(b"one"), stat.S_IMODE((tmp_path / "real/x").stat().st_mode)
-    )
-    assert plan.observe_image(top, "link/x") == ABSENT
-    assert plan.observe_image(top, "link") == Image(Kind.LINK, compute_blob_id(b"real"))
-    assert plan.observe_image(top, "real") == ABSENT
-    os.mkfifo(tmp_path / "pipe")
-    assert plan.observe_image(top, "pipe").kind is Kind.OTHER
 
 
 def test_another_spelling_is_another_file_where_case_is_folded(tmp_path: Path, top: Beneath) -> None:

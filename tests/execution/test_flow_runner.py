@@ -155,17 +155,6 @@ def test_a_check_runs_in_the_operators_tree(world: FlowWorld) -> None:
     assert world.ended[0].check == CHECK
 
 
-def test_uncommitted_files_are_part_of_the_state_that_was_checked(world: FlowWorld) -> None:
-    world.repository.write("cart.py", "total = 2\n")
-    world.repository.write("new.py", "")
-    world.script(Place.CHECK, lambda job: FlowResult("fine", check=CHECK))
-    run = world.only_run()
-    assert not run.clean
-    assert not run.full
-    assert run.head == world.repository.git("rev-parse", "HEAD")
-    assert "new.py" in world.repository.git("ls-tree", "--name-only", run.tree)
-
-
 def test_a_check_of_a_tree_that_changed_meanwhile_is_recorded_for_no_state(world: FlowWorld) -> None:
     def perform(job: Job) -> FlowResult:
         world.repository.write("cart.py", "total = 3\n")

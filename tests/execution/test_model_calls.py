@@ -85,12 +85,6 @@ def test_a_call_is_stored_before_it_is_made_and_finished_with_its_usage(world: C
     assert world.calls.reply(call) == "done"
 
 
-def test_the_prompt_of_a_call_is_read_exactly(world: CallWorld) -> None:
-    sent = world.calls.prompt(begin(world.calls, prompt=PROMPT))
-    assert [(part.lines, part.role) for part in sent] == [(part.lines, part.role) for part in PROMPT.parts]
-    assert all(part.tokens > 0 for part in sent)
-
-
 def test_a_conversation_is_stored_once_and_read_whole(world: CallWorld) -> None:
     long = "a long system prompt\n" * 500
     first = begin(world.calls, prompt=Prompt((part("identity", long, "system"),)))

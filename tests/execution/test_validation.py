@@ -100,16 +100,6 @@ def write_files(**files: str) -> Turn:
 
 
 @pytest.mark.long
-def test_a_change_that_breaks_nothing_waits_with_a_passed_check(world: ValidationWorld) -> None:
-    view, prompts = world.work(write_files(cart="def total():\n    return 1 + 2\n"))
-    assert (view.state, prompts) == (SessionState.SUCCEEDED, [])
-    assert view.check.green
-    change = world.change_of(view)
-    assert change.check == view.check
-    assert world.events("ValidationFailed", "ValidationHealed") == []
-
-
-@pytest.mark.long
 def test_a_test_that_the_agent_broke_goes_back_to_it_with_the_output(world: ValidationWorld) -> None:
     view, prompts = world.work(write_files(cart=WRONG), write_files(cart=RIGHT + "# rounded\n"))
     assert view.check.green
@@ -118,6 +108,8 @@ def test_a_test_that_the_agent_broke_goes_back_to_it_with_the_output(world: Vali
     assert "assert 4 == 3" in prompts[0]
     assert world.attempts() == [(1, 1), (2, 0)]
     assert world.events("ValidationFailed", "ValidationHealed", "RetryRepeated") == ["ValidationHealed"]
+    assert world.change_of(view).check == view.check
+    assert ValidationRuns(world.database).latest(str(world.workspace)) == [], "no check of the operator's files"
 
 
 @pytest.mark.long
@@ -210,13 +202,6 @@ def test_a_change_without_tests_is_not_checked(world: ValidationWorld) -> None:
 def test_without_changes_the_summary_has_no_word_on_tests(world: ValidationWorld) -> None:
     view, prompts = world.work(lambda live, workspace: None)
     assert (view.summary, prompts) == ("", [])
-
-
-@pytest.mark.long
-def test_the_check_of_an_agent_is_no_check_of_the_operators_files(world: ValidationWorld) -> None:
-    world.work(write_files(cart=WRONG), write_files(cart=RIGHT + "# fixed\n"))
-    assert len(world.attempts()) == 2
-    assert ValidationRuns(world.database).latest(str(world.workspace)) == []
 
 
 def test_validation_can_be_turned_off(world: ValidationWorld) -> None:

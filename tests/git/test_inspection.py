@@ -11,10 +11,9 @@ from tests.conftest import Repository
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 
 
-def test_a_check_that_fails_is_named_and_costs_no_other(repository: Repository) -> None:
+def test_a_check_that_fails_is_named_and_tried_again_after_a_change(repository: Repository) -> None:
+    """That it costs no other check is in `tests/situations/test_cycle.py`."""
     repository.commit("begin", {"a.py": "1\n"})
-    repository.write("b.txt", "1\n")
-    repository.git("stash", "push", "-q", "-u")
     repository.write("a.py", "breakpoint()\n")
     blob = repository.git("rev-parse", "HEAD:a.py")
     object_file = repository.path / ".git/objects" / blob[:2] / blob[2:]
@@ -22,16 +21,12 @@ def test_a_check_that_fails_is_named_and_costs_no_other(repository: Repository) 
     object_file.unlink()
     reader = GitReader()
     state = reader.read(repository.path)
-    inspection = reader.inspect(repository.path, state, NOW, NOW)
-    assert "own" in inspection.unknown
-    assert (inspection.own.leftovers, len(inspection.stashes)) == ((), 1)
+    unknown = reader.inspect(repository.path, state, NOW, NOW).unknown
+    assert "own" in unknown
     object_file.write_bytes(content)
-    repeated = reader.inspect(repository.path, state, NOW, NOW)
-    assert repeated.unknown == inspection.unknown, "it is not tried again at once"
+    assert reader.inspect(repository.path, state, NOW, NOW).unknown == unknown, "it is not tried again at once"
     repository.write("a.py", "x = 1\nbreakpoint()\n")
-    inspection = reader.inspect(repository.path, reader.read(repository.path), NOW, NOW)
-    assert inspection.unknown == {}
-    assert [leftover.place for leftover in inspection.own.leftovers] == ["a.py:2"]
+    assert reader.inspect(repository.path, reader.read(repository.path), NOW, NOW).unknown == {}
 
 
 def test_a_merge_is_tried_without_a_trace(repository: Repository) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -154,14 +153,6 @@ def test_submodules_are_not_entered(repository: Repository, read: Read, tmp_path
     assert read().clean  # what is checked out in it is its own business
 
 
-def test_names_that_are_no_utf8_survive(repository: Repository, read: Read) -> None:
-    repository.commit("one", {"a.py": "1"})
-    Path(os.fsdecode(os.fsencode(repository.path) + b"/caf\xe9.py")).write_text("1")
-    (file,) = read().files
-    assert os.fsencode(file.path) == b"caf\xe9.py"
-    assert file.modified_at is not None
-
-
 def test_nothing_is_walked_again_until_a_ref_moves(
     repository: Repository, read: Read, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,15 +172,6 @@ def test_nothing_is_walked_again_until_a_ref_moves(
     assert commands == ["status", "for-each-ref"]
     repository.git("tag", "v1")
     assert read().tag == "v1"
-
-
-def test_an_environment_is_no_difference_between_trees(repository: Repository) -> None:
-    head = repository.commit("one", {"a.py": "1"})
-    repository.write("b.py", "1")
-    repository.write(".venv/lib/site-packages/six.py", "1")
-    repository.git("add", "--all")
-    tree = repository.git("write-tree")
-    assert files_between(repository.path, tree, head) == ("b.py",)
 
 
 def test_the_base_is_known_and_how_far_a_branch_is_from_it(repository: Repository, read: Read) -> None:
@@ -214,6 +196,10 @@ def test_relations_of_commits(repository: Repository) -> None:
     assert not in_history(repository.path, second, first)
     assert not in_history(repository.path, "0" * 40, second)
     assert files_between(repository.path, first, second) == ("a.py",)
+    repository.write(".venv/lib/site-packages/six.py", "1")
+    repository.git("add", "--all")
+    tree = repository.git("write-tree")
+    assert files_between(repository.path, tree, first) == ("a.py",), "an environment is no difference"
     assert files_between(repository.path, "1" * 40, second) is None
 
 

@@ -181,3 +181,17 @@ def situation(tmp_path: Path) -> Iterator[Situation]:
     situation = Situation(tmp_path)
     yield situation
     situation.close()
+
+
+@pytest.fixture
+def shop(situation: Situation) -> Situation:
+    """The project `SHOP`, committed a month ago."""
+    situation.commit_shop()
+    return situation
+
+
+@pytest.fixture
+def pushed(shop: Situation) -> Situation:
+    """The project `SHOP`, of which everything is pushed."""
+    shop.add_remote()
+    return shop

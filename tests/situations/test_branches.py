@@ -47,113 +47,106 @@ def push_as_colleague(situation: Situation, bare: Path, files: dict[str, str]) -
 
 
 @pytest.mark.long
-def test_a_branch_behind_main_that_would_conflict(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.checkout("-b", "rounding")
-    situation.commit("Round", FEATURE, days_ago=0.5)
-    situation.checkout("main")
-    situation.commit("Sum by a generator", MAIN, days_ago=0.2)
-    situation.checkout("rounding")
-    objects = set((situation.path / ".git/objects").rglob("*"))
+def test_a_branch_behind_main_that_would_conflict(shop: Situation) -> None:
+    shop.checkout("-b", "rounding")
+    shop.commit("Round", FEATURE, days_ago=0.5)
+    shop.checkout("main")
+    shop.commit("Sum by a generator", MAIN, days_ago=0.2)
+    shop.checkout("rounding")
+    objects = set((shop.path / ".git/objects").rglob("*"))
 
-    card = situation.top_card("rehearse_merge", Tier.BLOCKS)
+    card = shop.top_card("rehearse_merge", Tier.BLOCKS)
     assert card.assignment.prompt == "Rehearse merging main into rounding"
     assert card.reasoning == "main has 1 commit that rounding lacks; merging it conflicts in cart.py."
-    assert set((situation.path / ".git/objects").rglob("*")) == objects
+    assert set((shop.path / ".git/objects").rglob("*")) == objects
 
-    session = situation.approve(card)
+    session = shop.approve(card)
     assert session.summary.startswith("Merging main into rounding conflicts in 1 file: cart.py; a rebase stops at ")
-    transcript = situation.transcript(session)
+    transcript = shop.transcript(session)
     assert "Sum by a generator" in transcript
     assert "`git merge main`, or `git rebase main`" in transcript
 
-    situation.approve(situation.propose("summarise_day"))
-    assert "rehearse_merge" not in situation.kinds()
+    shop.approve(shop.propose("summarise_day"))
+    assert "rehearse_merge" not in shop.kinds()
     problem = "merging main into rounding still conflicts in cart.py"
-    assert list(situation.engine.card_cycle.remarks().values()) == [problem], "other work has run since"
-    situation.git("merge", "-q", "-s", "ours", "main")
-    situation.cards()
-    assert situation.engine.card_cycle.remarks() == {}
+    assert list(shop.engine.card_cycle.remarks().values()) == [problem], "other work has run since"
+    shop.git("merge", "-q", "-s", "ours", "main")
+    shop.cards()
+    assert shop.engine.card_cycle.remarks() == {}
 
 
 @pytest.mark.long
-def test_a_base_known_from_the_remote_alone(situation: Situation) -> None:
-    situation.commit_shop()
-    bare = situation.add_remote()
-    situation.checkout("-b", "größe", "--no-track", "origin/main")
-    situation.git("branch", "-q", "-D", "main")
-    situation.commit("Round", FEATURE, days_ago=0.5)
-    push_as_colleague(situation, bare, {"notes.txt": "new\n"})
+def test_a_base_known_from_the_remote_alone(shop: Situation) -> None:
+    bare = shop.add_remote()
+    shop.checkout("-b", "größe", "--no-track", "origin/main")
+    shop.git("branch", "-q", "-D", "main")
+    shop.commit("Round", FEATURE, days_ago=0.5)
+    push_as_colleague(shop, bare, {"notes.txt": "new\n"})
 
-    card = situation.card("rehearse_merge")
+    card = shop.card("rehearse_merge")
     assert card.reasoning == "origin/main has 1 commit that größe lacks; it still merges cleanly."
-    session = situation.approve(card)
+    session = shop.approve(card)
     assert session.summary.startswith("origin/main merges cleanly into größe, the one test passed")
     assert session.summary.endswith("a rebase of 1 commit would be clean")
     assert session.check is not None
 
 
 @pytest.mark.long
-def test_a_branch_that_parted_from_its_own_upstream(situation: Situation) -> None:
-    situation.commit_shop()
-    bare = situation.add_remote()
-    situation.commit("Round", FEATURE, days_ago=0.5)
-    push_as_colleague(situation, bare, MAIN)
-    card = situation.top_card("rehearse_merge")
+def test_a_branch_that_parted_from_its_own_upstream(shop: Situation) -> None:
+    bare = shop.add_remote()
+    shop.commit("Round", FEATURE, days_ago=0.5)
+    push_as_colleague(shop, bare, MAIN)
+    card = shop.top_card("rehearse_merge")
     assert card.reasoning == "origin/main has 1 commit that main lacks; merging it conflicts in cart.py."
 
 
 @pytest.mark.long
-def test_a_branch_without_own_commits_is_no_card(situation: Situation) -> None:
-    situation.commit_shop()
-    bare = situation.add_remote()
-    push_as_colleague(situation, bare, MAIN)
-    assert "rehearse_merge" not in situation.kinds()
+def test_a_branch_without_own_commits_is_no_card(shop: Situation) -> None:
+    bare = shop.add_remote()
+    push_as_colleague(shop, bare, MAIN)
+    assert "rehearse_merge" not in shop.kinds()
 
 
-def test_an_upstream_that_was_rewritten_here_is_no_merge(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.commit("Round", FEATURE, days_ago=0.5)
-    situation.add_remote()
-    situation.write("cart.py", MAIN["cart.py"])
-    situation.git("commit", "-qa", "--amend", "-m", "Round, better")
-    assert "rehearse_merge" not in situation.kinds()
+def test_an_upstream_that_was_rewritten_here_is_no_merge(shop: Situation) -> None:
+    shop.commit("Round", FEATURE, days_ago=0.5)
+    shop.add_remote()
+    shop.write("cart.py", MAIN["cart.py"])
+    shop.git("commit", "-qa", "--amend", "-m", "Round, better")
+    assert "rehearse_merge" not in shop.kinds()
 
 
 @pytest.mark.long
-def test_branches_that_collide(situation: Situation) -> None:
-    situation.commit_shop()
+def test_branches_that_collide(shop: Situation) -> None:
     lines = [f"line_{number} = {number}\n" for number in range(20)]
-    situation.commit("Table", {"table.py": "".join(lines)}, days_ago=9)
+    shop.commit("Table", {"table.py": "".join(lines)}, days_ago=9)
     changed_lines = {"wide": (3, 15), "low": (3,), "high": (15,), "apart": ()}
     for days_ago, (branch, changed) in zip((5, 4, 3, 2), changed_lines.items(), strict=True):
-        situation.checkout("-b", branch, "main")
+        shop.checkout("-b", branch, "main")
         table = "".join(f"{branch} = {at}\n" if at in changed else line for at, line in enumerate(lines))
-        situation.commit(f"Work of {branch}", {"table.py": table, f"{branch}.py": "x = 1\n"}, days_ago=days_ago)
-    situation.checkout("main")
+        shop.commit(f"Work of {branch}", {"table.py": table, f"{branch}.py": "x = 1\n"}, days_ago=days_ago)
+    shop.checkout("main")
 
-    card = situation.card("forecast_conflicts")
+    card = shop.card("forecast_conflicts")
     assert card.tier is Tier.BLOCKS
     assert card.assignment.prompt == "Find the order of merging high, wide and low with the least conflict"
     assert card.reasoning == "high, wide and low change the same lines of table.py."
-    session = situation.approve(card)
+    session = shop.approve(card)
     assert "1 file in conflict" in session.summary
     assert session.summary.startswith("Merge ")
     assert session.summary.endswith("the worst order has 2")
 
 
-def test_a_branch_that_was_squashed_into_main_is_not_behind_it(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.checkout("-b", "rounding")
-    situation.commit("Round", FEATURE, days_ago=2)
-    situation.commit("Notes", {"notes.txt": "a\n"}, days_ago=2)
-    situation.checkout("-b", "other", "main")
-    situation.commit("Sum by a generator", MAIN, days_ago=0.2)
-    situation.checkout("main")
-    situation.git("merge", "-q", "--squash", "rounding")
-    situation.git("commit", "-qm", "Round (#1)", days_ago=1)
-    situation.checkout("rounding")
-    assert not {"rehearse_merge", "forecast_conflicts"} & {*situation.kinds()}
+def test_a_branch_that_was_squashed_into_main_is_not_behind_it(shop: Situation) -> None:
+    shop.checkout("-b", "rounding")
+    shop.commit("Round", FEATURE, days_ago=2)
+    shop.commit("Notes", {"notes.txt": "a\n"}, days_ago=2)
+    shop.checkout("-b", "other", "main")
+    shop.commit("Sum by a generator", MAIN, days_ago=0.2)
+    shop.checkout("main")
+    shop.git("merge", "-q", "--squash", "rounding")
+    shop.git("commit", "-qm", "Round (#1)", days_ago=1)
+    shop.checkout("rounding")
+    assert not {"rehearse_merge", "forecast_conflicts"} & {*shop.kinds()}
 
 
 # Somebody asked for changes in a pull request of yours.
@@ -313,48 +306,43 @@ def test_one_commit_that_does_not_apply(situation: Situation, verb: str, commit:
 
 
 @pytest.mark.long
-def test_a_stash_that_was_popped_into_a_conflict(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.write("cart.py", ROUNDED_TOTAL)
-    situation.git("stash")
-    situation.commit("Max", {"cart.py": WRONG_TOTAL}, days_ago=0.1)
-    run_git_that_stops(situation, "stash", "pop")
-    card = situation.top_card("unfinished_operation")
-    session = situation.approve(card)
+def test_a_stash_that_was_popped_into_a_conflict(shop: Situation) -> None:
+    shop.write("cart.py", ROUNDED_TOTAL)
+    shop.git("stash")
+    shop.commit("Max", {"cart.py": WRONG_TOTAL}, days_ago=0.1)
+    run_git_that_stops(shop, "stash", "pop")
+    card = shop.top_card("unfinished_operation")
+    session = shop.approve(card)
     assert "conflicts in 1 place of cart.py" in session.summary
-    assert "git reset --merge" in situation.transcript(session)
+    assert "git reset --merge" in shop.transcript(session)
 
 
 @pytest.mark.long
-def test_one_side_removed_the_file(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.checkout("-b", "tidy")
-    situation.git("rm", "-q", "cart.py", "tests/test_cart.py")
-    situation.commit("No cart", days_ago=4)
-    situation.checkout("main")
-    situation.commit("Round the sum", {"cart.py": ROUNDED_TOTAL}, days_ago=3)
-    run_git_that_stops(situation, "merge", "tidy")
-    session = situation.approve(situation.top_card("unfinished_operation"))
-    assert "conflict  cart.py  (whole file)" in situation.transcript(session)
+def test_one_side_removed_the_file(shop: Situation) -> None:
+    shop.checkout("-b", "tidy")
+    shop.git("rm", "-q", "cart.py", "tests/test_cart.py")
+    shop.commit("No cart", days_ago=4)
+    shop.checkout("main")
+    shop.commit("Round the sum", {"cart.py": ROUNDED_TOTAL}, days_ago=3)
+    run_git_that_stops(shop, "merge", "tidy")
+    session = shop.approve(shop.top_card("unfinished_operation"))
+    assert "conflict  cart.py  (whole file)" in shop.transcript(session)
     assert session.summary.startswith("The merge conflicts in cart.py")
 
 
 @pytest.mark.long
-def test_a_bisect_under_way(situation: Situation) -> None:
-    situation.commit_shop()
-    commits = [
-        situation.commit(f"Step {number}", {"notes.txt": str(number)}, days_ago=9 - number) for number in range(8)
-    ]
-    situation.git("bisect", "start", commits[7], commits[0])
-    card = situation.top_card("unfinished_operation")
+def test_a_bisect_under_way(shop: Situation) -> None:
+    commits = [shop.commit(f"Step {number}", {"notes.txt": str(number)}, days_ago=9 - number) for number in range(8)]
+    shop.git("bisect", "start", commits[7], commits[0])
+    card = shop.top_card("unfinished_operation")
     assert card.reasoning.startswith(
         f"A bisect is under way: 7 revisions left between good {commits[0][:10]} and bad {commits[7][:10]}"
     )
-    session = situation.approve(card)
+    session = shop.approve(card)
     assert session.summary.startswith("The bisect has 7 revisions left")
     assert "`git bisect reset`" in session.summary
-    situation.git("bisect", "reset")
-    assert "unfinished_operation" not in situation.kinds()
+    shop.git("bisect", "reset")
+    assert "unfinished_operation" not in shop.kinds()
 
 
 @pytest.mark.long

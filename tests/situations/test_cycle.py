@@ -12,30 +12,29 @@ from tests.situations.conftest import Situation
 
 
 @pytest.mark.long
-def test_cards_of_a_check_that_failed_stay(situation: Situation) -> None:
+def test_cards_of_a_check_that_failed_stay(shop: Situation) -> None:
     """An object of git is missing for a while, and what it would show cannot be seen."""
-    situation.commit_shop()
-    situation.write("notes.txt", "x\n", days_ago=40)
-    situation.git("add", "notes.txt")
-    situation.git("stash", "push", "-q", "-m", "notes", days_ago=40)
-    situation.write("cart.py", "def total(prices):\n    breakpoint()\n    return sum(prices)\n", days_ago=0.01)
-    assert {"leftovers", "old_stash"} <= {card.kind for card in situation.cards()}
+    shop.write("notes.txt", "x\n", days_ago=40)
+    shop.git("add", "notes.txt")
+    shop.git("stash", "push", "-q", "-m", "notes", days_ago=40)
+    shop.write("cart.py", "def total(prices):\n    breakpoint()\n    return sum(prices)\n", days_ago=0.01)
+    assert {"leftovers", "old_stash"} <= {card.kind for card in shop.cards()}
 
-    blob = situation.git("rev-parse", "HEAD:cart.py")
-    object_file = situation.path / ".git/objects" / blob[:2] / blob[2:]
+    blob = shop.git("rev-parse", "HEAD:cart.py")
+    object_file = shop.path / ".git/objects" / blob[:2] / blob[2:]
     content = object_file.read_bytes()
     object_file.unlink()
-    situation.git("stash", "drop", "-q")
-    situation.write("cart.py", "def total(prices):\n    breakpoint()\n    return sum(prices) + 0\n", days_ago=0.005)
-    report = situation.engine.card_cycle.run_cycle(requested=False)
+    shop.git("stash", "drop", "-q")
+    shop.write("cart.py", "def total(prices):\n    breakpoint()\n    return sum(prices) + 0\n", days_ago=0.005)
+    report = shop.engine.card_cycle.run_cycle(requested=False)
     assert any("own: git diff" in error for error in report.errors), report.errors
-    kinds = {card.kind for card in situation.engine.cards.pending()}
+    kinds = {card.kind for card in shop.engine.cards.pending()}
     assert "leftovers" in kinds, "nobody can see whether it is gone"
     assert "old_stash" not in kinds, "it is visibly gone"
 
     object_file.write_bytes(content)
-    situation.write("cart.py", "def total(prices):\n    return sum(prices) + 0\n")
-    assert "leftovers" not in {card.kind for card in situation.cards()}
+    shop.write("cart.py", "def total(prices):\n    return sum(prices) + 0\n")
+    assert "leftovers" not in {card.kind for card in shop.cards()}
 
 
 @pytest.mark.long

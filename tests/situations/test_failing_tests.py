@@ -54,43 +54,43 @@ NAMED_FILES = f"`cart.py`, `{HOSTILE}.py`"
 # A test passed before the last commit and fails after it.
 
 
-def test_the_last_commit_broke_a_test(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.record_test_run()
-    culprit = situation.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.01)
-    situation.record_test_run(TEST, passed=0)
+def test_the_last_commit_broke_a_test(shop: Situation) -> None:
+    shop.record_test_run()
+    culprit = shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.01)
+    shop.record_test_run(TEST, passed=0)
 
-    card = situation.top_card("bisect", Tier.AT_RISK)
+    card = shop.top_card("bisect", Tier.AT_RISK)
     assert card.assignment.prompt == "Confirm that “Faster cart” broke `test_total`"
     assert card.reasoning.startswith("It passed one commit before")
-    assert "still_red" not in situation.kinds(), "it would say less about the same test"
+    assert "still_red" not in shop.kinds(), "it would say less about the same test"
 
-    session = situation.approve(card)
+    session = shop.approve(card)
     assert session.summary.startswith(f"{culprit[:10]} “Faster cart”")
-    assert "bisect" not in situation.kinds()
+    assert "bisect" not in shop.kinds()
+    assign_coding_agent(shop)
+    assert shop.card(FIX_BY_AGENT).assignment.prompt.startswith("Make `tests/test_cart.py::test_total` pass")
 
 
-def test_the_commit_that_broke_a_test_is_reverted(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.run_tests()
-    situation.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.02)
-    situation.commit("Describe it", {"README.md": "# Shop\n"}, days_ago=0.01)
-    situation.run_tests()
-    blamed = situation.approve(situation.top_card("bisect"))
+def test_the_commit_that_broke_a_test_is_reverted(shop: Situation) -> None:
+    shop.run_tests()
+    shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.02)
+    shop.commit("Describe it", {"README.md": "# Shop\n"}, days_ago=0.01)
+    shop.run_tests()
+    blamed = shop.approve(shop.top_card("bisect"))
     assert blamed.next_step == "rehearse_revert"
 
-    card = situation.top_card("rehearse_revert", Tier.AT_RISK)
+    card = shop.top_card("rehearse_revert", Tier.AT_RISK)
     assert card.assignment.prompt == "Revert “Faster cart” in a worktree and run `test_total` and the whole suite"
-    assert not {"bisect", "still_red"} & set(situation.kinds())
-    session = situation.approve(card)
+    assert not {"bisect", "still_red"} & set(shop.kinds())
+    session = shop.approve(card)
     assert "reverts cleanly and `tests/test_cart.py::test_total` then passes" in session.summary
-    assert "+    return max(prices)" in situation.transcript(session)
-    assert "max" in (situation.path / "cart.py").read_text()  # nothing is landed yet
-    situation.land(session)
-    assert "max" not in (situation.path / "cart.py").read_text()
-    assert (situation.path / "README.md").exists()
-    situation.run_tests()
-    assert not {"bisect", "rehearse_revert", "still_red"} & set(situation.kinds())
+    assert "+    return max(prices)" in shop.transcript(session)
+    assert "max" in (shop.path / "cart.py").read_text()  # nothing is landed yet
+    shop.land(session)
+    assert "max" not in (shop.path / "cart.py").read_text()
+    assert (shop.path / "README.md").exists()
+    shop.run_tests()
+    assert not {"bisect", "rehearse_revert", "still_red"} & set(shop.kinds())
 
 
 def check_problem(situation: Situation) -> str:
@@ -99,28 +99,27 @@ def check_problem(situation: Situation) -> str:
     return "".join(situation.engine.card_cycle.remarks().values())
 
 
-def test_a_landed_revert_whose_tests_passed_needs_no_further_run(situation: Situation) -> None:
-    situation.commit_shop()
-    culprit = situation.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.01)
-    situation.run_tests()
-    situation.advance(minutes=1)
-    reverted = situation.approve(situation.propose(f"rehearse_revert commit={culprit} test={TEST}"))
-    assert check_problem(situation).endswith("has not passed since; its revert waits for you")
-    situation.advance(minutes=1)
-    situation.land(reverted)
-    assert followed_problem(situation) == "", "it is no problem any more, before the next cycle"
+def test_a_landed_revert_whose_tests_passed_needs_no_further_run(shop: Situation) -> None:
+    culprit = shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.01)
+    shop.run_tests()
+    shop.advance(minutes=1)
+    reverted = shop.approve(shop.propose(f"rehearse_revert commit={culprit} test={TEST}"))
+    assert check_problem(shop).endswith("has not passed since; its revert waits for you")
+    shop.advance(minutes=1)
+    shop.land(reverted)
+    assert followed_problem(shop) == "", "it is no problem any more, before the next cycle"
 
-    situation.write("cart.py", SHOP["cart.py"])  # dates it by the clock of the situation
-    assert not {"apply_fix", "rerun_failing", "run_tests", "still_red"} & set(situation.kinds())
-    assert check_problem(situation) == ""
+    shop.write("cart.py", SHOP["cart.py"])  # dates it by the clock of the situation
+    assert not {"apply_fix", "rerun_failing", "run_tests", "still_red"} & set(shop.kinds())
+    assert check_problem(shop) == ""
 
     change = reverted.change_set_id
-    situation.engine.changes.undo(change)
-    assert followed_problem(situation).endswith(f"its revert was undone; `clawpy land {change}` lands it again")
-    situation.engine.adaptation.run_round()
-    branch = situation.engine.changes.branch(change).branch
-    assert followed_problem(situation).endswith(f"its revert is on the branch {branch}")
-    assert "apply_fix" not in situation.kinds(), "it is the change on the branch"
+    shop.engine.changes.undo(change)
+    assert followed_problem(shop).endswith(f"its revert was undone; `clawpy land {change}` lands it again")
+    shop.engine.adaptation.run_round()
+    branch = shop.engine.changes.branch(change).branch
+    assert followed_problem(shop).endswith(f"its revert is on the branch {branch}")
+    assert "apply_fix" not in shop.kinds(), "it is the change on the branch"
 
 
 def followed_problem(situation: Situation) -> str:
@@ -129,28 +128,26 @@ def followed_problem(situation: Situation) -> str:
     return "".join(situation.engine.card_cycle.remarks().values())
 
 
-def test_a_discarded_revert_waits_no_more(situation: Situation) -> None:
-    situation.commit_shop()
-    culprit = situation.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.01)
-    situation.run_tests()
-    reverted = situation.approve(situation.propose(f"rehearse_revert commit={culprit} test={TEST}"))
-    assert check_problem(situation).endswith("its revert waits for you")
-    situation.engine.changes.discard(reverted.change_set_id)
-    assert "its revert" not in followed_problem(situation)
+def test_a_discarded_revert_waits_no_more(shop: Situation) -> None:
+    culprit = shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.01)
+    shop.run_tests()
+    reverted = shop.approve(shop.propose(f"rehearse_revert commit={culprit} test={TEST}"))
+    assert check_problem(shop).endswith("its revert waits for you")
+    shop.engine.changes.discard(reverted.change_set_id)
+    assert "its revert" not in followed_problem(shop)
 
 
-def test_a_revert_of_a_commit_that_others_built_on_conflicts(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.run_tests()
-    situation.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.02)
-    situation.commit("Whole numbers", {"cart.py": "def total(prices):\n    return int(max(prices))\n"}, days_ago=0.01)
-    situation.run_tests()
-    situation.approve(situation.top_card("bisect"))
-    session = situation.approve(situation.top_card("rehearse_revert"))
+def test_a_revert_of_a_commit_that_others_built_on_conflicts(shop: Situation) -> None:
+    shop.run_tests()
+    shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.02)
+    shop.commit("Whole numbers", {"cart.py": "def total(prices):\n    return int(max(prices))\n"}, days_ago=0.01)
+    shop.run_tests()
+    shop.approve(shop.top_card("bisect"))
+    session = shop.approve(shop.top_card("rehearse_revert"))
     assert "conflicts in 1 file: cart.py" in session.summary
     assert session.change_set_id is None
-    assert "<<<<<<<" not in (situation.path / "cart.py").read_text()
-    assert "rehearse_revert" not in situation.kinds()
+    assert "<<<<<<<" not in (shop.path / "cart.py").read_text()
+    assert "rehearse_revert" not in shop.kinds()
 
 
 def test_a_repository_without_tags_or_earlier_runs_is_searched_from_the_commit_of_the_test(
@@ -170,42 +167,37 @@ def test_a_repository_without_tags_or_earlier_runs_is_searched_from_the_commit_o
 # Tests fail, nothing changed since, and no commit is known at which they passed.
 
 
-def test_failures_are_grouped_by_cause(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.commit("Rates", TWO_CAUSES, days_ago=2)
-    situation.run_tests()
+def test_failures_are_grouped_by_cause(shop: Situation) -> None:
+    shop.commit("Rates", TWO_CAUSES, days_ago=2)
+    shop.run_tests()
 
-    card = situation.top_card("still_red", Tier.BLOCKS)
+    card = shop.top_card("still_red", Tier.BLOCKS)
     assert card.assignment.prompt == "Run the 4 failing tests alone and group the failures by cause"
 
-    session = situation.approve(card)
+    session = shop.approve(card)
     assert session.summary == (
         "4 failures, 2 causes: KeyError: 'de', at cart.py:6 (3); assert 2 == 3, at tests/test_cart.py:11 (1)"
     )
-    transcript = situation.transcript(session)
+    transcript = shop.transcript(session)
     assert "tests/test_cart.py::test_total  also fails alone" in transcript
     assert "The smallest selection that shows every cause: pytest 'tests/test_cart.py::test_rate[de]'" in transcript
-    assert "still_red" not in situation.kinds()
+    assert "still_red" not in shop.kinds()
 
 
-def test_a_test_that_passes_alone_is_named(situation: Situation) -> None:
-    situation.commit_shop()
+def test_a_test_that_passes_alone_is_named(shop: Situation) -> None:
     order = "seen = []\n\ndef test_a():\n    seen.append(1)\n    assert 0\n\ndef test_b():\n    assert not seen\n"
-    situation.commit("Order", {"tests/test_cart.py": order}, days_ago=2)
-    situation.run_tests()
-    session = situation.approve(situation.top_card("still_red"))
+    shop.commit("Order", {"tests/test_cart.py": order}, days_ago=2)
+    shop.run_tests()
+    session = shop.approve(shop.top_card("still_red"))
     assert session.summary.endswith("tests/test_cart.py::test_b passes alone"), session.summary
 
 
-def test_a_test_that_failed_in_the_whole_suite_and_alone_leads_to_neither_again(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.commit(
-        "Broken", {"tests/test_new.py": "def test_a():\n    assert 0\n\ndef test_b():\n    pass\n"}, days_ago=2
-    )
-    situation.run_tests()
-    session = situation.approve(situation.top_card("still_red"))
+def test_a_test_that_failed_in_the_whole_suite_and_alone_leads_to_neither_again(shop: Situation) -> None:
+    shop.commit("Broken", {"tests/test_new.py": "def test_a():\n    assert 0\n\ndef test_b():\n    pass\n"}, days_ago=2)
+    shop.run_tests()
+    session = shop.approve(shop.top_card("still_red"))
     assert session.check.failing == ("tests/test_new.py::test_a",)
-    assert not {"still_red", "rerun_failing"} & set(situation.kinds())
+    assert not {"still_red", "rerun_failing"} & set(shop.kinds())
 
 
 # Tests passed, a change was landed, and they fail since.
@@ -360,21 +352,20 @@ def assign_coding_agent(situation: Situation) -> None:
     situation.engine.settings.set("channels.koji-core.runner", "acp:helper")
 
 
-def test_an_agent_is_offered_failing_tests(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.commit("Max", {"cart.py": WRONG_TOTAL, "tests/test_cart.py": f"{TESTS}\n"}, days_ago=2)
-    situation.run_tests()
-    assert FIX_BY_AGENT not in situation.kinds(), "nobody could take it"
+def test_an_agent_is_offered_failing_tests(shop: Situation) -> None:
+    shop.commit("Max", {"cart.py": WRONG_TOTAL, "tests/test_cart.py": f"{TESTS}\n"}, days_ago=2)
+    shop.run_tests()
+    assert FIX_BY_AGENT not in shop.kinds(), "nobody could take it"
 
-    assign_coding_agent(situation)
-    card = situation.card(FIX_BY_AGENT)
+    assign_coding_agent(shop)
+    card = shop.card(FIX_BY_AGENT)
     assert card.tier is Tier.BLOCKS
     assert card.assignment.prompt == "Make `tests/test_cart.py::test_total` pass, by the cause and not by the test"
     assert card.assignment.runner == "acp:helper"
     assert card.reasoning.startswith("helper can do what no flow can: 1 of 1 test failed"), card.reasoning
 
-    situation.write("cart.py", RIGHT_TOTAL, days_ago=-0.01)
-    assert FIX_BY_AGENT not in situation.kinds(), "you are working on it"
+    shop.write("cart.py", RIGHT_TOTAL, days_ago=-0.01)
+    assert FIX_BY_AGENT not in shop.kinds(), "you are working on it"
 
 
 def commit_conflicting_branches(situation: Situation) -> None:
@@ -432,50 +423,28 @@ def test_an_agent_is_offered_a_finding_that_the_linter_cannot_fix(situation: Sit
     )
 
 
-def test_an_agent_is_offered_changed_lines_that_no_test_runs(situation: Situation) -> None:
-    assign_coding_agent(situation)
-    situation.commit_shop()
-    situation.commit("Measure", {"pyproject.toml": WITH_COVERAGE}, days_ago=3)
-    situation.write("cart.py", TOTAL_AND_GIFT, days_ago=0.01)
-    situation.record_test_run()
-    session = situation.approve(situation.card("uncovered_lines"))
-    assert session.check.green
-    assert situation.card(FIX_BY_AGENT).assignment.prompt == (
+def test_new_lines_that_no_test_runs(shop: Situation) -> None:
+    shop.commit("Coverage", {"pyproject.toml": WITH_COVERAGE})
+    shop.write("cart.py", TOTAL_AND_GIFT, days_ago=0.01)
+    assert "uncovered_lines" not in shop.kinds(), "no run yet"
+    shop.run_tests()
+
+    card = shop.card("uncovered_lines")
+    assert card.tier is Tier.CHECK
+    assert card.assignment.prompt == "Find the changed lines of cart.py that no test runs"
+
+    session = shop.approve(card)
+    assert session.state is SessionState.SUCCEEDED, session.error
+    assert session.summary.startswith("cart.py 6-8: no test runs these 3 lines; the one test passed"), session.summary
+    assert "uncovered_lines" not in shop.kinds(), "it is measured"
+    assert not (shop.path / ".coverage").exists()
+    assign_coding_agent(shop)
+    assert shop.card(FIX_BY_AGENT).assignment.prompt == (
         "Write tests for the changed lines that none runs: `cart.py` 6-8"
     )
 
 
-def test_an_agent_is_offered_the_test_that_a_commit_broke(situation: Situation) -> None:
-    assign_coding_agent(situation)
-    situation.commit_shop()
-    situation.record_test_run()
-    situation.commit("Faster", {"cart.py": WRONG_TOTAL}, days_ago=0.01)
-    situation.record_test_run(TEST, passed=0)
-    card = situation.top_card("bisect")
-    situation.approve(card)
-    assert situation.card(FIX_BY_AGENT).assignment.prompt.startswith("Make `tests/test_cart.py::test_total` pass")
-
-
-def test_new_lines_that_no_test_runs(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.commit("Coverage", {"pyproject.toml": WITH_COVERAGE})
-    situation.write("cart.py", TOTAL_AND_GIFT, days_ago=0.01)
-    assert "uncovered_lines" not in situation.kinds(), "no run yet"
-    situation.run_tests()
-
-    card = situation.card("uncovered_lines")
-    assert card.tier is Tier.CHECK
-    assert card.assignment.prompt == "Find the changed lines of cart.py that no test runs"
-
-    session = situation.approve(card)
-    assert session.state is SessionState.SUCCEEDED, session.error
-    assert session.summary.startswith("cart.py 6-8: no test runs these 3 lines; the one test passed"), session.summary
-    assert "uncovered_lines" not in situation.kinds(), "it is measured"
-    assert not (situation.path / ".coverage").exists()
-
-
-def test_without_coverage_nothing_is_offered(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.write("cart.py", TOTAL_AND_GIFT, days_ago=0.01)
-    situation.run_tests()
-    assert "uncovered_lines" not in situation.kinds()
+def test_without_coverage_nothing_is_offered(shop: Situation) -> None:
+    shop.write("cart.py", TOTAL_AND_GIFT, days_ago=0.01)
+    shop.run_tests()
+    assert "uncovered_lines" not in shop.kinds()

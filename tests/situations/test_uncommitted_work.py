@@ -41,32 +41,22 @@ PRICE_COMMITS = 12
 # What you committed may need what you did not commit.
 
 
-def commit_without_prices(situation: Situation) -> None:
-    """Commit a cart that imports `prices.py`, which is not committed."""
-    situation.commit_shop()
-    situation.record_test_run()
-    situation.commit("Prices have a module", {"cart.py": "from prices import add\ntotal = add\n"}, days_ago=0)
-    situation.write("prices.py", "def add(prices):\n    return sum(prices)\n")
-
-
 @pytest.mark.long
-def test_head_does_not_pass_without_the_uncommitted_file(situation: Situation) -> None:
-    commit_without_prices(situation)
-    card = situation.card("check_clean_head")
+def test_head_does_not_pass_without_the_uncommitted_file(shop: Situation) -> None:
+    shop.record_test_run()
+    shop.commit("Prices have a module", {"cart.py": "from prices import add\ntotal = add\n"}, days_ago=0)
+    shop.write("prices.py", "def add(prices):\n    return sum(prices)\n")
+    card = shop.card("check_clean_head")
     assert card.tier is Tier.CHECK
     assert card.assignment.prompt == "Does HEAD pass without prices.py?"
     assert card.reasoning == "It is in no commit: others get main without it."
-    session = situation.approve(card)
-    assert not session.check.green
-    assert session.summary.endswith("; 1 of 1 passed with the uncommitted files")
-
-
-def test_the_question_about_head_counts_all_files_that_are_left_out(situation: Situation) -> None:
-    commit_without_prices(situation)
-    situation.write("README.md", "# Shop with prices\n")
-    card = situation.card("check_clean_head")
+    shop.write("README.md", "# Shop with prices\n")
+    card = shop.card("check_clean_head")
     assert card.assignment.prompt == "Does HEAD pass without your 2 uncommitted files?"
     assert card.reasoning == "prices.py is in no commit: others get main without it."
+    session = shop.approve(card)
+    assert not session.check.green
+    assert session.summary.endswith("; 1 of 1 passed with the uncommitted files")
 
 
 # The tests failed with your uncommitted changes: a commit or these changes may have broken them.
@@ -86,164 +76,144 @@ def test_the_question_about_head_counts_all_files_that_are_left_out(situation: S
     ids=["the changes broke it", "a commit broke it"],
 )
 def test_the_next_step_says_whether_a_commit_or_your_changes_broke_a_test(
-    situation: Situation, committed: str, uncommitted: str, finding: str
+    shop: Situation, committed: str, uncommitted: str, finding: str
 ) -> None:
-    situation.commit_shop()
-    situation.commit("Rounding", {"cart.py": f"# rounded\n{committed}"}, days_ago=0)
-    situation.write("cart.py", uncommitted)
-    assert not situation.run_tests().check.green
-    card = situation.card("check_clean_head")
+    shop.commit("Rounding", {"cart.py": f"# rounded\n{committed}"}, days_ago=0)
+    shop.write("cart.py", uncommitted)
+    assert not shop.run_tests().check.green
+    card = shop.card("check_clean_head")
     assert card.assignment.prompt == "Does `test_total` fail without your uncommitted changes, too?"
     assert card.source is Source.FOLLOW_UP
-    assert situation.approve(card).summary.startswith(f"tests/test_cart.py::test_total {finding}")
-    assert ("bisect" in situation.kinds()) == (committed == WRONG_TOTAL)
-    [problem] = situation.engine.card_cycle.remarks().values()
+    assert shop.approve(card).summary.startswith(f"tests/test_cart.py::test_total {finding}")
+    assert ("bisect" in shop.kinds()) == (committed == WRONG_TOTAL)
+    [problem] = shop.engine.card_cycle.remarks().values()
     assert ("without your uncommitted changes all tests pass" in problem) == (committed != WRONG_TOTAL)
-    assert "check_clean_head" not in situation.kinds()
+    assert "check_clean_head" not in shop.kinds()
 
 
-def test_a_test_that_passes_at_head_is_named_with_that_and_needs_no_run_alone(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.record_test_run(passed=2)
-    situation.write("cart.py", f"# not committed\n{WRONG_TOTAL}")
-    situation.record_test_run("tests/test_cart.py::test_total")
-    assert "still_red" not in situation.kinds()
-    [problem] = situation.engine.card_cycle.remarks().values()
+def test_a_test_that_passes_at_head_is_named_with_that_and_needs_no_run_alone(shop: Situation) -> None:
+    shop.record_test_run(passed=2)
+    shop.write("cart.py", f"# not committed\n{WRONG_TOTAL}")
+    shop.record_test_run("tests/test_cart.py::test_total")
+    assert "still_red" not in shop.kinds()
+    [problem] = shop.engine.card_cycle.remarks().values()
     assert problem.endswith("without your uncommitted changes all tests pass")
 
 
-def test_a_test_of_a_new_file_is_not_looked_for_at_head(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.write("tests/test_more.py", "def test_more():\n    assert False\n")
-    situation.record_test_run("tests/test_more.py::test_more")
-    assert "check_clean_head" not in situation.kinds()
+def test_a_test_of_a_new_file_is_not_looked_for_at_head(shop: Situation) -> None:
+    shop.write("tests/test_more.py", "def test_more():\n    assert False\n")
+    shop.record_test_run("tests/test_more.py::test_more")
+    assert "check_clean_head" not in shop.kinds()
 
 
 # The tests failed, and you changed something since: the failed ones are run again.
 
 
 @pytest.mark.long
-def test_failed_tests_run_again_after_a_change(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.write("cart.py", WRONG_TOTAL)
-    situation.record_test_run("tests/test_cart.py::test_total", passed=0)
-    situation.write("cart.py", SHOP["cart.py"] + "\n", days_ago=-0.01)
-    card = situation.top_card("rerun_failing", Tier.BLOCKS)
+def test_failed_tests_run_again_after_a_change(shop: Situation) -> None:
+    shop.write("cart.py", WRONG_TOTAL)
+    shop.record_test_run("tests/test_cart.py::test_total", passed=0)
+    shop.write("cart.py", SHOP["cart.py"] + "\n", days_ago=-0.01)
+    card = shop.top_card("rerun_failing", Tier.BLOCKS)
     assert card.assignment.prompt == "Run `test_total` again"
-    assert "run_tests" not in situation.kinds(), "these are the same files"
-    session = situation.approve(card)
+    assert "run_tests" not in shop.kinds(), "these are the same files"
+    session = shop.approve(card)
     assert session.check.green
-    assert "rerun_failing" not in situation.kinds()
+    assert "rerun_failing" not in shop.kinds()
 
 
 # A test fails now and then, on the same files.
 
 
 @pytest.mark.long
-def test_an_unreliable_test_is_skipped_until_a_day(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.commit(
-        "Luck", {"tests/test_cart.py": FAILS_EVERY_THIRD_TIME, ".gitignore": "counter\n.venv\n"}, days_ago=2
-    )
-    hunt = situation.approve(situation.propose('hunt_flakes {"tests": ["tests/test_cart.py::test_total"], "times": 3}'))
+def test_an_unreliable_test_is_skipped_until_a_day(shop: Situation) -> None:
+    shop.commit("Luck", {"tests/test_cart.py": FAILS_EVERY_THIRD_TIME, ".gitignore": "counter\n.venv\n"}, days_ago=2)
+    hunt = shop.approve(shop.propose('hunt_flakes {"tests": ["tests/test_cart.py::test_total"], "times": 3}'))
     assert hunt.summary.startswith("1 flaky: tests/test_cart.py::test_total ("), hunt.summary
 
-    card = situation.card("quarantine")
+    card = shop.card("quarantine")
     assert card.assignment.prompt == "Skip test_total until 19 January"
-    skipped = situation.approve(card)
+    skipped = shop.approve(card)
     assert skipped.summary.startswith("1 test skipped until 2026-01-19; its file: "), skipped.summary
-    situation.land(skipped)
-    landed = situation.path.joinpath("tests/test_cart.py").read_text()
+    shop.land(skipped)
+    landed = shop.path.joinpath("tests/test_cart.py").read_text()
     assert 'reason="flaky: failed' in landed
     assert landed.startswith(
         "from datetime import date\nfrom pathlib import Path\n\nimport pytest\n\n\n@pytest.mark.skipif("
     )
-    situation.commit("Quarantine")
-    assert {"hunt_flakes", "quarantine"}.isdisjoint(situation.kinds())
+    shop.commit("Quarantine")
+    assert {"hunt_flakes", "quarantine"}.isdisjoint(shop.kinds())
 
-    situation.advance(days=14)
-    card = situation.card("hunt_flakes")
+    shop.advance(days=14)
+    card = shop.card("hunt_flakes")
     assert card.reasoning == "Its quarantine ended on 19 January; if it is steady, take the skip away."
 
 
 # A small edit in a repository that you work in leads to its tests, and to nothing trivial beside them.
 
 
-def test_a_changed_text_is_no_card(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.add_remote()
-    situation.record_test_run()
-    situation.write("README.md", "# Shop\n")
-    assert situation.kinds() == []
+def test_a_changed_text_is_no_card(pushed: Situation) -> None:
+    pushed.record_test_run()
+    pushed.write("README.md", "# Shop\n")
+    assert pushed.kinds() == []
 
 
-def test_one_edited_module_leads_to_its_tests_and_its_lint(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.add_remote()
-    situation.record_test_run()
-    situation.write("cart.py", HARMLESS_TOTAL)
-    assert situation.kinds() == ["run_tests", "lint"]
+def test_one_edited_module_leads_to_its_tests_and_its_lint(pushed: Situation) -> None:
+    pushed.record_test_run()
+    pushed.write("cart.py", HARMLESS_TOTAL)
+    assert pushed.kinds() == ["run_tests", "lint"]
 
 
 @pytest.mark.long
-def test_a_check_of_head_is_no_run_on_your_own_files(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.commit("Prices have a module", {"cart.py": "from prices import total\n"}, days_ago=0.1)
-    situation.write("prices.py", "def total(prices):\n    return sum(prices)\n")
-    situation.record_test_run()
-    card = situation.card("check_clean_head")
-    session = situation.approve(card)
+def test_a_check_of_head_is_no_run_on_your_own_files(shop: Situation) -> None:
+    shop.commit("Prices have a module", {"cart.py": "from prices import total\n"}, days_ago=0.1)
+    shop.write("prices.py", "def total(prices):\n    return sum(prices)\n")
+    shop.record_test_run()
+    card = shop.card("check_clean_head")
+    session = shop.approve(card)
     assert not session.check.green
-    assert not {"run_tests", "rerun_failing", "still_red"} & set(situation.kinds()), "they ran on these very files"
+    assert not {"run_tests", "rerun_failing", "still_red"} & set(shop.kinds()), "they ran on these very files"
 
 
 # You wrote a test and its code, and committed neither.
 
 
 @pytest.mark.long
-def test_a_new_test_is_run_first(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.record_test_run()
-    situation.write("tests/test_empty.py", TEST_OF_EMPTY_CART)
+def test_a_new_test_is_run_first(shop: Situation) -> None:
+    shop.record_test_run()
+    shop.write("tests/test_empty.py", TEST_OF_EMPTY_CART)
 
-    card = situation.top_card("run_tests", Tier.CHECK)
+    card = shop.top_card("run_tests", Tier.CHECK)
     assert card.assignment.prompt == "Run the tests of tests/test_empty.py"
     assert card.check_only
 
-    session = situation.approve(card)
+    session = shop.approve(card)
     assert session.state is SessionState.SUCCEEDED
     assert (session.check.passed, session.check.failed) == (1, 0)
-    assert "run_tests" not in situation.kinds(), "it ran on these very files"
-
-
-def test_a_new_test_is_run_where_no_run_is_known(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.write("tests/test_empty.py", TEST_OF_EMPTY_CART)
-    card = situation.top_card("run_tests", Tier.CHECK)
-    assert card.assignment.parameters == {"paths": ["tests/test_empty.py"]}
+    assert "run_tests" not in shop.kinds(), "it ran on these very files"
 
 
 @pytest.mark.long
-def test_a_test_that_fails_alone_leads_to_the_whole_suite_and_not_to_the_same_run(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.write("tests/test_empty.py", TEST_OF_EMPTY_CART.replace("== 0", "== 1"))
-    session = situation.approve(situation.top_card("run_tests"))
+def test_a_test_that_fails_alone_leads_to_the_whole_suite_and_not_to_the_same_run(shop: Situation) -> None:
+    shop.write("tests/test_empty.py", TEST_OF_EMPTY_CART.replace("== 0", "== 1"))
+    card = shop.top_card("run_tests", Tier.CHECK)
+    assert card.assignment.parameters == {"paths": ["tests/test_empty.py"]}, "where no run is known"
+    session = shop.approve(card)
     assert session.check.failing == ("tests/test_empty.py::test_empty_cart",)
-    card = situation.top_card("rerun_failing", Tier.BLOCKS)
+    card = shop.top_card("rerun_failing", Tier.BLOCKS)
     assert card.assignment.prompt == "Run the whole suite: does more than `test_empty_cart` fail?"
-    assert situation.approve(card).check.passed == 1
-    assert not {"still_red", "rerun_failing"} & set(situation.kinds()), "it has run alone, and everything has run"
+    assert shop.approve(card).check.passed == 1
+    assert not {"still_red", "rerun_failing"} & set(shop.kinds()), "it has run alone, and everything has run"
 
 
 @pytest.mark.long
-def test_where_head_passes_your_changes_are_the_answer_and_nothing_runs_again(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.record_test_run()
-    situation.write("cart.py", "def total(prices):\n    return 0\n")
-    session = situation.approve(situation.top_card("run_tests"))
+def test_where_head_passes_your_changes_are_the_answer_and_nothing_runs_again(shop: Situation) -> None:
+    shop.record_test_run()
+    shop.write("cart.py", "def total(prices):\n    return 0\n")
+    session = shop.approve(shop.top_card("run_tests"))
     assert session.check.failing
-    assert not {"still_red", "rerun_failing", "check_clean_head"} & set(situation.kinds())
-    remark = situation.engine.card_cycle.remarks()[str(situation.path)]
+    assert not {"still_red", "rerun_failing", "check_clean_head"} & set(shop.kinds())
+    remark = shop.engine.card_cycle.remarks()[str(shop.path)]
     assert remark.endswith("without your uncommitted changes all tests pass")
 
 
@@ -251,40 +221,38 @@ def test_where_head_passes_your_changes_are_the_answer_and_nothing_runs_again(si
 
 
 @pytest.mark.long
-def test_a_breakpoint_that_is_not_committed(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.run_tests()
-    situation.write("cart.py", TOTAL_WITH_BREAKPOINT, days_ago=0.01)
+def test_a_breakpoint_that_is_not_committed(shop: Situation) -> None:
+    shop.run_tests()
+    shop.write("cart.py", TOTAL_WITH_BREAKPOINT, days_ago=0.01)
 
-    card = situation.top_card("leftovers", Tier.CHECK)
+    card = shop.top_card("leftovers", Tier.CHECK)
     assert card.assignment.prompt == "Show what is left in cart.py:2"
     assert card.reasoning == "You added a breakpoint in cart.py:2, not committed yet."
 
-    session = situation.approve(card)
+    session = shop.approve(card)
     assert session.outcome == PROBLEM_FOUND, "it ran to its end"
     assert session.summary == "1 breakpoint: cart.py:2"
-    assert "breakpoint()" in situation.transcript(session)
+    assert "breakpoint()" in shop.transcript(session)
 
-    removed = situation.approve(situation.top_card("remove_leftovers"))
+    removed = shop.approve(shop.top_card("remove_leftovers"))
     assert removed.summary.startswith("1 line removed from cart.py; the one test passed"), removed
     assert removed.change_set_id
-    assert situation.path.joinpath("cart.py").read_text() == TOTAL_WITH_BREAKPOINT, "it waits as a diff"
-    assert {"leftovers", "remove_leftovers"}.isdisjoint(situation.kinds())
+    assert shop.path.joinpath("cart.py").read_text() == TOTAL_WITH_BREAKPOINT, "it waits as a diff"
+    assert {"leftovers", "remove_leftovers"}.isdisjoint(shop.kinds())
 
 
 @pytest.mark.long
-def test_a_breakpoint_in_a_file_whose_name_reads_like_a_command(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.run_tests()
-    situation.write("x; rm -rf ~/conf.py", TOTAL_WITH_BREAKPOINT, days_ago=0.01)
-    assert "run_tests" in situation.kinds()
-    session = situation.approve(situation.card("leftovers"))
+def test_a_breakpoint_in_a_file_whose_name_reads_like_a_command(shop: Situation) -> None:
+    shop.run_tests()
+    shop.write("x; rm -rf ~/conf.py", TOTAL_WITH_BREAKPOINT, days_ago=0.01)
+    assert "run_tests" in shop.kinds()
+    session = shop.approve(shop.card("leftovers"))
     assert session.summary == "1 breakpoint: x; rm -rf ~/conf.py:2"
-    assert {"remove_leftovers", "run_tests"} <= {card.kind for card in situation.cards()}
+    assert {"remove_leftovers", "run_tests"} <= {card.kind for card in shop.cards()}
 
-    removed = situation.approve(situation.propose('remove_leftovers {"paths": ["x; rm -rf ~/conf.py"]}'))
+    removed = shop.approve(shop.propose('remove_leftovers {"paths": ["x; rm -rf ~/conf.py"]}'))
     assert removed.summary.startswith("1 line removed from x; rm -rf ~/conf.py"), removed
-    blocked = situation.propose("rm -rf ~")
+    blocked = shop.propose("rm -rf ~")
     assert {verdict.rail: verdict.verdict for verdict in blocked.verdicts}["content"] is Verdict.BLOCK
 
 
@@ -314,10 +282,9 @@ def test_a_breakpoint_in_a_file_whose_name_reads_like_a_command(situation: Situa
     ],
 )
 def test_what_the_repository_does_not_have_is_refused_with_its_parameter(
-    situation: Situation, prompt: str, problem: str, command: str
+    shop: Situation, prompt: str, problem: str, command: str
 ) -> None:
-    situation.commit_shop()
-    refusal = refused("bad_parameters", lambda: situation.propose(prompt))
+    refusal = refused("bad_parameters", lambda: shop.propose(prompt))
     assert refusal.message == problem
     assert refusal.fix.startswith(f"`{command}` lists its ")
 
@@ -335,168 +302,151 @@ def test_debugging_is_removed_where_there_are_no_tests(situation: Situation) -> 
 
 
 @pytest.mark.long
-def test_landed_changes_whose_tests_passed_are_tested(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.write("cart.py", f"import os\n\n\n{TOTAL_WITH_BREAKPOINT}", days_ago=0.01)
-    removed = situation.approve(situation.propose("remove_leftovers paths=cart.py"))
-    situation.advance(minutes=1)
-    situation.land(removed)
-    situation.write("cart.py", situation.path.joinpath("cart.py").read_text())  # dates it by the clock of the situation
-    assert {"run_tests", "first_run"}.isdisjoint(situation.kinds()), "they ran on these very files"
+def test_landed_changes_whose_tests_passed_are_tested(shop: Situation) -> None:
+    shop.write("cart.py", f"import os\n\n\n{TOTAL_WITH_BREAKPOINT}", days_ago=0.01)
+    removed = shop.approve(shop.propose("remove_leftovers paths=cart.py"))
+    shop.advance(minutes=1)
+    shop.land(removed)
+    shop.write("cart.py", shop.path.joinpath("cart.py").read_text())  # dates it by the clock of the situation
+    assert {"run_tests", "first_run"}.isdisjoint(shop.kinds()), "they ran on these very files"
 
-    situation.advance(minutes=1)
-    situation.write("cart.py", SHOP["cart.py"])
-    assert "1 passed" in situation.card("run_tests").reasoning
+    shop.advance(minutes=1)
+    shop.write("cart.py", SHOP["cart.py"])
+    assert "1 passed" in shop.card("run_tests").reasoning
 
 
 @pytest.mark.long
-def test_a_harmless_change_is_not_blamed_for_a_test_that_failed_before(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.commit(
-        "A wish", {"tests/test_cart.py": "def test_wish():\n    import cart\n    assert cart.total([]) == 1\n"}
-    )
-    situation.write("cart.py", TOTAL_WITH_BREAKPOINT, days_ago=0.01)
-    removed = situation.approve(situation.propose("remove_leftovers paths=cart.py"))
+def test_a_harmless_change_is_not_blamed_for_a_test_that_failed_before(shop: Situation) -> None:
+    shop.commit("A wish", {"tests/test_cart.py": "def test_wish():\n    import cart\n    assert cart.total([]) == 1\n"})
+    shop.write("cart.py", TOTAL_WITH_BREAKPOINT, days_ago=0.01)
+    removed = shop.approve(shop.propose("remove_leftovers paths=cart.py"))
     assert removed.summary.endswith("::test_wish; it failed before as well, nothing new fails")
     assert (removed.outcome, removed.check.green) == ("succeeded", False)
 
 
-def test_a_console_log_that_is_not_pushed(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.add_remote()
-    situation.checkout("-b", "cart")
-    situation.commit("Wäre es größer?", {"src/größe äö.ts": "export const a = 1;\n  console.log(a);\n"}, days_ago=0.1)
-    situation.commit("More", {"b.txt": "b\n"}, days_ago=0.05)
+def test_a_console_log_that_is_not_pushed(pushed: Situation) -> None:
+    pushed.checkout("-b", "cart")
+    pushed.commit("Wäre es größer?", {"src/größe äö.ts": "export const a = 1;\n  console.log(a);\n"}, days_ago=0.1)
+    pushed.commit("More", {"b.txt": "b\n"}, days_ago=0.05)
 
-    card = situation.top_card("leftovers")
+    card = pushed.top_card("leftovers")
     assert card.reasoning == "You added `console.log` in src/größe äö.ts:2, not pushed yet."
 
 
-def test_conflict_markers_block_others(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.write("rates.py", "<<<<<<< HEAD\na = 1\n=======\na = 2\n>>>>>>> theirs\n", days_ago=0.01)
-    situation.git("add", "rates.py")
-    card = situation.top_card("leftovers", Tier.BLOCKS)
-    session = situation.approve(card)
+def test_conflict_markers_block_others(shop: Situation) -> None:
+    shop.write("rates.py", "<<<<<<< HEAD\na = 1\n=======\na = 2\n>>>>>>> theirs\n", days_ago=0.01)
+    shop.git("add", "rates.py")
+    card = shop.top_card("leftovers", Tier.BLOCKS)
+    session = shop.approve(card)
     assert session.summary == "1 conflict marker: rates.py:1"
-    assert "Next: resolve rates.py:1 in your editor" in situation.transcript(session)
-    assert "remove_leftovers" not in situation.kinds()
+    assert "Next: resolve rates.py:1 in your editor" in shop.transcript(session)
+    assert "remove_leftovers" not in shop.kinds()
 
 
 # The README names a function or a path which the diff renamed or removed.
 
 
 @pytest.mark.long
-def test_documentation_of_a_renamed_function_is_updated(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.commit("Words", {"README.md": README}, days_ago=20)
-    situation.run_tests()
+def test_documentation_of_a_renamed_function_is_updated(shop: Situation) -> None:
+    shop.commit("Words", {"README.md": README}, days_ago=20)
+    shop.run_tests()
     for name, text in RENAMED_TOTAL.items():
-        situation.write(name, text, days_ago=0.01)
-    situation.run_tests()
+        shop.write(name, text, days_ago=0.01)
+    shop.run_tests()
 
-    card = situation.top_card("stale_docs", Tier.CHECK)
+    card = shop.top_card("stale_docs", Tier.CHECK)
     assert card.assignment.prompt == "Show the documentation that still names total"
     assert card.reasoning == "README.md:3 names `total` (now `sum_of`), which your changes removed."
 
-    session = situation.approve(card)
+    session = shop.approve(card)
     assert session.outcome == PROBLEM_FOUND, "it ran to its end"
     assert session.summary == "1 line in 1 file of documentation still names total"
-    assert "README.md:3  total (now sum_of)" in situation.transcript(session)
+    assert "README.md:3  total (now sum_of)" in shop.transcript(session)
 
-    updated = situation.approve(situation.card("update_docs"))
+    updated = shop.approve(shop.card("update_docs"))
     assert updated.summary == "1 name updated in README.md"
     assert updated.change_set_id
-    assert "stale_docs" not in situation.kinds()
-    situation.land(updated)
-    assert situation.path.joinpath("README.md").read_text() == README.replace("`total(", "`sum_of(")
-    assert {"stale_docs", "update_docs"}.isdisjoint(situation.kinds())
+    assert "stale_docs" not in shop.kinds()
+    shop.land(updated)
+    assert shop.path.joinpath("README.md").read_text() == README.replace("`total(", "`sum_of(")
+    assert {"stale_docs", "update_docs"}.isdisjoint(shop.kinds())
 
 
 # You changed a source file: the linter is offered, and only new findings are reported.
 
 
 @pytest.mark.long
-def test_only_new_lint_findings_are_reported_and_fixed(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.commit("Totals", {"cart.py": TOTAL_WITH_UNUSED_IMPORT}, days_ago=8)
-    situation.record_test_run()
-    assert "lint" not in situation.kinds(), "what was there before is no news"
-    situation.write("cart.py", TOTAL_WITH_UNUSED_IMPORT.replace("import os\n", "import os\nimport sys\n"))
-    card = situation.card("lint")
+def test_only_new_lint_findings_are_reported_and_fixed(shop: Situation) -> None:
+    shop.commit("Totals", {"cart.py": TOTAL_WITH_UNUSED_IMPORT}, days_ago=8)
+    shop.record_test_run()
+    assert "lint" not in shop.kinds(), "what was there before is no news"
+    shop.write("cart.py", TOTAL_WITH_UNUSED_IMPORT.replace("import os\n", "import os\nimport sys\n"))
+    card = shop.card("lint")
     assert card.tier is Tier.CHECK
     assert card.assignment.prompt == "Lint cart.py with ruff"
-    session = situation.approve(card)
+    session = shop.approve(card)
     assert session.summary.startswith("ruff: 1 finding in 1 file is new (F401 1)"), "os was unused before"
     assert session.outcome == PROBLEM_FOUND, "it ran to its end"
-    assert "fix_lint" in situation.kinds()
+    assert "fix_lint" in shop.kinds()
 
 
-def test_settings_and_lock_files_are_not_linted(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.record_test_run()
-    situation.write(".gitignore", "__pycache__/\n.pytest_cache/\n.venv\n*.log\n")
-    situation.write("uv.lock", "version = 1\n")
-    assert "lint" not in situation.kinds()
+def test_settings_and_lock_files_are_not_linted(shop: Situation) -> None:
+    shop.record_test_run()
+    shop.write(".gitignore", "__pycache__/\n.pytest_cache/\n.venv\n*.log\n")
+    shop.write("uv.lock", "version = 1\n")
+    assert "lint" not in shop.kinds()
 
 
 @pytest.mark.long
-def test_changes_of_last_week_are_in_no_commit(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.add_remote()
-    situation.write("cart.py", "def total(prices):\n    return sum(prices) or 0\n", days_ago=4)
-    situation.write("price list.py", "def price(name):\n    return 1\n", days_ago=3.5)
-    situation.write(
+def test_changes_of_last_week_are_in_no_commit(pushed: Situation) -> None:
+    pushed.write("cart.py", "def total(prices):\n    return sum(prices) or 0\n", days_ago=4)
+    pushed.write("price list.py", "def price(name):\n    return 1\n", days_ago=3.5)
+    pushed.write(
         "tests/test_cart.py", "def test_total():\n    from cart import total\n    assert not total([])\n", days_ago=3
     )
-    situation.write("README.md", "# Shop\n", days_ago=3)
+    pushed.write("README.md", "# Shop\n", days_ago=3)
 
-    card = situation.top_card("waiting_work", Tier.BLOCKS)
+    card = pushed.top_card("waiting_work", Tier.BLOCKS)
     assert card.assignment.prompt == ("Look at what is not committed yet: README.md, cart.py, price list.py and 1 more")
     assert card.reasoning == "4 files changed since Thursday are in no commit."
-    session = situation.approve(card)
+    session = pushed.approve(card)
     assert session.summary == "4 files not committed; could be 3 commits: cart, documentation and price list"
-    assert "git add -- cart.py tests/test_cart.py && git commit" in situation.transcript(session)
+    assert "git add -- cart.py tests/test_cart.py && git commit" in pushed.transcript(session)
     assert session.next_step == "run_tests"
-    assert situation.git("status", "--porcelain").count("\n") == 3  # it only looked
+    assert pushed.git("status", "--porcelain").count("\n") == 3  # it only looked
 
 
-def test_commits_that_were_never_pushed(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.add_remote()
-    situation.git("switch", "-q", "-c", "faster", "--no-track")
-    situation.commit("Faster", {"cart.py": HARMLESS_TOTAL}, days_ago=5)
-    card = situation.top_card("waiting_work")
+def test_commits_that_were_never_pushed(pushed: Situation) -> None:
+    pushed.git("switch", "-q", "-c", "faster", "--no-track")
+    pushed.commit("Faster", {"cart.py": HARMLESS_TOTAL}, days_ago=5)
+    card = pushed.top_card("waiting_work")
     assert card.assignment.prompt == "Look through the commit to push"
-    assert situation.approve(card).summary == "1 unpushed commit, nothing that should not be pushed"
+    assert pushed.approve(card).summary == "1 unpushed commit, nothing that should not be pushed"
 
 
-def test_commits_without_a_remote_logs_and_work_of_yesterday_are_no_card(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.commit("Faster", {"cart.py": HARMLESS_TOTAL}, days_ago=5)  # no remote
-    situation.write("out.log", "x\n", days_ago=9)
-    situation.write(".idea/shop.xml", "x\n", days_ago=9)
-    situation.write("cart.py", "def total(prices):\n    return sum(prices)\n", days_ago=1)  # of yesterday
-    assert "waiting_work" not in situation.kinds()
+def test_commits_without_a_remote_logs_and_work_of_yesterday_are_no_card(shop: Situation) -> None:
+    shop.commit("Faster", {"cart.py": HARMLESS_TOTAL}, days_ago=5)  # no remote
+    shop.write("out.log", "x\n", days_ago=9)
+    shop.write(".idea/shop.xml", "x\n", days_ago=9)
+    shop.write("cart.py", "def total(prices):\n    return sum(prices)\n", days_ago=1)  # of yesterday
+    assert "waiting_work" not in shop.kinds()
 
 
 @pytest.mark.long
-def test_a_dismissed_card_stays_away_for_seven_days_of_commits(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.add_remote()
-    situation.record_test_run()
-    situation.write("cart.py", HARMLESS_TOTAL)
-    card = situation.top_card("run_tests")
-    situation.engine.cards.dismiss(card.id)
+def test_a_dismissed_card_stays_away_for_seven_days_of_commits(pushed: Situation) -> None:
+    pushed.record_test_run()
+    pushed.write("cart.py", HARMLESS_TOTAL)
+    card = pushed.top_card("run_tests")
+    pushed.engine.cards.dismiss(card.id)
     for number in range(6):
-        situation.advance(days=1)
-        situation.commit(
+        pushed.advance(days=1)
+        pushed.commit(
             f"Step {number}", {"cart.py": f"def total(prices):\n    return sum(prices) - {number}\n"}, days_ago=0
         )
-        situation.write("other.py", f"x = {number}\n")
-        assert "run_tests" not in situation.kinds()
-    situation.advance(days=1, minutes=1)
-    assert "run_tests" in situation.kinds()
+        pushed.write("other.py", f"x = {number}\n")
+        assert "run_tests" not in pushed.kinds()
+    pushed.advance(days=1, minutes=1)
+    assert "run_tests" in pushed.kinds()
 
 
 def commit_history(situation: Situation) -> None:

@@ -19,119 +19,108 @@ ROUND = {"cart.py": "def total(prices):\n    return round(sum(prices), 2)\n"}
 
 
 @pytest.mark.long
-def test_a_key_in_an_unpushed_commit(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.add_remote()
-    culprit = situation.commit("Upload to the bucket", {"shop/Zugänge prod.py": SETTINGS}, days_ago=0.1)
-    situation.commit("Faster cart", {"cart.py": "def total(prices):\n    return sum(prices) + 0\n"}, days_ago=0.05)
+def test_a_key_in_an_unpushed_commit(pushed: Situation) -> None:
+    culprit = pushed.commit("Upload to the bucket", {"shop/Zugänge prod.py": SETTINGS}, days_ago=0.1)
+    pushed.commit("Faster cart", {"cart.py": "def total(prices):\n    return sum(prices) + 0\n"}, days_ago=0.05)
 
-    card = situation.top_card("secret", Tier.AT_RISK)
+    card = pushed.top_card("secret", Tier.AT_RISK)
     assert card.assignment.prompt == "Do not push yet: shop/Zugänge prod.py:2 holds an AWS access key"
     assert card.reasoning == (
         "It came in with “Upload to the bucket”, which no remote has yet. "
         "Approving this lists the commands that take it out, and changes nothing."
     )
 
-    session = situation.approve(card)
+    session = pushed.approve(card)
     assert session.summary.startswith("Do not push: shop/Zugänge prod.py:2 holds an AWS access key")
-    transcript = situation.transcript(session)
+    transcript = pushed.transcript(session)
     commands = f"  git commit -m 'fixup! {culprit[:10]}' -- 'shop/Zugänge prod.py'"
     assert commands in transcript
     assert KEY not in transcript + session.summary + repr(card)
     assert session.outcome == PROBLEM_FOUND
 
-    next_card, *_ = situation.engine.cards.pending()
+    next_card, *_ = pushed.engine.cards.pending()
     assert next_card.kind == "secret"
     assert next_card.id != card.id, "it is back at once, and warns until the key is gone"
     assert "You reviewed it at 09:30; the details say how to take it out." in next_card.reasoning
     assert commands in next_card.reasoning.splitlines()
     with pytest.raises(Refusal, match="nothing has changed since") as refused:
-        situation.engine.cards.approve(next_card.id)
+        pushed.engine.cards.approve(next_card.id)
     assert refused.value.code == ALREADY_REVIEWED
-    assert situation.engine.cards.pending()[0] == next_card, "no run, and no decision"
+    assert pushed.engine.cards.pending()[0] == next_card, "no run, and no decision"
 
-    situation.write("shop/Zugänge prod.py", "KEY = None\n")
-    edited = situation.top_card("secret")
+    pushed.write("shop/Zugänge prod.py", "KEY = None\n")
+    edited = pushed.top_card("secret")
     assert edited.assignment.prompt == "Do not push yet: the history of shop/Zugänge prod.py holds an AWS access key"
-    assert commands in situation.transcript(situation.approve(edited))
-    situation.commit("No key", {"shop/Zugänge prod.py": "KEY = None\n"}, days_ago=0)
-    situation.git("reset", "-q", "--soft", "origin/main")
-    situation.commit("Upload without a key", days_ago=0)
-    assert "secret" not in situation.kinds()
+    assert commands in pushed.transcript(pushed.approve(edited))
+    pushed.commit("No key", {"shop/Zugänge prod.py": "KEY = None\n"}, days_ago=0)
+    pushed.git("reset", "-q", "--soft", "origin/main")
+    pushed.commit("Upload without a key", days_ago=0)
+    assert "secret" not in pushed.kinds()
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("is_at_same_line", [False, True])
-def test_another_key_in_a_reviewed_file_can_be_reviewed(situation: Situation, is_at_same_line: bool) -> None:
-    situation.commit_shop()
-    situation.write("conf.py", SETTINGS)
-    situation.git("add", "conf.py")
-    situation.approve(situation.top_card("secret"))
-    card = situation.top_card("secret")
+def test_another_key_in_a_reviewed_file_can_be_reviewed(shop: Situation, is_at_same_line: bool) -> None:
+    shop.write("conf.py", SETTINGS)
+    shop.git("add", "conf.py")
+    shop.approve(shop.top_card("secret"))
+    card = shop.top_card("secret")
     with pytest.raises(Refusal, match="nothing has changed since"):
-        situation.engine.cards.approve(card.id)
+        shop.engine.cards.approve(card.id)
 
-    situation.advance(minutes=1)  # git takes a file with the same size and time for unchanged
+    shop.advance(minutes=1)  # git takes a file with the same size and time for unchanged
     other = SETTINGS.replace("Q7W2", "Z9X8")
-    situation.write("conf.py", other if is_at_same_line else SETTINGS + other)
-    situation.git("add", "conf.py")
-    session = situation.approve(situation.top_card("secret"))
+    shop.write("conf.py", other if is_at_same_line else SETTINGS + other)
+    shop.git("add", "conf.py")
+    session = shop.approve(shop.top_card("secret"))
     assert session.facts["findings"][-1]["line"] == (2 if is_at_same_line else 4)
 
 
 @pytest.mark.long
-def test_a_key_that_a_later_commit_removed_is_still_in_the_history(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.add_remote()
-    situation.git("switch", "-q", "-c", "upload")  # no upstream
-    situation.commit("Upload", {"upload.rb": SETTINGS}, days_ago=0.2)
-    situation.commit("No key", {"upload.rb": 'KEY = ENV["KEY"]\n'}, days_ago=0.1)
+def test_a_key_that_a_later_commit_removed_is_still_in_the_history(pushed: Situation) -> None:
+    pushed.git("switch", "-q", "-c", "upload")  # no upstream
+    pushed.commit("Upload", {"upload.rb": SETTINGS}, days_ago=0.2)
+    pushed.commit("No key", {"upload.rb": 'KEY = ENV["KEY"]\n'}, days_ago=0.1)
 
-    card = situation.top_card("secret", Tier.AT_RISK)
+    card = pushed.top_card("secret", Tier.AT_RISK)
     assert card.assignment.prompt == "Do not push yet: the history of upload.rb holds an AWS access key"
-    situation.git("push", "-q", "origin", "upload")
-    assert "secret" not in situation.kinds()  # too late: nothing is about to be pushed
+    pushed.git("push", "-q", "origin", "upload")
+    assert "secret" not in pushed.kinds()  # too late: nothing is about to be pushed
 
 
 @pytest.mark.long
-def test_a_key_in_a_file_whose_name_reads_like_a_command(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.add_remote()
-    situation.commit("Upload", {"x; rm -rf ~/conf.py": SETTINGS}, days_ago=0.2)
+def test_a_key_in_a_file_whose_name_reads_like_a_command(pushed: Situation) -> None:
+    pushed.commit("Upload", {"x; rm -rf ~/conf.py": SETTINGS}, days_ago=0.2)
 
-    card = situation.top_card("secret", Tier.AT_RISK)
+    card = pushed.top_card("secret", Tier.AT_RISK)
     assert card.assignment.prompt == "Secret about to be pushed, with a name that reads like a command"
-    [problem] = situation.engine.card_cycle.remarks().values()
+    [problem] = pushed.engine.card_cycle.remarks().values()
     assert problem == "do not push yet: x; rm -rf ~/conf.py:2 holds an AWS access key"
-    session = situation.approve(card)
+    session = pushed.approve(card)
     assert session.summary.startswith("Do not push: x; rm -rf ~/conf.py:2 holds an AWS access key")
 
 
-def test_a_dismissed_secret_is_no_problem_any_more(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.add_remote()
-    situation.commit("Upload", {"conf.py": SETTINGS}, days_ago=0.2)
-    card = situation.top_card("secret")
-    assert len(situation.engine.card_cycle.remarks()) == 1
-    situation.engine.cards.dismiss(card.id, reason=DismissReason.NEVER_HERE)
-    assert "secret" not in situation.kinds()
-    assert situation.engine.card_cycle.remarks() == {}
+def test_a_dismissed_secret_is_no_problem_any_more(pushed: Situation) -> None:
+    pushed.commit("Upload", {"conf.py": SETTINGS}, days_ago=0.2)
+    card = pushed.top_card("secret")
+    assert len(pushed.engine.card_cycle.remarks()) == 1
+    pushed.engine.cards.dismiss(card.id, reason=DismissReason.NEVER_HERE)
+    assert "secret" not in pushed.kinds()
+    assert pushed.engine.card_cycle.remarks() == {}
 
 
 @pytest.mark.long
-def test_a_staged_key_becomes_more_urgent_when_it_is_committed(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.add_remote()
-    situation.write("config.yml", f"region: eu\nkey: {KEY}\n")
-    situation.git("add", "config.yml")
+def test_a_staged_key_becomes_more_urgent_when_it_is_committed(pushed: Situation) -> None:
+    pushed.write("config.yml", f"region: eu\nkey: {KEY}\n")
+    pushed.git("add", "config.yml")
 
-    card = situation.top_card("secret", Tier.BLOCKS)
+    card = pushed.top_card("secret", Tier.BLOCKS)
     assert card.assignment.prompt == "Do not commit yet: config.yml:2 holds an AWS access key"
-    situation.engine.cards.dismiss(card.id)
-    assert "secret" not in situation.kinds()
+    pushed.engine.cards.dismiss(card.id)
+    assert "secret" not in pushed.kinds()
 
-    situation.commit("Configure", days_ago=0)
-    situation.top_card("secret", Tier.AT_RISK)  # the dismissal does not cover what got worse
+    pushed.commit("Configure", days_ago=0)
+    pushed.top_card("secret", Tier.AT_RISK)  # the dismissal does not cover what got worse
 
 
 @pytest.mark.long
@@ -146,56 +135,52 @@ def test_a_key_staged_for_the_first_commit(situation: Situation) -> None:
 
 
 @pytest.mark.long
-def test_a_file_of_keys_in_a_repository_without_a_remote(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.git("switch", "-q", "-c", "deploy")
-    situation.commit("Deploy", {".env": "DATABASE=shop\n"}, days_ago=0.1)
-    card = situation.card("secret")
+def test_a_file_of_keys_in_a_repository_without_a_remote(shop: Situation) -> None:
+    shop.git("switch", "-q", "-c", "deploy")
+    shop.commit("Deploy", {".env": "DATABASE=shop\n"}, days_ago=0.1)
+    card = shop.card("secret")
     assert card.tier is Tier.BLOCKS
     assert card.assignment.prompt == "Do not push yet: .env is a file that holds keys"
-    assert "git rm -r --cached --force -- .env" in situation.transcript(situation.approve(card))
+    assert "git rm -r --cached --force -- .env" in shop.transcript(shop.approve(card))
 
 
 # Commits that no branch holds, and rewritten commits, which are not lost. Each helper rewrites the commit “Invoices”.
 
 
 @pytest.mark.long
-def test_commits_on_a_detached_head(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.checkout("--detach", days_ago=1)
-    situation.commit("Try tax", {"tax.py": "RATE = 7\n"}, days_ago=0.5)
-    tip = situation.commit("Use tax", {"tax.py": "RATE = 19\n"}, days_ago=0.4)
+def test_commits_on_a_detached_head(shop: Situation) -> None:
+    shop.checkout("--detach", days_ago=1)
+    shop.commit("Try tax", {"tax.py": "RATE = 7\n"}, days_ago=0.5)
+    tip = shop.commit("Use tax", {"tax.py": "RATE = 19\n"}, days_ago=0.4)
 
-    card = situation.top_card("lost_commits", Tier.AT_RISK)
+    card = shop.top_card("lost_commits", Tier.AT_RISK)
     assert card.assignment.prompt == "Make a branch for 2 commits that no branch holds"
     assert card.reasoning == (
         "HEAD is detached: 2 commits up to “Use tax” are on no branch, and the next checkout leaves them behind."
     )
-    session = situation.approve(card)
+    session = shop.approve(card)
     assert session.summary == f"Made rescued-{tip[:10]} (2 commits); to remove it: `git branch -D rescued-{tip[:10]}`"
-    assert situation.git("rev-parse", f"rescued-{tip[:10]}") == tip
-    assert situation.git("branch", "--show-current") == "", "nothing is checked out"
-    assert "lost_commits" not in situation.kinds()
+    assert shop.git("rev-parse", f"rescued-{tip[:10]}") == tip
+    assert shop.git("branch", "--show-current") == "", "nothing is checked out"
+    assert "lost_commits" not in shop.kinds()
 
 
 @pytest.mark.long
-def test_commits_that_a_reset_left(situation: Situation) -> None:
-    situation.commit_shop()
-    tip = situation.commit("Invoices", {"bill.py": "def bill(cart):\n    return cart.total\n"}, days_ago=2)
-    situation.git("reset", "-q", "--hard", "HEAD~1", days_ago=1)
-    card = situation.top_card("lost_commits")
+def test_commits_that_a_reset_left(shop: Situation) -> None:
+    tip = shop.commit("Invoices", {"bill.py": "def bill(cart):\n    return cart.total\n"}, days_ago=2)
+    shop.git("reset", "-q", "--hard", "HEAD~1", days_ago=1)
+    card = shop.top_card("lost_commits")
     assert card.reasoning == "“Invoices” is on no branch any more, left yesterday 09:30."
-    situation.approve(card)
-    assert situation.git("branch", "--contains", tip).strip() == f"rescued-{tip[:10]}"
+    shop.approve(card)
+    assert shop.git("branch", "--contains", tip).strip() == f"rescued-{tip[:10]}"
 
 
-def test_commits_of_a_deleted_branch(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.checkout("-b", "idee/größe", days_ago=3)
-    situation.commit("An idea", {"idea.py": "def idea():\n    return 42\n"}, days_ago=2)
-    situation.checkout("main", days_ago=1)
-    situation.git("branch", "-q", "-D", "idee/größe")
-    situation.top_card("lost_commits")
+def test_commits_of_a_deleted_branch(shop: Situation) -> None:
+    shop.checkout("-b", "idee/größe", days_ago=3)
+    shop.commit("An idea", {"idea.py": "def idea():\n    return 42\n"}, days_ago=2)
+    shop.checkout("main", days_ago=1)
+    shop.git("branch", "-q", "-D", "idee/größe")
+    shop.top_card("lost_commits")
 
 
 def amend(situation: Situation) -> None:
@@ -251,88 +236,81 @@ def checkout_from_others(situation: Situation) -> None:
     "rewrite",
     [amend, rebase, squash, squash_merge, autosquash, reset_and_keep_files, checkout_from_others],
 )
-def test_rewritten_commits_are_not_lost(situation: Situation, rewrite: Callable[[Situation], None]) -> None:
-    situation.commit_shop()
-    situation.commit("Invoices", {"bill.py": "def bill(cart):\n    return cart.total\n"}, days_ago=1)
-    rewrite(situation)
-    assert "lost_commits" not in situation.kinds()
+def test_rewritten_commits_are_not_lost(shop: Situation, rewrite: Callable[[Situation], None]) -> None:
+    shop.commit("Invoices", {"bill.py": "def bill(cart):\n    return cart.total\n"}, days_ago=1)
+    rewrite(shop)
+    assert "lost_commits" not in shop.kinds()
 
 
 @pytest.mark.long
-def test_fixup_commits_are_squashed_in_rehearsal(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.add_remote()
-    situation.commit("Round the total", ROUND, days_ago=0.9)
-    situation.commit("Notes", {"notes.txt": "a\n"}, days_ago=0.8)
-    situation.commit("fixup! Round the total", {"cart.py": ROUND["cart.py"].replace("2", "3")}, days_ago=0.7)
-    situation.commit("squash! Notes", {"notes.txt": "a\nb\n"}, days_ago=0.6)
-    head = situation.git("rev-parse", "HEAD")
+def test_fixup_commits_are_squashed_in_rehearsal(pushed: Situation) -> None:
+    pushed.commit("Round the total", ROUND, days_ago=0.9)
+    pushed.commit("Notes", {"notes.txt": "a\n"}, days_ago=0.8)
+    pushed.commit("fixup! Round the total", {"cart.py": ROUND["cart.py"].replace("2", "3")}, days_ago=0.7)
+    pushed.commit("squash! Notes", {"notes.txt": "a\nb\n"}, days_ago=0.6)
+    head = pushed.git("rev-parse", "HEAD")
 
-    card = situation.card("autosquash")
+    card = pushed.card("autosquash")
     assert card.tier is Tier.CHECK
     assert card.assignment.prompt == "Rehearse squashing 2 fixup commits into “Notes” and “Round the total”"
-    session = situation.approve(card)
-    onto = situation.git("rev-parse", "--short=10", "origin/main")
+    session = pushed.approve(card)
+    onto = pushed.git("rev-parse", "--short=10", "origin/main")
     assert session.summary.startswith(
         "The autosquash is clean: 4 commits would become 2, with the same files at the end"
     )
     assert session.summary.endswith(f"to do it: `git -c sequence.editor=: rebase -i --autosquash {onto}`")
-    assert situation.git("rev-parse", "HEAD") == head
+    assert pushed.git("rev-parse", "HEAD") == head
 
-    situation.git("-c", "sequence.editor=:", "-c", "core.editor=:", "rebase", "-q", "-i", "--autosquash", onto)
-    assert not {"autosquash", "lost_commits"} & {*situation.kinds()}
+    pushed.git("-c", "sequence.editor=:", "-c", "core.editor=:", "rebase", "-q", "-i", "--autosquash", onto)
+    assert not {"autosquash", "lost_commits"} & {*pushed.kinds()}
 
 
 @pytest.mark.long
-def test_a_fixup_that_conflicts_on_the_way(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.commit("Table", {"table.txt": "one\n"}, days_ago=3)
-    situation.commit("Other", {"table.txt": "two\n"}, days_ago=2)
-    situation.commit("fixup! Table", {"table.txt": "three\n"}, days_ago=1)
-    card = situation.card("autosquash")
-    session = situation.approve(card)
+def test_a_fixup_that_conflicts_on_the_way(shop: Situation) -> None:
+    shop.commit("Table", {"table.txt": "one\n"}, days_ago=3)
+    shop.commit("Other", {"table.txt": "two\n"}, days_ago=2)
+    shop.commit("fixup! Table", {"table.txt": "three\n"}, days_ago=1)
+    card = shop.card("autosquash")
+    session = shop.approve(card)
     assert session.summary.startswith("The autosquash stops at ")
     assert session.summary.endswith(" in table.txt")
 
 
-def test_fixups_that_are_pushed_are_left_alone(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.commit("Round the total", ROUND, days_ago=0.9)
-    situation.commit("fixup! Round the total", {"notes.txt": "a\n"}, days_ago=0.7)
-    situation.add_remote()
-    assert "autosquash" not in situation.kinds()
+def test_fixups_that_are_pushed_are_left_alone(shop: Situation) -> None:
+    shop.commit("Round the total", ROUND, days_ago=0.9)
+    shop.commit("fixup! Round the total", {"notes.txt": "a\n"}, days_ago=0.7)
+    shop.add_remote()
+    assert "autosquash" not in shop.kinds()
 
 
 @pytest.mark.long
-def test_stashes_of_three_weeks_ago(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.write("cart.py", ROUND["cart.py"])
-    situation.git("stash", "push", "-q", "-m", "rounding", days_ago=22)
-    situation.write("größe neu.txt", "a\n")
-    situation.git("stash", "push", "-q", "-u", days_ago=21)
-    situation.commit("Round the total", ROUND, days_ago=20)
-    assert situation.git("stash", "list").count("\n") == 1
+def test_stashes_of_three_weeks_ago(shop: Situation) -> None:
+    shop.write("cart.py", ROUND["cart.py"])
+    shop.git("stash", "push", "-q", "-m", "rounding", days_ago=22)
+    shop.write("größe neu.txt", "a\n")
+    shop.git("stash", "push", "-q", "-u", days_ago=21)
+    shop.commit("Round the total", ROUND, days_ago=20)
+    assert shop.git("stash", "list").count("\n") == 1
 
-    card = situation.card("old_stash")
+    card = shop.card("old_stash")
     assert card.tier is Tier.UPKEEP
     assert card.assignment.prompt == "Look at 2 old stashes: what is in them, and do they still apply?"
     assert card.reasoning == (
         "“rounding” made on main with cart.py has been waiting since 14 December 2025, and 1 other older than two "
         "weeks."
     )
-    session = situation.approve(card)
+    session = shop.approve(card)
     assert "stash@{1} (rounding): already in HEAD" in session.summary
     assert "stash@{0} (" in session.summary
     assert ": still applies" in session.summary
-    assert "`git stash drop stash@{1}`" in situation.transcript(session)
-    assert situation.git("stash", "list").count("\n") == 1, "the stashes stay"
+    assert "`git stash drop stash@{1}`" in shop.transcript(session)
+    assert shop.git("stash", "list").count("\n") == 1, "the stashes stay"
 
 
-def test_a_stash_of_last_week_is_no_card(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.write("cart.py", ROUND["cart.py"])
-    situation.git("stash", days_ago=6)
-    assert "old_stash" not in situation.kinds()
+def test_a_stash_of_last_week_is_no_card(shop: Situation) -> None:
+    shop.write("cart.py", ROUND["cart.py"])
+    shop.git("stash", days_ago=6)
+    assert "old_stash" not in shop.kinds()
 
 
 @pytest.mark.long
@@ -358,37 +336,33 @@ def test_merged_and_stale_branches_are_listed_but_not_checked_out_ones(situation
 
 
 @pytest.mark.long
-def test_a_large_file_in_an_unpushed_commit(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.add_remote()
-    situation.commit("Numbers", {"data/dump.bin": "0" * 60_000_000}, days_ago=0.1)
+def test_a_large_file_in_an_unpushed_commit(pushed: Situation) -> None:
+    pushed.commit("Numbers", {"data/dump.bin": "0" * 60_000_000}, days_ago=0.1)
 
-    card = situation.top_card("large_file", Tier.AT_RISK)
+    card = pushed.top_card("large_file", Tier.AT_RISK)
     assert card.assignment.prompt == "Do not push yet: data/dump.bin is 60 MB"
-    session = situation.approve(card)
+    session = pushed.approve(card)
     assert session.summary == "Do not push: data/dump.bin is 60 MB (in 1 unpushed commit)"
-    transcript = situation.transcript(session)
+    transcript = pushed.transcript(session)
     assert "git rm -r --cached --force -- data/dump.bin" in transcript
     assert "git commit --amend" in transcript
 
 
 @pytest.mark.long
-def test_a_dump_that_was_removed_again_and_one_that_is_staged(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.add_remote()
-    situation.git("switch", "-q", "-c", "numbers")
-    situation.commit("Numbers", {"db backup.sql": "insert\n" * 300_000}, days_ago=0.3)
-    (situation.path / "db backup.sql").unlink()
-    situation.commit("Without the numbers", days_ago=0.2)
-    card = situation.top_card("large_file", Tier.AT_RISK)
+def test_a_dump_that_was_removed_again_and_one_that_is_staged(pushed: Situation) -> None:
+    pushed.git("switch", "-q", "-c", "numbers")
+    pushed.commit("Numbers", {"db backup.sql": "insert\n" * 300_000}, days_ago=0.3)
+    (pushed.path / "db backup.sql").unlink()
+    pushed.commit("Without the numbers", days_ago=0.2)
+    card = pushed.top_card("large_file", Tier.AT_RISK)
     assert card.assignment.prompt == "Do not push yet: db backup.sql in the history is 2.1 MB (database dump)"
-    base = situation.git("rev-parse", "main")
-    assert f"  git reset --soft {base[:10]}\nCommit the rest" in situation.transcript(situation.approve(card))
+    base = pushed.git("rev-parse", "main")
+    assert f"  git reset --soft {base[:10]}\nCommit the rest" in pushed.transcript(pushed.approve(card))
 
-    situation.git("reset", "-q", "--hard", "main")
-    situation.write("all.zip", "0" * 3_000_000)
-    assert "large_file" not in situation.kinds()  # git does not know it
-    situation.git("add", "all.zip")
-    card = situation.card("large_file")
+    pushed.git("reset", "-q", "--hard", "main")
+    pushed.write("all.zip", "0" * 3_000_000)
+    assert "large_file" not in pushed.kinds()  # git does not know it
+    pushed.git("add", "all.zip")
+    card = pushed.card("large_file")
     assert card.tier is Tier.BLOCKS
     assert card.assignment.prompt == "Do not commit yet: all.zip is 3.0 MB (archive)"

@@ -13,12 +13,10 @@ CHANGE_LOG = "# Changelog\n\n## 1.0.0\n\n- The shop\n"
 
 
 @pytest.fixture
-def pushed(situation: Situation) -> Situation:
+def tested(pushed: Situation) -> Situation:
     """A project of which everything is pushed and tested."""
-    situation.commit_shop()
-    situation.add_remote()
-    situation.record_test_run()
-    return situation
+    tested.record_test_run()
+    return pushed
 
 
 def commit_and_push(situation: Situation) -> None:
@@ -30,13 +28,10 @@ def commit_and_push(situation: Situation) -> None:
 
 
 @pytest.mark.long
-def test_a_clean_pushed_and_tested_project_has_no_cards_at_any_hour(situation: Situation) -> None:
-    situation.commit_shop()
-    situation.add_remote()
-    situation.record_test_run()
+def test_a_clean_pushed_and_tested_project_has_no_cards_at_any_hour(tested: Situation) -> None:
     for _ in range(8):
-        assert situation.kinds() == []
-        situation.advance(hours=3)
+        assert tested.kinds() == []
+        tested.advance(hours=3)
 
 
 @pytest.mark.long
@@ -67,71 +62,61 @@ def test_a_repository_of_texts_has_no_cards(situation: Situation) -> None:
 
 
 @pytest.mark.long
-def test_on_a_full_disk_caches_go_and_undecided_work_stays(
-    situation: Situation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    situation.commit_shop()
-    culprit = situation.commit("Faster", {"cart.py": "def total(prices):\n    return sum(prices) + 0\n"}, days_ago=1)
-    waiting = situation.approve(situation.propose(f"rehearse_revert commit={culprit}"))
+def test_on_a_full_disk_caches_go_and_undecided_work_stays(shop: Situation, monkeypatch: pytest.MonkeyPatch) -> None:
+    culprit = shop.commit("Faster", {"cart.py": "def total(prices):\n    return sum(prices) + 0\n"}, days_ago=1)
+    waiting = shop.approve(shop.propose(f"rehearse_revert commit={culprit}"))
     assert waiting.change_set_id is not None
-    assert "reclaim_space" not in situation.kinds()
+    assert "reclaim_space" not in shop.kinds()
 
     # No test can fill a disk. So any disk counts as nearly full, and any byte is worth freeing.
     monkeypatch.setattr(housekeeping, "NEARLY_FULL_BYTES", 1 << 62)
     monkeypatch.setattr(housekeeping, "NEARLY_FULL_SHARE", 1.1)
     monkeypatch.setattr(work, "MIN_SPACE", 1)
     monkeypatch.setattr(work, "MAX_FREE_RATIO", 1 << 40)
-    slot = situation.home / "cache" / "build" / "0123456789abcdef" / "0"
+    slot = shop.home / "cache" / "build" / "0123456789abcdef" / "0"
     (slot / "files").mkdir(parents=True)
     (slot / "head").write_text("x")
     (slot / "files" / "big").write_bytes(b"0" * 3_000_000)
-    situation.advance(hours=1)
+    shop.advance(hours=1)
 
-    card = situation.card("reclaim_space")
+    card = shop.card("reclaim_space")
     assert card.assignment.prompt.startswith("Remove 0.0 GB of old worktrees and caches")
-    session = situation.approve(card)
+    session = shop.approve(card)
     assert session.summary.startswith("Freed 3.0 MB: ")
     assert not slot.exists()
-    assert "1 worktree of undecided work kept" in situation.transcript(session)
-    change = situation.engine.changes.get(waiting.change_set_id)
+    assert "1 worktree of undecided work kept" in shop.transcript(session)
+    change = shop.engine.changes.get(waiting.change_set_id)
     assert change.state is ChangeState.WAITING
-    situation.engine.changes.land(change.id)  # nothing of it is lost
+    shop.engine.changes.land(change.id)  # nothing of it is lost
 
 
 # The day is summed up in the evening, if you committed something.
 
 
 @pytest.mark.long
-def test_the_day_is_summed_up_in_the_evening_after_own_work(pushed: Situation) -> None:
-    commit_and_push(pushed)
-    assert "summarise_day" not in pushed.kinds()
-    pushed.advance(hours=10)
-    session = pushed.approve(pushed.top_card("summarise_day", Tier.UPKEEP))
-    assert "1 commit" in session.summary
-    assert "A coupon" in pushed.transcript(session)
+def test_the_day_is_summed_up_in_the_evening_with_the_commits_of_all_branches(tested: Situation) -> None:
+    tested.checkout("-b", "coupons")
+    tested.commit("Another coupon", {"notes.md": "Coupon\n"}, days_ago=0)
+    tested.checkout("main")
+    commit_and_push(tested)
+    assert "summarise_day" not in tested.kinds()
+    tested.advance(hours=10)
+    card = tested.card("summarise_day")
+    assert (card.assignment.prompt, card.tier) == ("Sum up today: 2 commits", Tier.UPKEEP)
+    session = tested.approve(card)
+    assert session.summary.startswith("2 commits, ")
+    assert "A coupon" in tested.transcript(session)
 
 
-@pytest.mark.long
-def test_the_commits_of_other_branches_are_counted_as_the_summary_lists_them(pushed: Situation) -> None:
-    pushed.checkout("-b", "coupons")
-    pushed.commit("Another coupon", {"notes.md": "Coupon\n"}, days_ago=0)
-    pushed.checkout("main")
-    commit_and_push(pushed)
-    pushed.advance(hours=10)
-    card = pushed.card("summarise_day")
-    assert card.assignment.prompt == "Sum up today: 2 commits"
-    assert pushed.approve(card).summary.startswith("2 commits, ")
+def test_a_day_without_own_work_is_not_summed_up(tested: Situation) -> None:
+    tested.advance(hours=10)
+    assert tested.kinds() == []
 
 
-def test_a_day_without_own_work_is_not_summed_up(pushed: Situation) -> None:
-    pushed.advance(hours=10)
-    assert pushed.kinds() == []
-
-
-def test_the_day_is_not_summed_up_at_two_in_the_morning(pushed: Situation) -> None:
-    commit_and_push(pushed)
-    pushed.advance(hours=17)
-    assert pushed.kinds() == []
+def test_the_day_is_not_summed_up_at_two_in_the_morning(tested: Situation) -> None:
+    commit_and_push(tested)
+    tested.advance(hours=17)
+    assert tested.kinds() == []
 
 
 # A release is late, or prepared.

@@ -9,7 +9,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from engine.execution.prompts import ProjectPart
 from engine.execution.runners.flow import CannotRun, WorkFailed
 from engine.execution.runners.flows.documents import (
     FILE,
@@ -21,7 +20,6 @@ from engine.execution.runners.flows.documents import (
     lessons_in,
 )
 from engine.files import INHERITED, LEARNT, find_section, write_section
-from engine.model import PromptRequest
 from engine.model.text import one_line
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
@@ -185,20 +183,6 @@ def test_a_missing_change_log_is_created_only_on_request(repository: Repository,
     assert run.facts["left_out"] == ["chore: format"]
 
 
-def test_entries_go_into_a_new_unreleased_section(repository: Repository, run_flow: RunFlow) -> None:
-    log = "# Log\n\n## 1.1\n\n### Features\n\n- Gifts\n\n### Bug fixes\n\n- Tax\n"
-    repository.commit("begin", {"CHANGELOG.md": log})
-    repository.git("tag", "v1.1")
-    repository.commit("feat: coupons", {"a.txt": "2"})
-    repository.commit("fix: rounding of totals", {"a.txt": "3"})
-    repository.commit("Bump to 1.2.0", {"a.txt": "4"})
-    text = (run_flow("draft_changelog").folder / "CHANGELOG.md").read_text()
-    new, _, old = text.partition("## 1.1")
-    added = ["## Unreleased", "### Features", "- Coupons", "### Bug fixes", "- Rounding of totals", ""]
-    assert new.split("\n\n")[1:] == added
-    assert "## 1.1" + old == log.removeprefix("# Log\n\n")
-
-
 def test_a_change_log_that_leads_out_is_not_written(repository: Repository, run_flow: RunFlow, tmp_path: Path) -> None:
     (tmp_path / "elsewhere.md").write_text("mine")
     (repository.path / "CHANGELOG.md").symlink_to(tmp_path / "elsewhere.md")
@@ -271,15 +255,6 @@ def test_lessons_that_are_there_already_change_nothing(repository: Repository, r
     run = run_flow("write_agents_md", lessons=["Use tabs"])
     assert run.summary == "AGENTS.md already contains all of it"
     assert (run.folder / FILE).read_bytes() == (repository.path / FILE).read_bytes()
-
-
-def test_the_section_is_quoted_in_the_next_prompt(tmp_path: Path) -> None:
-    """No lesson can close the element of the prompt that contains it."""
-    (tmp_path / FILE).write_bytes(write_section(b"Use tabs.\n", format_section(HOSTILE_LESSONS), LEARNT))
-    part = ProjectPart().part(PromptRequest("worker", "koji-core", str(tmp_path), "fix")).part
-    assert "Use tabs." in part.text
-    assert part.text.count("</project>") == 1
-    assert part.text.count("</file>") == 1
 
 
 @pytest.mark.parametrize("lessons", [[], [" \x00 "], ["x" * 701], ["x"] * 61])

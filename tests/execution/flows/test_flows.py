@@ -75,13 +75,12 @@ def test_a_path_cannot_leave_the_repository(path: str) -> None:
             FLOWS[name].model_validate({"paths": [path]})
 
 
-@pytest.mark.parametrize(("times", "fits"), [(1, False), (2, True), (500, True), (501, False)])
-def test_times_have_bounds(times: int, fits: bool) -> None:
-    if fits:
+@pytest.mark.parametrize("times", [1, 501])
+def test_times_have_bounds(times: int) -> None:
+    for allowed in (2, 500):
+        FLOWS["hunt_flakes"].model_validate({"tests": ["a"], "times": allowed})
+    with pytest.raises(ValidationError):
         FLOWS["hunt_flakes"].model_validate({"tests": ["a"], "times": times})
-    else:
-        with pytest.raises(ValidationError):
-            FLOWS["hunt_flakes"].model_validate({"tests": ["a"], "times": times})
 
 
 def test_text_of_a_repository_is_sanitised_where_it_leaves_a_flow(tmp_path: Path) -> None:

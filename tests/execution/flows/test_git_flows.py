@@ -117,20 +117,13 @@ def test_a_rehearsed_merge_is_tested_and_moves_no_branch(project: Repository, ru
 @pytest.mark.long
 def test_leftovers_are_reported_with_their_present_line(repository: Repository, run_flow: RunFlow) -> None:
     base = repository.commit("begin", {"app.py": "x = 1\n"})
-    repository.commit("debug", {"app.py": "x = 1\nprint(x)\nbreakpoint()\n", "web.js": "it.only('a', () => {})\n"})
-    repository.commit("token", {"config.py": f"KEY = '{TOKEN}'\n"})
+    repository.commit("debug", {"app.py": "x = 1\nprint(x)\nbreakpoint()\n", "config.py": f"KEY = '{TOKEN}'\n"})
     repository.commit("no token, one line more", {"config.py": "KEY = ''\n", "app.py": "y = 2\nx = 1\nprint(x)\n"})
-    repository.commit("clash", {"a.txt": "<<<<<<< HEAD\n+++ b\n>>>>>>> x\n", "big.bin": "0" * 10_000_001})
     run = run_flow("review_unpushed", upstream=base)
-    findings = {(fact["path"], fact["line"], fact["kind"], fact["gone"]) for fact in run.facts["findings"]}
-    assert findings == {
+    assert [(fact["path"], fact["line"], fact["kind"], fact["gone"]) for fact in run.facts["findings"]] == [
         ("config.py", 1, "likely secret: GitHub token", True),
         ("app.py", 3, "debug print", False),
-        ("web.js", 1, ".only", False),
-        ("a.txt", 1, "conflict marker", False),
-        ("a.txt", 3, "conflict marker", False),
-        ("big.bin", 0, "large file", False),
-    }
+    ]
     assert "git reset --soft" in run.transcript, "a problem comes with the next step"
     assert TOKEN not in run.transcript + str(run.result)
     assert "app.py:3 holds a debug print, in " in run.transcript

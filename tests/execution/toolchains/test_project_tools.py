@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.runners.flow import is_inside
-from engine.execution.runners.toolchains.project_tools import Toolchain, _as_operand
+from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.projects import project_at
 from engine.execution.runners.toolchains.python_projects import reexported_modules, related_tests
 from engine.execution.runners.toolchains.tool_table import (
@@ -17,17 +16,6 @@ from engine.execution.runners.toolchains.tool_table import (
     build_row,
 )
 from tests.execution.toolchains.test_detection import make_environment
-
-
-@pytest.mark.parametrize(
-    ("path", "inside"), [("a/b.py", True), ("/etc/passwd", False), ("a/../../b", False), ("", False)]
-)
-def test_paths_stay_inside(path: str, inside: bool) -> None:
-    assert is_inside(path) is inside
-
-
-def test_a_file_whose_name_begins_with_a_dash_is_no_option() -> None:
-    assert [_as_operand(name) for name in ("-rf", "a.py")] == ["./-rf", "a.py"]
 
 
 @pytest.mark.parametrize(
