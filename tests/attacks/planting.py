@@ -21,6 +21,7 @@ from tests.conftest import Repository
 from tests.execution.flows.conftest import ProcessSession
 from tests.execution.landing_world import LandingWorld
 from tests.support.fork_server import ForkServer
+from tests.support.helpers import make_program
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,9 @@ class Trap:
 
     @classmethod
     def make(cls, folder: Path) -> Trap:
-        mark, program = folder / "mark", folder / "trap"
-        program.write_text(
-            f'#!/bin/sh\necho "$0 $*" >> \'{mark}\'\n[ -f "$1" ] && cat "$1"\n[ $# -eq 0 ] && cat\nexit 0\n'
-        )
-        program.chmod(0o755)
-        return cls(program, mark)
+        mark = folder / "mark"
+        body = f'echo "$0 $*" >> \'{mark}\'\n[ -f "$1" ] && cat "$1"\n[ $# -eq 0 ] && cat\nexit 0'
+        return cls(make_program(folder / "trap", body), mark)
 
     def __str__(self) -> str:
         return str(self.program)

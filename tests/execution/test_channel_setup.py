@@ -179,13 +179,12 @@ def test_a_server_with_another_answer_is_a_fault(serve: Serve, body: bytes) -> N
     assert faults(serve(body)) == ["answers, but without a list of models"]
 
 
-def test_a_server_without_models_is_no_fault(serve: Serve) -> None:
-    assert faults(serve(b'{"object": "list", "data": null}')) == []
-
-
-def test_a_port_without_a_server_is_no_fault_and_no_redirection_is_followed(serve: Serve) -> None:
+def test_neither_a_missing_server_nor_one_without_models_is_a_fault_and_no_redirection_is_followed(
+    serve: Serve,
+) -> None:
     other = serve(MODEL_LIST)
     assert faults("http://127.0.0.1:9/v1") == []
+    assert faults(serve(b'{"object": "list", "data": null}')) == []
     assert faults(serve(MODEL_LIST, 401)) == ["answers 401 instead of its list of models"]
     assert faults(serve(b"", 302, f"{other}/models")) == ["answers 302 instead of its list of models"]
 

@@ -11,6 +11,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.git.github import GitHub, address_of, ask_github, parse_pull_requests
 from tests.conftest import Repository
+from tests.support.helpers import make_program
 
 ANSWER = [
     {
@@ -30,10 +31,7 @@ ANSWER = [
 
 def make_gh(folder: Path, script: str) -> str:
     """Make a program that stands in for `gh`: it notes each call, then runs the script. Returns its path."""
-    program = folder / "gh"
-    program.write_text(f"#!/bin/sh\necho $1 >> {folder}/calls\n{script}\n")
-    program.chmod(0o755)
-    return str(program)
+    return str(make_program(folder / "gh", f"echo $1 >> {folder}/calls\n{script}"))
 
 
 def make_answering_gh(folder: Path) -> str:

@@ -14,6 +14,7 @@ from engine.model import Tier
 from engine.prediction.context_reader import ContextReader
 from tests.conftest import Repository
 from tests.situations.conftest import Situation
+from tests.support.helpers import make_program
 
 ROUNDED_TOTAL = "def total(prices):\n    return round(sum(prices), 2)\n"
 WRONG_TOTAL = "def total(prices):\n    return max(prices)\n"
@@ -154,11 +155,8 @@ def test_a_branch_that_was_squashed_into_main_is_not_behind_it(shop: Situation) 
 
 def install_gh(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: list[dict[str, Any]]) -> None:
     """Install a `gh` on the PATH that answers as the real one does: "ada" for the user, else `answer`."""
-    folder.mkdir()
+    make_program(folder / "gh", f'[ "$1" = api ] && echo \'{{"login": "ada"}}\' || cat "{folder}/answer.json"')
     (folder / "answer.json").write_text(json.dumps(answer))
-    program = folder / "gh"
-    program.write_text(f'#!/bin/sh\n[ "$1" = api ] && echo \'{{"login": "ada"}}\' || cat "{folder}/answer.json"\n')
-    program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
 

@@ -13,9 +13,9 @@ CHANGE_LOG = "# Changelog\n\n## 1.0.0\n\n- The shop\n"
 
 
 @pytest.fixture
-def tested(pushed: Situation) -> Situation:
+def finished(pushed: Situation) -> Situation:
     """A project of which everything is pushed and tested."""
-    tested.record_test_run()
+    pushed.record_test_run()
     return pushed
 
 
@@ -28,10 +28,10 @@ def commit_and_push(situation: Situation) -> None:
 
 
 @pytest.mark.long
-def test_a_clean_pushed_and_tested_project_has_no_cards_at_any_hour(tested: Situation) -> None:
+def test_a_clean_pushed_and_tested_project_has_no_cards_at_any_hour(finished: Situation) -> None:
     for _ in range(8):
-        assert tested.kinds() == []
-        tested.advance(hours=3)
+        assert finished.kinds() == []
+        finished.advance(hours=3)
 
 
 @pytest.mark.long
@@ -94,29 +94,29 @@ def test_on_a_full_disk_caches_go_and_undecided_work_stays(shop: Situation, monk
 
 
 @pytest.mark.long
-def test_the_day_is_summed_up_in_the_evening_with_the_commits_of_all_branches(tested: Situation) -> None:
-    tested.checkout("-b", "coupons")
-    tested.commit("Another coupon", {"notes.md": "Coupon\n"}, days_ago=0)
-    tested.checkout("main")
-    commit_and_push(tested)
-    assert "summarise_day" not in tested.kinds()
-    tested.advance(hours=10)
-    card = tested.card("summarise_day")
+def test_the_day_is_summed_up_in_the_evening_with_the_commits_of_all_branches(finished: Situation) -> None:
+    finished.checkout("-b", "coupons")
+    finished.commit("Another coupon", {"notes.md": "Coupon\n"}, days_ago=0)
+    finished.checkout("main")
+    commit_and_push(finished)
+    assert "summarise_day" not in finished.kinds()
+    finished.advance(hours=10)
+    card = finished.card("summarise_day")
     assert (card.assignment.prompt, card.tier) == ("Sum up today: 2 commits", Tier.UPKEEP)
-    session = tested.approve(card)
+    session = finished.approve(card)
     assert session.summary.startswith("2 commits, ")
-    assert "A coupon" in tested.transcript(session)
+    assert "A coupon" in finished.transcript(session)
 
 
-def test_a_day_without_own_work_is_not_summed_up(tested: Situation) -> None:
-    tested.advance(hours=10)
-    assert tested.kinds() == []
+def test_a_day_without_own_work_is_not_summed_up(finished: Situation) -> None:
+    finished.advance(hours=10)
+    assert finished.kinds() == []
 
 
-def test_the_day_is_not_summed_up_at_two_in_the_morning(tested: Situation) -> None:
-    commit_and_push(tested)
-    tested.advance(hours=17)
-    assert tested.kinds() == []
+def test_the_day_is_not_summed_up_at_two_in_the_morning(finished: Situation) -> None:
+    commit_and_push(finished)
+    finished.advance(hours=17)
+    assert finished.kinds() == []
 
 
 # A release is late, or prepared.

