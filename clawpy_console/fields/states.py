@@ -9,7 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from clawpy_console import formats
 from clawpy_console.fields import Document, Field
 from clawpy_console.formats import one_line
-from engine.model import PROBLEM_FOUND, Card, GateRuleName, RailVerdict, Signal, Verdict, outcome_in_words
+from engine.model import (
+    PROBLEM_FOUND,
+    Card,
+    GateRuleName,
+    RailVerdict,
+    Signal,
+    Verdict,
+    label_outcome,
+    outcome_in_words,
+)
 from engine.model.text import failures
 
 # States
@@ -18,11 +27,8 @@ from engine.model.text import failures
 VERDICT_SIGNS = {Verdict.ALLOW: ("✓", "grey"), Verdict.ASK: ("▲", "wants"), Verdict.BLOCK: ("✗", "wrong")}
 """Sign and tone of each verdict of a rail."""
 
-SESSION_LABELS = {"succeeded": "finished", "cannot_run": "could not run", "cancelled": "stopped"}
-"""States of sessions and outcomes of cards whose stored name is not a word that you would use."""
-
 CARD_LABELS = {"confirmed": "approved", "rejected": "dismissed", "executed": "finished"}
-"""The same for the states of cards."""
+"""States of cards whose stored name is not a word that you would use."""
 
 DECISION_LABELS = {"original": "edited", "did_himself": "done by you"}
 """The same for your decisions."""
@@ -30,12 +36,9 @@ DECISION_LABELS = {"original": "edited", "did_himself": "done by you"}
 SESSION_SIGNS = {
     "queued": ("○", "faint"), "running": ("◐", "accent"), "succeeded": ("✓", "grey"), "failed": ("✗", "wrong"),
     "cannot_run": ("○", "wants"), "cancelled": ("✗", "grey"), "blocked": ("✗", "wrong"),
-    "interrupted": ("✗", "wants"), "discarded": ("✗", "grey"),
+    "interrupted": ("✗", "wants"), "discarded": ("✗", "grey"), PROBLEM_FOUND: ("▲", "wants"),
 }  # fmt: skip
-"""Sign and tone of each state of a session."""
-
-PROBLEM_SIGN = ("▲", "wants")
-"""Sign and tone of a session that ran to its end and found a problem."""
+"""Sign and tone of each state and outcome of a session."""
 
 TEST_RUNS = (None, "run_tests")
 """The flows whose outcome is the number of tests that failed; None is an agent's work. Other flows use tests only as a
@@ -45,8 +48,9 @@ means."""
 def session_outcome(state: str, result: str | None, flow: str | None, failed: int, errors: int) -> tuple[str, str, str]:
     """Sign, tone and words of how a session stands. Its tests `failed`, or had `errors`."""
     if state == "succeeded" and result == "failed":
-        return (*PROBLEM_SIGN, failures(failed, errors) if flow in TEST_RUNS and failed + errors else PROBLEM_FOUND)
-    return (*SESSION_SIGNS[state], SESSION_LABELS.get(state, state))
+        words = failures(failed, errors) if flow in TEST_RUNS and failed + errors else PROBLEM_FOUND
+        return (*SESSION_SIGNS[PROBLEM_FOUND], words)
+    return (*SESSION_SIGNS[state], label_outcome(state))
 
 
 def origin_words(mode: str) -> str:

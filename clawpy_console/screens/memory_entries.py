@@ -26,6 +26,7 @@ from engine.model import (
     RecallQuery,
     Refusal,
     Retention,
+    label_outcome,
     sanitise,
 )
 
@@ -46,7 +47,7 @@ LAYER_NAMES: Mapping[Layer, tuple[str, str]] = {
 }
 """The name of each layer and what it holds."""
 
-TASK_OUTCOMES = {True: ("✓", "good", "done"), False: ("✗", "wrong", "failed"), None: ("○", "grey", "pending")}
+TASK_OUTCOMES = {True: ("✓", "good", "done"), False: ("✗", "wrong", "failed"), None: ("○", "grey", "open")}
 """Sign, tone and word of each outcome of a task."""
 
 
@@ -122,8 +123,8 @@ def _entry_of_layer(value: EntryValue) -> Entry:
                 return replace(entry, mark="·", is_old=True)
             mark, style, label = TASK_OUTCOMES[value.success]
             if value.outcome == PROBLEM_FOUND:
-                mark, style = states.PROBLEM_SIGN
-            return replace(entry, label=value.outcome or label, mark=mark, mark_style=style)
+                mark, style = states.SESSION_SIGNS[PROBLEM_FOUND]
+            return replace(entry, label=label_outcome(value.outcome) or label, mark=mark, mark_style=style)
         case ParaFact():
             entry = Entry(Layer.PARA, value.id, sanitise(value.fact), "replaced", value.created_at, group="FACTS")
             if value.active:

@@ -136,7 +136,7 @@ def state_fields(state: AppState, holds: tuple[Hold, ...], now: datetime, resume
         yield hold_field(hold.word, hold.reason, formats.moment(hold.since, now), f"Press {resume}", remaining)
     view = state.autonomy
     steps = " ▸ ".join(f"[{name}]" if name == view.state else name for name in AUTONOMY_STATES)
-    yield text_line(f"{steps} (cap or 3 rejections)", "accent")
+    yield text_line(f"{steps} (cap or 3 dismissals)", "accent")
     if view.since:
         yield Field("since", f"{formats.moment(view.since, now)}: {one_line(view.cause)}")
     yield Field("next", next_change(state, now))

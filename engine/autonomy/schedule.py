@@ -36,7 +36,7 @@ from engine.events import FaultReported
 from engine.frozen import frozen
 from engine.hierarchy.agents import HeartbeatPage
 from engine.model.base import hex_hash
-from engine.prediction.tasks import TaskBoard, check_boxes
+from engine.prediction.tasks import TaskBoard, read_check_boxes
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 
@@ -261,22 +261,26 @@ class HeartbeatItem:
 
 @lru_cache(MAX_PAGES)
 def parse_items(text: str) -> tuple[Sequence[HeartbeatItem], Sequence[tuple[int, str]]]:
-    """Returns (items, problems): the open items of a page, and the (line, problem) of each item that cannot be read.
-    Only list items with a check box count, and none in code."""
+    """Returns (items, problems): the open items of a page, and the (line, problem) of each item that cannot be read, or
+    has no check box. None in code count."""
     items: list[HeartbeatItem] = []
     problems: list[tuple[int, str]] = []
-    for line, is_open, rest in check_boxes(text):
-        if not is_open:
+    for line, mark, rest in read_check_boxes(text):
+        if mark not in (" ", None):
             continue
         try:
-            item = _parse_item(line, rest)
+            item = _parse_item(line, rest if mark else rest.lstrip("-*+[] "))
         except ValueError as error:
-            problems.append((line, str(error)))
+            if mark:
+                problems.append((line, str(error)))
             continue
-        if len(items) == MAX_ITEMS:
+        if mark is None:
+            problems.append((line, "it has no check box; begin it with `- [ ] `"))
+        elif len(items) == MAX_ITEMS:
             problems.append((line, f"only the first {MAX_ITEMS} items are read"))
             break
-        items.append(item)
+        else:
+            items.append(item)
     return items, problems
 
 

@@ -44,7 +44,7 @@ class AutonomyTrigger(StrEnum):
     AUTONOMY_OFF = "autonomous mode switched off"
     CARD_READY = "prediction ready"
     CARD_DROPPED = "prediction discarded or blocked"
-    REJECTED = "3 rejections in a row"
+    REJECTED = "3 dismissals in a row"
     COST_CAP = "cost cap reached"
     RESUMED = "resumed by you"
     PAUSE_OVER = "2 h passed"

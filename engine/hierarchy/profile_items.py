@@ -90,10 +90,17 @@ def seed_profile(leader: str, soul: str) -> LeaderProfile:
 
 
 def _items_by_section(text: str) -> dict[str, list[str]]:
-    """The items of each section of a text."""
-    sections: dict[str, list[str]] = {section: [] for section in _SECTION_OF_HEADING.values()}
-    for section, item in read_items(text):
-        sections[section].append(item)
+    """The items of each section of a text; those of "" are below no heading of a profile."""
+    sections: dict[str, list[str]] = {section: [] for section in ("", *_SECTION_OF_HEADING.values())}
+    section = ""
+    for line in _lines(text):
+        if heading := _HEADING.match(line):
+            section = _section_of(heading[1])
+            continue
+        listed = _ITEM.match(line)
+        item = item_text(listed[1] if listed else line)
+        if item and not item.startswith("<!--"):
+            sections[section].append(item)
     return sections
 
 
@@ -123,25 +130,6 @@ def slug(text: str) -> str:
     """A short name for a text: its first words in `[a-z0-9_]`, at most 48 characters; "pattern" if it has none."""
     words = re.findall(r"[a-z0-9]+", text.lower())[:6]
     return "_".join(words)[:48].strip("_") or "pattern"
-
-
-def read_items(soul: str) -> Iterator[tuple[str, str]]:
-    """Each item of a text with its section, in the order of the text."""
-    section = ""
-    for line in _lines(soul):
-        if heading := _HEADING.match(line):
-            section = _section_of(heading[1])
-            continue
-        listed = _ITEM.match(line)
-        text = item_text(listed[1] if listed else line)
-        if section and text and not text.startswith("<!--"):
-            yield section, text
-
-
-def unknown_headings(text: str) -> list[str]:
-    """The headings of a text that are not sections of a profile."""
-    headings = [heading[1] for line in _lines(text) if (heading := _HEADING.match(line))]
-    return [heading for heading in headings if not _section_of(heading)]
 
 
 def _section_of(heading: str) -> str:
@@ -198,14 +186,13 @@ def _version(profile: LeaderProfile) -> str:
 
 def parse_edits(before: LeaderProfile, text: str) -> tuple[ProfileEdit, ...]:
     """The edits that turn `before` into `text`, in the order of the sections. Raises `Refusal` `bad_profile` for an
-    unknown heading, because the lines below it would be lost."""
-    if unknown := unknown_headings(text):
-        raise Refusal(
-            "bad_profile",
-            f"a profile has no heading “{unknown[0]}”",
-            "use Domain, Principles, Guardrails, Patterns, Decisions",
-        )
+    unknown heading and for text below no heading, because these lines would be lost."""
+    headings = [heading[1] for line in _lines(text) if (heading := _HEADING.match(line))]
     lines = _items_by_section(text)
+    lost = [f"a profile has no heading “{heading}”" for heading in headings if not _section_of(heading)]
+    lost += [f"“{line[:60]}” is below no heading" for line in lines[""]]
+    if lost:
+        raise Refusal("bad_profile", lost[0], "use ## Domain, Principles, Guardrails, Patterns, Decisions")
     whole: dict[str, str | tuple[str, ...]] = {
         "domain": " ".join(lines["domain"])[:MAX_DOMAIN],
         "principles": tuple(lines["principles"]),

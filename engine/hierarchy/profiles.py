@@ -112,7 +112,7 @@ class Profiles:
 
     def parse_edits(self, before: LeaderProfile, text: str) -> tuple[ProfileEdit, ...]:
         """The edits that turn a profile into an edited text of it. Raises `Refusal` `bad_profile` for an unknown
-        heading."""
+        heading, and for text below no heading."""
         return parse_edits(before, text)
 
     def history(self, leader: str, key: str) -> list[PatternVersion]:

@@ -20,7 +20,18 @@ from engine.frozen import frozen
 from engine.memory.capture_rules import corrected_by, digest
 from engine.memory.captures import Captures
 from engine.memory.para import NewFact, Para, group_name
-from engine.model import Bucket, Capture, DraftState, FactDraft, ParaFact, Refusal, SessionView, Trust, sanitise
+from engine.model import (
+    Bucket,
+    Capture,
+    DraftState,
+    FactDraft,
+    ParaFact,
+    Refusal,
+    SessionView,
+    Trust,
+    label_outcome,
+    sanitise,
+)
 from engine.model.base import group_pairs, hex_hash, trust_of_names
 from engine.model.text import count, plain
 from engine.storage.database import Database, Transaction
@@ -200,7 +211,7 @@ class Day:
     def lines_for(self, agent: str) -> list[str]:
         """The lines of this day for an agent's `memory.md`; none if it did nothing."""
         lines = [
-            f"{session.outcome}: {session.prompt}{self._describe_landed(session, ' ({} landed)')}"
+            f"{label_outcome(session.outcome)}: {session.prompt}{self._describe_landed(session, ' ({} landed)')}"
             for session in self.sessions
             if session.agent == agent
         ]

@@ -32,6 +32,7 @@ from engine.model import (
     RecallQuery,
     Relation,
     ScorePart,
+    label_outcome,
     outcome_in_words,
 )
 from engine.model.memory import weighted_sum
@@ -363,7 +364,7 @@ def describe_event(entry: LedgerEntry) -> str:
     payload = entry.payload
     return EVENT_TEXTS[entry.kind].format(
         subject=entry.subject,
-        outcome=outcome_in_words(payload.get("state", ""), payload.get("result", "")),
+        outcome=label_outcome(outcome_in_words(payload.get("state", ""), payload.get("result", ""))),
         file_count=count(payload.get("files", 0), "file"),
         failing_tests=", ".join(payload.get("failing", ())[:5]),
         part_of="a part of " if payload.get("left") else "",
@@ -373,7 +374,9 @@ def describe_event(entry: LedgerEntry) -> str:
 
 def describe_task(node: GraphNode) -> str:
     """A task in words: title, outcome, description."""
-    return f"{node.title} ({node.outcome or 'open'})" + (f": {node.description}" if node.description else "")
+    return f"{node.title} ({label_outcome(node.outcome) or 'open'})" + (
+        f": {node.description}" if node.description else ""
+    )
 
 
 def key_terms(text: str) -> frozenset[str]:

@@ -33,6 +33,7 @@ from engine.model import (
     RememberResult,
     SessionView,
     group_pairs,
+    label_outcome,
     sanitise,
 )
 from engine.model.text import count
@@ -117,8 +118,8 @@ class SessionFacts:
             f"Files: {_list_files(self.files, _FILES)}." if self.files else "",
         ]
         remaining = MAX_WORDS - sum(len(part.split()) for part in parts) - 1
-        outcome = clip(f"{view.outcome}. {_describe_tests(view)}{view.error or view.summary}", remaining).rstrip(".")
-        parts.insert(1, f"Outcome: {outcome}.")
+        ending = f"{label_outcome(view.outcome)}. {_describe_tests(view)}{view.error or view.summary}"
+        parts.insert(1, f"Outcome: {clip(ending, remaining).rstrip('.')}.")
         return clip(" ".join(filter(None, parts)), MAX_WORDS)
 
     def describe(self) -> str:

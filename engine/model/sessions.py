@@ -125,6 +125,15 @@ class Result(StrEnum):
     CANCELLED = "cancelled"  # somebody, a rail or the end of the engine stopped it
 
 
+SESSION_LABELS = {"succeeded": "finished", "cannot_run": "could not run", "cancelled": "stopped"}
+"""States and outcomes of sessions whose stored name is not a word that you would use."""
+
+
+def label_outcome(outcome: str) -> str:
+    """An outcome of a session as the operator reads it."""
+    return SESSION_LABELS.get(outcome, outcome)
+
+
 def outcome_in_words(state: str, result: str) -> str:
     """The outcome of a session in `state` with this result, in a word."""
     return PROBLEM_FOUND if (state, result) == (SessionState.SUCCEEDED, Result.FAILED) else result or state

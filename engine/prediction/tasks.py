@@ -25,8 +25,8 @@ from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, enum_field, json_field, load, load_all, select_all, utc_field, value_of
 
-_BOX = re.compile(r" {0,3}[-*+] \[(?P<mark>[ xX])\] (?P<words>.*)")
-"""Matches a list item with a check box."""
+_LINE = re.compile(r" {0,3}(?![ \t])(?:[-*+] \[(?P<mark>[ xX])\] )?(?P<words>.*)")
+"""Matches a line that is not indented as code. It has a `mark` if it is a list item with a check box."""
 
 _FENCE = re.compile(r"\s*(```|~~~)")
 """Matches the beginning or the end of code."""
@@ -44,15 +44,15 @@ ITEM_REMOVED = "its item was ticked or removed from heartbeat.md"
 """The note of a heartbeat task that is done because its item is gone. The task opens again if the item comes back."""
 
 
-def check_boxes(text: str) -> Iterator[tuple[int, bool, str]]:
-    """The list items with a check box in a Markdown text, as (line from 1, whether the box is empty, text). Items in
-    code are left out."""
+def read_check_boxes(text: str) -> Iterator[tuple[int, str | None, str]]:
+    """The lines of a Markdown text as (number from 1, mark in the check box, text): the mark is " " in an empty box,
+    and None without a box. Lines in code are left out."""
     fence = ""
     for number, line in enumerate(text.splitlines(), 1):
         if (mark := _FENCE.match(line)) and fence in ("", mark[1]):
             fence = "" if fence else mark[1]
-        elif not fence and (box := _BOX.fullmatch(line.rstrip())):
-            yield number, box["mark"] == " ", box["words"].strip()
+        elif not fence and (match := _LINE.fullmatch(line.rstrip())):
+            yield number, match["mark"], match["words"].strip()
 
 
 class TaskRow(Row, table=True):
@@ -305,9 +305,9 @@ def _read_task_files(folder: Path, workspaces: Sequence[str]) -> list[FileTask]:
     open_tasks: list[FileTask] = []
     for file in sorted(folder.iterdir()):
         if file.suffix == ".md" and file.is_file():
-            for _, is_open, text in check_boxes(file.read_text(encoding="utf-8")):
+            for _, mark, text in read_check_boxes(file.read_text(encoding="utf-8")):
                 title = redact(sanitise(text).strip())[:MAX_TITLE]
-                if is_open and title:
+                if mark == " " and title:
                     open_tasks.append((by_name.get(file.stem, ""), title))
     return list(dict.fromkeys(open_tasks))
 

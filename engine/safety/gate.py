@@ -144,7 +144,7 @@ def gate_rules(facts: GateFacts) -> list[GateRule]:
         ),
         (not facts.workspace_acts, GateRuleName.WORKSPACE, "the autonomy of this workspace is not set to `act`"),
         (bool(facts.quiet), GateRuleName.QUIET, facts.quiet),
-        (facts.rejections >= MAX_REJECTIONS, GateRuleName.REJECTIONS, f"{facts.rejections} rejections in a row"),
+        (facts.rejections >= MAX_REJECTIONS, GateRuleName.REJECTIONS, f"{facts.rejections} dismissals in a row"),
         (is_near_cap(facts.day_cost, facts.day_cap), GateRuleName.DAY_COST, "more than 80 % of the day's cap is spent"),
         (
             is_guess and facts.confidence < MIN_CONFIDENCE,

@@ -290,7 +290,7 @@ class KillSwitch:
             return
         count = self.rejections(transaction.session)
         if count >= MAX_REJECTIONS:
-            self.place(transaction, PAUSE, f"{count} rejections in a row")
+            self.place(transaction, PAUSE, f"{count} dismissals in a row")
 
     def end_expired(self, transaction: Transaction) -> None:
         """Remove holds whose time is over."""

@@ -61,9 +61,9 @@ def test_a_pause_is_the_state_with_its_cause_and_end_also_after_a_restart(
     autonomy = make_autonomy()
     autonomy.state()
     until = clock.now() + timedelta(hours=2)
-    kill_switch.present = [Hold("pause", "3 rejections in a row", clock.now(), until)]
+    kill_switch.present = [Hold("pause", "3 dismissals in a row", clock.now(), until)]
     paused = autonomy.state()
-    assert (paused.state, paused.cause, paused.next_change) == (AutonomyState.PAUSED, "3 rejections in a row", until)
+    assert (paused.state, paused.cause, paused.next_change) == (AutonomyState.PAUSED, "3 dismissals in a row", until)
     assert make_autonomy().state() == paused
 
 
@@ -73,7 +73,7 @@ def test_the_cause_says_why_a_pause_began_and_how_it_ended(
     autonomy = make_autonomy()
     autonomy.state()
     until = clock.now() + timedelta(hours=2)
-    kill_switch.present = [Hold("pause", "3 rejections in a row", clock.now(), until)]
+    kill_switch.present = [Hold("pause", "3 dismissals in a row", clock.now(), until)]
     autonomy.state()
     kill_switch.present, kill_switch.resumed_by_operator = [], True
     assert autonomy.state().cause == "resumed by you"

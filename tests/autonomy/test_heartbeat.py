@@ -66,6 +66,12 @@ def test_an_item_that_cannot_be_read_is_reported_with_its_line(line: str) -> Non
     assert [number for number, _ in problems] == [3] if line else problems == []
 
 
+@pytest.mark.parametrize("begin", ["", "- ", "* ", "-[ ] ", "- [] ", "- [ ]", "  - "])
+def test_an_item_without_a_check_box_is_reported(begin: str) -> None:
+    text = f"Every day has its work.\n{begin}every day 09:00: x\n\n    every day 10:00: an example\n"
+    assert parse_items(text) == ([], [(2, "it has no check box; begin it with `- [ ] `")])
+
+
 @given(st.text(max_size=200))
 def test_any_text_is_parsed_without_an_error(text: str) -> None:
     parse_items(text)

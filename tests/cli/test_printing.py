@@ -11,7 +11,7 @@ from clawpy_console.cli.printing import render_document, style
 from clawpy_console.cli.printing.style import plain, session_outcome
 from clawpy_console.fields import states
 from engine.api.documents import document as as_json
-from engine.model import DecisionSignal, Outcome, RailVerdict, SessionState, Status, Verdict
+from engine.model import SESSION_LABELS, DecisionSignal, Outcome, RailVerdict, SessionState, Status, Verdict
 from tests.api.stand_in import card
 
 COSTS = ("costThisHour", "costCapPerHour", "costToday", "costCapPerDay", "costThisMonth", "costCapPerMonth")
@@ -54,15 +54,18 @@ def test_a_text_from_outside_has_no_escape_sequences() -> None:
     assert render_document("tasks", {"tasks": [item]}, colour=True) == "○ open     \x1b[2mtask_1\x1b[0m  round it"
 
 
-def test_the_task_of_a_check_that_found_a_problem_did_not_fail() -> None:
-    item = {
-        "id": "task_1",
-        "state": "failed",
-        "title": "Run the tests",
-        "note": "problem found: 1 failed",
-        "waitsFor": [],
-    }
-    assert render_document("tasks", {"tasks": [item]}) == "▲ problem found  task_1  Run the tests  1 failed"
+@pytest.mark.parametrize(
+    ("state", "note", "line"),
+    [
+        ("failed", "problem found: 1 failed", "▲ problem found  task_1  Lint  1 failed"),
+        ("failed", "cannot_run: no linter", "○ could not run  task_1  Lint  no linter"),
+        ("failed", "failed: exit 2", "✗ failed   task_1  Lint  exit 2"),
+        ("open", "cancelled: by you", "○ open     task_1  Lint  stopped: by you"),
+    ],
+)
+def test_a_task_says_how_its_session_ended_in_your_words(state: str, note: str, line: str) -> None:
+    item = {"id": "task_1", "state": state, "title": "Lint", "note": note, "waitsFor": []}
+    assert render_document("tasks", {"tasks": [item]}) == line
 
 
 def test_the_status_lists_what_happened_below_its_number_and_one_reason_each() -> None:
@@ -114,7 +117,7 @@ def test_the_status_lists_what_happened_below_its_number_and_one_reason_each() -
 
 WORDS = [
     *((signal, states.DECISION_LABELS) for signal in DecisionSignal),
-    *((state, states.SESSION_LABELS) for state in (*SessionState, *Outcome)),
+    *((state, SESSION_LABELS) for state in (*SessionState, *Outcome)),
     *((status, states.CARD_LABELS) for status in Status),
 ]
 

@@ -46,7 +46,7 @@ OPEN = (press("6"), Until("the rails", lambda app: app.state.rails and not app._
 HOLDS = Given(
     lambda engine: (
         engine.safety.kill_switch.hold("month", "cost: the month's cap"),
-        engine.safety.kill_switch.hold("pause", "3 rejections in a row", NOW + timedelta(minutes=63)),
+        engine.safety.kill_switch.hold("pause", "3 dismissals in a row", NOW + timedelta(minutes=63)),
     )
 )
 SECOND_IS_PAUSE = Until("the pause", lambda app: [hold.word for hold in app.holds] == ["pause"])
@@ -199,11 +199,11 @@ def looked_at(engine: StandIn) -> StandIn:
     log, rails = engine.safety.log, engine.safety.rails()
     engine.safety.log = lambda limit=50, blocked_only=False: log(50, True)[:limit]  # type: ignore[method-assign]
     last = {verdict.rail: verdict for verdict in engine.safety.log(1)[0].verdicts}
-    engine.safety.kill_switch.hold("pause", "3 rejections in a row", NOW + timedelta(minutes=63))
+    engine.safety.kill_switch.hold("pause", "3 dismissals in a row", NOW + timedelta(minutes=63))
     paused = [dataclasses.replace(rail, last=last[rail.rail]) for rail in engine.safety.rails() or rails]
     engine.safety.rails = lambda: tuple(paused)  # type: ignore[method-assign]
     engine.autonomy.state = lambda: SimpleNamespace(
-        state="PAUSED", cause="3 rejections in a row", since=ago(minutes=57), next_change=ago(minutes=-63)
+        state="PAUSED", cause="3 dismissals in a row", since=ago(minutes=57), next_change=ago(minutes=-63)
     )
     return engine
 

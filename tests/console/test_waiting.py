@@ -68,7 +68,7 @@ async def test_a_hostile_quote_is_marked_and_needs_its_own_key(home: Home) -> No
 
 
 async def test_a_missed_notification_is_sent_again_from_the_queue(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    paused = StateChanged(before="WATCHING", after="PAUSED", cause="3 rejections in a row")
+    paused = StateChanged(before="WATCHING", after="PAUSED", cause="3 dismissals in a row")
     with NotificationServer(status=401) as server:
         monkeypatch.setenv("CLAWPY_NOTIFY_PHONE_URL", server.ntfy)
         async with real_console(home) as (pilot, app, engine):
@@ -79,4 +79,4 @@ async def test_a_missed_notification_is_sent_again_from_the_queue(home: Home, mo
             await open_waiting(pilot, app, "notification", "Try again?")
             await pilot.press("y")
             await until(pilot, lambda: not app.state.waiting and len(server.posts) == 2)
-    assert server.posts[-1].body["message"] == "Paused: 3 rejections in a row"
+    assert server.posts[-1].body["message"] == "Paused: 3 dismissals in a row"

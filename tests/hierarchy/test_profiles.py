@@ -148,6 +148,19 @@ def test_if_one_edit_is_refused_none_is_made(world: World) -> None:
     assert world.profiles.get("cto") == before
 
 
+def test_text_that_would_be_lost_is_refused(world: World) -> None:
+    before = world.profiles.get("cto")
+    text = format_profile(before)
+    for edited, words in (
+        (f"XX {text}", "“XX ## Domain” is below no heading"),
+        (f"- Ask first.\n\n{text}", "“Ask first.” is below no heading"),
+        (text.replace("## Domain", "## Field"), "a profile has no heading “Field”"),
+    ):
+        with pytest.raises(Refusal, match=words):
+            parse_edits(before, edited)
+    assert parse_edits(before, f"<!-- for the board -->\n\n{text}") == ()
+
+
 def test_a_text_of_another_version_is_refused(world: World) -> None:
     before = world.profiles.get("cto")
     text = print_profile(before)

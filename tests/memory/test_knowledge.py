@@ -13,7 +13,7 @@ from engine.clock import FakeClock
 from engine.memory.graph import TaskGraph
 from engine.memory.graph_producer import GraphProducer
 from engine.memory.recall import describe_task
-from engine.model import CheckResult, GraphNode, Relation, SessionState
+from engine.model import CheckResult, GraphNode, Relation, SessionState, label_outcome
 from engine.storage.ledger import LedgerEntry
 from tests.memory.fake_work import NOW, FakeWork, view
 
@@ -62,7 +62,7 @@ def test_a_session_becomes_a_task_with_its_outcome(
     node = graph.get("session_1")
     assert node is not None
     assert (node.outcome, node.success) == (outcome, success)
-    assert describe_task(node) == f"Fix the parser ({outcome}): The parser reads dates again."
+    assert describe_task(node) == f"Fix the parser ({label_outcome(outcome)}): The parser reads dates again."
 
 
 def test_a_retry_and_a_continuation_are_derived_from_what_was_before(

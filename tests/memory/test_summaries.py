@@ -58,7 +58,7 @@ def test_a_summary_by_rules_has_all_parts_and_at_most_120_words() -> None:
     files = tuple(f"a/{number}.py" for number in range(200))
     summary = SessionFacts(view(prompt=words, summary=words), (f"keep {words}", words), files).summarise_by_rules()
     assert len(summary.split()) <= MAX_WORDS == 120
-    for part in ("Task:", "Outcome: succeeded", "Decided:", "Files: a/0.py", "more."):
+    for part in ("Task:", "Outcome: finished", "Decided:", "Files: a/0.py", "more."):
         assert part in summary
 
 

@@ -24,7 +24,7 @@ def test_the_rate_limiter_shows_until_when_it_waits(rails: Rails) -> None:
 
 def test_a_pause_is_shown_with_its_end_and_a_stop_without_one(rails: Rails) -> None:
     kill_switch = rails.kill_switch
-    rails.write(kill_switch.place, "pause", "3 rejections in a row")
+    rails.write(kill_switch.place, "pause", "3 dismissals in a row")
     paused = rail_state(rails, "kill")
     assert (paused.verdict, paused.until) == (Verdict.BLOCK, rails.clock.now() + timedelta(hours=2))
     assert kill_switch.current_verdict().verdict is Verdict.BLOCK

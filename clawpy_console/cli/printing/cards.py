@@ -22,6 +22,7 @@ from clawpy_console.cli.printing.style import (
 )
 from clawpy_console.fields import states
 from clawpy_console.formats import one_line, workspace_name
+from engine.model import label_outcome
 
 
 def cards(document: Document) -> Lines:
@@ -98,7 +99,7 @@ def tier_and_confidence(card: Document) -> str:
 def card_state(card: Document, *, with_outcome: bool = True) -> str:
     """`approved`, `dismissed`; the outcome of a card that has run."""
     if card["outcome"] and with_outcome:
-        return str(states.SESSION_LABELS.get(card["outcome"], card["outcome"]))
+        return label_outcome(card["outcome"])
     return str(states.CARD_LABELS.get(card["status"], card["status"]))
 
 

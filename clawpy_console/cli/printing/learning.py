@@ -24,8 +24,8 @@ from clawpy_console.fields import Field, text_line
 from clawpy_console.fields import agent as agent_fields
 from clawpy_console.fields import learning as learning_fields
 from clawpy_console.fields.learning import forgetting_fields, recalled_fields
-from clawpy_console.fields.states import PROBLEM_SIGN
-from engine.model import PROBLEM_FOUND
+from clawpy_console.fields.states import SESSION_SIGNS
+from engine.model import label_outcome
 
 # Agents
 
@@ -131,15 +131,16 @@ def _tree(agents: Sequence[Document]) -> Lines:
 def tasks(document: Document) -> Lines:
     """The task board, or one task."""
     board = document["tasks"] if "tasks" in document else [document["task"]]
-    signs = {"open": "○", "running": "◐", "done": "✓", "failed": "✗"}
+    signs = {state: sign for state, (sign, _) in SESSION_SIGNS.items()} | {"open": "○", "done": "✓"}
     for task in board:
-        sign, state, note = signs[task["state"]], task["state"], task["note"]
-        if state == "failed" and note.startswith(PROBLEM_FOUND):
-            sign, state, note = PROBLEM_SIGN[0], PROBLEM_FOUND, note.removeprefix(f"{PROBLEM_FOUND}: ")
+        state, note = task["state"], task["note"]
+        outcome, _, reason = note.partition(": ")
+        if outcome in SESSION_SIGNS:
+            state, note = (outcome, reason) if state == "failed" else (state, f"{label_outcome(outcome)}: {reason}")
         remarks = "  " + dim(note) if note else ""
         if task["waitsFor"] and state == "open":
             remarks += "  " + wants(f"waits for {', '.join(task['waitsFor'])}")
-        yield f"{sign} {state:7}  {dim(task['id'])}  {task['title']}{remarks}"
+        yield f"{signs[state]} {label_outcome(state):7}  {dim(task['id'])}  {task['title']}{remarks}"
 
 
 def permissions(document: Document) -> Lines:

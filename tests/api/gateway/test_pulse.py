@@ -110,13 +110,13 @@ def test_the_number_of_pending_cards_is_sent_when_it_changes(served: Served) -> 
 
 @pytest.mark.parametrize("stopped", ["PAUSED", "DISABLED"])
 def test_pause_and_resume_are_sent(served: Served, stopped: str) -> None:
-    paused = StateChanged(before="WATCHING", after=stopped, cause="3 rejections in a row")
+    paused = StateChanged(before="WATCHING", after=stopped, cause="3 dismissals in a row")
     resumed = StateChanged(before=stopped, after="WATCHING", cause="resumed")
     with listening(served) as listener:
         listener.subscribe()
         for event in (paused, resumed):
             served.engine.database.write(lambda tx, event=event: tx.record(event))
-        assert listener.receive_until("crosspoll.paused")["reason"] == "3 rejections in a row"
+        assert listener.receive_until("crosspoll.paused")["reason"] == "3 dismissals in a row"
         assert listener.receive_until("crosspoll.resumed")["id"]
 
 

@@ -62,7 +62,7 @@ def ended(state: str = "succeeded", summary: str = "41 passed") -> SessionEnded:
 
 
 ONE_FAILED = CheckResult("pytest", passed=40, failed=1, errors=0, skipped=0, seconds=1.0, failing=("test_a",))
-PAUSED = StateChanged(before="WATCHING", after="PAUSED", cause="3 rejections in a row")
+PAUSED = StateChanged(before="WATCHING", after="PAUSED", cause="3 dismissals in a row")
 COST = CostWarned(window="day", spent=microusd(16.4), cap=microusd(20))
 
 
@@ -115,7 +115,7 @@ def test_a_medium_card_reaches_phone_and_watch_when_its_window_is_over(world: No
         (ended("failed", "2 tests"), "Failed: 2 tests"),
         (ended("interrupted", ""), "Failed: Run the tests"),
         (COST, "82 % of the day's cap: $16.40 of $20.00"),
-        (PAUSED, "Paused: 3 rejections in a row"),
+        (PAUSED, "Paused: 3 dismissals in a row"),
     ],
 )
 def test_the_words_on_the_phone(phone_world: NotifyWorld, clock: FakeClock, event: Event, words: str) -> None:
