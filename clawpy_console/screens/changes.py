@@ -225,7 +225,7 @@ class Changes(Vertical):
         lines = [Content.styled(change_words(change, session), "$wants" if is_waiting_to_land(change) else "$grey")]
         if change and is_waiting_to_land(change):
             lines += [Content.styled(text, style) for text, style in self._preview_lines(change)]
-        if change and change.note:
+        if change and change.note and change.state is not ChangeState.DISCARDED:
             lines.append(Content.styled(f"▲ {one_line(change.note)}", "$wants"))
         if check:
             lines.append(check_words(check))

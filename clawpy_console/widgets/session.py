@@ -114,7 +114,7 @@ def model_words(session: SessionView, calls: Sequence[ModelCall]) -> str:
 
 
 def change_words(change: ChangeSet | None, session: SessionView | None) -> str:
-    """The number of files of a change set that wait, landed or were discarded."""
+    """The number of files of a change set that wait, landed, were discarded or are continued in another session."""
     if change is None:
         return "This changed no files." if session is None or session.state.over else "None yet."
     files = formats.count(len(change.files), "file")
@@ -123,7 +123,7 @@ def change_words(change: ChangeSet | None, session: SessionView | None) -> str:
         ChangeState.WAITING: f"▼ {landed}{files} to land",
         ChangeState.LANDED: f"✓ {files} landed",
         ChangeState.BRANCHED: f"✓ {files} on branch {change.branch}",
-        ChangeState.DISCARDED: f"{files} discarded",
+        ChangeState.DISCARDED: f"{files} {change.note or 'discarded'}",
         ChangeState.UNDONE: f"↶ {files}, landing undone",
     }[change.state]
 

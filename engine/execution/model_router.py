@@ -60,11 +60,18 @@ class ModelChoice:
     @property
     def is_free(self) -> bool:
         """Whether nobody is paid for it: its price in the settings is 0, or it has none there and needs no key or runs
-        on this machine. A server on this machine that has the name of a built-in provider may be a gateway to it."""
+        on this machine. A server on this machine that has the name of a built-in provider may be a gateway to it, and
+        so may one without a key elsewhere, if the public list knows its name. That list takes half a second to load."""
         if self.price is not None:
             return not (self.price.input or self.price.output)
-        is_local = is_loopback_host(urlsplit(self.base_url).hostname or "")
-        return self.keyless or (is_local and self.provider not in PROVIDERS)
+        if is_loopback_host(urlsplit(self.base_url).hostname or ""):
+            return self.keyless or self.provider not in PROVIDERS
+        if not self.keyless:
+            return False
+        from engine.execution.runners.model.host_protocol import Model
+        from engine.execution.runners.model.prices import listed_price
+
+        return listed_price(Model(self.provider, self.model, self.kind, self.base_url)) is None
 
     @property
     def id(self) -> str:

@@ -22,7 +22,7 @@ from pathlib import Path
 from engine.clock import Clock
 from engine.events import AgentErred, Event, ToolsUsed
 from engine.model import SessionView, TranscriptLine, sanitise
-from engine.model.secrets import CUT, MAX_KEY_LENGTH, Redactor, parting, redact
+from engine.model.secrets import CUT, MAX_KEY_LENGTH, Redactor, find_open_secret, parting, redact
 
 MAX_OUTPUT_LINES = 200_000
 """Maximum number of lines of output of one session."""
@@ -71,7 +71,11 @@ class TranscriptWriter:
         self._batch: list[str] = []
         self._recent: deque[str] = deque(maxlen=20)
         self._secrets = secrets
-        self._streamed = StreamedText(lambda kind, text: self.append(kind, sanitise(text).split("\n")), self._clean)
+        self._streamed = StreamedText(
+            lambda kind, text: self.append(kind, sanitise(text).split("\n")),
+            lambda text: redact(text, secrets()),
+            secrets,
+        )
         self.unfinished = ("", "")
         self._redactors: dict[str, Redactor] = {}
         self._has_cut_note = False
@@ -92,9 +96,6 @@ class TranscriptWriter:
         """Write the rest of the text that streamed in: it is complete."""
         with self._lock:
             self._streamed.flush()
-
-    def _clean(self, text: str) -> str:
-        return redact(text, self._secrets())
 
     def append(self, kind: str, texts: list[str]) -> None:
         """Append lines of one kind (see `TranscriptLine`), which have no control characters. Secrets are removed here,
@@ -269,12 +270,19 @@ class StreamedText:
     """Receives text in pieces, and passes whole lines to `write`.
 
     The rest of a line follows at `flush`, when it is too long, or when the kind changes; until then it is `unfinished`.
-    A text is never split inside a secret; `clean`, which removes secrets, shows where they are.
+    A text is never split inside a secret; `clean`, which removes secrets, shows where they are. The beginning of one of
+    `secrets` is not shown before its end came.
     """
 
-    def __init__(self, write: Callable[[str, str], None], clean: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        write: Callable[[str, str], None],
+        clean: Callable[[str], str],
+        secrets: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
         self._write = write
         self._clean = clean
+        self._secrets = secrets
         self._kind = ""
         self._rest = ""
 
@@ -300,7 +308,8 @@ class StreamedText:
     @property
     def unfinished(self) -> tuple[str, str]:
         """The kind and the text of the last line so far, without its last word; ("", "") for none."""
-        text = sanitise(self._clean(_LAST_WORD.sub("", self._rest))).rstrip()
+        begun = self._rest[: find_open_secret(self._rest, self._secrets())]
+        text = sanitise(_LAST_WORD.sub("", self._clean(begun))).rstrip()
         return (self._kind, text) if text else ("", "")
 
     def flush(self) -> None:

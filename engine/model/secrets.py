@@ -206,6 +206,18 @@ def parting(text: str, clean: Callable[[str], str], *, limit: int | None = None)
     return next((index for index in indexes if clean(text[:index]) + clean(text[index:]) == whole), fallback)
 
 
+def find_open_secret(text: str, secrets: Iterable[str]) -> int:
+    """The index in a growing text at which one of `secrets` begins that may be incomplete; else the text's length."""
+    begun = [
+        length
+        for secret in secrets
+        if len(secret) >= MIN_SECRET_LENGTH
+        for length in range(1, min(len(secret), len(text)) + 1)
+        if text.endswith(secret[:length])
+    ]
+    return len(text) - max(begun, default=0)
+
+
 def _is_harmless(text: str, values: Iterable[str]) -> bool:
     """Whether a text certainly contains no secret. A fast check, because output may have thousands of lines a
     second."""

@@ -205,6 +205,12 @@ STORIES = {
         press("G enter"),
         sees("old one 69"),
     ),
+    "changes that another session took over are not called discarded": (
+        Given(lambda engine: set_change(engine, state=ChangeState.DISCARDED, note="continued in sess_9")),
+        press("2"),
+        sees("3 files continued in sess_9"),
+        hides("▲ continued", "discarded"),
+    ),
     "a key that can do nothing says so": (
         Given(remove_changes),
         press("2 L"),

@@ -285,6 +285,17 @@ def test_a_huge_piece_of_text_is_split_in_time_that_grows_with_its_length(text: 
     assert cleaned < 40 * len(text)
 
 
+def test_a_known_secret_of_several_words_is_never_shown_in_part(path: Path, clock: FakeClock) -> None:
+    secret = "correct hörse battery staple"
+    writer, shown = TranscriptWriter(path, clock, lambda: [secret]), []
+    for letter in f"My password is {secret}, is it good?":
+        writer.stream("say", letter)
+        writer.flush()
+        shown.append(writer.unfinished[1])
+    assert not [text for text in shown if "corr" in text or "rse" in text or "batt" in text]
+    assert shown[-1] == f"My password is {CUT}, is it"
+
+
 def test_the_last_line_of_a_text_grows_word_by_word_without_its_keys(path: Path, clock: FakeClock) -> None:
     writer, shown = TranscriptWriter(path, clock), []
     for piece in (

@@ -178,7 +178,8 @@ def _change(change: Document) -> Lines:
     waiting = change["state"] == "waiting"
     on_branch = f" on {change['branch']}" if change["branch"] else ""
     where_landed = f"  in {change['workspace']}" if change["landedFiles"] or not waiting else ""
-    state_text = paint("wants" if waiting else "grey", change["state"])
+    is_continued = change["state"] == "discarded" and change["note"]  # by another session, which the note names
+    state_text = paint("wants" if waiting else "grey", change["note"] if is_continued else change["state"])
     yield f"{bold(change['id'])}  {state_text}{on_branch}  {count(len(change['files']), 'file')}{where_landed}"
     for file in change["files"]:
         yield from _changed_file(file)

@@ -94,11 +94,10 @@ def test_usage_never_costs_more_than_was_reserved(
     assert all(0 <= spent.cost <= budget.max_cost for spent in (usage, cancelled))
 
 
-def test_a_price_is_listed_free_or_a_marked_estimate() -> None:
-    assert request_limits.price_of({"input": 3, "output": 4}, is_free=True, estimate=50_000) == Price(3, 4)
-    unlisted = request_limits.price_of(None, is_free=False, estimate=50_000)
+def test_a_price_is_listed_or_a_marked_estimate() -> None:
+    assert request_limits.price_of({"input": 3, "output": 4}, estimate=50_000) == Price(3, 4)
+    unlisted = request_limits.price_of(None, estimate=50_000)
     assert (unlisted.is_known, unlisted.min_cost, unlisted.cost_of(1_000_000, 0)) == (False, 50_000, 3_000_000)
-    assert request_limits.price_of(None, is_free=True, estimate=50_000) == Price(0, 0)  # nobody is paid
 
 
 @given(st.text(max_size=2_000))

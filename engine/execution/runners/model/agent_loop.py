@@ -390,9 +390,7 @@ class AgentLoop:
             if message["type"] == "failed":
                 self._conversation = None
                 raise _RequestFailed(host_protocol.failure_of(message))
-            self._set_price(
-                request_limits.price_of(message["price"], is_free=self._model.is_free, estimate=self._estimate)
-            )
+            self._set_price(request_limits.price_of(message["price"], estimate=self._estimate))
             self._window = message["window"]
             return conversation
 

@@ -80,7 +80,7 @@ class Model:
     key: str = ""
     """Empty for a provider that needs none."""
     is_free: bool = False
-    """Whether it costs nothing if its price is not listed."""
+    """Whether it costs nothing, whatever the public list says."""
     input_price: int | None = None
     """The price in the settings, which replaces the listed one: micro-dollars for a million tokens of prompt."""
     output_price: int | None = None

@@ -40,8 +40,10 @@ def cost_of(usage: RequestUsage, model: Model) -> int | None:
 
 
 def _lookup_costs(usage: Usage | RequestUsage, model: Model) -> tuple[Decimal, Decimal] | None:
-    """The dollars that the prompt and the answer of a request cost; None if the settings have no price of the model and
-    it is not in the list."""
+    """The dollars that the prompt and the answer of a request cost; None if the model is not free, the settings have no
+    price of it, and it is not in the list."""
+    if model.is_free:
+        return Decimal(0), Decimal(0)
     if model.input_price is not None and model.output_price is not None:
         input_cost = Decimal(usage.input_tokens or 0) * model.input_price / _MILLION**2
         return input_cost, Decimal(usage.output_tokens or 0) * model.output_price / _MILLION**2

@@ -63,13 +63,11 @@ class Price:
         return -(-(input_tokens * self.input + output_tokens * self.output) // _MILLION)
 
 
-def price_of(listed: Mapping[str, int] | None, *, is_free: bool, estimate: int) -> Price:
-    """The `listed` price of a model. Without one, a free model costs nothing. Any other model costs `UNLISTED_PRICE`,
-    and its session counts at least `estimate` micro-dollars (`costPerTrigger`)."""
+def price_of(listed: Mapping[str, int] | None, *, estimate: int) -> Price:
+    """The `listed` price of a model. Without one it costs `UNLISTED_PRICE`, and its session counts at least `estimate`
+    micro-dollars (`costPerTrigger`)."""
     if listed is not None:
         return Price(listed["input"], listed["output"])
-    if is_free:
-        return Price(0, 0)
     return Price(*UNLISTED_PRICE, is_known=False, min_cost=estimate)
 
 

@@ -142,7 +142,7 @@ class SingleQuestions:
                 opened, _ = self._await_message(pending, conversation, "opened")
                 if opened["type"] == "failed":
                     raise NoAnswer(_failure_text(pending, host_protocol.failure_of(opened)))
-                pending.price = request_limits.price_of(opened["price"], is_free=pending.model.is_free, estimate=0)
+                pending.price = request_limits.price_of(opened["price"], estimate=0)
                 pending.window = opened["window"]
                 return self._answer(pending, conversation)
             finally:
