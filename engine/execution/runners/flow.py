@@ -26,7 +26,7 @@ from engine.frozen import frozen
 from engine.git import Git
 from engine.git.history import find_commit
 from engine.model import CheckResult, sanitise
-from engine.model.text import one_line
+from engine.model.text import join_names, one_line
 
 # -- errors of all work
 
@@ -117,6 +117,9 @@ class RunScope:
 
 
 # -- the job of a flow
+
+MAX_FOLDER_FILES = 1000
+"""Maximum number of files in the folders that a flow reads file by file."""
 
 MAX_OUTPUT_CHARACTERS = 256 * 1024
 """Maximum number of characters that a flow gets from the end of a command's output. The transcript has all of it."""
@@ -226,6 +229,11 @@ class Job:
         `SessionStopped` when the session is ending.
         """
         return self.session.execute(argv, cwd=cwd or self.folder, env=env, quiet=quiet)
+
+
+def find_folders(job: Job, paths: Sequence[str]) -> list[str]:
+    """Those of `paths` that are folders."""
+    return [path for path in paths if (job.folder / path).is_dir()]
 
 
 def is_own_file(folder: Path, path: str) -> bool:
@@ -411,3 +419,19 @@ class ProjectFlow(Flow):
         """Those of `paths` that are in the project. `paths` are relative to the top, and the result is relative to the
         project."""
         return [path.removeprefix(self.path_prefix) for path in paths if path.startswith(self.path_prefix)]
+
+    def find_files(self, job: Job, paths: Sequence[str]) -> list[str]:
+        """The files that `paths` name, as `paths_inside` has them. A folder names the files below it that git does not
+        ignore. Raises `WorkFailed` if these are more than `MAX_FOLDER_FILES`."""
+        folders = find_folders(job, paths)
+        if not folders:
+            return self.paths_inside(paths)
+        top = os.path.realpath(job.folder)
+        below = [os.path.relpath(os.path.realpath(job.folder / folder), top) for folder in folders]
+        options = ("-z", "--cached", "--others", "--exclude-standard", "--")
+        listed = job.git.items("ls-files", *options, *below, environment={"GIT_LITERAL_PATHSPECS": "1"})
+        if len(listed) > MAX_FOLDER_FILES:
+            problem = f"{join_names(folders, 3)}: {len(listed)} files, at most {MAX_FOLDER_FILES} are read one by one"
+            raise WorkFailed(problem, f"name a smaller folder, or run `{self.name}` on the whole project")
+        files = [path for path in dict.fromkeys(listed) if is_own_file(job.folder, path)]
+        return self.paths_inside(dict.fromkeys([*(path for path in paths if path not in folders), *files]))

@@ -34,6 +34,14 @@ def test_only_the_tests_of_changed_files_run(project: Repository, run_flow: RunF
     assert not list(project.path.rglob("__pycache__"))
 
 
+def test_a_folder_of_very_many_files_is_refused(project: Repository, run_flow: RunFlow) -> None:
+    commit_shop(project)
+    for number in range(1001):
+        project.write(f"many/{number}.py", "")
+    with pytest.raises(WorkFailed, match="many: 1001 files, at most 1000"):
+        run_flow("run_tests", paths=["many"])
+
+
 def test_a_run_took_as_long_as_its_command(
     project: Repository, run_flow: RunFlow, monkeypatch: pytest.MonkeyPatch
 ) -> None:

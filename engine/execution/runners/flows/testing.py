@@ -20,6 +20,7 @@ from engine.execution.runners.flow import (
     RepoPath,
     TestId,
     WorkFailed,
+    find_folders,
 )
 from engine.execution.runners.flows.failing_tests import find_signatures
 from engine.execution.runners.flows.git_steps import (
@@ -71,7 +72,7 @@ class RunTests(ProjectFlow):
     name = "run_tests"
     label = "Run tests"
     place = Place.CHECK
-    paths: list[RepoFile] = Field(default=[], description="changed source files; none = the whole suite")
+    paths: list[RepoFile] = Field(default=[], description="source files and folders; none = the whole suite")
     tests: list[TestId] = Field(default=[], max_length=MAX_TARGETS, description="tests by id, instead of changed files")
 
     def describe(self) -> str:
@@ -84,9 +85,7 @@ class RunTests(ProjectFlow):
             return f"Run {names} again"
         if not paths:
             return "Run the whole test suite"
-        if len(paths) == 1:
-            return f"Run the tests of {paths[0]}"
-        return f"Run the tests of {count(len(paths), 'changed module')}: {join_names(paths, 3)}"
+        return f"Run the tests of {join_names(paths, 3)}"
 
     def require_present(self, top: Path) -> None:
         project = project_at(top / self.project)
@@ -97,12 +96,16 @@ class RunTests(ProjectFlow):
 
     def run(self, job: Job) -> FlowResult:
         tools = find_toolchains(job, self.project)
+        folders = find_folders(job, self.paths)
         tests_by_path: dict[str, list[str]] = {}
         if self.tests:  # the whole suite with a tool that cannot run single tests
             tool = toolchain_for(tools, self.tests)
             plan = [(tool, self.tests if tool.runs_single_tests else [])]
         else:
-            plan = self._plan_changed_paths(job, tools, tests_by_path)
+            plan = self._plan_changed_paths(job, tools, tests_by_path, has_folder=bool(folders))
+        if not plan:
+            sentence = f"No tests found for {join_names(self.paths, 4)}, nothing was run"
+            return FlowResult(f"{sentence}: `run the tests` runs the whole suite")
         texts: dict[str, str] = {}
         results = run_test_plan(job, plan, texts)
         check = combine_checks(results)
@@ -114,23 +117,28 @@ class RunTests(ProjectFlow):
             check=check,
             facts={
                 "tests_by_path": tests_by_path,
-                "without_tests": [path for path in self.paths if not tests_by_path.get(path)],
+                "without_tests": [path for path in self.paths if not tests_by_path.get(path) and path not in folders],
                 "signatures": signatures,
                 "messages": messages,
             },
             full=full and len(results) == len(tools),
         )
 
-    def _plan_changed_paths(self, job: Job, tools: list[Toolchain], tests_by_path: dict[str, list[str]]) -> TestPlan:
-        """The tests that each tool runs for the changed files. If these files have no tests of their own, a tool runs
-        its whole suite ([]). The tests of each file are also put into `tests_by_path`."""
+    def _plan_changed_paths(
+        self, job: Job, tools: list[Toolchain], tests_by_path: dict[str, list[str]], *, has_folder: bool
+    ) -> TestPlan:
+        """The tests that each tool runs for the files of `paths`. If these files have no tests of their own, a tool
+        runs its whole suite ([]), or nothing if a path is a folder. The tests of each file are also put into
+        `tests_by_path`."""
         plan: TestPlan = []
+        files = self.find_files(job, self.paths)
         for tool in tools:
-            if covered := [path for path in self.paths_inside(self.paths) if tool.covers(path)]:
+            if covered := [path for path in files if tool.covers(path)]:
                 tests_of_tool = tool.tests_for(covered)
                 tests_by_path |= {f"{self.path_prefix}{path}": names for path, names in tests_of_tool.items()}
-                plan.append((tool, _choose_tests(job, tool, tests_of_tool)))
-        if plan:
+                if all_tests(tests_of_tool) or not has_folder:
+                    plan.append((tool, _choose_tests(job, tool, tests_of_tool)))
+        if plan or has_folder:
             return plan
         if self.paths:
             job.say(f"No tests found for {join_names(self.paths, 4)}: running the whole suite")
@@ -251,7 +259,7 @@ class UncoveredLines(ProjectFlow):
 
     def describe(self) -> str:
         tests = "the whole suite" if self.whole else "the tests"
-        return f"Run {tests} with coverage, for {count(len(self.paths), 'changed file')}"
+        return f"Run {tests} with coverage, for {join_names(self.paths, 3)}"
 
     def run(self, job: Job) -> FlowResult:
         tool = next((tool for tool in find_toolchains(job, self.project) if tool.name == "pytest"), None)

@@ -105,7 +105,9 @@ class _LintRun:
 class _LintFlow(ProjectFlow):
     """The base class of both flows. It finds the linters, and the files that each of them reads."""
 
-    paths: list[RepoFile] = Field(default=[], max_length=1000, description="changed files; none = the whole project")
+    paths: list[RepoFile] = Field(
+        default=[], max_length=1000, description="files and folders; none = the whole project"
+    )
 
     def _find_linters(self, job: Job) -> list[Linter]:
         """The linters of the project. Raises `CannotRun` if it has none."""
@@ -121,10 +123,10 @@ class _LintFlow(ProjectFlow):
             add_package_command(job.workspace / self.project, job.workspace, "ruff") if has_python else fix,
         )
 
-    def _select_targets(self, linters: list[Linter]) -> list[tuple[Linter, list[str]]]:
+    def _select_targets(self, job: Job, linters: list[Linter]) -> list[tuple[Linter, list[str]]]:
         """(linter, existing files of `paths` that it reads, relative to its folder). A linter that reads none of the
         files is left out."""
-        paths = self.paths_inside(self.paths)
+        paths = self.find_files(job, self.paths)
         targets = [
             (linter, [path for path in paths if linter.covers(path) and is_own_file(linter.folder, path)])
             for linter in linters
@@ -135,7 +137,7 @@ class _LintFlow(ProjectFlow):
         """The files to lint, in words."""
         if not self.paths:
             return everything.format(where=self.where)
-        return f"{files} {count(len(self.paths), 'changed file')}{self.where}: {join_names(self.paths, 3)}"
+        return f"{files} {join_names(self.paths, 3)}"
 
 
 class Lint(_LintFlow):
@@ -156,7 +158,7 @@ class Lint(_LintFlow):
         runs: list[_LintRun] = []
         errors: list[CannotRun] = []
         with linked_packages(job, linters):
-            for linter, targets in self._select_targets(linters):
+            for linter, targets in self._select_targets(job, linters):
                 try:
                     runs.append(_LintRun(linter, targets, _run_linter(job, linter, targets)))
                 except CannotRun as error:
@@ -166,7 +168,7 @@ class Lint(_LintFlow):
             for unable in errors:
                 job.say(str(unable))
             if not runs:
-                return FlowResult("Nothing to lint: the project's linters read none of these files")
+                return FlowResult(f"Nothing to lint: no linter of the project reads {join_names(self.paths, 3)}")
             if self.paths and any(result.findings for result in runs):
                 runs = self._compare_with_base(job, runs)
         return self._make_result(job, runs, "".join(f"; {unable.message}" for unable in errors[:1]))
@@ -201,7 +203,10 @@ class Lint(_LintFlow):
         }
         if not findings:
             scope = _describe_linted({path for run in runs for path in run.targets})
-            return FlowResult(f"{tools} found nothing{' new' if number_known else ''} in {scope}{unable}", facts=facts)
+            known = (
+                f" new in {scope}; {self.base} has {count(number_known, 'finding')}" if number_known else f" in {scope}"
+            )
+            return FlowResult(f"{tools} found nothing{known}{unable}", facts=facts)
         failed = [run for run in runs if run.findings]
         facts["next"] = "fix_lint" if _can_fix(job, failed) else "let_agent_fix"
         are_new = bool(self.paths) and all(run.number_known is not None for run in failed)
@@ -274,7 +279,7 @@ class FixLint(_LintFlow):
         used: list[str] = []
         linters = self._find_linters(job)
         with linked_packages(job, linters):
-            for linter, targets in self._select_targets(linters):
+            for linter, targets in self._select_targets(job, linters):
                 for command in linter.fix_commands_for(targets, job.scratch):
                     result = run_command(job, command, linter.folder)
                     if result.exit_code not in command.exit_codes:
@@ -283,7 +288,8 @@ class FixLint(_LintFlow):
         changed = job.git.items("diff-tree", "-r", "-z", "--name-only", "--diff-filter=d", before, store_tree(job))
         tools = join_names(dict.fromkeys(used))
         if not used:
-            return FlowResult("Nothing to fix: the project's linters fix none of these files")
+            names = join_names(self.paths, 3) or "this project"
+            return FlowResult(f"Nothing to fix: no linter of the project fixes {names}")
         if not changed:
             return FlowResult(f"Nothing to fix: {tools} changed nothing", facts={"changed": []})
         return FlowResult(
