@@ -89,9 +89,7 @@ HARM = (WorldKind("-.2", 0.5, 0.7), WorldKind("-.3", 0.45, 0.75), WorldKind("-.5
 
 def test_false_alarms_and_harm_found_over_many_looks(capsys: pytest.CaptureFixture[str]) -> None:
     rules: Mapping[str, Callable[[RunCounts], Numbers]] = {
-        "as if each look were the only one, 90 %": lambda counts: (
-            has_enough_runs(counts) & (probability_of_harm(counts) > 0.9)
-        ),
+        "as if each look were the only one, 90 %": looks_harmful,
         PRODUCT_RULE: lambda counts: first_looks(counts, is_harmful),
     }
     kinds = (*NOTHING, *GOOD, *HARM)
@@ -118,29 +116,14 @@ def test_false_alarms_and_harm_found_over_many_looks(capsys: pytest.CaptureFixtu
     assert product_shares[HARM[1]] >= 0.75
 
 
-def has_enough_runs(counts: RunCounts) -> Numbers:
-    found: Numbers = (counts.with_effect >= 10) & (counts.without >= 10)
-    return found
-
-
-def probability_of_harm(counts: RunCounts) -> Numbers:
-    """The probability that the true share with the effect is below that without it, from an even prior, as if this were
-    the only check."""
-    cells = (numpy.arange(200) + 0.5) / 200
-    up, down = numpy.log(cells), numpy.log(1 - cells)
-
-    def shares(good: Numbers, bad: Numbers) -> Numbers:
-        logs = good[:, None] * up + bad[:, None] * down
-        masses = numpy.exp(logs - logs.max(axis=1, keepdims=True))
-        found: Numbers = masses / masses.sum(axis=1, keepdims=True)
-        return found
-
-    rows = []
-    for world in range(WORLDS):
-        with_effect = shares(counts.with_good[world], counts.with_bad[world])
-        without_effect = shares(counts.without_good[world], counts.without_bad[world])
-        rows.append(((with_effect.cumsum(axis=1) - with_effect / 2) * without_effect).sum(axis=1))
-    return numpy.array(rows)
+def looks_harmful(counts: RunCounts) -> Numbers:
+    """Whether the shares of good runs differ at 90 % (one-sided z-test), as if this were the only check. It needs 10
+    runs of each kind."""
+    runs, without = numpy.maximum(counts.with_effect, 1), numpy.maximum(counts.without, 1)
+    pooled = (counts.with_good + counts.without_good) / (runs + without)
+    error = numpy.sqrt(pooled * (1 - pooled) * (1 / runs + 1 / without))
+    found: Numbers = counts.without_good / without - counts.with_good / runs > 1.2816 * error
+    return found & (counts.with_effect >= 10) & (counts.without >= 10)
 
 
 def first_looks(counts: RunCounts, rule: Callable[[Arms], bool]) -> Numbers:

@@ -4,9 +4,9 @@ CLAWPY_DATA=DIR pytest tests/benchmarks/test_recall_unrelated.py -m benchmark -s
 
 There are three memories: of work on a project (`recall_sets.work`), of documentation, and, if DIR contains
 `locomo.json`, of a conversation. Each is asked everyday questions (`unrelated_questions.txt`), questions about another
-memory, and its own questions. The baseline in the same run is the former threshold: a squared L2 of 1.5, or one shared
-word, of any line. The threshold (`ranking.MIN_RELEVANCE`) was chosen by this table. A higher one would find nothing
-more often, and lose recall on `recall_sets.work`.
+memory, and its own questions. The baseline in the same run is recall without a threshold. The threshold
+(`ranking.MIN_RELEVANCE`) was chosen by this table. A higher one would find nothing more often, and lose recall on
+`recall_sets.work`.
 """
 
 from __future__ import annotations
@@ -39,18 +39,13 @@ MIN_FOUND_NOTHING = 0.9
 MAX_RECALL_LOST = 0.01
 """Maximum recall@10 that the threshold may take from the sets that the ranking was made with."""
 
-FORMER_MIN_MEANING = 0.25
-"""The minimum of the feature "meaning" by the former threshold, a squared L2 of 1.5."""
-
 
 @dataclass(frozen=True)
 class Answer:
-    """What one question found: the refs with the threshold, best first, those without it, and whether anything passes
-    the former threshold."""
+    """What one question found: the refs with the threshold, best first, and those without it."""
 
     with_threshold: tuple[str, ...]
     without_threshold: tuple[str, ...]
-    passes_former: bool
 
 
 def ask(memory: MemoryService, text: str) -> Answer:
@@ -58,23 +53,17 @@ def ask(memory: MemoryService, text: str) -> Answer:
     candidates = memory.search.collect_candidates(RecallQuery(text, k=10), NOW, 60.0).candidates
     seqs = [row.seq for row in candidates.rows]
     if not seqs:
-        return Answer((), (), False)
+        return Answer((), ())
     features, memories = candidates.features, memory.store.by_seq(seqs)
     refs = [memories[seq].ref for seq in seqs]
     scores = sum(weight.weight * features[weight.feature] for weight in WEIGHTS)
     all_refs = tuple(refs[index] for index in np.argsort(-np.asarray(scores), kind="stable")[:10])
-    passes_former = (features["meaning"] >= FORMER_MIN_MEANING) | (features["coverage"] > 0)
-    return Answer(tuple(refs[match.index] for match in rank(candidates, limit=10)), all_refs, bool(passes_former.any()))
+    return Answer(tuple(refs[match.index] for match in rank(candidates, limit=10)), all_refs)
 
 
 def share_without_match(answers: Sequence[Answer]) -> float:
     """The share of questions for which nothing is found."""
     return mean(not answer.with_threshold for answer in answers)
-
-
-def format_share(answers: Sequence[Answer]) -> str:
-    """The share without a match; in brackets that of the former threshold."""
-    return f"{share_without_match(answers):.2f} ({mean(not answer.passes_former for answer in answers):.2f})"
 
 
 def test_unrelated_questions_find_nothing(tmp_path: Path) -> None:
@@ -86,7 +75,7 @@ def test_unrelated_questions_find_nothing(tmp_path: Path) -> None:
         conversation.name: chance.sample(conversation.questions, min(QUESTIONS_PER_MEMORY, len(conversation.questions)))
         for conversation in conversations
     }
-    print(f"\nlimit {MIN_RELEVANCE}; in brackets: the former limit")
+    print(f"\nlimit {MIN_RELEVANCE}; in brackets: without it")
     print(f"{'memory':<20}{'nothing for':>14}{'of others':>16}{'recall@10 of its own':>24}")
     without_match, lost = [], []
     for conversation in conversations:
@@ -104,7 +93,7 @@ def test_unrelated_questions_find_nothing(tmp_path: Path) -> None:
         without_match.append(share_without_match(everyday))
         if conversation.name != "work on a project":
             lost.append(without_threshold - with_threshold)
-        cells = f"{format_share(everyday):>14}{format_share(others):>16}"
+        cells = f"{share_without_match(everyday):>14.2f}{share_without_match(others):>16.2f}"
         print(f"{conversation.name:<20}{cells}{with_threshold:>14.3f} ({without_threshold:.3f})")
     print(f"nothing for unrelated questions: {mean(without_match):.3f}; recall@10 lost: {mean(lost):.3f}")
     assert mean(without_match) >= MIN_FOUND_NOTHING

@@ -37,9 +37,6 @@ REFIT, FROM = 50, 200
 SURE, MIN_TRUE_SHARE = 0.8, 0.8
 """The score of a sure row, and the least share of sure rows that must be wanted."""
 
-FOLDS, CEILING = 10, 0.05
-"""If the best possible model is sure of less than this share of the rows, a Twin that is sure of none misses little."""
-
 SUREST = 20
 """Number of the rows with the highest scores, of which the wanted ones are printed."""
 
@@ -139,43 +136,6 @@ def test_the_twin_from_a_cold_start(all_rows: list[Row], how: str) -> None:
     print(f"  at {SURE} or more in all orders: {calibrated[0]} of {calibrated[1]} wanted; "
           f"before calibration it would have been {before[0]} of {before[1]}")  # fmt: skip
     assert calibrated[0] >= MIN_TRUE_SHARE * calibrated[1]
-
-
-def test_the_confidence_that_a_model_fitted_on_all_rows_reaches(all_rows: list[Row]) -> None:
-    """The ceiling: boosted trees that know all vectors, numbers and the trace, fitted on nine tenths of the rows."""
-    from sklearn.ensemble import GradientBoostingClassifier
-    from sklearn.model_selection import StratifiedKFold
-
-    third_votes = []
-    for row in all_rows:
-        for judge in range(len(row.votes) if len(row.votes) == 3 else 0):
-            if all(row.votes[:judge] + row.votes[judge + 1 :]):
-                third_votes.append(row.votes[judge])
-    agreement = sum(third_votes) / len(third_votes)
-    print(f"\nof what two of three judges wanted the third wanted {agreement:.0%} (of {len(third_votes)})")
-    wanted = numpy.array([row.wanted for row in all_rows])
-    traces = traces_of(all_rows)
-    features = numpy.array(
-        [[*row.seen.numbers, *(row.trace == trace for trace in traces), *row.meanings] for row in all_rows],
-        numpy.float32,
-    )
-    total = numpy.zeros(2, int)
-    for seed in ORDERS:
-        scores = numpy.empty(len(all_rows))
-        for fit, rest in StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(features, wanted):
-            trees = GradientBoostingClassifier(
-                n_estimators=150, learning_rate=0.05, subsample=0.6, max_features=0.05, random_state=seed
-            ).fit(features[fit], wanted[fit])
-            scores[rest] = trees.predict_proba(features[rest])[:, 1]
-        wanted_of_sure = count_wanted(wanted, scores)
-        total += wanted_of_sure
-        print(f"  ceiling, folds {seed + 1}: AUC {auc_of(wanted, scores):.3f}, "
-              f"Brier {brier_of(wanted, scores):.4f}; "
-              f"{wanted_of_sure[0]} of {wanted_of_sure[1]} wanted at {SURE} or more")  # fmt: skip
-    share = total[1] / len(all_rows) / len(ORDERS)
-    print(f"  ceiling: {share:.1%} of the rows at {SURE} or more, {total[0]} of {total[1]} of them wanted "
-          f"(bar: below {CEILING:.0%}, else the Twin should be sure as well)")  # fmt: skip
-    assert share < CEILING
 
 
 def count_wanted(wanted: numpy.ndarray, scores: numpy.ndarray) -> numpy.ndarray:

@@ -8,9 +8,7 @@ from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy
+from typing import TYPE_CHECKING
 
 from engine.frozen import frozen
 from engine.learning.decisions.decisions import CardFeatures, PastDecision
@@ -33,10 +31,7 @@ class Row:
     events: tuple[str, ...]
     task: str
     wanted: bool
-    votes: tuple[bool, ...] = ()
     seen: TextFeatures = field(default=TextFeatures(()), compare=False)
-    meanings: Any = field(default=None, compare=False, repr=False)
-    """The vectors of the proposal, of the last event, and the product of both."""
 
     def decision(self, number: int) -> PastDecision:
         """The decision that the Twin learns; nothing is known of its kind, channel or time."""
@@ -60,25 +55,17 @@ def read_rows(path: Path) -> list[Row]:
         line = json.loads(text)
         if line["pred_task"]:
             events = tuple(event["event"] for event in line["obs"])
-            rows.append(Row(line["trace"], events, line["pred_task"], bool(line["valid"]), tuple(line["annotation"])))
+            rows.append(Row(line["trace"], events, line["pred_task"], bool(line["valid"])))
     rows.sort(key=lambda row: (row.trace, len(row.events), sha256(f"{row.task}{row.events[-1]}".encode()).digest()))
     model = MiniLM()
     texts = sorted({text for row in rows for text in (row.task, *row.events)})
     vectors = {text: model.embed_question(text).array for text in texts}
 
-    def meanings(row: Row) -> Any:
-        task, last = vectors[row.task], vectors[row.events[-1]]
-        return numpy.concatenate([task, last, task * last])
+    def features_of(row: Row) -> TextFeatures:
+        *earlier, last = row.events
+        return extract_features(row.task, last, earlier, [vectors[text] for text in (row.task, last, *earlier)])
 
-    return [
-        Row(
-            row.trace, row.events, row.task, row.wanted, row.votes,
-            extract_features(row.task, row.events[-1], row.events[:-1],
-                 [vectors[row.task], vectors[row.events[-1]], *(vectors[event] for event in row.events[:-1])]),
-            meanings(row),
-        )
-        for row in rows
-    ]  # fmt: skip
+    return [replace(row, seen=features_of(row)) for row in rows]
 
 
 TEXTS = {
