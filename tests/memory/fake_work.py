@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 from typing import Any
 
 from engine.events import SessionEnded
@@ -20,33 +19,18 @@ from engine.model import (
     TranscriptLine,
 )
 from engine.storage.database import Database
-
-NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
+from tests.conftest import MONDAY_MORNING as NOW
+from tests.support.helpers import make_session_view
 
 
 def view(name: str = "session_1", **fields: Any) -> SessionView:
     """A session that succeeded; `fields` replace some of its fields."""
-    session = SessionView(
-        id=name,
-        prediction_id="pred_1",
-        prompt="Fix the parser",
-        workspace="/home/me/shop",
-        channel="koji-core",
-        agent="backend_builder",
-        runner="model",
-        flow=None,
-        state=SessionState.SUCCEEDED,
-        mode="approved",
-        sandbox="none",
-        cwd="/home/me/shop",
-        created_at=NOW,
-        started_at=NOW,
-        ended_at=NOW,
-        tokens=0,
-        cost=0,
-        summary="The parser reads dates again.",
-    )
-    return replace(session, **fields)
+    succeeded = {
+        "id": name, "prompt": "Fix the parser", "workspace": "/home/me/shop", "cwd": "/home/me/shop",
+        "agent": "backend_builder", "state": SessionState.SUCCEEDED, "ended_at": NOW,
+        "summary": "The parser reads dates again.",
+    }  # fmt: skip
+    return make_session_view(**succeeded | fields)
 
 
 @dataclass

@@ -108,12 +108,6 @@ def test_our_own_sessions_are_not_read_and_a_folder_that_is_named_once_counts(
     assert [turn.workspace for turn in work.remembered.values()] == ["/home/me/shop"]
 
 
-def test_a_line_of_codex_is_read() -> None:
-    turn = read_turn(CODEX_TURN.encode(), "rollout-1")
-    assert turn is not None
-    assert (turn.agent, turn.session, turn.text) == ("codex", "codex:rollout-1", "Hello")
-
-
 @pytest.mark.parametrize(
     "line",
     [b"[]", b"nope", b"x" * (MAX_LINE_BYTES + 1), b'{"type": "user", "message": 3}', b'"text"'],

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,9 @@ from engine.git.github import GitHub
 from engine.model import CheckResult, SessionState, SessionView, Task
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.context_reader import ContextReader, Sources
+from tests.conftest import MONDAY_MORNING as NOW
 from tests.conftest import Repository
-
-NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)  # a Monday morning
+from tests.support.helpers import make_session_view
 
 
 def project_with(test: str = "pytest", linter: str = "ruff") -> Project:
@@ -136,12 +136,11 @@ def touch(path: Path, at: datetime) -> None:
 def session(flow: str | None = "run_tests", state: SessionState = SessionState.SUCCEEDED, **fields: Any) -> SessionView:
     """A session that ended an hour ago, with these other fields."""
     defaults = {
-        "id": "ses_1", "prediction_id": "pred_1", "prompt": "Run the tests", "workspace": "/w", "channel": "koji-core",
-        "agent": "backend_builder", "runner": "flow", "mode": "approved", "sandbox": "none", "cwd": "/w",
-        "created_at": NOW - timedelta(hours=2), "started_at": NOW - timedelta(hours=2),
-        "ended_at": NOW - timedelta(hours=1), "tokens": 0, "cost": 0, "summary": "",
+        "id": "ses_1", "prompt": "Run the tests", "workspace": "/w", "cwd": "/w", "runner": "flow", "flow": flow,
+        "state": state, "created_at": NOW - timedelta(hours=2), "started_at": NOW - timedelta(hours=2),
+        "ended_at": NOW - timedelta(hours=1),
     }  # fmt: skip
-    return SessionView(flow=flow, state=state, **(defaults | fields))
+    return make_session_view(**defaults | fields)
 
 
 def task(title: str, age: timedelta, *, state: str = "open", channel: str = "", session_id: str | None = None) -> Task:

@@ -96,14 +96,6 @@ def test_an_edit_that_asks_is_shown_first(world: World) -> None:
     assert sorted(world.signals()) == ["approved", "original"]
 
 
-def test_editing_a_flow_edits_its_parameters(world: World) -> None:
-    card = world.card()
-    assert refusal(world.cards.approve, card.id, edit="nonsense") == "bad_parameters"
-    world.cards.approve(card.id, edit="paths=src")
-    assert world.sessions.started[0][1].parameters == {"paths": "src"}
-    assert sorted(world.signals()) == ["approved", "original"]
-
-
 def test_an_edited_prompt_that_names_a_flow_becomes_that_flow(world: World) -> None:
     card = world.propose("look at the cart")
     assert "takes prose" in card.note

@@ -84,26 +84,6 @@ def test_a_workspace_without_a_commit_is_remarked_until_it_has_one(world: World)
     assert world.card_cycle.remarks() == {}
 
 
-def test_snoozed_and_own_cards_take_no_place_and_woken_ones_wait_for_one(world: World, clock: FakeClock) -> None:
-    def predicted_ids() -> list[str]:
-        return [card.id for card in world.cards.pending() if card.source is not Source.OPERATOR]
-
-    snoozed, *_ = world.cycle(*names(*"abcdefgh"))
-    world.propose("run_tests")
-    world.cards.snooze(snoozed.id)
-    assert len(world.cycle(*world.proposals)) == 1, "neither a snoozed nor an own card takes a place"
-    clock.advance(timedelta(hours=2))
-    dismissed, *_ = seated = predicted_ids()
-    assert len(seated) == 5
-    assert snoozed.id not in seated, "a woken card waits for a place"
-    world.cards.dismiss(dismissed)
-    assert snoozed.id in predicted_ids()
-    assert world.cycle(*world.proposals) == [], "it comes before new cards"
-    world.cards.undo(dismissed)
-    assert len(predicted_ids()) == 5
-    assert dismissed in predicted_ids()
-
-
 def test_the_same_evidence_makes_one_card(world: World) -> None:
     assert len(world.cycle(proposal("a"), proposal("a"), proposal("a", workspace="/other"))) == 1
     world.cards.approve(world.cards.pending()[0].id)
@@ -351,16 +331,6 @@ def test_failed_tests_lead_to_one_card_that_takes_no_place(world: World) -> None
     assert world.card_cycle.follow_up() == []
     assert len(world.card_cycle.run_cycle().created) == 1
     assert len(world.cards.pending()) == 5 + 1
-
-
-def test_a_follow_up_is_withdrawn_when_its_evidence_is_gone(world: World) -> None:
-    fail_tests(world)
-    world.proposals = [BROKEN_TEST]
-    [card] = world.card_cycle.follow_up()
-    world.cycle(BROKEN_TEST)
-    assert [card.id for card in world.cards.pending()] == [card.id]
-    world.cycle()
-    assert world.cards.get(card.id).status is Status.EXPIRED
 
 
 def test_a_follow_up_that_was_dismissed_or_done_lately_gives_way_to_the_next_kind(world: World) -> None:

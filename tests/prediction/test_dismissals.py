@@ -34,16 +34,6 @@ def test_a_mute_covers_no_other_subject_kind_or_workspace(world: World) -> None:
     assert len(world.cycle(proposal("next", kind="lint"), proposal("main"), proposal("main", workspace=SITE))) == 3
 
 
-def test_new_facts_do_not_wake_a_snoozed_card(world: World, clock: FakeClock) -> None:
-    card = world.card("main", facts={"head": 1})
-    world.cards.snooze(card.id)
-    clock.advance(timedelta(hours=2) - timedelta(minutes=1))
-    assert world.cycle(proposal("main", facts={"head": 2})) == []
-    assert world.cards.pending() == []
-    clock.advance(timedelta(minutes=1))
-    assert len(world.cycle(proposal("main", facts={"head": 2}))) == 1
-
-
 def test_the_third_dismissal_of_a_kind_switches_it_off_and_says_so(world: World, clock: FakeClock) -> None:
     first, second, third = dismiss(world, "a", "b", "c")
     assert (first.note, second.note) == ("", "")

@@ -12,11 +12,12 @@ from sqlmodel import select
 
 from engine.clock import FakeClock
 from engine.model import MICRO, CostState, Refusal, SessionState, SessionView
-from engine.safety.costs import AgentBudget, cost_windows, crosses_warning, decide_cost, measure_burn
+from engine.safety.costs import AgentBudget, cost_windows, decide_cost, measure_burn
 from engine.safety.pipeline import CrosspollLog
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.safety.helpers import Rails, approval, make_rails
+from tests.support.helpers import make_session_view
 
 NOTHING_SPENT = CostState(hour=0, day=0, month=0, hour_cap=2 * MICRO, day_cap=20 * MICRO, month_cap=200 * MICRO)
 NO_BUDGET = AgentBudget("a")
@@ -48,13 +49,6 @@ def test_the_reason_says_what_is_left_of_the_day_or_which_setting_raises_the_cap
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "expected"), [(79, 80, True), (0, 79, False), (80, 81, False), (0, 100, True)]
-)
-def test_a_warning_comes_when_eighty_percent_are_reached_and_once(before: int, after: int, expected: bool) -> None:
-    assert crosses_warning(before, after, 100) is expected
-
-
-@pytest.mark.parametrize(
     ("zone", "day", "hours"),
     [
         ("Europe/Berlin", (2026, 3, 29), 23),
@@ -76,11 +70,8 @@ def test_a_day_lasts_from_midnight_to_midnight(zone: str, day: tuple[int, int, i
 def session_view(
     prediction_id: str, cost: int, *, started: bool = True, state: SessionState = SessionState.SUCCEEDED
 ) -> SessionView:
-    at = datetime(2026, 1, 5, tzinfo=UTC)
-    return SessionView(
-        "auto_1", prediction_id, "p", "/w", "koji-core", "a", "flow", None, state, "approved", "none", "/w", at,
-        at if started else None, at, 0, cost, "done",
-    )  # fmt: skip
+    view = make_session_view(id="auto_1", prediction_id=prediction_id, state=state, cost=cost, summary="done")
+    return view if started else replace(view, started_at=None)
 
 
 def test_a_reservation_counts_until_it_is_settled_with_the_real_price(rails: Rails) -> None:
@@ -115,8 +106,9 @@ def test_the_cap_of_a_day_warns_at_eighty_percent_and_once_when_it_is_reached(ra
     rails.decide(approval(prediction_id="a", estimate=15_999_999))
     ledger = Ledger(rails.database)
     assert ledger.latest(kinds=("CostWarned",)) == []
-    rails.decide(approval(prediction_id="b", estimate=1))
-    assert len(ledger.latest(kinds=("CostWarned",))) == 1
+    for name in ("b", "beyond"):
+        assert rails.decide(approval(prediction_id=name, estimate=1)).permit
+        assert len(ledger.latest(kinds=("CostWarned",))) == 1
     for _ in range(2):
         assert rails.decide(approval(prediction_id="c", estimate=5_000_000)).permit is None
     assert len(ledger.latest(kinds=("CostWarned",))) == 2

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from sqlmodel import select
 
 from engine.model import Assignment, DecidedBy, Refusal, Trigger, TriggerType, Verdict
 from engine.safety import costs, trigger_history
 from engine.safety import pipeline as pipeline_module
-from engine.safety.permits import PERMIT_LIFETIME, PermitRow
-from engine.safety.pipeline import ALLOWANCE_LIFETIME, RAIL_ORDER, CrosspollLog
+from engine.safety.permits import PERMIT_LIFETIME
+from engine.safety.pipeline import ALLOWANCE_LIFETIME, RAIL_ORDER
 from engine.storage.ledger import Ledger
 from tests.safety.helpers import WORKSPACE, Rails, approval, make_rails, unattended
 
@@ -231,75 +228,3 @@ def test_an_unknown_channel_and_a_filter_that_failed_cannot_be_allowed(
     monkeypatch.setattr(pipeline_module, "check_assignment", lambda *_, **more: 1 / 0)
     with pytest.raises(Refusal, match="no approval lifts this: the rail failed"):
         block(rails, approval(prediction_id="other"))
-
-
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(steps=st.lists(st.sampled_from(["allow", "approve", "begin", "undo", "wait", "day"]), max_size=25))
-def test_forbidden_work_begins_at_most_as_often_as_it_was_allowed(rails: Rails, steps: list[str]) -> None:
-    pipeline, grants, begun, permit = rails.safety.pipeline, 0, 0, None
-    trigger = prompt_approval(FORBIDDEN)
-    rails.clock.advance(ALLOWANCE_LIFETIME)  # ends what an earlier example left
-    for step in ("approve", *steps):
-        if step == "allow" and rails.safety.log()[0].blocked:
-            rails.safety.allow_once(trigger.prediction_id)
-            grants += 1
-        elif step == "approve" and permit is None:
-            permit = rails.decide(trigger).permit
-        elif step == "begin" and permit is not None:
-            with suppress(Refusal):
-                is_allowed_once = pipeline.is_allowed_once(permit.id)
-                rails.write(rails.safety.permits.consume, permit, permit.digest)
-                assert is_allowed_once
-                begun += 1
-            permit = None
-        elif step == "undo":
-            rails.write(pipeline.revoke, trigger.prediction_id)
-            permit = None
-        else:
-            rails.clock.advance(PERMIT_LIFETIME if step == "wait" else ALLOWANCE_LIFETIME)
-    assert begun <= grants
-
-
-TRIGGERS = st.builds(
-    Trigger,
-    prediction_id=st.sampled_from(["a", "b", "c"]),
-    type=st.sampled_from(TriggerType),
-    assignment=st.builds(
-        Assignment,
-        st.sampled_from(["run the tests", "rm -rf /", "send an email to the customer", "push to main"]),
-        st.sampled_from(["koji-core", "garden", "nowhere"]),
-        st.sampled_from([WORKSPACE, "/other"]),
-        st.just("flow"),
-    ),
-    agent=st.just("a"),
-    confidence=st.floats(0, 1),
-    estimate=st.integers(0, 2_500_000),
-    decided_by=st.sampled_from(DecidedBy),
-    from_channel=st.sampled_from(["owner", "koji-core", "garden", "research"]),
-    phase=st.integers(0, 2),
-    approval_bound=st.floats(0, 1),
-    force=st.booleans(),
-)
-
-
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(trigger=TRIGGERS, enabled=st.booleans(), quiet=st.booleans(), minutes=st.integers(0, 20))
-def test_no_permit_without_a_row_in_which_every_rail_allows(
-    rails: Rails, trigger: Trigger, enabled: bool, quiet: bool, minutes: int
-) -> None:
-    rails.clock.advance(timedelta(minutes=minutes))
-    rails.settings.change(cross_poll_enabled=enabled)
-    rails.quiet = quiet
-    ruling = rails.decide(trigger)
-    assert (ruling.permit is None) == (ruling.blocked_by is not None)
-    with rails.database.read() as session:
-        permits = {row.id for row in session.exec(select(PermitRow))}
-        rows = {row.permit_id: row for row in session.exec(select(CrosspollLog)) if row.permit_id}
-    assert permits == set(rows)
-    if ruling.permit:
-        row = rows[ruling.permit.id]
-        assert all(verdict.verdict is Verdict.ALLOW for verdict in row.verdicts)
-        assert row.digest == trigger.assignment.digest == ruling.permit.digest
-        assert enabled
-        by_operator = trigger.type is TriggerType.MANUAL and trigger.decided_by is not DecidedBy.AUTONOMY
-        assert by_operator or (trigger.confidence >= 0.8 and trigger.phase > 0 and not quiet)

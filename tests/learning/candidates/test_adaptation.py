@@ -48,12 +48,6 @@ def test_in_autonomous_mode_quotes_wait_for_the_operator(autonomous: World) -> N
     assert autonomous.active_ids() == [candidate.id]
 
 
-def test_in_autonomous_mode_measured_candidates_are_activated(autonomous: World) -> None:
-    candidate = measured_candidate(autonomous)
-    assert (candidate.status, candidate.decided_by) == (ACTIVE, "autonomy")
-    assert autonomous.active_ids() == [candidate.id]
-
-
 def test_nothing_is_activated_in_phase_0_or_while_work_is_held(autonomous: World) -> None:
     autonomous.sources.phase_number = 0
     assert measured_candidate(autonomous).status is REVIEW

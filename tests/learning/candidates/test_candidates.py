@@ -149,15 +149,6 @@ def test_fixes_are_offered_of_landed_changes_that_were_not_rejected(world: World
     assert [fix.title for fix in world.adaptation.fixes(SHOP)] == ["the task of sess_2"]
 
 
-def test_an_undone_landing_is_no_evidence(world: World) -> None:
-    world.sources.undone_sessions.add("sess_2")
-    for session in ("sess_1", "sess_2"):
-        world.land_repair(session)
-        world.adaptation.run_round()
-    (candidate,) = world.adaptation.candidates()
-    assert candidate.status is CandidateStatus.DRAFTED
-
-
 # The operator undoes the last decision on a candidate: its status and effect are as before (SPEC 5.3).
 
 
@@ -171,18 +162,6 @@ def candidate(world: World) -> Candidate:
     return candidate
 
 
-def test_an_undone_approval_is_in_review_again_and_inactive(world: World, candidate: Candidate) -> None:
-    world.adaptation.approve(candidate.id)
-    undone = world.adaptation.undo(candidate.id)
-    assert undone.status is CandidateStatus.REVIEW
-    assert (undone.decided_by, undone.reason) == ("", candidate.reason)
-    assert world.active_ids() == []
-    assert [wait.id for wait in world.adaptation.waiting()] == [candidate.id]
-    states = [(station.name, station.state) for station in world.adaptation.view(candidate.id).stations]
-    assert states[-2:] == [("review", "now"), ("promote", "ahead")]
-    assert world.adaptation.approve(candidate.id).status is CandidateStatus.ACTIVE
-
-
 def test_only_the_operators_own_last_step_can_be_undone(world: World, candidate: Candidate) -> None:
     def is_refused() -> bool:
         with pytest.raises(Refusal) as refusal:
@@ -191,7 +170,9 @@ def test_only_the_operators_own_last_step_can_be_undone(world: World, candidate:
 
     assert is_refused(), "nobody decided"
     world.adaptation.approve(candidate.id)
-    world.adaptation.undo(candidate.id)
+    undone = world.adaptation.undo(candidate.id)
+    assert (undone.status, undone.decided_by, undone.reason) == (CandidateStatus.REVIEW, "", candidate.reason)
+    assert (world.active_ids(), [wait.id for wait in world.adaptation.waiting()]) == ([], [candidate.id])
     assert is_refused(), "it is undone already"
     world.adaptation.approve(candidate.id, by="autonomy")
     assert is_refused(), "the operator did not decide"

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.clock import FakeClock
 from engine.learning.candidates.evaluation import (
     MAX_LINE_LENGTH,
     MAX_LINES,
@@ -26,15 +25,8 @@ from engine.model.adaptation import (
     RoutingHint,
     effect_from_json,
 )
-from engine.storage.database import Database
-from tests.learning.candidates.overlay_world import FLOW_NAMES, OverlayWorld
+from tests.learning.candidates.world import FLOW_NAMES, World
 from tests.support.helpers import refused
-
-
-@pytest.fixture
-def world(database: Database, clock: FakeClock) -> OverlayWorld:
-    return OverlayWorld(database, clock)
-
 
 TEXTS = st.lists(st.text(max_size=20), max_size=4).map(tuple)
 NUMBERS = st.none() | st.integers(min_value=0, max_value=10**9)
@@ -57,7 +49,7 @@ def preview(*effects: Effect) -> list[str]:
     return format_preview(effects[0].kind, effects, model="openai:gpt-5", tries=3, cost=500_000, flows=FLOW_NAMES)
 
 
-def test_a_flow_whose_name_is_taken_gets_a_number_in_its_preview_too(world: OverlayWorld) -> None:
+def test_a_flow_whose_name_is_taken_gets_a_number_in_its_preview_too(world: World) -> None:
     longest_name = "a" * 40
     for number, name in enumerate(("check_release", "check_release", "run_tests", longest_name, longest_name)):
         flow = FlowOffload(name, "Some", ("git status", f"echo {number}"))
@@ -69,7 +61,7 @@ def test_a_flow_whose_name_is_taken_gets_a_number_in_its_preview_too(world: Over
     assert names == ["check_release", "check_release_2", "run_tests_2", longest_name, f"{'a' * 36}_2"]
 
 
-def test_a_flow_with_the_commands_of_another_is_refused_unless_their_workspaces_differ(world: OverlayWorld) -> None:
+def test_a_flow_with_the_commands_of_another_is_refused_unless_their_workspaces_differ(world: World) -> None:
     world.activate_effect(FlowOffload("everywhere", "Everywhere", ("git status",)))
     world.activate_effect(FlowOffload("here", "Here", ("make",)), workspace="/a")
     world.activate_effect(FlowOffload("there", "There", ("make",)), workspace="/b")

@@ -8,8 +8,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from engine.learning.candidates.evaluation import (
     compute_score,
@@ -127,11 +125,6 @@ def test_opportunities_are_the_best_and_newest_of_each_key() -> None:
 )
 def test_the_score_is_that_of_the_specification(drafted: float, scores: list[float], expected: float) -> None:
     assert compute_score(drafted, scores) == expected
-
-
-@given(st.floats(0, 100), st.lists(st.floats(0, 100), max_size=6), st.floats(0, 100))
-def test_another_supporting_record_never_lowers_a_score(drafted: float, scores: list[float], more: float) -> None:
-    assert compute_score(drafted, [*scores, more]) >= compute_score(drafted, scores)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ in prompts and are forgotten."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -17,11 +16,9 @@ from engine.config import Settings
 from engine.execution.prompts import PromptAssembly, RulesPart
 from engine.learning.candidates.candidates import CandidateTexts
 from engine.learning.candidates.overlays import (
-    ERROR_RATE,
     MAX_REPAIRS,
     OverlayRun,
     fragment_lines,
-    is_withheld,
     measure_lift,
 )
 from engine.model import PromptRequest, SourceKind
@@ -36,33 +33,18 @@ from engine.model.adaptation import (
 from engine.statistics import Arms, difference_interval
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
-from tests.learning.candidates.overlay_world import OverlayWorld
+from tests.learning.candidates.world import World
 
 
 @pytest.fixture
-def world(database: Database, clock: FakeClock) -> OverlayWorld:
+def world(database: Database, clock: FakeClock) -> World:
     """Nothing is withheld."""
-    world = OverlayWorld(database, clock)
+    world = World(database, clock)
     world.adapt(withheld=0.0)
     return world
 
 
-def test_fragments_apply_by_agent_kind_of_run_and_workspace(world: OverlayWorld) -> None:
-    everywhere = world.guide()
-    of_agent = world.guide(agent="introspection_loop", run_kind="introspection_evaluation")
-    of_workspace = world.guide(agent="cto", workspace="/w")
-
-    def find(agent: str, run_kind: str, workspace: str = "") -> Sequence[Overlay]:
-        return world.overlays.find(CandidateType.PROMPT_FRAGMENT, agent, run_kind, workspace)
-
-    assert find("introspection_loop", "introspection_evaluation") == [everywhere, of_agent]
-    assert find("introspection_loop", "task") == [everywhere]
-    assert find("cto", "task", "/w") == [everywhere, of_workspace]
-    assert find("cto", "task", "/other") == [everywhere]
-    assert find("cto", "task") == [everywhere]
-
-
-def test_forgotten_words_leave_prompts_at_once_and_an_empty_candidate_is_rolled_back(world: OverlayWorld) -> None:
+def test_forgotten_words_leave_prompts_at_once_and_an_empty_candidate_is_rolled_back(world: World) -> None:
     world.guide("Ask Ann before you deploy.", "Test first.")
     world.guide("Ann knows.")
     texts = CandidateTexts(world.database)
@@ -75,12 +57,12 @@ def test_forgotten_words_leave_prompts_at_once_and_an_empty_candidate_is_rolled_
 # Repairs, routing hints and limits.
 
 
-def repairs(world: OverlayWorld, *failing: str, agent: str = "cto", workspace: str = "/w") -> tuple[str, ...]:
+def repairs(world: World, *failing: str, agent: str = "cto", workspace: str = "/w") -> tuple[str, ...]:
     """The repairs that an agent gets while these tests fail."""
     return tuple(world.trials.find_repairs(agent=agent, workspace=workspace, broken=failing, session_id="ses_1"))
 
 
-def test_a_repair_is_given_when_one_of_its_tests_fails(world: OverlayWorld) -> None:
+def test_a_repair_is_given_when_one_of_its_tests_fails(world: World) -> None:
     world.activate_effect(
         FixTemplate(("t::a", "t::b"), ("Fix the sum.",)), agent="cto", run_kind="heal", workspace="/w"
     )
@@ -90,14 +72,14 @@ def test_a_repair_is_given_when_one_of_its_tests_fails(world: OverlayWorld) -> N
     assert repairs(world, "t::a", workspace="/other") == ()
 
 
-def test_the_newest_repairs_come_first_each_once_and_at_most_eight(world: OverlayWorld) -> None:
+def test_the_newest_repairs_come_first_each_once_and_at_most_eight(world: World) -> None:
     for number in range(MAX_REPAIRS + 2):
         world.activate_effect(FixTemplate(("t::a",), (f"Repair {number}.", "Read the test first.")))
     newest_first = [f"Repair {number}." for number in range(MAX_REPAIRS + 1, 2, -1)]
     assert repairs(world, "t::a") == (newest_first[0], "Read the test first.", *newest_first[1:])
 
 
-def test_the_newest_routing_hint_that_applies_is_followed(world: OverlayWorld) -> None:
+def test_the_newest_routing_hint_that_applies_is_followed(world: World) -> None:
     assert world.overlays.choose_model(ModelRun("cto", "koji-core", "task", "short")) is None
     world.activate_effect(RoutingHint("openai:wide", "", None, "for everything"), agent="cto")
     narrow = world.activate_effect(
@@ -119,26 +101,6 @@ def test_the_newest_routing_hint_that_applies_is_followed(world: OverlayWorld) -
 
 
 # Lift: how much better sessions go with an effect (SPEC 5.7).
-
-COUNTS = st.tuples(st.integers(0, 120), st.integers(0, 120)).map(lambda pair: (max(pair), min(pair)))
-"""Runs, and how many of them were good."""
-
-
-@given(COUNTS, COUNTS)
-@settings(max_examples=50, deadline=None)
-def test_the_interval_is_symmetric_and_more_good_runs_never_lower_the_difference(
-    with_counts: tuple[int, int], without_counts: tuple[int, int]
-) -> None:
-    arms = Arms(*with_counts, *without_counts)
-    lift = measure_lift("over_1", [arms])
-    assert -1 <= lift.low <= lift.difference <= lift.high <= 1
-    mirrored = measure_lift("over_1", [Arms(*without_counts, *with_counts)])
-    assert mirrored.difference == pytest.approx(-lift.difference)
-    assert (mirrored.low, mirrored.high) == pytest.approx((-lift.high, -lift.low))
-    assert difference_interval([arms], ERROR_RATE / 2)[2] >= lift.high, "more certainty is a wider interval"
-    if with_counts[1] < with_counts[0]:
-        better = measure_lift("over_1", [replace(arms, with_good=with_counts[1] + 1)])
-        assert better.difference >= lift.difference
 
 
 @pytest.mark.parametrize(
@@ -162,6 +124,7 @@ def test_verdicts(arms: Arms, verdict: str) -> None:
 def test_the_interval_by_its_numbers() -> None:
     assert difference_interval([Arms(9, 9, 1, 0)], 0.1) == pytest.approx((0.5758, -0.2093, 1.0), abs=1e-4)
     assert difference_interval([Arms(40, 10, 10, 9)], 0.05) == pytest.approx((-0.5714, -1.0, -0.1244), abs=1e-4)
+    assert difference_interval([Arms(9, 9, 0, 0)], 0.1) == (0.0, -1.0, 1.0), "there is nothing to compare with"
 
 
 def test_runs_with_another_probability_are_a_stratum_of_their_own() -> None:
@@ -174,29 +137,18 @@ def test_runs_with_another_probability_are_a_stratum_of_their_own() -> None:
     assert lift.difference == pytest.approx(0, abs=0.02)
 
 
-@given(st.floats(0, 1), st.integers(0, 10**6))
-@settings(deadline=None)
-def test_a_run_always_draws_the_same(share: float, run: int) -> None:
-    first = is_withheld(f"ses_{run}", "over_1", share)
-    assert first is is_withheld(f"ses_{run}", "over_1", share)
-    assert not is_withheld(f"ses_{run}", "over_1", 0.0)
-    assert is_withheld(f"ses_{run}", "over_1", 1.0)
-    if first:
-        assert is_withheld(f"ses_{run}", "over_1", min(1.0, share + 0.1))
-
-
 # Trials.
 
 
 @pytest.fixture
-def trial_world(database: Database, clock: FakeClock) -> OverlayWorld:
+def trial_world(database: Database, clock: FakeClock) -> World:
     """Each overlay is withheld from half of the sessions."""
-    trial_world = OverlayWorld(database, clock)
+    trial_world = World(database, clock)
     trial_world.adapt(withheld=0.5)
     return trial_world
 
 
-def runs_by_session(trial_world: OverlayWorld) -> dict[str, OverlayRun]:
+def runs_by_session(trial_world: World) -> dict[str, OverlayRun]:
     """The sessions in trials, by id."""
     with trial_world.database.read() as session:
         return {row.session_id: row for row in session.exec(select(OverlayRun)).all()}
@@ -207,7 +159,7 @@ def test_an_overlay_is_withheld_from_a_fifth_of_the_runs() -> None:
 
 
 @pytest.mark.long
-def test_a_harmful_overlay_is_reported_once(trial_world: OverlayWorld) -> None:
+def test_a_harmful_overlay_is_reported_once(trial_world: World) -> None:
     harmful, good = trial_world.guide("Never test.", agent="cto"), trial_world.guide("Test first.", agent="cto")
     for number in range(80):
         session = f"ses_{number}"
@@ -221,12 +173,12 @@ def test_a_harmful_overlay_is_reported_once(trial_world: OverlayWorld) -> None:
     trial_world.run("ses_more", good=False)
     trial_world.trials.catch_up()
     assert trial_world.event_kinds().count("OverlayFoundHarmful") == 1
-    trial_world.roll_back(harmful.candidate_id)
+    trial_world.adaptation.roll_back(harmful.candidate_id)
     assert trial_world.trials.find_harmful() == []
     assert harmful.id in trial_world.trials.measure_lifts()
 
 
-def test_repairs_are_withheld_by_chance_too(trial_world: OverlayWorld) -> None:
+def test_repairs_are_withheld_by_chance_too(trial_world: World) -> None:
     trial_world.activate_effect(FixTemplate(("test_total",), ("Round once.",)))
 
     def find_repairs(session: str, test: str = "test_total") -> Sequence[str]:
@@ -244,13 +196,13 @@ def test_repairs_are_withheld_by_chance_too(trial_world: OverlayWorld) -> None:
 # Active fragments in prompts.
 
 
-def text(world: OverlayWorld, session: str = "") -> str:
+def text(world: World, session: str = "") -> str:
     """The learned guidance in a prompt of a session."""
     part = world.part(session).part
     return part.text if part else ""
 
 
-def test_a_fragment_is_in_the_prompt_until_it_is_rolled_back(world: OverlayWorld) -> None:
+def test_a_fragment_is_in_the_prompt_until_it_is_rolled_back(world: World) -> None:
     prompts = PromptAssembly([RulesPart(), world.fragments])
     request = PromptRequest("cto", "koji-core", "/w", "do it", session_id="ses_1")
     before = prompts.assemble(request)
@@ -263,7 +215,7 @@ def test_a_fragment_is_in_the_prompt_until_it_is_rolled_back(world: OverlayWorld
     ]
     (line,) = [line for part in with_it.parts for line in part.lines if line.source.kind is SourceKind.OVERLAY]
     assert line.source.ref == overlay.candidate_id
-    world.roll_back(overlay.candidate_id)
+    world.adaptation.roll_back(overlay.candidate_id)
     assert prompts.assemble(request) == before
 
 
@@ -277,7 +229,7 @@ def test_no_text_can_close_the_block(lines: list[str]) -> None:
         assert "\x1b" not in line.text
 
 
-def test_the_oldest_fragments_are_left_out_over_budget_with_a_note(world: OverlayWorld) -> None:
+def test_the_oldest_fragments_are_left_out_over_budget_with_a_note(world: World) -> None:
     for number in range(4):
         world.guide(f"Fragment {number}: " + "keep every function short and every name telling. " * 6)
     budget = tokenizer.count(text(world)) * 2 // 3
@@ -292,7 +244,7 @@ def test_the_oldest_fragments_are_left_out_over_budget_with_a_note(world: Overla
     assert world.part().provenance == {}, "an overlay that is in no prompt is in no trial"
 
 
-def test_a_fragment_is_withheld_from_all_prompts_of_a_share_of_the_sessions(world: OverlayWorld) -> None:
+def test_a_fragment_is_withheld_from_all_prompts_of_a_share_of_the_sessions(world: World) -> None:
     world.adapt(withheld=0.2)
     first = world.guide("First.")
     world.guide("Second.")

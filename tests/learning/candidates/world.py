@@ -1,8 +1,9 @@
-"""Adaptation with the real ledger, overlays and trials on a real database. A test records the events that sessions
-cause, and gives `FakeSources` what adaptation reads from other packages."""
+"""Adaptation with the real ledger, overlays, trials and learned guidance on a real database. A test records the events
+that sessions cause, and gives `FakeSources` what adaptation reads from other packages."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -15,17 +16,19 @@ from engine.events import (
     ChangeSetLanded,
     Event,
     RetryRepeated,
+    SessionEnded,
     ToolsUsed,
     ValidationFailed,
     ValidationHealed,
 )
 from engine.learning.candidates.adaptation import Adaptation
-from engine.learning.candidates.overlays import OverlayRun, Overlays, Trials
+from engine.learning.candidates.candidates import add_candidate, decide_candidate
+from engine.learning.candidates.overlays import LearnedGuidance, OverlayRun, Overlays, Trials
 from engine.learning.candidates.records import HealedTests, ModelsUsed
-from engine.model import Bucket, ParaFact, Randomness, TranscriptLine, Trust
-from engine.model.adaptation import Candidate
+from engine.model import Bucket, Contribution, ParaFact, PromptRequest, Randomness, TranscriptLine, Trust
+from engine.model.adaptation import Candidate, CandidateMove, CandidateStatus, Effect, Overlay, PromptFragment
 from engine.model.learnings import Correction
-from engine.storage.database import Database
+from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
 from tests.conftest import MONDAY_MORNING
 
@@ -40,6 +43,9 @@ TOTAL = "tests/test_cart.py::test_total"
 
 HEALED_BY = "total() left the discount out; it is subtracted now."
 """How an agent says that it fixed the test."""
+
+FLOW_NAMES = ("run_tests", "lint")
+"""The built-in flows."""
 
 
 def correction(original: str, edited: str, *, session: str = "") -> Correction:
@@ -69,14 +75,13 @@ class FakeSources:
     undone_sessions: set[str] = field(default_factory=set)
     max_attempts: int = 3
     running: set[str] = field(default_factory=set)
-    flow_names: tuple[str, ...] = ("run_tests",)
     phase_number: int = 1
     hold_reason: str = ""
     objection: str = ""
     secret_values: tuple[str, ...] = ()
 
     def flows(self) -> tuple[str, ...]:
-        return self.flow_names
+        return FLOW_NAMES
 
     def phase(self) -> int:
         return self.phase_number
@@ -141,7 +146,11 @@ class World:
         self.sources = FakeSources()
         self.overlays = Overlays(database)
         self.current = Settings(adaptation=AdaptationSettings(mode=mode))
+        self.ledger = Ledger(database)
+        self.trials = Trials(database, self.overlays, self, ledger=self.ledger)
+        self.fragments = LearnedGuidance(self.overlays, self.trials, self)
         self.adaptation = self.reopen()
+        self._numbers = itertools.count()
 
     def reopen(self) -> Adaptation:
         """Adaptation after a restart."""
@@ -150,10 +159,14 @@ class World:
             clock=self.clock,
             settings=self,
             randomness=Randomness(),
-            ledger=Ledger(self.database),
+            ledger=self.ledger,
             sources=self.sources,
-            trials=Trials(self.database, self.overlays, self, ledger=Ledger(self.database)),
+            trials=self.trials,
         )
+
+    def adapt(self, **settings: object) -> None:
+        """Replace the settings of adaptation."""
+        self.current = Settings(adaptation=AdaptationSettings.model_validate(settings))
 
     def active_ids(self) -> list[str]:
         """The ids of the active candidates."""
@@ -175,7 +188,11 @@ class World:
 
     def candidate_events(self) -> list[str]:
         """The kinds of all ledger entries about candidates, oldest first."""
-        return [entry.kind for entry in Ledger(self.database).since(0, 10_000) if entry.kind.startswith("Candidate")]
+        return [kind for kind in self.event_kinds() if kind.startswith("Candidate")]
+
+    def event_kinds(self) -> list[str]:
+        """The kinds of all ledger entries, oldest first."""
+        return [entry.kind for entry in self.ledger.since(0, 10_000)]
 
     def record(self, *events: Event) -> None:
         """Record events, a minute apart."""
@@ -203,6 +220,49 @@ class World:
                 subject=session, workspace=SHOP, agent=AGENT, attempts=attempts, cost=cost, failing=failing
             )
         )
+
+    # Effects that are active without sessions that support them.
+
+    def activate_effect(self, effect: Effect, *, agent: str = "", run_kind: str = "", workspace: str = "") -> Overlay:
+        """Activate an effect in a scope; the next one is a second newer."""
+        number = next(self._numbers)
+        now = self.clock.now()
+        candidate = Candidate(
+            f"cand_{number}", effect.kind, "agent", agent, f"failed_tdd/{number}", "a title", CandidateStatus.ACTIVE,
+            80.0, effect, now, now, agent_id=agent, run_kind=run_kind, workspace=workspace,
+        )  # fmt: skip
+
+        def activate(tx: Transaction) -> Overlay:
+            row = add_candidate(tx, candidate, "drafted")
+            row.status = CandidateStatus.REVIEW
+            decide_candidate(tx, row, CandidateMove.APPROVE, "operator", "", FLOW_NAMES)
+            return row.overlays[0]
+
+        overlay = self.database.write(activate)
+        self.clock.advance(timedelta(seconds=1))
+        return overlay
+
+    def guide(self, *lines: str, **scope: str) -> Overlay:
+        """Activate a fragment with these lines in a scope."""
+        return self.activate_effect(PromptFragment(lines or ("Keep it small.",)), **scope)
+
+    def part(
+        self, session: str = "", *, agent: str = "cto", run_kind: str = "task", workspace: str = ""
+    ) -> Contribution:
+        """The learned guidance in a prompt of an agent."""
+        return self.fragments.part(PromptRequest(agent, "koji-core", workspace, "do it", run_kind, session_id=session))
+
+    def run(self, session: str, *, good: bool) -> None:
+        """A session whose prompt is sent, and which ends well or badly."""
+        provenance = self.part(session).provenance
+        state = "succeeded" if good else "failed"
+
+        def record_session(tx: Transaction) -> None:
+            self.trials.record_applied(tx, provenance, session_id=session, agent="cto", workspace="")
+            tx.record(ToolsUsed(subject=session, workspace="", agent="cto", calls=("read",)))
+            tx.record(SessionEnded(subject=session, workspace="", prediction_id="", state=state, summary="", cost=0))
+
+        self.database.write(record_session)
 
 
 def transcript_of(*kinds_and_texts: tuple[str, str]) -> list[TranscriptLine]:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from engine.learning.learnings.recurrence import Cluster, Vectors, find_clusters, find_matches, find_names, find_sides
 from tests.learning.learnings.world import angle_vectors, make_entry, no_vectors, word_vectors
@@ -72,20 +68,3 @@ def test_a_text_with_both_opposites_or_none_is_on_no_side() -> None:
 def test_names_are_files_tests_options_and_numbers() -> None:
     text = "run tests/a.py::test_b with --fast on port 8080, e.g. twice and/or in 3 goes"
     assert find_names(text) == {"tests/a.py::test_b", "--fast", "8080"}
-
-
-@given(st.lists(st.tuples(st.integers(0, 70), st.integers(0, 5)), max_size=25), st.randoms())
-@settings(max_examples=60, deadline=None)
-def test_the_order_changes_nothing_and_a_second_run_finds_nothing_new(
-    angles_and_sessions: list[tuple[int, int]], chance: random.Random
-) -> None:
-    all_entries = (make_entry(f"a{5 * angle} w{angle}", f"s{session}") for angle, session in angles_and_sessions)
-    entries = list({entry.id: entry for entry in all_entries}.values())
-    clusters = find_clusters(entries, angle_vectors)
-    assert find_clusters(chance.sample(entries, len(entries)), angle_vectors) == clusters
-    for cluster in clusters:
-        assert len(cluster.sessions) >= 3
-        assert len({member.session_id for member in cluster.members}) == len(cluster.sessions)
-    matches = find_matches(entries, [cluster.centre for cluster in clusters], angle_vectors)
-    assert {member.id for cluster in clusters for member in cluster.members} <= set(matches)
-    assert find_clusters([entry for entry in entries if entry.id not in matches], angle_vectors) == []

@@ -6,8 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from engine.learning.learnings.findings import (
     Basis,
@@ -153,10 +151,3 @@ def test_confidence_comes_from_how_it_was_established() -> None:
 def test_importance_comes_from_what_was_affected(impact: Impact, value: float) -> None:
     assert rate_importance(impact).value == value
     assert rate_importance(impact).reasons
-
-
-@given(st.booleans(), st.floats(-10, 1e7), st.integers(-5, 10**9), st.integers(-5, 10**6))
-def test_a_larger_impact_is_never_less_important(failure: bool, seconds: float, cost: int, reach: int) -> None:
-    value = rate_importance(Impact(failure, seconds, cost, reach)).value
-    assert 0 <= value <= 1
-    assert rate_importance(Impact(True, seconds + 60, cost + 1000, reach + 1)).value >= value

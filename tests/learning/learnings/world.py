@@ -36,7 +36,7 @@ from engine.model import (
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger, LedgerEntry
 from tests.conftest import MONDAY_MORNING
-from tests.support.helpers import NobodyAsks
+from tests.support.helpers import NobodyAsks, make_session_view
 
 SHOP = "/srv/shop"
 """The workspace of sessions."""
@@ -45,28 +45,13 @@ NO_ANSWER = NoAnswer("the model did not answer within 30 s")
 
 
 def session_view(id: str, **changes: Any) -> SessionView:
-    """A session that succeeded, with these changes."""
-    view = SessionView(
-        id=id,
-        prediction_id=f"pred_{id}",
-        prompt="round cart totals",
-        workspace=SHOP,
-        channel="koji-core",
-        agent="backend_builder",
-        runner="model",
-        flow=None,
-        state=SessionState.SUCCEEDED,
-        mode="approved",
-        sandbox="none",
-        cwd="/tmp/tree",
-        created_at=MONDAY_MORNING,
-        started_at=MONDAY_MORNING,
-        ended_at=MONDAY_MORNING + timedelta(minutes=10),
-        tokens=0,
-        cost=0,
-        summary="",
-    )
-    return replace(view, **changes)
+    """A session that succeeded after ten minutes, with these changes."""
+    succeeded = {
+        "id": id, "prediction_id": f"pred_{id}", "prompt": "round cart totals", "workspace": SHOP, "cwd": "/tmp/tree",
+        "agent": "backend_builder", "state": SessionState.SUCCEEDED,
+        "ended_at": MONDAY_MORNING + timedelta(minutes=10),
+    }  # fmt: skip
+    return make_session_view(**succeeded | changes)
 
 
 def ledger_entry(kind: str, subject: str, workspace: str = SHOP, **payload: Any) -> LedgerEntry:
