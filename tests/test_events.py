@@ -12,7 +12,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pytest
 
 from engine import events
-from engine.events import Event, EventBus, Subscription, TaskAdded, TierAssigned
+from engine.events import Event, EventBus, Subscription, TaskAdded, TierAssigned, TriggerBlocked
 from tests.support.helpers import read_table
 
 
@@ -113,3 +113,9 @@ def test_the_sentence_of_an_event(row: dict[str, Any]) -> None:
 
 def test_the_sentence_of_a_tier_that_rules_decide() -> None:
     assert sentence_from_ledger(TierAssigned(subject="ui", tier=None)) == "the rules decide the tier of ui again"
+
+
+def test_the_sentence_of_a_block_gives_one_reason() -> None:
+    reason = "autonomous mode is off; first days; NEW"
+    event = TriggerBlocked(subject="pred_1", rail="gate", verdict="ask", reason=reason)
+    assert event.sentence() == "blocked by gate: pred_1, autonomous mode is off, and for 2 other reasons"

@@ -87,10 +87,9 @@ def _channel_text(channel: Document) -> str:
         runner = "by a flow, else by a model"
     else:
         runner = f"by {channel['runner'].replace('acp:', 'coding agent ') or 'nothing'}"
-    parts = [f"{channel['channel']}, {runner}"]
-    parts += [f"model {channel['model']}"] if channel["model"] else []
-    parts += [f"else {', '.join(channel['fallback'])}"] if channel["fallback"] else []
-    return ", ".join(parts)
+    model = f"model {channel['model']}" if channel["model"] else ""
+    fallback = f"else {', '.join(channel['fallback'])}" if channel["fallback"] else ""
+    return ", ".join(filter(None, (channel["channel"], runner, model, fallback)))
 
 
 def problem_fields(messages: Sequence[str]) -> Iterator[Field]:
@@ -151,10 +150,9 @@ def profile_fields(guidance: Document) -> Iterator[Field]:
 def _profile_item(item: Any) -> str:
     if isinstance(item, str):
         return one_line(item)
-    parts = [one_line(item["text"])]
-    parts += [f"found by {formats.count(item['foundBy'], 'worker')}"] if item.get("foundBy") else []
-    parts += [f"in {formats.count(item['uses'], 'prompt')}"] if item.get("uses") else []
-    return "  · ".join(parts)
+    found_by = f"found by {formats.count(item['foundBy'], 'worker')}" if item.get("foundBy") else ""
+    uses = f"in {formats.count(item['uses'], 'prompt')}" if item.get("uses") else ""
+    return "  · ".join(filter(None, (one_line(item["text"]), found_by, uses)))
 
 
 def edited_fields(document: Document) -> Iterator[Field]:

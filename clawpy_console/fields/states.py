@@ -121,10 +121,10 @@ def describe_changes(flow: str | None, check_only: bool, without_sandbox: bool) 
 
 def open_comments_text(sent: Sequence[bool]) -> str:
     """How many comments on changes that land have no answer, whether each was `sent` or not; "" for none."""
-    unsent, unanswered = sent.count(False), sent.count(True)
-    parts = [f"{formats.count(unsent, 'comment')} of yours not sent"] if unsent else []
-    parts += [f"{formats.count(unanswered, 'comment')} of yours not answered"] if unanswered else []
-    return ", ".join(parts)
+    numbers = {"not sent": sent.count(False), "not answered": sent.count(True)}
+    return ", ".join(
+        f"{formats.count(number, 'comment')} of yours {words}" for words, number in numbers.items() if number
+    )
 
 
 def cannot_run_text(flow: str | None) -> str:
@@ -236,7 +236,6 @@ def _ended_sessions(sessions: Sequence[Document]) -> str:
     """`3 sessions, 1 found a problem, 1 did not finish`."""
     problems = sum(outcome_in_words(session["state"], session["result"]) == PROBLEM_FOUND for session in sessions)
     unfinished = sum(session["state"] not in ("succeeded", "discarded") for session in sessions)
-    parts = [formats.count(len(sessions), "session")]
-    parts += [f"{problems} found a problem"] if problems else []
-    parts += [f"{unfinished} did not finish"] if unfinished else []
-    return ", ".join(parts)
+    numbers = {"found a problem": problems, "did not finish": unfinished}
+    exceptions = [f"{number} {words}" for words, number in numbers.items() if number]
+    return ", ".join([formats.count(len(sessions), "session"), *exceptions])

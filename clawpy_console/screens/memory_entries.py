@@ -14,7 +14,6 @@ from clawpy_console.widgets.frame import has_words
 from engine import LedgerEntry
 from engine.frozen import frozen
 from engine.model import (
-    PROBLEM_FOUND,
     AgentFile,
     Capture,
     FactDraft,
@@ -46,9 +45,6 @@ LAYER_NAMES: Mapping[Layer, tuple[str, str]] = {
     Layer.PARA: ("facts", "what is true until it is corrected"),
 }
 """The name of each layer and what it holds."""
-
-TASK_OUTCOMES = {True: ("✓", "good", "done"), False: ("✗", "wrong", "failed"), None: ("○", "grey", "open")}
-"""Sign, tone and word of each outcome of a task."""
 
 
 @frozen
@@ -121,10 +117,8 @@ def _entry_of_layer(value: EntryValue) -> Entry:
             entry = Entry(Layer.GRAPH, value.task_id, sanitise(value.title), "invalid", value.timestamp)
             if value.invalidated_at is not None:
                 return replace(entry, mark="·", is_old=True)
-            mark, style, label = TASK_OUTCOMES[value.success]
-            if value.outcome == PROBLEM_FOUND:
-                mark, style = states.SESSION_SIGNS[PROBLEM_FOUND]
-            return replace(entry, label=label_outcome(value.outcome) or label, mark=mark, mark_style=style)
+            mark, style = states.SESSION_SIGNS.get(value.outcome or "queued", ("○", "grey"))
+            return replace(entry, label=label_outcome(value.outcome) or "open", mark=mark, mark_style=style)
         case ParaFact():
             entry = Entry(Layer.PARA, value.id, sanitise(value.fact), "replaced", value.created_at, group="FACTS")
             if value.active:

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from engine.events.event import Event, list_names
-from engine.model.text import because, count, money
+from engine.model.rails import REASON_SEPARATOR
+from engine.model.text import because, count, first_of, money
 
 # -- the engine
 
@@ -113,7 +114,7 @@ class TriggerBlocked(Event, topics="cards log"):
     reason: str
 
     def sentence(self) -> str:
-        return f"blocked by {self.rail}: {self.subject}, {self.reason}"
+        return f"blocked by {self.rail}: {self.subject}, {first_of(self.reason.split(REASON_SEPARATOR))}"
 
 
 class PermitIssued(Event, topics="log"):

@@ -5,7 +5,7 @@ hostile until it was sanitised.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -76,6 +76,11 @@ def count(number: int, noun: str, plural: str = "") -> str:
     if number == 1:
         return f"1 {noun}"
     return f"{number:,} {plural or noun + ('es' if noun.endswith(('s', 'x', 'ch', 'sh')) else 's')}"
+
+
+def first_of(reasons: Sequence[str]) -> str:
+    """The first reason, and how many others there are."""
+    return reasons[0] + (f", and for {count(len(reasons) - 1, 'other reason')}" if reasons[1:] else "")
 
 
 def failures(failed: int, errors: int) -> str:

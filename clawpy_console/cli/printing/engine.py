@@ -31,6 +31,7 @@ from clawpy_console.fields.states import HOLD_NAMES, absence_fields, hold_field,
 from clawpy_console.formats import one_line, workspace_name
 from engine.model import REASON_SEPARATOR
 from engine.model.base import group_pairs
+from engine.model.text import first_of
 
 MAX_LISTED = 5
 """The latest sessions that ran or were blocked while you were away, which are listed."""
@@ -62,7 +63,7 @@ def status(document: Document) -> Lines:
     yield from _phase(document["phase"])
     by_itself = document["byItself"]
     if by_itself["missing"]:
-        yield f"  {by_itself['words'].partition(':')[0]}: {_first_of(by_itself['missing'])}"
+        yield f"  {by_itself['words'].partition(':')[0]}: {first_of(by_itself['missing'])}"
     else:
         yield f"  {by_itself['words']}"
     yield from _gateway(document.get("gateway") or {})
@@ -74,11 +75,6 @@ def status(document: Document) -> Lines:
     for decision in document["decisions"]:
         decision_words = states.DECISION_LABELS.get(decision["signal"], decision["signal"])
         yield dim(f"  {time(decision['decidedAt'])}  {decision_words}  {one_line(decision['prompt'])}")
-
-
-def _first_of(reasons: Sequence[str]) -> str:
-    """The first reason, and how many others there are."""
-    return reasons[0] + (f", and for {count(len(reasons) - 1, 'other reason')}" if reasons[1:] else "")
 
 
 def _phase(phase: Document) -> Lines:
@@ -119,7 +115,7 @@ def _since(away: Document) -> Lines:
         for run in reversed(away["ran"])
     ]
     times = group_pairs(
-        (f"{entry['rail']}  {one_line(entry['prompt'])}: {_first_of(entry['reason'].split(REASON_SEPARATOR))}", entry)
+        (f"{entry['rail']}  {one_line(entry['prompt'])}: {first_of(entry['reason'].split(REASON_SEPARATOR))}", entry)
         for entry in reversed(away["blocked"])
     )
     blocked = [
