@@ -248,6 +248,8 @@ class Changes(Vertical):
             hunks = sum(len(part.hunks) for part in parts)
             in_part = f", some only in part ({formats.count(hunks, 'hunk')})" if hunks else ""
             text = f"● {len(parts)} of {formats.count(len(change.files), 'file')} marked{in_part}: only these land"
+            if change.check and (hunks or len(parts) < len(change.files)):
+                text = f"{text}, not tested alone"
             lines.append((text, "$accent"))
         preview = self._preview
         if preview is None:

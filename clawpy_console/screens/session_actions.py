@@ -313,7 +313,7 @@ class SessionActions(ConsoleScreen):
             self._open_reply_line(self._latest(session), text)  # if it ended meanwhile, the same text can continue it
 
         def on_card(card: Card) -> None:
-            self.app.show_toast("The card that continues it is on top.")
+            self.app.show_toast("This card continues it.")
             self.app.open("mission", card)
 
         if self._latest(session).state.over:
@@ -358,7 +358,7 @@ class SessionActions(ConsoleScreen):
             )
 
     def action_send_comments(self) -> None:
-        """Make a card that sends all comments to the agent, and put it on top."""
+        """Make a card that sends all comments to the agent."""
         change, session = self.change, self.session
         if change is None or session is None:
             return
@@ -371,7 +371,7 @@ class SessionActions(ConsoleScreen):
                     lambda engine: engine.changes.comments.mark_sent(change.id, numbers),
                     lambda _: self.app.reload(["changes"]),
                 )
-                self.app.show_toast("The card that sends your comments is on top. Approve it.")
+                self.app.show_toast(f"The card that sends your comments waits for you: {self.key_of('app.mission')}")
 
             self.app.cards.continue_session(session, text, on_card)
 

@@ -304,7 +304,7 @@ def _check_coding_agent(home: Home, settings: Settings, name: str) -> Check:
         fix = f"install it, or fix [acp.{name}]"
         return Check("coding agent", WARN, f"{message}; `{section.command[0]}` is not on the PATH", fix)
     reach = ", ".join(section.hosts) or "none"
-    return Check("coding agent", OK, f"{message}; network: {reach}; to log in, if needed: {agent.login}")
+    return Check("coding agent", OK, f"{message}; network: {reach}; if needed, {agent.login}")
 
 
 # The verb `key`

@@ -43,7 +43,7 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 """The time of the last trigger of a channel that was never triggered."""
 
 RECENT = timedelta(hours=1)
-"""The round-robin leaves out a channel that was triggered within this time."""
+"""A channel that was triggered within this time is not the one unused for longest."""
 
 CHANNEL_WEIGHTS: Mapping[PartOfDay, Mapping[str, float]] = {
     PartOfDay.MORNING: {"koji-core": 3, "research": 3, "chronicle-hub": 1, "dream-weaver": 1, "garden": 1},
@@ -148,7 +148,7 @@ class Router:
         route = self._place(prose, requested) if prose else Route(requested)
         if not route.channel:
             channel, rule = self._pick_channel(list(channels), triggered, routed)
-            route = replace(route, channel=channel, why=f"{rule}: its meaning fits no channel" if prose else rule)
+            route = replace(route, channel=channel, why=f"its meaning fits no channel; {rule}" if prose else rule)
         return route if route.agent else replace(route, agent=channels[route.channel].agent)
 
     def _pick_channel(
@@ -158,9 +158,10 @@ class Router:
         now = self._clock.now()
         rested = [name for name in registered if name not in triggered or now - triggered[name] >= RECENT]
         if rested:
-            return min(rested, key=lambda name: (routed.get(name, 0), triggered.get(name, _NEVER))), "round-robin"
+            longest_unused = min(rested, key=lambda name: (routed.get(name, 0), triggered.get(name, _NEVER)))
+            return longest_unused, "this one was unused for longest"
         weights = CHANNEL_WEIGHTS[part_of_day(self._clock.local())]
-        return self._randomness.pick({name: weights.get(name, 1.0) for name in registered}), "time of day"
+        return self._randomness.pick({name: weights.get(name, 1.0) for name in registered}), "by the time of day"
 
 
 # -- placing a prompt

@@ -212,7 +212,10 @@ STORIES = {
     "what is marked lands alone": (
         press("] space } space"),
         has_marked(HUNK_1, ("shop/price.py", 1), ("shop/price.py", 2)),
-        sees("2 of 3 files marked, some only in part (1 hunk): only these land", "Landing changes 2 files in shop"),
+        sees(
+            "2 of 3 files marked, some only in part (1 hunk): only these land, not tested alone",
+            "Landing changes 2 files in shop",
+        ),
         press("L"),
         called("landed part", ("shop/cart.py", (1,)), ("shop/price.py", ())),
         sees("2 files landed, 3 files to land"),

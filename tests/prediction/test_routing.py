@@ -52,7 +52,7 @@ def test_a_named_channel_goes_first_then_affinity_and_the_channel_has_its_agent(
 def test_a_prompt_goes_by_its_meaning_and_a_flow_does_not() -> None:
     placed = Route("koji-core", "frontend_builder", "by meaning, 61%", b"vector")
     assert route_of("fix the menu", by=router(placed=placed)) == placed
-    assert route_of(by=router(placed=placed)).why == "round-robin"
+    assert route_of(by=router(placed=placed)).why == "this one was unused for longest"
 
 
 @pytest.mark.parametrize("options", [{"named": "gardn"}, {"affinity": "gardn"}, {"by": router(channels={})}])
