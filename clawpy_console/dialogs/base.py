@@ -11,7 +11,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
-from textual.geometry import Region
+from textual.geometry import Region, Size
 from textual.renderables.background_screen import BackgroundScreen
 from textual.screen import ModalScreen
 from textual.strip import Strip
@@ -54,6 +54,8 @@ class Dialog(ModalScreen[Result], BaseScreen[Result]):  # styles come by the fir
         self.call_after_refresh(self.app.draw_frames)
 
     def on_resize(self, event: events.Resize) -> None:
+        self._picture = None
+        self.call_after_refresh(self.refresh)  # the screen behind gets its new size after this one
         self.app.draw_frames()
 
     def frame(self, title: str, subtitle: str = "", *, classes: str = "") -> Vertical:
@@ -88,13 +90,14 @@ class Dialog(ModalScreen[Result], BaseScreen[Result]):  # styles come by the fir
             behind = self.render()
             if not isinstance(behind, BackgroundScreen):
                 return super().render_lines(crop)
-            self._picture = (key, self.draw_on_picture(_dimmed(behind.screen._compositor.render_strips(), behind)))
+            self._picture = (key, self.draw_on_picture(_dimmed(behind, self.size)))
         lines = self._picture[1][crop.y : crop.bottom]
         return lines if crop.column_span == (0, self.size.width) else [line.crop(crop.x, crop.right) for line in lines]
 
 
-def _dimmed(strips: list[Strip], behind: BackgroundScreen) -> list[Strip]:
-    """The picture of a screen in the colours that it has behind a dialog."""
+def _dimmed(behind: BackgroundScreen, size: Size) -> list[Strip]:
+    """The picture of a screen in the colours that it has behind a dialog of this size. After a resize the screen is
+    still as large as before: it is cut, or filled up with blanks."""
     dim_style_by_style: dict[Style | None, Style | None] = {}
 
     def dim(segment: Segment) -> Segment:
@@ -103,7 +106,10 @@ def _dimmed(strips: list[Strip], behind: BackgroundScreen) -> list[Strip]:
             dim_style_by_style[segment.style] = dim_segment.style
         return Segment(segment.text, dim_style_by_style[segment.style])
 
-    return [Strip([dim(segment) for segment in strip], strip.cell_length) for strip in strips]
+    strips = behind.screen._compositor.render_strips()[: size.height]
+    lines = [Strip([dim(segment) for segment in strip], strip.cell_length) for strip in strips]
+    lines += [Strip.blank(size.width)] * (size.height - len(lines))
+    return [line.adjust_cell_length(size.width) for line in lines]
 
 
 T = TypeVar("T")

@@ -114,8 +114,8 @@ class Jump(Dialog[Spot | None]):
         positions: list[tuple[int, int, str]] = []
         occupied = set[tuple[int, int]]()
         for label, spot in self._spots.items():
-            if label.startswith(self._typed):
-                x, y = spot.on_screen
+            x, y = spot.on_screen
+            if label.startswith(self._typed) and y < len(picture):  # a smaller terminal closes it after this drawing
                 letters = label[len(self._typed) :]
                 gap = {(cell, y) for cell in range(x - len(letters), x)}
                 is_gap_free = x >= len(letters) and not picture[y].crop(x - len(letters), x).text.strip()
@@ -128,6 +128,10 @@ class Jump(Dialog[Spot | None]):
             line_after = line.crop(x + len(letters), line.cell_length)
             picture[y] = Strip.join([line.crop(0, x), Strip([Segment(letters, style)]), line_after])
         return picture
+
+    def on_resize(self) -> None:
+        if self._picture is not None:  # the labels would stand beside their places
+            self.dismiss(None)
 
     def on_key(self, event: events.Key) -> None:
         """Go to the spot whose label is typed whole; close at a key that begins no label."""
