@@ -46,6 +46,8 @@ class CardController:
     def __init__(self, app: Console) -> None:
         self._app = app
         self._decided: list[Card] = []
+        self._undo_is_running = False
+        self._waiting_undos: list[Callable[[], None]] = []
         self.last_approved_id = ""
         """The card that was approved here last, "" for none or once the work screen has opened on its session."""
         self._overrides: dict[str, list[Card | None]] = {}  # by card id, until the engine lists them; None: gone
@@ -94,11 +96,11 @@ class CardController:
             outcome = DECIDED_ELSEWHERE.get(decided.status, "was decided elsewhere")
             notify(f"“{crop(one_line(card.assignment.prompt), MAX_TITLE_CELLS)}” {outcome}.")
 
-        def on_note(note: str) -> None:
-            if note != card.note:  # what the card said before is no news about its dismissal
-                notify(f"{note}{undo}")
+        def on_result(decided: Card) -> None:
+            if decision == "dismiss" and decided.note not in ("", card.note):  # what it said before is no news
+                notify(f"{decided.note}{undo}")
 
-        self._send_decision(card.id, calls[decision], on_refusal, notify=on_note if decision == "dismiss" else None)
+        self._send_decision(card.id, calls[decision], on_result, on_refusal)
 
     def explain(self, card_id: str, reason: DismissReason, show_message: ShowMessage, undo: str) -> None:
         """Record why `card_id` was dismissed, after the dismissal itself. The message ends with `undo`, which says how
@@ -134,26 +136,45 @@ class CardController:
 
         self._app.call_engine(call, done, on_refusal, lock=self._lock)
 
-    def undo(self, show: Callable[[Card], object], show_message: ShowMessage) -> None:
-        """Undo the last decision made here; the next call undoes the one before. `show` shows the card at once."""
+    def undo(self, show: Callable[[Card], object], show_message: ShowMessage, hint: str) -> None:
+        """Undo the last decision made here; the next call undoes the one before. `show` shows the card at once.
+
+        Of a card with several landings each call undoes one; the message then contains `hint`, which says how to
+        undo the next. A call waits until the undo before it has ended.
+        """
+        if self._undo_is_running:
+            self._waiting_undos.append(partial(self.undo, show, show_message, hint))
+            return
         if not self._decided:
             show_message("Nothing to undo.", "$grey")
             return
         card = self._decided.pop()
         self.last_approved_id = ""
+        self._undo_is_running = True
+
+        def on_end() -> None:
+            self._undo_is_running = False
+            if self._waiting_undos:
+                self._waiting_undos.pop(0)()
+
+        def on_result(undone: Card) -> None:
+            if undone.status is Status.EXECUTED and undone.note not in ("", card.note):  # other landings are left
+                self._decided.append(card)
+                show_message(f"↶ {undone.note}{hint}  ·  {one_line(card.assignment.prompt)}", "$grey")
+            on_end()
 
         def on_refusal(refusal: Refusal) -> None:
             self._overrides.pop(card.id, None)
             self._app.state_changed(frozenset({"cards"}))  # the card leaves again
             show_message(f"✗ {refusal}", "$wrong")
             self._app.reload(["cards"])
+            on_end()
 
         self._override(card.id, card)
         show(card)
         show_message(f"↶ Undone: {one_line(card.assignment.prompt)}", "$grey")
-        self._send_decision(
-            card.id, lambda engine: engine.cards.undo(card.id), on_refusal, ("sessions", "changes", "tasks")
-        )
+        topics = ("sessions", "changes", "tasks")
+        self._send_decision(card.id, lambda engine: engine.cards.undo(card.id), on_result, on_refusal, topics)
 
     def _override(self, card_id: str, change: Card | None) -> None:
         earlier = self._overrides.pop(card_id, [])
@@ -163,16 +184,14 @@ class CardController:
         self,
         card_id: str,
         call: Callable[[Engine], Card],
+        on_result: Callable[[Card], object],
         on_refusal: Callable[[Refusal], object],
         topics: Sequence[str] = (),
-        notify: Callable[[str], object] | None = None,
     ) -> None:
-        """Call the engine with a decision that is shown already; then read the cards and `topics` again. `notify` gets
-        the note that the card has by then."""
+        """Call the engine with a decision that is shown already; then read the cards and `topics` again."""
 
         def done(card: Card) -> None:
-            if notify is not None and card.note:
-                notify(card.note)
+            on_result(card)
             self._app.reload(["cards", *topics], before=lambda: self._drop_oldest_override(card_id))
 
         self._app.call_engine(call, done, on_refusal, lock=self._lock)

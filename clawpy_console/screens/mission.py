@@ -367,7 +367,7 @@ class MissionScreen(ConsoleScreen):
 
     def action_undo(self) -> None:
         """Undo the last decision."""
-        self.app.cards.undo(self.show, self.show_message)
+        self.app.cards.undo(self.show, self.show_message, self._undo_hint)
 
     def action_own_prompt(self) -> None:
         """Write a prompt; one that names a flow runs at once."""

@@ -403,8 +403,10 @@ class Cards:
         """Undo the last decision on a card (SPEC 2.7).
 
         A snooze ends. A dismissed card, or an approved one whose session has not started, is pending again. A running
-        session is stopped; the last landing is reversed. For a check that ran by itself only the signal changes (SPEC
-        8.1). Raises `Refusal` `unknown_card`, `nothing_to_undo`, or why a landing cannot be reversed.
+        session is stopped; the last landing is reversed, and the note says how many are left. For a check that ran by
+        itself only the signal changes (SPEC 8.1).
+
+        Raises `Refusal` `unknown_card`, `nothing_to_undo`, or why a landing cannot be reversed.
         """
         store, launcher = self._store, self.approvals.launcher
         with store.deciding:
@@ -418,8 +420,8 @@ class Cards:
                     return self.get(card_id)
             if row.status != Status.EXECUTED:
                 return store.change(card_id, store.bring_back)
-            if not (row.ran_by_itself and row.check_only) and self._reverse(row):
-                return self.get(card_id)  # another part of its changes is still landed
+            if not (row.ran_by_itself and row.check_only) and (left := self._reverse(row)):
+                return replace(self.get(card_id), note=f"1 landing undone, {left} left")
             return store.change(card_id, lambda tx, row: store.retract_approval(tx, row, DecisionSignal.UNDONE, tx.now))
 
     def mark_shown(self, card_ids: Iterable[str]) -> None:

@@ -82,6 +82,17 @@ def has_undone(*ids: str) -> Until:
     return Until(f"{ids}", lambda app: [id for _, id, *_ in calls_of(stand_in(app), "undo")] == [*ids])
 
 
+def leave_a_landing(engine: StandIn) -> None:
+    """The first undo leaves a landing of a card that has run."""
+    undo = engine.cards.undo
+
+    def undo_one(id: str) -> Card:
+        engine.cards.undo = undo  # type: ignore[method-assign]
+        return replace(undo(id), status=Status.EXECUTED, note="1 landing undone, 1 left")
+
+    engine.cards.undo = undo_one  # type: ignore[method-assign]
+
+
 def next_check_finds(cards: Callable[[StandIn], tuple[Card, ...]]) -> Given:
     """The next check makes these cards."""
 
@@ -109,6 +120,15 @@ STORIES: dict[str, tuple[Step, ...]] = {
         sees("CARDS  1 of 5"),
         press("u"),
         sees("Nothing to undo."),
+    ),
+    "each undo of a card with two landings undoes one of them, then the next undoes the decision before": (
+        Given(leave_a_landing),
+        press("left left"),
+        called("dismiss", SECOND),
+        press("u"),
+        sees("1 landing undone, 1 left · Undo: u"),
+        press("u u"),
+        has_undone(SECOND, SECOND, FIRST),
     ),
     "an undo that is refused leaves again with its reason": (
         refused("undo", "it ran to its end already"),

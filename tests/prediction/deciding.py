@@ -209,12 +209,14 @@ class Landed:
 
     def __init__(self) -> None:
         self.sessions: set[str] = set()
+        self.number_left = 0
 
     def reverse(self, session_id: str) -> int | None:
-        """Undo the landing of a session; no other is left. Returns None if it has none."""
+        """Undo a landing of a session. Returns how many are left, None if it has none."""
         is_landed = session_id in self.sessions
-        self.sessions.discard(session_id)
-        return 0 if is_landed else None
+        if self.number_left == 0:
+            self.sessions.discard(session_id)
+        return self.number_left if is_landed else None
 
 
 def proposal(name: str = "a", *, kind: str = "run_tests", workspace: str = SHOP, **fields: Any) -> Proposal:

@@ -171,7 +171,13 @@ def test_undo_later_reverses_the_landing(world: World) -> None:
     card = world.finished()
     assert refusal(world.cards.undo, card.id) == "nothing_to_undo"
     world.landed.sessions.add("session_1")
-    assert world.cards.undo(card.id).status is Status.EXECUTED
+    world.landed.number_left = 1
+    undone = world.cards.undo(card.id)
+    assert (undone.status, undone.note) == (Status.EXECUTED, "1 landing undone, 1 left")
+    assert world.signals() == ["approved"]
+    world.landed.number_left = 0
+    undone = world.cards.undo(card.id)
+    assert (undone.status, undone.note) == (Status.EXECUTED, "")
     assert world.signals() == ["undone"]
 
 
