@@ -9,21 +9,15 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.execution.sandbox.ladder import NoSandbox
 from engine.model import PermissionAnswer
 from engine.storage.database import Database
+from tests.execution.session_world import ClaimsToConfine
 from tests.execution.tools.belt_world import SECRET, BeltWorld
 from tests.support.helpers import read_table
 
 DESTRUCTIVE_COMMANDS = read_table(__file__)["destroy"]
 
 pytestmark = pytest.mark.attack("content filter")
-
-
-class ClaimsToConfine(NoSandbox):
-    """Confines nothing and claims to, so that the filter alone decides whether a person is asked."""
-
-    confines = True
 
 
 @pytest.fixture

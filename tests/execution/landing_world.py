@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import stat
 import subprocess
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,20 +18,11 @@ from engine.execution.changesets import ChangeSets
 from engine.execution.worktrees import Worktree
 from engine.home import Home
 from engine.model import ChangeSet, ChangeState, CheckResult, FileDiff, FilePart, Randomness, Refusal
-from engine.storage.database import Database, make_or_check
+from engine.storage.database import Database
 from tests.conftest import Repository
 from tests.support.helpers import refused
 
 TEXT = "\n".join(f"line {number}" for number in range(20)) + "\n"
-
-
-@functools.cache
-def fresh_database() -> bytes:
-    """An empty database, made once: a test of landing needs many."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "fresh.db")
-        make_or_check(path)
-        return path.read_bytes()
 
 
 FileState = tuple[str, int, bytes]
@@ -79,8 +68,6 @@ class LandingWorld:
         self.folder = folder
         self.home = Home.locate(folder / "home")
         self.home.data.mkdir(parents=True, exist_ok=True)
-        if not self.home.database.exists():
-            self.home.database.write_bytes(fresh_database())
         self.repository = Repository(folder / "shop")
         self.git, self.write = self.repository.git, self.repository.write
         self.clock = FakeClock(datetime(2026, 1, 5, 9, 30, tzinfo=UTC))

@@ -61,6 +61,12 @@ class StandInPermits:
         self.used.add(permit.id)
 
 
+class ClaimsToConfine(NoSandbox):
+    """Confines nothing and claims to, so that a session may run by itself and only the content filter asks a person."""
+
+    confines = True
+
+
 @dataclass
 class ChangingSettings:
     """Settings that a test may change."""

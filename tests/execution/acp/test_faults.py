@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 
 from engine.execution.model_calls import CallUsage
-from engine.execution.sandbox.ladder import NoSandbox
 from engine.execution.session_processes import find_marked_processes
 from engine.model import Assignment, SessionState
 from engine.storage.database import Database
@@ -36,6 +35,7 @@ from tests.execution.acp.steps import (
     wait_for_cancel,
     write,
 )
+from tests.execution.session_world import ClaimsToConfine
 from tests.support.helpers import wait_until
 
 pytestmark = pytest.mark.long
@@ -254,15 +254,7 @@ def test_no_turn_begins_beyond_the_caps(make: Make) -> None:
 
 
 def test_tokens_are_counted_while_the_turn_runs(make: Make) -> None:
-    class StandInSandbox(NoSandbox):
-        """Says that it confines, though it does not, so that a session may run by itself."""
-
-        confines = True
-
-        def describe(self, **network: object) -> str:
-            return "confining"
-
-    world = make(sandbox=StandInSandbox())
+    world = make(sandbox=ClaimsToConfine())
     view = world.run(report_usage(50_000), report_usage(50_001), hang(), mode="autonomous")
     assert view.state is SessionState.FAILED
     assert "50,001 of 50,000 tokens" in view.error

@@ -18,6 +18,7 @@ import pytest
 from engine.clock import Clock, SystemClock
 from engine.execution.runners.flow import CommandResult, FlowResult, Job, Place, WorkFailed
 from engine.execution.runners.flows import FLOWS
+from engine.execution.trees import take_snapshot
 from engine.git import Git
 from engine.model import CheckResult
 from tests.conftest import Repository
@@ -134,17 +135,8 @@ def run_flow(tmp_path: Path, repository: Repository) -> RunFlow:
 
 def _add_worktree(repository: Repository, folder: Path) -> Path:
     """Check the present files out into a folder, uncommitted and untracked ones included, as a session does."""
-    environment = {**os.environ, "GIT_INDEX_FILE": str(folder) + "-index"}
-
-    def run_git(*arguments: str) -> str:
-        completed = subprocess.run(
-            ["git", *arguments], cwd=repository.path, env=environment, check=True, capture_output=True, text=True
-        )
-        return completed.stdout.strip()
-
-    run_git("read-tree", "HEAD")
-    run_git("add", "-A")
-    snapshot = run_git("commit-tree", "-p", "HEAD", "-m", "snapshot", run_git("write-tree"))
+    tree = take_snapshot(Git(repository.path).pin()).tree
+    snapshot = repository.git("commit-tree", "-p", "HEAD", "-m", "snapshot", tree)
     repository.git("worktree", "add", "-q", "--detach", str(folder), snapshot)
     return folder
 

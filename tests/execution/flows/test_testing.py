@@ -82,86 +82,72 @@ NEW_RUST_TEST = RUST_TESTS.replace("test_total", "test_new")
 CARGO_TOML = '[package]\nname = "shop"\nversion = "0.1.0"\nedition = "2021"\n'
 
 
-@pytest.mark.parametrize(
-    ("committed", "uncommitted", "tests", "summary"),
-    [
-        pytest.param(
-            {},
-            {"shop/cart.py": WRONG_CART},
-            [TOTAL],
-            rf"{TOTAL} passes without your uncommitted changes: all 2 tests passed",
-            id="passes",
-        ),
-        pytest.param(
-            {"shop/cart.py": WRONG_CART},
-            {"shop/cart.py": f"\n{WRONG_CART}"},
-            [TOTAL],
-            rf"{TOTAL} fails without your uncommitted changes. On HEAD alone 1 of 2 tests failed .*: {TOTAL}",
-            id="fails",
-        ),
-        pytest.param(
-            {"tests/test_cart.py": f"{TEST_CART}\n\ndef test_odd():\n    assert total([2, 3]) == 3\n"},
-            {"shop/cart.py": WRONG_CART},
-            [TOTAL],
-            rf"{TOTAL} passes without your uncommitted changes. On HEAD alone 1 of 3 tests failed in .*: {ODD}"
-            "; 1 of 1 passed with the uncommitted files",
-            id="another test fails",
-        ),
-        pytest.param(
-            {"shop/cart.py": BROKEN_CART},
-            {"shop/cart.py": WRONG_CART},
-            [TOTAL],
-            "On HEAD alone 1 error, no tests ran in .*: tests/test_cart.py",
-            id="syntax error",
-        ),
-        pytest.param(
-            {"shop/cart.py": BROKEN_CART},
-            {"shop/cart.py": CART, "tests/test_tax.py": "def test_tax():\n    assert 0\n"},
-            ["tests/test_tax.py::test_tax"],
-            "On HEAD alone 1 error, no tests ran in .*: tests/test_cart.py; 1 of 1 passed with the uncommitted files",
-            id="mended syntax error",
-        ),
-        pytest.param(
-            {"shop/cart.py": BROKEN_CART},
-            {"shop/cart.py": f"\n{BROKEN_CART}"},
-            ["tests/test_cart.py"],
-            "tests/test_cart.py fails without your uncommitted changes. On HEAD alone 1 error, .*",
-            id="same file fails",
-        ),
-        pytest.param(
-            {},
-            {"shop/cart.py": BROKEN_CART},
-            ["tests/test_cart.py"],
-            "HEAD is complete: all 2 tests passed",
-            id="file",
-        ),
-        pytest.param(
-            {"tests/test_cart.py": TEST_CART.replace("def test", "import pytest\n\n@pytest.mark.skip\ndef test")},
-            {"tests/test_cart.py": TEST_CART, "shop/cart.py": WRONG_CART},
-            [TOTAL],
-            "HEAD is complete: the one test passed in .*, 1 skipped",
-            id="skipped",
-        ),
-        pytest.param(
-            {},
-            {"tests/test_cart.py": f"{TEST_CART}\n\ndef test_odd():\n    assert 0\n"},
-            [ODD],
-            "HEAD is complete: all 2 tests passed",
-            id="new test",
-        ),
-        pytest.param({}, {}, [TOTAL], "HEAD is complete: all 2 tests passed", id="nothing left out"),
-        pytest.param(
-            {
-                "shop/cart.py": "def total(x):\n    return False\n",
-                "tests/test_cart.py": f"{MANY_TESTS}def test_many(x):\n    assert total(x)\n",
-            },
-            {"shop/cart.py": "def total(x):\n    return x < 249\n"},
-            ["tests/test_cart.py::test_many[249]"],
-            "On HEAD alone 250 of 251 tests failed in .*",
-            id="too many",
-        ),
-    ],
-)
+HEADS = {
+    "passes": (
+        {},
+        {"shop/cart.py": WRONG_CART},
+        [TOTAL],
+        rf"{TOTAL} passes without your uncommitted changes: all 2 tests passed",
+    ),
+    "fails": (
+        {"shop/cart.py": WRONG_CART},
+        {"shop/cart.py": f"\n{WRONG_CART}"},
+        [TOTAL],
+        rf"{TOTAL} fails without your uncommitted changes. On HEAD alone 1 of 2 tests failed .*: {TOTAL}",
+    ),
+    "another test fails": (
+        {"tests/test_cart.py": f"{TEST_CART}\n\ndef test_odd():\n    assert total([2, 3]) == 3\n"},
+        {"shop/cart.py": WRONG_CART},
+        [TOTAL],
+        rf"{TOTAL} passes without your uncommitted changes. On HEAD alone 1 of 3 tests failed in .*: {ODD}"
+        "; 1 of 1 passed with the uncommitted files",
+    ),
+    "syntax error": (
+        {"shop/cart.py": BROKEN_CART},
+        {"shop/cart.py": WRONG_CART},
+        [TOTAL],
+        "On HEAD alone 1 error, no tests ran in .*: tests/test_cart.py",
+    ),
+    "mended syntax error": (
+        {"shop/cart.py": BROKEN_CART},
+        {"shop/cart.py": CART, "tests/test_tax.py": "def test_tax():\n    assert 0\n"},
+        ["tests/test_tax.py::test_tax"],
+        "On HEAD alone 1 error, no tests ran in .*: tests/test_cart.py; 1 of 1 passed with the uncommitted files",
+    ),
+    "same file fails": (
+        {"shop/cart.py": BROKEN_CART},
+        {"shop/cart.py": f"\n{BROKEN_CART}"},
+        ["tests/test_cart.py"],
+        "tests/test_cart.py fails without your uncommitted changes. On HEAD alone 1 error, .*",
+    ),
+    "file": ({}, {"shop/cart.py": BROKEN_CART}, ["tests/test_cart.py"], "HEAD is complete: all 2 tests passed"),
+    "skipped": (
+        {"tests/test_cart.py": TEST_CART.replace("def test", "import pytest\n\n@pytest.mark.skip\ndef test")},
+        {"tests/test_cart.py": TEST_CART, "shop/cart.py": WRONG_CART},
+        [TOTAL],
+        "HEAD is complete: the one test passed in .*, 1 skipped",
+    ),
+    "new test": (
+        {},
+        {"tests/test_cart.py": f"{TEST_CART}\n\ndef test_odd():\n    assert 0\n"},
+        [ODD],
+        "HEAD is complete: all 2 tests passed",
+    ),
+    "nothing left out": ({}, {}, [TOTAL], "HEAD is complete: all 2 tests passed"),
+    "too many": (
+        {
+            "shop/cart.py": "def total(x):\n    return False\n",
+            "tests/test_cart.py": f"{MANY_TESTS}def test_many(x):\n    assert total(x)\n",
+        },
+        {"shop/cart.py": "def total(x):\n    return x < 249\n"},
+        ["tests/test_cart.py::test_many[249]"],
+        "On HEAD alone 250 of 251 tests failed in .*",
+    ),
+}
+"""What is committed and what is not, the failing tests, and what is then said of HEAD alone."""
+
+
+@pytest.mark.parametrize(("committed", "uncommitted", "tests", "summary"), HEADS.values(), ids=HEADS)
 def test_of_each_failing_test_only_what_is_known_is_said(
     project: Repository,
     run_flow: RunFlow,

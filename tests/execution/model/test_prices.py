@@ -7,20 +7,13 @@ import sys
 
 import pytest
 
-from engine.api_keys import Key
 from engine.config import FixedSettings, Settings
 from engine.config.sections import ProviderSettings, TokenPrice
 from engine.execution.model_router import ModelRouter
 from engine.execution.runners.model.prices import listed_price
 from engine.execution.runners.model.single_questions import priced_model
 from engine.wiring.adaptation import PROMPT_SHARE, price
-
-
-class StandInKeys:
-    """Has a key of two providers."""
-
-    def get(self, name: str) -> Key | None:
-        return Key(name, "environment", "sk-test") if name in ("openai", "box", "lan", "own") else None
+from tests.execution.test_model_router import StandInKeys
 
 
 @pytest.fixture
@@ -37,7 +30,11 @@ def router() -> ModelRouter:
             kind="openai", base_url="http://10.0.0.2/v1", model="x", price=TokenPrice(input=2, output=8)
         ),
     }
-    return ModelRouter(FixedSettings(Settings(providers=providers)), StandInKeys(), models=lambda agent: {})
+    return ModelRouter(
+        FixedSettings(Settings(providers=providers)),
+        StandInKeys("openai", "box", "lan", "own"),
+        models=lambda agent: {},
+    )
 
 
 def test_a_price_is_known_if_the_model_is_listed_and_has_a_key(router: ModelRouter) -> None:
