@@ -74,17 +74,16 @@ NO_KEY = RunnerInfo(available=False, reason="no provider has a key")
 NO_CLAUDE = Refusal("no_runner", "Claude Code is not there", "install it")
 
 
-@pytest.mark.parametrize(
-    ("assignment", "answers", "channel", "runner"),
-    [
-        pytest.param(FLOW, {"flow": FREE, "model": MODEL}, {}, "flow", id="a flow"),
-        pytest.param(PROSE, {"model": MODEL, "acp:claude": CLAUDE}, {}, "model", id="prose"),
-        pytest.param(
-            PROSE, {"model": MODEL, "acp:claude": CLAUDE}, {"runner": "acp:claude"}, "acp:claude", id="channel"
-        ),
-        pytest.param(PROSE, {"model": NO_KEY, "acp:claude": CLAUDE}, {}, "auto", id="an agent that nobody named"),
-    ],
-)
+CHOICES = {
+    "a flow": (FLOW, {"flow": FREE, "model": MODEL}, {}, "flow"),
+    "prose": (PROSE, {"model": MODEL, "acp:claude": CLAUDE}, {}, "model"),
+    "channel": (PROSE, {"model": MODEL, "acp:claude": CLAUDE}, {"runner": "acp:claude"}, "acp:claude"),
+    "an agent that nobody named": (PROSE, {"model": NO_KEY, "acp:claude": CLAUDE}, {}, "auto"),
+}
+"""An assignment, what the runners answer, the settings of its channel, and the runner that it gets."""
+
+
+@pytest.mark.parametrize(("assignment", "answers", "channel", "runner"), CHOICES.values(), ids=CHOICES)
 def test_auto_becomes_a_flow_or_the_runner_of_the_channel_or_a_model(
     assignment: Assignment, answers: dict[str, Answer], channel: dict[str, Any], runner: str
 ) -> None:
@@ -143,15 +142,16 @@ def test_a_flow_that_is_edited_in_prose_becomes_work_for_an_agent_or_model() -> 
         assert refused("bad_parameters", partial(admission.apply_edit, flow, text)).fix == "`run_tests paths=…`"
 
 
-@pytest.mark.parametrize(
-    ("assignment", "model", "usual_costs", "estimate"),
-    [
-        pytest.param(FLOW, MODEL, {"flow": 7}, 0, id="a flow is free"),
-        pytest.param(PROSE, FREE, {"model": 120_000}, 0, id="a local model is free"),
-        pytest.param(PROSE, MODEL, {}, 50_000, id="the setting before the first session"),
-        pytest.param(PROSE, MODEL, {"model": 120_000}, 120_000, id="the usual cost"),
-    ],
-)
+ESTIMATES = {
+    "a flow is free": (FLOW, MODEL, {"flow": 7}, 0),
+    "a local model is free": (PROSE, FREE, {"model": 120_000}, 0),
+    "the setting before the first session": (PROSE, MODEL, {}, 50_000),
+    "the usual cost": (PROSE, MODEL, {"model": 120_000}, 120_000),
+}
+"""An assignment, what the model answers, the usual costs of runners, and the estimate."""
+
+
+@pytest.mark.parametrize(("assignment", "model", "usual_costs", "estimate"), ESTIMATES.values(), ids=ESTIMATES)
 def test_the_estimate_is_nothing_or_the_usual_cost_or_the_setting(
     assignment: Assignment, model: RunnerInfo, usual_costs: dict[str, int], estimate: int
 ) -> None:

@@ -81,15 +81,16 @@ def test_commands_inherit_only_known_variables(tmp_path: Path, rung: Callable[[]
     assert environment["TMPDIR"] == ("/tmp" if rung is Bubblewrap else str(tmp_path / "scratch" / "tmp"))
 
 
-@pytest.mark.parametrize(
-    ("engine", "active", "has_own", "expected"),
-    [
-        pytest.param("clawpy", "clawpy", False, "", id="the engine's is not inherited"),
-        pytest.param("clawpy", "other", False, "other", id="another one is"),
-        pytest.param("clawpy", "clawpy", True, "folder/.venv", id="that of the workspace comes first"),
-        pytest.param("folder/.venv", "folder/.venv", True, "folder/.venv", id="also if the engine runs in it"),
-    ],
-)
+ENVIRONMENTS = {
+    "the engine's is not inherited": ("clawpy", "clawpy", False, ""),
+    "another one is": ("clawpy", "other", False, "other"),
+    "that of the workspace comes first": ("clawpy", "clawpy", True, "folder/.venv"),
+    "also if the engine runs in it": ("folder/.venv", "folder/.venv", True, "folder/.venv"),
+}
+"""The environment of the engine, the active one, whether the workspace has its own, and the one that commands get."""
+
+
+@pytest.mark.parametrize(("engine", "active", "has_own", "expected"), ENVIRONMENTS.values(), ids=ENVIRONMENTS)
 def test_commands_get_the_virtual_environment_of_the_workspace_and_not_that_of_the_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, active: str, has_own: bool, expected: str
 ) -> None:

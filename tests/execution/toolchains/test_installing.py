@@ -17,8 +17,6 @@ import pytest
 from engine.config import Settings, WorkspaceSettings
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import CommandResult, FlowResult, Job, Place, RetryLater
-from engine.execution.runners.flow_runner import FlowRunner
-from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.runners.toolchains.detection import PackageSetup
 from engine.execution.runners.toolchains.installing import (
     Installation,
@@ -32,10 +30,12 @@ from engine.execution.runners.toolchains.installing import (
 )
 from engine.execution.runners.toolchains.projects import find_packages, project_at
 from engine.execution.sandbox.ladder import find_best_sandbox
-from engine.model import ALWAYS_ASKED, Assignment, RunnerInfo, SessionState, SessionView
+from engine.execution.session_workspace import SessionWorkspace
+from engine.model import ALWAYS_ASKED, SessionState, SessionView
 from tests.conftest import Repository
-from tests.execution.session_world import MakeWorld
+from tests.execution.session_world import MakeWorld, SessionWorld
 from tests.execution.test_flow_runner import FlowWorld
+from tests.execution.test_session_workspace import AgentWorld, do_nothing
 from tests.execution.toolchains.test_lock_files import run_program
 from tests.support.helpers import needs
 
@@ -59,7 +59,7 @@ def _needs_a_sandbox_with_a_gate() -> None:
         pytest.skip("no sandbox here limits commands to some hosts")
 
 
-def commit_project(world: FlowWorld, files: dict[str, Any], ignored: str = "node_modules\n.venv\n") -> Path:
+def commit_project(world: SessionWorld, files: dict[str, Any], ignored: str = "node_modules\n.venv\n") -> Path:
     """Commit files, of which those that are no texts are JSON, and return the folder of the repository."""
     texts = {name: text if isinstance(text, str) else json.dumps(text) for name, text in files.items()}
     world.repository.commit("begin", {".gitignore": ignored, **texts})
@@ -119,27 +119,25 @@ def test_an_installation_never_starts_by_itself() -> None:
 # With real registries
 
 
+def npm_project(name: str, version: str, **package: str) -> dict[str, Any]:
+    """A project that needs one package, which the lock file describes with the fields of `package`."""
+    manifest = {"name": "shop", "version": "1.0.0", "dependencies": {name: version}}
+    packages = {"": manifest, f"node_modules/{name}": {"version": version, **package}}
+    lock = {"name": "shop", "version": "1.0.0", "lockfileVersion": 3, "packages": packages}
+    return {"package.json": manifest | {"scripts": {"test": "node --test"}}, "package-lock.json": lock}
+
+
 @pytest.mark.long
 def test_npm_installs_into_the_tree(world: FlowWorld) -> None:
     needs("npm", "node", host=NPM)
-    manifest = {
-        "name": "shop", "version": "1.0.0", "dependencies": {"left-pad": "1.3.0"}, "scripts": {"test": "node --test"}
-    }  # fmt: skip
-    files = {
-        "package.json": manifest,
-        "shop.test.js": "const pad = require('left-pad');\nrequire('node:test')('pads', () => pad('a', 3));\n",
-    }
-    top = commit_project(world, files)
-    lock = {
-        "name": "shop", "version": "1.0.0", "lockfileVersion": 3, "packages": {
-            "": {"name": "shop", "version": "1.0.0", "dependencies": {"left-pad": "1.3.0"}},
-            "node_modules/left-pad": {
-                "version": "1.3.0", "resolved": "https://registry.npmjs.org/left-pad/-/left-pad-1.3.0.tgz",
-                "integrity": "sha512-XI5MPzVNApjAyhQzphX8BkmKsKUxD4LdyK24iZeQGinBN9yTQT3bFlCBy/aVx2HrNcqQGsdot8ghrjyrvMCoEA==",  # noqa: E501
-            },
-        },
-    }  # fmt: skip
-    world.repository.commit("lock", {"package-lock.json": json.dumps(lock)})
+    files = npm_project(
+        "left-pad",
+        "1.3.0",
+        resolved="https://registry.npmjs.org/left-pad/-/left-pad-1.3.0.tgz",
+        integrity="sha512-XI5MPzVNApjAyhQzphX8BkmKsKUxD4LdyK24iZeQGinBN9yTQT3bFlCBy/aVx2HrNcqQGsdot8ghrjyrvMCoEA==",
+    )
+    test = "const pad = require('left-pad');\nrequire('node:test')('pads', () => pad('a', 3));\n"
+    top = commit_project(world, files | {"shop.test.js": test})
 
     view = run_successfully(world, "prepare_environment", command_of(top))
     assert world.transcript(view).startswith(
@@ -193,30 +191,9 @@ def test_uv_updates_the_lock_file_and_installs(world: FlowWorld, monkeypatch: py
     assert list((top / ".venv").glob("lib/python3*/site-packages/iniconfig"))
 
 
-class StandInAgentRunner(FlowRunner):
-    """Opens the worktree that an agent's session gets, and reports which Python and which package it finds there."""
-
-    def check(self, assignment: Assignment) -> RunnerInfo:
-        return RunnerInfo(available=True, check_only=False)
-
-    def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
-        with self._workspaces.open(live, view, Place.CHANGE_SET, for_agent=True) as workspace:
-            script = "import sys, iniconfig; print(sys.prefix, iniconfig.__file__)"
-            command = live.execute(["python3", "-c", script], cwd=workspace.folder)
-            write = self._workspaces.keep(live, view, workspace, Place.CHANGE_SET)
-        return RunnerResult(command.output.strip(), write=write)
-
-
-class AgentWorld(FlowWorld):
-    """A world whose sessions get the worktree of an agent."""
-
-    def make_runners(self) -> list[Runner]:
-        return [StandInAgentRunner({}, workspaces=self.workspaces)]
-
-
 @pytest.fixture
 def agent_world(make_world: MakeWorld, repository: Repository) -> AgentWorld:
-    return make_world(AgentWorld, repository=repository)
+    return make_world(AgentWorld, repository=repository, sandbox=find_best_sandbox())
 
 
 @pytest.mark.long
@@ -230,11 +207,19 @@ def test_the_worktree_of_an_agent_gets_packages_where_the_settings_allow_it(agen
     (top / ".venv/bin/python").symlink_to("/usr/bin/false")  # the operator's own is not the worktree's
     agent_world.settings.current = Settings(workspaces={str(top): WorkspaceSettings(prepare=True)})
 
-    view = agent_world.run_flow("anything")
+    found: list[str] = []
 
-    assert f"worktrees/{view.id}/.venv" in view.summary, describe_outcome(agent_world, view)
-    assert "prepare: python3 -m venv .venv && .venv/bin/pip install" in agent_world.transcript(view)
-    assert "network: pypi.org, files.pythonhosted.org" in agent_world.transcript(view)
+    def import_package(live: LiveSession, workspace: SessionWorkspace) -> None:
+        script = "import sys, iniconfig; print(sys.prefix, iniconfig.__file__)"
+        found.append(live.execute(["python3", "-c", script], cwd=workspace.folder).output)
+
+    agent_world.agent.work = import_package
+    view = agent_world.wait(agent_world.begin_prose(), 300)
+
+    transcript = "\n".join(agent_world.texts(view, ()))
+    assert f"worktrees/{view.id}/.venv" in found[0], transcript
+    assert "prepare: python3 -m venv .venv && .venv/bin/pip install" in transcript
+    assert "network: pypi.org, files.pythonhosted.org" in transcript
     assert agent_world.changes.list() == []  # what was installed is no part of its diff
 
 
@@ -244,16 +229,17 @@ def test_an_agent_works_without_packages_that_cannot_be_installed(agent_world: A
     top = commit_project(agent_world, NPM_PROJECT)
     agent_world.settings.current = Settings(workspaces={str(top): WorkspaceSettings(prepare=True)})
 
-    view = agent_world.run_flow("anything")
+    agent_world.agent.work = do_nothing
+    view = agent_world.wait(agent_world.begin_prose(), 300)
 
     assert view.state is SessionState.SUCCEEDED
-    assert "not prepared: `npm ci` ended with exit code 1" in agent_world.transcript(view)
+    assert "not prepared: `npm ci` ended with exit code 1" in "\n".join(agent_world.texts(view, ()))
 
 
-def test_the_tests_of_a_prepared_worktree_run_with_its_own_packages(agent_world: AgentWorld, tmp_path: Path) -> None:
+def test_the_tests_of_a_prepared_worktree_run_with_its_own_packages(world: FlowWorld, tmp_path: Path) -> None:
     needs("python3", host=PYPI)
     top = commit_project(
-        agent_world, {"requirements.txt": "iniconfig==2.0.0\n", "test_shop.py": "def test_it():\n    pass\n"}
+        world, {"requirements.txt": "iniconfig==2.0.0\n", "test_shop.py": "def test_it():\n    pass\n"}
     )
     run_program(top, "git", "worktree", "add", "-q", "--detach", str(tmp_path / "tree"))
     run_program(tmp_path / "tree", "python3", "-m", "venv", "--without-pip", ".venv")
@@ -282,26 +268,11 @@ def test_go_and_cargo_use_the_cached_packages(world: FlowWorld) -> None:
 # When the packages cannot be installed
 
 
-def commit_project_of_other_registry(world: FlowWorld) -> Path:
-    """A project whose only package is in a registry that is none of npm's own."""
-    lock = {
-        "name": "a", "lockfileVersion": 3, "packages": {
-            "": {"name": "a", "dependencies": {"ms": "2.1.3"}},
-            "node_modules/ms": {"version": "2.1.3", "resolved": "https://registry.invalid/ms/-/ms-2.1.3.tgz"},
-        },
-    }  # fmt: skip
-    files = {
-        "package.json": {"name": "a", "dependencies": {"ms": "2.1.3"}},
-        "package-lock.json": lock,
-        ".npmrc": "fetch-retries=0\nreplace-registry-host=never\n",
-    }
-    return commit_project(world, files)
-
-
 @pytest.mark.long
 def test_another_registry_is_not_reached_and_the_tree_is_unchanged(world: FlowWorld) -> None:
     needs("npm")
-    top = commit_project_of_other_registry(world)
+    files = npm_project("ms", "2.1.3", resolved="https://registry.invalid/ms/-/ms-2.1.3.tgz")
+    top = commit_project(world, files | {".npmrc": "fetch-retries=0\nreplace-registry-host=never\n"})
     (top / "node_modules/mine").mkdir(parents=True)
 
     view = world.run_flow("prepare_environment", command=["npm ci"])
