@@ -8,12 +8,8 @@ from __future__ import annotations
 import resource
 import statistics
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import wraps
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import psutil
@@ -21,12 +17,7 @@ import pytest
 
 from engine import Engine
 from engine.clock import SystemClock
-from engine.execution.model_calls import ModelCalls
-from engine.execution.prompts import PromptAssembly
-from engine.execution.runners.model.host_client import Conversation, ModelHost
-from engine.execution.session_store import SessionStore
-from engine.execution.session_workspace import SessionWorkspaces
-from engine.execution.worktrees import Worktrees
+from engine.execution.runners.model.host_client import ModelHost
 from engine.model import SessionState
 from tests.benchmarks.measuring import print_table, time_in_turns
 from tests.execution.model.world import KEY, ModelWorld
@@ -39,47 +30,13 @@ DONE = Reply(text="Done.")
 BAR = 0.150
 """Maximum seconds of a session besides the model's own time."""
 
-PARTS: tuple[tuple[type, str], ...] = (
-    (SessionStore, "begin"),
-    (Worktrees, "create"),
-    (PromptAssembly, "assemble"),
-    (ModelCalls, "begin"),
-    (ModelCalls, "finish"),
-    (Conversation, "next_message"),
-    (SessionWorkspaces, "keep"),
-    (SessionStore, "end"),
-)
-"""The methods of a session whose time is printed."""
-
 
 @dataclass
 class SessionTimes:
-    """Seconds of each session: from the approval to the end, of processors, and of its parts."""
+    """Seconds of each session: from the approval to the end, and of processors."""
 
     whole: list[float] = field(default_factory=list)
     processor: list[float] = field(default_factory=list)
-    parts: dict[str, list[float]] = field(default_factory=dict)
-
-
-@contextmanager
-def time_parts(spent: dict[str, float]) -> Iterator[None]:
-    """Add the wall time of each part to `spent`."""
-    with pytest.MonkeyPatch.context() as patch:
-        for owner, name in PARTS:
-            patch.setattr(owner, name, _timing(getattr(owner, name), f"{owner.__name__}.{name}", spent))
-        yield
-
-
-def _timing(method: Callable[..., Any], name: str, spent: dict[str, float]) -> Callable[..., Any]:
-    @wraps(method)
-    def around(*arguments: Any, **named: Any) -> Any:
-        began = time.perf_counter()
-        try:
-            return method(*arguments, **named)
-        finally:
-            spent[name] = spent.get(name, 0.0) + time.perf_counter() - began
-
-    return around
 
 
 def test_a_warm_session_without_the_models_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +64,7 @@ def test_a_warm_session_without_the_models_time(tmp_path: Path, monkeypatch: pyt
     model = 2 * statistics.median(bare)
     overhead = min(statistics.median(times.whole), statistics.median(times.processor)) - model
     whole_session = {"from the approval to the end": times.whole, "processor time of it": times.processor}
-    rows = whole_session | {"one bare request to the same server": bare} | times.parts
+    rows = whole_session | {"one bare request to the same server": bare}
     print_table(f"{SESSIONS} warm sessions of two requests", rows)
     print(f"  overhead: {overhead * 1000:.0f} ms (bar {BAR * 1000:.0f})")
     assert overhead < BAR
@@ -116,18 +73,14 @@ def test_a_warm_session_without_the_models_time(tmp_path: Path, monkeypatch: pyt
 def run_session(world: ModelWorld, engine: Engine, host: ModelHost, text: str, times: SessionTimes) -> None:
     """Run a session that writes a text, and add its times."""
     card = world.propose(f"Write {text} into hello.txt")
-    spent: dict[str, float] = {}
     before = processor_time(host)
-    with time_parts(spent):
-        session_id = str(engine.cards.approve(card.id, without_sandbox=True).session_id)
-        began = time.perf_counter()
-        view = engine.sessions.wait(session_id, 30)
-        times.whole.append(time.perf_counter() - began)
+    session_id = str(engine.cards.approve(card.id, without_sandbox=True).session_id)
+    began = time.perf_counter()
+    view = engine.sessions.wait(session_id, 30)
+    times.whole.append(time.perf_counter() - began)
     times.processor.append(processor_time(host) - before)
     assert view.state is SessionState.SUCCEEDED, view.error
     engine.changes.discard(view.change_set_id)
-    for name, seconds in spent.items():
-        times.parts.setdefault(name, []).append(seconds)
 
 
 def processor_time(host: ModelHost) -> float:

@@ -248,23 +248,8 @@ def test_a_workspace_has_one_upkeep_card(source: Source) -> None:
     woken = replace(new, snoozed_until=NOW)
     assert ids_without_place([present, woken], NOW, CAPS) == {"old_stash"}
     assert ids_without_place([woken], NOW, CAPS) == set()
-    assert displaced_ids([present, new], "old_stash", NOW, CAPS) == ("quarantine",)
-
-
-@given(CARDS, CARDS)
-def test_no_card_exceeds_the_limits(present: list[Card], new: list[Card]) -> None:
-    awake = [card for card in present if not card.snoozed(NOW)]
-    room, stack = Room(CAPS, awake, NOW), {card.id: card for card in awake}
-    was_full = not fits([card for card in awake if takes_place(card, NOW)])
-    for card in new:
-        seating = room.take(card) if takes_place(card, NOW) else NO_PLACE
-        if seating.has_place:
-            assert all(stack.pop(displaced_id).tier > card.tier for displaced_id in seating.displaced)
-            assert card.tier is not Tier.UPKEEP or workspace_and_upkeep(card) not in map(
-                workspace_and_upkeep, stack.values()
-            )
-            stack[card.id] = card
-    assert was_full or fits([card for card in stack.values() if takes_place(card, NOW)])
+    others = [stack_card(f"check{number}") for number in range(4)]
+    assert displaced_ids([present, *others, new], "old_stash", NOW, CAPS) == ("quarantine",)
 
 
 @given(CARDS)

@@ -24,7 +24,6 @@ from engine.model import (
     DecisionSignal,
     Outcome,
     Proposal,
-    Refusal,
     SessionState,
     SessionView,
     Signal,
@@ -40,6 +39,7 @@ from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING
 from tests.prediction.deciding import SHOP, World, proposal, refusal, teach
 from tests.prediction.sensing import PastRun, session
+from tests.support.helpers import refused
 
 
 def names(*letters: str) -> list[Proposal]:
@@ -210,9 +210,7 @@ def test_a_stopped_engine_predicts_nothing(world: World) -> None:
     world.stopped = "F12 was pressed"
     world.proposals = [proposal("a")]
     assert world.card_cycle.run_cycle() == CycleReport(errors=("F12 was pressed",))
-    with pytest.raises(Refusal) as refused:
-        world.card_cycle.run_cycle(requested=True)
-    assert refused.value.code == "stopped"
+    refused("stopped", lambda: world.card_cycle.run_cycle(requested=True))
     world.stopped = ""
     assert len(world.card_cycle.run_cycle(requested=True).created) == 1
 

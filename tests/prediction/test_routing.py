@@ -17,10 +17,11 @@ from engine.config import ChannelSettings, FixedSettings, Settings
 from engine.hierarchy.organisation import first_organisation
 from engine.memory.embedding import LocalEmbedder
 from engine.memory.helper import Helper
-from engine.model import AgentView, Randomness, Refusal, SessionState
+from engine.model import AgentView, Randomness, SessionState
 from engine.prediction.routing import RECENT, PromptPlacer, Route, Router
 from engine.storage.database import Database
 from tests.prediction.deciding import World
+from tests.support.helpers import refused
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 CHANNELS = ["koji-core", "chronicle-hub", "garden"]
@@ -57,9 +58,7 @@ def test_a_prompt_goes_by_its_meaning_and_a_flow_does_not() -> None:
 
 @pytest.mark.parametrize("options", [{"named": "gardn"}, {"affinity": "gardn"}, {"by": router(channels={})}])
 def test_an_unregistered_channel_is_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(Refusal) as refused:
-        route_of(**options)
-    assert refused.value.code == "unknown_channel"
+    refused("unknown_channel", lambda: route_of(**options))
 
 
 def test_the_round_robin_passes_over_channels_that_were_triggered_recently() -> None:

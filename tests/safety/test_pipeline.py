@@ -24,12 +24,12 @@ def refusal_code(rails: Rails, permit: object, digest: str) -> str:
 
 
 def test_six_rails_are_asked_in_order_and_logged_in_one_row(rails: Rails) -> None:
-    ruling = rails.decide(approval())
-    assert tuple(verdict.rail for verdict in ruling.verdicts) == RAIL_ORDER
     assert RAIL_ORDER == ("loop", "rate", "cost", "content", "gate", "kill")
+    verdicts = rails.decide(approval()).verdicts
+    assert tuple(verdict.rail for verdict in verdicts) == RAIL_ORDER
     entry = rails.safety.log()[0]
     assert (entry.blocked, entry.channel, entry.from_channel, entry.estimate) == (False, "koji-core", "owner", 50_000)
-    assert tuple(verdict.rail for verdict in entry.verdicts) == RAIL_ORDER
+    assert entry.verdicts == verdicts
 
 
 def test_the_first_rail_that_blocks_is_named_and_all_are_logged(rails: Rails) -> None:
@@ -73,11 +73,16 @@ def test_a_permit_is_used_once_for_what_it_was_given(rails: Rails) -> None:
     assert permit
     assert refusal_code(rails, permit, "other") == "permit_mismatch"
     assert refusal_code(rails, replace(permit, id="permit_none"), permit.digest) == "permit_unknown"
-    assert refusal_code(rails, replace(permit, prediction_id="x"), permit.digest) == "permit_mismatch"
+    for other in (replace(permit, prediction_id="x"), replace(permit, trigger_type=TriggerType.CRON)):
+        assert refusal_code(rails, other, permit.digest) == "permit_mismatch"
     assert rails.safety.permits.unconsumed() == [permit]
     rails.write(rails.safety.permits.consume, permit, permit.digest)
     assert refusal_code(rails, permit, permit.digest) == "permit_used"
     assert rails.safety.permits.unconsumed() == []
+    revoked = rails.decide(approval(prediction_id="b")).permit
+    assert revoked
+    rails.write(rails.safety.pipeline.revoke, "b")
+    assert refusal_code(rails, revoked, revoked.digest) == "permit_used"
 
 
 def test_a_permit_lives_fifteen_minutes(rails: Rails) -> None:

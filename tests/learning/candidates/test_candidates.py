@@ -41,6 +41,7 @@ from tests.learning.candidates.world import (
     transcript_of,
     validation_failed,
 )
+from tests.support.helpers import refused
 
 
 def test_a_second_session_brings_a_candidate_to_review_and_the_operator_decides(world: World) -> None:
@@ -56,9 +57,7 @@ def test_a_second_session_brings_a_candidate_to_review_and_the_operator_decides(
     assert (approved.status, approved.decided_by) == (CandidateStatus.ACTIVE, "operator")
     assert world.active_ids() == [candidate.id]
     assert world.adaptation.waiting() == []
-    with pytest.raises(Refusal) as refused:
-        world.adaptation.approve(candidate.id)
-    assert refused.value.code == "already_decided"
+    refused("already_decided", lambda: world.adaptation.approve(candidate.id))
     world.adaptation.roll_back(candidate.id, "it did not help")
     assert world.active_ids() == []
     world.adaptation.approve(candidate.id)
