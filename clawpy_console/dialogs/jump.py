@@ -129,7 +129,7 @@ class Jump(Dialog[Spot | None]):
             picture[y] = Strip.join([line.crop(0, x), Strip([Segment(letters, style)]), line_after])
         return picture
 
-    def on_resize(self) -> None:
+    def on_resize(self, event: events.Resize) -> None:
         if self._picture is not None:  # the labels would stand beside their places
             self.dismiss(None)
 

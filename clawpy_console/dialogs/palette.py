@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from platformdirs import user_downloads_path
 from rich.cells import cell_len
 from textual import events, getters, on
 from textual.app import ComposeResult, SystemCommand
@@ -157,7 +159,7 @@ def commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemCommand]:
     )
     if app.state.gateway:
         yield SystemCommand("Gateway: where it listens", app.state.gateway, partial(show_gateway, app))
-    yield SystemCommand("Save a screenshot", "as SVG, in the current folder", app.action_screenshot)
+    yield SystemCommand("Save a screenshot", "as SVG, in your downloads or home folder", partial(save_screenshot, app))
     if app.engine is not None and not app.demo:
         yield SystemCommand(
             "Quit, keep the engine running",
@@ -166,6 +168,12 @@ def commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemCommand]:
         )
     if screen is app.screen_stack[0]:  # a dialog cannot be left from here
         yield from _commands_elsewhere(app, bound)
+
+
+def save_screenshot(app: Console) -> None:
+    """Save the screen in the folder for downloads, or in the home folder if there is none. A toast says where."""
+    downloads = user_downloads_path()
+    app.deliver_screenshot(path=str(downloads if downloads.is_dir() else Path.home()))
 
 
 def _bound_actions(screen: Screen[Any]) -> dict[Action, ActiveBinding]:

@@ -11,7 +11,7 @@ from engine.model.text import because, count, in_words, local_time, money
 # -- cards
 
 
-class CycleFinished(Event, topics="cards autonomy"):
+class CycleFinished(Event, topics="cards autonomy place"):
     """A prediction cycle ended. `seconds` is its wall time; `errors` has a message for each failed collector."""
 
     created: int

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import timedelta
+from pathlib import Path
+
+import pytest
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.dialogs.palette import MUTE_KEYS
 from clawpy_console.widgets.frame import SCREENS
 from engine.model import DismissReason, Mute
-from tests.console.conftest import running
+from tests.console.conftest import running, until
 from tests.console.stand_in_data import NOW, SHOP
 from tests.console.stories import (
     CLOSED,
@@ -130,3 +133,18 @@ async def test_the_palette_has_each_action_once(console: ConsoleApp) -> None:
     async with running(console):
         titles = palette_titles(console)
         assert len(titles) == len(set(titles))
+
+
+@pytest.mark.parametrize("has_downloads", [True, False])
+async def test_a_screenshot_is_saved_where_the_palette_says(
+    console: ConsoleApp, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, has_downloads: bool
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_DOWNLOAD_DIR", str(tmp_path / "Downloads"))
+    folder = tmp_path / "Downloads" if has_downloads else tmp_path
+    folder.mkdir(exist_ok=True)
+    async with running(console, notifications=True) as pilot:
+        await carry_out(pilot, choose("Save a screenshot"))
+        await until(pilot, lambda: [toast for toast in console._notifications if str(folder) in toast.message])
+    [file] = folder.glob("*.svg")
+    assert "mission" in file.read_text(encoding="utf-8")

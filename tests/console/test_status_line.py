@@ -11,11 +11,12 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.formats import workspace_name
 from clawpy_console.state import AppState, Autonomy
 from clawpy_console.widgets.frame import SCREENS, STOP_TEXT, screen_tabs, state_line
+from engine.events import CycleFinished
 from engine.git.reader import workspace_label
 from engine.model import MICRO, Phase
 from engine.model.rails import CostState
 from tests.conftest import Repository
-from tests.console.conftest import running, screen_text
+from tests.console.conftest import running, screen_text, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 from tests.support.helpers import assert_contains
@@ -116,6 +117,15 @@ async def test_a_narrow_terminal_names_repository_and_branch_beside_all_tabs(con
         assert "shop  main*" in first
         assert all(key in first for key in f"12{keys}")
         assert all(f"{key} {label}" in first for _, key, label in SCREENS[:5])
+
+
+async def test_the_header_follows_the_branch_with_each_check_for_cards(
+    console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(console) as pilot:
+        monkeypatch.setattr(engine, "workspace_label", lambda workspace: "shop  discount")
+        engine.bus.publish(CycleFinished(created=0, withdrawn=0, seconds=0.1))
+        await until(pilot, lambda: "shop  discount" in screen_text(console).splitlines()[0])
 
 
 def test_the_name_of_a_folder_with_a_line_break_is_one_line(tmp_path: Path) -> None:
