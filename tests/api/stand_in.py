@@ -98,6 +98,7 @@ class StandInCards(ValuesById):
         self.shown: list[str] = []
         self.reviewed: list[str] = []
         self.spans: list[timedelta] = []
+        self.proposed: list[dict[str, Any]] = []
 
     def follow_landings(self) -> None:
         """Nothing has landed."""
@@ -129,10 +130,9 @@ class StandInCards(ValuesById):
         self.by_id[card_id] = replace(self.get(card_id), status=Status.PENDING)
         return self.by_id[card_id]
 
-    def propose(
-        self, text: str, *, workspace: str, channel: str | None, continues: str = "", may_wait: bool = True
-    ) -> Card:
-        own = card("pred_own", self.now, workspace, source=Source.OPERATOR)
+    def propose(self, text: str, *, workspace: str, reasoning: str = "", **options: Any) -> Card:
+        self.proposed.append({"text": text, "workspace": workspace, "reasoning": reasoning, **options})
+        own = card("pred_own", self.now, workspace, source=Source.OPERATOR, reasoning=reasoning)
         self.by_id[own.id] = replace(own, assignment=replace(own.assignment, prompt=text))
         return self.by_id[own.id]
 

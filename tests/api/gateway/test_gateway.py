@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import socket
 import ssl
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from engine.api.gateway.access import apply_options, check_certificate, listen_address
 from engine.api.gateway.gateway import STOPPED, Gateway
@@ -22,7 +17,7 @@ from engine.api.gateway.routes import build
 from engine.config import GatewaySettings
 from engine.model import Refusal
 from tests.api.gateway.conftest import Serve
-from tests.support.helpers import refused
+from tests.support.helpers import needs, refused
 
 
 @pytest.mark.parametrize(
@@ -167,25 +162,17 @@ def test_a_gateway_that_was_opened_by_hand_takes_on_names_and_origins_of_the_set
         assert client.get("/api/v1/health", headers=renamed).status_code == 421
 
 
+def openssl(*arguments: str) -> None:
+    """Run OpenSSL. Skips the test where it is not installed."""
+    needs("openssl")
+    subprocess.run(["openssl", *arguments], check=True, capture_output=True)
+
+
 def make_certificate(folder: Path) -> Path:
     """Make a certificate for this machine, and its key, in one file."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.datetime.now(datetime.UTC)
-    signed = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
-        .sign(key, hashes.SHA256())
-    )
     file = folder / "both.pem"
-    pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    file.write_bytes(key.private_bytes(pem, pkcs8, serialization.NoEncryption()) + signed.public_bytes(pem))
+    name = ("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1")
+    openssl("req", "-x509", "-nodes", "-newkey", "rsa:2048", "-keyout", str(file), "-out", str(file), *name)
     return file
 
 
@@ -209,9 +196,7 @@ def test_with_a_certificate_it_speaks_tls(serve: Serve) -> None:
 def test_a_locked_key_is_refused_and_nobody_is_asked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """OpenSSL would ask for the pass phrase on the terminal, in the middle of the console."""
     key_file = tmp_path / "key.pem"
-    lock = serialization.BestAvailableEncryption(b"secret")
-    key = ec.generate_private_key(ec.SECP256R1())
-    key_file.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, lock))
+    openssl("genrsa", "-aes256", "-passout", "pass:secret", "-out", str(key_file))
     with pytest.raises(Refusal) as caught:
         check_certificate(str(make_certificate(tmp_path)), str(key_file))
     assert caught.value.message == f"the key in {key_file} is protected by a passphrase"

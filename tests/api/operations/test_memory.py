@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +17,7 @@ from engine.memory.captures import CaptureRow
 from engine.model import RETENTION_BY_KIND, NewMemory, RememberResult, Retention, Trust
 from engine.services import Overrides
 from tests.api.operations.conftest import Ask
-from tests.api.stand_in import StandIn, card
+from tests.api.stand_in import StandIn
 from tests.conftest import MONDAY_MORNING, Repository
 from tests.support.helpers import read_table, refused
 
@@ -47,27 +46,17 @@ def test_a_note_is_stored_with_its_author(engine: StandIn, ask: Ask) -> None:
     assert RETENTION_BY_KIND[stored[1].kind] is Retention.SESSION, "for a day"
 
 
-def test_a_suggestion_is_a_card_once_and_no_sign_of_the_operator(engine: StandIn, ask: Ask, clock: FakeClock) -> None:
-    proposed: list[Any] = []
-    pending: list[Any] = []
-
-    class RecordingCards:
-        def pending(self, **_: Any) -> list[Any]:
-            return pending
-
-        def propose(self, text: str, *, workspace: str, channel: str | None, reasoning: str) -> Any:
-            proposed.append((text, workspace, channel, reasoning))
-            pending.append(card(f"pred_{len(proposed)}", clock.now(), workspace, reasoning=reasoning))
-            return pending[-1]
-
-    engine.cards = RecordingCards()  # type: ignore[assignment]
+def test_a_suggestion_is_a_card_once_and_no_sign_of_the_operator(engine: StandIn, ask: Ask) -> None:
+    engine.cards.by_id.clear()
     first, again = (
         ask("suggest", text="Run the tests", by="claude", reason="the cart\nchanged", workspace="/srv/shop")
         for _ in range(2)
     )
     assert (first["new"], again["new"]) == (True, False)
     assert first["predictions"][0]["id"] == again["predictions"][0]["id"]
-    assert proposed == [("Run the tests", "/srv/shop", None, "suggested by claude: the cart changed")]
+    [proposed] = engine.cards.proposed
+    assert (proposed["text"], proposed["workspace"]) == ("Run the tests", "/srv/shop")
+    assert proposed["reasoning"] == "suggested by claude: the cart changed"
     assert engine.autonomy.activity == []
 
 
