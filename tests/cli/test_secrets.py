@@ -8,9 +8,8 @@ import json
 import stat
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import keyring
 import pytest
@@ -23,6 +22,7 @@ from engine.lock import HomeLock
 from tests.api.stand_in import StandIn
 from tests.cli.conftest import Clawpy
 from tests.support.helpers import MemoryKeyring
+from tests.support.web_server import LoopbackServer
 
 SECRET = "sk-hush-hush-0123456789abcdef"
 
@@ -122,25 +122,21 @@ def test_keys_need_neither_the_engine_nor_valid_settings(
         lock.release()
 
 
-class ProviderHandler(BaseHTTPRequestHandler):
+class ProviderServer(LoopbackServer):
     """Takes one key; sends whoever asks for `/moved` elsewhere."""
 
-    def do_GET(self) -> None:
-        good = self.headers.get("authorization") == f"Bearer {SECRET}" or self.headers.get("x-api-key") == SECRET
-        self.send_response(302 if self.path.startswith("/moved") else 200 if good else 401)
-        self.send_header("location", "https://example.org/")
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        pass
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            good = self.headers.get("authorization") == f"Bearer {SECRET}" or self.headers.get("x-api-key") == SECRET
+            self.send_response(302 if self.path.startswith("/moved") else 200 if good else 401)
+            self.send_header("location", "https://example.org/")
+            self.end_headers()
 
 
 @pytest.fixture
 def provider() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), ProviderHandler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with ProviderServer() as server:
+        yield server.url
 
 
 @pytest.mark.long

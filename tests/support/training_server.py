@@ -13,12 +13,12 @@ from __future__ import annotations
 import email.parser
 import email.policy
 import json
-import threading
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import urlsplit
+
+from tests.support.web_server import LoopbackServer
 
 Json = dict[str, Any]
 
@@ -86,45 +86,9 @@ class SentJob:
                 "hyperparameters": {}, "organization_id": "me", "result_files": [], "seed": 1}  # fmt: skip
 
 
-@dataclass
-class TrainingServer:
-    """The files, jobs, faults and keys of a provider that listens from `with` on."""
-
-    files: list[SentFile] = field(default_factory=list)
-    jobs: list[SentJob] = field(default_factory=list)
-    faults: dict[str, list[int]] = field(default_factory=dict)
-    keys: set[str] = field(default_factory=set)
-
-    def __enter__(self) -> TrainingServer:
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"server_of": self}))
-        threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_address[1]}"
-
-    def find_file(self, file_id: str) -> SentFile:
-        return next(sent for sent in self.files if sent.id == file_id)
-
-    def find_job(self, job_id: str) -> SentJob:
-        return next(sent for sent in self.jobs if sent.id == job_id)
-
-    def add_file(self, name: str) -> SentFile:
-        self.files.append(SentFile(f"file-{len(self.files) + 1}", name))
-        return self.files[-1]
-
-
 class _Handler(BaseHTTPRequestHandler):
-    server_of: TrainingServer
+    owner: TrainingServer
     protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_: object) -> None:
-        pass
 
     def do_GET(self) -> None:
         self._serve()
@@ -136,7 +100,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._serve()
 
     def _serve(self) -> None:
-        server, path = self.server_of, urlsplit(self.path).path
+        server, path = self.owner, urlsplit(self.path).path
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         for begins, statuses in server.faults.items():
             if f"{self.command} {path}".startswith(begins) and statuses:
@@ -188,13 +152,13 @@ class _Handler(BaseHTTPRequestHandler):
             content = part.get_payload(decode=True)
             assert isinstance(content, bytes)
             if name := part.get_filename():
-                sent = self.server_of.add_file(name)
+                sent = self.owner.add_file(name)
                 sent.content = content
                 self._say(200, _file(sent))
                 return
             fields[part.get_param("name", header="content-disposition")] = content.decode()
-        sent = self.server_of.add_file(fields["file_name"])
-        to = {"Location": f"{self.server_of.url}/put/{sent.id}", "X-Together-File-Id": sent.id}
+        sent = self.owner.add_file(fields["file_name"])
+        to = {"Location": f"{self.owner.url}/put/{sent.id}", "X-Together-File-Id": sent.id}
         self._say(302, {}, to)
 
     def _say(self, status: int, document: Json, headers: dict[str, str] | None = None) -> None:
@@ -208,6 +172,28 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(data)
+
+
+@dataclass
+class TrainingServer(LoopbackServer):
+    """The files, jobs, faults and keys of a provider that listens from `with` on."""
+
+    files: list[SentFile] = field(default_factory=list)
+    jobs: list[SentJob] = field(default_factory=list)
+    faults: dict[str, list[int]] = field(default_factory=dict)
+    keys: set[str] = field(default_factory=set)
+
+    Handler = _Handler
+
+    def find_file(self, file_id: str) -> SentFile:
+        return next(sent for sent in self.files if sent.id == file_id)
+
+    def find_job(self, job_id: str) -> SentJob:
+        return next(sent for sent in self.jobs if sent.id == job_id)
+
+    def add_file(self, name: str) -> SentFile:
+        self.files.append(SentFile(f"file-{len(self.files) + 1}", name))
+        return self.files[-1]
 
 
 def _file(sent: SentFile) -> Json:

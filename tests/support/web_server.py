@@ -1,37 +1,57 @@
-"""A web server on loopback: pages, redirects, and answers that never end."""
+"""Servers on loopback: the base of all that speak HTTP, and a web server with pages, redirects and endless answers."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Self
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
 
 
-class WebServer:
-    """Answers each path as a test told it, and remembers the requests."""
+class LoopbackServer:
+    """Listens on a free port of 127.0.0.1 from `with` on. `Handler` answers requests; its `owner` is this server."""
+
+    Handler: type[BaseHTTPRequestHandler]
+
+    def __enter__(self) -> Self:
+        handler = type("Handler", (self.Handler,), {"owner": self, "log_message": lambda *_: None})
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._http.daemon_threads = True
+        threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True).start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+    @property
+    def port(self) -> int:
+        return self._http.server_port
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+class WebServer(LoopbackServer):
+    """Answers each path as a test told it, and remembers the requests. It listens from the beginning."""
+
+    class Handler(BaseHTTPRequestHandler):
+        owner: WebServer
+
+        def do_GET(self) -> None:
+            self.owner.paths.append(self.path)
+            self.owner.headers.append(dict(self.headers))
+            self.owner.answers[self.path.split("?")[0]](self)
 
     def __init__(self) -> None:
         self.answers: dict[str, Answer] = {}
         self.paths: list[str] = []
         self.headers: list[dict[str, str]] = []
         self.over = threading.Event()
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                server.paths.append(self.path)
-                server.headers.append(dict(self.headers))
-                server.answers[self.path.split("?")[0]](self)
-
-            def log_message(self, format: str, *arguments: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.port = self._server.server_address[1]
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        self.__enter__()
 
     def page(
         self, path: str, body: str | bytes, content_type: str = "text/html; charset=utf-8", **headers: str
@@ -77,5 +97,4 @@ class WebServer:
 
     def close(self) -> None:
         self.over.set()
-        self._server.shutdown()
-        self._server.server_close()
+        self.__exit__()
