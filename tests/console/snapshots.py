@@ -6,12 +6,18 @@ from collections.abc import Callable
 from itertools import groupby
 from typing import Any
 
+import pytest
 from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
 from tests.console.conftest import until, until_loaded
 
 SIZES = {"80x24": (80, 24), "120x40": (120, 40), "160x50": (160, 50), "200x60": (200, 60)}
+
+
+def in_four_sizes(test: Callable[..., None]) -> Callable[..., None]:
+    """Marks a test of pictures that gets each of `SIZES` as `size`."""
+    return pytest.mark.long(pytest.mark.parametrize("size", SIZES)(test))
 
 
 CompareSnapshot = Callable[..., None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -61,6 +61,9 @@ class Until:
 Step = Press | Given | Until | Callable[[ConsoleApp], object]
 """Keys to press, a change before the start, a condition to wait for, or a function to call."""
 
+Stories = dict[str, tuple[Step, ...]]
+"""The steps of each story, by what it shows."""
+
 
 async def carry_out(pilot: Pilot[Any], *steps: Step) -> None:
     """Carry out the steps of a story."""
@@ -84,9 +87,7 @@ async def play(console: ConsoleApp, *steps: Step, size: tuple[int, int] = (120, 
         await carry_out(pilot, *steps)
 
 
-def story_test(
-    stories: Mapping[str, tuple[Step, ...]], *opening: Step, size: tuple[int, int] = (120, 40)
-) -> Callable[..., Awaitable[None]]:
+def story_test(stories: Stories, *opening: Step, size: tuple[int, int] = (120, 40)) -> Callable[..., Awaitable[None]]:
     """A test that plays each of `stories`, after the steps of `opening`."""
 
     @pytest.mark.parametrize("steps", stories.values(), ids=stories)

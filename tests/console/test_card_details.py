@@ -21,6 +21,7 @@ from tests.console.stories import (
     SECOND,
     Given,
     Step,
+    Stories,
     Until,
     called,
     carry_out,
@@ -53,7 +54,7 @@ def write(text: str) -> Step:
     return lambda app: setattr(app.screen.query_one("#editor"), "text", text)
 
 
-STORIES: dict[str, tuple[Step, ...]] = {
+STORIES: Stories = {
     "a review that would find the same again opens the details": (
         with_first_card(reasoning="It came in with “Upload”.\n  git commit --amend"),
         hides("git commit --amend"),

@@ -24,6 +24,7 @@ from tests.console.stories import (
     SECOND,
     Given,
     Step,
+    Stories,
     Until,
     called,
     calls_of,
@@ -110,7 +111,7 @@ NEW = stand_in_data.card(77, "Something hotter", confidence=0.79)
 NEXT_STEP = replace(NEW, id="pred_000000000078", source=Source.FOLLOW_UP)
 OF_OTHER_SUBJECT = replace(NEW, subject="another subject")
 
-STORIES: dict[str, tuple[Step, ...]] = {
+STORIES: Stories = {
     "undo takes back the last decision, then the one before": (
         press("left left"),
         called("dismiss", SECOND),

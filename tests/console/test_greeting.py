@@ -16,7 +16,7 @@ from tests.console.stand_in_data import NOW, found_agent
 from tests.console.stories import (
     CLOSED,
     Given,
-    Step,
+    Stories,
     called,
     hides,
     never_called,
@@ -40,7 +40,7 @@ def koji_core_served_by(by: str = "", agents: bool = False, **local: tuple[str, 
 
 NO_EXTRA = SetupStep("the extra models is missing", "pip install pydantic-ai-slim", "clawpy doctor")
 FAULT = "ollama at 127.0.0.1:11434 did not list its models within 0.5 s"
-STORIES: dict[str, tuple[Step, ...]] = {
+STORIES: Stories = {
     "who could take text, and a key connects it": (
         koji_core_served_by(agents=True),
         sees("H connects Claude Code"),

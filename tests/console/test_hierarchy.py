@@ -25,6 +25,7 @@ from tests.console.stories import (
     CLOSED,
     Given,
     Step,
+    Stories,
     Until,
     carry_out,
     play,
@@ -167,7 +168,7 @@ AT_TREE = Until("the tree", lambda app: app.screen.query_one(Tree).current == "b
 LEADER = PromptSource(SourceKind.LEADER, "cfo#principles", "cfo, 2 up")
 COMMS = '{"reports_to": "cino", "title": "Dreamer", "tier": 4}'
 
-STORIES: dict[str, tuple[Step, ...]] = {
+STORIES: Stories = {
     "the tree says who is under whom, what each does and used": (
         *open_agent("backend_builder"),
         sees(

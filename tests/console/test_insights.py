@@ -31,14 +31,14 @@ from engine.model import (
     TrainingRunView,
 )
 from tests.console.conftest import until, until_loaded
-from tests.console.snapshots import SIZES, CompareSnapshot
+from tests.console.snapshots import CompareSnapshot, in_four_sizes
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW, SHOP
 from tests.console.stand_in_figures import run
 from tests.console.stories import (
     CLOSED,
     Given,
-    Step,
+    Stories,
     Until,
     called,
     hides,
@@ -62,8 +62,7 @@ async def open_insights(pilot: Pilot, *keys: str) -> None:
     await pilot.pause()
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("size", SIZES)
+@in_four_sizes
 def test_how_it_looks(console: ConsoleApp, compare_snapshot: CompareSnapshot, size: str) -> None:
     compare_snapshot(console, size, go=open_insights)
 
@@ -79,8 +78,7 @@ def test_without_colour(plain_console: ConsoleApp, compare_snapshot: CompareSnap
     compare_snapshot(plain_console, "120x40", "shift+tab", go=open_insights)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("size", SIZES)
+@in_four_sizes
 def test_before_any_card(console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot, size: str) -> None:
     engine.insights.cards = []
     engine.insights.phase = Phase(0, 0, "0 of 30 decisions made; 30 more and the Twin joins in")
@@ -117,7 +115,7 @@ def with_swappable_model(state: str) -> Given:
 
 
 READ = Until("the figures", lambda app: app.screen._insights)
-STORIES: dict[str, tuple[Step, ...]] = {
+STORIES: Stories = {
     "cards that were withdrawn are told, so that all add up": (
         with_cards_counted_as(CountedAs.WITHDRAWN, CountedAs.WITHDRAWN, CountedAs.EXPIRED, CountedAs.CANNOT_RUN),
         Until(

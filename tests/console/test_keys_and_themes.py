@@ -19,7 +19,7 @@ from tests.console.stories import (
     CLOSED,
     FIRST,
     Given,
-    Step,
+    Stories,
     Until,
     called,
     choose,
@@ -124,7 +124,7 @@ COPY_TEXT = Until("something to copy", lambda app: app.screen.ready and app.scre
 COPIED = Until("the id", lambda app: app.clipboard and app.clipboard == app.screen.copy_text())
 ENDED = Until("the end", lambda app: not app.is_running)
 DND = "do not disturb for 2 hours; again"
-STORIES: dict[str, tuple[Step, ...]] = {
+STORIES: Stories = {
     "the help begins with the keys of the pane, and finds others": (
         press("6 question_mark"),
         sees(DND),

@@ -15,7 +15,7 @@ from clawpy_console.screens.xray import open_source
 from clawpy_console.widgets.rows import Rows
 from engine.model import PromptSource, SourceKind
 from tests.console.conftest import until_loaded
-from tests.console.snapshots import SIZES, CompareSnapshot
+from tests.console.snapshots import CompareSnapshot, in_four_sizes
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_learning import (
     CHEAP,
@@ -34,6 +34,7 @@ from tests.console.stand_in_learning import (
 )
 from tests.console.stories import (
     Step,
+    Stories,
     Until,
     called,
     carry_out,
@@ -107,7 +108,7 @@ def follow(kind: SourceKind, id: str) -> Step:
 QUESTION = Until("a question", lambda app: isinstance(app.screen, Question))
 UNDECIDED = never_called("approve_candidate", "reject_candidate", "roll_back")
 
-STORIES: dict[str, tuple[Step, ...]] = {
+STORIES: Stories = {
     "words and groups filter both": (
         *open_item(ROUNDING.id),
         press("slash"),
@@ -257,8 +258,7 @@ async def test_keys_that_can_do_nothing_are_not_offered(console: ConsoleApp) -> 
     await play(console, *steps, size=WIDE)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("size", SIZES)
+@in_four_sizes
 @pytest.mark.parametrize("id", [ROUNDING.id, STOCK.id, PROJECT.id], ids=["candidate", "lift", "learning"])
 def test_how_it_looks(console: ConsoleApp, compare_snapshot: CompareSnapshot, size: str, id: str) -> None:
     async def to(pilot: Pilot) -> None:
@@ -268,8 +268,7 @@ def test_how_it_looks(console: ConsoleApp, compare_snapshot: CompareSnapshot, si
     compare_snapshot(console, size, "right", go=to)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("size", SIZES)
+@in_four_sizes
 def test_how_it_looks_before_anything_was_learned(
     console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot, size: str
 ) -> None:

@@ -20,6 +20,7 @@ from tests.console.stories import (
     CLOSED,
     Given,
     Step,
+    Stories,
     Until,
     called,
     calls_of,
@@ -135,7 +136,7 @@ def has_previewed_new_task(app: ConsoleApp) -> bool:
 EDITOR_OPEN: tuple[Step, ...] = (*open_layer(Layer.MARKDOWN), press("e"), editor_begins("# Builder"))
 """The soul of the first agent is open in the editor."""
 
-STORIES: dict[str, tuple[Step, ...]] = {
+STORIES: Stories = {
     "each layer shows its entries and where they came from": tuple(
         step for layer in Layer for step in (*open_layer(layer), sees(TEXT_BY_LAYER[layer]))
     ),

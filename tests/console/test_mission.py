@@ -21,6 +21,7 @@ from tests.console.stories import (
     SECOND,
     Given,
     Step,
+    Stories,
     Until,
     called,
     carry_out,
@@ -105,7 +106,7 @@ def find_problem(engine: StandIn, checked_at: datetime, kind: str = "secret") ->
 
 
 LANDED_SESSION = Until("its session", lambda app: app.screen.session.id == "sess_000000000002")
-STORIES: dict[str, tuple[Step, ...]] = {
+STORIES: Stories = {
     "work says how each session ended and when": (
         Given(lambda engine: with_session(1, discarded_at=engine.now - timedelta(minutes=2)).change(engine)),
         has_row("#sessions", "Hunt flakes: 4 slowest", "15s · running", "◐"),

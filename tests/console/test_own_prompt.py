@@ -23,6 +23,7 @@ from tests.console.stand_in_data import BLOG, SHOP, found_agent
 from tests.console.stories import (
     Given,
     Step,
+    Stories,
     Until,
     called,
     in_front,
@@ -111,7 +112,7 @@ def type_at_once(app: ConsoleApp) -> None:
 
 
 SECRET = "sk-ant-api03-" + "a1B2" * 20
-STORIES: dict[str, tuple[Step, ...]] = {
+STORIES: Stories = {
     "a prompt that names a flow runs at once": (
         next_prompt_becomes_flow(),
         *open_box(),

@@ -17,7 +17,7 @@ from tests.console.stand_in_data import NOW, SHOP
 from tests.console.stories import (
     CLOSED,
     Given,
-    Step,
+    Stories,
     called,
     carry_out,
     choose,
@@ -40,7 +40,7 @@ def with_mutes(*mutes: Mute) -> Given:
 
 
 MANY = [dataclasses.replace(SUBJECT, id=f"mute_{number}") for number in range(len(MUTE_KEYS) + 2)]
-STORIES: dict[str, tuple[Step, ...]] = {
+STORIES: Stories = {
     "no_mutes": (choose("Muted cards"), sees("Nothing is muted."), CLOSED),
     "each_mute_says_its_subject_place_end_and_reason": (
         with_mutes(SUBJECT, KIND),

@@ -21,7 +21,7 @@ from engine.home import Home
 from engine.model import RailVerdict, Refusal, Verdict
 from tests.conftest import Repository
 from tests.console.conftest import until, until_loaded
-from tests.console.snapshots import SIZES, CompareSnapshot
+from tests.console.snapshots import CompareSnapshot, in_four_sizes
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import BLOG, NOW, SHOP, ago, burns
 from tests.console.stories import (
@@ -208,14 +208,12 @@ def looked_at(engine: StandIn) -> StandIn:
     return engine
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("size", SIZES)
+@in_four_sizes
 def test_paused(console: ConsoleApp, looked_at: StandIn, compare_snapshot: CompareSnapshot, size: str) -> None:
     compare_snapshot(console, size, go=to_safety)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("size", SIZES)
+@in_four_sizes
 def test_before_anything_ran(
     console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot, size: str
 ) -> None:

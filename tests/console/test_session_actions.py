@@ -20,6 +20,7 @@ from tests.console.stand_in_data import AGENT, SHOP, SOUL_FILE, permissions
 from tests.console.stories import (
     Given,
     Step,
+    Stories,
     Until,
     called,
     hides,
@@ -110,7 +111,7 @@ UNTIL_XRAY: tuple[Step, ...] = (
 )  # fmt: skip
 SOULS_LINE = (press("tab down"), Until("its line", lambda app: app.screen.query_one(PromptLines).line == "# Builder"))
 
-STORIES: dict[str, tuple[Step, ...]] = {
+STORIES: Stories = {
     "Enter answers nothing": (press("enter space y enter"), never_called("answer")),
     "no key answers for a moment after the request changed": (
         press("a"),

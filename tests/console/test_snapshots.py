@@ -8,7 +8,7 @@ from textual.pilot import Pilot
 from clawpy_console.app import ConsoleApp
 from engine.model import Phase
 from tests.console.conftest import until_loaded
-from tests.console.snapshots import SIZES, CompareSnapshot, workers_end
+from tests.console.snapshots import CompareSnapshot, in_four_sizes, workers_end
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import cards, found_agent
 
@@ -21,8 +21,7 @@ SCREENS = {
 }
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("size", SIZES)
+@in_four_sizes
 @pytest.mark.parametrize("screen", SCREENS)
 def test_screens(console: ConsoleApp, compare_snapshot: CompareSnapshot, screen: str, size: str) -> None:
     compare_snapshot(console, size, *SCREENS[screen])
@@ -36,8 +35,7 @@ AGENT = {
 }
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("size", SIZES)
+@in_four_sizes
 @pytest.mark.parametrize("screen", AGENT)
 def test_screens_of_an_agent(
     console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot, screen: str, size: str
@@ -60,8 +58,7 @@ def test_before_the_twin_has_learnt(console: ConsoleApp, engine: StandIn, compar
     compare_snapshot(console, "80x24", "escape")
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("size", SIZES)
+@in_four_sizes
 def test_with_nothing_to_decide(
     console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot, size: str
 ) -> None:
@@ -103,15 +100,13 @@ DIALOGS = {
 }
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("size", SIZES)
+@in_four_sizes
 @pytest.mark.parametrize("dialog", DIALOGS)
 def test_dialogs(console: ConsoleApp, compare_snapshot: CompareSnapshot, dialog: str, size: str) -> None:
     compare_snapshot(console, size, "escape", *DIALOGS[dialog])
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("size", SIZES)
+@in_four_sizes
 @pytest.mark.parametrize("dialog", ["prompt", "connect"])
 def test_without_a_model(
     console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot, dialog: str, size: str
@@ -124,8 +119,7 @@ def test_without_a_model(
     compare_snapshot(console, size, "escape", *keys)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("size", SIZES)
+@in_four_sizes
 @pytest.mark.parametrize("screen", ["mission", "work"])
 def test_jump_mode(console: ConsoleApp, compare_snapshot: CompareSnapshot, screen: str, size: str) -> None:
     async def draw(pilot: Pilot) -> None:

@@ -16,6 +16,7 @@ from tests.console.stand_in import StandIn
 from tests.console.stories import (
     CLOSED,
     Step,
+    Stories,
     Until,
     called,
     carry_out,
@@ -87,7 +88,7 @@ def publish(*events: object) -> Step:
 LUNCH, SETTINGS = "kill: stop: lunch", "kill: crossPollEnabled is false in the settings"
 PLACED = HoldPlaced(subject="stop", reason="F12 pressed in the console")
 COST = CostWarned(subject="hour", window="hour", spent=1_600_000, cap=2_000_000)
-STORIES: dict[str, tuple[Step, ...]] = {
+STORIES: Stories = {
     "a stop that fails says what else stops": (
         refused("stop", "the database is full"),
         press("f12"),
