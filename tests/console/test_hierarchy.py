@@ -169,16 +169,8 @@ LEADER = PromptSource(SourceKind.LEADER, "cfo#principles", "cfo, 2 up")
 COMMS = '{"reports_to": "cino", "title": "Dreamer", "tier": 4}'
 
 STORIES: Stories = {
-    "the tree says who is under whom, what each does and used": (
+    "agents that were never used are folded and unfolded": (
         *open_agent("backend_builder"),
-        sees(
-            "ORGANISATION  20  1 working  1 waiting",
-            "▾ 4 backend_builder",
-            "working 182.4k",
-            "4 researcher",
-            "waiting  95.0k",
-            "not used yet: cfo, ",
-        ),
         tree_hides("junior_frontend"),
         press("a"),
         tree_shows("junior_frontend"),

@@ -181,7 +181,6 @@ STORIES: Stories = {
     ),
     "a learning leads to its sources and sessions": (
         *open_item(PROJECT.id),
-        sees("confidence  ▇▇▇▇▇▇▇▇▇· 0.90", "reached     12 prompts"),
         press("enter enter"),
         shows_item(FOUND[0].id),
         select("#links", f"learning:{PROJECT.id}"),

@@ -32,7 +32,6 @@ from tests.console.stories import (
     carry_out,
     hides,
     never_called,
-    play,
     press,
     refused,
     sees,
@@ -41,7 +40,6 @@ from tests.console.stories import (
 )
 from tests.support.helpers import assert_contains
 
-SMALL = (80, 24)
 OPEN = (press("6"), Until("the rails", lambda app: app.state.rails and not app._is_reading))
 HOLDS = Given(
     lambda engine: (
@@ -51,18 +49,6 @@ HOLDS = Given(
 )
 SECOND_IS_PAUSE = Until("the pause", lambda app: [hold.word for hold in app.holds] == ["pause"])
 STORIES = {
-    "the rail under the cursor says why": (
-        press("down down down"),
-        sees("checks every prompt"),
-        press("up"),
-        sees("$18.80 of the day's"),
-    ),
-    "blocked work says rule and reason literally": (
-        press("tab"),
-        sees("rm -rf / [/not markup]", "rule destructive.rm"),
-        press("down"),
-        sees("follow-up · shop → koji-core from research"),
-    ),
     "allow once says what it lifts and asks for a second key": (
         press("tab a"),
         sees("Allow this once?", "content (destructive.rm)"),
@@ -133,17 +119,6 @@ STORIES = {
 
 
 test_story = pytest.mark.long(story_test(STORIES, *OPEN))
-
-
-@pytest.mark.long
-async def test_a_narrow_terminal_shows_one_column_and_its_cursor_brings_the_rest_into_sight(
-    console: ConsoleApp,
-) -> None:
-    await play(
-        console, *OPEN, sees("[rails]"), press("tab"), sees("[blocked 3]"), hides("kill switch  open"), press("right"),
-        sees("[switches]", "AUTONOMY BY WORKSPACE"), hides("owner → koji-core"), press("end"),
-        sees("owner → koji-core"), size=SMALL,
-    )  # fmt: skip
 
 
 async def to_safety(pilot: Pilot) -> None:

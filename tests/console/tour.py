@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from clawpy_console.app import ConsoleApp
@@ -22,23 +21,16 @@ SECONDS = 3.0
 """How long each picture stands."""
 
 
-@dataclass(frozen=True)
-class Step:
-    """Keys to press, and a text that is on the screen when they have done their work."""
-
-    keys: tuple[str, ...]
-    shows: str
-
-
 STEPS = (
-    Step(("escape",), "CARDS  "),
-    Step(("j",), "CARDS  "),
-    Step(("enter",), "SIGNALS"),
-    Step(("escape",), "CARDS  "),
-    Step(("right",), "Started"),
-    Step(("2",), "FINISHED"),
-    Step(("f12",), "Press R to resume"),
+    ("escape", "CARDS  "),
+    ("j", "CARDS  "),
+    ("enter", "SIGNALS"),
+    ("escape", "CARDS  "),
+    ("right", "Started"),
+    ("2", "FINISHED"),
+    ("f12", "Press R to resume"),
 )
+"""The keys to press, each with a text that is on the screen when it has done its work."""
 
 
 async def pictures(home: Home, workspace: Path) -> list[str]:
@@ -47,9 +39,9 @@ async def pictures(home: Home, workspace: Path) -> list[str]:
     async with app.run_test(size=SIZE) as pilot:
         await wait_for_text(pilot, "CARDS  1 of")
         frames = []
-        for step in STEPS:
-            await pilot.press(*step.keys)
-            await wait_for_text(pilot, step.shows)
+        for key, text in STEPS:
+            await pilot.press(key)
+            await wait_for_text(pilot, text)
             await pilot.pause(0.5)  # the card has flown away
             frames.append(app.export_screenshot(title="clawpy --demo"))
     return frames

@@ -16,9 +16,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from engine.api.gateway.access import Access, ClientCounts
-from engine.api.gateway.pulse import FRAME_ENTRIES, Pulse
-from engine.api.gateway.routes import OperationRunner
+from engine.api.gateway.pulse import FRAME_ENTRIES
 from engine.events import PredictionExpired, StateChanged, TaskAdded
 from tests.api.gateway.conftest import QUICK, Serve, Served
 
@@ -165,23 +163,6 @@ def test_a_client_that_was_away_too_long_is_told_to_read_the_state_again(serve: 
         assert answer["missed"] is True
         assert answer["id"] >= last
         assert listener.receive()[0]["type"] == "crosspoll.status"
-
-
-async def test_a_client_behind_the_kept_frames_gets_them_from_the_ledger(served: Served) -> None:
-    operations = OperationRunner(served.engine, max_slow_requests=1)
-    pulse = Pulse(
-        served.engine, operations.answer_rpc, Access(served.engine.keys, served.engine.database), QUICK, ClientCounts()
-    )
-    start = pulse.head = served.engine.ledger.latest(1)[0].id
-    first, last = expire(served), expire(served)
-    await pulse.read_on()
-    assert pulse.head == last
-    kept_frame = await pulse.frame_after(start)
-    read_frame = await pulse.frame_after(first)
-    assert (kept_frame.end, read_frame.end) == (last, last)
-    assert f'"id":{first},' in kept_frame.text
-    assert f'"id":{last},' in read_frame.text
-    assert f'"id":{first},' not in read_frame.text
 
 
 def test_calls_of_json_rpc_are_answered_on_the_same_socket(served: Served) -> None:
