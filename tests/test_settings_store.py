@@ -57,11 +57,8 @@ def events(database: Database) -> list[tuple[str, str, str]]:
 
 def test_set_writes_the_file_and_records_the_change(store: SettingsStore, file: Path, database: Database) -> None:
     store.set("crossPollEnabled", "false")
-    assert store.get("crossPollEnabled") is False
-    assert file.read_text() == "crossPollEnabled = false\n"
-    assert file.stat().st_mode & 0o777 == 0o600
     assert not store.current.cross_poll_enabled
-    assert store.origin("crossPollEnabled") == str(file)
+    assert file.stat().st_mode & 0o777 == 0o600
     assert events(database) == [("SettingChanged", "crossPollEnabled", "False")]
 
 

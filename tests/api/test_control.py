@@ -137,19 +137,6 @@ def test_an_address_without_an_engine_is_unreachable(tmp_path: Path, serve: Serv
 # Finding the engine to ask
 
 
-def test_without_an_engine_a_verb_opens_one_and_approve_waits(engine: StandIn, home: Home) -> None:
-    opened: list[Any] = []
-
-    def opener(home: Home, **options: Any) -> StandIn:
-        opened.append(options)
-        return engine
-
-    control.call(home, "approve", {"id": "pred_abc1"}, workspaces=["/srv/shop"], opener=opener)
-    assert opened == [{"workspaces": ["/srv/shop"], "start_schedule": False, "resume": False}]
-    assert engine.sessions.waited == ["sess_aaa"]
-    assert engine.closed
-
-
 @pytest.mark.parametrize(("verb", "is_repeated"), [("status", True), ("propose", False), ("approve", False)])
 def test_a_verb_whose_answer_was_lost_is_repeated_only_if_it_changes_nothing(
     engine: StandIn, home: Home, monkeypatch: pytest.MonkeyPatch, verb: str, is_repeated: bool

@@ -164,7 +164,6 @@ def test_an_unreadable_last_screen_is_ignored(home: Home, tmp_path: Path) -> Non
 BROKEN_CONFIGS = {
     "a key with a slip": (b"crossPolEnabled = true\n", ("config.toml:1", "did you mean crossPollEnabled?")),
     "a value out of range": (b"\n\nquietHoursEnd = 24\n", ("config.toml:3", "quietHoursEnd", "24")),
-    "the wrong kind of value": (b'maxPendingCards = "five"\n', ("config.toml:1", "maxPendingCards", "five")),
     "no TOML": (b"quietHoursEnd = = 8\n", ("config.toml:1", "not TOML")),
     "no text": (b"\xff\xfe\x00binary", ("config.toml:1", "not UTF-8")),
     "a key that belongs in the keyring": (b'twinApiKey = "sk-secret-value"\n', ("config.toml:1", "twinApiKey")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,8 +13,9 @@ from clawpy_console.cli.printing.style import plain, session_outcome
 from clawpy_console.fields import states
 from engine.api.documents import document as as_json
 from engine.model import SESSION_LABELS, DecisionSignal, Outcome, RailVerdict, SessionState, Status, Verdict
-from tests.api.stand_in import card
+from tests.api.stand_in import STATED_CONFIDENCE, card
 
+AT = datetime(2026, 1, 5, 9, tzinfo=UTC)
 COSTS = ("costThisHour", "costCapPerHour", "costToday", "costCapPerDay", "costThisMonth", "costCapPerMonth")
 
 
@@ -69,9 +71,11 @@ def test_a_task_says_how_its_session_ended_in_your_words(state: str, note: str, 
 
 
 def test_the_status_lists_what_happened_below_its_number_and_one_reason_each() -> None:
-    at, instant = datetime(2026, 1, 5, 9, tzinfo=UTC), "2026-01-05T09:00:00Z"
+    instant = "2026-01-05T09:00:00Z"
     session = {"endedAt": instant, "state": "succeeded", "result": "succeeded", "mode": "approved", "check": None}
     ran = [session | {"flow": "lint", "prompt": f"run {number}"} for number in range(8)]
+    ran[0]["result"] = "failed"
+    ran[1]["state"], ran[2]["state"] = "failed", "cannot_run"
     ran[-1]["mode"] = "autonomous"
     held_back = {
         "createdAt": instant,
@@ -97,13 +101,13 @@ def test_the_status_lists_what_happened_below_its_number_and_one_reason_each() -
         "keysInFile": "", "since": away | {"learnt": dict.fromkeys(states.LEARNED_FORMS, 0)}, "decisions": [],
         "waiting": [{"id": "change_1", "title": "land 1 file?"}],
     }  # fmt: skip
-    time = style.time(as_json(at))
+    time = style.time(as_json(AT))
     assert render_document("status", document).splitlines()[2:] == [
         "  2 cards pending",
         "  needs you  change_1  land 1 file?",
         "  does not act by itself yet: autonomous mode is off, and for 2 other reasons",
         f"since {time}",
-        "  done       8 sessions",
+        "  done       8 sessions, 1 found a problem, 2 did not finish",
         f"    {time}  finished  by itself: run 7",
         *(f"    {time}  finished  run {number}" for number in (6, 5, 4, 3)),
         "    and 3 earlier ones; `clawpy work` lists them",
@@ -111,7 +115,7 @@ def test_the_status_lists_what_happened_below_its_number_and_one_reason_each() -
         f"    {time}  gate  lint: autonomous mode is off, and for 1 other reason  (3 times)",
         "  approved   8",
         "  dismissed  0",
-        "  learned    nothing new, from 8 decisions",
+        "  learned    nothing new, from 7 decisions",
     ]
 
 
@@ -135,16 +139,12 @@ GLOSSARY = {
 
 
 @pytest.mark.parametrize(
-    ("stated", "status", "is_shown"), [(True, "pending", True), (False, "pending", False), (True, "executed", False)]
+    ("stated", "status", "is_shown"),
+    [(True, Status.PENDING, True), (False, Status.PENDING, False), (True, Status.EXECUTED, False)],
 )
-def test_a_pending_card_is_new_once_its_confidence_is_stated(stated: bool, status: str, is_shown: bool) -> None:
-    card = {
-        "id": "pred_1", "status": status, "stated": stated, "novel": True, "band": "low", "snoozedUntil": None,
-        "tier": 3, "tierWord": "check", "confidence": 0.5, "confidenceParts": None, "workspace": "/shop",
-        "targetChannel": "koji-core", "withoutSandbox": False, "prompt": "Lint", "reasoning": "", "undoNote": "nothing",
-        "estimatedCost": 0, "flow": "lint", "checkOnly": True, "verdicts": [], "note": "", "outcome": None,
-    }  # fmt: skip
-    assert ("NEW" in render_document("cards", {"predictions": [card]})) is is_shown
+def test_a_pending_card_is_new_once_its_confidence_is_stated(stated: bool, status: Status, is_shown: bool) -> None:
+    new_card = card("pred_1", AT, has_novel_pair=True, status=status, parts=replace(STATED_CONFIDENCE, stated=stated))
+    assert ("NEW" in render_document("cards", {"predictions": [as_json(new_card)]})) is is_shown
 
 
 VERDICTS = (
@@ -156,6 +156,6 @@ VERDICTS = (
 
 
 def test_a_card_shows_which_rail_blocks_or_asks() -> None:
-    document = {"predictions": [as_json(card("pred_x", datetime(2026, 1, 5, tzinfo=UTC), verdicts=VERDICTS))]}
+    document = {"predictions": [as_json(card("pred_x", AT, verdicts=VERDICTS))]}
     text = render_document("propose", document)
     assert text.endswith("\n    block content: force push\n    ask cost: dear")

@@ -11,7 +11,6 @@ from clawpy_console.cli.printing.style import field_lines, plain
 from clawpy_console.fields import Field, change_fields
 from clawpy_console.fields import learning as learning_fields
 from clawpy_console.fields.agent import finding_fields, profile_fields
-from clawpy_console.fields.states import LEARNED_FORMS, absence_fields
 from clawpy_console.widgets.reflowing_text import render_fields
 from engine import document
 from tests.console.stand_in import StandIn
@@ -100,15 +99,3 @@ def test_a_delivered_finding_names_its_pattern() -> None:
 
     assert "as a pattern of lead," in lines("les_0123456789ab")
     assert "as the pattern money_in_cents," in lines("money_in_cents")
-
-
-def test_an_absence_counts_problems_apart_from_failures() -> None:
-    states = (("succeeded", "failed"), ("failed", "failed"), ("cannot_run", "cannot_run"), ("discarded", "succeeded"))
-    away = {
-        "ran": [{"state": state, "result": result, "mode": "approved"} for state, result in states],
-        "blocked": [], "approved": 4, "rejected": 1, "approvedByItself": 0, "spent": 0,
-        "learnt": dict.fromkeys(LEARNED_FORMS, 0),
-    }  # fmt: skip
-    details = {field.name: field.text for field in absence_fields(away)}
-    assert details["done"] == "4 sessions, 1 found a problem, 2 did not finish"
-    assert (details["approved"], details["learned"]) == ("4", "nothing new, from 4 decisions")
