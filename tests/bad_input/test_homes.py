@@ -187,11 +187,3 @@ def test_a_broken_config_is_named_by_line_and_key_and_unchanged(
     check = doctor_check(clawpy, "config")
     assert check["state"] == "fail"
     assert words[0] in check["message"]
-
-
-def test_a_missing_workspace_of_the_settings_does_not_affect_others(
-    clawpy: Clawpy, home: Home, shop: Repository, tmp_path: Path
-) -> None:
-    home.config.mkdir(parents=True)
-    home.config_file.write_text(f'[workspaces."{tmp_path / "gone"}"]\nautonomy = "cards"\n')
-    assert predicted(clawpy)

@@ -183,14 +183,6 @@ def test_a_setting_is_read_set_and_refused_with_what_is_expected(
     assert clawpy("config", "set", "memory.embedder", "").code == 0
 
 
-def test_ctrl_c_is_no_traceback(clawpy: Clawpy, shop: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(cli, "open_engine", interrupt)
-    assert clawpy("cards").code == 130
-
-
 def test_clawpy_home_names_the_home(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
