@@ -16,7 +16,7 @@ from engine.hierarchy.guided_sessions import GuidedSessions
 from engine.hierarchy.profiles import LoadDecisions, Profiles
 from engine.hierarchy.sharing import ProfileSharing
 from engine.hierarchy.teaching import Teaching, run_round
-from engine.model import FlushReport, LeaderProfile, Learning, ProfileEdit, Randomness, Score, Trust
+from engine.model import FlushReport, LeaderProfile, Learning, Pattern, ProfileEdit, Randomness, Score, Trust
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from engine.storage.shared import SharedDatabase
@@ -149,4 +149,9 @@ def learning(number: int | str = 1, *, text: str = "", category: str = "code", a
 
 def texts(world: World, leader: str = "lead") -> list[str]:
     """The texts of a leader's patterns that came from findings."""
-    return [pattern.text for pattern in world.profiles.get(leader).patterns if pattern.sources]
+    return [pattern.text for pattern in learned_patterns(world, leader)]
+
+
+def learned_patterns(world: World, leader: str = "lead") -> list[Pattern]:
+    """A leader's patterns that came from findings."""
+    return [pattern for pattern in world.profiles.get(leader).patterns if pattern.sources]

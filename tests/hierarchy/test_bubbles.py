@@ -23,7 +23,7 @@ from engine.model.learnings import lesson_id
 from engine.storage import rows
 from engine.storage.database import Database
 from engine.storage.rows import driver_of
-from tests.hierarchy.guidance_world import World, edit_profile, learning, texts
+from tests.hierarchy.guidance_world import World, edit_profile, learned_patterns, learning, texts
 
 LEADER = AgentTier("lead", 3, "", "code tests")
 PROFILE = LeaderProfile("lead", patterns=(Pattern("known", "one two three four five"),))
@@ -121,7 +121,7 @@ def test_a_finding_becomes_a_pattern_and_is_not_new_after_that(world: World) -> 
     assert (queued.state, queued.leader, len(queued.gates)) == (BubbleState.QUEUED, "lead", 7)
     assert texts(world) == []
     assert world.bubbles.flush().flushed == {"lead": (queued.id,)}
-    [pattern] = [pattern for pattern in world.profiles.get("lead").patterns if pattern.sources]
+    [pattern] = learned_patterns(world)
     assert pattern.text == "alpha1 beta1 gamma1 delta1"
     [source] = pattern.sources
     assert (source.learning, source.agent, source.session) == ("learning:1", "worker", "ses_1")
@@ -160,7 +160,7 @@ def test_two_findings_that_say_the_same_become_one_pattern_with_both_sources(wor
     world.bubbles.offer(learning(1, text="run the migrations before the tests"))
     world.bubbles.offer(learning(2, text="run the migrations before all the tests"))
     world.bubbles.flush()
-    [pattern] = [pattern for pattern in world.profiles.get("lead").patterns if pattern.sources]
+    [pattern] = learned_patterns(world)
     assert {source.learning for source in pattern.sources} == {"learning:1", "learning:2"}
     assert {bubble.pattern for bubble in world.bubbles.list()} == {pattern.key}
 

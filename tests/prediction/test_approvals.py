@@ -55,11 +55,15 @@ def test_a_blocked_card_stays_pending_with_the_reason(world: World) -> None:
     assert world.signals() == []
 
 
-def test_a_review_of_the_same_state_is_not_run_again_unless_it_is_edited(world: World, repository: Repository) -> None:
-    state = read_status(Git(repository.path)).digest
-    facts = {REVIEWED_IN: "sess_1", REVIEWED_STATE: state}
+def reviewed_card(world: World, repository: Repository) -> Card:
+    """A card about the present state of a repository, which session `sess_1` reviewed."""
+    facts = {REVIEWED_IN: "sess_1", REVIEWED_STATE: read_status(Git(repository.path)).digest}
     world.workspaces[:] = [str(repository.path)]
-    card = world.card("a", workspace=str(repository.path), facts=facts)
+    return world.card("a", workspace=str(repository.path), facts=facts)
+
+
+def test_a_review_of_the_same_state_is_not_run_again_unless_it_is_edited(world: World, repository: Repository) -> None:
+    card = reviewed_card(world, repository)
     with pytest.raises(Refusal, match="clawpy work sess_1") as refused:
         world.cards.approve(card.id)
     assert refused.value.code == ALREADY_REVIEWED
@@ -70,9 +74,7 @@ def test_a_review_of_the_same_state_is_not_run_again_unless_it_is_edited(world: 
 def test_a_review_from_before_a_commit_does_not_stand_in_the_way_of_another(
     world: World, repository: Repository
 ) -> None:
-    facts = {REVIEWED_IN: "sess_1", REVIEWED_STATE: read_status(Git(repository.path)).digest}
-    world.workspaces[:] = [str(repository.path)]
-    card = world.card("a", workspace=str(repository.path), facts=facts)
+    card = reviewed_card(world, repository)
     repository.commit("after the last cycle", {"a.py": "1"})
     assert world.cards.approve(card.id).status is Status.APPROVED
 

@@ -140,17 +140,9 @@ def test_runs_with_another_probability_are_a_stratum_of_their_own() -> None:
 # Trials.
 
 
-@pytest.fixture
-def trial_world(database: Database, clock: FakeClock) -> World:
-    """Each overlay is withheld from half of the sessions."""
-    trial_world = World(database, clock)
-    trial_world.adapt(withheld=0.5)
-    return trial_world
-
-
-def runs_by_session(trial_world: World) -> dict[str, OverlayRun]:
+def runs_by_session(world: World) -> dict[str, OverlayRun]:
     """The sessions in trials, by id."""
-    with trial_world.database.read() as session:
+    with world.database.read() as session:
         return {row.session_id: row for row in session.exec(select(OverlayRun)).all()}
 
 
@@ -159,35 +151,37 @@ def test_an_overlay_is_withheld_from_a_fifth_of_the_runs() -> None:
 
 
 @pytest.mark.long
-def test_a_harmful_overlay_is_reported_once(trial_world: World) -> None:
-    harmful, good = trial_world.guide("Never test.", agent="cto"), trial_world.guide("Test first.", agent="cto")
+def test_a_harmful_overlay_is_reported_once(world: World) -> None:
+    world.adapt(withheld=0.5)
+    harmful, good = world.guide("Never test.", agent="cto"), world.guide("Test first.", agent="cto")
     for number in range(80):
         session = f"ses_{number}"
-        withheld = {overlay["id"]: overlay["withheld"] for overlay in trial_world.part(session).provenance["overlays"]}
-        trial_world.run(session, good=withheld[harmful.id])
-    assert trial_world.trials.find_harmful() == []
-    trial_world.trials.catch_up()
-    ((overlay, lift),) = trial_world.trials.find_harmful()
+        withheld = {overlay["id"]: overlay["withheld"] for overlay in world.part(session).provenance["overlays"]}
+        world.run(session, good=withheld[harmful.id])
+    assert world.trials.find_harmful() == []
+    world.trials.catch_up()
+    ((overlay, lift),) = world.trials.find_harmful()
     assert (overlay, lift.verdict) == (harmful, "harms")
-    assert trial_world.trials.measure_lifts()[good.id].verdict != "harms"
-    trial_world.run("ses_more", good=False)
-    trial_world.trials.catch_up()
-    assert trial_world.event_kinds().count("OverlayFoundHarmful") == 1
-    trial_world.adaptation.roll_back(harmful.candidate_id)
-    assert trial_world.trials.find_harmful() == []
-    assert harmful.id in trial_world.trials.measure_lifts()
+    assert world.trials.measure_lifts()[good.id].verdict != "harms"
+    world.run("ses_more", good=False)
+    world.trials.catch_up()
+    assert world.event_kinds().count("OverlayFoundHarmful") == 1
+    world.adaptation.roll_back(harmful.candidate_id)
+    assert world.trials.find_harmful() == []
+    assert harmful.id in world.trials.measure_lifts()
 
 
-def test_repairs_are_withheld_by_chance_too(trial_world: World) -> None:
-    trial_world.activate_effect(FixTemplate(("test_total",), ("Round once.",)))
+def test_repairs_are_withheld_by_chance_too(world: World) -> None:
+    world.adapt(withheld=0.5)
+    world.activate_effect(FixTemplate(("test_total",), ("Round once.",)))
 
     def find_repairs(session: str, test: str = "test_total") -> Sequence[str]:
-        return trial_world.trials.find_repairs(agent="cto", workspace="", broken=[test], session_id=session)
+        return world.trials.find_repairs(agent="cto", workspace="", broken=[test], session_id=session)
 
     repairs_by_session = {session: find_repairs(session) for session in map("ses_{}".format, range(40))}
     assert all(find_repairs(session) == repairs for session, repairs in repairs_by_session.items())
     assert find_repairs("ses_other", "test_other") == ()
-    runs = runs_by_session(trial_world)
+    runs = runs_by_session(world)
     assert runs.keys() == repairs_by_session.keys(), "a session with other failing tests is in no trial"
     assert all((repairs_by_session[session] == ()) is row.withheld for session, row in runs.items())
     assert 8 < sum(row.withheld for row in runs.values()) < 32

@@ -207,20 +207,21 @@ def test_the_plain_format_has_the_fields_of_the_specification() -> None:
     }
 
 
-@pytest.mark.parametrize("shape", [Shape.TOGETHER, Shape.OPENAI])
-def test_together_and_openai_have_one_assistant_message_on_each_side(shape: Shape) -> None:
+OUTPUTS = ("input", "preferred_output", "non_preferred_output")
+
+
+@pytest.mark.parametrize(
+    ("shape", "keys"),
+    [(Shape.TOGETHER, OUTPUTS), (Shape.OPENAI, OUTPUTS), (Shape.TRL, ("prompt", "chosen", "rejected"))],
+)
+def test_a_format_with_messages_has_one_of_the_assistant_on_each_side(shape: Shape, keys: tuple[str, ...]) -> None:
     line = json.loads(format_preference(PAIR, shape))
-    assert set(line) == {"input", "preferred_output", "non_preferred_output"}
-    assert [message["role"] for message in line["input"]["messages"]] == ["system", "user"]
-    assert line["preferred_output"] == [{"role": "assistant", "content": PAIR.chosen}]
-    assert line["non_preferred_output"] == [{"role": "assistant", "content": PAIR.rejected}]
-
-
-def test_trl_has_messages_at_the_top_level() -> None:
-    line = json.loads(format_preference(PAIR, Shape.TRL))
-    assert set(line) == {"prompt", "chosen", "rejected"}
-    assert line["prompt"][-1] == {"role": "user", "content": PAIR.context}
-    assert line["chosen"] == [{"role": "assistant", "content": PAIR.chosen}]
+    assert tuple(line) == keys
+    prompt, chosen, rejected = line.values()
+    system, user = prompt if shape is Shape.TRL else prompt["messages"]
+    assert (system["role"], user) == ("system", {"role": "user", "content": PAIR.context})
+    assert chosen == [{"role": "assistant", "content": PAIR.chosen}]
+    assert rejected == [{"role": "assistant", "content": PAIR.rejected}]
 
 
 @given(context=TEXTS, chosen=TEXTS, rejected=TEXTS, shape=st.sampled_from(Shape))

@@ -245,10 +245,9 @@ def test_a_run_from_examples_to_the_adopted_model(world: World) -> None:
 
 
 def test_a_worse_model_is_not_adopted_unless_the_operator_says_so(world: World) -> None:
-    world.add_pairs(60)
     world.current_model = "together:me/twin-1"
     world.answers["together:me/twin-1"] = answer_as_operator
-    world.training.begin()
+    world.begin_run()
     world.finish("me/twin-2")
     world.answers["together:me/twin-2"] = lambda situation: "rest → garden"
     world.step_until(RunState.KEPT_OLD)
@@ -349,10 +348,9 @@ def test_a_job_that_was_done_before_it_was_cancelled_is_paid_for(world: World) -
 def test_a_crash_after_a_model_was_adopted_does_not_lose_the_former_one(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.add_pairs(60)
     world.current_model = "openai:first"
     world.answers["openai:first"] = lambda situation: None
-    world.training.begin()
+    world.begin_run()
     world.finish("me/twin-1")
     world.step_until(RunState.TRAINED)
     with monkeypatch.context() as patch:
@@ -462,12 +460,11 @@ def test_an_offer_describes_the_next_run_and_stores_nothing(world: World) -> Non
 
 
 def test_the_former_model_can_be_restored_and_the_new_one_adopted_again(world: World) -> None:
-    world.add_pairs(60)
     with pytest.raises(Refusal, match="no trained model"):
         world.training.restore_former()
     world.current_model = "openai:first"
     world.answers["openai:first"] = lambda situation: None
-    world.training.begin()
+    world.begin_run()
     world.finish("me/twin-1")
     world.step_until(RunState.ADOPTED)
     assert world.current_model == "together:me/twin-1"
