@@ -25,6 +25,7 @@ from engine.frozen import frozen
 from engine.model import (
     Card,
     ChangeSet,
+    ChangeState,
     DecidedBy,
     LogEntry,
     PermissionRequest,
@@ -191,7 +192,7 @@ def waiting_entries(
             Waiting(
                 kind="change_set",
                 id=change.id,
-                title=f"land {count(len(change.files), 'file')}? {change.title}",
+                title=_landing_question(change),
                 since=change.created_at,
                 session_id=change.session_id,
             )
@@ -199,6 +200,11 @@ def waiting_entries(
         ),
         *_interrupted_entries(sessions, now - INTERRUPTED_FOR, acknowledged, pending),
     ]
+
+
+def _landing_question(change: ChangeSet) -> str:
+    again = " again" if change.state is ChangeState.UNDONE else ""
+    return f"land {count(len(change.files), 'file')}{again}? {change.title}"
 
 
 def _interrupted_entries(

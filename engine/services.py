@@ -21,7 +21,7 @@ from engine.frozen import frozen
 from engine.git import repository_root
 from engine.git.reader import workspace_label
 from engine.home import Home
-from engine.model import ChangeState, LayerState, PromptPart, Randomness, Refusal, SessionState, Waiting
+from engine.model import LayerState, PromptPart, Randomness, Refusal, SessionState, Waiting
 from engine.safety.content import line_objections
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ class Services:
         sessions = self.sessions.list(limit=20)
         has_interrupted = any(session.state is SessionState.INTERRUPTED for session in sessions)
         entries = activity.waiting_entries(
-            self.changes.list(state=ChangeState.WAITING, limit=100),
+            self.changes.undecided(limit=100),
             sessions,
             self.permissions.waiting(),
             self.clock.now(),

@@ -24,7 +24,7 @@ FILE_MARKS = {"added": ("+", "good"), "deleted": ("-", "wrong"), "renamed": ("â†
 
 def is_waiting_to_land(change: ChangeSet | None) -> bool:
     """Whether `change` can be landed, branched or discarded; after an undo it can be landed again."""
-    return change is not None and change.state in (ChangeState.WAITING, ChangeState.UNDONE)
+    return change is not None and change.state.is_undecided
 
 
 def session_outcome(session: SessionView) -> tuple[str, str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 from io import BytesIO
@@ -246,6 +246,11 @@ class ChangeReader:
         """Rows with these values in these columns, the newest first. A value of None matches any."""
         with self._database.read() as session:
             return newest_rows(session, ChangeSetRow, limit, **equal)
+
+    def undecided(self, limit: int) -> Sequence[ChangeSet]:
+        """Change sets that wait for the operator, or wait again after an undo, the newest first."""
+        rows = [*self.rows(limit, state=ChangeState.WAITING), *self.rows(limit, state=ChangeState.UNDONE)]
+        return [row.view() for row in sorted(rows, key=lambda row: row.created_at, reverse=True)[:limit]]
 
     # Last in the class, because its name hides the type `list` from what follows.
     def list(

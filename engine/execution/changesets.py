@@ -188,7 +188,7 @@ class ChangeSets(Landings):
         of that session. None if the present files are enough. The builder raises `Refusal` `conflict` when you and the
         session changed the same lines."""
         row = self.row_of_session(session_id)
-        if row is None or row.state not in (ChangeState.WAITING, ChangeState.UNDONE):
+        if row is None or not row.state.is_undecided:
             return None
 
         def build(git: Git, present: str) -> str:

@@ -20,7 +20,7 @@ from engine.execution.changesets import ChangeSets
 from engine.files import remove_folder
 from engine.frozen import frozen
 from engine.home import Home
-from engine.model import ChangeSet, ChangeState, Refusal
+from engine.model import ChangeSet, Refusal
 from engine.model.base import hex_hash
 
 MAX_MEASURED = 50_000
@@ -149,7 +149,7 @@ class Housekeeping:
         folders = {}
         for session_id, unsaved in self._worktrees.list_sessions():
             change = self._changes.for_session(session_id)
-            undecided = change is not None and change.state in (ChangeState.WAITING, ChangeState.UNDONE)
+            undecided = change is not None and change.state.is_undecided
             if session_id not in busy and not undecided and not (unsaved and change is None):
                 folders[session_id] = self._worktrees.folder_of(session_id)
         return folders

@@ -329,6 +329,11 @@ class ChangeState(StrEnum):
     DISCARDED = "discarded"
     UNDONE = "undone"
 
+    @property
+    def is_undecided(self) -> bool:
+        """Whether the changes wait for the operator; after an undo they can be landed again."""
+        return self in (ChangeState.WAITING, ChangeState.UNDONE)
+
 
 @frozen
 class FileChange:

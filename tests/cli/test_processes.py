@@ -116,6 +116,8 @@ def test_a_card_from_its_approval_to_undo_without_a_running_engine(clawpy: Clawp
     assert "Discounts without floating point" in (project / "CHANGELOG.md").read_text()
     undone = document(clawpy("undo", card["id"], "--json"))
     assert undone["changeSet"]["state"] == "undone"
+    assert "land 1 file again?" in clawpy("status").out
+    assert [change["id"] for change in document(clawpy("work", "--json"))["changeSets"]] == [undone["changeSet"]["id"]]
     part = document(clawpy("land", card["id"], "--only", "CHANGELOG.md", "--hunk", "1", "--json"))
     assert part["changeSet"]["state"] == "landed"  # the only hunk of the only file
     clawpy("undo", card["id"])

@@ -446,7 +446,7 @@ class StandIn:
         changes = [
             Waiting("change_set", item.id, f"land {len(item.files)} files?", item.created_at, item.session_id)
             for item in self.changes.all
-            if item.state is ChangeState.WAITING
+            if item.state.is_undecided
         ]
         learned = [*self.adaptation.waiting(), *self.learnings.waiting()] if self.learnings_wait else []
         return [*requests, *changes, *learned]

@@ -209,7 +209,7 @@ def _list_work(engine: Services, workspaces: Sequence[str], limit: int) -> Docum
 
     fetched = MAX_FILTERED if workspaces else limit
     sessions = engine.sessions.list(limit=fetched)
-    waiting = engine.changes.list(state=ChangeState.WAITING, limit=fetched)
+    waiting = engine.changes.undecided(limit=fetched)
     elsewhere = Counter(session.workspace for session in sessions if not is_here(session))
     return {
         "sessions": document([*filter(is_here, sessions)][:limit]),
