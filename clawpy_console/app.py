@@ -326,8 +326,9 @@ class ConsoleApp(CardConsole):
         self._stop_key.press()
 
     def action_resume(self) -> None:
-        """End the gravest stop or pause; a stop and a month stop after a question."""
-        if (hold := gravest_hold(self.holds)) is not None:
+        """End the gravest stop or pause that a key can end; a stop and a month stop after a question."""
+        resumable = [hold for hold in self.holds if hold.word != "config"]
+        if (hold := gravest_hold(resumable or self.holds)) is not None:
             from clawpy_console.dialogs.palette import ask_to_resume
 
             ask_to_resume(self, hold)

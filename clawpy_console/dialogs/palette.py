@@ -209,7 +209,7 @@ def _lead_to(app: CardConsole, mode: str, message: str) -> None:
 
 def ask_to_resume(app: Console, hold: Hold) -> None:
     """End `hold`; asks first where approved work may start again."""
-    if hold.word not in RESUME_QUESTIONS:
+    if hold.word not in RESUME_QUESTIONS or hold.since is None:
         app.resume(hold.word)
         return
     title, meaning = RESUME_QUESTIONS[hold.word]

@@ -192,9 +192,11 @@ RESUME_QUESTIONS = {
 
 
 def hold_field(word: str, reason: str, since: str, how: str, remaining: str = "") -> Field:
-    """A stop, a month stop or a pause: `how` to resume, and the `remaining` time where it ends by itself."""
+    """A stop, a month stop or a pause: `how` to resume, and the `remaining` time where it ends by itself. `since` is ""
+    where that is not known."""
     end = f", over in {remaining}" if remaining else ""
-    text = f"{SWITCH_ON if word == 'config' else how} to resume{end}. Since {since}: {one_line(reason)}"
+    begin = f"Since {since}: " if since else ""
+    text = f"{SWITCH_ON if word == 'config' else how} to resume{end}. {begin}{one_line(reason)}"
     return Field(f"■ {HOLD_NAMES[word]}", text, "wrong" if word == "stop" else "wants")
 
 

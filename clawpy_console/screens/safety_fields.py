@@ -133,7 +133,8 @@ def state_fields(state: AppState, holds: tuple[Hold, ...], now: datetime, resume
     yield heading("state")
     for hold in holds:
         remaining = formats.duration(hold.until - now) if hold.until and hold.until > now else ""
-        yield hold_field(hold.word, hold.reason, formats.moment(hold.since, now), f"Press {resume}", remaining)
+        since = formats.moment(hold.since, now) if hold.since else ""
+        yield hold_field(hold.word, hold.reason, since, f"Press {resume}", remaining)
     view = state.autonomy
     steps = " ▸ ".join(f"[{name}]" if name == view.state else name for name in AUTONOMY_STATES)
     yield text_line(f"{steps} (cap or 3 dismissals)", "accent")

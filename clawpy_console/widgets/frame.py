@@ -212,7 +212,8 @@ def gravest_hold(holds: Sequence[Hold]) -> Hold | None:
 def banner_text(hold: Hold, hint: str, width: int) -> str:
     """One line that says that the engine is stopped or paused; `hint` says how to resume."""
     until = f", until {clock_time(hold.until)}" if hold.until else ""
-    text = f"{HOLD_HEADINGS[hold.word]} {clock_time(hold.since)}{until}  {one_line(hold.reason)}"
+    since = f" {clock_time(hold.since)}" if hold.since else ""
+    text = f"{HOLD_HEADINGS[hold.word]}{since}{until}  {one_line(hold.reason)}"
     return f"{fit_to_width(text, max(10, width - len(hint) - 2))}  {hint}"
 
 

@@ -234,7 +234,7 @@ class Progress:
         return None
 
     def _count_tests(self, results: list[str], percent: float) -> str:
-        if percent < self._percent or self._percent == 100:  # another run of the tests
+        if percent < self._percent:  # another run of the tests
             self._reset(self._total)
         self._percent = percent
         self._done += len(results)
@@ -336,6 +336,8 @@ class Transcript(LinesView):
             new_lines.append(self._lines.pop())
             self._starts.pop()
         for line in lines:
+            if line.kind == "command":
+                self._progress = Progress()
             row = self._progress.progress_row(line.text) if line.kind == "output" else None
             if row is not None and new_lines and new_lines[-1][0] == "progress":
                 new_lines.pop()

@@ -230,11 +230,12 @@ class Ruling:
 
 @frozen
 class Hold:
-    """A stop or pause of the engine, which lasts until its `word` is resumed (SPEC 3.7). `by` is who placed it."""
+    """A stop or pause of the engine, which lasts until its `word` is resumed (SPEC 3.7). `by` is who placed it. `since`
+    is None for `config`: the settings do not say when they were changed."""
 
     word: str  # "stop", "config", "api", "month", "pause"
     reason: str
-    since: datetime
+    since: datetime | None
     until: datetime | None = None
     by: str = field(default="", compare=False)
 

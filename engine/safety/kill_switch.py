@@ -168,9 +168,9 @@ class KillSwitch:
 
     def holds(self) -> list[Hold]:
         """The active holds, strictest first, with `config` and `api`."""
-        facts, since = self._facts(self._holds), self._switched_off_at
-        switches = [] if facts.enabled else [Hold(CONFIG, SETTING_OFF, since)]
-        switches += [] if facts.enabled_this_run else [Hold(API, SWITCHED_OFF, since)]
+        facts = self._facts(self._holds)
+        switches = [] if facts.enabled else [Hold(CONFIG, SETTING_OFF, None)]
+        switches += [] if facts.enabled_this_run else [Hold(API, SWITCHED_OFF, self._switched_off_at)]
         return list(active_holds([*facts.holds, *switches], self._clock.now()))
 
     def was_resumed_by_operator(self) -> bool:
@@ -252,6 +252,8 @@ class KillSwitch:
     def set_enabled(self, enabled: bool) -> None:
         """Switch everything on or off for this run, by the API. Switching off ends running sessions; if that fails, the
         watcher tries it again."""
+        if not enabled and self._enabled_this_run:
+            self._switched_off_at = self._clock.now()
         self._enabled_this_run = enabled
         try:
             self.poll()
@@ -311,7 +313,6 @@ class KillSwitch:
             self._database.write(self.end_expired)
         is_stopped = facts.stop_requested or not (facts.enabled and facts.enabled_this_run)
         if is_stopped and not self._was_stopped:
-            self._switched_off_at = now
             self._stop_sessions(decide_kill(facts, by_operator=True).reason)
         if is_stopped != self._was_stopped:
             self._was_stopped = is_stopped

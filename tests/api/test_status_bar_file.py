@@ -136,7 +136,10 @@ def test_a_status_bar_tells_of_a_verb_as_soon_as_it_has_returned(
         assert answer(argv) == "🔮 1"
         stop(home, "lunch")
         assert answer(argv) == "⏸ stop"
+        ask("config", action="set", key="crossPollEnabled", value="false")
         ask("resume")
+        assert answer(argv) == "⏸ config", "which the settings end, so the stop was meant"
+        ask("config", action="unset", key="crossPollEnabled")
         assert answer(argv) == "🔮 1"
 
 

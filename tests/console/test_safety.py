@@ -18,7 +18,7 @@ from clawpy_console.screens import safety_fields
 from clawpy_console.state import AppState, Autonomy
 from engine import open_engine
 from engine.home import Home
-from engine.model import RailVerdict, Refusal, Verdict
+from engine.model import Hold, RailVerdict, Refusal, Verdict
 from tests.conftest import Repository
 from tests.console.conftest import until, until_loaded
 from tests.console.snapshots import CompareSnapshot, in_four_sizes
@@ -84,6 +84,17 @@ STORIES = {
         SECOND_IS_PAUSE,
         press("R"),
         called("resume", "pause"),
+    ),
+    "a setting that stops everything hides no hold that a key ends, and has no time": (
+        HOLDS,
+        Given(lambda engine: engine.safety.kill_switch._holds.append(Hold("config", "the setting is off", None))),
+        sees("■ DISABLED  the setting is off"),
+        press("R y"),
+        called("resume", "month"),
+        press("R"),
+        called("resume", "pause"),
+        press("R"),
+        called("resume", "config"),
     ),
     "do not disturb begins and ends with one key": (
         sees("quiet hours 23:00–08:00"),

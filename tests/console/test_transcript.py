@@ -135,7 +135,10 @@ async def test_drawn_lines_can_be_selected() -> None:
     [
         (["........F. [ 59%]", "..F [100%]"], "100 %  13 run, 2 failed"),
         (["tests/test_cart.py ..                       [ 40%]"], " 40 %  2 run"),
-        (["..                       [100%]", "...                      [100%]"], "100 %  3 run"),
+        (
+            ["t.py::test_1 PASSED [ 50%]", "t.py::test_2 PASSED [100%]", "t.py::test_2 ERROR [100%]"],
+            "100 %  3 run, 1 failed",
+        ),
         (["tests/test_cart.py::test_total PASSED       [  3%]"], "  3 %  1 run"),
         (["running 4 tests", "test cart::total ... ok", "test cart::tax ... FAILED"], " 50 %  2 of 4 run, 1 failed"),
         (["    Building [======>            ] 33/120: serde"], " 28 %  33 of 120"),
@@ -156,6 +159,17 @@ def test_lines_of_progress_are_a_bar_with_numbers(lines: list[str], row: str | N
     progress = Progress()
     row_text = [progress.progress_row(line) for line in lines][-1]
     assert row_text == row if row is None else row_text is not None and row_text[BAR_CELLS + 1 :] == row
+
+
+async def test_the_tests_of_another_command_are_counted_anew(console: ConsoleApp, engine: StandIn) -> None:
+    lines = [("command", "pytest a.py"), ("output", ".. [100%]"), ("command", "pytest b.py"), ("output", "... [100%]")]
+    session = engine.sessions.all[0]
+    engine.sessions.transcripts[session.id] = [TranscriptLine(n, NOW, *line) for n, line in enumerate(lines, 1)]
+    engine.sessions.all[0] = dataclasses.replace(session, state=SessionState.RUNNING, lines=4)
+    async with running(console, size=(200, 60)) as pilot:
+        console.open("work", session.id)
+        await wait_for_text(pilot, "100 %  2 run")
+        await wait_for_text(pilot, "100 %  3 run")
 
 
 async def test_a_running_test_suite_moves_one_row_and_ends_with_its_causes(

@@ -99,10 +99,15 @@ def test_a_switch_is_off_although_sessions_cannot_be_ended_and_ends_them_later(r
     assert len(rails.stopped) == 1
 
 
-def test_the_switch_of_the_gateway_and_the_setting_are_holds_and_only_the_first_is_resumed(rails: Rails) -> None:
-    rails.kill_switch.set_enabled(False)
+def test_the_switch_of_the_gateway_and_the_setting_are_holds_and_only_the_first_is_resumed(
+    rails: Rails, clock: FakeClock
+) -> None:
     rails.settings.change(cross_poll_enabled=False)
-    assert [hold.word for hold in rails.kill_switch.holds()] == ["config", "api"]
+    rails.kill_switch.poll()
+    clock.advance(timedelta(minutes=30))
+    rails.kill_switch.set_enabled(False)
+    holds = [(hold.word, hold.since) for hold in rails.kill_switch.holds()]
+    assert holds == [("config", None), ("api", clock.now())], "the settings do not say when they were changed"
     with pytest.raises(Refusal, match="crossPollEnabled is false") as refused:
         rails.kill_switch.resume("config")
     assert "clawpy config set crossPollEnabled true" in refused.value.fix

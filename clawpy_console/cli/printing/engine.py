@@ -105,7 +105,8 @@ def _hold(hold: Document) -> Field:
     """A stop or a pause, and how to end it."""
     until, now = hold["until"] and datetime.fromisoformat(hold["until"]), datetime.now(UTC)
     remaining = formats.duration(until - now) if until and until > now else ""
-    return hold_field(hold["word"], hold["reason"], time(hold["since"]), f"`clawpy resume {hold['word']}`", remaining)
+    since = time(hold["since"]) if hold["since"] else ""
+    return hold_field(hold["word"], hold["reason"], since, f"`clawpy resume {hold['word']}`", remaining)
 
 
 def _since(away: Document) -> Lines:

@@ -72,7 +72,7 @@ class Hold(ApiModel):
 
     word: Literal["stop", "config", "api", "month", "pause"]
     reason: str
-    since: str
+    since: str | None
     until: str | None
 
 

@@ -16,6 +16,7 @@ from engine.config.sections import ACP_PREFIX, Dollars, Hour, Milliseconds, Surf
 from engine.config.settings_file import describe_accepted, parse_key
 from engine.model import Hold, Refusal, sanitise
 from engine.safety.content import check_command, check_prompt, own_rules
+from engine.safety.kill_switch import CONFIG
 from engine.settings_store import SettingsStore
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def stop(engine: ApiServices, reason: Text = "") -> Document:
 
 @operation(marks_presence=True)
 def resume(engine: ApiServices, word: Text = "") -> Document:
-    """End a hold, by default the only one. `lifted` has it, `holds` those that remain."""
+    """End a hold, by default the only one that a command ends. `lifted` has it, `holds` those that remain."""
     before = engine.safety.kill_switch.holds()
     word = word or _word_of_only_hold(before)
     engine.safety.kill_switch.resume(word)
@@ -162,8 +163,10 @@ def resume(engine: ApiServices, word: Text = "") -> Document:
 
 
 def _word_of_only_hold(holds: Sequence[Hold]) -> str:
-    """The word of the only active hold. Raises `Refusal`: `which_hold` for several, `not_held` for none."""
-    words = [hold.word for hold in holds]
+    """The word of the only active hold; `config`, which the settings end, only if there is no other.
+
+    Raises `Refusal`: `which_hold` for several, `not_held` for none."""
+    words = [hold.word for hold in holds if hold.word != CONFIG] or [hold.word for hold in holds]
     if len(words) > 1:
         raise Refusal("which_hold", f"{' and '.join(words)} are active", f"name one: clawpy resume {words[0]}")
     if not words:
