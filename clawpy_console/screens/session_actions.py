@@ -248,7 +248,6 @@ class SessionActions(ConsoleScreen):
         if (request := self._permission_pane.answerable) is None:
             return
         permission = PermissionAnswer(answer)
-        label = ("allowed" if permission.allows else "denied") + (" for this session" if permission.lasts else "")
 
         def on_refusal(refusal: Refusal) -> None:
             self.app.show_toast(str(refusal), "warning")
@@ -256,7 +255,7 @@ class SessionActions(ConsoleScreen):
 
         self.app.call_engine(
             lambda engine: engine.permissions.answer(request.id, permission),
-            lambda _: self.app.report(f"{label}: {request.title}", "permissions", "sessions"),
+            lambda _: self.app.report(f"{permission.words}: {request.title}", "permissions", "sessions"),
             on_refusal,
         )
 

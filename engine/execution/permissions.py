@@ -27,7 +27,7 @@ from engine.storage.rows import Row, enum_field, load_all, select_all, utc_field
 log = logging.getLogger(__name__)
 
 MAX_TITLE, MAX_DETAIL = 300, 50_000
-"""Maximum numbers of characters. Tools refuse what is longer than a person can be shown."""
+"""Maximum numbers of characters, to which a title and a detail are cut."""
 
 OPERATOR, NOBODY = "operator", "nobody"
 """Who answered a request: nobody, if the session runs by itself."""
@@ -66,6 +66,14 @@ class PermissionRow(Row, table=True):
     def view(self) -> PermissionRequest:
         """The request for other services and screens."""
         return value_of(self, PermissionRequest, withdrawn=self.state == WITHDRAWN, by=self.answered_by)
+
+
+_WAITING = (
+    select_all(PermissionRow)
+    .where(col(PermissionRow.state) == WAITING)
+    .order_by(col(PermissionRow.asked_at), col(PermissionRow.id))
+)
+_WAITING_IN = _WAITING.where(col(PermissionRow.session_id) == bindparam("session"))
 
 
 @dataclass(slots=True)
@@ -108,7 +116,7 @@ class Permissions:
         with self._lock:
             self._pending[request_id] = pending
         try:
-            request = self._database.write(lambda tx: self._store_request(tx, row, alone=view.mode == AUTONOMOUS))
+            request = self._database.write(lambda tx: self._store_request(tx, row, by_itself=view.mode == AUTONOMOUS))
             live.write("ask", f"{summary} ({request_id})")
             if request.answer is None:
                 live.on_stop(pending.ended.set)
@@ -140,16 +148,16 @@ class Permissions:
             reason=redact(sanitise(reason), secrets),
             key=hex_hash(key),
             state=WAITING,
-            asked_at=view.created_at,  # set in the transaction
+            asked_at=view.created_at,  # the time of the transaction replaces it
         )
 
-    def _store_request(self, tx: Transaction, row: PermissionRow, *, alone: bool) -> PermissionRequest:
-        """Store a new request. It is answered already if the session runs by itself (`alone`), or if there is an answer
-        for the session with the same key."""
+    def _store_request(self, tx: Transaction, row: PermissionRow, *, by_itself: bool) -> PermissionRequest:
+        """Store a new request. It is denied if the session runs `by_itself`, and answered if there is an answer for the
+        session with the same key."""
         row.asked_at = tx.now
         tx.session.add(row)
         tx.record(PermissionAsked(**row.about, title=row.title))
-        if alone:
+        if by_itself:
             row.reason = f"{row.reason}; nobody can be asked, because the session runs by itself"
             _store_answer(tx, row, PermissionAnswer.DENY_ONCE, NOBODY)
         elif (earlier := _answer_for_session(tx.session, row)) is not None and earlier.answer is not None:
@@ -162,7 +170,7 @@ class Permissions:
         Raises `Refusal` `unknown_permission`, `permission_answered`, `permission_withdrawn`.
         """
 
-        def work(tx: Transaction) -> list[PermissionRequest]:
+        def store_answers(tx: Transaction) -> list[PermissionRequest]:
             row = _load_row(tx.session, request_id)
             _check_waiting(row)
             _store_answer(tx, row, answer, OPERATOR)
@@ -172,7 +180,7 @@ class Permissions:
                 _store_answer(tx, other, answer, f"{OPERATOR} ({row.id}, for this session)")
             return [other.view for other in (row, *matching)]
 
-        answered = self._database.write(work)
+        answered = self._database.write(store_answers)
         for request in answered:
             self._wake_session(request)
         return answered[0]
@@ -206,12 +214,12 @@ class Permissions:
     def recover(self) -> list[str]:
         """At start-up, when no session runs: withdraw waiting requests. Returns messages on them."""
 
-        def work(tx: Transaction) -> list[PermissionRequest]:
+        def withdraw_waiting(tx: Transaction) -> list[PermissionRequest]:
             rows = _waiting_rows(tx.session)
             _withdraw(tx, rows, "the engine stopped while it waited")
             return [row.view for row in rows]
 
-        withdrawn = self._database.write(work)
+        withdrawn = self._database.write(withdraw_waiting)
         return [
             f"“{request.title}” was waiting for your answer; "
             f"it was withdrawn because its session is gone ({request.id})"
@@ -221,14 +229,6 @@ class Permissions:
     def session_ended(self, tx: Transaction, view: SessionView) -> None:
         """Withdraw the waiting requests of a session that is over."""
         _withdraw(tx, _waiting_rows(tx.session, view.id), "its session ended")
-
-
-_WAITING = (
-    select_all(PermissionRow)
-    .where(col(PermissionRow.state) == WAITING)
-    .order_by(col(PermissionRow.asked_at), col(PermissionRow.id))
-)
-_WAITING_IN = _WAITING.where(col(PermissionRow.session_id) == bindparam("session"))
 
 
 def _waiting_rows(session: Session, session_id: str | None = None) -> list[PermissionRow]:
@@ -276,7 +276,7 @@ def _check_waiting(row: PermissionRow) -> None:
     if row.state == ANSWERED:
         raise Refusal(
             "permission_answered",
-            f"{row.id} was already answered: {_describe_answer(row.view)}",
+            f"{row.id} was already answered: {row.answer.words if row.answer else 'withdrawn'}",
             f"an answer cannot be changed; to stop the session: clawpy undo {row.session_id}",
         )
     if row.state == WITHDRAWN:
@@ -284,16 +284,10 @@ def _check_waiting(row: PermissionRow) -> None:
         raise Refusal("permission_withdrawn", message, "`clawpy permissions list` shows those that wait")
 
 
-def _describe_answer(request: PermissionRequest) -> str:
-    answer = request.answer
-    if answer is None:
-        return "withdrawn"
-    return ("allowed" if answer.allows else "denied") + (" for this session" if answer.lasts else "")
-
-
 def _describe(request: PermissionRequest) -> str:
     """The answer to a request, and who gave it."""
-    return f"{_describe_answer(request)} by {request.by}" if request.by else _describe_answer(request)
+    words = request.answer.words if request.answer else "withdrawn"
+    return f"{words} by {request.by}" if request.by else words
 
 
 def _shorten(text: str, max_length: int) -> str:

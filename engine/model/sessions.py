@@ -295,6 +295,11 @@ class PermissionAnswer(StrEnum):
         """Whether the answer is valid for the rest of the session."""
         return self in (PermissionAnswer.ALLOW_SESSION, PermissionAnswer.DENY_SESSION)
 
+    @property
+    def words(self) -> str:
+        """`denied`, `allowed for this session`."""
+        return ("allowed" if self.allows else "denied") + (" for this session" if self.lasts else "")
+
 
 @frozen
 class PermissionRequest:
