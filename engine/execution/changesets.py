@@ -54,7 +54,7 @@ from engine.home import Home
 from engine.model import ChangeSet, ChangeState, CheckResult, FileChange, Randomness, Refusal, sanitise
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import load
-from engine.storage.state import Intent, begin_intent, drop_intent, unfinished_intents
+from engine.storage.state import Intent, begin_intent, finish_intent_now, unfinished_intents
 
 log = logging.getLogger(__name__)
 
@@ -242,7 +242,7 @@ class ChangeSets(Landings):
             try:
                 create_branch(git, name, commit)
             except Refusal:
-                drop_intent(self._database, intent)
+                finish_intent_now(self._database, intent)
                 raise
             self._step("branch made")
             changed = self._record_branch(begun, intent)
@@ -325,7 +325,7 @@ class ChangeSets(Landings):
                 return f"{action}; the branch {begun.branch} exists"
         except Refusal as error:
             return f"{action}, and the repository cannot be read: {error}"
-        drop_intent(self._database, intent.id)
+        finish_intent_now(self._database, intent.id)
         return f"{action} before it began; the changes are still waiting"
 
     def _clear_away(self, change_set: ChangeSet) -> None:

@@ -42,7 +42,7 @@ from engine.home import Home
 from engine.model import ChangeSet, ChangeState, FilePart, LandPreview, Randomness, Refusal
 from engine.storage.beneath import Beneath
 from engine.storage.database import Database, Transaction
-from engine.storage.state import Intent, begin_intent, drop_intent, unfinished_intents
+from engine.storage.state import Intent, begin_intent, finish_intent_now, unfinished_intents
 
 LANDING = "landing"
 """The kind of the intent rows of landings and undos."""
@@ -200,7 +200,7 @@ class Landings(ChangeReader):
                 "fix the cause (a full disk?) and restart; the change is undone first",
             ) from error
         except (FilesChanged, OSError, Refusal) as error:
-            drop_intent(self._database, intent)
+            finish_intent_now(self._database, intent)
             raise _refusal_of(error, row.workspace, state) from error
         self._step("files done")
         changed = self._record(root, begun, plan, written, intent)
@@ -257,7 +257,7 @@ class Landings(ChangeReader):
                 self._record(root, begun, plan, read_modification_times(root, plan), intent.id)
                 return "after its last file; it is complete"
             rollback = roll_back(root, plan, partial(read_blobs, git), self._step)
-        drop_intent(self._database, intent.id)
+        finish_intent_now(self._database, intent.id)
         message = f"and undone; files restored: {len(rollback.restored)}"
         if others := rollback.changed_by_others:
             message += f"; changed by somebody else in the meantime and left alone: {join_paths(others)}"

@@ -38,7 +38,7 @@ from engine.home import Home
 from engine.model import Refusal, sanitise
 from engine.storage.beneath import Beneath, parents
 from engine.storage.database import Database, Transaction
-from engine.storage.state import Intent, begin_intent, drop_intent, intents_of, unfinished_intents
+from engine.storage.state import Intent, begin_intent, finish_intent_now, intents_of, unfinished_intents
 
 log = logging.getLogger(__name__)
 
@@ -275,7 +275,7 @@ class Worktrees:
         except OSError:
             log.warning("the worktree %s cannot be removed", folder, exc_info=True)
             return False
-        drop_intent(self._database, intent.id)
+        finish_intent_now(self._database, intent.id)
         return True
 
     def _remove(self, workspace: Path, folder: Path) -> None:

@@ -188,7 +188,7 @@ class SessionFollower(Generic[RowT]):
         if not self._busy.acquire(blocking=False):
             return
         try:
-            self._cursor.each(self._read_entries)
+            self._cursor.handle_new(self._read_entries)
         finally:
             self._busy.release()
 

@@ -28,7 +28,7 @@ from engine.storage import erasing
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms, json_contains, remove_from_json, search_terms_of
 from engine.storage.rows import driver_of
-from engine.storage.state import Intent, begin_intent, drop_intent, unfinished_intents
+from engine.storage.state import Intent, begin_intent, finish_intent_now, unfinished_intents
 
 log = logging.getLogger(__name__)
 
@@ -148,7 +148,7 @@ class Forgetting:
             self._database.write(empty_intent)
         if not self._database.scrub():
             log.warning("a reader kept the database's log from being emptied; it is with the next checkpoint")
-        drop_intent(self._database, intent)
+        finish_intent_now(self._database, intent)
         return ForgetReport(tuple(counts), NOT_ERASED)
 
     def _search_terms(self, id_or_words: str) -> SearchTerms:

@@ -236,14 +236,16 @@ class Knowledge:
         summariser = SessionSummariser(
             work, self.captures, memory.store, memory.remember, model=model, clock=clock, report=report
         )
+        consumers = (
+            ("capture", ENDED, self.captures.handle),
+            ("graph", KINDS, producer.handle),
+            ("context", ENDED, summariser.handle),  # may ask a model: the others first
+            ("likeness", frozenset({"SessionEnded"}), producer.link_similar),
+        )
         self._following = ConsumerThread(
-            [
-                LedgerConsumer("capture", ledger, ENDED, self.captures.handle),
-                LedgerConsumer("graph", ledger, KINDS, producer.handle),
-                LedgerConsumer("context", ledger, ENDED, summariser.handle),  # may ask a model: the others first
-                LedgerConsumer("likeness", ledger, frozenset({"SessionEnded"}), producer.link_similar),
-            ],
+            [LedgerConsumer(name, ledger, kinds, handle, key="memory.follow") for name, kinds, handle in consumers],
             report,
+            service="memory",
         )
         graph_source = GraphSource(self.graph, memory.search.sessions_near)
         memory.recaller.join(LedgerSource(ledger), graph_source, FactSource(self.para))

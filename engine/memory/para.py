@@ -27,7 +27,7 @@ from engine.model.base import hex_hash
 from engine.model.text import one_line, validation_faults
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
-from engine.storage.state import begin_intent, drop_intent, unfinished_intents
+from engine.storage.state import begin_intent, finish_intent_now, unfinished_intents
 
 ITEMS, SUMMARY = "items.json", "summary.md"
 """The files in the folder of a group."""
@@ -183,7 +183,7 @@ class Para:
             except (OSError, Refusal) as error:
                 problems.append(f"facts of {intent.begun_at:%Y-%m-%d} are waiting to be written: {error}")
             else:
-                drop_intent(self._database, intent.id)
+                finish_intent_now(self._database, intent.id)
         return problems
 
     # -- inside
@@ -239,7 +239,7 @@ class Para:
                 f"{self._folder} cannot be written: {error.strerror or error}",
                 "free some space or make the folder writable; the rest is written at the next start",
             ) from error
-        drop_intent(self._database, intent)
+        finish_intent_now(self._database, intent)
 
     def _write_files(self, changed: Sequence[ParaFact]) -> None:
         """Write changed facts into the files of their groups. Raises OSError, and `Refusal` `para_damaged`."""

@@ -355,7 +355,7 @@ class CardStore:
 
     def follow_landings(self) -> None:
         """Learn from what happened to the changes of cards: undone, discarded, landed again (SPEC 8.1)."""
-        self._change_cursor.each(lambda entries: self.database.write(lambda tx: self._apply_entries(tx, entries)))
+        self._change_cursor.handle_new(lambda entries: self.database.write(lambda tx: self._apply_entries(tx, entries)))
 
     def _apply_entries(self, tx: Transaction, entries: Sequence[LedgerEntry]) -> None:
         """Give the cards of these ledger entries the signals that follow."""

@@ -231,7 +231,7 @@ class CardCycle:
 
         if not self._store.safety.kill_switch.stop_reason():
             with self._lock:
-                self._ended.each(handle)
+                self._ended.handle_new(handle)
         return cards
 
     def _follow_session(self, session_id: str) -> list[Card]:

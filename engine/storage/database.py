@@ -32,7 +32,7 @@ from engine.clock import Clock
 from engine.events import Event, EventBus
 from engine.model import Refusal
 from engine.storage import erasing
-from engine.storage.rows import DRIVER, READS, as_stored, driver_of, insert
+from engine.storage.rows import DRIVER, READ_ONLY, as_stored, driver_of, insert
 
 log = logging.getLogger(__name__)
 
@@ -40,10 +40,10 @@ T = TypeVar("T")
 
 _RECORD = "INSERT INTO memory_events (at, kind, subject, workspace, payload) VALUES (?, ?, ?, ?, ?)"
 
-VERSION = 4
+SCHEMA_VERSION = 4
 """Stored as SQLite's `user_version`; raised with each change of `schema.sql`."""
 
-SCRIPT = Path(__file__).with_name("schema.sql")
+SCHEMA_FILE = Path(__file__).with_name("schema.sql")
 """The statements that create the tables."""
 
 
@@ -61,7 +61,7 @@ class Transaction:
         self.session = session
         self.now = now
         self.events: list[Event] = []
-        self.after: list[Callable[[], None]] = []
+        self.actions_after_commit: list[Callable[[], None]] = []
 
     @property
     def driver(self) -> sqlite3.Connection:
@@ -83,7 +83,7 @@ class Transaction:
     def after_commit(self, action: Callable[[], None]) -> None:
         """Run `action` once this transaction is on disk, before the next write. It must be quick, and must not
         write."""
-        self.after.append(action)
+        self.actions_after_commit.append(action)
 
 
 class Database:
@@ -103,19 +103,19 @@ class Database:
         self._clock = clock
         self._bus = bus
         with TranslatedErrors(path):
-            make_or_check(path)
+            create_or_check(path)
             use_write_ahead_log(path)
         self._engine = open_sqlite(path, read_only=False, durable=durable)
         self._reader_engine = open_sqlite(path, read_only=True, durable=durable)
-        self._writing = KeptConnection(self._engine, reads=False)
-        self._changes: dict[str, int] = {}
+        self._writing = KeptConnection(self._engine, read_only=False)
+        self._change_counts: dict[str, int] = {}
         """Number of commits that changed a table, for each table of `cached`."""
         self._changed_tables: set[str] = set()
         """Which of these tables the transaction in progress has changed."""
         self._writing.driver.create_function("note_change", 1, self._changed_tables.add)
         self._idle_readers: list[KeptConnection] = []
         self._deferred: dict[str, Callable[[Transaction], None]] = {}
-        self._deferring = threading.Lock()
+        self._deferred_lock = threading.Lock()
         self._writer = ThreadPoolExecutor(1, "clawpy-writer")
         self._writer_id = self._writer.submit(threading.get_ident).result()
 
@@ -140,7 +140,7 @@ class Database:
         """Run `work` in the transaction of the next write, or when the database is closed. This is for values that are
         not worth a commit of their own, because losing them in a crash does no harm. Of several calls with the same
         `key` only the last one counts."""
-        with self._deferring:
+        with self._deferred_lock:
             self._deferred[key] = work
 
     @contextmanager
@@ -150,7 +150,7 @@ class Database:
             try:
                 reader = self._idle_readers.pop()
             except IndexError:
-                reader = KeptConnection(self._reader_engine, reads=True)
+                reader = KeptConnection(self._reader_engine, read_only=True)
             try:
                 with reader as session:
                     yield session
@@ -166,10 +166,11 @@ class Database:
 
         def current() -> T:
             nonlocal cache
-            changes = self._changes[table]  # before reading: a commit meanwhile makes the next call read again
+            changes = self._change_counts[table]  # before reading: a commit meanwhile makes the next call read again
             known = cache
             if known is None or known[0] != changes:
-                known = cache = changes, load()
+                known = changes, load()
+                cache = known
             return known[1]
 
         return current
@@ -177,7 +178,7 @@ class Database:
     def _watch(self, table: str) -> None:
         """Make SQLite call `_changed_tables.add` for each row of `table` that the writer changes. Temporary triggers
         see all changes, whichever way the statement was made."""
-        self._changes.setdefault(table, 0)
+        self._change_counts.setdefault(table, 0)
         for change in ("INSERT", "UPDATE", "DELETE"):
             self._writing.driver.execute(
                 f"CREATE TEMP TRIGGER IF NOT EXISTS {table}_{change} AFTER {change} ON main.{table} "
@@ -210,7 +211,7 @@ class Database:
 
     def _commit(self, work: Callable[[Transaction], T]) -> T:
         """Run `work` in a transaction of the writer's thread, after the deferred writes."""
-        with self._deferring:
+        with self._deferred_lock:
             deferred, self._deferred = self._deferred, {}
         self._changed_tables.clear()
         try:
@@ -219,7 +220,7 @@ class Database:
                 _write_deferred(transaction, deferred.values())  # first, so that a newer value of `work` replaces it
                 result = work(transaction)
         except BaseException:
-            with self._deferring:
+            with self._deferred_lock:
                 self._deferred = deferred | self._deferred
             raise
         self._announce(transaction)
@@ -230,11 +231,11 @@ class Database:
         on the bus."""
         self.commits += 1
         for table in self._changed_tables:
-            self._changes[table] += 1
+            self._change_counts[table] += 1
         self.recorded += any(not event.volatile for event in transaction.events)
         for event in transaction.events:
             self._bus.publish(event)
-        for action in transaction.after:
+        for action in transaction.actions_after_commit:
             try:
                 action()
             except Exception:
@@ -274,9 +275,9 @@ class KeptConnection:
     an engine reads thousands of times a minute.
     """
 
-    def __init__(self, engine: Engine, *, reads: bool) -> None:
-        """`reads`: its transactions only read."""
-        self._reads = reads
+    def __init__(self, engine: Engine, *, read_only: bool) -> None:
+        """`read_only`: its transactions only read."""
+        self._read_only = read_only
         self._connection = engine.connect()
         self._connection.begin()
         driver = self._connection.connection.driver_connection
@@ -286,11 +287,11 @@ class KeptConnection:
             self._connection,
             join_transaction_mode="rollback_only",
             expire_on_commit=False,
-            info={DRIVER: self.driver, READS: reads},
+            info={DRIVER: self.driver, READ_ONLY: read_only},
         )
 
     def __enter__(self) -> Session:
-        self.driver.execute("BEGIN" if self._reads else "BEGIN IMMEDIATE")
+        self.driver.execute("BEGIN" if self._read_only else "BEGIN IMMEDIATE")
         return self._session
 
     def __exit__(
@@ -310,7 +311,7 @@ class KeptConnection:
                 self._connection.begin()
 
     def _finish(self) -> None:
-        if not self._reads:
+        if not self._read_only:
             self._session.flush()
             self.driver.execute("COMMIT")
         if list(self._session):  # mostly it holds nothing
@@ -328,7 +329,7 @@ def recovery_hint(database: Path) -> str:
     return f"move {database.name} away to start afresh, but keep it: {recover}"
 
 
-def make_or_check(path: Path) -> None:
+def create_or_check(path: Path) -> None:
     """Create the database at `path` if there is none. Raises `Refusal` for one that this program cannot read."""
     if not path.exists():
         create_file(path)
@@ -344,14 +345,14 @@ def version_refusal(path: Path) -> Refusal | None:
     """Why this program cannot read the database at `path`, None if it can. Raises `sqlite3.DatabaseError` if the file
     is no database."""
     version = stored_version(path)
-    if version > VERSION:
+    if version > SCHEMA_VERSION:
         return Refusal(
             "newer_home",
             f"{path} was written by a newer version of Clawpy Console (its format is {version}, this one knows "
-            f"{VERSION})",
+            f"{SCHEMA_VERSION})",
             "upgrade Clawpy Console, or name another folder with --home DIR",
         )
-    if version < VERSION:
+    if version < SCHEMA_VERSION:
         return Refusal(
             "older_home",
             f"{path} was written by a development version of Clawpy Console, which this version cannot read",
@@ -380,13 +381,13 @@ def stored_version(path: Path) -> int:
 
 def create_file(path: Path) -> None:
     """Create the database, whole or not at all: beside its place, from where it is moved."""
-    half = path.with_name(path.name + ".new")
-    for leftover in (half, half.with_name(half.name + "-journal")):  # of a start that was killed
+    unfinished = path.with_name(path.name + ".new")
+    for leftover in (unfinished, unfinished.with_name(unfinished.name + "-journal")):  # of a start that was killed
         leftover.unlink(missing_ok=True)
-    script = SCRIPT.read_text(encoding="utf-8")
-    with closing(sqlite3.connect(half, timeout=10, isolation_level=None)) as connection:
-        connection.executescript(f"BEGIN IMMEDIATE; {script} PRAGMA user_version = {VERSION}; COMMIT;")
-    half.replace(path)
+    script = SCHEMA_FILE.read_text(encoding="utf-8")
+    with closing(sqlite3.connect(unfinished, timeout=10, isolation_level=None)) as connection:
+        connection.executescript(f"BEGIN IMMEDIATE; {script} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
+    unfinished.replace(path)
 
 
 class TranslatedErrors:

@@ -77,7 +77,8 @@ class Ledger:
         read_at = self.database.commits, cursor, limit  # before reading: after a commit meanwhile it is read again
         last = self._last_since
         if last is None or last[0] != read_at:
-            last = self._last_since = read_at, self._load_entries("WHERE id > ? ORDER BY id LIMIT ?", cursor, limit)
+            last = read_at, self._load_entries("WHERE id > ? ORDER BY id LIMIT ?", cursor, limit)
+            self._last_since = last
         return last[1]
 
     def between(self, start: datetime, end: datetime, kinds: tuple[str, ...], limit: int = 5_000) -> list[LedgerEntry]:
@@ -126,7 +127,7 @@ class LedgerCursor:
         """`Database.recorded` when nothing was left to handle."""
         ledger.cursor_keys.add(key)
 
-    def each(self, handle: Handler) -> None:
+    def handle_new(self, handle: Handler) -> None:
         """Call `handle` with the new relevant entries, oldest first, in batches.
 
         `handle` returns how many it has handled, None for all; the others come the next time. Its errors are raised
@@ -171,7 +172,7 @@ class LedgerConsumer:
         kinds: frozenset[str],
         handle: Callable[[LedgerEntry], None],
         *,
-        key: str = "memory.follow",
+        key: str,
     ) -> None:
         """The cursor is stored under `key` and the name."""
         self.name = name
@@ -189,15 +190,15 @@ class LedgerConsumer:
 
         def handle_in_order(entries: Sequence[LedgerEntry]) -> int:
             for done, entry in enumerate(entries):
-                if not should_continue() or not self._is_done_with(entry, skipped):
+                if not should_continue() or not self._try_to_handle(entry, skipped):
                     return done
             return len(entries)
 
         with self._lock:
-            self._cursor.each(handle_in_order)
+            self._cursor.handle_new(handle_in_order)
         return skipped
 
-    def _is_done_with(self, entry: LedgerEntry, skipped: list[str]) -> bool:
+    def _try_to_handle(self, entry: LedgerEntry, skipped: list[str]) -> bool:
         """Handle an entry. False if it must be tried again. One that failed too often gets a message in `skipped`."""
         try:
             self._handle(entry)
@@ -221,12 +222,12 @@ class ConsumerThread:
         consumers: Sequence[LedgerConsumer],
         report: Callable[[str, str], None],
         *,
-        service: str = "memory",
-        then: Callable[[], None] = lambda: None,
+        service: str,
+        on_caught_up: Callable[[], None] = lambda: None,
     ) -> None:
-        """`report(service, message)` is called for skipped entries; `then` after all have caught up."""
+        """`report(service, message)` is called for skipped entries; `on_caught_up` after all have caught up."""
         self._service = service
-        self._then = then
+        self._on_caught_up = on_caught_up
         self._consumers = tuple(consumers)
         self._report = report
         self._background = Background(f"clawpy-{service}-follow", self._step)
@@ -250,10 +251,10 @@ class ConsumerThread:
             return not self._background.closed and (until is None or time.monotonic() < until)
 
         for consumer in self._consumers:
-            for words in consumer.catch_up(should_continue):
-                self._report(f"{self._service} ({consumer.name})", words)
+            for message in consumer.catch_up(should_continue):
+                self._report(f"{self._service} ({consumer.name})", message)
         if not self._background.closed:
-            self._then()
+            self._on_caught_up()
 
     def close(self) -> None:
         """Stop after the entry in progress. Safe to call twice."""

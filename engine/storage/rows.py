@@ -190,7 +190,7 @@ DIALECT = pysqlite.dialect(paramstyle="named")
 DRIVER = "driver"
 """Key in a session's `info`: SQLite's own connection, which is in the session's transaction."""
 
-READS = "reads"
+READ_ONLY = "read_only"
 """Key in a session's `info`: whether the session only reads. Such a session does not track changes of its rows."""
 
 
@@ -233,7 +233,7 @@ def ask(session: Session, statement: Executable | str, values: Mapping[str, Any]
     The values of a `select` are converted by the types of its columns. Plain SQL takes and returns what is stored: an
     instant is text, as `as_stored` makes it.
     """
-    if not session.info[READS]:
+    if not session.info[READ_ONLY]:
         session.flush()
     if isinstance(statement, str):
         return Answer(driver_of(session).execute(statement, values or {}))
@@ -329,7 +329,7 @@ def load_all(
     """The rows that a `select_all(model)` finds, as objects of the session: what is changed in them is written, and a
     row that the session already has is the same object. A session that only reads gets them as from `read_all`."""
     rows = read_all(session, model, statement, values)
-    return rows if session.info[READS] else [_attach(session, row) for row in rows]
+    return rows if session.info[READ_ONLY] else [_attach(session, row) for row in rows]
 
 
 def _attach(session: Session, row: AnyRow) -> AnyRow:

@@ -1,4 +1,4 @@
-"""Named values that survive a restart, and intents: changes of files that were begun and are not finished.
+"""Named values that survive a restart; below them, intents: changes of files that were begun and are not finished.
 
 A service that changes files with which SQLite must agree writes an intent first, and deletes it after the change
 (ARCHITECTURE rule 4). At the next start each service finishes or undoes the changes of its intents that are still
@@ -85,7 +85,7 @@ def finish_intent(transaction: Transaction, intent_id: int) -> None:
     ask(transaction.session, "DELETE FROM intents WHERE id = :id", {"id": intent_id})
 
 
-def drop_intent(database: Database, intent_id: int) -> None:
+def finish_intent_now(database: Database, intent_id: int) -> None:
     """Delete an intent in a transaction of its own: nothing was changed, or the change was undone."""
     database.write(lambda transaction: finish_intent(transaction, intent_id))
 

@@ -25,7 +25,7 @@ from engine.config.sections import PROVIDERS, NotifySettings, SurfaceSettings
 from engine.events import TwinAnswered
 from engine.home import Home
 from engine.lock import HomeLock
-from engine.storage.database import make_or_check
+from engine.storage.database import create_or_check
 from tests.api.notify.notification_server import NotificationServer
 from tests.api.stand_in import StandIn
 from tests.conftest import Repository
@@ -221,7 +221,7 @@ def test_the_shared_database_is_asked_only_online(monkeypatch: pytest.MonkeyPatc
 def test_addresses_and_undelivered_notifications_are_listed(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLAWPY_NOTIFY_DISCORD_URL", "discord://4242/hunter2hunter2")
     home.data.mkdir(parents=True)
-    make_or_check(home.database)
+    create_or_check(home.database)
     with closing(sqlite3.connect(home.database)) as connection:
         connection.executemany(
             "INSERT INTO notifications (fact_id, surface, happening, subject, urgent, gathered, standing, tries, note,"

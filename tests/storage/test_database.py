@@ -165,5 +165,5 @@ def test_a_cached_result_is_read_again_only_after_a_commit_that_changed_its_tabl
     assert current() == 2
     database.write(lambda tx: tx.driver.execute("UPDATE intents SET kind = 'other'"))
     assert current() == 3
-    state.drop_intent(database, intent)
+    state.finish_intent_now(database, intent)
     assert (current(), current()) == (4, 4)

@@ -55,7 +55,7 @@ def position_after_next_write(database: Database) -> int:
 def subjects_read(cursor: LedgerCursor) -> list[str]:
     """The subjects of the entries that the cursor handles now."""
     subjects: list[str] = []
-    cursor.each(lambda entries: subjects.extend(entry.subject for entry in entries))
+    cursor.handle_new(lambda entries: subjects.extend(entry.subject for entry in entries))
     return subjects
 
 
@@ -92,10 +92,10 @@ def test_an_unhandled_entry_and_all_after_it_come_the_next_time(database: Databa
         record_relevant(database, name)
     record_irrelevant(database)
     commits = database.commits
-    cursor.each(handle_at_most(2))
+    cursor.handle_new(handle_at_most(2))
     assert database.commits == commits, "what is stored waits for the next write"
     assert (subjects, position_after_next_write(database)) == (["a", "b"], 2)
-    cursor.each(handle_at_most(0))
+    cursor.handle_new(handle_at_most(0))
     assert position_after_next_write(database) == 2
     assert subjects_read(new_cursor(database)) == ["c"], "also for the next engine"
 
@@ -106,7 +106,7 @@ def test_a_batch_that_fails_comes_again(database: Database, cursor: LedgerCursor
 
     record_relevant(database, "a")
     with pytest.raises(OSError, match="no"):
-        cursor.each(fails)
+        cursor.handle_new(fails)
     assert subjects_read(cursor) == ["a"]
 
 
@@ -119,7 +119,7 @@ def test_a_consumer_that_was_stopped_or_died_continues_there_or_before(database:
         handled.append(entry.subject)
 
     def consumer() -> LedgerConsumer:
-        return LedgerConsumer("test", Ledger(database), ENDED, handle)
+        return LedgerConsumer("test", Ledger(database), ENDED, handle, key="test.follow")
 
     for number in (1, 2, 3):
         record_end(database, view(f"session_{number}"))
@@ -140,7 +140,7 @@ def test_an_entry_that_is_not_ready_delays_those_after_it(database: Database) ->
             raise NotReady
         handled.append(entry.subject)
 
-    consumer = LedgerConsumer("test", Ledger(database), ENDED, handle)
+    consumer = LedgerConsumer("test", Ledger(database), ENDED, handle, key="test.follow")
     record_end(database, view("session_1"))
     for _ in range(MAX_ATTEMPTS + 2):
         assert consumer.catch_up() == []
@@ -159,7 +159,9 @@ def test_an_entry_that_always_fails_is_reported_and_skipped(database: Database) 
 
     reports: list[str] = []
     thread = ConsumerThread(
-        [LedgerConsumer("test", Ledger(database), ENDED, handle)], lambda where, words: reports.append(words)
+        [LedgerConsumer("test", Ledger(database), ENDED, handle, key="test.follow")],
+        lambda where, message: reports.append(message),
+        service="test",
     )
     for number in (1, 2):
         record_end(database, view(f"session_{number}"))

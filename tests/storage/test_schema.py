@@ -27,7 +27,7 @@ from engine.model import (
     TriggerType,
 )
 from engine.model.adaptation import CandidateStatus, CandidateType, RecordKind
-from engine.storage.database import SCRIPT, VERSION, make_or_check, stored_version
+from engine.storage.database import SCHEMA_FILE, SCHEMA_VERSION, create_or_check, stored_version
 from tests.support.helpers import refused
 
 ENUM_COLUMNS: dict[tuple[str, str], Iterable[str]] = {
@@ -51,7 +51,7 @@ ENUM_COLUMNS: dict[tuple[str, str], Iterable[str]] = {
 
 
 def test_the_schema_has_the_columns_of_the_tables(tmp_path: Path) -> None:
-    make_or_check(tmp_path / "made.db")
+    create_or_check(tmp_path / "made.db")
     by_classes = sqlalchemy.create_engine(f"sqlite:///{tmp_path / 'by_classes.db'}")
     SQLModel.metadata.create_all(by_classes)
     by_classes.dispose()
@@ -75,23 +75,23 @@ def columns(path: Path) -> dict[str, list[tuple[object, ...]]]:
 
 @pytest.mark.parametrize(("table", "column"), ENUM_COLUMNS)
 def test_a_column_of_an_enum_may_hold_its_values_and_no_others(table: str, column: str) -> None:
-    script = SCRIPT.read_text(encoding="utf-8")
+    script = SCHEMA_FILE.read_text(encoding="utf-8")
     statement = script.partition(f"CREATE TABLE {table} (")[2].partition("\n);")[0]
     (listed,) = re.findall(rf"\b{column} IN\s*\(([^)]*)\)", statement)
     assert re.findall(r"'([^']*)'", listed) == list(ENUM_COLUMNS[table, column])
 
 
 def test_the_schema_changes_only_together_with_its_version() -> None:
-    """After a change of `schema.sql` raise `VERSION` and write both here: homes of the version before are refused."""
-    digest = hashlib.sha256(SCRIPT.read_bytes()).hexdigest()[:16]
-    assert (VERSION, digest) == (4, "24802df8d313fefa")
+    """After a change of `schema.sql` raise `SCHEMA_VERSION`, and write both here. Earlier homes are refused."""
+    digest = hashlib.sha256(SCHEMA_FILE.read_bytes()).hexdigest()[:16]
+    assert (SCHEMA_VERSION, digest) == (4, "24802df8d313fefa")
 
 
 def test_a_killed_start_leaves_no_half_database(tmp_path: Path) -> None:
     path = tmp_path / "clawpy.db"
     (tmp_path / "clawpy.db.new").write_bytes(b"half of it")
-    make_or_check(path)
-    assert stored_version(path) == VERSION
+    create_or_check(path)
+    assert stored_version(path) == SCHEMA_VERSION
     assert [file.name for file in tmp_path.iterdir()] == ["clawpy.db"]
 
 
@@ -99,13 +99,15 @@ def test_an_empty_database_is_damaged(tmp_path: Path) -> None:
     path = tmp_path / "clawpy.db"
     path.touch()
     with pytest.raises(Refusal, match="is empty"):
-        make_or_check(path)
+        create_or_check(path)
 
 
-@pytest.mark.parametrize(("version", "code"), [(0, "older_home"), (VERSION, ""), (VERSION + 1, "newer_home")])
+@pytest.mark.parametrize(
+    ("version", "code"), [(0, "older_home"), (SCHEMA_VERSION, ""), (SCHEMA_VERSION + 1, "newer_home")]
+)
 def test_only_a_home_of_this_version_is_opened_and_none_is_changed(tmp_path: Path, version: int, code: str) -> None:
     path = tmp_path / "clawpy.db"
-    make_or_check(path)
+    create_or_check(path)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute(f"PRAGMA user_version = {version}")
@@ -115,8 +117,8 @@ def test_only_a_home_of_this_version_is_opened_and_none_is_changed(tmp_path: Pat
         before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
         assert before["clawpy.db-wal"]
         if code:
-            refusal = refused(code, lambda: make_or_check(path))
+            refusal = refused(code, lambda: create_or_check(path))
             assert "--home DIR" in refusal.fix
         else:
-            make_or_check(path)
+            create_or_check(path)
         assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before

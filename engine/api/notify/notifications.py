@@ -133,7 +133,7 @@ class Notifications:
 
     def catch_up(self) -> None:
         """Store notifications for the new ledger entries, in the calling thread."""
-        self._cursor.each(self._store)
+        self._cursor.handle_new(self._store)
 
     def _store(self, entries: Sequence[LedgerEntry]) -> None:
         now = self.engine.clock.now()

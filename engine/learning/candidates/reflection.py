@@ -103,7 +103,7 @@ class Reflection:
                 self._database.write(lambda tx: self._records.add(tx, records))
                 stored += len(records)
 
-        cursor.each(handle)
+        cursor.handle_new(handle)
         return stored
 
     def _read_entries(self, entries: Sequence[LedgerEntry]) -> list[LearningRecord]:

@@ -66,7 +66,7 @@ class Learnings:
         vectors = StoredVectors(database, embed, model_name)
         self._chain = Chain(self.files, database, clock, sessions=sessions, vectors=vectors.load, model=model)
         consumer = LedgerConsumer("chain", ledger, FOLLOWED_KINDS, self._chain.handle, key="learnings.follow")
-        thread = ConsumerThread([consumer], sessions.report, service="learnings", then=self._chain.check_gates)
+        thread = ConsumerThread([consumer], sessions.report, service="learnings", on_caught_up=self._chain.check_gates)
         self._poke = thread.poke
         self._under_review: tuple[int, list[LearningEntry]] = (-1, [])
         """(number of changes of the files, entries that need a review after these changes)."""
