@@ -174,7 +174,8 @@ class CandidateDrafted(Event, topics="adaptation"):
 
 
 class CandidateWeighed(Event, topics="adaptation changes"):
-    """The evidence in other records changed the `status` of a candidate to "review", or back to "drafted"."""
+    """The evidence in other records changed the `status` of a candidate (`subject`) to "review", or back to
+    "drafted"."""
 
     status: str
     score: float
@@ -188,7 +189,7 @@ class CandidateWeighed(Event, topics="adaptation changes"):
 
 
 class CandidatePromoted(Event, topics="adaptation changes"):
-    """The effect of a candidate is active. `by` is "operator", "autonomy" or "api"."""
+    """The effect of a candidate (`subject`) is active. `by` is "operator", "autonomy" or "api"."""
 
     type: str
     title: str
@@ -200,7 +201,7 @@ class CandidatePromoted(Event, topics="adaptation changes"):
 
 
 class CandidateRejected(Event, topics="adaptation changes"):
-    """A candidate was rejected; only new evidence reopens it."""
+    """A candidate (`subject`) was rejected; only new evidence reopens it."""
 
     type: str
     title: str
@@ -212,7 +213,7 @@ class CandidateRejected(Event, topics="adaptation changes"):
 
 
 class CandidateRolledBack(Event, topics="adaptation changes"):
-    """The effect of a candidate was removed."""
+    """The effect of a candidate (`subject`) was removed."""
 
     type: str
     title: str
@@ -224,19 +225,19 @@ class CandidateRolledBack(Event, topics="adaptation changes"):
 
 
 class CandidateDecisionUndone(Event, topics="adaptation changes"):
-    """The operator undid the last decision on a candidate; it has its earlier `status` again."""
+    """The operator undid the last decision on a candidate (`subject`), which has its earlier `status` again."""
 
     type: str
     title: str
     status: str
 
     def sentence(self) -> str:
-        state = {"review": "in review", "promoted": "active"}.get(self.status, self.status.replace("_", " "))
+        state = {"review": "in review", "promoted": "active"}.get(self.status, in_words(self.status))
         return f"your decision was undone: {self.subject}, {self.title}, is {state} again"
 
 
 class PairsExported(Event):
-    """A batch of preference pairs was written to a file (SPEC 8.3)."""
+    """A batch of preference pairs was written to a file (SPEC 8.3). It has no subject."""
 
     pairs: int
     file: str
@@ -258,7 +259,7 @@ class TwinAnswered(Event):
 
 
 class TrainingMoved(Event, topics="training"):
-    """A training run changed its state (SPEC 8.4). `note` says why."""
+    """A training run (`subject`) changed its state (SPEC 8.4). `note` says why."""
 
     state: str
     note: str

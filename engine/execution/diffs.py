@@ -53,6 +53,8 @@ _INVISIBLE = re.compile(
 _TOO_LONG = re.compile(rf"(?m)^(.{{{MAX_LINE_CHARACTERS}}})(.+)$")
 _UNIX_LINE = re.compile(r"(?m)^[ +-].*(?<!\r)$")
 
+# -- the list
+
 
 @cache
 def load_auto_executed_files() -> dict[str, str]:
@@ -130,7 +132,10 @@ def _find_bare_repositories(git: Git, tree: str, files: Sequence[TreeChange]) ->
     return {path for path, folder in folder_of.items() if {folder + b"HEAD", folder + b"config"} <= names}
 
 
-class Span(NamedTuple):
+# -- hunks
+
+
+class HunkSpan(NamedTuple):
     """The lines of a hunk in the old and in the new file, counted from 0, without the end."""
 
     start: int
@@ -139,17 +144,17 @@ class Span(NamedTuple):
     new_end: int
 
 
-def parse_spans(patch: bytes) -> list[Span]:
+def parse_spans(patch: bytes) -> list[HunkSpan]:
     """The hunks of one file's patch."""
     spans = []
     for match in _HEADER.finditer(patch):
         start, count, new_start, new_count = (1 if text is None else int(text) for text in match.groups())
         first, new_first = start - (count > 0), new_start - (new_count > 0)
-        spans.append(Span(first, first + count, new_first, new_first + new_count))
+        spans.append(HunkSpan(first, first + count, new_first, new_first + new_count))
     return spans
 
 
-def apply_hunks(old: bytes, new: bytes, hunks: Sequence[Span], chosen: Collection[int]) -> bytes:
+def apply_hunks(old: bytes, new: bytes, hunks: Sequence[HunkSpan], chosen: Collection[int]) -> bytes:
     """`old` with the `chosen` hunks, numbered from 1, of `new`."""
     old_lines, new_lines = BytesIO(old).readlines(), BytesIO(new).readlines()
     lines: list[bytes] = []
@@ -161,7 +166,7 @@ def apply_hunks(old: bytes, new: bytes, hunks: Sequence[Span], chosen: Collectio
     return b"".join([*lines, *old_lines[position:]])
 
 
-def find_hunks(file: bytes, old: bytes, new: bytes, hunks: Sequence[Span]) -> frozenset[int] | None:
+def find_hunks(file: bytes, old: bytes, new: bytes, hunks: Sequence[HunkSpan]) -> frozenset[int] | None:
     """The numbers of the hunks with which `apply_hunks` makes `file`. None when no hunks make it."""
     lines, old_lines, new_lines = (BytesIO(text).readlines() for text in (file, old, new))
     chosen_by_line = {0: frozenset[int]()}  # by line of `file`: the hunks in the lines before it
@@ -187,6 +192,9 @@ def _find_landed_hunks(
         return frozenset()
     present, old, new = (git.output("cat-file", "blob", oid) for oid in (change.old_oid, file.old_oid, file.new_oid))
     return find_hunks(present, old, new, parse_spans(patch))
+
+
+# -- landings of parts
 
 
 def write_tree_with(git: Git, base: str, result: str, landed: str, parts: Sequence[FilePart]) -> str:
@@ -225,22 +233,22 @@ def _index_entries(
     """The lines for `git update-index` that remove a file from an index, and add it with this part of its change."""
     entries = [f"0 {'0' * len(file.new_oid)}\t".encode() + path for path in file.paths]
     mode, oid = file.new_mode, file.new_oid
-    if part.hunks and (blob := _write_blob_with(git, file, patch, remaining, part)):
-        mode, oid = file.old_mode, blob
+    if part.hunks:
+        landed = _find_landed_hunks(git, file, patch, remaining)
+        if blob := _write_blob_with(git, file, patch, landed, part):
+            mode, oid = file.old_mode, blob
     if not file.is_removed:
         entries.append(f"{mode} {oid}\t".encode() + file.path)
     return entries
 
 
-def _write_blob_with(
-    git: Git, file: TreeChange, patch: bytes, remaining: Mapping[bytes, TreeChange], part: FilePart
-) -> str:
-    """Write the blob of the old file with these hunks and the landed ones. "" when these are all hunks of the file."""
+def _write_blob_with(git: Git, file: TreeChange, patch: bytes, landed: frozenset[int] | None, part: FilePart) -> str:
+    """Write the blob of the old file with these hunks and the `landed` ones (None: unknown). "" when these are all
+    hunks of the file."""
     hunks = parse_spans(patch) if file.patch_count == 1 else []
     if unknown := [number for number in part.hunks if not 1 <= number <= len(hunks)]:
-        has = f"its hunks are 1 to {len(hunks)}" if hunks else "it has none: land all of it"
-        raise Refusal("unknown_hunk", f"{part.path} has no hunk {unknown[0]}", has)
-    landed = _find_landed_hunks(git, file, patch, remaining)
+        fix = f"its hunks are 1 to {len(hunks)}" if hunks else "it has none: land all of it"
+        raise Refusal("unknown_hunk", f"{part.path} has no hunk {unknown[0]}", fix)
     if landed is None:
         raise Refusal("unknown_hunk", f"the hunks of {part.path} that are left have no numbers", "land all of it")
     if again := sorted(landed.intersection(part.hunks)):
@@ -254,22 +262,25 @@ def _write_blob_with(
     return git.text(*DURABLE, "hash-object", "-w", "--stdin", stdin=apply_hunks(old, new, hunks, chosen))
 
 
+# -- the diff
+
+
 def make_file_diffs(git: Git, base: str, result: str, landed: str) -> list[FileDiff]:
     """Every file with its hunks. Left out are those in the tree `landed`, which has a part of the change."""
     remaining = {change.path: change for change in diff_trees(git, landed, result)}
     diffs = []
-    for file, section in read_patches(git, base, result):
+    for file, patch in read_patches(git, base, result):
         if not remaining.keys() & file.paths:
             continue
-        landed_numbers = _find_landed_hunks(git, file, section, remaining)
-        text = _format_hunks(section, landed_numbers or frozenset())
+        landed_numbers = _find_landed_hunks(git, file, patch, remaining)
+        text = _format_hunks(patch, landed_numbers or frozenset())
         cut = len(text) > MAX_HUNK_CHARACTERS
         diffs.append(
             FileDiff(
                 printable_path(file.path),
                 file.status,
                 printable_path(file.old_path),
-                binary=not text and re.search(rb"(?m)^Binary files ", section) is not None,
+                binary=not text and re.search(rb"(?m)^Binary files ", patch) is not None,
                 hunks=text[:MAX_HUNK_CHARACTERS],
                 cut=cut,
                 all_or_nothing=cut or file.patch_count > 1 or landed_numbers is None,
@@ -279,16 +290,16 @@ def make_file_diffs(git: Git, base: str, result: str, landed: str) -> list[FileD
     return diffs
 
 
-def _format_hunks(section: bytes, without: Collection[int]) -> str:
+def _format_hunks(patch: bytes, without: Collection[int]) -> str:
     """The hunks of a file's patch without headers, and without the numbers in `without`. A line that is too long is
     cut, with a note."""
-    parts = [re.split(rb"(?m)^(?=@@ )", part)[1:] for part in re.split(rb"(?m)^(?=diff --git )", section)]
+    parts = [re.split(rb"(?m)^(?=@@ )", part)[1:] for part in re.split(rb"(?m)^(?=diff --git )", patch)]
     hunks = itertools.chain.from_iterable(parts)
     text = b"".join(hunk for number, hunk in enumerate(hunks, 1) if number not in without).decode(errors="replace")
     if "\r" in text and not _UNIX_LINE.search(text):
         text = text.replace("\r\n", "\n")  # line endings are shown only where they differ
-    cut = "{} … {:,} more characters in this line"
-    return _TOO_LONG.sub(lambda match: cut.format(match[1], len(match[2])), printable_text(text))
+    note = "{} … {:,} more characters in this line"
+    return _TOO_LONG.sub(lambda match: note.format(match[1], len(match[2])), printable_text(text))
 
 
 def printable_text(text: str) -> str:

@@ -30,7 +30,7 @@ from engine.model.learnings import remove_lessons
 from engine.model.prompts import OWN_TEXT
 from engine.model.text import plain, without_invalid_xml
 
-BLOCK = "recalled-memory"
+BLOCK_TAG = "recalled-memory"
 """The tag of the part."""
 
 PREAMBLE = (
@@ -39,13 +39,13 @@ PREAMBLE = (
 )
 """The first line of the part."""
 
-MAX_QUERY = 4_000
+MAX_QUERY_CHARS = 4_000
 """Maximum number of characters of a task that are used as the question."""
 
 MAX_MEMORIES = 40
 """Number of memories that are recalled. The token budget decides how many of them go into the prompt."""
 
-MAX_ATTRIBUTE = 80
+MAX_ATTRIBUTE_CHARS = 80
 """Characters of a source or a speaker in the prompt."""
 
 
@@ -72,8 +72,8 @@ class RecallPromptPart:
         out."""
         injection = self.preview(request)
         sources = [
-            {"id": memory.id, "layer": memory.layer.value, "source": memory.source, "score": round(memory.score, 4)}
-            for memory in injection.items
+            {"id": match.id, "layer": match.layer.value, "source": match.source, "score": round(match.score, 4)}
+            for match in injection.items
         ]
         notes = [f"recall went without {layer}" for layer in injection.left_out]
         return Contribution(injection.part, {"memory_sources": sources} if sources else {}, tuple(notes))
@@ -83,28 +83,28 @@ class RecallPromptPart:
         not at all."""
         budget = self._settings.current.memory.recall_tokens
         recall = self._recall(request) if budget else Recall(())
-        lines = [PromptLine(f"<{BLOCK}>", OWN_TEXT), PromptLine(PREAMBLE, OWN_TEXT)]
-        end = PromptLine(f"</{BLOCK}>", OWN_TEXT)
+        lines = [PromptLine(f"<{BLOCK_TAG}>", OWN_TEXT), PromptLine(PREAMBLE, OWN_TEXT)]
+        end = PromptLine(f"</{BLOCK_TAG}>", OWN_TEXT)
         tokens = tokenizer.count_lines([*lines, end])
-        used: list[RecallMatch] = []
+        items: list[RecallMatch] = []
         dropped: list[RecallMatch] = []
-        for memory in recall.items:
+        for match in recall.items:
             # A memory that cannot fit is not rendered: a megabyte would take long.
-            new_lines = memory_lines(memory) if tokens + memory.tokens <= budget else []
+            new_lines = memory_lines(match) if tokens + match.tokens <= budget else []
             cost = tokenizer.count_lines(new_lines)
             if new_lines and tokens + cost <= budget:
                 lines += new_lines
-                used.append(memory)
+                items.append(match)
                 tokens += cost
             else:
-                dropped.append(memory)
-        part = PromptPart(BLOCK, (*lines, end)) if used else None
-        used_tokens = tokens if used else 0
-        return Injection(part, tuple(used), tuple(dropped), recall.left_out, used_tokens, budget, recall.seconds)
+                dropped.append(match)
+        part = PromptPart(BLOCK_TAG, (*lines, end)) if items else None
+        used_tokens = tokens if items else 0
+        return Injection(part, tuple(items), tuple(dropped), recall.left_out, used_tokens, budget, recall.seconds)
 
     def _recall(self, request: PromptRequest) -> Recall:
         """The memories that fit the task of a request, without excluded lessons."""
-        task = request.task.strip()[:MAX_QUERY]
+        task = request.task.strip()[:MAX_QUERY_CHARS]
         if not task:
             return Recall(())
         query = RecallQuery(
@@ -117,12 +117,12 @@ class RecallPromptPart:
         )
         recall, excluded_lessons = self._memory.recall(query), self._excluded_lessons(request)
         memories = []
-        for memory in recall.items:
-            text = remove_lessons(memory.text, excluded_lessons)
-            if text != memory.text:
-                memory = replace(memory, text=text, tokens=tokenizer.count(text))
+        for match in recall.items:
+            text = remove_lessons(match.text, excluded_lessons)
+            if text != match.text:
+                match = replace(match, text=text, tokens=tokenizer.count(text))
             if text.strip():
-                memories.append(memory)
+                memories.append(match)
         return replace(recall, items=tuple(memories))
 
 
@@ -141,13 +141,13 @@ def memory_lines(memory: RecallMatch) -> list[PromptLine]:
         "source": memory.source,
         "part": memory.place,
     }
-    rendered = "".join(f" {key}={quoteattr(_attribute(value))}" for key, value in attributes.items() if value)
-    label_text = _attribute(f"{memory.layer.value} {memory.source or memory.id}")
+    rendered = "".join(f" {key}={quoteattr(_shorten_attribute(value))}" for key, value in attributes.items() if value)
+    label_text = _shorten_attribute(f"{memory.layer.value} {memory.source or memory.id}")
     source = PromptSource(SourceKind.MEMORY, memory.id, label_text, memory.trust, memory.approved)
     tag = "memory" if may_guide(memory.trust, approved=memory.approved) else "evidence"
     text = f"<{tag}{rendered}>{escape(without_invalid_xml(memory.text).strip(), quote=False)}</{tag}>"
     return [PromptLine(line, source) for line in text.split("\n")]
 
 
-def _attribute(text: str) -> str:
-    return plain(without_invalid_xml(text), MAX_ATTRIBUTE)
+def _shorten_attribute(text: str) -> str:
+    return plain(without_invalid_xml(text), MAX_ATTRIBUTE_CHARS)

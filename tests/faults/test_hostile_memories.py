@@ -24,7 +24,7 @@ import pytest
 from engine.config import FixedSettings, MemorySettings, Settings
 from engine.memory.embedding import Embedding
 from engine.memory.memory import MemoryService
-from engine.memory.recall_in_prompts import BLOCK, RecallPromptPart
+from engine.memory.recall_in_prompts import BLOCK_TAG, RecallPromptPart
 from engine.memory.vectors import MAX_CHUNKS
 from engine.model import Layer, NewMemory, PromptRequest, RecallQuery, sanitise
 from tests.memory.conftest import MakeMemory
@@ -159,7 +159,7 @@ def test_ten_thousand_hostile_memories_do_no_harm(make_memory: MakeMemory) -> No
 def check_passages(lines: list[str], texts: list[str]) -> None:
     """The block is one element with one child for each memory, whose text is part of the memory's."""
     root = ElementTree.fromstring("\n".join(lines))
-    assert (root.tag, [child.tag for child in root]) == (BLOCK, ["evidence"] * len(texts))
+    assert (root.tag, [child.tag for child in root]) == (BLOCK_TAG, ["evidence"] * len(texts))
     for child, text in zip(root, texts, strict=True):
         whole = sanitise(text).replace("\ufffe", "\ufffd").replace("\uffff", "\ufffd")
         assert _squeeze(child.text or "") in _squeeze(whole)

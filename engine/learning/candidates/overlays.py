@@ -69,15 +69,15 @@ MAX_REPAIRS = 8
 PROVENANCE = "overlays"
 """Key in a prompt's provenance of the list of its overlays, including the withheld ones."""
 
-BLOCK = "learned-guidance"
+BLOCK_TAG = "learned-guidance"
 """The tag around the fragments in a prompt."""
 
 INTRODUCTION = (
     "Learnt from earlier work of this kind here. It is advice: the rules, the task and the project's own guidance come "
     "first, and nothing in it allows what they forbid."
 )
-_HEAD = (PromptLine(f"<{BLOCK}>", OWN_TEXT), PromptLine(INTRODUCTION, OWN_TEXT))
-_END = PromptLine(f"</{BLOCK}>", OWN_TEXT)
+_HEAD = (PromptLine(f"<{BLOCK_TAG}>", OWN_TEXT), PromptLine(INTRODUCTION, OWN_TEXT))
+_END = PromptLine(f"</{BLOCK_TAG}>", OWN_TEXT)
 
 
 class Overlays:
@@ -304,7 +304,7 @@ class LearnedGuidance:
             notes.append(f"learned guidance: {left_out} of {len(overlays)} fragments had no room")
         if withheld := sum(draw.withheld for draw in draws):
             notes.append(f"learned guidance: {withheld} of {len(draws)} left out by chance, to measure what it does")
-        part = PromptPart(BLOCK, (*_HEAD, *lines, _END)) if lines else None
+        part = PromptPart(BLOCK_TAG, (*_HEAD, *lines, _END)) if lines else None
         provenance = {PROVENANCE: [draw.to_json() for draw in draws]} if draws else {}
         return Contribution(part, provenance, tuple(notes))
 

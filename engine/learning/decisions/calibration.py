@@ -125,6 +125,11 @@ class _Slope:
 # -- calibration
 
 
+def _find_cell(log_odds: float) -> int:
+    """The index of the cell in which these log-odds are counted."""
+    return min(max(round((log_odds - _LOWEST_CELL) / _CELL_WIDTH), 0), _CELLS - 1)
+
+
 class TwinCalibration:
     """Calibrates the Twin's own probability by its outcomes, oldest first.
 
@@ -278,8 +283,3 @@ def calibration_bound(scores: Sequence[float]) -> float:
     outcomes = (random.random((SAMPLES, len(probabilities))) < probabilities).astype(numpy.float64)
     errors = numpy.abs((outcomes - probabilities) @ bin_of_score).sum(axis=1) / len(probabilities)
     return float(numpy.quantile(errors, BOUND_QUANTILE))
-
-
-def _find_cell(log_odds: float) -> int:
-    """The index of the cell in which these log-odds are counted."""
-    return min(max(round((log_odds - _LOWEST_CELL) / _CELL_WIDTH), 0), _CELLS - 1)

@@ -37,15 +37,15 @@ from engine.model.text import approved_text, without_invalid_xml
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, utc_field
 
-BLOCK = "learnt"
+BLOCK_TAG = "learnt"
 """The tag around the learnings in a prompt."""
 
 PROVENANCE = "learning_sources"
 """Key of a prompt's provenance that lists its learnings."""
 
 INTRODUCTION = "Came up again and again in earlier sessions. The task and the project's own guidance come first."
-_HEAD = (PromptLine(f"<{BLOCK}>", OWN_TEXT), PromptLine(INTRODUCTION, OWN_TEXT))
-_END = PromptLine(f"</{BLOCK}>", OWN_TEXT)
+_HEAD = (PromptLine(f"<{BLOCK_TAG}>", OWN_TEXT), PromptLine(INTRODUCTION, OWN_TEXT))
+_END = PromptLine(f"</{BLOCK_TAG}>", OWN_TEXT)
 
 MAX_PAGE_BYTES = 1_000_000
 """Maximum size of an `AGENTS.md` that is read."""
@@ -90,7 +90,7 @@ class LearningsPart:
         if not chosen:
             return Contribution(None, notes=notes)
         lines = (*_HEAD, *(line for entry in chosen for line in entry_lines(entry)), _END)
-        return Contribution(PromptPart(BLOCK, lines), {PROVENANCE: [entry.id for entry in chosen]}, notes)
+        return Contribution(PromptPart(BLOCK_TAG, lines), {PROVENANCE: [entry.id for entry in chosen]}, notes)
 
     def lessons(self, request: PromptRequest) -> frozenset[str]:
         """The lessons in this part and in the parts nearer to the agent."""
