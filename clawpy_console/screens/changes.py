@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,6 +14,7 @@ from textual.message import Message
 from textual.widgets import Static
 
 from clawpy_console import formats
+from clawpy_console.fields import states
 from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens import diff
@@ -129,7 +131,7 @@ class Changes(Vertical):
         """Restore the marks of `change`: nothing was landed."""
         marked_lines = self._landed_lines.pop((change.id, change.landings))
         if self._shows_diff_of(change):
-            self.view.mark(marked_lines.keys() - self.view.marked)
+            self.view.toggle_marks(marked_lines.keys() - self.view.marked)
 
     def mark_again(self, undone: ChangeSet) -> bool:
         """Mark what the landing that was just undone had landed. False if that is unknown: it was not landed here."""
@@ -278,16 +280,27 @@ class Changes(Vertical):
 
     @on(DiffView.Moved, "#diff")
     def _select_file(self) -> None:
-        self._files.select(self.view.path)
+        self._files.select(self.view.current_path)
 
     @on(Files.Marked)
     def _mark_file(self, message: Files.Marked) -> None:
         path = message.path
         folder = path if path.endswith("/") else f"{path}/"
         files = [file for file in self.view.files if file.change.path == path or file.change.path.startswith(folder)]
-        self.view.mark(set().union(*(file.marks for file in files)))
+        self.view.toggle_marks(set().union(*(file.marks for file in files)))
 
     @on(Rows.Opened, "#files")
     def _go_to_file(self, message: Rows.Opened) -> None:
         self.view.go_to_file(message.row_id)
         self.view.focus()
+
+
+def describe_landing(change: ChangeSet, landed: ChangeSet, parts: Sequence[FilePart]) -> str:
+    """What landing `parts` of `change`, by default all of it, has done. `landed` is the change set after that."""
+    comments = states.open_comments_text([bool(comment.sent) for comment in change.comments])
+    open_comments = f" {comments}." if comments else ""
+    is_partial = landed.state is not ChangeState.LANDED
+    waiting = f" The rest waits: {formats.count(len(landed.files), 'file')}." if is_partial else ""
+    is_in_hunks = bool(parts) and all(part.hunks for part in parts)
+    hunks = f"{formats.count(sum(len(part.hunks) for part in parts), 'hunk')} in " if is_in_hunks else ""
+    return f"Landed {hunks}{formats.count(len(parts or change.files), 'file')}.{waiting}{open_comments}"

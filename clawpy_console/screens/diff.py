@@ -73,9 +73,9 @@ class Hunk:
         """The sign of each line."""
         return "".join(line[:1] or " " for line in self.text.split("\n") if line[:1] != "\\")
 
-    def row_count(self, split: bool) -> int:
+    def row_count(self, is_split: bool) -> int:
         """The number of its rows; counted without parsing the lines."""
-        runs: list[str] = re.findall("[-+]+", self.signs) if split else []
+        runs: list[str] = re.findall("[-+]+", self.signs) if is_split else []
         return len(self.signs) - sum(min(run.count("-"), run.count("+")) for run in runs)
 
     @cached_property
@@ -144,7 +144,7 @@ class Entry(NamedTuple):
     start_row: int = 0
     """The row of the view from which `row_in_hunk` counts: that of the hunk's first line, moved down by the comments
     above the line."""
-    split: bool = False
+    is_split: bool = False
     """Whether lines stand side by side."""
     text: str = ""
     tone: str = ""
@@ -156,7 +156,7 @@ class Entry(NamedTuple):
         """The line, or the two lines side by side; no lines for other kinds."""
         if self.hunk is None or self.kind != "line":
             return LineRow(None, None)
-        return (self.hunk.split_rows if self.split else self.hunk.unified_rows)[self.row_in_hunk]
+        return (self.hunk.split_rows if self.is_split else self.hunk.unified_rows)[self.row_in_hunk]
 
 
 def read_files(changes: Sequence[FileChange], diffs: Iterable[FileDiff]) -> list[DiffFile]:

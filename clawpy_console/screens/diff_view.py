@@ -86,7 +86,7 @@ class DiffView(CursorView, can_focus=True):
         return len(self._entries)
 
     @property
-    def split(self) -> bool:
+    def is_split(self) -> bool:
         """Whether there is room to show lines side by side."""
         return self.app.size.width >= MIN_SPLIT_TERMINAL and self.size.width >= MIN_SPLIT_VIEW
 
@@ -96,7 +96,7 @@ class DiffView(CursorView, can_focus=True):
         return self._entry(self.cursor) if self.cursor < len(self._entries) else None
 
     @property
-    def path(self) -> str:
+    def current_path(self) -> str:
         """The path of the file under the cursor, "" for none."""
         return entry.file.change.path if (entry := self.current) else ""
 
@@ -156,13 +156,13 @@ class DiffView(CursorView, can_focus=True):
 
     def _add_lines(self, file: DiffFile, hunk: Hunk, comments: list[DiffComment]) -> list[DiffComment]:
         """Add the lines of a hunk, each with the comments on it below. Returns the other comments."""
-        row_count = hunk.row_count(self.split)
+        row_count = hunk.row_count(self.is_split)
         if not comments:  # all lines share one entry: a large diff opens fast
-            line = Entry("line", file, hunk, start_row=len(self._entries), split=self.split)
+            line = Entry("line", file, hunk, start_row=len(self._entries), is_split=self.is_split)
             self._entries += [line] * row_count
             return comments
         for row_in_hunk in range(row_count):
-            line = Entry("line", file, hunk, row_in_hunk, len(self._entries) - row_in_hunk, self.split)
+            line = Entry("line", file, hunk, row_in_hunk, len(self._entries) - row_in_hunk, self.is_split)
             self._entries.append(line)
             on_line = [comment for comment in comments if _is_comment_on(comment, line)]
             comments = [comment for comment in comments if comment not in on_line]
@@ -176,7 +176,7 @@ class DiffView(CursorView, can_focus=True):
         def is_same(other: Entry) -> bool:
             if (other.kind, other.text, other.comment) != (entry.kind, entry.text, entry.comment):
                 return False
-            if other.split == entry.split:
+            if other.is_split == entry.is_split:
                 return other.row_in_hunk == entry.row_in_hunk
             return (entry.line_row.new or entry.line_row.old) in other.line_row[:2]
 
@@ -350,7 +350,7 @@ class DiffView(CursorView, can_focus=True):
         self._shift = max(0, self._shift + by * SHIFT_COLUMNS)
         self._redraw()
 
-    # Doing
+    # Folding, marking, commenting
 
     def action_fold(self) -> None:
         """Fold or unfold the hunk under the cursor; on a file all of it."""
@@ -366,16 +366,16 @@ class DiffView(CursorView, can_focus=True):
         """Mark the hunk under the cursor to be landed, or no longer; on a file all of it."""
         if (entry := self.current) is not None:
             file, hunk = entry.file, entry.hunk
-            self.mark(file.marks if hunk is None or file.all_or_nothing else {(file.change.path, hunk.number)})
+            self.toggle_marks(file.marks if hunk is None or file.all_or_nothing else {(file.change.path, hunk.number)})
 
-    def mark(self, marks: set[Mark]) -> None:
+    def toggle_marks(self, marks: set[Mark]) -> None:
         """Mark all of `marks`; unmark them where all of them are marked."""
         self.marked = self.marked - marks if marks <= self.marked else self.marked | marks
         self._redraw()
         self.post_message(self.Marked())
 
     @property
-    def comment_at(self) -> tuple[str, int, bool] | None:
+    def comment_place(self) -> tuple[str, int, bool] | None:
         """The place of a comment on the row under the cursor: path, line, whether that is a line before the change.
         None where no lines are shown."""
         entry = self.current

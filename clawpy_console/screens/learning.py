@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 from textual import getters, on
 from textual.app import ComposeResult
@@ -38,7 +37,7 @@ from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Rows, ScrollPane, grouped
 from engine import document
 from engine.model import Refusal
-from engine.model.adaptation import CandidateView, LearningRecord
+from engine.model.adaptation import Candidate, CandidateView, LearningRecord
 from engine.model.learnings import ChainReport, RetractReport
 
 EMPTY_TEXT = "Learnings come from sessions. A candidate appears when the same thing happens repeatedly."
@@ -154,6 +153,7 @@ class LearningScreen(ConsoleScreen):
             self.app.show_toast(str(refusal), "error")
 
     def _show_view(self, view: View | None) -> None:
+        """Show what was read. An undo is over then."""
         before, self._view, self._is_undoing = self._view, view, False
         self._draw_view()
         if before is None or view is None or subject_of(before).id != subject_of(view).id:
@@ -225,6 +225,9 @@ class LearningScreen(ConsoleScreen):
         return next((record for record in records if f"record:{record.id}" == self._links.current), None)
 
     @on(Rows.Moved, "#links")
+    def _link_moved(self) -> None:
+        self._draw_record()
+
     def _draw_record(self) -> None:
         record = self._record
         self.show_fields("#record", learning_fields.record_fields(document(record), self.now) if record else ())
@@ -285,7 +288,7 @@ class LearningScreen(ConsoleScreen):
     def action_decide(self, name: str) -> None:
         """Carry out the decision `name`, after a question that shows what it changes."""
         view = self.view
-        if view is None or self._warn_if_undoing():
+        if view is None or self._refuse_while_undoing():
             return
         id = subject_of(view).id
 
@@ -310,7 +313,8 @@ class LearningScreen(ConsoleScreen):
         self.app.show_toast(message)
         self._renew()
 
-    def _warn_if_undoing(self) -> bool:
+    def _refuse_while_undoing(self) -> bool:
+        """Whether an undo is still running, which is said."""
         if self._is_undoing:
             self.app.show_toast("Undo is still running. Try again in a moment.", "warning")
         return self._is_undoing
@@ -318,10 +322,10 @@ class LearningScreen(ConsoleScreen):
     def action_undo(self) -> None:
         """Undo the last decision about a candidate."""
         id = self._last_decided_id
-        if self._warn_if_undoing():
+        if self._refuse_while_undoing():
             return
 
-        def on_undone(restored: Any) -> None:
+        def on_undone(restored: Candidate) -> None:
             self._last_decided_id = ""
             self.app.show_toast(f"Undone: {learning_fields.CANDIDATE_STATUS[restored.status][2]}, as before")
             self._renew()

@@ -328,7 +328,7 @@ class SessionActions(ConsoleScreen):
 
     def action_comment(self) -> None:
         """Open the line for a comment on the line of the diff under the cursor."""
-        change, commented = self.change, self._diff.comment_at
+        change, commented = self.change, self._diff.comment_place
         if change is None or commented is None:
             return
         path, line, old = commented

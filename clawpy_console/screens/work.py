@@ -13,10 +13,9 @@ from textual.widgets import Static
 
 from clawpy_console import formats
 from clawpy_console.dialogs.base import confirm
-from clawpy_console.fields import states
 from clawpy_console.formats import one_line
 from clawpy_console.keys import bindings
-from clawpy_console.screens.changes import Changes
+from clawpy_console.screens.changes import Changes, describe_landing
 from clawpy_console.screens.session_actions import PermissionPane, ReplyLine, SessionActions
 from clawpy_console.state import SESSION_PAGE
 from clawpy_console.widgets.frame import Columns, Filter, has_words
@@ -67,7 +66,7 @@ class WorkScreen(SessionActions):
         self._session_to_select = ""  # as soon as it is listed: the id of a session or of its card
         self._is_opening = True  # the cursor is not yet where the screen opens
         self._initial_session = ""  # the session that the screen opened on
-        self._has_chosen = False  # the operator moved the cursor to another session
+        self._keeps_cursor = False  # the operator moved it to another session
         self._oldest_listed = ""  # the oldest session in the list when the operator asked for older ones
         self._calls: tuple[ModelCall, ...] = ()  # of the session under the cursor
         self._calls_session: SessionView | None = None  # the session as it was when its calls were read
@@ -104,7 +103,7 @@ class WorkScreen(SessionActions):
         self._draw_sessions()
 
     def _select_when_listed(self, session_or_card_id: str) -> None:
-        self._session_to_select, self._has_chosen = session_or_card_id, True
+        self._session_to_select, self._keeps_cursor = session_or_card_id, True
         self.app.cards.last_approved_id = ""
 
     # Drawing
@@ -131,33 +130,36 @@ class WorkScreen(SessionActions):
 
     def _draw_sessions(self) -> None:
         """Draw the list, and put its cursor where that was asked for."""
-        rows, state, groups = self._rows, self.state, self._groups()
-        rows.show(self._session_rows(groups), empty="No match." if self.filter_words else None)
+        groups, sessions = self._groups(), self.state.sessions
+        self._rows.show(self._session_rows(groups), empty="No match." if self.filter_words else None)
         self._select_waiting_session(groups)
-        total = f"{len(state.sessions)}{'+' if state.has_older else ''}" if state.sessions else ""
+        self._select_requested_session()
+        total = f"{len(sessions)}{'+' if self.state.has_older else ''}" if sessions else ""
         if total and self.filter_words:
             total = f"{sum(map(len, groups.values()))} of {total}"
         self.update_static("#sessions-title", Content.assemble("SESSIONS", (total and f"  {total}", "$grey")))
-        ids = [session.id for session in state.sessions]
-        if self._oldest_listed in ids[:-1]:
-            self._session_to_select, self._oldest_listed = ids[ids.index(self._oldest_listed) + 1], ""
-        for session in state.sessions if self._session_to_select else ():
-            if self._session_to_select in (session.id, session.prediction_id):
-                rows.select(session.id)
-                self._session_to_select = ""
-                break
 
     def _select_waiting_session(self, groups: SessionGroups) -> None:
         """When the screen opens, put the cursor on the first session that waits for the operator, unless one was
         chosen."""
-        if not self._is_opening or self._has_chosen:
+        if not self._is_opening or self._keeps_cursor:
             return
         self._is_opening = not self.app.greeted  # a session of the last start may wait no more
-        rows = self._rows
         waiting = [session.id for session in (*groups[ASKING], *groups[TO_LAND])]
-        if waiting and rows.current not in waiting:
-            rows.select(waiting[0])
-        self._initial_session = rows.current
+        if waiting and self._rows.current not in waiting:
+            self._rows.select(waiting[0])
+        self._initial_session = self._rows.current
+
+    def _select_requested_session(self) -> None:
+        """Put the cursor on the session that was asked for, or on the first older one, as soon as it is listed."""
+        ids = [session.id for session in self.state.sessions]
+        if self._oldest_listed in ids[:-1]:
+            self._session_to_select, self._oldest_listed = ids[ids.index(self._oldest_listed) + 1], ""
+        for session in self.state.sessions if self._session_to_select else ():
+            if self._session_to_select in (session.id, session.prediction_id):
+                self._rows.select(session.id)
+                self._session_to_select = ""
+                break
 
     def _groups(self) -> SessionGroups:
         """The sessions that have the words of the filter, by the headings of the list."""
@@ -198,11 +200,10 @@ class WorkScreen(SessionActions):
         self._read_calls()
         self._draw_about()
         self._draw_asked()
-        transcript = self._transcript
         if session is None:
-            transcript.clear(empty="Select a session.")
+            self._transcript.clear(empty="Select a session.")
         else:
-            transcript.follow(session)
+            self._transcript.follow(session)
             self._mark_viewed(session)
         has_changes = self._changes.show(session, self.change)
         self.set_class(not has_changes, "-no-changes")
@@ -254,22 +255,21 @@ class WorkScreen(SessionActions):
 
     @on(Rows.Moved, "#sessions")
     def _session_moved(self) -> None:
-        self._has_chosen |= self._rows.current != self._initial_session
+        self._keeps_cursor |= self._rows.current != self._initial_session
         self._draw_session()
 
     @on(Rows.Opened, "#sessions")
     def _session_opened(self, message: Rows.Opened) -> None:
         if message.row_id != OLDER:
-            self._has_chosen = True
+            self._keeps_cursor = True
             self.go_to("transcript")
             return
         self._oldest_listed = self.state.sessions[-1].id
         self.app.load_older_sessions()
 
     def refresh_output(self, sessions: frozenset[str]) -> None:
-        transcript = self._transcript
-        if transcript.session_id in sessions:
-            transcript.pull()
+        if self._transcript.session_id in sessions:
+            self._transcript.pull()
 
     def apply_filter(self) -> None:
         self._draw_sessions()
@@ -278,7 +278,7 @@ class WorkScreen(SessionActions):
         """Write a prompt for the workspace of the session under the cursor; one that names a flow runs at once."""
         self.app.cards.write_own_prompt(self.session.workspace if self.session else self.app.workspace_filter)
 
-    # What becomes of a change set
+    # Keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that can do nothing for this session are not offered."""
@@ -309,6 +309,15 @@ class WorkScreen(SessionActions):
                 return self.session is not None
         return super().check_action(action, parameters)
 
+    def action_stop(self) -> None:
+        if (session := self.session) is not None:
+            self.app.call_engine(  # the end of the session is a toast
+                lambda engine: engine.sessions.stop(session.id, "stopped by you"),
+                lambda _: self.app.reload(["changes", "sessions"]),
+            )
+
+    # What becomes of a change set
+
     def action_land(self) -> None:
         """Land the marked hunks, or all changes. Marks that the diff has lost are reported first."""
         changes = self._changes
@@ -320,21 +329,11 @@ class WorkScreen(SessionActions):
         parts = changes.parts
         changes.take_marks(change)
 
-        def describe(landed: ChangeSet) -> str:
-            comments = states.open_comments_text([bool(comment.sent) for comment in change.comments])
-            open_comments = f" {comments}." if comments else ""
-            is_partial = landed.state is not ChangeState.LANDED
-            waiting = f" The rest waits: {formats.count(len(landed.files), 'file')}." if is_partial else ""
-            is_in_hunks = bool(parts) and all(part.hunks for part in parts)
-            hunks = f"{formats.count(sum(len(part.hunks) for part in parts), 'hunk')} in " if is_in_hunks else ""
-            files = formats.count(len(parts or change.files), "file")
-            return f"Landed {hunks}{files}.{waiting}{open_comments} Undo: {self.key_of('work.undo')}"
-
         self._carry_out(
             "landing",
             change,
             lambda engine: engine.changes.land(change.id, parts),
-            describe,
+            lambda landed: f"{describe_landing(change, landed, parts)} Undo: {self.key_of('work.undo')}",
             lambda: changes.put_back(change),
         )
 
@@ -371,13 +370,6 @@ class WorkScreen(SessionActions):
 
         self._carry_out("undo", change, lambda engine: engine.changes.undo(change.id), describe)
 
-    def action_stop(self) -> None:
-        if (session := self.session) is not None:
-            self.app.call_engine(  # the end of the session is a toast
-                lambda engine: engine.sessions.stop(session.id, "stopped by you"),
-                lambda _: self.app.reload(["changes", "sessions"]),
-            )
-
     @property
     def _operation(self) -> str:
         """The operation that runs on the change set of this session, "" for none.
@@ -412,7 +404,7 @@ class WorkScreen(SessionActions):
             self.app.show_toast(str(refusal), "error")
             self.refresh_bindings()
 
-        self._has_chosen = True  # the cursor stays on it, for an undo
+        self._keeps_cursor = True  # the cursor stays on it, for an undo
         self._operations[change.id] = name, change
         self.refresh_bindings()
         self.app.call_engine(call, lambda result: self._report(describe(result)), on_refusal)
