@@ -37,7 +37,7 @@ from engine.git.operations import (
     read_operation,
     try_merge,
 )
-from engine.git.own_changes import OwnChanges, own_changes
+from engine.git.own_changes import OwnChanges, find_own_changes
 from engine.git.state import GitState
 from engine.git.unpushed import (
     NOTHING_UNPUSHED,
@@ -211,7 +211,7 @@ CHECKS_OF_REFS: Final[Mapping[str, Check]] = {
 CHECKS_OF_FILES: Final[Mapping[str, Check]] = {
     "unfinished": lambda subject: read_operation(subject.git) if subject.state.operation else None,
     "uncommitted": lambda subject: read_uncommitted(subject.git, subject.state.head, subject.state.files),
-    "own": lambda subject: own_changes(subject.git, subject.state, subject.today),
+    "own": lambda subject: find_own_changes(subject.git, subject.state, subject.today),
 }
 """The checks whose results also change with the files."""
 

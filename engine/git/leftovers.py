@@ -24,7 +24,10 @@ from engine.model import group_pairs
 from engine.model.text import count, join_names
 
 CONFLICT_MARKER: Final = "conflict marker"
-TODOS: Final = frozenset({"TODO", "FIXME"})
+"""The kind of a line with a conflict marker."""
+
+TODO_KINDS: Final = frozenset({"TODO", "FIXME"})
+"""The kinds of lines that name something to do."""
 
 
 @frozen
@@ -56,30 +59,30 @@ def count_kinds(kinds: Iterable[str]) -> str:
     )
 
 
-_TABLE: Final = read_table(__file__, "leftovers.toml")
-_DEBUGGING: Final = [
-    _Debugging(row["kind"], tuple(row["suffixes"]), re.compile(row["pattern"])) for row in _TABLE["debugging"]
+_KINDS_TABLE: Final = read_table(__file__, "leftovers.toml")
+_DEBUGGING_SORTS: Final = [
+    _Debugging(row["kind"], tuple(row["suffixes"]), re.compile(row["pattern"])) for row in _KINDS_TABLE["debugging"]
 ]
 _CONFLICT_MARKER = re.compile(r"^(?:<{7}|>{7})(?: |$)|^\|{7} ")
-_TODO = re.compile(r"(?:#|//|/\*|\*|--|<!--|;)\s*(TODO|FIXME|XXX)\b")
+_TODO_COMMENT = re.compile(r"(?:#|//|/\*|\*|--|<!--|;)\s*(TODO|FIXME|XXX)\b")
 _TEST_PATH = re.compile(r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)test_|_test\.|\.(?:test|spec)\.")
 
 
 def scan_line(path: str, line: str, after: str = "") -> list[Leftover]:
     """The problems of an added line of a file. `after` is the line that follows it."""
     line = line[:MAX_LINE_LENGTH]
-    kind = secret_kind(path, line, after)
-    leftovers = [Leftover(f"{SECRET}: {kind}", is_secret=True)] if kind else []
+    kind = find_secret_kind(path, line, after)
+    leftovers = [Leftover(f"{SECRET_KIND}: {kind}", is_secret=True)] if kind else []
     if _CONFLICT_MARKER.match(line):
         leftovers.append(Leftover(CONFLICT_MARKER))
     leftovers += [
         Leftover(debugging.kind)
-        for debugging in _DEBUGGING
+        for debugging in _DEBUGGING_SORTS
         if path.endswith(debugging.suffixes)
         and debugging.pattern.search(line)
         and not _is_intended_output(path, debugging.kind)
     ]
-    if match := _TODO.search(line):
+    if match := _TODO_COMMENT.search(line):
         leftovers.append(Leftover(match[1]))
     return leftovers
 
@@ -88,7 +91,10 @@ def _is_intended_output(path: str, kind: str) -> bool:
     if kind not in ("debug print", "console.log"):
         return False
     pure = PurePosixPath(path)
-    is_program = not {*pure.parts[:-1]}.isdisjoint(_TABLE["printing_folders"]) or pure.stem in _TABLE["printing_files"]
+    is_program = (
+        not {*pure.parts[:-1]}.isdisjoint(_KINDS_TABLE["printing_folders"])
+        or pure.stem in _KINDS_TABLE["printing_files"]
+    )
     return is_program or bool(_TEST_PATH.search(path))
 
 
@@ -115,7 +121,7 @@ def parse_python(text: str) -> ast.Module | None:
         return None
 
 
-def quoted_lines(tree: ast.Module | None) -> frozenset[int]:
+def find_quoted_lines(tree: ast.Module | None) -> frozenset[int]:
     """The lines of a Python file that belong to a string of several lines."""
     strings = [node for node in ast.walk(tree) if isinstance(node, (ast.Constant, ast.JoinedStr))] if tree else []
     return frozenset(
@@ -126,32 +132,32 @@ def quoted_lines(tree: ast.Module | None) -> frozenset[int]:
     )
 
 
-def breakpoint_lines(tree: ast.Module | None) -> frozenset[int] | None:
+def find_breakpoint_lines(tree: ast.Module | None) -> frozenset[int] | None:
     """The lines of a Python file that start a debugger, and are not in a string; None without a tree."""
     if tree is None:
         return None
     return frozenset(node.lineno for node in ast.walk(tree) if isinstance(node, ast.stmt) and _is_debugging(node))
 
 
-def removable_lines(path: str, text: str, lines: Sequence[int]) -> list[int]:
+def find_removable_lines(path: str, text: str, lines: Sequence[int]) -> list[int]:
     """Those of `lines` that contain only a debugging statement, and can be removed without breaking the program.
 
     For Python the syntax tree decides. In other languages, the brackets and quotes of the line must be balanced, and
     the line must be between two statements.
     """
     if path.endswith(".py"):
-        return sorted(set(lines) & _removable_python_lines(text))
+        return sorted(set(lines) & _find_removable_python_lines(text))
     rows = text.split("\n")
     return [
         number for number in sorted(set(lines)) if 0 < number <= len(rows) and _is_whole_statement(rows, number - 1)
     ]
 
 
-def without_lines(path: str, text: str, lines: Sequence[int]) -> str:
-    """Remove `lines`, which `removable_lines` returned, from `text`. A Python block that would be empty gets a `pass`.
+def remove_lines(path: str, text: str, lines: Sequence[int]) -> str:
+    """Remove `lines` of `find_removable_lines` from `text`. A Python block that would be empty gets a `pass`.
     Raises `SyntaxError` if the result is not valid Python."""
     rows = text.split("\n")
-    empty = _emptied_blocks(text, set(lines)) if path.endswith(".py") else {}
+    empty = _find_emptied_blocks(text, set(lines)) if path.endswith(".py") else {}
     for number in lines:
         if number in empty:
             rows[number - 1] = empty[number]
@@ -168,7 +174,7 @@ def _is_debugging(node: ast.stmt) -> bool:
     return isinstance(node, ast.Import) and {name.name for name in node.names} <= _DEBUGGER_MODULES
 
 
-def _statements(text: str) -> Iterator[tuple[list[ast.stmt], ast.stmt]]:
+def _walk_statements(text: str) -> Iterator[tuple[list[ast.stmt], ast.stmt]]:
     """(block, statement) of every statement; nothing if the text cannot be parsed."""
     tree = parse_python(text)
     for node in ast.walk(tree) if tree is not None else ():
@@ -178,11 +184,11 @@ def _statements(text: str) -> Iterator[tuple[list[ast.stmt], ast.stmt]]:
                 yield from ((block, statement) for statement in block if isinstance(statement, ast.stmt))
 
 
-def _removable_python_lines(text: str) -> set[int]:
+def _find_removable_python_lines(text: str) -> set[int]:
     removable: set[int] = set()
     needed: set[int] = set()
     rows = text.split("\n")
-    for _, node in _statements(text):
+    for _, node in _walk_statements(text):
         span = range(node.lineno, (node.end_lineno or node.lineno) + 1)
         if not _is_debugging(node):
             if len(span) == 1 or not hasattr(node, "body"):
@@ -194,10 +200,10 @@ def _removable_python_lines(text: str) -> set[int]:
     return removable - needed
 
 
-def _emptied_blocks(text: str, lines: set[int]) -> dict[int, str]:
+def _find_emptied_blocks(text: str, lines: set[int]) -> dict[int, str]:
     """For each block that would lose all its statements, an indented `pass`, by the line of its first statement."""
     replacements: dict[int, str] = {}
-    for block, node in _statements(text):
+    for block, node in _walk_statements(text):
         if block[0] is node and all(statement.lineno in lines for statement in block):
             replacements[node.lineno] = " " * node.col_offset + "pass"
     return replacements
@@ -223,16 +229,18 @@ def _is_balanced(row: str) -> bool:
 # -- Tests that are skipped until a day, because they are unreliable.
 
 
-UNTIL: Final = "quarantined until"
+QUARANTINE_WORDS: Final = "quarantined until"
 """The words in the reason of a skip mark after which the day stands."""
 
 TIMEOUT_S: Final = 5.0
-MAX_TESTS: Final = 50
+"""Maximum time in seconds that git may search."""
+MAX_QUARANTINED: Final = 50
+"""Maximum number of such tests that are returned."""
 MAX_LINES: Final = 2_000
 """Maximum number of lines of one file that are read."""
 MAX_BYTES: Final = 4_000_000
 """Maximum size of the lines of all files together."""
-_QUARANTINE_MARK: Final = re.compile(rf"^\s*(?:@|reason\s*=).*{UNTIL} (\d{{4}}-\d\d-\d\d)")
+_QUARANTINE_MARK: Final = re.compile(rf"^\s*(?:@|reason\s*=).*{QUARANTINE_WORDS} (\d{{4}}-\d\d-\d\d)")
 """Matches a decorator, or an argument of a decorator on its own line, but not the same words in other text."""
 _TEST_DEFINITION: Final = re.compile(r"^(\s*)(?:async\s+)?def\s+(\w+)")
 _CLASS_DEFINITION: Final = re.compile(r"^(\s*)class\s+(\w+)")
@@ -249,7 +257,7 @@ class QuarantinedTest:
 
 
 def read_quarantined_tests(git: Git, revision: str) -> tuple[QuarantinedTest, ...]:
-    """At most `MAX_TESTS` tests of a commit that are in quarantine, including those whose quarantine is over.
+    """At most `MAX_QUARANTINED` tests of a commit that are in quarantine, including those whose quarantine is over.
     `revision` is "" if there is no commit yet. Raises `GitError`.
 
     One git process finds the files with quarantined tests, and prints their lines that define tests and classes.
@@ -258,17 +266,17 @@ def read_quarantined_tests(git: Git, revision: str) -> tuple[QuarantinedTest, ..
         return ()
     output = git.run(
         "grep", "-z", "-I", "-E", "--all-match", f"--max-count={MAX_LINES}",
-        "-e", UNTIL, "-e", "^[[:space:]]*(async[[:space:]]+)?(def|class)[[:space:]]",
+        "-e", QUARANTINE_WORDS, "-e", "^[[:space:]]*(async[[:space:]]+)?(def|class)[[:space:]]",
         revision, "--", ":(glob)**/test_*.py", ":(glob)**/*_test.py",
         allowed=(0, 1), timeout=TIMEOUT_S,
     ).stdout[:MAX_BYTES].decode(errors="surrogateescape")  # fmt: skip
     parts = (line.partition("\0") for line in output.split("\n"))
     rows = group_pairs((name.removeprefix(f"{revision}:"), row) for name, _, row in parts)
-    tests = (test for path, lines in rows.items() for test in quarantined_tests_in_file(path, lines))
-    return tuple(itertools.islice(tests, MAX_TESTS))
+    tests = (test for path, lines in rows.items() for test in find_quarantined_tests(path, lines))
+    return tuple(itertools.islice(tests, MAX_QUARANTINED))
 
 
-def quarantined_tests_in_file(path: str, rows: Sequence[str]) -> list[QuarantinedTest]:
+def find_quarantined_tests(path: str, rows: Sequence[str]) -> list[QuarantinedTest]:
     """The tests of one file that are in quarantine. `rows` are the lines with marks and definitions of tests and
     classes."""
     tests: list[QuarantinedTest] = []
@@ -289,18 +297,22 @@ def quarantined_tests_in_file(path: str, rows: Sequence[str]) -> list[Quarantine
     return tests
 
 
+# -- Secrets
+
+
 MAX_LINE_LENGTH = 2000
 """Maximum number of characters of a line that are searched. Longer lines are generated."""
 
-SECRET = "likely secret"
-HINT = re.compile(
+SECRET_KIND = "likely secret"
+"""The kind of a leftover with a secret, before the kind of the secret."""
+
+SECRET_HINT = re.compile(
     r"-----BEGIN|AKIA|ASIA|gh[pousr]_|github_pat_|glpat-|xox[abeoprs]-|hooks\.slack|k_live_|AIza|sk-|SG\.|pypi-|npm_|://"
     r"|(?i:api[_-]?key|access_?key|secret|token|passw|credential)"
 )
 """A text that does not match contains no secret that can be recognised by its form."""
 
-
-_TOKENS = {kind: re.compile(pattern) for kind, pattern in read_table(__file__, "secrets.toml").items()}
+_TOKEN_PATTERNS = {kind: re.compile(pattern) for kind, pattern in read_table(__file__, "secrets.toml").items()}
 """The patterns of tokens that are recognised by their form, by the kind of each."""
 _PRIVATE_KEY_BEGIN = re.compile(r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY(?: BLOCK)?-----(.*)")
 _PRIVATE_KEY_BODY = re.compile(r"[A-Za-z0-9+/=]{40}|Proc-Type:|Version:")
@@ -320,7 +332,7 @@ _UNQUOTED_SETTING = re.compile(
 )
 """A value without quotes, as in files of settings."""
 _SETTINGS_FILE = re.compile(r"(?:^|/)\.env[^/]*$|\.(?:env|ya?ml|ini|cfg|conf|toml|properties|tfvars)$", re.I)
-_PLACEHOLDER = re.compile(
+_VALUE_PLACEHOLDER = re.compile(
     r"example|change.?me|placeholder|dummy|your|xxx|test|fake|sample|passw|insecure|redacted|1234567"
     r"|\$[{(]|\{\{|<|\*\*\*|^(.)\1+$",
     re.I,
@@ -347,14 +359,14 @@ MIN_VALUE_ENTROPY = 3.2
 """Bits per character. A quoted value with less is more like a word than like a secret."""
 
 
-def secret_kind(path: str, line: str, after: str = "") -> str:
+def find_secret_kind(path: str, line: str, after: str = "") -> str:
     """The kind of secret that a line seems to have, "" for none. `after` is the line that follows it."""
     line = line[:MAX_LINE_LENGTH]
-    if not HINT.search(line) or _HARMLESS_PATH.search(path):
+    if not SECRET_HINT.search(line) or _HARMLESS_PATH.search(path):
         return ""
     if _begins_private_key(line, after):
         return "private key"
-    for kind, pattern in _TOKENS.items():
+    for kind, pattern in _TOKEN_PATTERNS.items():
         if (match := pattern.search(line)) and _looks_like_token(match[0]):
             return kind
     if any(_is_secret_password(*found) for found in _URL_WITH_PASSWORD.findall(line)):
@@ -372,7 +384,7 @@ def _begins_private_key(line: str, after: str) -> bool:
 
 def _looks_like_token(text: str) -> bool:
     """Whether a text that has the form of a token is no placeholder."""
-    return not _TOKEN_PLACEHOLDER.search(text) and _entropy(text) > MIN_TOKEN_ENTROPY
+    return not _TOKEN_PLACEHOLDER.search(text) and _compute_entropy(text) > MIN_TOKEN_ENTROPY
 
 
 def _is_secret_password(user: str, password: str, host: str) -> bool:
@@ -386,7 +398,7 @@ def is_secret_file(path: str) -> bool:
 
 
 def _looks_secret(value: str, min_entropy: float = MIN_VALUE_ENTROPY) -> bool:
-    if _PLACEHOLDER.search(value) or _entropy(value) < min_entropy or not re.search(r"\d", value):
+    if _VALUE_PLACEHOLDER.search(value) or _compute_entropy(value) < min_entropy or not re.search(r"\d", value):
         return False
     # Words with dashes or dots are names: `my-app-tls-2024`, `settings.key2`.
     return not re.fullmatch(
@@ -394,7 +406,7 @@ def _looks_secret(value: str, min_entropy: float = MIN_VALUE_ENTROPY) -> bool:
     )
 
 
-def _entropy(text: str) -> float:
+def _compute_entropy(text: str) -> float:
     """Shannon entropy in bits per character; 0 for an empty text."""
     counts = Counter(text)
     return -sum(number / len(text) * math.log2(number / len(text)) for number in counts.values()) if text else 0.0

@@ -15,7 +15,14 @@ from typing import Final
 from engine.files import read_plain_or_nothing
 from engine.frozen import frozen
 from engine.git import Git
-from engine.git.leftovers import CONFLICT_MARKER, TODOS, breakpoint_lines, parse_python, quoted_lines, scan_line
+from engine.git.leftovers import (
+    CONFLICT_MARKER,
+    TODO_KINDS,
+    find_breakpoint_lines,
+    find_quoted_lines,
+    parse_python,
+    scan_line,
+)
 from engine.git.patch import MAX_FILE_BYTES, Patch, PatchLine, own_patch
 from engine.git.state import GitState
 from engine.model.text import text_hash
@@ -33,7 +40,7 @@ class OwnChanges:
     """The numbers of the added lines of each changed file, by its path."""
 
 
-def own_changes(git: Git, state: GitState, since: datetime) -> OwnChanges:
+def find_own_changes(git: Git, state: GitState, since: datetime) -> OwnChanges:
     """The findings in your own commits and uncommitted files. A TODO counts if it was added after `since`. Raises
     `GitError`."""
     patch = own_patch(git, state)
@@ -49,7 +56,7 @@ def own_changes(git: Git, state: GitState, since: datetime) -> OwnChanges:
 MAX_LEFTOVERS: Final = 100
 """Maximum number of leftovers that are kept."""
 
-_REPORTED_KINDS: Final = TODOS | {
+_REPORTED_KINDS: Final = TODO_KINDS | {
     CONFLICT_MARKER,
     "breakpoint",
     "debugger import",
@@ -63,7 +70,7 @@ _TEST_PATH: Final = re.compile(
     r"(?:^|/)(?:tests?|specs?|__tests__|fixtures|testdata)/|(?:^|/)test_|_test\.|\.(?:test|spec)\."
 )
 _VENDORED_PATH: Final = re.compile(r"(?:^|/)(?:vendor|third_party|dist|node_modules)/|\.min\.")
-_CONFLICT: Final = re.compile(r"^<{7}(?=\s).*?^={7}(?=\s).*?^>{7}(?=\s)", re.MULTILINE | re.DOTALL)
+_WHOLE_CONFLICT: Final = re.compile(r"^<{7}(?=\s).*?^={7}(?=\s).*?^>{7}(?=\s)", re.MULTILINE | re.DOTALL)
 
 
 @frozen
@@ -88,23 +95,25 @@ def find_own_leftovers(git: Git, state: GitState, patch: Patch, since: datetime)
     leftovers: list[LocatedLeftover] = []
     for path, lines in patch.lines_of.items():
         if not _VENDORED_PATH.search(path):
-            leftovers += _leftovers_of_file(git, path, lines)
-    if any(leftover.kind in TODOS for leftover in leftovers):
-        new = _added_since(git, state, patch, since)
+            leftovers += _find_leftovers_of_file(git, path, lines)
+    if any(leftover.kind in TODO_KINDS for leftover in leftovers):
+        new = _find_lines_added_since(git, state, patch, since)
         leftovers = [
-            leftover for leftover in leftovers if leftover.kind not in TODOS or (leftover.path, leftover.line) in new
+            leftover
+            for leftover in leftovers
+            if leftover.kind not in TODO_KINDS or (leftover.path, leftover.line) in new
         ]
     if state.operation:
         leftovers = [leftover for leftover in leftovers if leftover.kind == CONFLICT_MARKER]
-    leftovers.sort(key=_leftover_order)
+    leftovers.sort(key=_rank_leftover)
     return tuple(leftovers[:MAX_LEFTOVERS])
 
 
-def _leftover_order(leftover: LocatedLeftover) -> tuple[bool, bool, str, int]:
-    return leftover.kind != CONFLICT_MARKER, leftover.kind in TODOS, leftover.path, leftover.line
+def _rank_leftover(leftover: LocatedLeftover) -> tuple[bool, bool, str, int]:
+    return leftover.kind != CONFLICT_MARKER, leftover.kind in TODO_KINDS, leftover.path, leftover.line
 
 
-def _leftovers_of_file(git: Git, path: str, lines: Sequence[PatchLine]) -> Iterator[LocatedLeftover]:
+def _find_leftovers_of_file(git: Git, path: str, lines: Sequence[PatchLine]) -> Iterator[LocatedLeftover]:
     """The leftovers among the added lines of one file. Those in comments and strings are left out."""
     matches = [
         (line, leftover.kind)
@@ -114,7 +123,7 @@ def _leftovers_of_file(git: Git, path: str, lines: Sequence[PatchLine]) -> Itera
     ]
     if not matches:
         return
-    surroundings = _surroundings(path, read_text(git, path))
+    surroundings = _read_surroundings(path, read_text(git, path))
     for line, kind in matches:
         if surroundings.is_leftover(line, kind):
             yield LocatedLeftover(kind, path, line.line, text_hash(line.text.strip()))
@@ -139,17 +148,17 @@ class _Surroundings:
         return kind != CONFLICT_MARKER or (self.has_conflict and line.text.startswith("<<<<<<<"))
 
 
-def _surroundings(path: str, text: str) -> _Surroundings:
+def _read_surroundings(path: str, text: str) -> _Surroundings:
     is_python = path.endswith(".py")
     tree = parse_python(text) if is_python else None
-    quoted = quoted_lines(tree) if is_python else _fenced_lines(text)
-    return _Surroundings(quoted, breakpoint_lines(tree), _has_conflict(path, text))
+    quoted = find_quoted_lines(tree) if is_python else _find_fenced_lines(text)
+    return _Surroundings(quoted, find_breakpoint_lines(tree), _has_conflict(path, text))
 
 
 def _is_reported(path: str, kind: str) -> bool:
     if kind not in _REPORTED_KINDS or (kind == "debug print" and path.endswith(".py")):
         return False  # most Python programs print on purpose
-    if path.endswith(DOCUMENTS):
+    if path.endswith(DOCUMENT_SUFFIXES):
         return kind == CONFLICT_MARKER
     return kind != "dbg!" or not _TEST_PATH.search(path)
 
@@ -159,7 +168,7 @@ def read_text(git: Git, path: str) -> str:
     return read_plain_or_nothing(git.folder / path, MAX_FILE_BYTES, follow=False).decode(errors="replace")
 
 
-def _fenced_lines(text: str) -> frozenset[int]:
+def _find_fenced_lines(text: str) -> frozenset[int]:
     """The lines of a document that are between fences."""
     is_inside, numbers = False, []
     for number, line in enumerate(text.split("\n"), 1):
@@ -172,11 +181,11 @@ def _fenced_lines(text: str) -> frozenset[int]:
 
 def _has_conflict(path: str, text: str) -> bool:
     """Whether a file has the three markers in their order. Test data and documents with markers do not count."""
-    is_quoted = _TEST_PATH.search(path) and path.endswith((*DOCUMENTS, ".diff", ".patch", ".orig"))
-    return not is_quoted and _CONFLICT.search(text) is not None
+    is_quoted = _TEST_PATH.search(path) and path.endswith((*DOCUMENT_SUFFIXES, ".diff", ".patch", ".orig"))
+    return not is_quoted and _WHOLE_CONFLICT.search(text) is not None
 
 
-def _added_since(git: Git, state: GitState, patch: Patch, since: datetime) -> set[tuple[str, int]]:
+def _find_lines_added_since(git: Git, state: GitState, patch: Patch, since: datetime) -> set[tuple[str, int]]:
     """The path and number of each line that was added after `since`, by a later commit or in a file that was written
     later."""
     written = {file.path for file in state.files if file.modified_at is not None and file.modified_at >= since}
@@ -191,15 +200,19 @@ def _added_since(git: Git, state: GitState, patch: Patch, since: datetime) -> se
 # -- stale mentions
 
 MAX_NAMES: Final = 60
+"""Maximum number of removed names that are searched."""
 MAX_MENTIONS: Final = 50
+"""Maximum number of mentions that are returned."""
 MAX_LINES: Final = 1_000
 """Maximum number of lines of documentation that are read."""
 MIN_NAME_LENGTH: Final = 4
+"""Shorter names are words of any text."""
 TIMEOUT_S: Final = 5.0
+"""Maximum time in seconds of a git process."""
 
-DOCUMENTS: Final = (".md", ".markdown", ".rst", ".txt", ".adoc")
-_IN_DOCUMENTS: Final = tuple(f":(glob,icase)**/*{suffix}" for suffix in DOCUMENTS)
-_OUTSIDE_DOCUMENTS: Final = tuple(f":(exclude,glob,icase)**/*{suffix}" for suffix in DOCUMENTS)
+DOCUMENT_SUFFIXES: Final = (".md", ".markdown", ".rst", ".txt", ".adoc")
+_DOCUMENTS_ONLY: Final = tuple(f":(glob,icase)**/*{suffix}" for suffix in DOCUMENT_SUFFIXES)
+_OUTSIDE_DOCUMENTS: Final = tuple(f":(exclude,glob,icase)**/*{suffix}" for suffix in DOCUMENT_SUFFIXES)
 _NOT_DOCUMENTATION: Final = re.compile(
     r"(?:^|/)(?:change|history|news|release|upgrad|migrat|changes)[^/]*(?:$|/)|(?:^|/)requirements[^/]*\.txt$"
     r"|(?:^|/)(?:licen[cs]e|authors|robots)[^/]*$|(?:^|/)(?:CMakeLists|testdata|fixtures)",
@@ -220,8 +233,8 @@ _DEFINITION: Final = re.compile(
     r"(?P<word>def|class|function\*?|fn|func|fun|struct|enum|trait|interface|type|module|object|const|let|var|defp?)\s+"
     r"(?:\([^)]*\)\s*)?(?:self\.)?(?P<name>[A-Za-z_]\w*[?!]?)"
 )
-_CONSTANT: Final = re.compile(r"^(?P<name>[A-Z][A-Z0-9_]{3,})\s*(?::[^=]+)?=[^=]")
-_OPTION: Final = re.compile(r"""["'`](?P<name>--[a-z][a-z0-9-]{2,})["'`=\s,]""")
+_CONSTANT_DEFINITION: Final = re.compile(r"^(?P<name>[A-Z][A-Z0-9_]{3,})\s*(?::[^=]+)?=[^=]")
+_COMMAND_OPTION: Final = re.compile(r"""["'`](?P<name>--[a-z][a-z0-9-]{2,})["'`=\s,]""")
 _CONFIG_KEY: Final = re.compile(r"""^\s*["']?(?P<name>[A-Za-z][\w-]*[A-Za-z0-9])["']?\s*[:=]""")
 _LOOKS_LIKE_CODE: Final = re.compile(r"_|[a-z0-9][A-Z]|[/.]|^--|\d")
 
@@ -248,17 +261,17 @@ def find_stale_mentions(git: Git, patch: Patch) -> tuple[Mention, ...]:
     Runs at most three git processes, and none if nothing was removed. Raises `GitError`, also if one of them takes
     longer than `TIMEOUT_S`.
     """
-    removed = _removed_names(git, patch)
-    lines = _grep(git, list(removed), _IN_DOCUMENTS) if removed else []
+    removed = _find_removed_names(git, patch)
+    lines = _grep_names(git, list(removed), _DOCUMENTS_ONLY) if removed else []
     documentation = [line for line in lines if not _NOT_DOCUMENTATION.search(line.path)]
     present = [line for line in documentation if not _PAST_TENSE.search(line.text)][:MAX_LINES]
-    mentions = [mention for line in present for mention in _mentions_in(line, removed)]
-    used = _still_used(git, {mention.old for mention in mentions})
+    mentions = [mention for line in present for mention in _find_mentions(line, removed)]
+    used = _find_used_names(git, {mention.old for mention in mentions})
     stale = [mention for mention in mentions if mention.old not in used]
     return tuple(sorted(stale, key=lambda mention: (mention.path, mention.line)))[:MAX_MENTIONS]
 
 
-def _mentions_in(line: PatchLine, removed: Mapping[str, str]) -> Iterator[Mention]:
+def _find_mentions(line: PatchLine, removed: Mapping[str, str]) -> Iterator[Mention]:
     """The removed names that a line of documentation mentions without their successors."""
     names = [name for name in removed if _is_mentioned(line.text, name)]
     for name in names:
@@ -268,26 +281,26 @@ def _mentions_in(line: PatchLine, removed: Mapping[str, str]) -> Iterator[Mentio
             yield Mention(line.path, line.line, name, new, line.text.strip()[:300])
 
 
-def _removed_names(git: Git, patch: Patch) -> dict[str, str]:
+def _find_removed_names(git: Git, patch: Patch) -> dict[str, str]:
     """At most `MAX_NAMES` paths and names that the patch removes, paths first. The value is the name that replaced it;
     "" if that is not clear."""
     paths = dict.fromkeys(patch.deleted, "") | dict(patch.renamed)
     gone = {old: new for old, new in paths.items() if not os.path.lexists(git.folder / old)}
     names = {PurePosixPath(old).name: PurePosixPath(new).name for old, new in gone.items()}
-    removed = gone | {old: new for old, new in names.items() if old != new} | _removed_definitions(patch)
+    removed = gone | {old: new for old, new in names.items() if old != new} | _find_removed_definitions(patch)
     return dict([(name, new) for name, new in removed.items() if len(name) >= MIN_NAME_LENGTH][:MAX_NAMES])
 
 
-def _removed_definitions(patch: Patch) -> dict[str, str]:
+def _find_removed_definitions(patch: Patch) -> dict[str, str]:
     """The names of removed definitions. The value is the name that replaced it: the only added definition of the same
     sort in the same hunk, or "" if there is none."""
     names_of: defaultdict[tuple[int, str], _HunkNames] = defaultdict(_HunkNames)
     """By hunk and sort."""
     for line in patch.removed:
-        for sort, name in _definitions(line):
+        for sort, name in _find_definitions(line):
             names_of[line.hunk, sort].removed.add(name)
     for line in patch.added:
-        for sort, name in _definitions(line):
+        for sort, name in _find_definitions(line):
             names_of[line.hunk, sort].added.add(name)
     defined = {name for names in names_of.values() for name in names.added}
     successors: dict[str, str] = {}
@@ -306,7 +319,7 @@ class _HunkNames:
     added: set[str] = field(default_factory=set)
 
 
-def _definitions(line: PatchLine) -> Iterable[tuple[str, str]]:
+def _find_definitions(line: PatchLine) -> Iterable[tuple[str, str]]:
     """(sort, name) of the definitions in a line."""
     if _CONFIG_FILE.search(line.path):
         if match := _CONFIG_KEY.match(line.text):
@@ -318,9 +331,9 @@ def _definitions(line: PatchLine) -> Iterable[tuple[str, str]]:
         local = match["word"] in ("const", "let", "var") and line.text[:1].isspace()
         if not local and not match["name"].startswith(("test_", "__")):
             yield match["word"], match["name"]
-    elif match := _CONSTANT.match(line.text):
+    elif match := _CONSTANT_DEFINITION.match(line.text):
         yield "constant", match["name"]
-    yield from (("option", match["name"]) for match in _OPTION.finditer(line.text))
+    yield from (("option", match["name"]) for match in _COMMAND_OPTION.finditer(line.text))
 
 
 def _is_mentioned(text: str, name: str) -> bool:
@@ -332,7 +345,7 @@ def _is_mentioned(text: str, name: str) -> bool:
     return re.search(quoted, text) is not None
 
 
-def _grep(git: Git, names: list[str], where: tuple[str, ...]) -> list[PatchLine]:
+def _grep_names(git: Git, names: list[str], where: tuple[str, ...]) -> list[PatchLine]:
     patterns = [part for name in names for part in ("-e", name)]
     output = git.text(
         "grep", "-n", "-z", "-w", "-F", "-I", "--untracked", "--no-color", "--max-depth=-1", *patterns, "--", *where,
@@ -342,9 +355,9 @@ def _grep(git: Git, names: list[str], where: tuple[str, ...]) -> list[PatchLine]
     return [PatchLine(path, int(line), text.rstrip("\r")) for path, line, text in rows]
 
 
-def _still_used(git: Git, names: set[str]) -> set[str]:
+def _find_used_names(git: Git, names: set[str]) -> set[str]:
     """Those of `names` that the sources still have, as a word or as the name of a file."""
-    used = _present_files(git, [name for name in names if re.search(r"[/.]", name)])
+    used = _find_present_files(git, [name for name in names if re.search(r"[/.]", name)])
     patterns = [part for name in sorted(names - used) for part in ("-e", name)]
     if patterns:
         output = git.text(
@@ -357,7 +370,7 @@ def _still_used(git: Git, names: set[str]) -> set[str]:
     return used
 
 
-def _present_files(git: Git, names: Sequence[str]) -> set[str]:
+def _find_present_files(git: Git, names: Sequence[str]) -> set[str]:
     """Those of `names` that end the path of a file."""
     if not names:
         return set()

@@ -20,7 +20,7 @@ from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.history import read_file_at
-from engine.git.leftovers import HINT, SECRET, Leftover, is_secret_file, scan_line
+from engine.git.leftovers import SECRET_HINT, SECRET_KIND, Leftover, is_secret_file, scan_line
 from engine.git.patch import FilePatch, PatchLine, read_patch
 from engine.git.state import FileState, GitState
 from engine.model.text import article
@@ -46,7 +46,7 @@ FILLED_FOLDER: Final = "files that a tool fills"
 
 _PATCH_OPTIONS = ("--unified=0", "--no-color", "--find-renames", "--irreversible-delete", "--no-prefix")
 _SMALL_FILES = ("-c", f"core.bigFileThreshold={MAX_READ_BYTES}")
-_SECRET_HINT = re.compile(HINT.pattern.encode())
+_SECRET_HINT = re.compile(SECRET_HINT.pattern.encode())
 _TOOL_FOLDER = re.compile(r"^(.*?(?:^|/)(?:node_modules|\.venv|venv|__pycache__|site-packages))/")
 _TEST_PATH = re.compile(r"(?:^|/)(?:tests?|testdata|test[-_]data|fixtures?|examples?|samples?)/", re.I)
 
@@ -89,13 +89,13 @@ class UnpushedProblem:
     @property
     def is_secret(self) -> bool:
         """Whether it is a likely secret."""
-        return self.kind.startswith(SECRET)
+        return self.kind.startswith(SECRET_KIND)
 
     @property
     def description(self) -> str:
         """The problem in words: `config.py:12 holds an AWS access key`, `data/dump.bin is 60 MB`, and if only commits
         have it, `the history of config.py holds an AWS access key`."""
-        kind = self.kind.removeprefix(f"{SECRET}: ")
+        kind = self.kind.removeprefix(f"{SECRET_KIND}: ")
         place = f"{self.path}:{self.line}" if self.line else self.path
         if self.is_in_history_only:
             place = f"the history of {self.path}" if self.line else f"{self.path} in the history"
@@ -329,7 +329,9 @@ def _unwanted_files(
         kind, path = _classify_file(entry, size)
         if kind:  # the last entry is of the oldest commit
             largest = max(size, problems[path].size) if path in problems else size
-            problems[path] = UnpushedProblem(kind, path, sha=entry.sha, size=0 if kind.startswith(SECRET) else largest)
+            problems[path] = UnpushedProblem(
+                kind, path, sha=entry.sha, size=0 if kind.startswith(SECRET_KIND) else largest
+            )
     paths = [path for path in problems if "\n" not in path]
     present = _object_sizes(git, [f"{commit}:{path}" for commit in (base, head) if commit for path in paths])
     for path in paths:
@@ -344,7 +346,7 @@ def _unwanted_files(
 def _classify_file(entry: _RawEntry, size: int) -> tuple[str, str]:
     """(problem, path) of a file. The path may be that of a folder. Both are "" if there is no problem."""
     if entry.status == "A" and is_secret_file(entry.path) and size:
-        return f"{SECRET}: file that holds keys", entry.path
+        return f"{SECRET_KIND}: file that holds keys", entry.path
     if not _TEST_PATH.search(entry.path):
         if filled := _TOOL_FOLDER.match(entry.path):
             return FILLED_FOLDER, filled[1]

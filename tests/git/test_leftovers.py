@@ -10,12 +10,12 @@ from engine.git import Git
 from engine.git.leftovers import (
     QuarantinedTest,
     count_kinds,
+    find_removable_lines,
+    find_secret_kind,
     is_secret_file,
     read_quarantined_tests,
-    removable_lines,
+    remove_lines,
     scan_line,
-    secret_kind,
-    without_lines,
 )
 from tests.conftest import Repository
 from tests.git.test_unpushed import TOKEN
@@ -105,10 +105,10 @@ def a():
 
 
 def test_python_loses_only_whole_statements() -> None:
-    assert removable_lines("a.py", PYTHON, range(1, 10)) == [1, 4, 8]
-    after = without_lines("a.py", "def a():\n    breakpoint()\n\ndef b():\n    pass\n", [2])
+    assert find_removable_lines("a.py", PYTHON, range(1, 10)) == [1, 4, 8]
+    after = remove_lines("a.py", "def a():\n    breakpoint()\n\ndef b():\n    pass\n", [2])
     assert after == "def a():\n    pass\n\ndef b():\n    pass\n"
-    assert removable_lines("a.py", "def a(:\n    breakpoint()\n", [2]) == []
+    assert find_removable_lines("a.py", "def a(:\n    breakpoint()\n", [2]) == []
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_python_loses_only_whole_statements() -> None:
     ],
 )
 def test_other_languages_are_judged_by_their_lines(path: str, text: str, expected: list[int]) -> None:
-    assert removable_lines(path, text, range(1, 5)) == expected
+    assert find_removable_lines(path, text, range(1, 5)) == expected
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_other_languages_are_judged_by_their_lines(path: str, text: str, expecte
 )
 def test_lines_that_hold_a_secret_and_lines_that_only_look_like_it(path: str, line: str, kind: str) -> None:
     after = "MIIEowIBAAKCAQEA" * 4 if kind else ""  # only with such a line behind it is a "BEGIN PRIVATE KEY" a secret
-    assert secret_kind(path, line, after) == kind
+    assert find_secret_kind(path, line, after) == kind
     assert [hit.kind for hit in scan_line(path, line, after) if hit.is_secret] == (
         [f"likely secret: {kind}"] if kind else []
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from engine.git import Git
-from engine.git.own_changes import own_changes
+from engine.git.own_changes import find_own_changes
 from engine.git.reader import GitReader
 from tests.conftest import Repository
 
@@ -16,7 +16,7 @@ NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 def read_mentions(repository: Repository) -> list[tuple[str, int, str, str]]:
     """File, line, old and new name of each mention of something removed."""
     state = GitReader().read(repository.path)
-    changes = own_changes(Git(repository.path), state, LONG_AGO)
+    changes = find_own_changes(Git(repository.path), state, LONG_AGO)
     return [(mention.path, mention.line, mention.old, mention.new) for mention in changes.mentions]
 
 
@@ -72,5 +72,5 @@ def test_debugging_that_was_left_in_and_lines_that_look_like_it(repository: Repo
     expected = [place for _, places in LEFTOVERS.values() for place in places]
     expected.sort(key=lambda place: (not place.startswith("conflict"), place.startswith("fresh"), place))
     for since, older in ((NOW - day, []), (NOW - 8 * day, ["older.py:1"])):  # TODOs count from `since` on
-        leftovers = own_changes(Git(repository.path), state, since).leftovers
+        leftovers = find_own_changes(Git(repository.path), state, since).leftovers
         assert [leftover.place for leftover in leftovers] == expected + older

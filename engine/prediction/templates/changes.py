@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from engine.execution.runners.toolchains.project_tools import Linter
-from engine.git.leftovers import CONFLICT_MARKER, TODOS
+from engine.git.leftovers import CONFLICT_MARKER, TODO_KINDS
 from engine.git.own_changes import LocatedLeftover, Mention
 from engine.git.state import GitState
 from engine.model import Tier
@@ -77,7 +77,7 @@ def remove_leftovers(context: WorkspaceContext) -> Iterator[Offer]:
     removable = [
         leftover
         for leftover in context.inspection.own.leftovers
-        if leftover.kind != CONFLICT_MARKER and leftover.kind not in TODOS and leftover.kind != ".only"
+        if leftover.kind != CONFLICT_MARKER and leftover.kind not in TODO_KINDS and leftover.kind != ".only"
     ]
     paths = usable_paths(leftover.path for leftover in removable)
     written = written_at(context.repository, paths)

@@ -11,7 +11,7 @@ from math import isfinite
 from typing import Any
 
 from engine.git.history import Commit, ReleaseRhythm, is_group
-from engine.git.leftovers import SECRET
+from engine.git.leftovers import SECRET_KIND
 from engine.git.state import GitState, is_byproduct
 from engine.git.unpushed import UnpushedProblem, span_of
 from engine.model import PartOfDay, SessionView, Tier
@@ -235,7 +235,7 @@ def _find_review(context: WorkspaceContext, problems: Sequence[UnpushedProblem])
 def _problem_subject(problem: UnpushedProblem) -> str:
     """A secret is named with its kind, so that another secret in the same file is another subject."""
     path = plain(problem.path, 200)
-    return f"{problem.kind.removeprefix(f'{SECRET}: ')} in {path}" if problem.is_secret else path
+    return f"{problem.kind.removeprefix(f'{SECRET_KIND}: ')} in {path}" if problem.is_secret else path
 
 
 def describe_problem(problem: UnpushedProblem) -> str:

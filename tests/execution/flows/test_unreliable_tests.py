@@ -8,7 +8,7 @@ from datetime import date
 import pytest
 
 from engine.execution.runners.flows.unreliable_tests import add_skip_mark
-from engine.git.leftovers import QuarantinedTest, quarantined_tests_in_file
+from engine.git.leftovers import QuarantinedTest, find_quarantined_tests
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
 
@@ -61,9 +61,7 @@ def test_a_slower_test_is_reported_with_its_ratio(project: Repository, run_flow:
 @pytest.mark.parametrize(("text", "names"), FILES)
 def test_a_skip_mark_names_its_last_day_and_is_recognised(text: str, names: list[str]) -> None:
     after = add_skip_mark(text, names, LAST_DAY, "flaky: failed 3 of 20")
-    assert quarantined_tests_in_file("t.py", after.split("\n")) == [
-        QuarantinedTest("::".join(["t.py", *names]), LAST_DAY)
-    ]
+    assert find_quarantined_tests("t.py", after.split("\n")) == [QuarantinedTest("::".join(["t.py", *names]), LAST_DAY)]
     old_test, new_test = (ast.unparse(ast.parse(source).body[-1]) for source in (text, after))
     assert old_test.splitlines()[-1] in new_test, "it stays at the end of the file"
     assert add_skip_mark(after, names, LAST_DAY, "again") is None

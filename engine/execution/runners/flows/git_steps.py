@@ -20,7 +20,7 @@ from engine.frozen import frozen
 from engine.git import Git
 from engine.git.command import update_index
 from engine.git.history import find_commit
-from engine.git.leftovers import secret_kind
+from engine.git.leftovers import find_secret_kind
 from engine.git.operations import conflicted_files
 from engine.model.text import count, join_names
 
@@ -94,7 +94,7 @@ def show_diff(job: Job, sha: str) -> None:
         job.say(line)
     diff = job.git.text("show", "--format=", "--stat", "--patch", "--no-color", "--diff-merges=first-parent", sha)
     hidden = "(a line that looks secret)"
-    lines = [hidden if secret_kind("", line[1:], "A" * 40) else line for line in diff.splitlines()]
+    lines = [hidden if find_secret_kind("", line[1:], "A" * 40) else line for line in diff.splitlines()]
     job.say_list(lines, MAX_DIFF_LINES)
 
 

@@ -31,8 +31,8 @@ from engine.execution.runners.flows.suite_runs import (
 )
 from engine.execution.runners.toolchains.projects import find_projects, project_of
 from engine.files import read_plain
-from engine.git.leftovers import CONFLICT_MARKER, TODOS, count_kinds, removable_lines, scan_line, without_lines
-from engine.git.own_changes import LocatedLeftover, Mention, OwnChanges, own_changes, read_text
+from engine.git.leftovers import CONFLICT_MARKER, TODO_KINDS, count_kinds, find_removable_lines, remove_lines, scan_line
+from engine.git.own_changes import LocatedLeftover, Mention, OwnChanges, find_own_changes, read_text
 from engine.git.reader import GitReader
 from engine.model import CheckResult
 from engine.model.text import count, join_names
@@ -54,7 +54,7 @@ def _check_instant(text: str) -> str:
 def read_own_changes(job: Job, today: str = "") -> OwnChanges:
     """The operator's own changes, with TODOs that were added since `today`."""
     since = datetime.fromisoformat(today or "9000-01-01T00:00:00+00:00")
-    return own_changes(operator_git(job), GitReader().read(job.workspace), since)
+    return find_own_changes(operator_git(job), GitReader().read(job.workspace), since)
 
 
 class LookForLeftovers(Flow):
@@ -79,8 +79,10 @@ class LookForLeftovers(Flow):
             text = read_text(job.git, path)
             for finding in file_findings:
                 _show_leftover(job, finding, text)
-            debugging = [finding.line for finding in file_findings if finding.kind not in (CONFLICT_MARKER, *TODOS)]
-            can_remove |= bool(removable_lines(path, text, debugging))
+            debugging = [
+                finding.line for finding in file_findings if finding.kind not in (CONFLICT_MARKER, *TODO_KINDS)
+            ]
+            can_remove |= bool(find_removable_lines(path, text, debugging))
         conflict = next((finding for finding in findings if finding.kind == CONFLICT_MARKER), None)
         if conflict is not None:
             job.say(f"Next: resolve {conflict.place} in your editor; it contains both sides.")
@@ -146,8 +148,8 @@ class RemoveLeftovers(Flow):
         """Remove statements from one file of the worktree. Returns the numbers of the removed lines."""
         try:
             before = read_plain(job.folder / path, MAX_FILE_BYTES, follow=False).decode()
-            removed = removable_lines(path, before, [finding.line for finding in findings])
-            after = without_lines(path, before, removed)
+            removed = find_removable_lines(path, before, [finding.line for finding in findings])
+            after = remove_lines(path, before, removed)
         except (OSError, ValueError, SyntaxError) as error:
             job.say(f"{path} was not changed: {error!s}")
             return []

@@ -43,7 +43,7 @@ from engine.execution.runners.flows.suite_runs import (
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.files import read_plain
 from engine.frozen import frozen
-from engine.git.leftovers import UNTIL
+from engine.git.leftovers import QUARANTINE_WORDS
 from engine.model import CheckResult
 from engine.model.text import count, join_names, one_line
 
@@ -286,7 +286,7 @@ def add_skip_mark(text: str, names: list[str], until: date, why: str) -> str | N
     """
     tree = ast.parse(text)
     test = _find_test(tree, names)
-    old_marks = [decorator for decorator in test.decorator_list if UNTIL in ast.unparse(decorator)]
+    old_marks = [decorator for decorator in test.decorator_list if QUARANTINE_WORDS in ast.unparse(decorator)]
     if any(until.isoformat() in ast.unparse(mark) for mark in old_marks):
         return None
     rows = text.split("\n")
@@ -318,7 +318,7 @@ def _needed_imports(text: str) -> tuple[str, list[str]]:
 def _skip_mark(text: str, date_class: str, until: date, why: str) -> str:
     """The decorator, with the quotes that the `text` of the file mostly has."""
     quote = "'" if text.count("'") > text.count('"') else '"'
-    reason = f"{why}; {UNTIL} {until.isoformat()}".replace("\\", "").replace(quote, "")
+    reason = f"{why}; {QUARANTINE_WORDS} {until.isoformat()}".replace("\\", "").replace(quote, "")
     condition = f"{date_class}.today() < {date_class}({until.year}, {until.month}, {until.day})"
     return f"@pytest.mark.skipif({condition}, reason={quote}{reason}{quote})"
 
