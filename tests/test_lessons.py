@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.model.learnings import added_sentences, distil, lesson_id, remove_lessons, split_sentences, topics_of
+from engine.model.learnings import (
+    distil_rule,
+    find_added_sentences,
+    find_topics,
+    make_lesson_id,
+    remove_lessons,
+    split_sentences,
+)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +43,7 @@ from engine.model.learnings import added_sentences, distil, lesson_id, remove_le
     ],
 )
 def test_a_sentence_about_a_kind_of_thing_generalises(sentence: str) -> None:
-    assert distil(sentence).general, distil(sentence).why
+    assert distil_rule(sentence).general, distil_rule(sentence).why
 
 
 @pytest.mark.parametrize(
@@ -67,7 +74,7 @@ def test_a_sentence_about_a_kind_of_thing_generalises(sentence: str) -> None:
     ],
 )
 def test_an_order_about_one_thing_does_not_generalise(sentence: str) -> None:
-    assert not distil(sentence).general, distil(sentence).why
+    assert not distil_rule(sentence).general, distil_rule(sentence).why
 
 
 @pytest.mark.parametrize(
@@ -84,21 +91,21 @@ def test_an_order_about_one_thing_does_not_generalise(sentence: str) -> None:
     ],
 )
 def test_a_rule_is_the_sentence_without_its_introduction(sentence: str, rule: str) -> None:
-    assert distil(sentence).text == rule
-    assert lesson_id(sentence) == lesson_id(rule)
+    assert distil_rule(sentence).text == rule
+    assert make_lesson_id(sentence) == make_lesson_id(rule)
 
 
 @given(st.text(max_size=80))
 def test_a_rule_is_its_own_rule_and_has_the_id_of_its_sentence(text: str) -> None:
-    rule = distil(text)
-    assert distil(rule.text).text == rule.text
-    assert lesson_id(rule.text) == lesson_id(text)
+    rule = distil_rule(text)
+    assert distil_rule(rule.text).text == rule.text
+    assert make_lesson_id(rule.text) == make_lesson_id(text)
 
 
 def test_added_sentences_are_listed_one_by_one() -> None:
     edited = "Write the docs. Docs end with a full stop. And keep summaries short"
-    assert added_sentences("Write the docs", edited) == ["Docs end with a full stop.", "And keep summaries short"]
-    assert [rule.text for rule in map(distil, split_sentences(edited))] == [
+    assert find_added_sentences("Write the docs", edited) == ["Docs end with a full stop.", "And keep summaries short"]
+    assert [rule.text for rule in map(distil_rule, split_sentences(edited))] == [
         "Write the docs",
         "Docs end with a full stop",
         "keep summaries short",
@@ -106,8 +113,8 @@ def test_added_sentences_are_listed_one_by_one() -> None:
 
 
 def test_topics_are_those_of_the_text_and_of_the_work() -> None:
-    assert topics_of("docs end with a full stop", "code, builds, tests") == "documentation code builds tests"
-    assert topics_of("be kind") == ""
+    assert find_topics("docs end with a full stop", "code, builds, tests") == "documentation code builds tests"
+    assert find_topics("be kind") == ""
 
 
 @pytest.mark.parametrize(
@@ -123,5 +130,5 @@ def test_topics_are_those_of_the_text_and_of_the_work() -> None:
     ],
 )
 def test_only_the_sentences_of_a_lesson_are_removed(text: str, remaining: str) -> None:
-    assert remove_lessons(text, frozenset({lesson_id("docs end with a full stop")})) == remaining
+    assert remove_lessons(text, frozenset({make_lesson_id("docs end with a full stop")})) == remaining
     assert remove_lessons(text, frozenset()) == text

@@ -36,7 +36,7 @@ from engine.model import (
     Waiting,
     sanitise,
 )
-from engine.model.learnings import lesson_id
+from engine.model.learnings import make_lesson_id
 from engine.model.text import count, jaccard, prompt_words, span
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, enum_field, json_field, utc_field, value_of
@@ -165,7 +165,7 @@ class Bubbles:
 
         def refuse(tx: Transaction) -> None:
             for row in tx.session.exec(_QUEUED).all():
-                if lesson_id(row.text) == lesson:
+                if make_lesson_id(row.text) == lesson:
                     gate = GateResult(len(GATES), GATES[-1], False, "you retracted it")
                     row.state, row.gates = BubbleState.REFUSED, (*row.gates[:-1], gate)
                     tx.session.add(row)
@@ -320,7 +320,7 @@ class Bubbles:
         source = PatternSource(row.learning_id, row.agent, row.session)
         pattern = find_pattern(row.text, self._profiles.load_in_transaction(tx, row.leader).patterns)
         is_approved = row.approved_at is not None if pattern is None else pattern.trust is Trust.QUOTED
-        pattern = pattern or Pattern(lesson_id(row.text), row.text, trust=row.trust)
+        pattern = pattern or Pattern(make_lesson_id(row.text), row.text, trust=row.trust)
         if source not in pattern.sources:
             body = {"text": pattern.text, TRUST: pattern.trust, APPROVED: is_approved}
             self._profiles.write(tx, row.leader, "patterns", pattern.key, body, (*pattern.sources, source))
@@ -369,7 +369,7 @@ def similarity(text: str, other: str) -> float:
 
 def find_pattern(text: str, patterns: Sequence[Pattern]) -> Pattern | None:
     """The most similar pattern, None if none is similar enough."""
-    lesson = lesson_id(text)
+    lesson = make_lesson_id(text)
     scores = {pattern.key: 1.0 if pattern.key == lesson else similarity(text, pattern.text) for pattern in patterns}
     best = max(patterns, key=lambda pattern: (scores[pattern.key], pattern.key), default=None)
     return best if best is not None and scores[best.key] >= MIN_SIMILARITY else None

@@ -21,7 +21,7 @@ from sqlmodel import Field, Session, col, func, select
 from engine.files import INHERITED, without_section
 from engine.model import LeaderDecision, LeaderProfile, Pattern, PatternSource, ProfileEdit, Refusal, Trust
 from engine.model.base import hex_hash, may_guide
-from engine.model.learnings import lesson_id
+from engine.model.learnings import make_lesson_id
 from engine.model.text import plain
 from engine.storage.rows import Row, json_field, utc_field
 
@@ -107,7 +107,7 @@ def _items_by_section(text: str) -> dict[str, list[str]]:
 def lessons_in(soul: str) -> frozenset[str]:
     """The lessons in the lists of a soul."""
     listed = (_ITEM.match(line) for line in soul.splitlines())
-    return frozenset(lesson_id(item_text(item[1])) for item in listed if item)
+    return frozenset(make_lesson_id(item_text(item[1])) for item in listed if item)
 
 
 def without_lessons(soul: str, lessons: frozenset[str]) -> str:
@@ -115,7 +115,7 @@ def without_lessons(soul: str, lessons: frozenset[str]) -> str:
 
     def says(line: str) -> bool:
         listed = _ITEM.match(line)
-        return listed is not None and lesson_id(item_text(listed[1])) in lessons
+        return listed is not None and make_lesson_id(item_text(listed[1])) in lessons
 
     return "".join(line for line in soul.splitlines(keepends=True) if not says(line)) if lessons else soul
 

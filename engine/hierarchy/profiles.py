@@ -50,7 +50,7 @@ from engine.model import (
     Refusal,
     Trust,
 )
-from engine.model.learnings import lesson_id
+from engine.model.learnings import make_lesson_id
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms, json_contains
@@ -199,7 +199,7 @@ class Profiles:
             (leader, pattern.key)
             for leader, profile in self.load(leaders).items()
             for pattern in profile.patterns
-            if lesson in (pattern.key, lesson_id(pattern.text))
+            if lesson in (pattern.key, make_lesson_id(pattern.text))
         ]
 
         def remove(tx: Transaction) -> None:
@@ -377,7 +377,7 @@ def _change_of(profile: LeaderProfile, seed: LeaderProfile, edit: ProfileEdit) -
     named = NAMED_ITEM.match(line) if section == "patterns" else None
     if named:
         return _ItemChange(section, slug(named[1]), _text_body(named[2]))
-    return _ItemChange(section, lesson_id(line), _text_body(line))
+    return _ItemChange(section, make_lesson_id(line), _text_body(line))
 
 
 def _find_text(profile: LeaderProfile, section: str, key: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from engine.frozen import frozen
 from engine.model.base import Trust, hex_hash, may_guide
-from engine.model.learnings import LESSON, lesson_id
+from engine.model.learnings import LESSON_PREFIX, make_lesson_id
 from engine.model.prompts import PromptLine
 
 # -- findings
@@ -113,7 +113,7 @@ class FlushReport:
 
 def is_descriptive_key(key: str) -> bool:
     """Whether the key of a pattern is a name, not the id of a lesson."""
-    return not key.startswith(LESSON)
+    return not key.startswith(LESSON_PREFIX)
 
 
 @frozen
@@ -208,7 +208,7 @@ class GuidanceItem:
     def lesson(self) -> str:
         """The id of its lesson, also after its text was edited."""
         key = self.ref.rpartition("/")[2]
-        return lesson_id(self.text) if is_descriptive_key(key) else key
+        return make_lesson_id(self.text) if is_descriptive_key(key) else key
 
     @property
     def wording(self) -> str:

@@ -15,7 +15,7 @@ from enum import StrEnum
 from engine.frozen import frozen
 from engine.model.base import Trust, hex_hash, may_guide
 
-LESSON = "les_"
+LESSON_PREFIX = "les_"
 """Prefix of the id of a lesson."""
 
 
@@ -49,8 +49,8 @@ class Correction:
     """Number of cards on the same channel among the latest 200 decided ones, at least 1."""
 
 
-_SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
-_CLAUSE = re.compile(r"[,:]\s+(?:and\s+)?|\s+and\s+")
+_SENTENCE_BREAK = re.compile(r"(?<=[.!?;])\s+|\n+")
+_CLAUSE_BREAK = re.compile(r"[,:]\s+(?:and\s+)?|\s+and\s+")
 _FUNCTION_WORDS = frozenset(
     (
         *("a", "an", "the", "that", "this", "these", "to", "of", "in", "on", "at", "for", "and", "or"),
@@ -59,12 +59,12 @@ _FUNCTION_WORDS = frozenset(
 )
 
 
-def _any(*words: str) -> re.Pattern[str]:
+def _match_any(*words: str) -> re.Pattern[str]:
     return re.compile("|".join(words), re.IGNORECASE)
 
 
-_STANDING = r"from now on|going forward|in (?:the )?future|in general|generally|as a rule|by default|next time"
-_LEAD = _any(
+_STANDING_WORDS = r"from now on|going forward|in (?:the )?future|in general|generally|as a rule|by default|next time"
+_INTRODUCTION = _match_any(
     r"^(?:please|also|and|but|so|then|ok(?:ay)?)\b[,:]?\s+",
     r"^(?:no|actually),\s+",
     r"^(?:remember|note|important|reminder|decision|decided|agreed|correction|fact|rule|fyi)\s*[:—–]\s*",
@@ -74,37 +74,45 @@ _LEAD = _any(
     r"^(?:I want|I['’]d like|I would like) you to\s+",
     r"^you (?:should|must|have to|need to)\s+",
     r"^(?:we|I) (?:have |['’]ve )?(?:decided|agreed|chose) (?:to|that)\s+",
-    rf"^(?:{_STANDING}),?\s+",
+    rf"^(?:{_STANDING_WORDS}),?\s+",
 )
-_SHOULD_NOT = _any(r"^you (?:(?:should|must|may) not|(?:should|must)n['’]t|(?:are not|aren['’]t) (?:supposed )?to)\s+")
-_THIS = "the|this|that|these|those|his|her|its|our|your|my"
-_SINGLE_CASE = _any(r"\b(?:this|these|those|today|tonight|tomorrow|yesterday|right now|for now|for once|once more)\b")
-_ALWAYS = _any(rf"\b(?:always|never|whenever|{_STANDING})\b")
-_EVERY = _any(
+_SHOULD_NOT = _match_any(
+    r"^you (?:(?:should|must|may) not|(?:should|must)n['’]t|(?:are not|aren['’]t) (?:supposed )?to)\s+"
+)
+_POINTING_WORDS = "the|this|that|these|those|his|her|its|our|your|my"
+_SINGLE_CASE = _match_any(
+    r"\b(?:this|these|those|today|tonight|tomorrow|yesterday|right now|for now|for once|once more)\b"
+)
+_ALWAYS = _match_any(rf"\b(?:always|never|whenever|{_STANDING_WORDS})\b")
+_ABOUT_ALL = _match_any(
     r"^(?:(?:before|after) )?(?:every|each|all|any|no) (?!(?:of|the|this|that|these|those|two|three|\d+)\b)\w+",
     r"^(?:anything|everything|nothing)\b",
 )
 """Of whom a statement is. Within an order "every" says no more than how much there is to do once."""
-_PRACTICE = _any(
+_OUR_PRACTICE = _match_any(
     r"\bwe (?:always |never |only |no longer )?"
     r"(?:use|keep|write|prefer|name|call|put|avoid|test|run|ship|want|do not|don['’]t)\b"
 )
-_WISH = _any(r"\b(?:I|the operator) (?:always |never )?(?:prefers?|wants?|likes?|dislikes?) (?!the\b|an?\b|it\b|you\b)")
-_PLURAL = re.compile(
-    rf"^(?!(?:{_THIS})\b)(?:(?!the )[a-z][\w-]* ){{0,2}}?(?P<kind>[a-z]\w*[^\Ws])s\s+"
+_OPERATORS_WISH = _match_any(
+    r"\b(?:I|the operator) (?:always |never )?(?:prefers?|wants?|likes?|dislikes?) (?!the\b|an?\b|it\b|you\b)"
+)
+_PLURAL_SUBJECT = re.compile(
+    rf"^(?!(?:{_POINTING_WORDS})\b)(?:(?!the )[a-z][\w-]* ){{0,2}}?(?P<kind>[a-z]\w*[^\Ws])s\s+"
     r"(?:are(?! (?:in|on|at|under|here|there|now|still|red|green|broken|missing|wrong)\b)|have|must|should|need|may|go"
     r"|end|start|begin|use|live|stay|belong|come|carry|say|do|don['’]t|take|get|contain|stand|follow|name|tell|read)\b",
     re.IGNORECASE,
 )
-_GENERIC = re.compile(r"^an? (?P<kind>[\w-]+(?: [\w-]+)?) (?:must|should|needs?|has|gets?|is|ends?|begins?)\b", re.I)
-_CASE = _any(
-    r"^(?:when|if|where) (?:an? |you |tests? |something |nothing )",
-    rf"^(?:before|after|when) \w+ing\b(?! (?:{_THIS})\b)",
+_GENERIC_SUBJECT = re.compile(
+    r"^an? (?P<kind>[\w-]+(?: [\w-]+)?) (?:must|should|needs?|has|gets?|is|ends?|begins?)\b", re.I
 )
-_BARE = r"(?!(?:the|this|that|an?|it|them|my|your|our|his|her|one|both|another|more|him)\b)"
-_MANNER = re.compile(
-    rf"^(?:(?:use|prefer|avoid|spell|cite) {_BARE}|(?:do not|don['’]t|stop) \w+(?:ing)? {_BARE}[\w-]+s\b"
-    rf"|(?:keep|end|begin|start|name|format|quote|write|put|state|say|round) {_BARE}(?:[\w-]+ ){{0,2}}?[\w-]+s\b"
+_KIND_OF_CASE = _match_any(
+    r"^(?:when|if|where) (?:an? |you |tests? |something |nothing )",
+    rf"^(?:before|after|when) \w+ing\b(?! (?:{_POINTING_WORDS})\b)",
+)
+_NO_ARTICLE = r"(?!(?:the|this|that|an?|it|them|my|your|our|his|her|one|both|another|more|him)\b)"
+_MANNER_OF_WORK = re.compile(
+    rf"^(?:(?:use|prefer|avoid|spell|cite) {_NO_ARTICLE}|(?:do not|don['’]t|stop) \w+(?:ing)? {_NO_ARTICLE}[\w-]+s\b"
+    rf"|(?:keep|end|begin|start|name|format|quote|write|put|state|say|round) {_NO_ARTICLE}(?:[\w-]+ ){{0,2}}?[\w-]+s\b"
     r" (?:in|with|by|before|after|first|as|at|without|under|short|small|plain|\w+ly\b))",
     re.IGNORECASE,
 )
@@ -112,33 +120,33 @@ _MANNER = re.compile(
 
 def split_sentences(text: str) -> list[str]:
     """The sentences of a text with at least two words, each in one line and without a list mark."""
-    line = (" ".join(sentence.split()).strip("-*• ") for sentence in _SENTENCE.split(text))
+    line = (" ".join(sentence.split()).strip("-*• ") for sentence in _SENTENCE_BREAK.split(text))
     return [text for text in line if len(text.split()) > 1]
 
 
-def distil(sentence: str) -> Rule:
+def distil_rule(sentence: str) -> Rule:
     """The rule in a sentence, without its introduction and its full stop: "Please make sure that docs end with a full
     stop." becomes "docs end with a full stop", a rule about a kind of thing, docs."""
     line = " ".join(sentence.split())
     bare, before = line, ""
     while bare != before:
-        before, bare = bare, _LEAD.sub("", _SHOULD_NOT.sub("do not ", bare), count=1)
+        before, bare = bare, _INTRODUCTION.sub("", _SHOULD_NOT.sub("do not ", bare), count=1)
     bare = bare.rstrip(" .;!") or line
     first = bare.split(" ", 1)[0]
     if first[1:].islower() and bare != line.rstrip(" .;!"):
         bare = bare[0].lower() + bare[1:]
-    return Rule(bare, *_generalises(line, bare))
+    return Rule(bare, *_judge_generality(line, bare))
 
 
-def added_sentences(original: str, edited: str) -> list[str]:
+def find_added_sentences(original: str, edited: str) -> list[str]:
     """The sentences of `edited` that are not in `original`; of one that extends a sentence of `original`, only the
     extension."""
     before = [normalise(text).split() for text in split_sentences(original)]
     new = [text for text in split_sentences(edited) if normalise(text).split() not in before]
-    return [_extension(text, before) for text in new]
+    return [_find_extension(text, before) for text in new]
 
 
-def _extension(sentence: str, before: list[list[str]]) -> str:
+def _find_extension(sentence: str, before: list[list[str]]) -> str:
     words = sentence.split()
     for former in before:
         rest = words[len(former) :]
@@ -152,20 +160,20 @@ def normalise(text: str) -> str:
     return " ".join(re.findall(r"\w+", text.casefold())) or " ".join(text.casefold().split())
 
 
-def content_words(text: str) -> list[str]:
+def list_content_words(text: str) -> list[str]:
     """The words of a text in lower case and in order, without function words such as "the"."""
     return [word for word in normalise(text).split() if word not in _FUNCTION_WORDS]
 
 
-def lesson_id(text: str) -> str:
+def make_lesson_id(text: str) -> str:
     """The id of the lesson in a rule or sentence; it does not depend on function words, case and punctuation."""
-    words = content_words(distil(text).text) or [normalise(text)]
-    return LESSON + hex_hash(" ".join(words), 12)
+    words = list_content_words(distil_rule(text).text) or [normalise(text)]
+    return LESSON_PREFIX + hex_hash(" ".join(words), 12)
 
 
-def lessons_of(texts: Iterable[str]) -> frozenset[str]:
+def find_lessons(texts: Iterable[str]) -> frozenset[str]:
     """The ids of the lessons in these texts, one for each text."""
-    return frozenset(map(lesson_id, texts))
+    return frozenset(map(make_lesson_id, texts))
 
 
 def remove_lessons(text: str, lessons: frozenset[str]) -> str:
@@ -174,14 +182,16 @@ def remove_lessons(text: str, lessons: frozenset[str]) -> str:
         return text
     parts = re.split(r"((?<=[.!?;])\s+|\n+)", text)
     sentences_and_gaps = zip(parts[::2], [*parts[1::2], ""], strict=True)
-    cleaned = ((_until_lesson(text, lessons), text, gap) for text, gap in sentences_and_gaps)
+    cleaned = ((_cut_at_lesson(text, lessons), text, gap) for text, gap in sentences_and_gaps)
     return "".join(remaining + gap for remaining, text, gap in cleaned if remaining or not text)
 
 
-def _until_lesson(sentence: str, lessons: frozenset[str]) -> str:
+def _cut_at_lesson(sentence: str, lessons: frozenset[str]) -> str:
     """A sentence up to the lesson in it, with its punctuation; "" when it begins with the lesson."""
-    starts = [0, *(clause.start() for clause in _CLAUSE.finditer(sentence))]
-    matches = (start for start in starts if lesson_id(_CLAUSE.sub("", sentence[start:], count=start > 0)) in lessons)
+    starts = [0, *(clause.start() for clause in _CLAUSE_BREAK.finditer(sentence))]
+    matches = (
+        start for start in starts if make_lesson_id(_CLAUSE_BREAK.sub("", sentence[start:], count=start > 0)) in lessons
+    )
     cut = next(matches, len(sentence))
     if not cut:
         return ""
@@ -189,7 +199,7 @@ def _until_lesson(sentence: str, lessons: frozenset[str]) -> str:
     return sentence[: min(cut, len(end))] + sentence[len(end) :]
 
 
-_TOPICS = {
+_TOPIC_WORDS = {
     "tests": r"tests?|pytest|coverage|fixtures?|assert\w*",
     "documentation": r"docs?|docstrings?|readme|documentation|manual|change ?log",
     "writing": r"sentences?|words?|spelling|tone|titles?|summar(?:y|ies)|prose",
@@ -199,27 +209,27 @@ _TOPICS = {
     "finance": r"costs?|prices?|budgets?|money|cents?",
     "research analysis": r"sources?|figures?|measure\w*|evidence|benchmarks?",
 }
-_TOPIC = {name: re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE) for name, pattern in _TOPICS.items()}
+_TOPIC_PATTERNS = {name: re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE) for name, pattern in _TOPIC_WORDS.items()}
 
 
-def topics_of(text: str, work: str = "") -> str:
+def find_topics(text: str, work: str = "") -> str:
     """The topics of a lesson, in words: those of its text and of the `work` in which it was found."""
-    named = [name for name, pattern in _TOPIC.items() if pattern.search(text)]
+    named = [name for name, pattern in _TOPIC_PATTERNS.items() if pattern.search(text)]
     return " ".join(dict.fromkeys(re.findall(r"[a-z0-9]+", " ".join([*named, work]).lower())))
 
 
-def _generalises(line: str, bare: str) -> tuple[bool, str]:
+def _judge_generality(line: str, bare: str) -> tuple[bool, str]:
     if text := _SINGLE_CASE.search(bare):
         return False, f"about one thing: “{text[0]}”"
-    if word := _ALWAYS.search(line) or _EVERY.match(bare):
+    if word := _ALWAYS.search(line) or _ABOUT_ALL.match(bare):
         return True, f"about a kind of thing: “{word[0].strip()}”"
-    for pattern in (_PLURAL, _GENERIC):
+    for pattern in (_PLURAL_SUBJECT, _GENERIC_SUBJECT):
         if (match := pattern.match(bare)) is not None:
-            plural = "s" if pattern is _PLURAL else ""
+            plural = "s" if pattern is _PLURAL_SUBJECT else ""
             return True, f"about a kind of thing: {match['kind']}{plural}"
-    if _PRACTICE.search(bare) or _WISH.search(bare):
+    if _OUR_PRACTICE.search(bare) or _OPERATORS_WISH.search(bare):
         return True, "about how things are done here"
-    if _CASE.search(bare) or _MANNER.match(bare):
+    if _KIND_OF_CASE.search(bare) or _MANNER_OF_WORK.match(bare):
         return True, "about a kind of case"
     return False, "about one thing; three tasks must confirm it"
 
@@ -320,7 +330,7 @@ class LearningEntry:
     approved_by: str = ""
     approved_at: datetime | None = None
     lesson: str = ""
-    """The id of its lesson (see `lesson_id`), also after the operator edits the text."""
+    """The id of its lesson (see `make_lesson_id`), also after the operator edits the text."""
 
     @property
     def may_guide(self) -> bool:

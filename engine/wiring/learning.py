@@ -30,7 +30,7 @@ from engine.model import (
 )
 from engine.model.adaptation import CandidateStatus, CandidateType, PromptFragment
 from engine.model.base import find_or_none
-from engine.model.learnings import Correction, lessons_of, topics_of
+from engine.model.learnings import Correction, find_lessons, find_topics
 
 if TYPE_CHECKING:
     from engine.services import Services
@@ -132,7 +132,7 @@ class SessionSource:
         view = find_or_none(services.sessions.get, entry.session_id)
         channel = None if view is None else services.settings.current.channels.get(view.channel)
         scores = Score(entry.confidence, entry.reasons[:1]), Score(entry.importance, entry.reasons[1:])
-        concerns = topics_of(entry.text, channel.specialty if channel else "")
+        concerns = find_topics(entry.text, channel.specialty if channel else "")
         evidence = (f"{entry.scope.value} entry {entry.id.partition('@')[0]}, from “{entry.session_task}”",)
         offered = services.bubbles.offer(
             Learning(
@@ -148,7 +148,9 @@ class SessionSource:
         services = self._services
         remove_lesson(lesson, services.bubbles, services.profiles, services.teaching)
         for candidate in services.adaptation.candidates(type=CandidateType.PROMPT_FRAGMENT, limit=ALL_CANDIDATES):
-            if not isinstance(candidate.effect, PromptFragment) or lesson not in lessons_of(candidate.effect.guidance):
+            if not isinstance(candidate.effect, PromptFragment) or lesson not in find_lessons(
+                candidate.effect.guidance
+            ):
                 continue
             if candidate.status is CandidateStatus.ACTIVE:
                 services.adaptation.roll_back(candidate.id, f"its lesson was retracted: {reason}")

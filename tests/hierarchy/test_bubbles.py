@@ -19,7 +19,7 @@ from engine.hierarchy.bubbles import GATES, ask_gates, find_pattern, is_relevant
 from engine.hierarchy.organisation import AgentTier, CascadeConfig, Chain, Lineage
 from engine.hierarchy.teaching import remove_lesson
 from engine.model import Bubble, BubbleState, LeaderProfile, Learning, Pattern, Refusal, Trust
-from engine.model.learnings import lesson_id
+from engine.model.learnings import make_lesson_id
 from engine.storage import rows
 from engine.storage.database import Database
 from engine.storage.rows import driver_of
@@ -229,7 +229,7 @@ def test_a_retracted_lesson_leaves_the_queue_the_leader_and_the_souls(world: Wor
     assert f"- {text}" in soul.read_text()
 
     def retract() -> list[str]:
-        return remove_lesson(lesson_id(text), world.bubbles, world.profiles, world.teaching)
+        return remove_lesson(make_lesson_id(text), world.bubbles, world.profiles, world.teaching)
 
     assert retract() == ["lead"]
     assert texts(world) == []

@@ -24,7 +24,7 @@ from engine.model import (
     SourceKind,
     Trust,
 )
-from engine.model.learnings import lesson_id
+from engine.model.learnings import make_lesson_id
 from tests.hierarchy.guidance_world import World, edit_profile
 from tests.support.helpers import refused
 
@@ -163,7 +163,7 @@ def test_shares_are_1_to_0_6_to_0_3_of_the_whole_chain(distances: list[int], exp
 
 def test_a_lesson_of_a_nearer_leader_or_block_is_not_repeated() -> None:
     hops = [GuidanceHop(name, 3, distance) for distance, name in enumerate(("lead", "cto"))]
-    excluded = frozenset({lesson_id("be kind")})
+    excluded = frozenset({make_lesson_id("be kind")})
     block = compose(hops, {"lead": BRIEF, "cto": BRIEF}, 800, excluded)
     assert [[item.text for item in hop.kept] for hop in block.hops] == [["Be brief."], []]
     assert sum("Be brief." in line.text for line in block.lines) == 1

@@ -10,7 +10,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.files import INHERITED, write_section
-from engine.model.learnings import lesson_id
+from engine.model.learnings import make_lesson_id
 from engine.storage.ledger import Ledger
 from tests.hierarchy.guidance_world import World, edit_profile
 
@@ -58,7 +58,7 @@ def test_the_inherited_section_stays_out_of_prompts_while_m1_is_on(world: World)
     world.configure(enable_m1=False, enable_m2=True)
     soul = world.agents.soul_in_prompt("worker")
     assert lesson in soul
-    rest = world.agents.soul_in_prompt("worker", frozenset({lesson_id(lesson)}))
+    rest = world.agents.soul_in_prompt("worker", frozenset({make_lesson_id(lesson)}))
     assert rest == soul.replace(f"- {lesson}\n", ""), "what is said elsewhere is not said again"
 
 

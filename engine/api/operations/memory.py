@@ -187,12 +187,12 @@ def agent_name(given_name: str) -> str:
 
     Raises `Refusal`: `bad_arguments` for an empty name, `not_its_name` for a reserved name in any spelling.
     """
-    from engine.safety.content.shell import fold  # imported here, because it loads the whole content filter
+    from engine.safety.content.shell import fold_text  # imported here, because it loads the whole content filter
 
     name = one_line(given_name)[:MAX_NAME_CHARS]
     if not name:
         raise Refusal("bad_arguments", "an agent needs a name", "for example claude-code")
-    plain = unicodedata.normalize("NFKD", fold(name)).casefold()
+    plain = unicodedata.normalize("NFKD", fold_text(name)).casefold()
     letters = "".join(filter(str.isalnum, plain))
     spoken = "".join(filter(str.isalnum, plain.translate(_LETTER_BY_LOOKALIKE)))
     bare = {letters, letters.rstrip("0123456789"), spoken, spoken.replace("i", "l")}

@@ -22,7 +22,7 @@ from engine.learning.decisions.exporting import Shape
 from engine.learning.decisions.training_runs import DPO, RunState, TrainingRun
 from engine.model import BubbleState, LearningScope, Refusal, dollars
 from engine.model.adaptation import CandidateStatus, CandidateType, PromptFragment
-from engine.model.learnings import lesson_id, lessons_of
+from engine.model.learnings import find_lessons, make_lesson_id
 
 if TYPE_CHECKING:
     from engine.services import Services
@@ -348,7 +348,7 @@ def _learnings_for_workspace(engine: Services, workspace: str, kind: str, words:
     taught = [
         learnt
         for learnt in ([] if kind else engine.bubbles.list_accepted(workspace))
-        if not lessons & {learnt.pattern, lesson_id(learnt.text)}
+        if not lessons & {learnt.pattern, make_lesson_id(learnt.text)}
         and all(word in learnt.text.casefold() for word in words.casefold().split())
     ]
     return list(document([*entries, *taught]))
@@ -360,13 +360,13 @@ def _lesson_uses(engine: Services, lesson: str) -> Document:
     leaders = [
         leader
         for leader, profile in profiles.items()
-        if any(lesson in (pattern.key, lesson_id(pattern.text)) for pattern in profile.patterns)
+        if any(lesson in (pattern.key, make_lesson_id(pattern.text)) for pattern in profile.patterns)
     ]
     active = engine.adaptation.candidates(CandidateStatus.ACTIVE, CandidateType.PROMPT_FRAGMENT)
     candidates = [
         candidate.id
         for candidate in active
-        if isinstance(candidate.effect, PromptFragment) and lesson in lessons_of(candidate.effect.guidance)
+        if isinstance(candidate.effect, PromptFragment) and lesson in find_lessons(candidate.effect.guidance)
     ]
     return {"leaders": leaders, "candidates": candidates, "retracted": lesson in engine.learnings.retracted()}
 
@@ -381,7 +381,7 @@ def _propose_agents_md(engine: Services, workspace: str) -> Document:
         if entry.active and not entry.review and entry.may_guide and entry.kind.value != "proxy" and entry.text.strip()
     ]
     dated = sorted([*taught, *from_sessions], key=lambda pair: pair[0].timestamp() if pair[0] else 0.0)
-    texts = list({lesson_id(text): text for _, text in dated}.values())[::-1]
+    texts = list({make_lesson_id(text): text for _, text in dated}.values())[::-1]
     if not texts:
         raise Refusal(
             "nothing_learnt",

@@ -33,7 +33,7 @@ def check(engine: OfflineServices, command: Text = "", prompt: Text | None = Non
     if bool(command) == (prompt is not None):
         raise Refusal("bad_arguments", "give a command or a prompt", '{"command": "ls"}')
     content = SettingsStore(engine.home.config_file, clock=SystemClock()).current.content
-    own = own_rules(content.allow, content.block)
+    own = make_own_rules(content.allow, content.block)
     verdict = check_command(command, own=own) if prompt is None else check_prompt(prompt, own=own)
     return {"verdict": verdict.verdict.value, "rule": verdict.rule, "reason": verdict.reason}
 

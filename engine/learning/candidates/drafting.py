@@ -30,7 +30,7 @@ from engine.model.adaptation import (
     RecordKind,
     RoutingHint,
 )
-from engine.model.learnings import distil
+from engine.model.learnings import distil_rule
 from engine.model.secrets import redact
 from engine.model.sessions import CALL_FAILED, CALL_REFUSED, HANDED_BACK
 from engine.model.text import count, money, plain, quote
@@ -290,7 +290,7 @@ def _draft_from_approval(evidence: Evidence) -> Draft:
     if "added" not in details:
         title = f"Add a fact that you kept to every prompt: {quote(details['text'], 60)}"
         return _make_fragment([details["text"]], title, Trust(details["trust"]))
-    rule = distil(details["added"])
+    rule = distil_rule(details["added"])
     tasks = sum(related.source_label == record.source_label for related in evidence.related)
     if not rule.general and tasks < MIN_TASKS:
         raise NothingToDraft(f"an instruction about a single case is not a lesson: {quote(details['added'], 60)}")

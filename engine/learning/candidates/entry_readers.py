@@ -15,7 +15,7 @@ from engine.config.sections import ACP_PREFIX, MODEL
 from engine.learning.candidates.records import Part, Reading
 from engine.model import MICRO, PermissionAnswer, Trust
 from engine.model.adaptation import LearningRecord, RecordKind
-from engine.model.learnings import added_sentences, distil, normalise
+from engine.model.learnings import distil_rule, find_added_sentences, normalise
 from engine.model.text import count, jaccard, money, quote
 from engine.statistics import share
 
@@ -162,7 +162,7 @@ def _read_card_approval(reading: Reading) -> NewRecords:
         yield reading.record(RecordKind.HUMAN_APPROVAL, reading.workspace_scope, [part], {"by": by}, cause="card")
         return
     changed = 1.0 - jaccard(edit.original.lower().split(), edit.edited.lower().split())
-    for number, sentence in enumerate(added_sentences(edit.original, edit.edited)[:MAX_ADDED]):
+    for number, sentence in enumerate(find_added_sentences(edit.original, edit.edited)[:MAX_ADDED]):
         added = len(sentence.split())
         parts = (
             (50.0, "you edited it before approving it"),
@@ -183,7 +183,7 @@ def _read_card_approval(reading: Reading) -> NewRecords:
             ("agent", edit.agent),
             parts,
             details,
-            cause=f"edited:{edit.channel}:{make_slug(distil(sentence).text)}",
+            cause=f"edited:{edit.channel}:{make_slug(distil_rule(sentence).text)}",
             key=f"edit {number}",
             session_id=edit.session,
         )

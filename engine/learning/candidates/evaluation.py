@@ -32,7 +32,7 @@ from engine.model.adaptation import (
     RecordKind,
     RoutingHint,
 )
-from engine.model.learnings import content_words, normalise
+from engine.model.learnings import list_content_words, normalise
 from engine.model.text import jaccard, money, one_line
 
 MAX_LINES = 20
@@ -291,7 +291,7 @@ def _do_facts_agree(fact: str, other: str) -> bool:
     """
     if jaccard(normalise(fact).split(), normalise(other).split()) < MIN_FACT_SIMILARITY or not may_be_same(fact, other):
         return False
-    changes = SequenceMatcher(None, content_words(fact), content_words(other), autojunk=False).get_opcodes()
+    changes = SequenceMatcher(None, list_content_words(fact), list_content_words(other), autojunk=False).get_opcodes()
     return all(tag != "replace" for tag, *_ in changes)
 
 

@@ -46,7 +46,7 @@ from engine.model.adaptation import (
     PromptFragment,
     RoutingHint,
 )
-from engine.model.learnings import lessons_of
+from engine.model.learnings import find_lessons
 from engine.model.prompts import OWN_TEXT
 from engine.model.text import approved_text, without_invalid_xml
 from engine.statistics import Arms, difference_interval
@@ -312,7 +312,7 @@ class LearnedGuidance:
         """The lessons in the fragments of this request, including the withheld ones. No other block may contain them,
         or the trial would not really withhold them."""
         fitting = self._choose_fitting(self._find_fragments(request))
-        return lessons_of(text for overlay in fitting for text in list_texts(overlay.effect))
+        return find_lessons(text for overlay in fitting for text in list_texts(overlay.effect))
 
     def _find_fragments(self, request: PromptRequest) -> Sequence[Overlay]:
         """The active fragments for a request, oldest first."""

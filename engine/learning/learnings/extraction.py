@@ -62,7 +62,7 @@ from engine.model import (
     TranscriptLine,
     Trust,
 )
-from engine.model.learnings import lesson_id, normalise
+from engine.model.learnings import make_lesson_id, normalise
 from engine.model.secrets import redact
 from engine.storage.database import Database
 from engine.storage.ledger import LedgerEntry, NotReady
@@ -379,7 +379,7 @@ def make_entry(finding: Finding, scope: Scope, record: SessionRecord, at: dateti
         path=scope.page(finding.kind, id),
         continues=record.continues,
         trust=finding.trust,
-        lesson=lesson_id(text),
+        lesson=make_lesson_id(text),
     )
 
 

@@ -40,7 +40,7 @@ from engine.learning.learnings.findings import (
 )
 from engine.model import LearningKind, LearningType, PermissionRequest, SessionState, Trust
 from engine.model.base import trust_of_names
-from engine.model.learnings import Correction, Rule, added_sentences, distil, normalise, split_sentences
+from engine.model.learnings import Correction, Rule, distil_rule, find_added_sentences, normalise, split_sentences
 from engine.model.text import plain
 from engine.storage.ledger import LedgerEntry
 
@@ -212,7 +212,7 @@ def _find_in_tests(entry: LedgerEntry, record: SessionRecord) -> list[Finding]:
 def find_in_correction(edit: Correction) -> list[Finding]:
     """The findings from the operator's edit of a prompt: the rules in added sentences, or if there are none, those in
     removed sentences."""
-    added_rules = [distil(sentence) for sentence in added_sentences(edit.original, edit.edited)]
+    added_rules = [distil_rule(sentence) for sentence in find_added_sentences(edit.original, edit.edited)]
     edited_sentences = set(map(normalise, split_sentences(edit.edited)))
     removed = [
         Rule(f"Not wanted: {text}", False, "")
@@ -243,7 +243,7 @@ def make_signature(text: str, folder: str = "") -> str:
 def _find_in_statement(statement: Statement, record: SessionRecord) -> Finding:
     """The finding from a statement: a rule in the operator's words, or a quote of someone else."""
     is_own = statement.speaker == "operator"
-    rule = distil(statement.text)
+    rule = distil_rule(statement.text)
     impact = replace(
         _measure_impact(record),
         failure_avoided=statement.kind in _TYPES,

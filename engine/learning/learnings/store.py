@@ -35,7 +35,7 @@ from engine.model import (
     sanitise,
 )
 from engine.model.base import group_pairs, hex_hash
-from engine.model.learnings import lesson_id
+from engine.model.learnings import make_lesson_id
 from engine.model.text import plain
 from engine.storage.database import Database, Transaction
 from engine.storage.state import begin_intent, finish_intent, unfinished_intents
@@ -386,7 +386,7 @@ def read_entry(part: Part, path: str, scope: Scope, kind: LearningKind) -> Learn
     values: dict[str, Any] = dict(front) | {
         "domain": front.domain or domain_of(kind),
         "title": front.title or title_of(text),
-        "lesson": front.lesson or lesson_id(text),
+        "lesson": front.lesson or make_lesson_id(text),
         "session_id": front.session_id or scope.session,
         "promoted_from": tuple(EntrySource(*source.split("@", 1)) for source in front.promoted_from),
         "trust": front.trust or (Trust.QUOTED if quoted else Trust.OPERATOR),

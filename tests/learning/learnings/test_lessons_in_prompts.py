@@ -13,12 +13,12 @@ from engine.clock import FakeClock
 from engine.model import BubbleState
 from engine.model.adaptation import CandidateStatus, PromptFragment
 from engine.model.guidance import Pattern
-from engine.model.learnings import lesson_id
+from engine.model.learnings import make_lesson_id
 from tests.execution.model.world import KEY, ModelWorld
 from tests.support.model_server import ModelServer
 
 RULE = "docs end with a full stop"
-LESSON = lesson_id(RULE)
+LESSON = make_lesson_id(RULE)
 
 
 @pytest.fixture
