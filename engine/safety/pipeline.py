@@ -44,7 +44,7 @@ from engine.model import (
 )
 from engine.safety import costs, gate, trigger_history
 from engine.safety.content import RAIL as CONTENT
-from engine.safety.content import ContentFacts, check_assignment, decide_content, own_rules
+from engine.safety.content import ContentFacts, check_assignment, decide_content, make_own_rules
 from engine.safety.costs import Costs
 from engine.safety.gate import GateFacts, decide_gate, targets_of_trigger
 from engine.safety.kill_switch import RAIL as KILL
@@ -320,7 +320,7 @@ class Pipeline:
 
     def _decide_content(self, session: Session, trigger: Trigger, by_operator: bool) -> RailVerdict:
         settings = self._settings.current
-        own = own_rules(settings.content.allow, settings.content.block)
+        own = make_own_rules(settings.content.allow, settings.content.block)
         assignment = trigger.assignment
         data = self._hooks.data_parameters(assignment.flow) if assignment.runner == FLOW else frozenset()
         verdict = check_assignment(assignment, settings.channels, own=own, data=data)

@@ -33,7 +33,7 @@ from engine.model import (
 )
 from engine.model.text import count, money
 from engine.safety import costs, gate, trigger_history
-from engine.safety.content import OwnRules, check_command, check_prompt, own_rules
+from engine.safety.content import OwnRules, check_command, check_prompt, make_own_rules
 from engine.safety.costs import Costs
 from engine.safety.kill_switch import KillSwitch
 from engine.safety.permits import Permits
@@ -161,7 +161,7 @@ class Safety:
 
     def _own_rules(self) -> OwnRules:
         content = self._settings.current.content
-        return own_rules(content.allow, content.block)
+        return make_own_rules(content.allow, content.block)
 
     def loop_detection_count(self) -> int:
         """The number of all blocked loops (`loopDetectionCount`)."""

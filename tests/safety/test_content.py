@@ -12,14 +12,22 @@ from pydantic import ValidationError
 
 from engine.config import Settings
 from engine.model import Assignment, Verdict
-from engine.safety.content import check_assignment, check_command, check_prompt, own_rules, prompts, rulebook, targets
+from engine.safety.content import (
+    check_assignment,
+    check_command,
+    check_prompt,
+    make_own_rules,
+    prompts,
+    rulebook,
+    targets,
+)
 from engine.safety.content.commands import text_rules
-from engine.safety.content.shell import fold, parse
+from engine.safety.content.shell import fold_text, parse
 from tests.safety.test_content_examples import examples
 
 
 def test_a_rule_on_commands_stops_and_passes_its_examples() -> None:
-    rules = (*rulebook.rules(), *targets.rules(), *text_rules().values())
+    rules = (*rulebook.load_command_rules(), *targets.load_target_rules(), *text_rules().values())
     stops = [(rule, text, check_command(text)) for rule in rules for text in rule.stops]
     assert [
         (rule.id, text) for rule, text, found in stops if (found.rule, found.verdict) != (rule.id, rule.verdict)
@@ -29,9 +37,9 @@ def test_a_rule_on_commands_stops_and_passes_its_examples() -> None:
 
 
 def test_a_rule_on_prompts_stops_and_passes_its_examples() -> None:
-    stops = [(rule, text) for rule in prompts.rules() for text in rule.stops]
+    stops = [(rule, text) for rule in prompts.load_prompt_rules() for text in rule.stops]
     assert [text for rule, text in stops if check_prompt(text).verdict is not rule.verdict] == []
-    passes = [text for rule in prompts.rules() for text in rule.passes]
+    passes = [text for rule in prompts.load_prompt_rules() for text in rule.passes]
     assert [text for text in passes if check_prompt(text).verdict is not Verdict.ALLOW] == []
 
 
@@ -67,8 +75,8 @@ def test_a_name_in_a_parameter_is_data(prompt: str, parameters: dict[str, object
 
 
 def test_look_alikes_and_invisible_characters_are_folded() -> None:
-    assert fold("ѕυdo\u00a0r\u200bm \u2014rf") == "sudo rm -rf"
-    assert fold("naïve café") == "naïve café"
+    assert fold_text("ѕυdo\u00a0r\u200bm \u2014rf") == "sudo rm -rf"
+    assert fold_text("naïve café") == "naïve café"
 
 
 @settings(max_examples=300, deadline=None)
@@ -127,7 +135,7 @@ def test_the_reason_names_the_system_path_among_others(command: str) -> None:
 # SPEC 3.5: the operator adds rules and allow-lists; what an allowed command hides is judged all the same.
 
 
-OWN = own_rules(
+OWN = make_own_rules(
     (
         "docker system prune -f",
         "rm -rf scratch/*",

@@ -28,7 +28,7 @@ from engine.files import read_table
 from engine.frozen import frozen
 from engine.hierarchy.organisation import Tools
 from engine.model import Refusal, SessionView, ToolSpec, Verdict, sanitise
-from engine.safety.content import programs_of
+from engine.safety.content import find_programs
 from engine.safety.gate import target_of_file, target_of_host, targets_of_command
 
 MAX_COMMAND = 20_000
@@ -367,7 +367,7 @@ class Gate:
         return ToolRequest(
             "exec",
             title=f"run {' '.join(command.split())}",
-            subjects=(command, *programs_of(command)),
+            subjects=(command, *find_programs(command)),
             command=judged,
             key=f"exec:{command}",
             detail=lambda: command,

@@ -43,7 +43,7 @@ from engine.model import Refusal, SessionView, ToolResult, ToolSpec, sanitise
 from engine.model.secrets import CUT
 from engine.model.sessions import CALL_FAILED, CALL_REFUSED
 from engine.model.text import count, one_line
-from engine.safety.content import programs_of
+from engine.safety.content import find_programs
 from engine.storage.database import Database
 
 MAX_NAMES = 1_000
@@ -212,7 +212,7 @@ class Toolbelt:
         result = self._live.execute(argv, cwd=self._gate.folder, timeout=seconds, cleared=cleared, announced=True)
         ending = f"it was ended after {seconds} s" if result.timed_out else f"exit code {result.exit_code}"
         if result.timed_out or result.exit_code in NOT_STARTED_CODES:
-            self._live.journal.note_error("exec", f"{name_command(programs_of(command))}: {ending}")
+            self._live.journal.note_error("exec", f"{name_command(find_programs(command))}: {ending}")
         output = texts.keep_tail(result.output)
         return ToolResult(f"{output or '[no output]'}\n[{ending}, {result.seconds:.1f} s]", ok=result.ok)
 
@@ -269,7 +269,7 @@ class Toolbelt:
         """Record a tool call for learning."""
         command = arguments.get("command") if isinstance(arguments, Mapping) else None  # a model may send anything
         if tool == "exec" and isinstance(command, str):
-            tool = name_command(programs_of(command[:MAX_COMMAND]))
+            tool = name_command(find_programs(command[:MAX_COMMAND]))
         self._live.journal.note_call(tool)
 
     def _may_follow(self, target: Target) -> bool:

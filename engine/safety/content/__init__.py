@@ -17,12 +17,12 @@ from functools import lru_cache
 
 from engine.frozen import frozen
 from engine.model import ALLOWED_ONCE, UNREGISTERED_CHANNEL, Assignment, PromptPart, RailVerdict, Trust, Verdict
-from engine.safety.content.calls import unwrap
+from engine.safety.content.calls import find_calls
 from engine.safety.content.commands import judge_command
 from engine.safety.content.prompts import judge_prompt
-from engine.safety.content.rulebook import NO_RULES, OwnRules, own_rules
+from engine.safety.content.rulebook import NO_RULES, OwnRules, make_own_rules
 from engine.safety.content.rules import STRICTNESS, Objection
-from engine.safety.content.shell import MAX_LENGTH, fold
+from engine.safety.content.shell import MAX_LENGTH, fold_text
 
 __all__ = [
     "RAIL",
@@ -32,10 +32,10 @@ __all__ = [
     "check_command",
     "check_prompt",
     "decide_content",
+    "find_programs",
     "line_objections",
+    "make_own_rules",
     "objection",
-    "own_rules",
-    "programs_of",
 ]
 
 RAIL = "content"
@@ -67,21 +67,21 @@ def decide_content(verdict: RailVerdict, facts: ContentFacts) -> RailVerdict:
 def check_command(text: str, *, own: OwnRules = NO_RULES) -> RailVerdict:
     """The verdict on a shell command; its `rule` names the rule that it breaks. `own` are the operator's rules. Never
     raises."""
-    folded = fold(text[: MAX_LENGTH + 1])
+    folded = fold_text(text[: MAX_LENGTH + 1])
     worst = judge_command(folded, 0, own)
     if worst is None and len(text) > MAX_LENGTH:
         worst = Objection(Verdict.ASK, "too-long", f"longer than {MAX_LENGTH} characters: it needs your decision")
     return _verdict_of(worst)
 
 
-def programs_of(text: str) -> list[str]:
+def find_programs(text: str) -> list[str]:
     """The programs that a shell command runs, each with its arguments, as far as the text shows them. Never raises."""
-    return [" ".join([call.base, *call.args]) for call in unwrap(fold(text[: MAX_LENGTH + 1])).calls]
+    return [" ".join([call.base, *call.args]) for call in find_calls(fold_text(text[: MAX_LENGTH + 1])).calls]
 
 
 def check_prompt(text: str, *, own: OwnRules = NO_RULES) -> RailVerdict:
     """The verdict on a prompt: on its requests, and on the commands and encoded texts in it. Never raises."""
-    worst = judge_prompt(fold(text[: MAX_PROMPT_LENGTH + 1]), own)
+    worst = judge_prompt(fold_text(text[: MAX_PROMPT_LENGTH + 1]), own)
     if worst is None and len(text) > MAX_PROMPT_LENGTH:
         reason = f"longer than {MAX_PROMPT_LENGTH} characters: it needs your decision"
         worst = Objection(Verdict.ASK, "too-long", reason)

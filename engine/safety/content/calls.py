@@ -8,15 +8,22 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, dropwhile
 
-from engine.safety.content.outputs import chain_downloads, decodes, downloads, find_input, output_of, saved_as
+from engine.safety.content.outputs import (
+    find_input,
+    find_output,
+    find_saved_files,
+    pipe_decodes,
+    pipe_downloads,
+    scripts_download,
+)
 from engine.safety.content.rules import (
     INTERPRETERS,
     RUNNERS,
     SHELLS,
     SPELLINGS,
     WRAPPERS,
-    option_lists,
-    word_list,
+    read_option_lists,
+    read_word_list,
 )
 from engine.safety.content.shell import MAX_COMMANDS, Simple, parse
 
@@ -25,13 +32,13 @@ MAX_NESTED = 30_000
 """Maximum number of characters of nested text that are parsed for one command; if there are more, the verdict is
 `ask`."""
 
-_UNRESOLVED = re.compile(r"\$(?!\$)")
-_NAMING = re.compile(
+_UNRESOLVED_VARIABLE = re.compile(r"\$(?!\$)")
+_PROGRAM_VARIABLE = re.compile(
     r"\$\{?(cc|cxx|cpp|ld|ar|python3?|pip|node|npm|go|cargo|make|java|editor|pager|ruby|rustc|docker|git|shell)\}?"
 )
 """Variables that usually hold the name of a program. A variable that the text itself sets was replaced before."""
 
-_EMITTERS = re.compile(
+_PRINTS_SCRIPT = re.compile(
     r"\s*(\S*/)?(ssh-agent|dircolors|keychain|gpg-agent|lesspipe(\.sh)?|resize|tset|getopt|declare|typeset|"
     r"(pyenv|rbenv|nodenv|jenv|goenv|phpenv|plenv|brew|direnv|starship|zoxide|fnm|opam|conda|mamba|micromamba|minikube|"
     r"docker-machine|luarocks|thefuck|atuin|mise|asdf|kubectl|gh|npm|pip3?|register-python-argcomplete)\s+"
@@ -43,18 +50,18 @@ _LOOKS_UP = [("command", [option]) for option in ("-v", "-V")]
 """Programs with the first argument by which they only look another program up."""
 _RUNS_NOTHING = [*_LOOKS_UP, *(("sudo", [option]) for option in ("-e", "--edit", "-l", "-v", "-k"))]
 """Wrappers with the first argument by which they run no program."""
-_SUBSTITUTION = re.compile(r"(\$\(\)|<\(\))")
+_SUBSTITUTION_MARK = re.compile(r"(\$\(\)|<\(\))")
 """The mark that stands in a word for a script of `Simple.nested`."""
 
 _READS_SCRIPTS = SHELLS | {"su", "eval", "source", ".", "ssh", "runuser", "mosh", "sg"}
 _RUNS_FILES = SHELLS | set(INTERPRETERS) | {"source", "."}
-_CONTAINERS = word_list("containers")
-_TEXT_WRAPPERS = word_list("text_wrappers")
-_CODE_ANYWHERE = word_list("code_anywhere")
-_RUNNER_VALUES = word_list("runner_values")
-_SSH_VALUES = word_list("ssh_values")
-_FIND_RUNS = word_list("find_runs")
-_CONTAINER_VALUES = word_list("container_values")
+_CONTAINER_PROGRAMS = read_word_list("containers")
+_TEXT_WRAPPERS = read_word_list("text_wrappers")
+_CODE_ANYWHERE = read_word_list("code_anywhere")
+_RUNNER_VALUES = read_word_list("runner_values")
+_SSH_VALUES = read_word_list("ssh_values")
+_FIND_RUNS = read_word_list("find_runs")
+_CONTAINER_VALUES = read_word_list("container_values")
 
 
 @dataclass(slots=True)
@@ -91,7 +98,7 @@ InnerCommand = str | list[str]
 """A script, or the words of a command."""
 
 
-def unwrap(text: str) -> Unwrapped:
+def find_calls(text: str) -> Unwrapped:
     """Find the programs that `text` runs, down to a maximum depth and amount of nested text."""
     result = Unwrapped()
     _add_script(text, result, 0, ())
@@ -125,10 +132,10 @@ def _substitute_outputs(simple: Simple) -> list[str]:
     scripts = iter(simple.nested)
     words: list[str] = []
     for word, is_quoted in zip(simple.argv, simple.quoted, strict=True):
-        parts = _SUBSTITUTION.split(word)
+        parts = _SUBSTITUTION_MARK.split(word)
         has_output = False
         for index in range(1, len(parts), 2):  # the marks are every second part
-            output = _output_of_script(next(scripts, ""))
+            output = _find_output_of_script(next(scripts, ""))
             if output is not None and parts[index] == "$()":
                 parts[index], has_output = output, True
         text = "".join(parts)
@@ -136,10 +143,10 @@ def _substitute_outputs(simple: Simple) -> list[str]:
     return words
 
 
-def _output_of_script(text: str) -> str | None:
+def _find_output_of_script(text: str) -> str | None:
     """The output of a script's last command, None if the text does not show it."""
     commands = parse(text)
-    return output_of(commands[-1]) if commands else None
+    return find_output(commands[-1]) if commands else None
 
 
 def _add_call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, via: tuple[str, ...]) -> None:
@@ -151,10 +158,10 @@ def _add_call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, vi
     if not argv:
         return
     call = Call(_normalise_program(argv[0]), argv[1:], simple, via)
-    if argv[0] in simple.globs or _UNRESOLVED.search(call.base):
+    if argv[0] in simple.globs or _UNRESOLVED_VARIABLE.search(call.base):
         result.unresolved = argv[0]
     files_run = {argv[0], *call.args} if call.base in _RUNS_FILES else {argv[0]}
-    result.downloaded_files |= saved_as(call.base, call.args, simple.redirects)
+    result.downloaded_files |= find_saved_files(call.base, call.args, simple.redirects)
     result.runs_download |= not result.downloaded_files.isdisjoint(files_run)
     inner_via = (*via, "find" if call.base == "fd" else call.base)
     for inner in chain(_find_carried_commands(call), _find_inner_commands(call, result)):
@@ -178,7 +185,7 @@ def _skip_shell_prompt(argv: list[str]) -> list[str]:
 def _normalise_program(word: str) -> str:
     """The name of a program without its folder, version and way of spelling."""
     base = word.rsplit("/", 1)[-1].lower().removesuffix(".exe")
-    if named := _NAMING.fullmatch(base):
+    if named := _PROGRAM_VARIABLE.fullmatch(base):
         base = named[1]
     base = re.sub(r"^(python|pypy|perl|ruby|php|lua)[0-9.]+$", r"\1", base).replace("pypy", "python")
     return SPELLINGS.get(base, base)
@@ -192,15 +199,15 @@ def _find_inner_commands(call: Call, result: Unwrapped) -> Iterator[InnerCommand
     elif base == "eval":
         yield from _find_evaluated_script(call, result)
     elif base == "ssh":
-        yield " ".join(after_options(args, _SSH_VALUES)[1:]) or call.simple.stdin or ""
+        yield " ".join(skip_options(args, _SSH_VALUES)[1:]) or call.simple.stdin or ""
     elif base in _READS_SCRIPTS:
         yield from _find_scripts(call, result)
-    elif base in _CONTAINERS:
+    elif base in _CONTAINER_PROGRAMS:
         yield _find_contained_command(base, args)
     elif base in RUNNERS:
         yield _find_runner_command(base, args)
     elif base in ("find", "fd"):
-        yield from executed_by_find(args)
+        yield from find_executed_by_find(args)
     elif base in ("trap", "alias") and args:
         yield args[0] if base == "trap" else args[0].partition("=")[2]
 
@@ -209,11 +216,11 @@ def _find_runner_command(base: str, args: list[str]) -> list[str]:
     """The command in `poetry run CMD`, `npm exec -- CMD` and the like, [] for none."""
     for index, word in enumerate(args[:4]):
         if word in RUNNERS[base]:
-            return after_options(args[index + 1 :], _RUNNER_VALUES)[RUNNERS[base][word] :]
+            return skip_options(args[index + 1 :], _RUNNER_VALUES)[RUNNERS[base][word] :]
     return []
 
 
-def after_options(args: list[str], valued: frozenset[str]) -> list[str]:
+def skip_options(args: list[str], valued: frozenset[str]) -> list[str]:
     """The words after the options. Options in `valued` take the next word as their value."""
     index = 0
     while index < len(args):
@@ -236,7 +243,7 @@ def _find_wrapped_command(call: Call) -> InnerCommand:
     if base == "script" and "-c" in args:
         return " ".join(args[args.index("-c") + 1 :][:1])
     valued, skipped = WRAPPERS[base]
-    words = _skip_assignments(base, after_options(args, valued))[skipped:]
+    words = _skip_assignments(base, skip_options(args, valued))[skipped:]
     if base == "parallel" and ":::" in words:
         words = _expand_parallel(words)
     if base == "flock" and words[:1] == ["-c"]:
@@ -244,7 +251,7 @@ def _find_wrapped_command(call: Call) -> InnerCommand:
     if base in _TEXT_WRAPPERS and len(words) == 1:
         return words[0]
     if base == "xargs" and call.simple.source is not None and words:
-        return _expand_xargs(words, output_of(call.simple.source))
+        return _expand_xargs(words, find_output(call.simple.source))
     return words
 
 
@@ -290,8 +297,8 @@ def _find_evaluated_script(call: Call, result: Unwrapped) -> Iterator[str]:
     """The script that eval runs, unless it is the output of a program that is meant for eval."""
     script, nested = " ".join(call.args), call.simple.nested
     if "$()" in script:
-        result.runs_download |= downloads(nested)
-    if not (script == "$()" and nested and _EMITTERS.fullmatch(nested[0])):
+        result.runs_download |= scripts_download(nested)
+    if not (script == "$()" and nested and _PRINTS_SCRIPT.fullmatch(nested[0])):
         yield script
 
 
@@ -299,9 +306,9 @@ def _find_scripts(call: Call, result: Unwrapped) -> Iterator[str]:
     """The scripts that a shell or `source` runs."""
     args, simple = call.args, call.simple
     if "<()" in args or "$()" in args or any(target == "<()" for _, target in simple.redirects):
-        result.runs_download |= downloads(simple.nested)
+        result.runs_download |= scripts_download(simple.nested)
         for nested in simple.nested[:5]:
-            yield _output_of_script(nested) or ""
+            yield _find_output_of_script(nested) or ""
     if call.base == "cmd":
         yield " ".join(word for word in args if not re.fullmatch(r"/[a-zA-Z]", word))
         return
@@ -318,7 +325,7 @@ def _find_option_script(call: Call, result: Unwrapped) -> str | None:
         if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word) or word.lower() in ("--command", "-command"):
             script = _fill_parameters(call.base, call.args[index + 1 :])
             if script == "$()":
-                result.runs_download |= downloads(call.simple.nested)
+                result.runs_download |= scripts_download(call.simple.nested)
             return script
         if call.base in ("pwsh", "powershell") and word.lower() in ("-encodedcommand", "-enc", "-e"):
             result.unreadable = "an encoded command"
@@ -339,17 +346,17 @@ def _fill_parameters(base: str, words: list[str]) -> str:
 def _find_input_scripts(call: Call, result: Unwrapped) -> Iterator[str]:
     """The script that a shell reads from its standard input."""
     args, simple = call.args, call.simple
-    reads_input = not after_options(args, frozenset({"-o"})) or "-s" in args or args[:1] == ["-"]
+    reads_input = not skip_options(args, frozenset({"-o"})) or "-s" in args or args[:1] == ["-"]
     if "/dev/stdin" not in args and (call.base in ("source", ".") or not reads_input):
         return
     if simple.stdin is not None:
         yield simple.stdin
     if simple.source is not None:
-        result.runs_download |= chain_downloads(simple.source)
-        piped = output_of(simple.source)
+        result.runs_download |= pipe_downloads(simple.source)
+        piped = find_output(simple.source)
         if piped is not None:
             yield piped
-        elif decodes(simple.source):
+        elif pipe_decodes(simple.source):
             result.unreadable = "runs decoded text in a shell, unseen"
 
 
@@ -358,7 +365,7 @@ def _find_program_texts(call: Call, result: Unwrapped) -> Iterator[tuple[str, st
     base, args = call.base, call.args
     if base in INTERPRETERS:
         if "<()" in args or "$()" in args:
-            result.runs_download |= downloads(call.simple.nested)
+            result.runs_download |= scripts_download(call.simple.nested)
         text = _find_interpreted_text(call, result)
         if text is not None:
             yield base, text
@@ -376,7 +383,7 @@ def _find_interpreted_text(call: Call, result: Unwrapped) -> str | None:
     if text is not None or (call.args and call.args[0] != "-"):
         return text
     if call.simple.stdin is None and call.simple.source is not None:
-        result.runs_download |= chain_downloads(call.simple.source)
+        result.runs_download |= pipe_downloads(call.simple.source)
     return find_input(call.simple)
 
 
@@ -398,10 +405,10 @@ def _find_contained_command(base: str, args: list[str]) -> list[str]:
     verb = next((index for index, word in enumerate(args) if word in ("exec", "run")), None)
     if verb is None:
         return []
-    return after_options(args[verb + 1 :], _CONTAINER_VALUES)[1:]
+    return skip_options(args[verb + 1 :], _CONTAINER_VALUES)[1:]
 
 
-def executed_by_find(args: list[str]) -> Iterator[list[str]]:
+def find_executed_by_find(args: list[str]) -> Iterator[list[str]]:
     """The commands after `-exec`, `-ok` and the like."""
     index = 0
     while index < len(args):
@@ -414,14 +421,14 @@ def executed_by_find(args: list[str]) -> Iterator[list[str]]:
         index += 1
 
 
-_CARRYING = option_lists("carrying")
+_CARRYING_OPTIONS = read_option_lists("carrying")
 """By program: the options whose value is a shell command."""
 _COMMAND_VARIABLES = re.compile(
     r"(GIT_)?(SSH_COMMAND|SSH|PAGER|EDITOR|SEQUENCE_EDITOR|ASKPASS|EXTERNAL_DIFF|PROXY_COMMAND)|VISUAL|BROWSER|"
     r"BASH_ENV|ENV|PROMPT_COMMAND|PS[0-4]|LESSOPEN|MANPAGER|SHELL|TERMINAL"
 )
 _CRON_LINE = re.compile(r"^\s*(?:@\w+|(?:[\d*/,-]+\s+){5})\s*", re.MULTILINE)
-_TMUX_KEYS = word_list("tmux_keys")
+_TMUX_KEYS = read_word_list("tmux_keys")
 _GIT_COMMAND = re.compile(
     r"(?:[a-z]+\.)?[\w.-]+=!(.+)|(?:core|diff|merge|credential|sequence|gpg)\.[\w.]+=(.+)|!(.+)", re.S
 )
@@ -430,7 +437,7 @@ _GIT_COMMAND = re.compile(
 def _find_carried_commands(call: Call) -> list[str]:
     """The shell commands that a call carries in its arguments, variables or standard input; at most 30."""
     commands = [value for name, value in call.simple.assigned.items() if _COMMAND_VARIABLES.fullmatch(name)]
-    commands += _find_option_values(call.args, _CARRYING.get(call.base, frozenset()))
+    commands += _find_option_values(call.args, _CARRYING_OPTIONS.get(call.base, frozenset()))
     if find_in_arguments := _COMMANDS_IN_ARGUMENTS.get(call.base):
         commands += find_in_arguments(call.args)
     if call.base in _COMMANDS_IN_INPUT and (input_text := find_input(call.simple)):

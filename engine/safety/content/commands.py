@@ -11,10 +11,19 @@ from functools import cache, cached_property
 
 from engine.frozen import frozen_kw_only
 from engine.safety.content import leaks, rulebook, targets
-from engine.safety.content.calls import Call, Unwrapped, unwrap
+from engine.safety.content.calls import Call, Unwrapped, find_calls
 from engine.safety.content.outputs import decode_base64
 from engine.safety.content.rulebook import NO_RULES, OwnRules
-from engine.safety.content.rules import ASK, BLOCK, INTERPRETERS, Objection, Rule, read_rules, strictest, word_list
+from engine.safety.content.rules import (
+    ASK,
+    BLOCK,
+    INTERPRETERS,
+    Objection,
+    Rule,
+    find_strictest,
+    read_rules,
+    read_word_list,
+)
 
 MAX_NESTED_CODE = 3
 """Maximum number of texts around program text that is judged; if there are more, the verdict is `ask`."""
@@ -27,8 +36,8 @@ def judge_command(text: str, depth: int, own: OwnRules = NO_RULES) -> Objection 
     """The objection to a command after `fold`, None for none. `depth` is the number of texts that it is nested in."""
     if _FORK_BOMB.search(text[:4000]):
         return Objection(BLOCK, "fork-bomb", "starts processes endlessly")
-    unwrapped = unwrap(text)
-    return strictest(
+    unwrapped = find_calls(text)
+    return find_strictest(
         [
             *(_judge_call(call, own) for call in unwrapped.calls),
             *_judge_code(unwrapped, depth, own),
@@ -59,12 +68,12 @@ def _pushes_to_new_remote(calls: list[Call]) -> bool:
 
 
 def _judge_call(call: Call, own: OwnRules) -> Objection | None:
-    blocked = own.blocks(call)
+    blocked = own.find_block(call)
     if blocked is not None:
         return blocked
     if own.allows(call):
         return targets.judge_redirects(call)
-    return strictest(
+    return find_strictest(
         [
             None if _only_shows_help(call) else rulebook.judge(call),
             targets.judge(call),
@@ -111,7 +120,7 @@ _JOIN = re.compile(r"(['\"])\s*(?:\+|\.\.?)\s*[rbuf]?\1")
 _BASE64 = re.compile(r"['\"]([A-Za-z0-9+/_-]{8,4000}={0,2})['\"]")
 
 _COMMENT = re.compile(r"/\*.{0,200}?\*/", re.DOTALL)
-_DATABASE_CLIENTS = word_list("database_clients")
+_DATABASE_CLIENTS = read_word_list("database_clients")
 
 
 @frozen_kw_only

@@ -10,12 +10,12 @@ import re
 from functools import lru_cache
 
 from engine.safety.content.calls import Call
-from engine.safety.content.outputs import chain_of, program_of
+from engine.safety.content.outputs import find_program, walk_pipe
 from engine.safety.content.rulebook import has_option
-from engine.safety.content.rules import ASK, BLOCK, Objection, option_lists, word_list
+from engine.safety.content.rules import ASK, BLOCK, Objection, read_option_lists, read_word_list
 from engine.safety.content.shell import Simple, parse
 
-SECRETS = re.compile(
+SECRET_PATH = re.compile(
     r"(^|[/=@:])(\.ssh(/|$)|\.aws(/|$)|\.gnupg(/|$)|\.netrc$|_netrc$|id_(rsa|ed25519|ecdsa|dsa)$|\.env(rc)?$|"
     r"\.env\.(?!example|sample|template|dist|test|schema)\w+$|\.pgpass$|\.my\.cnf$|\.git-credentials$|"
     r"\.kube/config|\.docker/config\.json|\.npmrc$|\.pypirc$|\.config/(gh/hosts\.yml|gcloud|op)|\.azure(/|$)|"
@@ -23,25 +23,25 @@ SECRETS = re.compile(
     r"(credentials|secrets?)\.(json|ya?ml|toml|env|txt)$)|^@?/etc/(shadow|passwd|sudoers)|^/proc/\w+/environ",
     re.IGNORECASE,
 )
-_SENDERS = word_list("senders")
-_SECRET_PRINTERS = word_list("secret_printers")
-_UNSENT_FILES = option_lists("own_files")
+_SENDING_PROGRAMS = read_word_list("senders")
+_SECRET_PRINTERS = read_word_list("secret_printers")
+_UNSENT_FILES = read_option_lists("own_files")
 """By program: options whose file the program reads for itself and does not send."""
-_PIECES = re.compile(r"[^\s'\"|;<>()`]+")
-_METADATA_READERS = word_list("metadata_readers")
-_SERVICE_CLIENTS = word_list("service_clients")
-_UPLOADS = word_list("uploads")
+_WORD_PIECE = re.compile(r"[^\s'\"|;<>()`]+")
+_METADATA_READERS = read_word_list("metadata_readers")
+_SERVICE_CLIENTS = read_word_list("service_clients")
+_UPLOADING_WORDS = read_word_list("uploads")
 
 
 def judge_leak(call: Call) -> Objection | None:
     """The objection to a call that sends a secret to another machine, None for none."""
     to_network = any(">" in operator and target.startswith(("/dev/tcp/", "/dev/udp/")) for operator, target in
                      call.simple.redirects)  # fmt: skip
-    if call.base not in _SENDERS and not to_network:
+    if call.base not in _SENDING_PROGRAMS and not to_network:
         return None
-    if call.base in _SERVICE_CLIENTS and _UPLOADS.isdisjoint(call.args[:4]):
+    if call.base in _SERVICE_CLIENTS and _UPLOADING_WORDS.isdisjoint(call.args[:4]):
         return None
-    if any(map(SECRETS.search, _find_sent_files(call))) or any(map(_yields_secret, _find_feeders(call))):
+    if any(map(SECRET_PATH.search, _find_sent_files(call))) or any(map(_yields_secret, _find_feeders(call))):
         return Objection(BLOCK, "secret-leak", "sends secrets to the outside")
     return None
 
@@ -61,16 +61,16 @@ def _find_sent_files(call: Call) -> list[str]:
 
 def _find_feeders(call: Call) -> list[Simple]:
     """The commands whose output a call gets: through a pipe, or from a `$(…)` in its words."""
-    feeders = [] if call.simple.source is None else list(chain_of(call.simple.source))
+    feeders = [] if call.simple.source is None else list(walk_pipe(call.simple.source))
     for text in call.simple.nested[:10]:
         for command in parse(text):
-            feeders += chain_of(command)
+            feeders += walk_pipe(command)
     return feeders
 
 
 def _yields_secret(simple: Simple) -> bool:
     """Whether the output of a command may be a secret."""
-    program = program_of(simple)
+    program = find_program(simple)
     if program in _METADATA_READERS:
         return False
     if simple.argv[:1] and simple.argv[0] in _SECRET_PRINTERS and len(simple.argv) == 1:
@@ -83,7 +83,7 @@ def _yields_secret(simple: Simple) -> bool:
 def _names_secret(word: str) -> bool:
     """Whether a word contains the path of a secret. It is cached, because each command of a pipe is judged by the words
     of all commands before it."""
-    return any(map(SECRETS.search, _PIECES.findall(word)[:20]))
+    return any(map(SECRET_PATH.search, _WORD_PIECE.findall(word)[:20]))
 
 
 _KNOWN_HOSTS = re.compile(
@@ -92,8 +92,8 @@ _KNOWN_HOSTS = re.compile(
     r"ustc\.edu\.cn|jsr\.io|conda\.anaconda\.org|maven\.org|localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/|$)",
     re.IGNORECASE,
 )
-_INDEX_OPTIONS = word_list("index_options")
-_INSTALLERS = word_list("installers")
+_INDEX_OPTIONS = read_word_list("index_options")
+_INSTALLING_PROGRAMS = read_word_list("installers")
 _INDEX_VARIABLES = re.compile(
     r"(PIP|UV|PIPENV_PYPI|PDM_PYPI)_?(EXTRA_INDEX_URL|INDEX_URL|INDEX|DEFAULT_INDEX|FIND_LINKS|MIRROR|URL)|"
     r"npm_config_\w*registry|YARN_(NPM_)?REGISTRY\w*|BUN_CONFIG_REGISTRY|GOPROXY|GONOSUMDB|GOFLAGS|GOINSECURE|"
@@ -110,7 +110,7 @@ def judge_index(call: Call) -> Objection | None:
     for name, _, value in (assignment.partition("=") for assignment in assigned):
         if _INDEX_VARIABLES.fullmatch(name) and _is_foreign(value):
             return Objection(ASK, "foreign-index", f"takes packages from {value[:80]}")
-    if call.base in _INSTALLERS:
+    if call.base in _INSTALLING_PROGRAMS:
         return _judge_installer(call.args)
     return _judge_installer(call.args[2:]) if call.base == "python" and call.args[:2] == ["-m", "pip"] else None
 
@@ -137,10 +137,12 @@ def _is_foreign(value: str, *, is_registry: bool = False) -> bool:
     return False
 
 
-_DATA_OPTIONS = word_list("data_options")
+_DATA_OPTIONS = read_word_list("data_options")
 _CLIENT_METHODS = frozenset({"DELETE", "POST", "PUT", "PATCH"})
 
-_LOCAL = re.compile(r"^(https?://)?(localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\])(:(3|4|5|8)\d{3})?(/|$)", re.IGNORECASE)
+_LOCAL_ADDRESS = re.compile(
+    r"^(https?://)?(localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\])(:(3|4|5|8)\d{3})?(/|$)", re.IGNORECASE
+)
 
 
 def judge_http(call: Call) -> Objection | None:
@@ -149,7 +151,7 @@ def judge_http(call: Call) -> Objection | None:
     args = call.args
     words = [word for word in args if word[:1] != "-"]
     if _find_method(call) == "DELETE" or has_option(args, "-Q", "--quote"):
-        if any(_LOCAL.match(word) for word in words):
+        if any(_LOCAL_ADDRESS.match(word) for word in words):
             return Objection(ASK, "http-delete", "deletes something at a local service")
         return Objection(BLOCK, "http-delete", "deletes something at a service")
     if any(word.startswith("--mail-") for word in args):
@@ -157,7 +159,7 @@ def judge_http(call: Call) -> Objection | None:
     return None
 
 
-def sent_request(call: Call) -> list[str]:
+def find_sent_request(call: Call) -> list[str]:
     """The address and the data of a request that writes, as one text; [] for a request that reads."""
     args = call.args
     if _find_method(call) in ("POST", "PUT", "PATCH") or (_has_data(args) and not has_option(args, "-G", "--get")):

@@ -7,16 +7,16 @@ import binascii
 import re
 from collections.abc import Callable, Iterator
 
-from engine.safety.content.rules import word_list
+from engine.safety.content.rules import read_word_list
 from engine.safety.content.shell import Simple, parse, unescape
 
-_DOWNLOADERS = word_list("downloaders")
-_DECODERS = word_list("decoders")
-_DECODER_OPTIONS = word_list("decoder_options")
+_DOWNLOADING_PROGRAMS = read_word_list("downloaders")
+_DECODING_PROGRAMS = read_word_list("decoders")
+_DECODER_OPTIONS = read_word_list("decoder_options")
 _BASE64 = re.compile(r"[A-Za-z0-9+/=_-]{8,}")
 
 
-def chain_of(simple: Simple) -> Iterator[Simple]:
+def walk_pipe(simple: Simple) -> Iterator[Simple]:
     """A command and the commands that feed it through pipes, the last one first, at most 50."""
     command: Simple | None = simple
     for _ in range(50):
@@ -26,26 +26,29 @@ def chain_of(simple: Simple) -> Iterator[Simple]:
         command = command.source
 
 
-def program_of(simple: Simple) -> str:
+def find_program(simple: Simple) -> str:
     """The name of the program that a simple command runs, without the most common wrappers; "" for none."""
     words = [word for word in simple.argv if word not in ("sudo", "command", "env", "nohup", "time", "$", "#")]
     return words[0].rsplit("/", 1)[-1] if words else ""
 
 
-def chain_downloads(simple: Simple) -> bool:
+def pipe_downloads(simple: Simple) -> bool:
     """Whether a command of a pipe downloads something."""
-    return any(program_of(part) in _DOWNLOADERS or downloads(part.nested) for part in chain_of(simple))
+    return any(
+        find_program(part) in _DOWNLOADING_PROGRAMS or scripts_download(part.nested) for part in walk_pipe(simple)
+    )
 
 
-def downloads(nested: list[str]) -> bool:
+def scripts_download(nested: list[str]) -> bool:
     """Whether one of these scripts downloads something."""
-    return any(program_of(simple) in _DOWNLOADERS for text in nested for simple in parse(text))
+    return any(find_program(simple) in _DOWNLOADING_PROGRAMS for text in nested for simple in parse(text))
 
 
-def decodes(simple: Simple) -> bool:
+def pipe_decodes(simple: Simple) -> bool:
     """Whether a command of a pipe decodes or decrypts something."""
     return any(
-        program_of(part) in _DECODERS and not _DECODER_OPTIONS.isdisjoint(part.argv) for part in chain_of(simple)
+        find_program(part) in _DECODING_PROGRAMS and not _DECODER_OPTIONS.isdisjoint(part.argv)
+        for part in walk_pipe(simple)
     )
 
 
@@ -53,22 +56,24 @@ MAX_PIPE_LENGTH = 7
 """Maximum number of commands of a pipe that are read to find its output."""
 
 
-def output_of(simple: Simple, length: int = 1) -> str | None:
+def find_output(simple: Simple, length: int = 1) -> str | None:
     """The output of a command: echo, printf, cat, base64 -d, rev, tr; None if the text does not show it. `length` is
     the number of commands from this one to the end of the pipe."""
     if length > MAX_PIPE_LENGTH:
         return None
-    program, args = program_of(simple), simple.argv[1:]
-    if program in _PRINTERS:
-        return _PRINTERS[program](args)
+    program, args = find_program(simple), simple.argv[1:]
+    if program in _OUTPUT_WITHOUT_INPUT:
+        return _OUTPUT_WITHOUT_INPUT[program](args)
     input_text = find_input(simple, length)
-    return _FILTERS[program](args, input_text) if program in _FILTERS and input_text is not None else None
+    return (
+        _OUTPUT_OF_INPUT[program](args, input_text) if program in _OUTPUT_OF_INPUT and input_text is not None else None
+    )
 
 
 def find_input(simple: Simple, length: int = 0) -> str | None:
-    """The standard input of a command, None if the text alone does not show it. `length` is as in `output_of`."""
+    """The standard input of a command, None if the text alone does not show it. `length` is as in `find_output`."""
     if simple.stdin is None and simple.source is not None:
-        return output_of(simple.source, length + 1)
+        return find_output(simple.source, length + 1)
     return simple.stdin
 
 
@@ -92,7 +97,7 @@ def _run_which(args: list[str]) -> str | None:
     return args[0] if len(args) == 1 else None
 
 
-_PRINTERS: dict[str, Callable[[list[str]], str | None]] = {
+_OUTPUT_WITHOUT_INPUT: dict[str, Callable[[list[str]], str | None]] = {
     "echo": _run_echo,
     "printf": _run_printf,
     "which": _run_which,
@@ -106,12 +111,12 @@ def _run_base64(args: list[str], text: str) -> str | None:
 
 
 def _run_base32(args: list[str], text: str) -> str | None:
-    return _decoded(lambda: base64.b32decode(text.strip())) if "-d" in args or "--decode" in args else None
+    return _decode_or_none(lambda: base64.b32decode(text.strip())) if "-d" in args or "--decode" in args else None
 
 
 def _run_xxd(args: list[str], text: str) -> str | None:
     is_reverse = "-r" in " ".join(args)
-    return _decoded(lambda: bytes.fromhex(re.sub(r"[^0-9a-fA-F]", "", text))) if is_reverse else None
+    return _decode_or_none(lambda: bytes.fromhex(re.sub(r"[^0-9a-fA-F]", "", text))) if is_reverse else None
 
 
 def _run_openssl(args: list[str], text: str) -> str | None:
@@ -132,7 +137,7 @@ def _copy_input(_args: list[str], text: str) -> str:
     return text
 
 
-_FILTERS: dict[str, Callable[[list[str], str], str | None]] = {
+_OUTPUT_OF_INPUT: dict[str, Callable[[list[str], str], str | None]] = {
     "base64": _run_base64,
     "base32": _run_base32,
     "xxd": _run_xxd,
@@ -150,19 +155,19 @@ def decode_base64(text: str) -> str | None:
     if match is None:
         return None
     payload = match[0].replace("-", "+").replace("_", "/").rstrip("=")
-    return _decoded(lambda: base64.b64decode(payload + "=" * (-len(payload) % 4)))
+    return _decode_or_none(lambda: base64.b64decode(payload + "=" * (-len(payload) % 4)))
 
 
-def _decoded(decode: Callable[[], bytes]) -> str | None:
+def _decode_or_none(decode: Callable[[], bytes]) -> str | None:
     try:
         return decode().decode("utf-8")
     except (ValueError, binascii.Error):
         return None
 
 
-def saved_as(program: str, args: list[str], redirects: list[tuple[str, str]]) -> set[str]:
+def find_saved_files(program: str, args: list[str], redirects: list[tuple[str, str]]) -> set[str]:
     """The files that a downloader writes: `-o file`, `> file`, the last part of the address."""
-    if program not in _DOWNLOADERS:
+    if program not in _DOWNLOADING_PROGRAMS:
         return set()
     files = {target for operator, target in redirects if ">" in operator}
     by_address = program == "wget" or any(arg[:1] == "-" and "O" in arg for arg in args)

@@ -17,7 +17,7 @@ from engine.frozen import frozen, frozen_kw_only
 from engine.safety.content.commands import judge_command
 from engine.safety.content.outputs import decode_base64
 from engine.safety.content.rulebook import NO_RULES, OwnRules
-from engine.safety.content.rules import ASK, Objection, Rule, read_rules, strictest
+from engine.safety.content.rules import ASK, Objection, Rule, find_strictest, read_rules
 from engine.safety.content.shell import MAX_LENGTH
 
 MAX_COMMAND_TEXT = 12_000
@@ -48,9 +48,9 @@ class Clause:
 def judge_prompt(text: str, own: OwnRules = NO_RULES, *, is_quoted: bool = False) -> Objection | None:
     """The objection to a prompt after `fold`, None for none. `is_quoted` is true for a text within another prompt."""
     clauses, complete = _split_clauses(text)
-    return strictest(
+    return find_strictest(
         [
-            own.blocks_prompt(text),
+            own.find_prompt_block(text),
             None
             if complete
             else Objection(ASK, "too-long", "more sentences than can be checked: it needs your decision"),
@@ -79,7 +79,7 @@ def _judge_clause(clause: Clause) -> Objection | None:
     if not clause.asks:
         return None
     text = clause.text.replace("\u2019", "'")
-    for rule in rules():
+    for rule in load_prompt_rules():
         end = rule.find_end(text)
         if end is not None and (clause.negated_from is None or end < clause.negated_from):
             return rule.objection
@@ -176,22 +176,22 @@ MAX_QUOTED = 100
 """Maximum number of pieces of code and quoted text of one prompt that are read."""
 MAX_SENTENCE_LENGTH = 4000
 
-_FENCE = re.compile(r"```[a-zA-Z]*\n(.{0,8000}?)```", re.DOTALL)
-_TICKS = re.compile(r"`([^`\n]{1,1000})`")
-_QUOTED = re.compile(r"\"([^\"\n]{1,600})\"|(?:(?<=^)|(?<=[\s(:]))'([^'\n]{2,600})'(?=$|[\s.,;:!?)])")
+_FENCED_CODE = re.compile(r"```[a-zA-Z]*\n(.{0,8000}?)```", re.DOTALL)
+_CODE_IN_TICKS = re.compile(r"`([^`\n]{1,1000})`")
+_QUOTED_TEXT = re.compile(r"\"([^\"\n]{1,600})\"|(?:(?<=^)|(?<=[\s(:]))'([^'\n]{2,600})'(?=$|[\s.,;:!?)])")
 _BLANKS = re.compile(r"[ \t]{2,}")
-_MARK = re.compile("\ue000(\\d{1,4})\ue001")
+_QUOTATION_MARK = re.compile("\ue000(\\d{1,4})\ue001")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+|;\s*")
 """What is between sentences."""
-_SEPARATOR = re.compile(
+_CLAUSE_SEPARATOR = re.compile(
     r"(,\s+(?:(?:and|but|or|so|also)\s+)?(?:then\s+)?|\s+(?:and\s+then|and\s+also|then|and|but|or|nor|before|&)\s+|"
     r":\s+|\s[-\u2014]\s)",
     re.IGNORECASE,
 )
 """What is between the clauses of a sentence: ", and then " in "build it, and then push it"."""
-_BULLET = re.compile(r"^\s*(?:[-*\u2022>]\s+|\d{1,3}[.)]\s+|\[[ xX]?\]\s+|#{1,6}\s+|\$\s+)+")
+_LIST_MARK = re.compile(r"^\s*(?:[-*\u2022>]\s+|\d{1,3}[.)]\s+|\[[ xX]?\]\s+|#{1,6}\s+|\$\s+)+")
 """The mark before an item of a list or a heading: "- ", "2. ", "[ ] "."""
-_SUBORDINATE = re.compile(r"\b(?:to|that|which|who|when|where|if|whether|how|why|can|of)\b", re.IGNORECASE)
+_SUBORDINATE_WORD = re.compile(r"\b(?:to|that|which|who|when|where|if|whether|how|why|can|of)\b", re.IGNORECASE)
 """Words that begin a subordinate clause, which "and" continues: "explain how to drop a table and delete a file"."""
 
 
@@ -202,7 +202,7 @@ def _split_clauses(text: str) -> tuple[list[Clause], bool]:
     clauses: list[Clause] = []
     last_talks = False
     for sentence in sentences[:MAX_CLAUSES]:
-        is_only_code = not _MARK.sub("", sentence).strip(" .:!`")
+        is_only_code = not _QUOTATION_MARK.sub("", sentence).strip(" .:!`")
         sentence_clauses = _split_sentence(sentence, quotations, only_talks=is_only_code and last_talks)
         clauses += sentence_clauses
         if sentence_clauses and not is_only_code:
@@ -238,19 +238,19 @@ class _Quotations:
 
     def extract(self, text: str) -> str:
         """The text with a mark in place of each piece of code or quoted text."""
-        text = _MARK.sub(" ", text)
-        for pattern in (_FENCE, _TICKS, _QUOTED):
+        text = _QUOTATION_MARK.sub(" ", text)
+        for pattern in (_FENCED_CODE, _CODE_IN_TICKS, _QUOTED_TEXT):
             text = pattern.sub(self._replace, text)
         return _BLANKS.sub(" ", text)
 
     def marked_in(self, text: str) -> list[_Quotation]:
         """The pieces whose marks are in `text`."""
-        indexes = [int(match[1]) for match in _MARK.finditer(text)]
+        indexes = [int(match[1]) for match in _QUOTATION_MARK.finditer(text)]
         return [self.pieces[index] for index in indexes if index < len(self.pieces)]
 
     def _replace(self, match: re.Match[str]) -> str:
         text = next((group for group in match.groups() if group), "")
-        is_code = match.re is not _QUOTED
+        is_code = match.re is not _QUOTED_TEXT
         if not is_code and len(text.split()) < 2:
             return f" {text} "
         if len(self.pieces) >= MAX_QUOTED:
@@ -262,15 +262,15 @@ class _Quotations:
 def _split_sentence(sentence: str, quotations: _Quotations, *, only_talks: bool) -> list[Clause]:
     """The clauses of a sentence. With `only_talks`, none of them asks: the sentence is only code, and the words before
     it only talk about it."""
-    sentence = _BULLET.sub("", sentence[:MAX_SENTENCE_LENGTH])
+    sentence = _LIST_MARK.sub("", sentence[:MAX_SENTENCE_LENGTH])
     only_talks = only_talks or _is_question(sentence)
-    parts = _SEPARATOR.split(sentence)
+    parts = _CLAUSE_SEPARATOR.split(sentence)
     clauses: list[Clause] = []
     joined_words = ""  # the last clause, with the clauses before it that it continues
     for separator, part in zip(["", *parts[1::2]], parts[::2], strict=True):
         conjunction = separator.strip().lower()
         pieces = quotations.marked_in(part)
-        bare = " ".join(_remove_filler(_MARK.sub(" ", part)).split())
+        bare = " ".join(_remove_filler(_QUOTATION_MARK.sub(" ", part)).split())
         if not bare and not pieces:
             continue
         talks = (
@@ -279,36 +279,36 @@ def _split_sentence(sentence: str, quotations: _Quotations, *, only_talks: bool)
             or (bool(clauses) and _continues_talk(clauses[-1], joined_words, conjunction))
         )
         clauses.append(_make_clause(bare, pieces, asks=not talks))
-        joined_words = f"{joined_words} {bare}" if talks and conjunction in _JOINING else bare
+        joined_words = f"{joined_words} {bare}" if talks and conjunction in _JOINING_WORDS else bare
     return clauses
 
 
 def _is_question(sentence: str) -> bool:
     first_words = _remove_filler(sentence)[:80]
-    return bool(_vocabulary().questions.match(first_words)) and not sentence.lower().startswith("if ")
+    return bool(_load_vocabulary().questions.match(first_words)) and not sentence.lower().startswith("if ")
 
 
 def _make_clause(bare: str, pieces: list[_Quotation], *, asks: bool) -> Clause:
-    negation = _vocabulary().negations.search(bare)
+    negation = _load_vocabulary().negations.search(bare)
     return Clause(
         bare,
         asks=asks,
         code=tuple(piece.text for piece in pieces if piece.is_code),
         quoted=tuple(piece.text for piece in pieces if not piece.is_code),
-        carries=bool(pieces) and bool(_vocabulary().carriers.match(bare)),
+        carries=bool(pieces) and bool(_load_vocabulary().carriers.match(bare)),
         negated_from=negation.end() if negation else None,
     )
 
 
-_CONDITION = re.compile(r"(?:if|when|while|unless|once|after|before|because|since)\b", re.IGNORECASE)
-_JOINING = ("and", "or", "nor", "&", ",")
+_CONDITION_WORD = re.compile(r"(?:if|when|while|unless|once|after|before|because|since)\b", re.IGNORECASE)
+_JOINING_WORDS = ("and", "or", "nor", "&", ",")
 """Conjunctions that continue the clause before them."""
 
 
 def _talks_by_itself(text: str) -> bool:
     """Whether a clause, judged by itself, talks about something, or says when something is to be done."""
-    vocabulary = _vocabulary()
-    return bool(_CONDITION.match(text) or vocabulary.talk.match(text) or vocabulary.about.search(text))
+    vocabulary = _load_vocabulary()
+    return bool(_CONDITION_WORD.match(text) or vocabulary.talk.match(text) or vocabulary.about.search(text))
 
 
 def _continues_talk(before: Clause, joined_words: str, conjunction: str) -> bool:
@@ -319,15 +319,15 @@ def _continues_talk(before: Clause, joined_words: str, conjunction: str) -> bool
     is_alternative = conjunction in ("or", "nor")
     if before.asks:
         return is_alternative and before.negated_from is not None
-    if _vocabulary().talk.match(joined_words):
-        return conjunction == ":" or (conjunction in _JOINING and bool(_SUBORDINATE.search(joined_words)))
-    return is_alternative and bool(_vocabulary().negations.search(joined_words))
+    if _load_vocabulary().talk.match(joined_words):
+        return conjunction == ":" or (conjunction in _JOINING_WORDS and bool(_SUBORDINATE_WORD.search(joined_words)))
+    return is_alternative and bool(_load_vocabulary().negations.search(joined_words))
 
 
 def _remove_filler(text: str) -> str:
     text = text.strip()
     for _ in range(12):
-        shorter = _vocabulary().fillers.sub("", text, count=1).strip()
+        shorter = _load_vocabulary().fillers.sub("", text, count=1).strip()
         if shorter == text:
             break
         text = shorter
@@ -338,7 +338,7 @@ def _remove_filler(text: str) -> str:
 
 
 _WORD = re.compile(r"[\w'*.-]+")
-_GAP = 6
+_MAX_GAP = 6
 """Maximum number of words between a verb and its object."""
 
 
@@ -384,7 +384,7 @@ def _find_object_end(objects: re.Pattern[str], text: str, verb_end: int) -> int 
     following = text[verb_end : verb_end + 200]
     for object_match in objects.finditer(following):
         gap = _WORD.findall(following[: object_match.start()].lower())
-        if len(gap) > _GAP or not _vocabulary().harmless.isdisjoint(gap):
+        if len(gap) > _MAX_GAP or not _load_vocabulary().harmless.isdisjoint(gap):
             return None
         if not _is_code(following[object_match.end() :]):
             return verb_end + object_match.end()
@@ -394,20 +394,20 @@ def _find_object_end(objects: re.Pattern[str], text: str, verb_end: int) -> int 
 def _is_asked(text: str, start: int) -> bool:
     """Whether the verb at `start` is a request: it begins the clause, or follows a word of request."""
     before = text[:start] if start <= 80 else f"-{text[start - 80 : start]}"
-    return not before or _vocabulary().asking.search(before) is not None
+    return not before or _load_vocabulary().asking.search(before) is not None
 
 
 def _is_code(after: str) -> bool:
     """Whether the words after an object say that it is code or text: "database migration", "… from the list"."""
     word = re.match(r"(?:'s)?\s+([\w-]+)", after)
-    return (word is not None and word[1].lower() in _vocabulary().code_nouns) or bool(
-        _vocabulary().in_code.match(after)
+    return (word is not None and word[1].lower() in _load_vocabulary().code_nouns) or bool(
+        _load_vocabulary().in_code.match(after)
     )
 
 
-def rules() -> tuple[ProseRule, ...]:
+def load_prompt_rules() -> tuple[ProseRule, ...]:
     """All rules on prompts, those that block before those that ask."""
-    return _vocabulary().rules
+    return _load_vocabulary().rules
 
 
 # -- the words of the rules
@@ -439,30 +439,30 @@ class _Vocabulary:
 
 
 @cache
-def _vocabulary() -> _Vocabulary:
+def _load_vocabulary() -> _Vocabulary:
     tables = read_rules("prose.toml")
     nouns = frozenset(form for noun in tables["code_nouns"].split() for form in (noun, f"{noun}s", f"{noun}es"))
     words = {name: "|".join(patterns) for name, patterns in tables["clauses"].items()}
     return _Vocabulary(
         rules=tuple(map(ProseRule.parse, tables["rule"])),
-        asking=_pattern(f"{tables['words']['asked']}$"),
+        asking=_compile_pattern(f"{tables['words']['asked']}$"),
         code_nouns=nouns,
         harmless=nouns | frozenset(tables["placeholders"].split()),
-        fillers=_pattern(rf"^(?:{words['fillers']})(?:\s*[,:!]\s*|\s+|$)"),
-        talk=_pattern(rf"^(?:{words['talk_about_texts']}|(?:re)?(?:{words['talk']}))\b(?!\s*[:,])"),
-        questions=_pattern(rf"^(?:{words['questions']})\b"),
-        negations=_pattern(rf"\b(?:{words['negations']})\b(?! (?:forget|hesitate|wait|ask|worry|mind|stop))"),
-        about=_pattern(
+        fillers=_compile_pattern(rf"^(?:{words['fillers']})(?:\s*[,:!]\s*|\s+|$)"),
+        talk=_compile_pattern(rf"^(?:{words['talk_about_texts']}|(?:re)?(?:{words['talk']}))\b(?!\s*[:,])"),
+        questions=_compile_pattern(rf"^(?:{words['questions']})\b"),
+        negations=_compile_pattern(rf"\b(?:{words['negations']})\b(?! (?:forget|hesitate|wait|ask|worry|mind|stop))"),
+        about=_compile_pattern(
             rf"\b(?:is|are|was|were|be|being|gets?|got)\s+(?:\w+\s+)?(?:{words['judgements']})\b"
             rf"|\b(?:{words['mentions']})\b"
         ),
-        carriers=_pattern(rf"^(?:(?:{words['carriers']})\W*)*$"),
-        in_code=_pattern(
+        carriers=_compile_pattern(rf"^(?:(?:{words['carriers']})\W*)*$"),
+        in_code=_compile_pattern(
             r"\s+(?:from|in|of|out of|inside|under|below|on)\s+(?:the\s+|this\s+|our\s+|that\s+)?(?:\./)?(?:\w+\s+)?"
             rf"(?:{words['places_of_code']})\b"
         ),
     )
 
 
-def _pattern(text: str) -> re.Pattern[str]:
+def _compile_pattern(text: str) -> re.Pattern[str]:
     return re.compile(text, re.IGNORECASE)

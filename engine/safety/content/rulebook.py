@@ -19,14 +19,23 @@ from functools import cache, lru_cache
 
 from engine.frozen import frozen, frozen_kw_only
 from engine.safety.content.calls import Call
-from engine.safety.content.rules import ASK, BLOCK, RUNNERS, Objection, Rule, option_lists, read_rules, word_list
+from engine.safety.content.rules import (
+    ASK,
+    BLOCK,
+    RUNNERS,
+    Objection,
+    Rule,
+    read_option_lists,
+    read_rules,
+    read_word_list,
+)
 
-_VALUED_BEFORE_SUBCOMMAND = option_lists("values_first")
-_VALUED_ANYWHERE = option_lists("values_anywhere")
+_VALUED_BEFORE_SUBCOMMAND = read_option_lists("values_first")
+_VALUED_ANYWHERE = read_option_lists("values_anywhere")
 _LATEST_SUBCOMMAND = 3
 """The last index among the plain words at which the sub-command of other programs may begin. Some of the words before
 it may be values of options."""
-_UNABBREVIATED = word_list("unabbreviated")
+_PROGRAMS_WITHOUT_ABBREVIATIONS = read_word_list("unabbreviated")
 
 
 @dataclass(frozen=True)
@@ -77,7 +86,7 @@ def compile_globs(globs: str) -> re.Pattern[str]:
     return re.compile("|".join(map(translate, globs.split("|"))), re.IGNORECASE)
 
 
-def plain_words(call: Call) -> list[str]:
+def find_plain_words(call: Call) -> list[str]:
     """The arguments that are not options and not values of options that are known to take one."""
     before_subcommand = _VALUED_BEFORE_SUBCOMMAND.get(call.base, frozenset())
     anywhere = _VALUED_ANYWHERE.get(call.base, frozenset())
@@ -126,7 +135,7 @@ def _is_option(word: str, option: str) -> bool:
     if word == option or word.startswith(f"{option}="):
         return True
     if option[:2] == "--":
-        return len(word) >= MIN_ABBREVIATION and option.startswith(word) and word not in _UNABBREVIATED
+        return len(word) >= MIN_ABBREVIATION and option.startswith(word) and word not in _PROGRAMS_WITHOUT_ABBREVIATIONS
     if len(option) != 2 or len(word) > MAX_CLUSTER:
         return False
     return option[1] in word[1:] and option[1].isalpha() and word[1:].isalpha()
@@ -140,7 +149,7 @@ class CommandRule(Rule):
 
 
 @cache
-def rules() -> tuple[CommandRule, ...]:
+def load_command_rules() -> tuple[CommandRule, ...]:
     """All rules on commands, in the order of the file."""
     return tuple(map(CommandRule.parse, read_rules("commands.toml")["rule"]))
 
@@ -149,11 +158,11 @@ _Entry = tuple[Rule, str]
 
 
 @cache
-def _by_program() -> tuple[dict[str, list[_Entry]], list[tuple[re.Pattern[str], list[_Entry]]]]:
+def _group_by_program() -> tuple[dict[str, list[_Entry]], list[tuple[re.Pattern[str], list[_Entry]]]]:
     """The unparsed patterns: by the name of their program, and by the glob for the names of their programs."""
     named: dict[str, list[_Entry]] = {}
     globs: dict[str, list[_Entry]] = {}
-    for rule in rules():
+    for rule in load_command_rules():
         for text in rule.patterns:
             for program in text.partition(" ")[0].split("|"):
                 table = globs if set(program) & set("*?[") else named
@@ -162,9 +171,9 @@ def _by_program() -> tuple[dict[str, list[_Entry]], list[tuple[re.Pattern[str], 
 
 
 @lru_cache(maxsize=4096)
-def _entries(program: str) -> tuple[tuple[Rule, Pattern], ...]:
+def _parse_entries(program: str) -> tuple[tuple[Rule, Pattern], ...]:
     """The patterns for one program, blocks before asks. They are parsed when they are first needed."""
-    named, globs = _by_program()
+    named, globs = _group_by_program()
     matching = list(named.get(program, ()))
     for pattern, entries in globs:
         if pattern.match(program):
@@ -176,17 +185,17 @@ def _entries(program: str) -> tuple[tuple[Rule, Pattern], ...]:
 def judge(call: Call) -> Objection | None:
     """The objection by the first rule that a call breaks, blocks before asks; for a program without rules, by its
     sub-command."""
-    words = plain_words(call)
-    matching = (rule.objection for rule, pattern in _entries(call.base[:60]) if pattern.matches(call, words))
+    words = find_plain_words(call)
+    matching = (rule.objection for rule, pattern in _parse_entries(call.base[:60]) if pattern.matches(call, words))
     return next(matching, None) or _judge_unlisted(call.base, words)
 
 
-_VERBS = frozenset(verb for verb in word_list("destroying_verbs") if "*" not in verb)
-_VERB_GLOBS = compile_globs("|".join(sorted(verb for verb in word_list("destroying_verbs") if "*" in verb)))
-_LATEST_VERB = 4
+_DESTROYING_VERBS = frozenset(verb for verb in read_word_list("destroying_verbs") if "*" not in verb)
+_VERB_GLOBS = compile_globs("|".join(sorted(verb for verb in read_word_list("destroying_verbs") if "*" in verb)))
+_LAST_VERB_WORD = 4
 """Maximum number of plain words of an unlisted program that are read."""
-_TEXT_PROGRAMS = word_list("text_programs")
-_TARGET_RUNNERS = word_list("target_runners")
+_TEXT_PROGRAMS = read_word_list("text_programs")
+_TARGET_RUNNERS = read_word_list("target_runners")
 
 
 def _judge_unlisted(base: str, words: Sequence[str]) -> Objection | None:
@@ -194,11 +203,11 @@ def _judge_unlisted(base: str, words: Sequence[str]) -> Objection | None:
     if not base or base in _TEXT_PROGRAMS or base[0] in "$-":
         return None
     runs_command = RUNNERS.get(base, {})
-    for word in words[:_LATEST_VERB]:
+    for word in words[:_LAST_VERB_WORD]:
         lower = word.lower()
         if lower in runs_command:
             return None  # a command follows, which is judged as a call of its own
-        if lower in _VERBS or (
+        if lower in _DESTROYING_VERBS or (
             base not in _TARGET_RUNNERS
             and len(lower) < 40
             and "/" not in lower
@@ -209,8 +218,8 @@ def _judge_unlisted(base: str, words: Sequence[str]) -> Objection | None:
     return None
 
 
-_PROMPT = "prompt:"
-_UNPREDICTABLE = ("..", "$", "`", "()", "~", "{")
+_PROMPT_PREFIX = "prompt:"
+_UNPREDICTABLE_PARTS = ("..", "$", "`", "()", "~", "{")
 
 
 @frozen
@@ -228,10 +237,10 @@ class OwnRules:
     allowed_prompts: tuple[str, ...] = ()
     blocked_prompts: tuple[str, ...] = ()
 
-    def blocks(self, call: Call) -> Objection | None:
+    def find_block(self, call: Call) -> Objection | None:
         """The objection by an operator's `block` that a call matches, None for none."""
         for text, pattern in self.block:
-            if compile_globs(text.split()[0]).match(call.base) and pattern.matches(call, plain_words(call)):
+            if compile_globs(text.split()[0]).match(call.base) and pattern.matches(call, find_plain_words(call)):
                 return Objection(BLOCK, "own-block", f"your rule: {text[:120]}")
         return None
 
@@ -239,39 +248,39 @@ class OwnRules:
         """Whether an operator's `allow` matches a call."""
         return any(_matches(words, [call.base, *call.args]) for words in self.allow)
 
-    def blocks_prompt(self, text: str) -> Objection | None:
+    def find_prompt_block(self, text: str) -> Objection | None:
         """The objection by an operator's `block` that a prompt matches, None for none."""
         for pattern in self.blocked_prompts:
-            if fnmatchcase(_normalised(text), pattern):
-                return Objection(BLOCK, "own-block", f"your rule: {_PROMPT} {pattern[:120]}")
+            if fnmatchcase(_normalise_prompt(text), pattern):
+                return Objection(BLOCK, "own-block", f"your rule: {_PROMPT_PREFIX} {pattern[:120]}")
         return None
 
     def allows_prompt(self, text: str) -> bool:
         """Whether an operator's `allow` matches a prompt. Commands in the prompt are judged nevertheless."""
-        return any(fnmatchcase(_normalised(text), pattern) for pattern in self.allowed_prompts)
+        return any(fnmatchcase(_normalise_prompt(text), pattern) for pattern in self.allowed_prompts)
 
 
 NO_RULES = OwnRules()
 
 
 @lru_cache(maxsize=16)
-def own_rules(allow: tuple[str, ...], block: tuple[str, ...]) -> OwnRules:
+def make_own_rules(allow: tuple[str, ...], block: tuple[str, ...]) -> OwnRules:
     """The rules of the patterns in the settings, which are validated already."""
     if not allow and not block:
         return NO_RULES
     return OwnRules(
         tuple(tuple(text.split()) for text in allow if not _is_prompt(text)),
         tuple((text, Pattern.parse(text)) for text in block if not _is_prompt(text)),
-        tuple(_normalised(text[len(_PROMPT) :]) for text in allow if _is_prompt(text)),
-        tuple(_normalised(text[len(_PROMPT) :]) for text in block if _is_prompt(text)),
+        tuple(_normalise_prompt(text[len(_PROMPT_PREFIX) :]) for text in allow if _is_prompt(text)),
+        tuple(_normalise_prompt(text[len(_PROMPT_PREFIX) :]) for text in block if _is_prompt(text)),
     )
 
 
 def _is_prompt(text: str) -> bool:
-    return text.lower().startswith(_PROMPT)
+    return text.lower().startswith(_PROMPT_PREFIX)
 
 
-def _normalised(text: str) -> str:
+def _normalise_prompt(text: str) -> str:
     return " ".join(text[:4000].lower().split())
 
 
@@ -288,4 +297,4 @@ def _matches_word(pattern: str, word: str) -> bool:
         return True
     if not set(pattern) & set("*?[") or (word[:1] == "-") != (pattern[:1] == "-"):
         return False
-    return not any(sign in word for sign in _UNPREDICTABLE) and fnmatchcase(word, pattern)
+    return not any(sign in word for sign in _UNPREDICTABLE_PARTS) and fnmatchcase(word, pattern)

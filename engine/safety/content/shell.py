@@ -2,7 +2,7 @@
 
 It runs nothing, and expands only syntax that can hide a word: quotes, `$'\\x72'`, `${IFS}`, braces, and variables set
 in the same text. Anything it does not understand stays as plain words. Text in `$(…)`, backticks and `<(…)` becomes
-`nested`, which is parsed separately. Call `fold` first: it returns a text as a reader sees it.
+`nested`, which is parsed separately. Call `fold_text` first: it returns a text as a reader sees it.
 """
 
 from __future__ import annotations
@@ -401,7 +401,7 @@ _INVISIBLE = re.compile(
 _SPACES = re.compile("[\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\x85\r]")
 
 
-def fold(text: str) -> str:
+def fold_text(text: str) -> str:
     """`text` as a reader sees it: in NFKC, look-alikes as Latin letters, with plain dashes, quotes and spaces, and
     without invisible characters. Accents and newlines stay; a line separator becomes a space. Takes linear time.
     """

@@ -11,17 +11,27 @@ from collections.abc import Callable, Collection, Iterable
 from functools import cache, lru_cache
 
 from engine.frozen import frozen, frozen_kw_only
-from engine.safety.content.calls import Call, after_options, executed_by_find
-from engine.safety.content.leaks import judge_http, sent_request
-from engine.safety.content.outputs import find_input, program_of
-from engine.safety.content.rulebook import has_option, plain_words
-from engine.safety.content.rules import ASK, BLOCK, SHELLS, WRAPPERS, Objection, Rule, read_rules, strictest, word_list
+from engine.safety.content.calls import Call, find_executed_by_find, skip_options
+from engine.safety.content.leaks import find_sent_request, judge_http
+from engine.safety.content.outputs import find_input, find_program
+from engine.safety.content.rulebook import find_plain_words, has_option
+from engine.safety.content.rules import (
+    ASK,
+    BLOCK,
+    SHELLS,
+    WRAPPERS,
+    Objection,
+    Rule,
+    find_strictest,
+    read_rules,
+    read_word_list,
+)
 from engine.safety.content.shell import Simple, parse
 
 
 def judge(call: Call) -> Objection | None:
     """The objection to the targets of a call, None for none."""
-    judge_program = _JUDGES.get(call.base)
+    judge_program = _JUDGE_OF_PROGRAM.get(call.base)
     objection = (judge_program(call) if judge_program else None) or _judge_rules(call)
     return objection or _judge_later_start(call) or _judge_emptied(call)
 
@@ -50,26 +60,26 @@ class TargetRule(Rule):
 
 
 @cache
-def rules() -> tuple[TargetRule, ...]:
+def load_target_rules() -> tuple[TargetRule, ...]:
     """All rules on targets, in the order of the file."""
     return tuple(map(TargetRule.parse, read_rules("targets.toml")["rule"]))
 
 
 @lru_cache(1024)
-def _rules_on(program: str) -> tuple[TargetRule, ...]:
+def _find_rules_on(program: str) -> tuple[TargetRule, ...]:
     """The rules on targets of a program."""
-    return tuple(rule for rule in rules() if rule.programs == "*" or program in rule.programs.split())
+    return tuple(rule for rule in load_target_rules() if rule.programs == "*" or program in rule.programs.split())
 
 
 def _judge_rules(call: Call, looks: Collection[str] = ()) -> Objection | None:
     """The objection by the first rule that a call breaks, of the rules that look at one of `looks`, by default of all
     rules."""
-    texts = cache(lambda name: _TEXTS[name](call))
+    texts = cache(lambda name: _TEXTS_OF_CALL[name](call))
     if call.base in ("truncate", "shred") and has_option(call.args, "--help", "--version"):
         looks = looks or ("written",)  # then only a redirection can do harm
     applying = (
         rule
-        for rule in _rules_on(call.base[:60])
+        for rule in _find_rules_on(call.base[:60])
         if (not looks or rule.looks_at in looks) and (not rule.options or has_option(call.args, *rule.options.split()))
     )
     return next(filter(None, (rule.judge(texts(rule.looks_at)) for rule in applying)), None)
@@ -94,18 +104,18 @@ def _find_input_text(call: Call) -> list[str]:
     return [] if text is None else [text[:4000]]
 
 
-_TEXTS: dict[str, Callable[[Call], list[str]]] = {
-    "words": plain_words,
-    "rest": lambda call: plain_words(call)[1:],
-    "last": lambda call: plain_words(call)[-1:],
-    "before": lambda call: plain_words(call)[:-1],
-    "line": lambda call: [" ".join(plain_words(call))],
+_TEXTS_OF_CALL: dict[str, Callable[[Call], list[str]]] = {
+    "words": find_plain_words,
+    "rest": lambda call: find_plain_words(call)[1:],
+    "last": lambda call: find_plain_words(call)[-1:],
+    "before": lambda call: find_plain_words(call)[:-1],
+    "line": lambda call: [" ".join(find_plain_words(call))],
     "args": lambda call: call.args,
     "end": lambda call: call.args[-1:],
     "written": _find_written_files,
     "changed": _find_changed_files,
     "input": _find_input_text,
-    "request": sent_request,
+    "request": find_sent_request,
 }
 """The texts of a call that a rule may look at, by the names in `rules/targets.toml`."""
 
@@ -152,7 +162,7 @@ def _edits_in_place(args: list[str]) -> bool:
     return any(re.fullmatch(r"-[a-zA-Z]*i\S*|--in-place\S*", word) and word[:2] != "-I" for word in args[:6])
 
 
-_EVERYTHING = re.compile(r"(\S*/)?(\*|\*\*|\*\*/\*|\*\.\*)")
+_GLOB_OF_ALL = re.compile(r"(\S*/)?(\*|\*\*|\*\*/\*|\*\.\*)")
 
 
 def _judge_edit(call: Call) -> Objection | None:
@@ -166,7 +176,7 @@ def _judge_edit(call: Call) -> Objection | None:
 
 def _gets_every_file(call: Call) -> bool:
     """Whether a call gets the names of all files: by a glob, from a `$(…)`, or by xargs."""
-    if any(_EVERYTHING.fullmatch(word) for word in call.args[1:]):
+    if any(_GLOB_OF_ALL.fullmatch(word) for word in call.args[1:]):
         return True
     nested = call.simple.nested if "$()" in call.args else []
     if any(_lists_every_file(command) for text in nested for command in parse(text)[:1]):
@@ -193,48 +203,52 @@ def _judge_emptied(call: Call) -> Objection | None:
 def _judge_truncate(call: Call) -> Objection | None:
     """The objection to truncate or shred on system files or devices, and to any other shred, which cannot be undone;
     None for none."""
-    if any(re.match(r"^/(dev/(?!null)|etc|boot|usr)", word) or _is_disastrous_loss(word) for word in plain_words(call)):
+    if any(
+        re.match(r"^/(dev/(?!null)|etc|boot|usr)", word) or _is_disastrous_loss(word) for word in find_plain_words(call)
+    ):
         return Objection(BLOCK, "overwrite", "overwrites permanently")
     return Objection(ASK, "overwrite", "overwrites files permanently") if call.base == "shred" and call.args else None
 
 
-_THROWAWAY = re.compile(
+_THROWAWAY_FOLDER = re.compile(
     r"(^|/)(build|dist|out|target|node_modules|\.?venv|env|\.?cache|__pycache__|\.pytest_cache|\.mypy_cache|"
     r"\.ruff_cache|\.tox|\.nox|\.next|\.nuxt|\.parcel-cache|\.turbo|\.gradle|coverage|htmlcov|\.coverage|tmp|temp|"
     r"logs?|[^/]*\.egg-info|[^/]*\.dSYM|[^/]*[._-](tmp|temp|bak|old|backup|cache|build|test)|site-packages|bin|obj|"
     r"\.DS_Store|Thumbs\.db|vendor|\.svn|CMakeFiles|_build|\.eggs|test-results?|report?s?)/*$",
     re.IGNORECASE,
 )
-_TEMPORARY = re.compile(r"^(/private)?(/tmp|/var/tmp|/dev/shm|\$\{?TMPDIR\}?|\$\{TMPDIR:-/tmp\}|\$\{?TMP\}?)/[^/*]")
-_SYSTEM = re.compile(
+_TEMPORARY_FOLDER = re.compile(
+    r"^(/private)?(/tmp|/var/tmp|/dev/shm|\$\{?TMPDIR\}?|\$\{TMPDIR:-/tmp\}|\$\{?TMP\}?)/[^/*]"
+)
+_SYSTEM_FOLDER = re.compile(
     r"^/(bin|boot|dev|etc|lib|lib32|lib64|opt|proc|root|run|sbin|srv|sys|usr|var|home|Users|System|Library|"
     r"Applications|mnt|media|private)(/|$)",
     re.IGNORECASE,
 )
-_HOME = re.compile(r"^(~[a-z_]*|\$\{?HOME\}?|%USERPROFILE%)(/\*?|/\.\*?)?$", re.IGNORECASE)
-_FIND_CONDITIONS = word_list("find_conditions")
-_DELETERS = word_list("deleters")
-_FIND_NAMES = word_list("find_names")
+_HOME_FOLDER = re.compile(r"^(~[a-z_]*|\$\{?HOME\}?|%USERPROFILE%)(/\*?|/\.\*?)?$", re.IGNORECASE)
+_FIND_CONDITIONS = read_word_list("find_conditions")
+_DELETING_PROGRAMS = read_word_list("deleters")
+_FIND_NAMES = read_word_list("find_names")
 _DELETING_TEXT = re.compile(r"(?:^|[\s;&|(/'\"`])(?:rm|unlink|shred|srm|rimraf)\s")
 _RECURSIVE_TEXT = re.compile(r"(?:^|[\s;&|(/'\"`])(?:rm\s+(?:-\S+\s+)*-[a-zA-Z]*[rR]|rimraf)")
-_FILTERS = word_list("filters")
-_SELECTING = frozenset({"grep", "rg", "locate", "mlocate", "fd", "ag"})
+_FILTER_PROGRAMS = read_word_list("filters")
+_SELECTING_PROGRAMS = frozenset({"grep", "rg", "locate", "mlocate", "fd", "ag"})
 """Programs that select files by themselves at the beginning of a pipe."""
 _WHOLE_TREES = frozenset({"", "~", "$HOME", "${HOME}", "/home", "/Users"})
 """A whole disk, or all of the files of users, without a slash at the end."""
 _TEMPORARY_NAME = re.compile(
     r"te?mp|build|cache|scratch|dist|out(put)?_?dir|venv|work_?dir|target|staging_?dir", re.IGNORECASE
 )
-_VARIABLE = re.compile(r"^\$(\(\)|\{?(\w+)[^/}]{0,200}\}?)")
+_LEADING_VARIABLE = re.compile(r"^\$(\(\)|\{?(\w+)[^/}]{0,200}\}?)")
 
 
 def _is_minor_loss(path: str) -> bool:
     """Whether losing a path does little harm: it is a throw-away folder, or in a folder for temporary files."""
     if ".." in path.split("/"):
         return False
-    if _TEMPORARY.match(path):
+    if _TEMPORARY_FOLDER.match(path):
         return True
-    return not path.startswith(("/", "~", "$")) and bool(_THROWAWAY.search(path))
+    return not path.startswith(("/", "~", "$")) and bool(_THROWAWAY_FOLDER.search(path))
 
 
 def _is_disastrous_loss(path: str) -> bool:
@@ -242,11 +256,11 @@ def _is_disastrous_loss(path: str) -> bool:
     bare = path.rstrip("/") or "/"
     if bare in ("/", "/*", ".", "./*", "*", "..", "../*", ".*", "./", "./.*", "**", "{}/*"):
         return True
-    if _HOME.match(path) or bare.endswith("/..") or bare in (".git", "./.git") or bare.endswith("/.git"):
+    if _HOME_FOLDER.match(path) or bare.endswith("/..") or bare in (".git", "./.git") or bare.endswith("/.git"):
         return True
     if bare.startswith("../") and set(bare.split("/")) <= {"..", "*", ""}:
         return True
-    return bool(_SYSTEM.match(path)) and not _TEMPORARY.match(path)
+    return bool(_SYSTEM_FOLDER.match(path)) and not _TEMPORARY_FOLDER.match(path)
 
 
 def _judge_rm(call: Call) -> Objection | None:
@@ -265,25 +279,25 @@ def _judge_rm(call: Call) -> Objection | None:
             else None
         )
     is_fed = "find" in call.via or "xargs" in call.via
-    return strictest(_judge_folder(path, is_fed=is_fed) for path in paths)
+    return find_strictest(_judge_folder(path, is_fed=is_fed) for path in paths)
 
 
 def _judge_folder(path: str, *, is_fed: bool) -> Objection | None:
     """The objection to deleting a folder with its contents. `is_fed` says that find or xargs supply further names,
     which are judged separately."""
-    if path.startswith("/") and not _TEMPORARY.match(path):
+    if path.startswith("/") and not _TEMPORARY_FOLDER.match(path):
         deep = re.match(r"^/(home|Users|opt|srv|mnt|media|workspace|app|code|data)/[^/*]+/[^/*]+", path, re.IGNORECASE)
         if deep and ".." not in path:
             return Objection(ASK, "rm-folder", f"deletes the folder {path[:80]}")
         return Objection(BLOCK, "rm-recursive", f"deletes everything below {path[:80]}")
-    if _is_disastrous_loss(path) or (path.startswith(("~", "$HOME", "${HOME")) and not _THROWAWAY.search(path)):
+    if _is_disastrous_loss(path) or (path.startswith(("~", "$HOME", "${HOME")) and not _THROWAWAY_FOLDER.search(path)):
         return Objection(BLOCK, "rm-recursive", f"deletes everything below {path[:80]}")
     if is_fed or _is_minor_loss(path):
         return None
-    variable = _VARIABLE.match(path)
+    variable = _LEADING_VARIABLE.match(path)
     if variable is None:
         return Objection(ASK, "rm-folder", f"deletes the folder {path[:80]}")
-    if _TEMPORARY_NAME.search(variable[2] or "") or _TEMPORARY.match(path) or _THROWAWAY.search(path):
+    if _TEMPORARY_NAME.search(variable[2] or "") or _TEMPORARY_FOLDER.match(path) or _THROWAWAY_FOLDER.search(path):
         return None
     return Objection(ASK, "rm-unknown", f"deletes a folder whose name is not known: {path[:80]}")
 
@@ -314,7 +328,7 @@ def _judge_find(call: Call) -> Objection | None:
     none."""
     args = call.args
     # Without {}, find does not pass the found files to its command, which is then judged as a call of its own.
-    executed = [argv for argv in executed_by_find(args) if call.base != "find" or "{}" in " ".join(argv)]
+    executed = [argv for argv in find_executed_by_find(args) if call.base != "find" or "{}" in " ".join(argv)]
     losses = [_find_loss(argv[:MAX_EXEC_WORDS]) for argv in executed]
     destroys, recursive = any(loss.files for loss in losses), any(loss.folders for loss in losses)
     if "-delete" in args:
@@ -337,19 +351,19 @@ class _Loss:
 
 
 def _find_loss(argv: list[str]) -> _Loss:
-    while argv and (_program_name(argv) in WRAPPERS or "=" in argv[0]):
-        valued, _ = WRAPPERS.get(_program_name(argv), (frozenset(), 0))
-        argv = after_options(argv[1:], valued)
+    while argv and (_find_program_name(argv) in WRAPPERS or "=" in argv[0]):
+        valued, _ = WRAPPERS.get(_find_program_name(argv), (frozenset(), 0))
+        argv = skip_options(argv[1:], valued)
     if not argv:
         return _Loss(files=False, folders=False)
-    if _program_name(argv) in SHELLS:
+    if _find_program_name(argv) in SHELLS:
         script = " ".join(argv[1:])[:2000]
         return _Loss(bool(_DELETING_TEXT.search(script)), bool(_RECURSIVE_TEXT.search(script)))
-    deletes = _program_name(argv) in _DELETERS
+    deletes = _find_program_name(argv) in _DELETING_PROGRAMS
     return _Loss(deletes, deletes and has_option(argv[1:8], "-r", "-R", "--recursive"))
 
 
-def _program_name(argv: list[str]) -> str:
+def _find_program_name(argv: list[str]) -> str:
     return argv[0].rsplit("/", 1)[-1]
 
 
@@ -403,7 +417,7 @@ MAX_FEEDERS = 20
 
 def _judge_xargs(call: Call) -> Objection | None:
     """The objection to `… | xargs rm`, judged by the command that feeds it; None for none."""
-    inner = after_options(call.args[:60], WRAPPERS[call.base][0])
+    inner = skip_options(call.args[:60], WRAPPERS[call.base][0])
     loss = _find_loss(inner)
     asks_first = re.match(r"-[a-z]*i", " ".join(inner[1:2]))
     return _judge_fed_deletion(call.simple.source, recursive=loss.folders) if loss.files and not asks_first else None
@@ -415,14 +429,14 @@ def _judge_fed_deletion(feeder: Simple | None, *, recursive: bool) -> Objection 
     for _ in range(MAX_FEEDERS):
         if feeder is None or not feeder.argv:
             break
-        program = program_of(feeder)
+        program = find_program(feeder)
         if program == "find":
             return _judge_found_files(feeder.argv[1:], recursive=recursive, filtered=filtered)
         if program in ("echo", "printf"):
             return None  # its words are known and judged with the command
-        if program in _SELECTING and feeder.source is None:
+        if program in _SELECTING_PROGRAMS and feeder.source is None:
             return None
-        filtered = filtered or program in _FILTERS
+        filtered = filtered or program in _FILTER_PROGRAMS
         if feeder.source is None:
             break
         feeder = feeder.source
@@ -430,20 +444,20 @@ def _judge_fed_deletion(feeder: Simple | None, *, recursive: bool) -> Objection 
         return None
     if recursive:
         return Objection(ASK, "rm-unknown", "deletes folders whose names are not known")
-    if feeder is not None and program_of(feeder) == "git":
+    if feeder is not None and find_program(feeder) == "git":
         return Objection(ASK, "rm-unknown", "deletes files whose names are not known")
     return None
 
 
 def _lists_every_file(simple: Simple) -> bool:
     """Whether a command lists every file: `git ls-files`, or `find .` without conditions."""
-    program, words = program_of(simple), simple.argv
+    program, words = find_program(simple), simple.argv
     if program == "git":
         return words[1:2] == ["ls-files"] and not any(word[:1] != "-" for word in words[2:])
     return program == "find" and not any(word in _FIND_CONDITIONS for word in words)
 
 
-_BY_JUDGE: tuple[tuple[Callable[[Call], Objection | None], str], ...] = (
+_PROGRAMS_OF_JUDGES: tuple[tuple[Callable[[Call], Objection | None], str], ...] = (
     (_judge_rm, "rm rimraf unlink srm rmtrash"),
     (_judge_windows, "del erase rd rmdir remove-item ri"),
     (_judge_find, "find fd"),
@@ -452,4 +466,4 @@ _BY_JUDGE: tuple[tuple[Callable[[Call], Objection | None], str], ...] = (
     (_judge_truncate, "truncate shred"),
     (_judge_edit, "sed gsed perl"),
 )
-_JUDGES = {program: function for function, programs in _BY_JUDGE for program in programs.split()}
+_JUDGE_OF_PROGRAM = {program: function for function, programs in _PROGRAMS_OF_JUDGES for program in programs.split()}

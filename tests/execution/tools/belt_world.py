@@ -23,7 +23,7 @@ from engine.execution.tools.toolbelt import Toolbelt
 from engine.execution.tools.web import Web
 from engine.execution.transcripts import TranscriptReader, TranscriptWriter
 from engine.model import Assignment, PermissionAnswer, Randomness, SessionState, ToolResult
-from engine.safety.content import check_command, own_rules
+from engine.safety.content import check_command, make_own_rules
 from engine.storage.database import Database
 from tests.execution.session_world import make_rails
 from tests.support.helpers import make_session_view, wait_until
@@ -60,7 +60,7 @@ class BeltWorld:
         (self.folder / ".git").write_text("gitdir: /somewhere\n")
         self.database = database
         self.settings = FixedSettings(Settings.model_validate(settings or {}))
-        own = own_rules(self.settings.current.content.allow, self.settings.current.content.block)
+        own = make_own_rules(self.settings.current.content.allow, self.settings.current.content.block)
         transcript = self.root / "transcript.jsonl"
         self.live = LiveSession(
             Assignment("do it", "koji-core", str(self.folder), "model"),

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from engine.execution.tools.tool_gate import TOOL_NAMES, Policy
 from engine.model import Verdict
-from engine.safety.content import programs_of
+from engine.safety.content import find_programs
 
 ALLOW, ASK, BLOCK = Verdict.ALLOW, Verdict.ASK, Verdict.BLOCK
 
 
 def decide(policy: Policy, command: str) -> Verdict:
-    return policy.decide("exec", (command, *programs_of(command))).verdict
+    return policy.decide("exec", (command, *find_programs(command))).verdict
 
 
 def test_deny_wins_over_ask_over_allow() -> None:

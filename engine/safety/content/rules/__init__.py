@@ -25,7 +25,7 @@ BLOCK, ASK = Verdict.BLOCK, Verdict.ASK
 STRICTNESS = {Verdict.ALLOW: 0, Verdict.ASK: 1, Verdict.BLOCK: 2}
 
 
-def strictest(objections: Iterable[Objection | None]) -> Objection | None:
+def find_strictest(objections: Iterable[Objection | None]) -> Objection | None:
     """The objection with the strictest verdict; of several, the first."""
     return max(filter(None, objections), key=lambda objection: STRICTNESS[objection.verdict], default=None)
 
@@ -74,18 +74,18 @@ def _fill(value: Any, words: dict[str, str]) -> Any:
 _PROGRAMS = read_rules("programs.toml")
 
 
-def word_list(name: str) -> frozenset[str]:
+def read_word_list(name: str) -> frozenset[str]:
     """The words of a list in `programs.toml`."""
     return frozenset(_PROGRAMS[name].split())
 
 
-def option_lists(name: str) -> dict[str, frozenset[str]]:
+def read_option_lists(name: str) -> dict[str, frozenset[str]]:
     """By program: the options in a table of `programs.toml`."""
     return {program: frozenset(options.split()) for program, options in _PROGRAMS[name].items()}
 
 
-SHELLS = word_list("shells")
-INTERPRETERS = option_lists("interpreters")
+SHELLS = read_word_list("shells")
+INTERPRETERS = read_option_lists("interpreters")
 """By interpreter: the options whose value is program text."""
 WRAPPERS = {
     program: (frozenset(options.split()), skipped) for program, (options, skipped) in _PROGRAMS["wrappers"].items()
