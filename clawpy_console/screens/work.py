@@ -304,7 +304,7 @@ class WorkScreen(SessionActions):
                     return False
                 return action == "xray" or self.session.state is not SessionState.QUEUED
             case "comment":
-                return self._diff.comment_at is not None
+                return self._diff.comment_place is not None
             case "open_folder":
                 return self.session is not None
         return super().check_action(action, parameters)
