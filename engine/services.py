@@ -19,7 +19,7 @@ from engine.config import WorkspaceAutonomy
 from engine.events import FaultReported, WorkspaceAdded
 from engine.frozen import frozen
 from engine.git import repository_root
-from engine.git.reader import workspace_label
+from engine.git.reader import read_workspace_label
 from engine.home import Home
 from engine.model import LayerState, PromptPart, Randomness, Refusal, SessionState, Waiting
 from engine.safety.content import line_objections
@@ -252,7 +252,7 @@ class Services:
 
     def workspace_label(self, workspace: str) -> str:
         """The name and the branch of a workspace, for the status line."""
-        return workspace_label(workspace)
+        return read_workspace_label(workspace)
 
     def report(self, where: str, message: str) -> None:
         """Record a fault that does not stop work."""

@@ -31,7 +31,7 @@ from engine.frozen import frozen
 from engine.git import MIN_VERSION, Git
 from engine.git import version as git_version
 from engine.git.command import join_nul, split_nul, update_index
-from engine.git.state import session_branch
+from engine.git.state import make_session_branch_name
 from engine.model import Refusal
 
 REF_ROOT = "refs/clawpy"
@@ -421,7 +421,7 @@ def commit_diff(git: Git, *, base: str, result: str, message: str, at: datetime)
 
 def find_free_branch_name(git: Git, title: str, session_id: str) -> str:
     """A branch name from the words of `title`. If it is taken, the first free suffix (-2, -3, …) is added."""
-    first = session_branch(title, validate_id(session_id), below=not find_branch_commit(git, "clawpy"))
+    first = make_session_branch_name(title, validate_id(session_id), below=not find_branch_commit(git, "clawpy"))
     names = itertools.chain([first], (f"{first}-{number}" for number in itertools.count(2)))
     # A name is taken by a branch, and by branches below it.
     return next(name for name in names if not git.text("for-each-ref", "--count=1", f"refs/heads/{name}"))

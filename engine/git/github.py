@@ -142,7 +142,7 @@ class GitHub:
 
     def _ask_server(self, workspace: Path) -> GitHubState:
         try:
-            address = address_of(workspace)
+            address = find_address(workspace)
         except Refusal as refusal:
             return GitHubState(error=refusal.message)
         program = find_program(self._program, workspace)
@@ -154,7 +154,7 @@ class GitHub:
         return ask_github(address, program, self._login_by_host.get(host, ""))
 
 
-def address_of(workspace: Path) -> str:
+def find_address(workspace: Path) -> str:
     """HOST/OWNER/NAME of the remote that `gh` would use; "" if there is none. Raises `Refusal`.
 
     It is read here, because `gh` in the repository would run git with the programs that the repository configures.

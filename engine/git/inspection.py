@@ -19,10 +19,10 @@ from engine.git.command import Git
 from engine.git.history import Commit, log_commits
 from engine.git.leftovers import QuarantinedTest, read_quarantined_tests
 from engine.git.lost_commits import (
-    FIXUP,
+    FIXUP_PREFIX,
     LostCommits,
     Stash,
-    logs_stamp,
+    read_logs_stamp,
     read_lost_commits,
     read_reflog,
     read_stashes,
@@ -31,18 +31,18 @@ from engine.git.operations import (
     Collision,
     Merge,
     Operation,
-    branch_pairs,
-    due_merges,
-    operation_stamp,
+    find_due_merges,
+    pair_branches,
     read_operation,
+    read_operation_stamp,
     try_merge,
 )
 from engine.git.own_changes import OwnChanges, find_own_changes
 from engine.git.state import GitState
 from engine.git.unpushed import (
     NOTHING_UNPUSHED,
-    Unpushed,
     UnpushedProblem,
+    UnpushedWork,
     mark_edited_out,
     read_uncommitted,
     read_unpushed,
@@ -69,7 +69,7 @@ class Inspection:
     stashes: tuple[Stash, ...] = ()
     merges: tuple[Merge, ...] = ()
     collisions: tuple[Collision, ...] = ()
-    unpushed: Unpushed = NOTHING_UNPUSHED
+    unpushed: UnpushedWork = NOTHING_UNPUSHED
     uncommitted: tuple[UnpushedProblem, ...] = ()
     """Problems of the index and of tracked files, secrets first."""
     own: OwnChanges = NO_OWN_CHANGES
@@ -138,9 +138,9 @@ class InspectionSubject:
 def inspect(subject: InspectionSubject, answers: Answers) -> Inspection:
     """The results of all checks. Never raises: a check that fails is named in `unknown`."""
     git, state = subject.git, subject.state
-    refs = (state.refs, state.operation, logs_stamp(git), subject.today)
+    refs = (state.refs, state.operation, read_logs_stamp(git), subject.today)
     index = [touch.at for touch in state.touches if touch.path == ".git/index"]
-    files = (*refs, state.files, index, operation_stamp(git.repository.git_dir))
+    files = (*refs, state.files, index, read_operation_stamp(git.repository.git_dir))
     results: dict[str, Any] = {}
     unknown: dict[str, str] = {}
 
@@ -166,7 +166,7 @@ def _find_due_merges(subject: InspectionSubject) -> tuple[Merge, ...]:
     """
     state = subject.state
     merges = []
-    for merge in due_merges(state):
+    for merge in find_due_merges(state):
         trial = try_merge(subject.git.folder, state.head, merge.tip)
         if trial.adds and (merge.source != state.upstream or not _is_rewritten(subject)):
             merges.append(replace(merge, files=trial.files))
@@ -188,7 +188,7 @@ def _find_collisions(subject: InspectionSubject) -> tuple[Collision, ...]:
     """The pairs of open branches that change the same lines. A branch that was squashed into the base is left out."""
     folder, base = subject.git.folder, subject.state.base_tip
     collisions = []
-    for first, second in branch_pairs(subject.state):
+    for first, second in pair_branches(subject.state):
         files = try_merge(folder, first.tip, second.tip).files
         if files and all(try_merge(folder, base, branch.tip).adds for branch in (first, second)):
             collisions.append(Collision(first, second, files))
@@ -241,15 +241,15 @@ def read_fixups(git: Git, state: GitState) -> Fixups | None:
     always left out. None if there are no fixup commits, if the commits that they change are pushed already, or while an
     operation is unfinished.
     """
-    if state.operation or not any(FIXUP.match(commit.subject) for commit in state.recent):
+    if state.operation or not any(FIXUP_PREFIX.match(commit.subject) for commit in state.recent):
         return None
     base = [state.base_tip] if state.base_tip and state.base_name != state.branch else []
     commits = log_commits(git, f"-n{MAX_FIXUP_COMMITS}", state.head, "--not", "--remotes", *base)
     own = list(itertools.takewhile(lambda commit: len(commit.parents) < 2, commits))
     pairs: list[tuple[Commit, Commit]] = []
     for index, commit in enumerate(own):
-        if FIXUP.match(commit.subject):
-            wanted = FIXUP.sub("", commit.subject, count=1)
+        if FIXUP_PREFIX.match(commit.subject):
+            wanted = FIXUP_PREFIX.sub("", commit.subject, count=1)
             pairs += [(commit, older) for older in own[index + 1 :] if _is_target(wanted, older)][:1]
     if not pairs:
         return None
@@ -265,6 +265,6 @@ def read_fixups(git: Git, state: GitState) -> Fixups | None:
 def _is_target(wanted: str, commit: Commit) -> bool:
     """Whether a fixup with the subject `wanted` changes this commit. As in git, `wanted` is the beginning of the
     commit's subject or of its id."""
-    if FIXUP.match(commit.subject):
+    if FIXUP_PREFIX.match(commit.subject):
         return False
     return commit.subject.startswith(wanted) or (len(wanted) >= 7 and commit.id.startswith(wanted))

@@ -20,7 +20,7 @@ from engine.git import Git
 from engine.git.history import Commit, log_commits, read_file_at, to_datetime
 from engine.git.operations import try_merge
 from engine.git.patch import read_patch
-from engine.git.state import GitState, modified_at
+from engine.git.state import GitState, read_modified_at
 
 # -- reflogs
 
@@ -30,7 +30,7 @@ MAX_LOG_BYTES: Final = 8_000_000
 
 MAX_LOGS: Final = 300
 
-_ENTRY: Final = re.compile(rb"([0-9a-f]{40,64}) ([0-9a-f]{40,64}) .*?> (\d+) [+-]\d{4}\t?(.*)")
+_LOG_LINE: Final = re.compile(rb"([0-9a-f]{40,64}) ([0-9a-f]{40,64}) .*?> (\d+) [+-]\d{4}\t?(.*)")
 
 
 @frozen
@@ -51,24 +51,24 @@ def read_reflog(git: Git, ref: str = "HEAD") -> list[ReflogEntry]:
     repository = git.repository
     file = (repository.git_dir if ref == "HEAD" else repository.common) / "logs" / ref
     lines = read_plain_or_nothing(file, MAX_LOG_BYTES, follow=False).split(b"\n")
-    entries = [match.groups() for line in lines if (match := _ENTRY.fullmatch(line))]
+    entries = [match.groups() for line in lines if (match := _LOG_LINE.fullmatch(line))]
     return [
         ReflogEntry(old.decode(), new.decode(), to_datetime(at.decode()), action.decode(errors="surrogateescape"))
         for old, new, at, action in entries
     ]
 
 
-def _branches_with_log(git: Git) -> list[str]:
+def _find_branches_with_log(git: Git) -> list[str]:
     """The refs of at most `MAX_LOGS` branches that have a log."""
     top = git.repository.common / "logs"
     return sorted(str(file.relative_to(top)) for file in (top / "refs/heads").rglob("*") if file.is_file())[:MAX_LOGS]
 
 
-def logs_stamp(git: Git) -> tuple[object, ...]:
+def read_logs_stamp(git: Git) -> tuple[object, ...]:
     """A value that changes whenever something is committed, reset or checked out here, or a stash is made or
     dropped."""
     repository = git.repository
-    return modified_at(repository.git_dir / "logs/HEAD"), modified_at(repository.common / "logs/refs/stash")
+    return read_modified_at(repository.git_dir / "logs/HEAD"), read_modified_at(repository.common / "logs/refs/stash")
 
 
 # -- stashes, which are the reflog of refs/stash
@@ -105,11 +105,11 @@ def read_stashes(git: Git) -> tuple[Stash, ...]:
         # `WIP on main: 1a2b3c4 subject` and `On main: words` are what git writes
         where, _, words = entry.action.partition(": ")
         branch = where.removeprefix("WIP on ").removeprefix("On ").removeprefix("(no branch)")
-        stashes.append(Stash(number, entry.new, entry.at, branch, words, _stashed_files(git, entry.new)))
+        stashes.append(Stash(number, entry.new, entry.at, branch, words, _read_stashed_files(git, entry.new)))
     return tuple(stashes)
 
 
-def _stashed_files(git: Git, commit: str) -> tuple[str, ...]:
+def _read_stashed_files(git: Git, commit: str) -> tuple[str, ...]:
     """The files that a stash changes. None when the stash is gone."""
     names = git.items("diff-tree", "-r", "-z", "--name-only", "--no-renames", f"{commit}^", commit, allowed=(0, 128))
     names += git.items("ls-tree", "-r", "-z", "--name-only", f"{commit}^3", allowed=(0, 128))
@@ -131,12 +131,12 @@ MAX_FILE_BYTES: Final = 1_000_000
 MIN_SURVIVING_SHARE: Final = 0.6
 """The work of commits counts as present if at least this share of their added lines is found."""
 
-UNREACHABLE: Final = ("--not", "--branches", "--remotes", "--tags")
+ONLY_UNREACHABLE: Final = ("--not", "--branches", "--remotes", "--tags")
 """Arguments with which `git rev-list` and `git log` list only commits that are on no branch or tag."""
 
-_MADE_HERE: Final = re.compile(r"(commit|cherry-pick|revert|merge|am|rebase)\b")
-_REWRITES: Final = re.compile(r"commit \(amend\)|.*\((?:start|finish)\)")
-FIXUP: Final = re.compile(r"(?:(?:fixup|squash|amend)! )+")
+_MAKING_ACTION: Final = re.compile(r"(commit|cherry-pick|revert|merge|am|rebase)\b")
+_REWRITING_ACTION: Final = re.compile(r"commit \(amend\)|.*\((?:start|finish)\)")
+FIXUP_PREFIX: Final = re.compile(r"(?:(?:fixup|squash|amend)! )+")
 """Begins the subject of a commit that is to be squashed into the one with the rest of the subject."""
 
 
@@ -160,17 +160,17 @@ def read_lost_commits(git: Git, state: GitState, now: datetime) -> tuple[LostCom
     last. While a merge or the like is unfinished, there are none. Raises `GitError`."""
     if not state.head or state.operation:
         return ()
-    reflog = _recent_entries(git, now - MAX_AGE)
+    reflog = _read_recent_entries(git, now - MAX_AGE)
     left_at = {commit: entry.at for entry in reflog for commit in (entry.old, entry.new) if commit.strip("0")}
     if state.detached:
         left_at.setdefault(state.head, now)
-    unreachable = _unreachable_commits(git, left_at)
+    unreachable = _read_unreachable_commits(git, left_at)
     if not unreachable:
         return ()
-    rewritten = _rewritten_commits(git, reflog, unreachable)
+    rewritten = _find_rewritten_commits(git, reflog, unreachable)
     lost = {commit: details for commit, details in unreachable.items() if commit not in rewritten}
-    made_here = {entry.new for entry in reflog if _MADE_HERE.match(entry.action)}
-    lines = _own_lines(state, lost, made_here, left_at)
+    made_here = {entry.new for entry in reflog if _MAKING_ACTION.match(entry.action)}
+    lines = _find_own_lines(state, lost, made_here, left_at)
     lines.sort(key=lambda line: (line.is_checked_out, line.left_at), reverse=True)
     missing = (
         line
@@ -180,7 +180,7 @@ def read_lost_commits(git: Git, state: GitState, now: datetime) -> tuple[LostCom
     return tuple(itertools.islice(missing, MAX_LINES))
 
 
-def _own_lines(
+def _find_own_lines(
     state: GitState, lost: Mapping[str, Commit], made_here: Collection[str], left_at: Mapping[str, datetime]
 ) -> list[LostCommits]:
     """The lines of the `lost` commits with at least one that the operator committed, or that was `made_here`. Lines of
@@ -188,7 +188,7 @@ def _own_lines(
     parents = {parent for commit in lost.values() for parent in commit.parents}
     lines = []
     for tip in [commit for commit in lost if commit not in parents]:
-        commits = _ancestry(lost, tip)
+        commits = _collect_ancestry(lost, tip)
         is_own = any(commit.id in made_here or (state.me and commit.committer_email == state.me) for commit in commits)
         number = sum(len(commit.parents) < 2 for commit in commits)
         if is_own and number:
@@ -199,25 +199,25 @@ def _own_lines(
 
 def is_reachable(git: Git, commit: str) -> bool:
     """Whether a branch, remote branch or tag has the commit."""
-    return not git.text("rev-list", "-n1", commit, *UNREACHABLE)
+    return not git.text("rev-list", "-n1", commit, *ONLY_UNREACHABLE)
 
 
-def _recent_entries(git: Git, since: datetime) -> list[ReflogEntry]:
+def _read_recent_entries(git: Git, since: datetime) -> list[ReflogEntry]:
     """The reflog entries of HEAD and of the branches since a time, oldest first."""
-    logs = [read_reflog(git, ref) for ref in ("HEAD", *_branches_with_log(git))]
+    logs = [read_reflog(git, ref) for ref in ("HEAD", *_find_branches_with_log(git))]
     return sorted((entry for log in logs for entry in log if entry.at >= since), key=lambda entry: entry.at)
 
 
-def _unreachable_commits(git: Git, candidates: Iterable[str]) -> dict[str, Commit]:
+def _read_unreachable_commits(git: Git, candidates: Iterable[str]) -> dict[str, Commit]:
     """The commits that no branch or tag reaches, among the candidates and their ancestors. Newest first, by id."""
     commits = log_commits(
-        git, f"-n{MAX_COMMITS}", "--ignore-missing", "--topo-order", "--stdin", *UNREACHABLE,
+        git, f"-n{MAX_COMMITS}", "--ignore-missing", "--topo-order", "--stdin", *ONLY_UNREACHABLE,
         stdin="".join(f"{candidate}\n" for candidate in candidates).encode(),
     )  # fmt: skip
     return {commit.id: commit for commit in commits}
 
 
-def _rewritten_commits(git: Git, reflog: list[ReflogEntry], commits: dict[str, Commit]) -> set[str]:
+def _find_rewritten_commits(git: Git, reflog: list[ReflogEntry], commits: dict[str, Commit]) -> set[str]:
     """Those of `commits` whose work is in another commit on a branch. That commit has the same subject and author date,
     or they were amended, rebased or squashed into it, also by a reset and a commit with all their messages."""
     since = int(min(commit.at for commit in commits.values()).timestamp()) - 1
@@ -231,13 +231,13 @@ def _rewritten_commits(git: Git, reflog: list[ReflogEntry], commits: dict[str, C
         commit.id
         for commit in commits.values()
         if (commit.authored, commit.subject) in on_branches
-        or (FIXUP.match(commit.subject) and FIXUP.sub("", commit.subject, count=1) in subjects)
+        or (FIXUP_PREFIX.match(commit.subject) and FIXUP_PREFIX.sub("", commit.subject, count=1) in subjects)
     }
-    rebased, amended = _rewritten_tips(reflog)
+    rebased, amended = _find_rewritten_tips(reflog)
     for tip in (rebased & commits.keys()) - amended:
-        rewritten |= {commit.id for commit in _ancestry(commits, tip)}
-    for tip, commit in _tips_reset_before_commits(reflog):
-        line = _ancestry(commits, tip)
+        rewritten |= {commit.id for commit in _collect_ancestry(commits, tip)}
+    for tip, commit in _find_tips_reset_before_commits(reflog):
+        line = _collect_ancestry(commits, tip)
         if len(line) > 1 and _count_message_lines(git, f"{commit}..{tip}") == _count_message_lines(git, "-1", commit):
             rewritten |= {replaced.id for replaced in line}
     # `git rebase --root` starts from an empty commit without a message that it makes for itself.
@@ -247,21 +247,21 @@ def _rewritten_commits(git: Git, reflog: list[ReflogEntry], commits: dict[str, C
     return rewritten | (amended & commits.keys())
 
 
-def _rewritten_tips(reflog: Iterable[ReflogEntry]) -> tuple[set[str], set[str]]:
+def _find_rewritten_tips(reflog: Iterable[ReflogEntry]) -> tuple[set[str], set[str]]:
     """The commits that HEAD left last by a rebase or by amending, and those that were amended."""
     rebased: set[str] = set()
     amended: set[str] = set()
     for entry in reflog:
         if entry.action.startswith("commit (amend)") and entry.old != entry.new:
             amended.add(entry.old)
-        if _REWRITES.match(entry.action):
+        if _REWRITING_ACTION.match(entry.action):
             rebased.add(entry.old)
         else:
             rebased.discard(entry.old)  # HEAD came back to it later, and left it in another way
     return rebased, amended
 
 
-def _tips_reset_before_commits(reflog: Iterable[ReflogEntry]) -> list[tuple[str, str]]:
+def _find_tips_reset_before_commits(reflog: Iterable[ReflogEntry]) -> list[tuple[str, str]]:
     """(tip, commit) for each commit that was made just after a reset had left the commit `tip`."""
     tips: dict[str, str] = {}
     pairs = []
@@ -278,7 +278,7 @@ def _count_message_lines(git: Git, *revisions: str) -> Counter[str]:
     return Counter(filter(None, map(str.strip, git.lines("log", "--format=%B", *revisions))))
 
 
-def _ancestry(commits: Mapping[str, Commit], tip: str) -> list[Commit]:
+def _collect_ancestry(commits: Mapping[str, Commit], tip: str) -> list[Commit]:
     """The commit `tip` and its ancestors among `commits`."""
     ancestry: dict[str, Commit] = {}
     todo = [tip]
@@ -295,10 +295,10 @@ def _is_work_present(git: Git, state: GitState, commits: dict[str, Commit], tip:
     change nothing, or if most of the lines that they added are there."""
     if any(not try_merge(git.folder, onto, tip).adds for onto in (state.head, state.base_tip) if onto):
         return True
-    oldest = _ancestry(commits, tip)[-1]
+    oldest = _collect_ancestry(commits, tip)[-1]
     if not oldest.parents:
         return False
-    added = _added_lines(git, oldest.parents[0], tip)
+    added = _read_added_lines(git, oldest.parents[0], tip)
     total = sum(map(len, added.values()))
     return bool(added) and any(
         sum(len(lines & _read_lines(git, path, place)) for path, lines in added.items()) >= MIN_SURVIVING_SHARE * total
@@ -306,7 +306,7 @@ def _is_work_present(git: Git, state: GitState, commits: dict[str, Commit], tip:
     )
 
 
-def _added_lines(git: Git, old: str, new: str) -> dict[str, set[str]]:
+def _read_added_lines(git: Git, old: str, new: str) -> dict[str, set[str]]:
     """The meaningful lines that the commits from `old` to `new` added, by file. Empty if there are too many lines to
     compare."""
     paths = git.items("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new, "--")[:MAX_FILES]

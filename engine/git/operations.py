@@ -1,8 +1,8 @@
 """Reads the unfinished operation of a repository, such as a merge or a rebase, and tries merges that were not begun.
 
 The operations are merge, rebase, cherry-pick, revert, `git am` and bisect. A trial changes no file, branch or object of
-the repository, because git writes the objects of the merge to a temporary folder. `due_merges` and `branch_pairs` find
-what is worth a trial.
+the repository, because git writes the objects of the merge to a temporary folder. `find_due_merges` and
+`pair_branches` find what is worth a trial.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from engine.frozen import frozen
 from engine.git import Git, GitError
 from engine.git.command import split_nul
 from engine.git.history import log_commits
-from engine.git.state import Branch, GitState, modified_at
+from engine.git.state import Branch, GitState, read_modified_at
 
 MAX_BYTES: Final = 1_000_000  # of a file in which git keeps the state of an operation
 MAX_REMAINING: Final = 100  # commits still to apply
 MAX_GOOD: Final = 20  # good revisions of a bisect
 
-CONFLICT: Final = "conflict"
+CONFLICT_OPERATION: Final = "conflict"
 """The name of an operation that has files in conflict and no state of its own. `git stash pop`, `git merge --squash`
 and `git checkout -m` leave such files."""
 
@@ -78,7 +78,7 @@ class Operation:
     """An operation that was begun and is not finished."""
 
     name: str
-    """The name of its git command, or `CONFLICT`."""
+    """The name of its git command, or `CONFLICT_OPERATION`."""
     ours: Side
     """The side of stage 2. In a rebase it is the new base, with the commits that were applied so far."""
     theirs: Side | None = None
@@ -111,14 +111,14 @@ class Operation:
     @property
     def continue_command(self) -> str:
         """The command that continues the operation, when all files are marked as resolved."""
-        if self.name == CONFLICT:
+        if self.name == CONFLICT_OPERATION:
             return "git commit"
         return f"git bisect {self.terms[1]}" if self.name == "bisect" else f"git {self.name} --continue"
 
     @property
     def abort_command(self) -> str:
         """The command that restores the state before the operation."""
-        if self.name == CONFLICT:
+        if self.name == CONFLICT_OPERATION:
             return "git reset --merge"
         return "git bisect reset" if self.name == "bisect" else f"git {self.name} --abort"
 
@@ -127,40 +127,42 @@ Stage = tuple[str, str]
 """(mode, id) of one version of a file in conflict."""
 
 
-def operation_name(git_dir: Path, *, conflicted: bool) -> str:
+def find_operation_name(git_dir: Path, *, conflicted: bool) -> str:
     """The name of the unfinished operation in a repository, "" for none. `conflicted` says whether files are in
     conflict."""
     name = next((name for file, name in _OPERATION_BY_FILE if (git_dir / file).exists()), "")
     if not name:  # several commits are being picked, and the present one was committed by hand
         first_step = _read_state_file(git_dir / "sequencer/todo").partition(" ")[0]
         name = {"pick": "cherry-pick", "revert": "revert"}.get(first_step, "")
-    return name or (CONFLICT if conflicted else "")
+    return name or (CONFLICT_OPERATION if conflicted else "")
 
 
-def operation_stamp(git_dir: Path) -> tuple[object, ...]:
+def read_operation_stamp(git_dir: Path) -> tuple[object, ...]:
     """A value that changes whenever the operation in a repository does."""
-    return tuple(modified_at(git_dir / name) for name in _STATE_FILES)
+    return tuple(read_modified_at(git_dir / name) for name in _STATE_FILES)
 
 
 def read_operation(git: Git) -> Operation | None:
     """The unfinished operation, or None. Runs git about eight times. Raises `GitError`."""
     folder = git.repository.git_dir
-    unmerged = tuple(conflicted_files(git))
-    name = operation_name(folder, conflicted=bool(unmerged))
+    unmerged = tuple(read_conflicted_files(git))
+    name = find_operation_name(folder, conflicted=bool(unmerged))
     if not name:
         return None
     head = git.text("rev-parse", "--verify", "--quiet", "HEAD^{commit}", allowed=(0, 1))
-    begun_at = modified_at(
+    begun_at = read_modified_at(
         folder / next((file for file, operation in _OPERATION_BY_FILE if operation == name), "index")
     )
     if name == "bisect":
         return _read_bisect(git, folder, head, begun_at)
     progress = _read_progress(folder, name)
     onto, theirs = progress.onto, progress.theirs
-    subjects = _subjects_of(git, [head, onto, theirs])
-    our_name = _branch_or_id(git, onto) if onto else git.text("symbolic-ref", "-q", "--short", "HEAD", allowed=(0, 1))
-    their_name = _branch_or_id(git, theirs) if name == "merge" else theirs[:10]
-    resolved = {_path_of_entry(entry) for entry in git.items("ls-files", "--resolve-undo", "-z")} - {*unmerged}
+    subjects = _read_subjects(git, [head, onto, theirs])
+    our_name = (
+        _name_branch_or_id(git, onto) if onto else git.text("symbolic-ref", "-q", "--short", "HEAD", allowed=(0, 1))
+    )
+    their_name = _name_branch_or_id(git, theirs) if name == "merge" else theirs[:10]
+    resolved = {_parse_entry_path(entry) for entry in git.items("ls-files", "--resolve-undo", "-z")} - {*unmerged}
     return Operation(
         name,
         ours=Side(our_name or head[:10], head, subjects.get(onto or head, "")),
@@ -211,12 +213,12 @@ def _read_steps(file: Path) -> list[str]:
     return [step[1] for step in map(_TODO_STEP.match, _read_state_file(file).split("\n")) if step]
 
 
-def conflicted_files(git: Git) -> dict[str, dict[int, Stage]]:
+def read_conflicted_files(git: Git) -> dict[str, dict[int, Stage]]:
     """The files in conflict, sorted, each with its versions by stage: 1 is the common one, 2 is ours, 3 is theirs."""
     files: dict[str, dict[int, Stage]] = {}
     for entry in git.items("ls-files", "--unmerged", "-z"):
         mode, oid, stage = entry.partition("\t")[0].split()
-        files.setdefault(_path_of_entry(entry), {})[int(stage)] = (mode, oid)
+        files.setdefault(_parse_entry_path(entry), {})[int(stage)] = (mode, oid)
     return dict(sorted(files.items()))
 
 
@@ -229,7 +231,7 @@ def _read_bisect(git: Git, folder: Path, head: str, begun_at: datetime | None) -
     suspects = int(git.text("rev-list", "--count", bad, "--not", *good)) if bad and good else 0
     return Operation(
         "bisect",
-        ours=Side(head[:10], head, _subjects_of(git, [head]).get(head, "")),
+        ours=Side(head[:10], head, _read_subjects(git, [head]).get(head, "")),
         bad=bad,
         good=good[:MAX_GOOD],
         suspects=suspects,
@@ -246,7 +248,7 @@ def _find_base(git: Git, name: str, head: str, theirs: str) -> str:
     return git.text("rev-parse", "--verify", "--quiet", f"{theirs}^", allowed=(0, 1))
 
 
-def _branch_or_id(git: Git, commit: str) -> str:
+def _name_branch_or_id(git: Git, commit: str) -> str:
     """The name of a branch at `commit`, or else the short id of the commit."""
     names = git.lines(
         "for-each-ref", "--count=20", f"--points-at={commit}", "--format=%(refname:lstrip=2)", "refs/heads",
@@ -255,12 +257,12 @@ def _branch_or_id(git: Git, commit: str) -> str:
     return next((name for name in names if not name.endswith("/HEAD")), commit[:10])
 
 
-def _subjects_of(git: Git, commits: list[str]) -> dict[str, str]:
+def _read_subjects(git: Git, commits: list[str]) -> dict[str, str]:
     known = dict.fromkeys(filter(None, commits))
     return {commit.id: commit.subject for commit in log_commits(git, "--no-walk=unsorted", *known)} if known else {}
 
 
-def _path_of_entry(entry: str) -> str:
+def _parse_entry_path(entry: str) -> str:
     return entry.partition("\t")[2]
 
 
@@ -343,7 +345,7 @@ def try_merge(workspace: Path, onto: str, other: str) -> MergeTrial:
             return MergeTrial(None, adds=True)
 
 
-def due_merges(state: GitState) -> list[Merge]:
+def find_due_merges(state: GitState) -> list[Merge]:
     """The merges of the base and of the upstream whose commits the branch lacks, if it also has commits of its own."""
     if not state.branch or state.operation:
         return []
@@ -355,7 +357,7 @@ def due_merges(state: GitState) -> list[Merge]:
     return due
 
 
-def branch_pairs(state: GitState) -> list[tuple[Branch, Branch]]:
+def pair_branches(state: GitState) -> list[tuple[Branch, Branch]]:
     """The pairs of open branches whose merge should be tried. These are the newest active branches, and at least one of
     each pair is local."""
     if state.operation or not state.base or not state.branches:

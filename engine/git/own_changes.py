@@ -23,7 +23,7 @@ from engine.git.leftovers import (
     parse_python,
     scan_line,
 )
-from engine.git.patch import MAX_FILE_BYTES, Patch, PatchLine, own_patch
+from engine.git.patch import MAX_FILE_BYTES, Patch, PatchLine, read_own_patch
 from engine.git.state import GitState
 from engine.model.text import text_hash
 
@@ -43,7 +43,7 @@ class OwnChanges:
 def find_own_changes(git: Git, state: GitState, since: datetime) -> OwnChanges:
     """The findings in your own commits and uncommitted files. A TODO counts if it was added after `since`. Raises
     `GitError`."""
-    patch = own_patch(git, state)
+    patch = read_own_patch(git, state)
     leftovers = find_own_leftovers(git, state, patch, since)
     if state.operation:  # during a merge or the like, nothing else is of interest
         return OwnChanges(patch.mark, leftovers)
@@ -192,7 +192,7 @@ def _find_lines_added_since(git: Git, state: GitState, patch: Patch, since: date
     newer = next((count for count, commit in enumerate(state.recent) if commit.at < since), len(state.recent))
     if patch.base and newer < len(state.recent) and patch.base != (base := state.recent[newer].id):
         own = {commit.id for commit in state.recent[: newer + 1]}
-        patch = patch if patch.base in own else own_patch(git, state, base)
+        patch = patch if patch.base in own else read_own_patch(git, state, base)
     uncommitted = {file.path for file in state.files}
     return {(line.path, line.line) for line in patch.added if line.path in written or line.path not in uncommitted}
 

@@ -30,7 +30,7 @@ MAX_LINES: Final = 40_000
 """Maximum number of lines of the patch and of all untracked files together."""
 TIMEOUT_S: Final = 5.0
 
-_HUNK = re.compile(r"^@(@+) (?:-\S+ )+\+(\d+)")
+_HUNK_HEADER = re.compile(r"^@(@+) (?:-\S+ )+\+(\d+)")
 _NAME_HEADER = re.compile(r"(---|\+\+\+|rename from|rename to) (.*?)\t?$")
 _GENERATED_FILE = re.compile(
     r"\.(?:png|jpe?g|gif|ico|pdf|zip|gz|woff2?|ttf|mp[34]|so|lock|min\.(?:js|css)|map|svg|csv|tsv|xml|jsonl?|ndjson)$",
@@ -78,7 +78,7 @@ class Patch:
         return group_pairs((line.path, line) for line in self.added)
 
 
-def base_of(git: Git, state: GitState) -> str:
+def find_base(git: Git, state: GitState) -> str:
     """The commit at which your own work begins, because HEAD left its upstream or else its base there. If there is
     neither, it is HEAD itself."""
     number = state.ahead if state.upstream else state.ahead_of_base
@@ -88,10 +88,10 @@ def base_of(git: Git, state: GitState) -> str:
     return git.text("merge-base", other_tip, state.head, allowed=(0, 1)) or state.head
 
 
-def own_patch(git: Git, state: GitState, base: str | None = None) -> Patch:
-    """Your work in `git.folder` since the commit `base`, by default the one of `base_of`. Runs two git processes, or
+def read_own_patch(git: Git, state: GitState, base: str | None = None) -> Patch:
+    """Your work in `git.folder` since the commit `base`, by default the one of `find_base`. Runs two git processes, or
     none if there is no such work. Raises `GitError`."""
-    base = base_of(git, state) if base is None else base
+    base = find_base(git, state) if base is None else base
     conflicted = {file.path for file in state.files if file.conflicted}
     tracked = {file.path for file in state.files if not file.untracked} - conflicted
     if len(tracked.union(state.own_files)) > MAX_PATHS:
@@ -159,7 +159,7 @@ class FilePatch:
         header = _NAME_HEADER.match(text)
         if header is None:
             return
-        name = unquoted(header[2])
+        name = unquote_name(header[2])
         self.is_renamed |= header[1].startswith("rename")
         if header[1] in ("---", "rename from"):
             self.old = name
@@ -192,7 +192,7 @@ def read_patch(rows: Iterable[str]) -> Iterator[FilePatch]:
         if text.startswith(("\x01", "diff --git ", "diff --cc ")):
             yield file
             file, is_body = FilePatch(text[1:] if text.startswith("\x01") else file.commit), False
-        elif match := _HUNK.match(text):
+        elif match := _HUNK_HEADER.match(text):
             parents, line, is_body, hunk = len(match[1]), int(match[2]), True, hunk + 1
         elif not is_body:
             file.read_header(text)
@@ -201,7 +201,7 @@ def read_patch(rows: Iterable[str]) -> Iterator[FilePatch]:
     yield file
 
 
-def unquoted(name: str) -> str:
+def unquote_name(name: str) -> str:
     """The name of a file in git's output. git puts an unusual name into quotes and escapes it as in C."""
     if len(name) < 2 or not (name.startswith('"') and name.endswith('"')):
         return name

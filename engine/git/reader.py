@@ -31,7 +31,7 @@ from engine.git.history import (
     to_datetime,
 )
 from engine.git.inspection import Answers, Inspection, InspectionSubject, inspect
-from engine.git.operations import operation_name
+from engine.git.operations import find_operation_name
 from engine.git.state import (
     MAX_FILES,
     Branch,
@@ -39,11 +39,11 @@ from engine.git.state import (
     GitState,
     Status,
     Touch,
-    bare_name,
     is_litter,
     is_session_branch,
-    modified_at,
+    read_modified_at,
     read_status,
+    strip_remote,
 )
 from engine.model import Refusal
 from engine.model.base import hex_hash
@@ -77,7 +77,7 @@ class GitReader:
             "for-each-ref", "--format=%(objectname) %(refname) %(symref)", "refs/heads", "refs/remotes", "refs/tags"
         )
         # A branch may be checked out in another worktree.
-        heads = sorted((str(head), modified_at(head)) for head in (repository.common / "worktrees").glob("*/HEAD"))
+        heads = sorted((str(head), read_modified_at(head)) for head in (repository.common / "worktrees").glob("*/HEAD"))
         key = (refs, heads, status.head, status.branch, status.upstream)
         history = self._answers.latest(
             (workspace, "refs"), key, lambda: _read_ref_state(git, status, refs), keep_errors=False
@@ -94,7 +94,7 @@ class GitReader:
             refs=hex_hash(repr(key)),
             files=status.files,
             more_files=status.more_files,
-            operation=operation_name(repository.git_dir, conflicted=any(file.conflicted for file in status.files)),
+            operation=find_operation_name(repository.git_dir, conflicted=any(file.conflicted for file in status.files)),
             has_remote=b"[remote " in config,
             on_github=b"github" in config,
             touches=_list_touches(repository.git_dir, status.files),
@@ -107,7 +107,7 @@ class GitReader:
         return inspect(InspectionSubject(git, state, now, today), self._answers)
 
 
-def workspace_label(workspace: str) -> str:
+def read_workspace_label(workspace: str) -> str:
     """The name and branch of a workspace, such as `shop main*`. The star stands for uncommitted changes."""
     folder = Path(workspace)
     git = Git(folder, timeout=5)
@@ -120,13 +120,13 @@ def workspace_label(workspace: str) -> str:
 
 
 @lru_cache(MAX_RELATIONS)
-def in_history(workspace: Path, older: str, newer: str) -> bool:
+def is_in_history(workspace: Path, older: str, newer: str) -> bool:
     """Whether `older` is in the history of `newer`. False also if one of the two does not exist."""
     return is_ancestor(Git(workspace, timeout=TIMEOUT_S), older, newer)
 
 
 @lru_cache(MAX_RELATIONS)
-def last_commit_of(workspace: Path, path: str, head: str) -> str:
+def find_last_commit_of(workspace: Path, path: str, head: str) -> str:
     """The newest commit in the history of `head` that changed the file `path` (relative to the top); "" if there is
     none, or if the history is too long to find it."""
     git = Git(workspace, timeout=TIMEOUT_S)
@@ -153,7 +153,7 @@ def is_text_in_files(workspace: Path, folder: str, text: str) -> bool:
 
 
 @lru_cache(MAX_RELATIONS)
-def files_between(workspace: Path, old: str, new: str) -> tuple[str, ...] | None:
+def list_files_between(workspace: Path, old: str, new: str) -> tuple[str, ...] | None:
     """At most 2,000 paths that differ between two commits or trees; None if one of the two does not exist.
 
     Folders that tools fill are left out, because one tree may contain a `.venv` that is not ignored, and the other not.
@@ -184,8 +184,8 @@ def _read_ref_state(git: Git, status: Status, refs: list[str]) -> GitState:
             links[name] = target
     dated = _read_branches(git, status.branch)  # all of them, because the base may be older than the newest 300
     base, base_tip = _choose_base(dated, links)
-    walked = _walk(git, status.head)
-    base_history = walked if base_tip == status.head else _walk(git, base_tip)
+    walked = _list_history(git, status.head)
+    base_history = walked if base_tip == status.head else _list_history(git, base_tip)
     merged = frozenset(base_history)
     upstream_tip = tips.get(f"refs/remotes/{status.upstream}", tips.get(f"refs/heads/{status.upstream}", ""))
     ahead, behind = count_apart(git, status.head, upstream_tip)
@@ -195,7 +195,7 @@ def _read_ref_state(git: Git, status: Status, refs: list[str]) -> GitState:
     recent_of_branches = recent
     if recent and others:
         recent_of_branches = tuple(log_commits(git, f"-n{MAX_RECENT}", "--branches", "HEAD"))
-    tags = _newest_tags(git, status.head, walked, tips)
+    tags = _find_newest_tags(git, status.head, walked, tips)
     return GitState(
         head=status.head,
         branch=status.branch,
@@ -215,11 +215,11 @@ def _read_ref_state(git: Git, status: Status, refs: list[str]) -> GitState:
         branches=tuple(replace(branch, merged=branch.tip in merged) for branch in _limit_branches(dated, base)),
         tag=tags.newest,
         commits_since_tag=tags.commits_since,
-        subjects=_subjects_since(git, status.head, tags.newest if tags.commits_since else tags.previous),
+        subjects=_read_subjects_since(git, status.head, tags.newest if tags.commits_since else tags.previous),
     )
 
 
-def _walk(git: Git, tip: str) -> list[str]:
+def _list_history(git: Git, tip: str) -> list[str]:
     """The newest commits in the history of `tip`; [] without a tip."""
     return git.text("rev-list", "-n", str(MAX_WALKED), tip).split() if tip else []
 
@@ -269,7 +269,7 @@ def _choose_base(branches: list[Branch], links: dict[str, str]) -> tuple[str, st
     local = [branch for branch in branches if not branch.remote]
     remote = [branch for branch in branches if branch.remote]
     for name in [*(name for _, name in remote_heads), *_USUAL_BASES]:
-        candidates = [branch for branch in [*local, *remote] if bare_name(branch) == name]
+        candidates = [branch for branch in [*local, *remote] if strip_remote(branch) == name]
         if candidates:
             newest = max(candidates, key=lambda branch: branch.at)
             return newest.name, newest.tip
@@ -285,7 +285,7 @@ class _NewestTags(NamedTuple):
     """Number of commits since the newest tag."""
 
 
-def _newest_tags(git: Git, head: str, walked: list[str], tips: dict[str, str]) -> _NewestTags:
+def _find_newest_tags(git: Git, head: str, walked: list[str], tips: dict[str, str]) -> _NewestTags:
     """The tags in HEAD's history, of which `walked` are the newest commits.
 
     `git describe --tags` finds the same tag, but walks through the whole history if there is no tag.
@@ -301,7 +301,7 @@ def _newest_tags(git: Git, head: str, walked: list[str], tips: dict[str, str]) -
     return _NewestTags(newest, previous, since)
 
 
-def _subjects_since(git: Git, head: str, since: str) -> tuple[str, ...]:
+def _read_subjects_since(git: Git, head: str, since: str) -> tuple[str, ...]:
     """The subjects of at most `MAX_RECENT` commits since a tag, without merges; () without a tag."""
     if not since:
         return ()
@@ -346,7 +346,7 @@ def _find_partner(workspace: Path, habits: CoChanges, status: Status, history: G
 def _list_touches(git_dir: Path, files: tuple[FileState, ...]) -> tuple[Touch, ...]:
     touches = [(file.path, file.modified_at, file.untracked) for file in files]
     touches += [
-        (".git/index", modified_at(git_dir / "index"), False),
-        (".git/HEAD", modified_at(git_dir / "logs/HEAD"), False),
+        (".git/index", read_modified_at(git_dir / "index"), False),
+        (".git/HEAD", read_modified_at(git_dir / "logs/HEAD"), False),
     ]
     return tuple(Touch(path, at, untracked) for path, at, untracked in touches if at is not None)

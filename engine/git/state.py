@@ -146,12 +146,12 @@ class GitState:
             for branch in self.branches
             if not branch.merged
             and branch.tip != self.base_tip
-            and bare_name(branch) != self.base_name
-            and not (branch.remote and bare_name(branch) in local)
+            and strip_remote(branch) != self.base_name
+            and not (branch.remote and strip_remote(branch) in local)
         )
 
 
-def bare_name(branch: Branch) -> str:
+def strip_remote(branch: Branch) -> str:
     """The name of a branch without its remote: `feature/x` for `origin/feature/x` too."""
     return branch.name.partition("/")[2] if branch.remote else branch.name
 
@@ -159,12 +159,12 @@ def bare_name(branch: Branch) -> str:
 # -- Branches that are made of the changes of sessions.
 
 
-PREFIXES = ("clawpy/", "clawpy-")
-MAX_LENGTH = 50
+SESSION_BRANCH_PREFIXES = ("clawpy/", "clawpy-")
+MAX_BRANCH_CHARS = 50
 """Maximum number of characters in the name of a branch, without a number at its end."""
 
 
-def session_branch(title: str, session_id: str, *, below: bool = True) -> str:
+def make_session_branch_name(title: str, session_id: str, *, below: bool = True) -> str:
     """The name of the branch for a session's changes, which git always accepts.
 
     It is `clawpy/` and the first words of the prompt in lower case, such as `clawpy/fix-lint-in-cart`. If the prompt
@@ -172,18 +172,18 @@ def session_branch(title: str, session_id: str, *, below: bool = True) -> str:
     """
     first = unicodedata.normalize("NFKC", title.strip().partition("\n")[0]).lower()
     words = "".join(letter if letter.isalnum() else " " for letter in first).split()
-    name, max_length = "", MAX_LENGTH - len(PREFIXES[0])
+    name, max_length = "", MAX_BRANCH_CHARS - len(SESSION_BRANCH_PREFIXES[0])
     for word in words:
         if name and len(name) + 1 + len(word) > max_length:
             break
         name = f"{name}-{word}" if name else word[:max_length]
-    return f"{PREFIXES[0] if below else PREFIXES[1]}{name or session_id}"
+    return f"{SESSION_BRANCH_PREFIXES[0] if below else SESSION_BRANCH_PREFIXES[1]}{name or session_id}"
 
 
 def is_session_branch(name: str, session: str) -> bool:
     """Whether this branch was made of a session's changes. `session` is the trailer `Session` of its last commit; "" if
     it has none, because a branch to which you have committed is yours."""
-    return name.startswith(PREFIXES) and bool(session.strip())
+    return name.startswith(SESSION_BRANCH_PREFIXES) and bool(session.strip())
 
 
 # -- The working tree as `git status` sees it.
@@ -203,7 +203,7 @@ def is_litter(path: str) -> bool:
     return not _LITTER_FOLDERS.isdisjoint(path.split("/"))
 
 
-_BYPRODUCT: Final = re.compile(
+_BYPRODUCT_PATH: Final = re.compile(
     r"(?:^|/)(?:\.idea|\.vscode|\.direnv|dist|build|out|target|htmlcov|coverage|tmp|temp|logs?|[^/]*\.egg-info)/"
     r"|(?:^|/)(?:\.DS_Store|Thumbs\.db|\.coverage[^/]*|nohup\.out|core|tags|\.env[^/]*)$"
     r"|\.(?:log|tmp|temp|bak|orig|rej|swp|swo|pyc|pid|out|class|o)$|~$",
@@ -214,7 +214,7 @@ _BYPRODUCT: Final = re.compile(
 def is_byproduct(path: str) -> bool:
     """Whether an untracked file with this name is not the work of a person, but output, a log, a backup of an editor,
     or settings."""
-    return is_litter(path) or bool(_BYPRODUCT.search(path))
+    return is_litter(path) or bool(_BYPRODUCT_PATH.search(path))
 
 
 @frozen
@@ -243,7 +243,7 @@ def read_status(git: Git) -> Status:
             name, _, value = part[2:].partition(" ")
             header[name] = value
             continue
-        for file in _file_states(git.folder, part):
+        for file in _parse_file_states(git.folder, part):
             if len(files) < MAX_FILES:
                 files.append(file)
             else:
@@ -262,15 +262,15 @@ def read_status(git: Git) -> Status:
     )
 
 
-def _file_states(root: Path, part: str) -> Iterator[FileState]:
+def _parse_file_states(root: Path, part: str) -> Iterator[FileState]:
     """The files of one record of `status --porcelain=v2`. For an untracked folder these are the files in it."""
     kind = part[0]
     if kind == "?":
         path = part[2:]
         if is_litter(path):
             return
-        inside = _files_below(root, path) if path.endswith("/") else (path,)
-        yield from (FileState(name, untracked=True, modified_at=modified_at(root / name)) for name in inside)
+        inside = _list_files_below(root, path) if path.endswith("/") else (path,)
+        yield from (FileState(name, untracked=True, modified_at=read_modified_at(root / name)) for name in inside)
     elif kind in "1u":
         fields = part.split(" ", 8 if kind == "1" else 10)
         index, tree, path = fields[1][0], fields[1][1], fields[-1]
@@ -280,11 +280,11 @@ def _file_states(root: Path, part: str) -> Iterator[FileState]:
             modified=kind == "1" and tree != ".",
             deleted=kind == "1" and (tree == "D" or (index == "D" and tree == ".")),
             conflicted=kind == "u",
-            modified_at=modified_at(root / path),
+            modified_at=read_modified_at(root / path),
         )
 
 
-def _files_below(root: Path, folder: str) -> Iterator[str]:
+def _list_files_below(root: Path, folder: str) -> Iterator[str]:
     """At most `MAX_IN_FOLDER` files below an untracked folder. If it is a repository itself, the folder is returned."""
     if (root / folder / ".git").exists():
         yield folder.rstrip("/")
@@ -299,7 +299,7 @@ def _walk_files(root: Path, folder: Path) -> Iterator[str]:
             yield os.path.relpath(os.path.join(place, name), root)  # noqa: PTH118 (names that are no UTF-8 stay whole)
 
 
-def modified_at(path: Path) -> datetime | None:
+def read_modified_at(path: Path) -> datetime | None:
     """When a file was last written; None if it does not exist."""
     try:
         return to_datetime(path.lstat().st_mtime)

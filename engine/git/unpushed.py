@@ -52,7 +52,7 @@ _TEST_PATH = re.compile(r"(?:^|/)(?:tests?|testdata|test[-_]data|fixtures?|examp
 
 
 @frozen
-class Span:
+class CommitSpan:
     """Commits that nobody else has. They are in the history of `head`, but not in that of `without` or of any remote
     branch."""
 
@@ -108,7 +108,7 @@ class UnpushedProblem:
 
 
 @frozen
-class Unpushed:
+class UnpushedWork:
     """The problems in commits and files that are not pushed."""
 
     commits: int = 0
@@ -116,12 +116,12 @@ class Unpushed:
     unread: int = 0
     """Number of those commits that were not read."""
     shared: bool = True
-    """See `Span`."""
+    """See `CommitSpan`."""
     committed: tuple[UnpushedProblem, ...] = ()
     """Problems of the commits, secrets first."""
 
 
-NOTHING_UNPUSHED: Final = Unpushed()
+NOTHING_UNPUSHED: Final = UnpushedWork()
 
 
 @frozen
@@ -133,7 +133,7 @@ class _UnwantedFiles:
     names: re.Pattern[str]
 
 
-_UNWANTED: Final = (
+_KINDS_OF_UNWANTED_FILES: Final = (
     _UnwantedFiles("database dump", 1_000_000, re.compile(r"\.(?:sql|dump|bak|pgdump)(?:\.(?:gz|bz2|xz|zst))?$", re.I)),
     _UnwantedFiles("database", 1_000_000, re.compile(r"\.(?:sqlite3?|mdb|rdb)$", re.I)),
     _UnwantedFiles("archive", 2_000_000, re.compile(r"\.(?:zip|tar|tgz|tar\.(?:gz|bz2|xz|zst)|7z|rar|iso|war)$", re.I)),
@@ -151,7 +151,7 @@ class _RawEntry:
     path: str
 
 
-def span_of(state: GitState, now: datetime) -> Span | None:
+def find_unpushed_span(state: GitState, now: datetime) -> CommitSpan | None:
     """The commits that are not pushed; None if there are none.
 
     If the branch has an upstream, these are the commits that the upstream does not have. If the repository has a
@@ -161,37 +161,37 @@ def span_of(state: GitState, now: datetime) -> Span | None:
     if not state.head:
         return None
     if state.upstream_tip:
-        return Span(state.head, state.upstream_tip, shared=state.has_remote)
+        return CommitSpan(state.head, state.upstream_tip, shared=state.has_remote)
     if state.has_remote:
-        return Span(state.head)
+        return CommitSpan(state.head)
     if state.base_tip and state.base_tip != state.head and state.branch != state.base:
-        return Span(state.head, state.base_tip, shared=False)
+        return CommitSpan(state.head, state.base_tip, shared=False)
     newest = sum(now - commit.at <= RECENT_AGE for commit in state.recent)
-    return Span(state.head, newest=newest, shared=False) if newest else None
+    return CommitSpan(state.head, newest=newest, shared=False) if newest else None
 
 
-def read_unpushed(git: Git, state: GitState, now: datetime) -> Unpushed:
+def read_unpushed(git: Git, state: GitState, now: datetime) -> UnpushedWork:
     """The problems in the commits that are not pushed. Raises `GitError`."""
-    span = span_of(state, now)
+    span = find_unpushed_span(state, now)
     return NOTHING_UNPUSHED if span is None else read_commits(git, span)
 
 
-def read_commits(git: Git, span: Span, *, leftovers: bool = False) -> Unpushed:
+def read_commits(git: Git, span: CommitSpan, *, leftovers: bool = False) -> UnpushedWork:
     """The problems in the commits of a span. With `leftovers`, these include debugging and conflict markers that are
     still there. Raises `GitError`."""
     shas = git.text("rev-list", *span.arguments).split()
     if not shas:
-        return Unpushed(shared=span.shared)
+        return UnpushedWork(shared=span.shared)
     listing = git.output(
         "diff-tree", "--stdin", "--root", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--always", "-c",
         stdin="\n".join(shas).encode() + b"\n",
     )  # fmt: skip
     entries = list(_parse_raw_diff(listing))
-    sizes = _object_sizes(git, {entry.blob for entry in entries})
-    problems = _unwanted_files(git, entries, sizes, span.without, span.head)
+    sizes = _read_object_sizes(git, {entry.blob for entry in entries})
+    problems = _find_unwanted_files(git, entries, sizes, span.without, span.head)
     costs = Counter[str]()
     for entry in entries:
-        costs[entry.sha] += _read_cost(sizes.get(entry.blob, 0))
+        costs[entry.sha] += _bound_read_cost(sizes.get(entry.blob, 0))
     read = _take_within_limit((sha, costs[sha]) for sha in shas)
     patch = git.run(
         *_SMALL_FILES, "diff-tree", "--stdin", "--root", "-r", "--patch", "--cc", *_PATCH_OPTIONS, "--format=%x01%H",
@@ -201,14 +201,14 @@ def read_commits(git: Git, span: Span, *, leftovers: bool = False) -> Unpushed:
         read = []  # a partial clone does not have all files
     else:
         problems += _scan_patch(git, span.head, patch.stdout, leftovers=leftovers)
-    return Unpushed(len(shas), len(shas) - len(read), span.shared, _sort_problems(problems))
+    return UnpushedWork(len(shas), len(shas) - len(read), span.shared, _sort_problems(problems))
 
 
-def mark_edited_out(git: Git, unpushed: Unpushed, files: Iterable[FileState]) -> Unpushed:
+def mark_edited_out(git: Git, unpushed: UnpushedWork, files: Iterable[FileState]) -> UnpushedWork:
     """The problems of commits, of which those secrets are marked as in the history only that uncommitted changes
     removed. `files` are the uncommitted files."""
     changed = {file.path for file in files}
-    read_kinds = cache(partial(_secret_kinds, git))
+    read_kinds = cache(partial(_find_secret_kinds, git))
 
     def mark(problem: UnpushedProblem) -> UnpushedProblem:
         if not (problem.is_secret and problem.line and problem.path in changed):
@@ -220,7 +220,7 @@ def mark_edited_out(git: Git, unpushed: Unpushed, files: Iterable[FileState]) ->
     return replace(unpushed, committed=tuple(map(mark, unpushed.committed)))
 
 
-def _secret_kinds(git: Git, path: str) -> set[str] | None:
+def _find_secret_kinds(git: Git, path: str) -> set[str] | None:
     """The kinds of secrets in a file of the working tree; None if it cannot be read."""
     try:
         text = read_plain(git.folder / path, MAX_READ_BYTES, follow=False).decode(errors="surrogateescape")
@@ -246,9 +246,9 @@ def read_since(git: Git, base: str, paths: Iterable[str]) -> tuple[UnpushedProbl
     base = base or git.text("hash-object", "-t", "tree", "--stdin", stdin=b"")  # a tree without files
     listing = git.output("diff-index", "--cached", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", base)
     entries = list(_parse_raw_diff(listing))
-    problems = _unwanted_files(git, entries, _object_sizes(git, {entry.blob for entry in entries}), base, "")
+    problems = _find_unwanted_files(git, entries, _read_object_sizes(git, {entry.blob for entry in entries}), base, "")
     changed = itertools.islice(dict.fromkeys([*paths, *(entry.path for entry in entries)]), MAX_PROBLEMS)
-    searched = _take_within_limit((path, _read_cost(_size_on_disk(git.folder / path))) for path in changed)
+    searched = _take_within_limit((path, _bound_read_cost(_read_size_on_disk(git.folder / path))) for path in changed)
     for option in (["--cached"], []) if searched else ():
         patch = git.output(
             *_SMALL_FILES, "diff-index", *option, "--patch", *_PATCH_OPTIONS, base, "--", *searched,
@@ -261,7 +261,7 @@ def read_since(git: Git, base: str, paths: Iterable[str]) -> tuple[UnpushedProbl
     return _sort_problems({(problem.kind, problem.path, problem.line): problem for problem in problems}.values())
 
 
-def _size_on_disk(file: Path) -> int:
+def _read_size_on_disk(file: Path) -> int:
     """The number of bytes of a file; 0 if it was removed since it was staged."""
     try:
         return file.lstat().st_size
@@ -286,7 +286,7 @@ def _parse_raw_diff(listing: bytes) -> Iterator[_RawEntry]:
             sha = field.decode().strip()
 
 
-def _object_sizes(git: Git, names: Iterable[str]) -> dict[str, int]:
+def _read_object_sizes(git: Git, names: Iterable[str]) -> dict[str, int]:
     """The size of each object by its name, which is an id or COMMIT:PATH.
 
     A folder has the size `FOLDER_BYTES`. An object that does not exist is left out, such as a file that is not in a
@@ -303,7 +303,7 @@ def _object_sizes(git: Git, names: Iterable[str]) -> dict[str, int]:
     return sizes
 
 
-def _read_cost(size: int) -> int:
+def _bound_read_cost(size: int) -> int:
     """The number of bytes that are read of a file of this size."""
     return size if size <= MAX_READ_BYTES else 0
 
@@ -318,7 +318,7 @@ def _take_within_limit(costs: Iterable[tuple[str, int]]) -> list[str]:
     return taken
 
 
-def _unwanted_files(
+def _find_unwanted_files(
     git: Git, entries: Iterable[_RawEntry], sizes: Mapping[str, int], base: str, head: str
 ) -> list[UnpushedProblem]:
     """The files that do not belong in a repository, one for each path. A file is left out if `base` has one of about
@@ -333,7 +333,7 @@ def _unwanted_files(
                 kind, path, sha=entry.sha, size=0 if kind.startswith(SECRET_KIND) else largest
             )
     paths = [path for path in problems if "\n" not in path]
-    present = _object_sizes(git, [f"{commit}:{path}" for commit in (base, head) if commit for path in paths])
+    present = _read_object_sizes(git, [f"{commit}:{path}" for commit in (base, head) if commit for path in paths])
     for path in paths:
         problem = problems[path]
         if present.get(f"{base}:{path}", -1) * 2 >= problem.size:
@@ -350,7 +350,7 @@ def _classify_file(entry: _RawEntry, size: int) -> tuple[str, str]:
     if not _TEST_PATH.search(entry.path):
         if filled := _TOOL_FOLDER.match(entry.path):
             return FILLED_FOLDER, filled[1]
-        for unwanted in _UNWANTED:
+        for unwanted in _KINDS_OF_UNWANTED_FILES:
             if size >= unwanted.min_size and unwanted.names.search(entry.path):
                 return unwanted.kind, entry.path
     return (LARGE_FILE, entry.path) if size > LARGE_FILE_BYTES else ("", "")
@@ -389,7 +389,7 @@ def _sort_problems(problems: Iterable[UnpushedProblem]) -> tuple[UnpushedProblem
 
 def _scan_lines(patch: bytes, *, leftovers: bool) -> Iterator[tuple[str, PatchLine, Leftover]]:
     """(commit, line, finding) for each problem in the added lines of a patch; without `leftovers`, for each secret."""
-    for file in _files_to_scan(patch, leftovers=leftovers):
+    for file in _select_files_to_scan(patch, leftovers=leftovers):
         for line, following in itertools.zip_longest(file.added, file.added[1:]):
             after = following.text if following is not None and following.hunk == line.hunk else ""
             for leftover in scan_line(line.path, line.text, after):
@@ -397,7 +397,7 @@ def _scan_lines(patch: bytes, *, leftovers: bool) -> Iterator[tuple[str, PatchLi
                     yield file.commit, line, leftover
 
 
-def _files_to_scan(patch: bytes, *, leftovers: bool) -> Iterator[FilePatch]:
+def _select_files_to_scan(patch: bytes, *, leftovers: bool) -> Iterator[FilePatch]:
     """The files of a patch, each with its commit; without `leftovers`, only the few with a hint of a secret."""
     commit = b""
     for part in re.split(rb"\n(?=\x01|diff --(?:git|cc) )", b"\n" + patch):

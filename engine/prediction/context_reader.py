@@ -29,12 +29,12 @@ from engine.git.github import GitHub
 from engine.git.inspection import NOTHING_INSPECTED
 from engine.git.reader import (
     GitReader,
-    files_between,
+    find_last_commit_of,
     holds_patch,
-    in_history,
+    is_in_history,
     is_text_at,
     is_text_in_files,
-    last_commit_of,
+    list_files_between,
 )
 from engine.git.state import GitState, Touch, is_byproduct
 from engine.model import ChangeSet, Refusal, SessionView, Signal, TaskState, sanitise
@@ -295,7 +295,7 @@ class ContextReader:
     def _changed(self, folder: Path, git: GitState, last: ValidationRun) -> tuple[ChangedFile, ...]:
         """The files that changed since a run of the tests."""
         for revision, exact in ((last.tree, True), (last.head, last.clean)):
-            between = files_between(folder, revision, git.head) if revision and git.head else None
+            between = list_files_between(folder, revision, git.head) if revision and git.head else None
             if between is not None:
                 changed = changed_since(last.ran_at, between, git.files, exact=exact)
                 marked = (replace(file, gone=not os.path.lexists(folder / file.path)) for file in changed)
@@ -308,7 +308,9 @@ class ContextReader:
             return frozenset()
         recent = {commit.id for commit in git.recent}
         heads = [head for head in dict.fromkeys(run.head for run in runs if run.head) if head != git.head]
-        return frozenset(head for head in heads[:GREEN_HEADS] if head in recent or in_history(folder, head, git.head))
+        return frozenset(
+            head for head in heads[:GREEN_HEADS] if head in recent or is_in_history(folder, head, git.head)
+        )
 
 
 def _commits_of_failed_tests(folder: Path, git: GitState, part: Part) -> dict[str, str]:
@@ -345,7 +347,7 @@ def _last_name(test: str) -> str:
 
 def _gone_test_files(folder: Path, git: GitState, part: Part, run: ValidationRun) -> list[str]:
     """The test files of a project that were deleted since a run."""
-    between = files_between(folder, run.tree or run.head, git.head) or ()
+    between = list_files_between(folder, run.tree or run.head, git.head) or ()
     changed = {*between, *(file.path for file in git.files if file.deleted)}
     gone = [path for path in sorted(changed) if part.holds(path) and not os.path.lexists(folder / path)]
     return [path for path in gone if TEST_FILE.search(path)][:MAX_GONE_FILES]
@@ -358,10 +360,10 @@ def _last_commit_of_test(folder: Path, git: GitState, part: Part, test: str) -> 
     if not is_named:
         return ""
     file = f"{part.project.path}/{path}".lstrip("/")
-    commit = last_commit_of(folder, file, git.head)
+    commit = find_last_commit_of(folder, file, git.head)
     if commit != git.head:
         return commit
-    commit = last_commit_of(folder, file, f"{git.head}^")
+    commit = find_last_commit_of(folder, file, f"{git.head}^")
     function = name.rpartition("::")[2].partition("[")[0]
     return commit if commit and is_text_at(folder, commit, file, function) else ""
 

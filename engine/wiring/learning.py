@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from engine.execution.runners.model.single_questions import MemoryModel
 from engine.hierarchy.teaching import remove_lesson
-from engine.learning.learnings.findings import ENTRY_KINDS, SessionRecord, Statement, entries_about
+from engine.learning.learnings.findings import ENTRY_KINDS, SessionRecord, Statement, select_entries_about
 from engine.learning.learnings.learnings import Learnings
 from engine.memory.capture_rules import CapturedSentence
 from engine.memory.captures import all_lines
@@ -85,7 +85,7 @@ class SessionSource:
         return SessionRecord(
             view,
             start_record.leader,
-            tuple(entries_about(entries, session_id)),
+            tuple(select_entries_about(entries, session_id)),
             tuple(statements),
             self._permission_requests(session_id),
             correction(services, view.prediction_id) if view.flow is None else None,

@@ -18,7 +18,7 @@ from engine.execution.sessions import Sessions
 from engine.frozen import frozen
 from engine.git.github import GitHub
 from engine.git.repository import top_folder
-from engine.learning.decisions.decisions import ARROW
+from engine.learning.decisions.decisions import SIDE_SEPARATOR
 from engine.learning.decisions.insights import InsightsReader
 from engine.learning.decisions.training import Training
 from engine.learning.decisions.training_provider import Account, Provider, TrainingError
@@ -143,7 +143,7 @@ class _TwinTraining:
             return None
         except NoAnswer as fault:
             raise TrainingError(f"{model} cannot be reached: {fault}", transient=True) from fault
-        return f"{reply.prompt}{ARROW}{reply.channel}"
+        return f"{reply.prompt}{SIDE_SEPARATOR}{reply.channel}"
 
     def adopt(self, model: str) -> None:
         """Make the model the Twin at once."""

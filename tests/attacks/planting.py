@@ -14,8 +14,8 @@ from engine.execution.runners.flow import Job, WorkFailed
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.flows.git_steps import reset_worktree, restore_tree, store_tree, unmerged_files
 from engine.git import Git, repository_root
-from engine.git.github import address_of
-from engine.git.reader import GitReader, workspace_label
+from engine.git.github import find_address
+from engine.git.reader import GitReader, read_workspace_label
 from engine.model import Refusal
 from tests.conftest import Repository
 from tests.execution.flows.conftest import ProcessSession
@@ -99,8 +99,8 @@ def use_operator_tree(folder: Path, scratch: Path) -> list[str]:
     steps = [
         lambda: repository_root(folder),
         lambda: GitReader().read(folder),
-        lambda: workspace_label(str(folder)),
-        lambda: address_of(folder),
+        lambda: read_workspace_label(str(folder)),
+        lambda: find_address(folder),
         lambda: run_flow("summarise_day", folder, scratch, since="2020-01-01T00:00:00Z"),
         lambda: run_flow("review_unpushed", folder, scratch, upstream="upstream"),
         lambda: run_flow("forecast_conflicts", folder, scratch, branches=["other"], base="main"),

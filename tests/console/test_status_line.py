@@ -131,4 +131,4 @@ async def test_the_header_follows_the_branch_with_each_check_for_cards(
 def test_the_name_of_a_folder_with_a_line_break_is_one_line(tmp_path: Path) -> None:
     folder = Repository(tmp_path / "li\nne").path
     assert workspace_name(str(folder)) == "li ne"
-    assert workspace_label(str(folder)) == "li ne main"
+    assert read_workspace_label(str(folder)) == "li ne main"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.git.github import GitHub, address_of, ask_github, parse_pull_requests
+from engine.git.github import GitHub, ask_github, find_address, parse_pull_requests
 from tests.conftest import Repository
 from tests.support.helpers import make_program
 
@@ -122,4 +122,4 @@ def test_a_failure_of_gh_becomes_an_error(tmp_path: Path, script: str, error: st
 def test_the_remote_is_read_by_our_own_git(repository: Repository, remotes: dict[str, str], address: str) -> None:
     for name, url in remotes.items():
         repository.git("remote", "add", name, url)
-    assert address_of(repository.path) == address
+    assert find_address(repository.path) == address

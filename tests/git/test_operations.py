@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from engine.git import Git
-from engine.git.operations import Operation, conflicted_files, operation_stamp, read_operation
+from engine.git.operations import Operation, read_conflicted_files, read_operation, read_operation_stamp
 from tests.conftest import Repository
 
 
@@ -41,15 +41,15 @@ def apart(repository: Repository) -> Repository:
 def test_a_merge_names_what_is_resolved_and_what_is_not(apart: Repository) -> None:
     begin_operation(apart, "merge", "side")
     git = Git(apart.path)
-    stamp = operation_stamp(git.repository.git_dir)
+    stamp = read_operation_stamp(git.repository.git_dir)
     merge = operation_of(apart)
     assert (merge.name, merge.ours.name, their_subject(merge)) == ("merge", "main", "side")
     assert (merge.unmerged, merge.resolved) == ((":a.txt", "b c.txt"), ())
-    assert {*conflicted_files(git)[":a.txt"]} == {1, 2, 3}
+    assert {*read_conflicted_files(git)[":a.txt"]} == {1, 2, 3}
 
     apart.write("b c.txt", "23\n")
     apart.git("add", "b c.txt")
-    assert operation_stamp(git.repository.git_dir) != stamp
+    assert read_operation_stamp(git.repository.git_dir) != stamp
     merge = operation_of(apart)
     assert (merge.unmerged, merge.resolved, merge.files) == ((":a.txt",), ("b c.txt",), (":a.txt", "b c.txt"))
     assert (merge.continue_command, merge.abort_command) == ("git merge --continue", "git merge --abort")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.git import Git
-from engine.git.patch import MAX_BYTES, MAX_LINES, own_patch, read_patch, unquoted
+from engine.git.patch import MAX_BYTES, MAX_LINES, read_own_patch, read_patch, unquote_name
 from engine.git.reader import GitReader
 from tests.conftest import Repository
 
@@ -13,9 +13,9 @@ def test_the_same_work_has_the_same_mark_committed_or_not(repository: Repository
     repository.git("checkout", "-q", "-b", "work")
     repository.write("a.py", "a = 2\n")
     git = Git(repository.path)
-    before = own_patch(git, GitReader().read(repository.path)).mark
+    before = read_own_patch(git, GitReader().read(repository.path)).mark
     repository.commit("two")
-    assert own_patch(git, GitReader().read(repository.path)).mark == before
+    assert read_own_patch(git, GitReader().read(repository.path)).mark == before
 
 
 def test_untracked_files_are_read_within_one_budget(repository: Repository) -> None:
@@ -26,7 +26,7 @@ def test_untracked_files_are_read_within_one_budget(repository: Repository) -> N
         repository.write(f"made/{number:02}.py", text)
     repository.write("z/data.json", '{"a": "breakpoint()"}\n')
     repository.write("build/out.py", "breakpoint()\n")
-    patch = own_patch(Git(repository.path), GitReader().read(repository.path))
+    patch = read_own_patch(Git(repository.path), GitReader().read(repository.path))
     assert sum(len(line.text) + 1 for line in patch.added) <= MAX_BYTES
     assert len(patch.added) <= MAX_LINES
     assert {"made/00.py", "made/01.py"} <= {line.path for line in patch.added}
@@ -34,7 +34,7 @@ def test_untracked_files_are_read_within_one_budget(repository: Repository) -> N
     assert {"z/data.json", "build/out.py", "made/19.py"} <= patch.untracked
     repository.commit("all of it")
     repository.write("a.py", "b = 2\n" * (MAX_LINES + 10))
-    assert len(own_patch(Git(repository.path), GitReader().read(repository.path)).added) <= MAX_LINES
+    assert len(read_own_patch(Git(repository.path), GitReader().read(repository.path)).added) <= MAX_LINES
 
 
 def test_lines_of_a_patch_that_look_like_headers_are_lines() -> None:
@@ -55,5 +55,5 @@ def test_the_added_lines_of_a_merge_are_those_that_no_parent_has() -> None:
 
 
 def test_a_quoted_name_that_is_cut_off_stays_as_it_is() -> None:
-    assert unquoted('"caf\\303\\251"') == "café"
-    assert unquoted('"a\\"') == '"a\\"'
+    assert unquote_name('"caf\\303\\251"') == "café"
+    assert unquote_name('"a\\"') == '"a\\"'

@@ -12,7 +12,7 @@ import pytest
 
 from engine.execution.trees import create_branch, find_free_branch_name
 from engine.git import Git
-from engine.git.reader import GitReader, files_between, in_history
+from engine.git.reader import GitReader, is_in_history, list_files_between
 from engine.git.state import FileState, GitState
 from tests.conftest import Repository
 from tests.prediction.sensing import dated_commit, touch
@@ -192,15 +192,15 @@ def test_the_base_is_known_and_how_far_a_branch_is_from_it(repository: Repositor
 def test_relations_of_commits(repository: Repository) -> None:
     first = repository.commit("one", {"a.py": "1", "b.py": "1"})
     second = repository.commit("two", {"a.py": "2"})
-    assert in_history(repository.path, first, second)
-    assert not in_history(repository.path, second, first)
-    assert not in_history(repository.path, "0" * 40, second)
-    assert files_between(repository.path, first, second) == ("a.py",)
+    assert is_in_history(repository.path, first, second)
+    assert not is_in_history(repository.path, second, first)
+    assert not is_in_history(repository.path, "0" * 40, second)
+    assert list_files_between(repository.path, first, second) == ("a.py",)
     repository.write(".venv/lib/site-packages/six.py", "1")
     repository.git("add", "--all")
     tree = repository.git("write-tree")
-    assert files_between(repository.path, tree, first) == ("a.py",), "an environment is no difference"
-    assert files_between(repository.path, "1" * 40, second) is None
+    assert list_files_between(repository.path, tree, first) == ("a.py",), "an environment is no difference"
+    assert list_files_between(repository.path, "1" * 40, second) is None
 
 
 def test_an_untracked_folder_names_at_most_300_files(repository: Repository, read: Read) -> None:

@@ -13,7 +13,7 @@ from engine.git import Git, inspection, unpushed
 from engine.git.inspection import Inspection, read_fixups
 from engine.git.reader import GitReader
 from engine.git.state import read_status
-from engine.git.unpushed import Span, Unpushed, UnpushedProblem, read_commits
+from engine.git.unpushed import CommitSpan, UnpushedProblem, UnpushedWork, read_commits
 from tests.conftest import Repository
 
 TOKEN = "ghp_" + "a1B2c3D4" * 5  # put together here so that no scanner takes this file for a leak
@@ -26,10 +26,10 @@ def inspect(repository: Repository, now: datetime | None = None) -> Inspection:
 
 
 def problems_since(repository: Repository, base: str, *, leftovers: bool = False) -> tuple[UnpushedProblem, ...]:
-    return read_commits(Git(repository.path), Span("HEAD", base), leftovers=leftovers).committed
+    return read_commits(Git(repository.path), CommitSpan("HEAD", base), leftovers=leftovers).committed
 
 
-def places(result: Unpushed) -> list[tuple[str, int]]:
+def places(result: UnpushedWork) -> list[tuple[str, int]]:
     return [(problem.path, problem.line) for problem in result.committed]
 
 
@@ -46,7 +46,7 @@ def test_commits_of_any_remote_branch_are_pushed(repository: Repository, tmp_pat
         repository.git("switch", "-q", "--detach")
     repository.git("push", "-q", "origin", "work:elsewhere")
     repository.git("fetch", "-q", "origin")
-    assert inspect(repository).unpushed == Unpushed()
+    assert inspect(repository).unpushed == UnpushedWork()
 
 
 def test_without_a_remote_the_commits_of_the_last_week_are_not_pushed(repository: Repository) -> None:
@@ -164,7 +164,7 @@ def test_a_changed_file_with_many_keys_is_read_once(repository: Repository, monk
 
     monkeypatch.setattr(unpushed, "read_plain", read_and_count)
     git = Git(repository.path)
-    committed = read_commits(git, Span("HEAD", base))
+    committed = read_commits(git, CommitSpan("HEAD", base))
     marked = unpushed.mark_edited_out(git, committed, read_status(git).files).committed
     assert all(problem.is_in_history_only for problem in marked)
     assert [problem.path for problem in committed.committed if problem.is_in_history_only] == ["gone.py"] * 50
@@ -176,7 +176,7 @@ def test_findings_that_cannot_be_compared_with_the_files_are_still_found(
 ) -> None:
     repository.commit("key", {"config.py": f"KEY = '{TOKEN}'\n"})
 
-    def fail(*_: object) -> Unpushed:
+    def fail(*_: object) -> UnpushedWork:
         raise MemoryError
 
     monkeypatch.setattr(inspection, "mark_edited_out", fail)
@@ -198,7 +198,7 @@ def test_commits_beyond_the_limit_are_counted_and_not_read(
     base = repository.commit("begin", {"a.py": "x = 1\n"})
     repository.commit("vendored", {"much.py": f"KEY = '{TOKEN}'\n" + "x = 1\n" * 10_000})
     repository.commit("key", {"config.py": f"KEY = '{TOKEN}'\n"})
-    result = read_commits(Git(repository.path), Span("HEAD", base))
+    result = read_commits(Git(repository.path), CommitSpan("HEAD", base))
     assert (result.unread, places(result)) == (1, [("config.py", 1)])
 
 

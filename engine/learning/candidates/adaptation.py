@@ -39,7 +39,13 @@ from engine.learning.candidates.evaluation import (
     same_change,
 )
 from engine.learning.candidates.overlays import Trials
-from engine.learning.candidates.records import OPPORTUNITY, Opportunity, Records, Sources, select_opportunities
+from engine.learning.candidates.records import (
+    MIN_OPPORTUNITY_SCORE,
+    Opportunity,
+    Records,
+    Sources,
+    select_opportunities,
+)
 from engine.learning.candidates.reflection import Reflection
 from engine.model import Randomness, Refusal, Trust, Waiting, microusd
 from engine.model.adaptation import (
@@ -258,7 +264,7 @@ class Adaptation:
     def _draft(self) -> tuple[list[str], bool]:
         """Draft candidates from the best new opportunities. Returns their ids, and whether other opportunities wait for
         the next round or for the end of their session."""
-        records = self._records.strong(OPPORTUNITY, self._clock.now() - MAX_AGE, MAX_RECORDS)
+        records = self._records.strong(MIN_OPPORTUNITY_SCORE, self._clock.now() - MAX_AGE, MAX_RECORDS)
         keys = {row.dedupe_key for row in load_candidates(self._database)}
         drafted: list[str] = []
         is_waiting, self.not_drafted = False, {}

@@ -1,8 +1,8 @@
 """Reads ledger entries into learning records: a function for each kind of entry, with its formula (SPEC 5.1).
 
-A record with `OPPORTUNITY` points or more can become a candidate (SPEC 5.3). The formulas give that many points to
-events after which an agent could act differently, and fewer to plain success. `Sources` supplies what an entry does not
-have.
+A record with `MIN_OPPORTUNITY_SCORE` points or more can become a candidate (SPEC 5.3). The formulas give that many
+points to events after which an agent could act differently, and fewer to plain success. `Sources` supplies what an
+entry does not have.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Learning records (SPEC 4.2, 5.1): a `Reading` of a ledger entry makes them, and an append-only table stores them.
 
 A record has a score, which is the sum of its parts, from 0 to 100, and each part has a reason. Candidates can be
-drafted from records with `OPPORTUNITY` points or more (5.2, 5.3). `Sources` is the protocol by which adaptation reads
-from packages above it; `engine.wiring.adaptation` implements it.
+drafted from records with `MIN_OPPORTUNITY_SCORE` points or more (5.2, 5.3). `Sources` is the protocol by which
+adaptation reads from packages above it; `engine.wiring.adaptation` implements it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from engine.storage.rows import (
 MAX_PER_SCOPE = 500
 """Maximum number of records of one scope that are read, the newest first."""
 
-OPPORTUNITY = 60.0
+MIN_OPPORTUNITY_SCORE = 60.0
 """Minimum score of a record from which a candidate can be drafted."""
 
 MAX_OPPORTUNITIES = 25
@@ -79,7 +79,7 @@ class LearningRecordRow(Row, table=True):
     details: dict[str, Any] = json_field()
 
 
-def record_id(*parts: object) -> str:
+def make_record_id(*parts: object) -> str:
     """The id of a record, derived from its `parts`, so that reading an entry again gives the same id."""
     return "rec_" + hex_hash("\x1f".join(map(str, parts)), 12)
 
@@ -164,19 +164,19 @@ class Opportunity:
         return dedupe_key(self.type, self.record.scope_type, self.record.scope_id, self.record.source_label)
 
 
-def types_of(kind: RecordKind) -> tuple[CandidateType, ...]:
+def find_types(kind: RecordKind) -> tuple[CandidateType, ...]:
     """The types that can be drafted from a kind of record."""
     return tuple(type for type, kinds in RECORD_KINDS.items() if kind in kinds)
 
 
 def select_opportunities(records: Iterable[LearningRecord], known_keys: Collection[str] = ()) -> list[Opportunity]:
-    """The best `MAX_OPPORTUNITIES` opportunities from records with `OPPORTUNITY` points or more, best first.
+    """The best `MAX_OPPORTUNITIES` opportunities from records with `MIN_OPPORTUNITY_SCORE` points or more, best first.
 
     Opportunities with `known_keys` are left out. Each key has one opportunity: that of the record with the highest
     score, and of several such records the newest. The other records of the key can support the candidate.
     """
-    strong = (record for record in records if record.score >= OPPORTUNITY)
-    opportunities = (Opportunity(type, record) for record in strong for type in types_of(record.kind))
+    strong = (record for record in records if record.score >= MIN_OPPORTUNITY_SCORE)
+    opportunities = (Opportunity(type, record) for record in strong for type in find_types(record.kind))
     new = (opportunity for opportunity in opportunities if opportunity.key not in known_keys)
     best_by_key = {opportunity.key: opportunity for opportunity in sorted(new, key=_rank)}
     return sorted(best_by_key.values(), key=_rank, reverse=True)[:MAX_OPPORTUNITIES]
@@ -249,10 +249,10 @@ class Reading:
         score, reason = add_parts(*parts)
         scope_type, scope_id = scope
         return LearningRecord(
-            id=record_id(*((kind, once) if once else (self.entry.id, kind, key))),
+            id=make_record_id(*((kind, once) if once else (self.entry.id, kind, key))),
             at=self.entry.at,
             kind=kind,
-            source_label=label_of(kind, cause),
+            source_label=make_label(kind, cause),
             scope_type=scope_type,
             scope_id=scope_id,
             score=score,
@@ -266,10 +266,10 @@ class Reading:
 
     def before(self, kind: RecordKind, cause: str, scope: RecordScope) -> int:
         """The number of earlier records with the same cause."""
-        return self.count_before(label_of(kind, cause), scope)
+        return self.count_before(make_label(kind, cause), scope)
 
 
-def label_of(kind: RecordKind, cause: str) -> str:
+def make_label(kind: RecordKind, cause: str) -> str:
     """The label of records of a kind with the same cause."""
     return f"{kind}/{cause}" if cause else kind.value
 

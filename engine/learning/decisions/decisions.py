@@ -38,24 +38,24 @@ SIGNAL_WEIGHTS: dict[DecisionSignal, float] = {
 }
 """Weight of each signal, between -1 and 1: positive if the operator wanted the card. Snoozing gives no signal."""
 
-EXPLICIT = (DecisionSignal.APPROVED, DecisionSignal.DISMISSED, DecisionSignal.UNDONE, DecisionSignal.DISCARDED)
+EXPLICIT_SIGNALS = (DecisionSignal.APPROVED, DecisionSignal.DISMISSED, DecisionSignal.UNDONE, DecisionSignal.DISCARDED)
 """Signals that count as a decision (for onboarding, phases, "approved n of m"). The original of an edit is not one of
 them, so that an edit counts once."""
 
-REJECTING = tuple(
+REJECTING_SIGNALS = tuple(
     signal
     for signal, signed_weight in SIGNAL_WEIGHTS.items()
     if signed_weight < 0 and signal is not DecisionSignal.ORIGINAL
 )
 """Signals that can be the rejected half of a pair (SPEC 8.2); an edit makes its own pair."""
 
-ARROW = " → "
+SIDE_SEPARATOR = " → "
 """The separator in the text of a pair: `prompt → channel` (SPEC 8.2)."""
 
 LOCAL_USER = "local"
 """The `user_id` of every row, because a home has one operator."""
 
-IMPORTED = ""
+IMPORTED_CARD = ""
 """The prediction ids of an imported pair, which was not made from cards."""
 
 
@@ -123,10 +123,10 @@ class PastDecision:
 
 _IS_STANDING = col(Decision.taken_back_at).is_(None)
 _BY_PERSON = col(Decision.decided_by) != DecidedBy.AUTONOMY.value
-_IS_EXPLICIT = col(Decision.signal).in_([signal.value for signal in EXPLICIT])
-_EXPLICIT_SQL = ", ".join(f"'{signal.value}'" for signal in EXPLICIT)
-_DECIDED = f"taken_back_at IS NULL AND signal IN ({_EXPLICIT_SQL})"
-_TOTAL = f"SELECT count(*) FROM decisions WHERE {_DECIDED} AND decided_by <> '{DecidedBy.AUTONOMY.value}'"
+_IS_EXPLICIT = col(Decision.signal).in_([signal.value for signal in EXPLICIT_SIGNALS])
+_EXPLICIT_SQL = ", ".join(f"'{signal.value}'" for signal in EXPLICIT_SIGNALS)
+_IS_DECIDED_SQL = f"taken_back_at IS NULL AND signal IN ({_EXPLICIT_SQL})"
+_COUNT_CARDS = f"SELECT count(*) FROM decisions WHERE {_IS_DECIDED_SQL} AND decided_by <> '{DecidedBy.AUTONOMY.value}'"
 _REJECTED_IN_A_ROW = f"""
     SELECT count(*) FROM decisions
     WHERE id > :after AND taken_back_at IS NULL AND signal = '{DecisionSignal.DISMISSED.value}'
@@ -152,7 +152,7 @@ _REJECTED = (
     select_all(Decision)
     .where(
         _IS_STANDING,
-        col(Decision.signal).in_(REJECTING),
+        col(Decision.signal).in_(REJECTING_SIGNALS),
         col(Decision.channel) != bindparam("channel"),
         col(Decision.decided_at) >= bindparam("since", type_=UtcDateTime()),
     )
@@ -162,7 +162,7 @@ _REJECTED = (
 _APPROVALS = f"""
     SELECT kind, channel, workspace,
            count(*) FILTER (WHERE signal = '{DecisionSignal.APPROVED.value}' AND NOT edited), count(*)
-    FROM decisions WHERE decided_by = '{DecidedBy.OPERATOR.value}' AND {_DECIDED}
+    FROM decisions WHERE decided_by = '{DecidedBy.OPERATOR.value}' AND {_IS_DECIDED_SQL}
     GROUP BY kind, channel, workspace
 """
 _CARD_FIELDS = ("prediction_id", "kind", "channel", "workspace", "flow", "confidence", "seen", "raw")
@@ -229,7 +229,7 @@ class Decisions:
 
     def count_all(self, session: Session) -> int:
         """Number of cards that a person has decided, here or over the API (SPEC 2.6, and 3.6's onboarding)."""
-        return int(ask(session, _TOTAL).scalar())
+        return int(ask(session, _COUNT_CARDS).scalar())
 
     def consecutive_rejections(self, session: Session, after: int = 0) -> int:
         """Number of dismissals in a row at the end of a person's decisions with ids above `after` (SPEC 3.6)."""
@@ -377,7 +377,7 @@ class DpoPair(Row, table=True):
 
 def format_side(prompt: str, channel: str) -> str:
     """The text of one half of a pair."""
-    return f"{prompt}{ARROW}{channel}"
+    return f"{prompt}{SIDE_SEPARATOR}{channel}"
 
 
 def add_pair(
@@ -435,7 +435,7 @@ def import_pairs(tx: Transaction, sides: Iterable[tuple[str, str, str]]) -> int:
         tx.insert(
             DpoPair(
                 context=context, chosen=chosen, rejected=rejected, created_at=tx.now,
-                chosen_prediction_id=IMPORTED, rejected_prediction_id=IMPORTED,
+                chosen_prediction_id=IMPORTED_CARD, rejected_prediction_id=IMPORTED_CARD,
             )
         )  # fmt: skip
         tx.session.flush()

@@ -19,7 +19,7 @@ from sqlalchemy import ColumnElement
 from sqlmodel import Field, Session, col, select
 
 from engine.frozen import frozen
-from engine.learning.decisions.decisions import ARROW, Preference, count_pairs
+from engine.learning.decisions.decisions import SIDE_SEPARATOR, Preference, count_pairs
 from engine.learning.decisions.exporting import (
     MORE_PAIRS,
     Exporter,
@@ -316,8 +316,8 @@ def measure_agreement(pairs: Sequence[Preference], answers: Sequence[str | None]
 def similarity(text: str, other: str) -> float:
     """Similarity of two halves, in [0, 1]: up to one half for the same channel, and one half for the share of common
     words."""
-    prompt, _, channel = text.rpartition(ARROW)
-    other_prompt, _, other_channel = other.rpartition(ARROW)
+    prompt, _, channel = text.rpartition(SIDE_SEPARATOR)
+    other_prompt, _, other_channel = other.rpartition(SIDE_SEPARATOR)
     same_words = jaccard(prompt.casefold().split(), other_prompt.casefold().split())
     return 0.5 * (channel == other_channel) + 0.5 * same_words
 

@@ -205,6 +205,6 @@ class SessionSource(Protocol):
         """Report a problem that does not stop work to the operator."""
 
 
-def entries_about(entries: Iterable[LedgerEntry], session_id: str) -> list[LedgerEntry]:
+def select_entries_about(entries: Iterable[LedgerEntry], session_id: str) -> list[LedgerEntry]:
     """The ledger entries about a session. Pure."""
     return [entry for entry in entries if session_id in (entry.subject, entry.payload.get("session_id"))]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from engine.git.github import PullRequest, Wait, WaitsFor
-from engine.git.operations import CONFLICT, MAX_COLLIDING, Operation
+from engine.git.operations import CONFLICT_OPERATION, MAX_COLLIDING, Operation
 from engine.git.state import STALE_BRANCH, Branch
 from engine.model.text import count, join_names, join_shortened, moment, plain
 from engine.prediction.context import WorkspaceContext
@@ -194,7 +194,7 @@ def old_stash(context: WorkspaceContext) -> Iterator[Offer]:
     )
 
 
-_OPERATION_NAMES = {CONFLICT: "merge of files", "am": "git am"}
+_OPERATION_NAMES = {CONFLICT_OPERATION: "merge of files", "am": "git am"}
 
 
 @template
@@ -251,7 +251,7 @@ def _explain(operation: Operation) -> str:
         "cherry-pick": f"Cherry-picking {quoted or 'commits'} onto {ours}",
         "revert": f"Reverting {quoted or 'commits'} on {ours}",
         "am": f"Applying patches to {ours} (git am)",
-        CONFLICT: f"A stash or a squashed merge was applied to {ours} and",
+        CONFLICT_OPERATION: f"A stash or a squashed merge was applied to {ours} and",
     }[operation.name]
     at = f" at {quoted}" if operation.name == "rebase" and quoted else ""
     settled = operation.resolved

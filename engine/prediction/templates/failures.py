@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from engine.execution.runners.toolchains.detection import PackageSetup
 from engine.execution.runners.toolchains.installing import Installation, find_installations, find_lock_updates
-from engine.git.patch import unquoted
+from engine.git.patch import unquote_name
 from engine.model import SessionState, SessionView, Tier
 from engine.model.text import moment, plain
 from engine.prediction.context import Part, WorkspaceContext, result_words
@@ -385,4 +385,4 @@ def apply_fix(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
 def _patched_files(patch: str) -> set[str]:
     """The paths of the files that a diff of git changes."""
     names = re.findall(r"^(?:---|\+\+\+) (.+?)\t?$", patch, re.MULTILINE)
-    return {unquoted(name).partition("/")[2] for name in names}
+    return {unquote_name(name).partition("/")[2] for name in names}

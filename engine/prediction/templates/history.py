@@ -13,7 +13,7 @@ from typing import Any
 from engine.git.history import Commit, ReleaseRhythm, is_group
 from engine.git.leftovers import SECRET_KIND
 from engine.git.state import GitState, is_byproduct
-from engine.git.unpushed import UnpushedProblem, span_of
+from engine.git.unpushed import UnpushedProblem, find_unpushed_span
 from engine.model import PartOfDay, SessionView, Tier
 from engine.model.text import because, count, join_shortened, moment, plain, tail, text_hash
 from engine.prediction.context import WorkspaceContext, result_words
@@ -244,8 +244,8 @@ def describe_problem(problem: UnpushedProblem) -> str:
 
 
 def review_range(git: GitState, now: datetime) -> dict[str, Any]:
-    """The parameter that says which commits the review reads: the same ones that the inspection reads (`span_of`)."""
-    span = span_of(git, now)
+    """The parameter that says which commits the review reads: those that the inspection reads, too."""
+    span = find_unpushed_span(git, now)
     if span is None:
         return {}
     name = git.upstream if git.upstream_tip else git.base if span.without else ""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.learning.candidates.drafting import Draft, NothingToDraft, draft_candidate
-from engine.learning.candidates.records import ModelPrice, ModelsUsed, Opportunity, types_of
+from engine.learning.candidates.records import ModelPrice, ModelsUsed, Opportunity, find_types
 from engine.model.adaptation import (
     MAX_PATCH,
     CandidateType,
@@ -55,7 +55,7 @@ def draft_of(
 ) -> Draft:
     """The draft from a record, by default of the first type that can be drafted from it."""
     return draft_candidate(
-        Opportunity(type or types_of(learning_record.kind)[0], learning_record), [learning_record, *related], sources
+        Opportunity(type or find_types(learning_record.kind)[0], learning_record), [learning_record, *related], sources
     )
 
 

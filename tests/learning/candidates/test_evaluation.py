@@ -17,7 +17,7 @@ from engine.learning.candidates.evaluation import (
     select_supporting,
     speaks_against,
 )
-from engine.learning.candidates.records import select_opportunities, types_of
+from engine.learning.candidates.records import find_types, select_opportunities
 from engine.model.adaptation import (
     Candidate,
     CandidateStatus,
@@ -82,8 +82,8 @@ def candidate(drafted_from: LearningRecord, effect: Effect | None = None, **chan
 )
 def test_each_type_is_drafted_from_the_kinds_of_the_specification(type: CandidateType, kinds: set[RecordKind]) -> None:
     """SPEC 5.2. The other kinds can become a prompt fragment."""
-    assert {kind for kind in RecordKind if type in types_of(kind)} == kinds
-    assert all(types_of(kind) for kind in RecordKind)
+    assert {kind for kind in RecordKind if type in find_types(kind)} == kinds
+    assert all(find_types(kind) for kind in RecordKind)
 
 
 @pytest.mark.parametrize(("score", "opportunities"), [(59.9, 0), (60.0, 1), (100.0, 1)])

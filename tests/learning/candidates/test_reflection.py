@@ -32,7 +32,7 @@ from engine.events import (
     TeachingRefreshed,
     WorkOverlapped,
 )
-from engine.learning.candidates.records import OPPORTUNITY, HealedTests
+from engine.learning.candidates.records import MIN_OPPORTUNITY_SCORE, HealedTests
 from engine.learning.candidates.reflection import ENTRY_CURSOR, EXEC, MIN_RUNS, find_sequences
 from engine.storage import state
 from tests.learning.candidates.world import (
@@ -156,7 +156,7 @@ def test_a_landing_that_fixed_tests_is_a_heal_of_each(world: World) -> None:
     assert (second.scope_type, second.scope_id, second.agent) == ("workspace", SHOP, AGENT)
     assert second.details["causes"] == [cause]
     assert (second.details["landed"], second.details["project"]) == ("chg_1", "shop")
-    assert second.score >= OPPORTUNITY
+    assert second.score >= MIN_OPPORTUNITY_SCORE
 
 
 @pytest.mark.parametrize("end", [

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from engine.git.unpushed import Unpushed, UnpushedProblem
+from engine.git.unpushed import UnpushedProblem, UnpushedWork
 from engine.model import Proposal
 from engine.prediction.kinds import kind_title
 from engine.prediction.templates.changes import leftovers, lint
@@ -79,7 +79,7 @@ def test_another_secret_in_the_same_file_is_another_subject(world: World, reposi
 )
 def test_a_file_that_belongs_in_no_repository_is_described(world: World, problem: UnpushedProblem, prompt: str) -> None:
     context = world.sense()
-    inspection = replace(context.inspection, unpushed=Unpushed(1, committed=(problem,)))
+    inspection = replace(context.inspection, unpushed=UnpushedWork(1, committed=(problem,)))
     [card] = large_file(replace(context, inspection=inspection))
     assert card.prompt == f"Do not push yet: {prompt}"
     assert kind_title(card.kind) == "Files that belong in no repository"

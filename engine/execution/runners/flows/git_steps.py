@@ -21,7 +21,7 @@ from engine.git import Git
 from engine.git.command import update_index
 from engine.git.history import find_commit
 from engine.git.leftovers import find_secret_kind
-from engine.git.operations import conflicted_files
+from engine.git.operations import read_conflicted_files
 from engine.model.text import count, join_names
 
 MAX_DIFF_LINES = 200
@@ -187,7 +187,7 @@ def report_conflicts(job: Job, conflicts: Mapping[str, int], sides: Mapping[str,
 
 def unmerged_files(git: Git) -> dict[str, int]:
     """The files in conflict, each with its number of marked places; 0 if the whole file is in conflict."""
-    return {path: _count_conflict_markers(git.folder / path) for path in conflicted_files(git)}
+    return {path: _count_conflict_markers(git.folder / path) for path in read_conflicted_files(git)}
 
 
 def _count_conflict_markers(file: Path) -> int:

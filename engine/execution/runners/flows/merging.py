@@ -35,12 +35,12 @@ from engine.execution.runners.flows.suite_runs import describe_check, try_whole_
 from engine.git import Git, GitError
 from engine.git.history import is_ancestor
 from engine.git.operations import (
-    CONFLICT,
+    CONFLICT_OPERATION,
     MAX_COLLIDING,
     Operation,
     Stage,
-    conflicted_files,
     merge_trees,
+    read_conflicted_files,
     read_operation,
     separate_objects,
 )
@@ -237,7 +237,7 @@ class UnfinishedOperation(ProjectFlow):
             return FlowResult("Nothing is unfinished")
         if operation.name == "bisect":
             return _report_bisect(job, operation)
-        stages = conflicted_files(git)
+        stages = read_conflicted_files(git)
         conflicts = {path: _count_conflicts(job, git, stages[path]) for path in operation.unmerged}
         _report_files(job, operation, conflicts)
         go_on, give_up = _next_commands(operation)
@@ -283,7 +283,7 @@ class UnfinishedOperation(ProjectFlow):
 
 def _operation_label(operation: str) -> str:
     """The name of the operation in a sentence."""
-    return {CONFLICT: "merge of files", "am": "`git am`"}.get(operation, operation)
+    return {CONFLICT_OPERATION: "merge of files", "am": "`git am`"}.get(operation, operation)
 
 
 def _report_files(job: Job, operation: Operation, conflicts: dict[str, int]) -> None:

@@ -19,15 +19,15 @@ from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git.history import log_commits
 from engine.git.leftovers import count_kinds, is_secret_file
-from engine.git.lost_commits import FIXUP
-from engine.git.operations import operation_name
+from engine.git.lost_commits import FIXUP_PREFIX
+from engine.git.operations import find_operation_name
 from engine.git.state import FileState, Status, is_byproduct, read_status
 from engine.git.unpushed import (
     MAX_COMMITS,
     NOTHING_UNPUSHED,
-    Span,
-    Unpushed,
+    CommitSpan,
     UnpushedProblem,
+    UnpushedWork,
     mark_edited_out,
     read_commits,
     read_since,
@@ -84,7 +84,7 @@ class ReviewUnpushed(Flow):
         status = read_status(job.git)
         span, unpushed = None, NOTHING_UNPUSHED
         if status.head:
-            span = Span(status.head, resolve_commit(job, self.upstream) if self.upstream else "", self.newest)
+            span = CommitSpan(status.head, resolve_commit(job, self.upstream) if self.upstream else "", self.newest)
             unpushed = mark_edited_out(job.git, read_commits(job.git, span, leftovers=True), status.files)
         uncommitted = read_uncommitted(job.git, status.head, status.files)
         if span is None and not uncommitted:
@@ -108,7 +108,7 @@ def _describe_finding(finding: UnpushedProblem) -> str:
     return f"{finding.description}, {f'in {finding.sha[:10]}' if finding.sha else 'not committed yet'}"
 
 
-def _cleanup_steps(job: Job, findings: Sequence[UnpushedProblem], status: Status, span: Span | None) -> list[str]:
+def _cleanup_steps(job: Job, findings: Sequence[UnpushedProblem], status: Status, span: CommitSpan | None) -> list[str]:
     """What removes the secrets and the unwanted files, a line each; the commands are indented.
 
     A commit must be changed, because a later commit removes nothing from the history. A secret must be replaced,
@@ -118,7 +118,9 @@ def _cleanup_steps(job: Job, findings: Sequence[UnpushedProblem], status: Status
     unwritable = dict.fromkeys(finding.path for finding in serious if not _can_be_written(finding.path))
     written = [finding for finding in serious if finding.path not in unwritable]
     affected = {finding.sha for finding in written if finding.sha}
-    operation = operation_name(job.git.repository.git_dir, conflicted=any(file.conflicted for file in status.files))
+    operation = find_operation_name(
+        job.git.repository.git_dir, conflicted=any(file.conflicted for file in status.files)
+    )
     if affected and operation:
         steps = [f"First finish the unfinished {operation}, or abort it. Then review again."]
     elif span is None or not affected:
@@ -200,7 +202,7 @@ def _describe_removal(paths: Iterable[str]) -> str:
     return f"Remove the secret from {names}, if it is still there, for example into an environment variable."
 
 
-def _rewrite_steps(job: Job, findings: Sequence[UnpushedProblem], status: Status, span: Span) -> Iterator[str]:
+def _rewrite_steps(job: Job, findings: Sequence[UnpushedProblem], status: Status, span: CommitSpan) -> Iterator[str]:
     """The steps if commits have findings. If only the last one has, it is amended. An earlier one gets a fixup commit
     if nothing can be in its way. Otherwise one commit replaces the affected commits and all later ones, which never
     conflicts and changes no file."""
@@ -244,7 +246,7 @@ def _rewrite_steps(job: Job, findings: Sequence[UnpushedProblem], status: Status
     yield f"  git log --reverse --format=%B {commits} | git commit {amend}{_ALLOW_EMPTY} -F -"
 
 
-def _find_start(job: Job, span: Span, affected: Set[str]) -> str:
+def _find_start(job: Job, span: CommitSpan, affected: Set[str]) -> str:
     """The commit after which the affected commits and all later ones are replaced. It is the first commit of all if
     that is affected, and "" if one commit would also replace pushed ones.
 
@@ -287,7 +289,9 @@ def _can_be_fixed_up(job: Job, findings: Sequence[UnpushedProblem], status: Stat
     return not (
         "D" in changes[::2]
         or any(number_of_changes[finding.path] != 1 for finding in findings if finding.sha)
-        or any(len(commit.parents) > 1 or FIXUP.match(commit.subject) for commit in log_commits(job.git, commits))
+        or any(
+            len(commit.parents) > 1 or FIXUP_PREFIX.match(commit.subject) for commit in log_commits(job.git, commits)
+        )
         or _list_hidden(job, number_of_changes)
     )
 
@@ -324,7 +328,7 @@ def _quote(paths: Iterable[str]) -> str:
     return " ".join(shlex.quote(f":(literal){path}" if re.search(r"^:|[*?\[\\]", path) else path) for path in paths)
 
 
-def _make_result(unpushed: Unpushed, findings: list[UnpushedProblem], branch_problems: list[str]) -> FlowResult:
+def _make_result(unpushed: UnpushedWork, findings: list[UnpushedProblem], branch_problems: list[str]) -> FlowResult:
     facts: Facts = {"commits": unpushed.commits, "findings": list(map(_finding_facts, findings[:MAX_FINDINGS]))}
     commits = count(unpushed.commits, "unpushed commit")
     if not findings and not branch_problems:
