@@ -13,7 +13,7 @@ from datetime import date, datetime, timedelta
 
 from engine.frozen import frozen
 
-WORD = re.compile(r"([^\W_]+)(?:['’][a-z]{1,2}\b)?")
+WORD_PATTERN = re.compile(r"([^\W_]+)(?:['’][a-z]{1,2}\b)?")
 """A word. Its group is the word without a possessive or another short ending."""
 
 _STOP_WORDS = """
@@ -25,13 +25,13 @@ just very too also there here s t d ll m re ve don didn doesn isn wasn
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 """Words that are too common to narrow a search."""
 
-USERS = frozenset({"user", "human", "me", "operator", "customer"})
-ASSISTANTS = frozenset({"assistant", "ai", "bot", "model", "agent"})
+USER_ROLES = frozenset({"user", "human", "me", "operator", "customer"})
+ASSISTANT_ROLES = frozenset({"assistant", "ai", "bot", "model", "agent"})
 """Speakers that are roles. A question in the first person is about the user, "what did you suggest" about the
 assistant."""
 
-_TALKS = r"(?:conversations?|discussions?|chats?|sessions?|talks?|requests?|messages?)"
-_FRAME = re.compile(
+_TALK_WORDS = r"(?:conversations?|discussions?|chats?|sessions?|talks?|requests?|messages?)"
+_QUESTION_FRAME = re.compile(
     "|".join(
         (
             r"\bmention only\b[^.?!]*[.?!]?",
@@ -42,7 +42,7 @@ _FRAME = re.compile(
             r"\b(?:an? |the )?(?:(?:comprehensive|complete|quick|short|brief|detailed|full) )*"
             r"(?:summary|overview|recap)(?: of)?\b",
             rf"\b(?:throughout|across|over|during|in|from|based on|all) (?:all )?(?:of )?(?:our|my|the|these|those) "
-            rf"(?:\w+ )?{_TALKS}\b",
+            rf"(?:\w+ )?{_TALK_WORDS}\b",
             r"\b(?:in order|over time|so far)\b",
             r"\b(?:i|we)(?:['’]ve| have)? (?:discussed|talked about|mentioned)\b",
             r"\bdid (?:i|you|we) (?:say|mention|tell(?: me| you)?)\b",
@@ -62,38 +62,38 @@ _YOU_SAID = re.compile(
     r"\byour\b.{0,25}\b(?:advice|answer|suggestions?|recommendations?|reply|proposal|explanation)\b",
     re.IGNORECASE,
 )
-_SUMMARY = re.compile(r"\b(?:summar(?:y|i[sz]e|ies)|overview|recap)\b", re.IGNORECASE)
-_ADVICE = re.compile(
+_ASKS_SUMMARY = re.compile(r"\b(?:summar(?:y|i[sz]e|ies)|overview|recap)\b", re.IGNORECASE)
+_ASKS_ADVICE = re.compile(
     r"\b(?:would|could|can|do) you (?:suggest|recommend|show|help|advise)|\b(?:suggest|recommend)\b.{0,40}\?|"
     r"\bshould i\b|\bhow (?:can|should|do) i\b|\bwhat are some\b",
     re.IGNORECASE,
 )
-_WHEN = re.compile(
+_ASKS_TIME = re.compile(
     r"^\W*(?:when|since when|how long|what (?:date|day|month|year|time)|which (?:date|day|month|year))\b", re.I
 )
-_LATEST = re.compile(
+_ASKS_LATEST = re.compile(
     r"\b(?:latest|newest|most recent(?:ly)?|last time|currently|current|now|nowadays|these days)\b", re.I
 )
 
-_NAMES = "january february march april may june july august september october november december"
-MONTHS = {name: number for number, name in enumerate(_NAMES.split(), 1)}
+_MONTH_NAMES = "january february march april may june july august september october november december"
+MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES.split(), 1)}
 """The number of each month by its name in lower case."""
 
-_MONTH = "|".join(MONTHS)
+_ANY_MONTH = "|".join(MONTHS)
 _IN_MONTH = re.compile(
-    rf"\b(?:(\d{{1,2}})(?:st|nd|rd|th)?,? (?:of )?)?({_MONTH})\b"
+    rf"\b(?:(\d{{1,2}})(?:st|nd|rd|th)?,? (?:of )?)?({_ANY_MONTH})\b"
     r"(?: (\d{1,2})(?:st|nd|rd|th)?\b)?(?:,? (?:of )?(\d{4})\b)?",
     re.I,
 )
-_ISO = re.compile(r"\b(\d{4})-(\d{2})-(\d{2})\b")
-_AGO = re.compile(r"\b(\d{1,3}|an?|one|two|three|four|five|six|seven) (day|week|month|year)s? ago\b", re.I)
-_NUMBERS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7}
+_ISO_DATE = re.compile(r"\b(\d{4})-(\d{2})-(\d{2})\b")
+_SPAN_AGO = re.compile(r"\b(\d{1,3}|an?|one|two|three|four|five|six|seven) (day|week|month|year)s? ago\b", re.I)
+_NUMBER_WORDS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7}
 """Numbers that are written as words."""
 
-_DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
+_DAYS_OF_UNIT = {"day": 1, "week": 7, "month": 30, "year": 365}
 """The days of each unit of time, roughly."""
 
-_RELATIVE = re.compile(r"\b(today|yesterday|(?:last|this|past) (?:week|month|year))\b", re.I)
+_RELATIVE_DATE = re.compile(r"\b(today|yesterday|(?:last|this|past) (?:week|month|year))\b", re.I)
 
 MONTH_FIT = 0.67
 """How well a day fits a month, or a span of more than three days."""
@@ -101,7 +101,7 @@ MONTH_FIT = 0.67
 OTHER_DAY_FIT = 0.33
 """How well a day fits another day of its month."""
 
-_ENDINGS = ("ingly", "edly", "ing", "ed", "ly", "ment", "ness", "ful", "er")
+_WORD_ENDINGS = ("ingly", "edly", "ing", "ed", "ly", "ment", "ness", "ful", "er")
 """Endings that a stem lacks, the longest first."""
 
 
@@ -160,11 +160,13 @@ def read_question(text: str, speakers: Iterable[str] = (), *, now: datetime | No
     """Read a question that is asked of what `speakers` said."""
     lower_speakers = {speaker.casefold() for speaker in speakers if speaker}
     names = {
-        speaker: _names_of(speaker) for speaker in lower_speakers if speaker not in USERS and speaker not in ASSISTANTS
+        speaker: _split_names(speaker)
+        for speaker in lower_speakers
+        if speaker not in USER_ROLES and speaker not in ASSISTANT_ROLES
     }
     topic = _find_topic(text)
     lower = topic.casefold()
-    all_words = list(dict.fromkeys(WORD.findall(lower)))
+    all_words = list(dict.fromkeys(WORD_PATTERN.findall(lower)))
     named = frozenset(speaker for speaker, words in names.items() if _is_named(lower, all_words, speaker, words))
     used_names = {word for speaker in named for word in names[speaker]}
     words = [word for word in all_words if word not in STOP_WORDS and word not in used_names]
@@ -175,35 +177,35 @@ def read_question(text: str, speakers: Iterable[str] = (), *, now: datetime | No
     return Question(
         text=text,
         words=tuple(words),
-        terms=tuple(dict.fromkeys(stem(word) for word in words)),
+        terms=tuple(dict.fromkeys(make_stem(word) for word in words)),
         speakers=asked_about,
         topic=_remove_names(topic, used_names),
         dates=tuple(_find_dates(text, now)),
-        asks_when=bool(_WHEN.search(text)),
-        asks_latest=bool(_LATEST.search(text)),
-        asks_advice=bool(_ADVICE.search(text)),
+        asks_when=bool(_ASKS_TIME.search(text)),
+        asks_latest=bool(_ASKS_LATEST.search(text)),
+        asks_advice=bool(_ASKS_ADVICE.search(text)),
     )
 
 
 # -- words
 
 
-def stems(text: str) -> list[str]:
+def find_stems(text: str) -> list[str]:
     """The words of a text by their stems, in order."""
-    return [stem(word) for word in WORD.findall(text.casefold())]
+    return [make_stem(word) for word in WORD_PATTERN.findall(text.casefold())]
 
 
 @functools.lru_cache(maxsize=50_000)
-def stem(word: str) -> str:
+def make_stem(word: str) -> str:
     """A word without its ending, roughly: `plans`, `planned`, `planning` and `plan` have one stem. It need not be a
     word, because both sides of a comparison are stemmed."""
-    word = _without_ending(_singular(word))
+    word = _remove_ending(_make_singular(word))
     if len(word) > 3 and word.endswith("e"):
         word = word[:-1]
     return word[:-1] + "i" if len(word) > 3 and word.endswith("y") else word
 
 
-def _singular(word: str) -> str:
+def _make_singular(word: str) -> str:
     if len(word) > 3 and word.endswith("ies"):
         return word[:-3] + "y"
     if len(word) > 4 and word.endswith("sses"):
@@ -213,10 +215,10 @@ def _singular(word: str) -> str:
     return word
 
 
-def _without_ending(word: str) -> str:
-    """A word without the first of `_ENDINGS` that leaves three letters or more, and without a consonant that was
+def _remove_ending(word: str) -> str:
+    """A word without the first of `_WORD_ENDINGS` that leaves three letters or more, and without a consonant that was
     doubled before it: `planned` becomes `plan`."""
-    for ending in _ENDINGS:
+    for ending in _WORD_ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) >= 3:
             rest = word.removesuffix(ending)
             is_doubled = len(rest) > 3 and rest[-1] == rest[-2] and rest[-1] not in "lsz"
@@ -224,9 +226,9 @@ def _without_ending(word: str) -> str:
     return word
 
 
-def _names_of(speaker: str) -> tuple[str, ...]:
+def _split_names(speaker: str) -> tuple[str, ...]:
     """The names by which a speaker may be called: the words of the name."""
-    return tuple(word for word in WORD.findall(speaker) if len(word) > 1 and word not in STOP_WORDS)
+    return tuple(word for word in WORD_PATTERN.findall(speaker) if len(word) > 1 and word not in STOP_WORDS)
 
 
 def _is_named(lower: str, words: Collection[str], speaker: str, names: tuple[str, ...]) -> bool:
@@ -237,16 +239,16 @@ def _is_named(lower: str, words: Collection[str], speaker: str, names: tuple[str
 def _find_roles(text: str, speakers: set[str]) -> frozenset[str]:
     """Whose lines count if a user talks with an assistant: the user's. But if the question is about what the assistant
     did, or asks for a summary, the assistant's count, because its answers summarise what the user said."""
-    users, assistants = speakers & USERS, speakers & ASSISTANTS
+    users, assistants = speakers & USER_ROLES, speakers & ASSISTANT_ROLES
     if not users or not assistants:
         return frozenset()
-    return frozenset(assistants if _YOU_SAID.search(text) or _SUMMARY.search(text) else users)
+    return frozenset(assistants if _YOU_SAID.search(text) or _ASKS_SUMMARY.search(text) else users)
 
 
 def _find_topic(text: str) -> str:
     """The topic of a question: the question without its frame, or all of it if too little is left."""
-    topic = re.sub(r"\s+", " ", _FRAME.sub(" ", text)).strip(" ,.;:?")
-    return topic if len(WORD.findall(topic)) > 1 else text
+    topic = re.sub(r"\s+", " ", _QUESTION_FRAME.sub(" ", text)).strip(" ,.;:?")
+    return topic if len(WORD_PATTERN.findall(topic)) > 1 else text
 
 
 def _remove_names(text: str, names: set[str]) -> str:
@@ -262,14 +264,14 @@ def _remove_names(text: str, names: set[str]) -> str:
 
 def _find_dates(text: str, now: datetime | None) -> Iterator[DateRange]:
     """The dates that a question names; those that count from today only if `now` is known."""
-    yield from _absolute_dates(text)
+    yield from _find_absolute_dates(text)
     if now is not None:
-        yield from _relative_dates(text, now.date())
+        yield from _find_relative_dates(text, now.date())
 
 
-def _absolute_dates(text: str) -> Iterator[DateRange]:
+def _find_absolute_dates(text: str) -> Iterator[DateRange]:
     """Dates that are named by day, month or year."""
-    for match in _ISO.finditer(text):
+    for match in _ISO_DATE.finditer(text):
         yield DateRange(int(match[1]), int(match[2]), int(match[3]))
     for match in _IN_MONTH.finditer(text):
         day_before, name, day_after, year = match.groups()
@@ -280,18 +282,18 @@ def _absolute_dates(text: str) -> Iterator[DateRange]:
         yield DateRange(int(year) if year else None, MONTHS[name.lower()], int(day) if day else None)
 
 
-def _relative_dates(text: str, today: date) -> Iterator[DateRange]:
+def _find_relative_dates(text: str, today: date) -> Iterator[DateRange]:
     """Dates that are named by their distance from today."""
-    for match in _AGO.finditer(text):
-        unit = _DAYS[match[2].lower()]
-        number = _NUMBERS.get(match[1].lower()) or int(match[1])
+    for match in _SPAN_AGO.finditer(text):
+        unit = _DAYS_OF_UNIT[match[2].lower()]
+        number = _NUMBER_WORDS.get(match[1].lower()) or int(match[1])
         centre, slack = today - timedelta(days=min(number * unit, 100_000)), timedelta(days=unit // 2)
         yield DateRange(first=centre - slack, last=centre + slack)
-    for match in _RELATIVE.finditer(text):
+    for match in _RELATIVE_DATE.finditer(text):
         phrase = match[1].lower()
         if phrase in ("today", "yesterday"):
             day_meant = today - timedelta(days=phrase == "yesterday")
             yield DateRange(first=day_meant, last=day_meant)
         else:
-            span = _DAYS[phrase.split()[1]]
+            span = _DAYS_OF_UNIT[phrase.split()[1]]
             yield DateRange(first=today - timedelta(days=span * (2 if phrase.startswith("last") else 1)), last=today)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy
 
 from engine.frozen import frozen
-from engine.memory.question import MONTHS, USERS, WORD, Question, stem
+from engine.memory.question import MONTHS, USER_ROLES, WORD_PATTERN, Question, make_stem
 from engine.memory.store import MAX_FOUND, MemoryRow
 from engine.memory.vector_math import Near, Vector
 from engine.model import ScorePart
@@ -270,7 +270,7 @@ def add_text_features(
         Feature.TOKENS: numpy.where(token_scores > 0, token_scores, without_tokens),
         Feature.USER_RULE: _find_user_rules(question, rows, texts),
         Feature.TIME: numpy.array(
-            [question.asks_when and not _TIMES.isdisjoint(WORD.findall(text)) for text in texts], numpy.float32
+            [question.asks_when and not _TIMES.isdisjoint(WORD_PATTERN.findall(text)) for text in texts], numpy.float32
         ),
         Feature.RECENT: _compute_recency(selection),
     }
@@ -292,7 +292,7 @@ def _compute_coverage(terms: Sequence[str], terms_in_rows: Sequence[frozenset[st
 def _find_user_rules(question: Question, rows: Sequence[MemoryRow], texts: Sequence[str]) -> Vector:
     """1 for each row that is a rule of the user, or a preference if the question asks for advice; 0 for others."""
     is_rule = [
-        row.speaker.casefold() in USERS
+        row.speaker.casefold() in USER_ROLES
         and bool(_RULE.search(text) or (question.asks_advice and _PREFERENCE.search(text)))
         for row, text in zip(rows, texts, strict=True)
     ]
@@ -323,7 +323,7 @@ def _find_terms(terms: Sequence[str], texts: Sequence[str]) -> list[frozenset[st
     beginnings = "|".join(re.escape(term[:-1] or term) for term in terms)
     word = re.compile(rf"(?<![^\W_])(?:{beginnings})[^\W_]*")
     wanted = frozenset(terms)
-    return [wanted.intersection(map(stem, word.findall(text))) for text in texts]
+    return [wanted.intersection(map(make_stem, word.findall(text))) for text in texts]
 
 
 def _scale(values: Vector, floor: float) -> Vector:
@@ -404,7 +404,9 @@ def _describe_reason(candidates: Candidates, index: int) -> str:
     reasons = []
     if features[Feature.COVERAGE] > 0:
         terms = candidates.terms[index]
-        reasons.append("says " + ", ".join([word for word in candidates.question.words if stem(word) in terms][:5]))
+        reasons.append(
+            "says " + ", ".join([word for word in candidates.question.words if make_stem(word) in terms][:5])
+        )
     if features[Feature.MEANING] > 0 and (features[Feature.MEANING] >= NOTABLE or not reasons):
         reasons.append(f"near in meaning ({features[Feature.MEANING]:.2f})")
     if features[Feature.USER_RULE]:

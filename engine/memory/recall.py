@@ -23,7 +23,7 @@ from engine.frozen import frozen
 from engine.memory.captures import session_of
 from engine.memory.graph import SEMANTIC_WEIGHT, TaskGraph, recency
 from engine.memory.para import Para
-from engine.memory.question import STOP_WORDS, stem, stems
+from engine.memory.question import STOP_WORDS, find_stems, make_stem
 from engine.model import (
     GraphNode,
     Layer,
@@ -101,7 +101,7 @@ _EDGE_REASONS = {
 }
 """The reasons for a neighbour: if the edge begins at it, and if the edge ends at it."""
 
-_STOP_STEMS = frozenset(map(stem, STOP_WORDS))
+_STOP_STEMS = frozenset(map(make_stem, STOP_WORDS))
 
 NearestSessions = Callable[[str, int], Mapping[str, float]]
 """See `MemorySearch.sessions_near`."""
@@ -381,13 +381,13 @@ def describe_task(node: GraphNode) -> str:
 
 def key_terms(text: str) -> frozenset[str]:
     """The stems of the words of a text without stop words. If it has only stop words, the stems of all."""
-    words = frozenset(stems(text))
+    words = frozenset(find_stems(text))
     return words - _STOP_STEMS or words
 
 
 def share_of_terms(words: frozenset[str], text: str) -> float:
     """The share of `words` that a text has, in [0, 1]."""
-    return len(words.intersection(stems(text))) / len(words) if words else 0.0
+    return len(words.intersection(find_stems(text))) / len(words) if words else 0.0
 
 
 def _is_candidate(node: GraphNode, query: RecallQuery) -> bool:

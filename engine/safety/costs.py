@@ -49,7 +49,7 @@ RESERVED, SETTLED, RELEASED = "reserved", "settled", "released"
 _WARNED_DAY = "safety.day_cap_notified"
 """Key in the state table: the last local day on which the day's cap was reached."""
 
-_SUMS = """
+_SELECT_SUMS = """
     SELECT coalesce(sum(amount_microusd) FILTER (WHERE state = 'reserved'), 0),
            coalesce(sum(amount_microusd) FILTER (WHERE state = 'settled' AND at >= :hour), 0),
            coalesce(sum(amount_microusd) FILTER (WHERE state = 'settled' AND at >= :day), 0),
@@ -58,7 +58,7 @@ _SUMS = """
     WHERE (state = 'reserved' OR (state = 'settled' AND at >= min(:hour, :month))) AND agent = ifnull(:agent, agent)
 """
 
-_PRICES = """
+_SELECT_PRICES = """
     SELECT at, amount_microusd FROM cost_entries
     WHERE state = 'settled' AND at >= :oldest AND amount_microusd > 0 ORDER BY at
 """
@@ -90,18 +90,22 @@ def decide_cost(spent: CostState, estimate: int, agent: AgentBudget) -> RailVerd
     The rules in order: `month` (the caller places the hold of a hard stop), `day`, `hour`, `agent-budget`.
     """
     if estimate < 0:
-        return RailVerdict(RAIL, Verdict.BLOCK, f"an estimate of {exact_money(estimate)} is not valid", "estimate")
+        return RailVerdict(
+            RAIL, Verdict.BLOCK, f"an estimate of {format_exact_money(estimate)} is not valid", "estimate"
+        )
     for window in ("month", "day", "hour"):
         used, cap = getattr(spent, window), spent.caps[window]
         if used + estimate > cap:
-            sums = f"{exact_money(used)} spent or reserved + {exact_money(estimate)}"
-            reason = f"{sums} would exceed the {window}'s cap of {exact_money(cap)}; raise it: {raise_cap(window)}"
+            sums = f"{format_exact_money(used)} spent or reserved + {format_exact_money(estimate)}"
+            reason = (
+                f"{sums} would exceed the {window}'s cap of {format_exact_money(cap)}; raise it: {raise_cap(window)}"
+            )
             return RailVerdict(RAIL, Verdict.BLOCK, reason, window)
     if agent.budget is not None and agent.spent + estimate > agent.budget:
-        spent_today = f"{agent.agent} spent {exact_money(agent.spent)} today"
-        reason = f"{spent_today}; {exact_money(estimate)} more exceeds its {exact_money(agent.budget)}"
+        spent_today = f"{agent.agent} spent {format_exact_money(agent.spent)} today"
+        reason = f"{spent_today}; {format_exact_money(estimate)} more exceeds its {format_exact_money(agent.budget)}"
         return RailVerdict(RAIL, Verdict.BLOCK, reason, AGENT_BUDGET)
-    left = f"{exact_money(spent.day_cap - spent.day)} of the day's {exact_money(spent.day_cap)} are left"
+    left = f"{format_exact_money(spent.day_cap - spent.day)} of the day's {format_exact_money(spent.day_cap)} are left"
     return RailVerdict(RAIL, Verdict.ALLOW, left)
 
 
@@ -111,12 +115,12 @@ def raise_cap(window: str) -> str:
     return f"{command}, then `clawpy resume month`" if window == "month" else command
 
 
-def crosses_warning(before: int, after: int, cap: int) -> bool:
+def is_warning_crossed(before: int, after: int, cap: int) -> bool:
     """Whether the step from `before` to `after` reaches 80 % of `cap`."""
     return cap > 0 and 100 * before < WARNED_PERCENT * cap <= 100 * after
 
 
-def exact_money(amount: int) -> str:
+def format_exact_money(amount: int) -> str:
     """Micro-dollars as text: `$0.05`, with four places below a cent."""
     return f"${amount / MICRO:.2f}" if amount == 0 or abs(amount) >= MICRO // 100 else f"${amount / MICRO:.4f}"
 
@@ -197,9 +201,9 @@ class Costs:
     def history(self) -> tuple[Burn, ...]:
         """Hour, day and month with their buckets, pace, and when the cap would be reached (SPEC 9.1)."""
         local = self._clock.local()
-        oldest = min(cost_windows(local).month, local.astimezone(UTC) - max(PACE_SPAN.values()))
+        oldest = min(find_windows(local).month, local.astimezone(UTC) - max(PACE_SPAN.values()))
         with self._database.read() as session:
-            rows = ask(session, _PRICES, {"oldest": as_stored(oldest)})
+            rows = ask(session, _SELECT_PRICES, {"oldest": as_stored(oldest)})
             (reserved,) = ask(session, _RESERVED_IN_ALL).one()
             caps = self.state_in(session).caps
         prices = [(datetime.fromisoformat(at), amount) for at, amount in rows]
@@ -258,7 +262,7 @@ class Costs:
 
         def raise_entry(transaction: Transaction) -> str:
             session = transaction.session
-            entry = next(iter(_reservations(session, CostEntry.session_id == session_id)), None)
+            entry = next(iter(_load_reservations(session, CostEntry.session_id == session_id)), None)
             if entry is None:
                 return f"nothing is reserved for {session_id}"
             increase = total - entry.amount_microusd
@@ -296,7 +300,7 @@ class Costs:
 
     def release_prediction(self, transaction: Transaction, prediction_id: str) -> None:
         """Release the reservation for a card whose session never started."""
-        for entry in _reservations(transaction.session, CostEntry.prediction_id == prediction_id):
+        for entry in _load_reservations(transaction.session, CostEntry.prediction_id == prediction_id):
             self._settle_or_release(transaction, entry, None)
 
     def _settle_or_release(self, transaction: Transaction, entry: CostEntry, view: SessionView | None) -> None:
@@ -304,17 +308,17 @@ class Costs:
         if view is None or view.started_at is None:
             entry.state, entry.amount_microusd = RELEASED, 0
         else:
-            self._settle(transaction, entry, _final_price(view, entry))
+            self._settle(transaction, entry, _compute_final_price(view, entry))
 
     def session_started(self, transaction: Transaction, view: SessionView) -> None:
         """Observer of sessions: store that the reservation belongs to a session that began."""
-        for entry in _reservations(transaction.session, CostEntry.prediction_id == view.prediction_id):
+        for entry in _load_reservations(transaction.session, CostEntry.prediction_id == view.prediction_id):
             entry.session_id = view.id
 
     def session_ended(self, transaction: Transaction, view: SessionView) -> None:
         """Observer of sessions: settle the reservation of a session that is over, or release it if the session never
         started."""
-        for entry in _reservations(transaction.session, CostEntry.prediction_id == view.prediction_id):
+        for entry in _load_reservations(transaction.session, CostEntry.prediction_id == view.prediction_id):
             if entry.session_id in (None, view.id):
                 self._settle_or_release(transaction, entry, view)
 
@@ -332,7 +336,7 @@ class Costs:
         it is settled with the reserved amount.
         """
         settled_count = 0
-        for entry in _reservations(transaction.session):
+        for entry in _load_reservations(transaction.session):
             if entry.permit_id in waiting or entry.id in lasting:
                 continue  # the newest session of its card belongs to an earlier approval
             view = session_of(entry.prediction_id) if entry.prediction_id else None
@@ -351,7 +355,9 @@ class Costs:
         spent = self.state_in(transaction.session)
         cap = spent.caps.get(rule)
         if cap is not None:
-            self._cap_reached(transaction, rule, f"cost: more work would exceed the {rule}'s cap of {exact_money(cap)}")
+            self._cap_reached(
+                transaction, rule, f"cost: more work would exceed the {rule}'s cap of {format_exact_money(cap)}"
+            )
         if rule == "day":
             today = self._clock.local().date().isoformat()
             if state.get(transaction.session, _WARNED_DAY) != today:
@@ -385,10 +391,10 @@ class Costs:
         """Handle what follows when `entry` added `increase` micro-dollars: warnings at 80 % of a cap, the month stop
         beyond its cap, and an exceeded budget of an agent."""
         for window, spent, cap in (("day", before.day, before.day_cap), ("month", before.month, before.month_cap)):
-            if crosses_warning(spent, spent + increase, cap):
+            if is_warning_crossed(spent, spent + increase, cap):
                 transaction.record(CostWarned(window=window, spent=spent + increase, cap=cap))
         if before.month + increase > before.month_cap:
-            reason = f"cost: the month's cap of {exact_money(before.month_cap)} has been exceeded"
+            reason = f"cost: the month's cap of {format_exact_money(before.month_cap)} has been exceeded"
             self._cap_reached(transaction, "month", reason)
         if entry.state == SETTLED and entry.agent and entry.amount_microusd > entry.estimate_microusd:
             self._record_exceeded_budget(transaction, entry.agent)
@@ -407,19 +413,19 @@ class Costs:
     def _read_sums(self, session: Session, agent: str | None = None) -> tuple[int, int, int]:
         """The sums of the hour, the day and the month, of one agent or all. Each includes all reservations, however old
         they are."""
-        windows = cost_windows(self._clock.local())
+        windows = find_windows(self._clock.local())
         values = {name: as_stored(begin) for name, begin in shallow_dict(windows).items()}
-        reserved, hour, day, month = ask(session, _SUMS, values | {"agent": agent}).one()
+        reserved, hour, day, month = ask(session, _SELECT_SUMS, values | {"agent": agent}).one()
         return reserved + hour, reserved + day, reserved + month
 
 
-def _reservations(session: Session, *conditions: Any) -> Sequence[CostEntry]:
+def _load_reservations(session: Session, *conditions: Any) -> Sequence[CostEntry]:
     """The entries that are reserved and meet the conditions, oldest first."""
     query = select(CostEntry).where(CostEntry.state == RESERVED, *conditions)
     return session.exec(query.order_by(col(CostEntry.id))).all()
 
 
-def _final_price(view: SessionView, entry: CostEntry) -> int:
+def _compute_final_price(view: SessionView, entry: CostEntry) -> int:
     """The price of a session. The costs of an interrupted session were not counted to its end, so its price is at least
     the reserved amount (SPEC 3.4)."""
     return max(view.cost, entry.amount_microusd) if view.state is SessionState.INTERRUPTED else view.cost
@@ -437,40 +443,42 @@ class Windows:
     month: datetime
 
 
-def cost_windows(local: datetime) -> Windows:
+def find_windows(local: datetime) -> Windows:
     """The windows at a local time. Its tzinfo must know the clock changes of the zone, as a ZoneInfo does.
 
     Midnight is a time of the wall clock, so a day may have 23 or 25 hours. If midnight does not exist, the day begins
     with the clock change.
     """
     today = local.date()
-    return Windows(local.astimezone(UTC) - HOUR, _midnight(today, local), _midnight(today.replace(day=1), local))
+    return Windows(
+        local.astimezone(UTC) - HOUR, _find_midnight(today, local), _find_midnight(today.replace(day=1), local)
+    )
 
 
 SettledPrice = tuple[datetime, int]
 """(time, micro-dollars)."""
 
 
-def bucket_edges(window: str, local: datetime) -> list[datetime]:
+def find_bucket_edges(window: str, local: datetime) -> list[datetime]:
     """The beginnings of the buckets of `window` and the end of the last one, in UTC.
 
     The hour ends now; day and month end at local midnight, so a day of 23 or 25 hours has as many buckets.
     """
-    windows, today = cost_windows(local), local.date()
+    windows, today = find_windows(local), local.date()
     if window == "hour":
         return [windows.hour + number * BUCKET_LENGTH for number in range(13)]
     if window == "day":
-        end = _midnight(today + timedelta(days=1), local)
+        end = _find_midnight(today + timedelta(days=1), local)
         hours = ceil((end - windows.day) / HOUR)
         return [*(windows.day + number * HOUR for number in range(hours)), end]
     _, days = monthrange(today.year, today.month)
-    return [_midnight(today.replace(day=1) + timedelta(days=number), local) for number in range(days + 1)]
+    return [_find_midnight(today.replace(day=1) + timedelta(days=number), local) for number in range(days + 1)]
 
 
 def measure_burn(window: str, local: datetime, prices: Sequence[SettledPrice], reserved: int, cap: int) -> Burn:
     """The spending in a window. `prices` are settled, at least since the beginning of the window and of the span of its
     pace."""
-    now, edges = local.astimezone(UTC), bucket_edges(window, local)
+    now, edges = local.astimezone(UTC), find_bucket_edges(window, local)
     buckets = [0] * (len(edges) - 1)
     for at, amount in prices:
         if at >= edges[0]:
@@ -479,14 +487,14 @@ def measure_burn(window: str, local: datetime, prices: Sequence[SettledPrice], r
     recent_spending = sum(amount for at, amount in prices if now - span < at)
     total, pace = sum(buckets), int(recent_spending / (span / HOUR))
     end = now + HOUR if window == "hour" else edges[-1]
-    reached_at = _reached_at(now, cap - total - reserved, pace)
+    reached_at = _estimate_reached_at(now, cap - total - reserved, pace)
     if reached_at is not None and reached_at >= end:
         reached_at = None
     elapsed = sum(edge <= now for edge in edges[:-1])
     return Burn(window, edges[0], edges[-1], total, reserved, cap, tuple(buckets), elapsed, pace, reached_at)
 
 
-def _reached_at(now: datetime, remaining: int, pace: int) -> datetime | None:
+def _estimate_reached_at(now: datetime, remaining: int, pace: int) -> datetime | None:
     """When `remaining` is spent at `pace`; `now` if nothing remains, None for never."""
     if remaining <= 0:
         return now
@@ -494,6 +502,6 @@ def _reached_at(now: datetime, remaining: int, pace: int) -> datetime | None:
     return now + hours * HOUR if hours < 24 * 366 else None
 
 
-def _midnight(day: date, local: datetime) -> datetime:
+def _find_midnight(day: date, local: datetime) -> datetime:
     """The instant (UTC) at which a day begins in the zone of `local`."""
     return datetime.combine(day, time.min, tzinfo=local.tzinfo).astimezone(UTC)

@@ -32,7 +32,7 @@ MIN_CONFIDENCE = 0.6
 COSTLY_ABOVE = 1 * MICRO
 MAX_REJECTIONS = 3
 NO_CONFINEMENT = f"no sandbox on this machine, so nothing confines what this runs: {SANDBOX_FIX} to get one"
-MIN_DECISIONS = 10
+MIN_DECISIONS_TO_ACT = 10
 """Minimum number of decisions before anything runs by itself."""
 MIN_APPROVAL_BOUND = 0.8
 """Minimum of Wilson's lower bound of past approvals before a card runs by itself (SPEC 2.5)."""
@@ -42,10 +42,10 @@ _CONTENT_WORDS = {
     Verdict.ASK: "the content filter asks for your decision",
 }
 
-MAX_NAME = 300
+MAX_NAME_CHARS = 300
 """Maximum number of characters of a word that is compared with targets."""
 
-_WORDS = {name: frozenset(words.split()) for name, words in read_table(__file__, "production.toml").items()}
+_PRODUCTION_WORDS = {name: frozenset(words.split()) for name, words in read_table(__file__, "production.toml").items()}
 
 
 # -- rules
@@ -106,7 +106,7 @@ class GateRule:
     words: str
 
 
-def gate_rules(facts: GateFacts) -> list[GateRule]:
+def find_gate_rules(facts: GateFacts) -> list[GateRule]:
     """The rules that apply, also for an operator's approval. First come those that an operator must know before an
     approval, then those that hold for all work, then those about this work alone."""
     is_guess = not facts.ordered  # an order of the operator needs no confidence and no past approvals
@@ -138,9 +138,9 @@ def gate_rules(facts: GateFacts) -> list[GateRule]:
             "nothing runs by itself in phase 0: too few decisions of yours to learn from",
         ),
         (
-            facts.decisions < MIN_DECISIONS,
+            facts.decisions < MIN_DECISIONS_TO_ACT,
             GateRuleName.ONBOARDING,
-            f"first days: {facts.decisions} of {MIN_DECISIONS} decisions made",
+            f"first days: {facts.decisions} of {MIN_DECISIONS_TO_ACT} decisions made",
         ),
         (not facts.workspace_acts, GateRuleName.WORKSPACE, "the autonomy of this workspace is not set to `act`"),
         (bool(facts.quiet), GateRuleName.QUIET, facts.quiet),
@@ -171,7 +171,7 @@ def gate_rules(facts: GateFacts) -> list[GateRule]:
 def decide_gate(facts: GateFacts) -> RailVerdict:
     """The verdict of the gate. Its `rule` has the names of all rules that apply, separated by commas. `novel-pair`
     among them is the NEW badge."""
-    applying = gate_rules(facts)
+    applying = find_gate_rules(facts)
     rule = ",".join(row.rule for row in applying)
     reasons = REASON_SEPARATOR.join(row.words for row in applying)
     if facts.by_operator and not (facts.confined or facts.waived or facts.confirmed):
@@ -196,29 +196,29 @@ Patterns = tuple[str, ...]
 # -- targets
 
 
-def targets_of_trigger(trigger: Trigger, production: ProductionSettings) -> tuple[str, ...]:
+def find_targets_of_trigger(trigger: Trigger, production: ProductionSettings) -> tuple[str, ...]:
     """The production targets that a trigger's prompt and parameters name.
 
     Every word is compared with hosts, contexts and paths. Words are compared with branches and remotes only if the
     prompt speaks of writing to one, or if a parameter has that name, because `main` is also a plain word. A flow never
     writes to a branch or a remote (SPEC 3.9).
     """
-    return _matching(_named_by_trigger(trigger, production))
+    return _list_targets(_find_named_by_trigger(trigger, production))
 
 
-def targets_of_command(command: str, production: ProductionSettings) -> tuple[str, ...]:
+def find_targets_of_command(command: str, production: ProductionSettings) -> tuple[str, ...]:
     """The production targets among the words of a command."""
-    return _matching(_named_by_command(_shell_words(command), production))
+    return _list_targets(_find_named_by_command(_split_shell_words(command), production))
 
 
-def target_of_file(path: str, workspace: str, production: ProductionSettings) -> tuple[str, ...]:
+def find_target_of_file(path: str, workspace: str, production: ProductionSettings) -> tuple[str, ...]:
     """The production target that matches a file, by its path in the workspace or its full path; () for none."""
     full_path = str(PurePosixPath(workspace) / path)
     is_target = _matches_any(path, production.paths) or _matches_any(full_path, production.paths)
     return (f"path {path}",) if is_target else ()
 
 
-def target_of_host(host: str, production: ProductionSettings) -> tuple[str, ...]:
+def find_target_of_host(host: str, production: ProductionSettings) -> tuple[str, ...]:
     """The production target that matches a host; () for none."""
     return (f"host {host}",) if _matches_any(host, production.hosts) else ()
 
@@ -238,29 +238,29 @@ class _Named(NamedTuple):
         return is_path and _matches_any(str(PurePosixPath(self.name)), self.patterns)  # `./deploy/x` is `deploy/x`
 
 
-def _matching(named: Iterator[_Named]) -> tuple[str, ...]:
+def _list_targets(named: Iterator[_Named]) -> tuple[str, ...]:
     """The targets in words, each once."""
     return tuple(dict.fromkeys(f"{possible.kind} {possible.name}" for possible in named if possible.is_target))
 
 
-def _named_by_trigger(trigger: Trigger, production: ProductionSettings) -> Iterator[_Named]:
-    """The possible targets in a trigger's prompt and parameters, as `targets_of_trigger` says."""
+def _find_named_by_trigger(trigger: Trigger, production: ProductionSettings) -> Iterator[_Named]:
+    """The possible targets in a trigger's prompt and parameters, as `find_targets_of_trigger` says."""
     assignment = trigger.assignment
     words = [word.strip(".,:;!?()[]{}`'\"") for word in assignment.prompt.split()]
     is_prompt = assignment.flow is None
     if is_prompt:
-        yield from _named_by_parameters(assignment.parameters, production)
-    writes_to_git = is_prompt and any(word.lower() in _WORDS["writing_words"] for word in words)
-    for text in (*words, *_strings(assignment.parameters)):
+        yield from _find_named_by_parameters(assignment.parameters, production)
+    writes_to_git = is_prompt and any(word.lower() in _PRODUCTION_WORDS["writing_words"] for word in words)
+    for text in (*words, *_collect_strings(assignment.parameters)):
         if writes_to_git:
-            yield from _git_targets(text, production)
-        for part in _addressed(text):
+            yield from _find_git_targets(text, production)
+        for part in _split_address(text):
             yield _Named("host", part, production.hosts)
             yield _Named("context", part, production.contexts)
         yield _Named("path", text, production.paths)
 
 
-def _named_by_parameters(parameters: Mapping[str, Any], production: ProductionSettings) -> Iterator[_Named]:
+def _find_named_by_parameters(parameters: Mapping[str, Any], production: ProductionSettings) -> Iterator[_Named]:
     """The branches and remotes in parameters that have such a name."""
     for key, value in parameters.items():
         if isinstance(value, str) and key.lower() in ("target", "branch", "base", "onto"):
@@ -269,24 +269,24 @@ def _named_by_parameters(parameters: Mapping[str, Any], production: ProductionSe
             yield _Named("remote", value, production.remotes)
 
 
-def _git_targets(word: str, production: ProductionSettings) -> Iterator[_Named]:
+def _find_git_targets(word: str, production: ProductionSettings) -> Iterator[_Named]:
     """The branch and the remote that a word may name, as in `HEAD:refs/heads/main` or `origin/main`."""
     yield _Named("branch", word.rsplit(":", 1)[-1].removeprefix("refs/heads/"), production.branches)
     yield _Named("remote", word.split("/")[0], production.remotes)
 
 
-def _strings(value: Any) -> list[str]:
+def _collect_strings(value: Any) -> list[str]:
     """The texts in a parameter, also those within lists and tables."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, Mapping):
-        return [text for item in value.values() for text in _strings(item)]
+        return [text for item in value.values() for text in _collect_strings(item)]
     if isinstance(value, (list, tuple)):
-        return [text for item in value for text in _strings(item)]
+        return [text for item in value for text in _collect_strings(item)]
     return [] if value is None else [json.dumps(value, default=str)]
 
 
-def _addressed(text: str) -> list[str]:
+def _split_address(text: str) -> list[str]:
     """The parts of a word that may be a host or a context: the whole word, the host in `user@host:path` or a URL, the
     value in `key=value`."""
     parts = [text]
@@ -299,16 +299,16 @@ def _addressed(text: str) -> list[str]:
     return parts
 
 
-def _named_by_command(words: Sequence[str], production: ProductionSettings) -> Iterator[_Named]:
+def _find_named_by_command(words: Sequence[str], production: ProductionSettings) -> Iterator[_Named]:
     """The possible targets in a command: hosts if it addresses one, contexts if it selects one, branches and remotes if
     it writes to one, and paths anywhere."""
     programs = {word.rsplit("/", 1)[-1] for word in words}
-    is_remote = not programs.isdisjoint(_WORDS["remote_programs"])
-    writes_git = "git" in programs and not _WORDS["git_writes"].isdisjoint(words)
+    is_remote = not programs.isdisjoint(_PRODUCTION_WORDS["remote_programs"])
+    writes_git = "git" in programs and not _PRODUCTION_WORDS["git_writes"].isdisjoint(words)
     for before, word in pairwise(["", *words]):
         name, equals, value = word.partition("=")
         options = [(before, word), *([(name, value)] if equals else [])]
-        hosts = _hosts_in(word, options)
+        hosts = _find_hosts(word, options)
         if is_remote and not word.startswith("-"):
             hosts.append(word)
         for host in hosts:
@@ -316,23 +316,23 @@ def _named_by_command(words: Sequence[str], production: ProductionSettings) -> I
             yield _Named("host", host, production.hosts)
             yield _Named("host", host.split(":")[0], production.hosts)
         for option, text in options:
-            if option in _WORDS["context_options"]:
+            if option in _PRODUCTION_WORDS["context_options"]:
                 yield _Named("context", text, production.contexts)
         if writes_git:
-            yield from _git_targets(word, production)
+            yield from _find_git_targets(word, production)
         yield _Named("path", word, production.paths)
 
 
-def _hosts_in(word: str, options: Sequence[tuple[str, str]]) -> list[str]:
+def _find_hosts(word: str, options: Sequence[tuple[str, str]]) -> list[str]:
     """The hosts in the URLs of a word, in the values of its options, or in `user@host`."""
     hosts: list[str] = re.findall(r"://(?:[^/@\s]*@)?([^/:\s]+)", word)
-    hosts += [text for option, text in options if option in _WORDS["host_options"]]
+    hosts += [text for option, text in options if option in _PRODUCTION_WORDS["host_options"]]
     if "@" in word and "://" not in word:
         hosts.append(word.rsplit("@", 1)[1])
     return hosts
 
 
-def _shell_words(command: str) -> list[str]:
+def _split_shell_words(command: str) -> list[str]:
     try:
         return shlex.split(command.replace("\n", " ; "))
     except ValueError:  # an open quote
@@ -340,12 +340,12 @@ def _shell_words(command: str) -> list[str]:
 
 
 def _matches_any(text: str, patterns: Patterns) -> bool:
-    expression = _any_of(patterns)
+    expression = _compile_patterns(patterns)
     folded = text.lower()
-    return expression is not None and 0 < len(folded) <= MAX_NAME and expression.match(folded) is not None
+    return expression is not None and 0 < len(folded) <= MAX_NAME_CHARS and expression.match(folded) is not None
 
 
 @lru_cache(64)
-def _any_of(patterns: Patterns) -> re.Pattern[str] | None:
+def _compile_patterns(patterns: Patterns) -> re.Pattern[str] | None:
     """A regular expression that matches any of the patterns, in lower case; None without patterns."""
     return re.compile("|".join(translate(pattern.lower()) for pattern in patterns)) if patterns else None

@@ -35,7 +35,7 @@ RAIL = "kill"
 STOP, CONFIG, API, MONTH, PAUSE = HOLD_WORDS = ("stop", "config", "api", "month", "pause")
 """The words of holds, strictest first."""
 SETTING_OFF, SWITCHED_OFF = "crossPollEnabled is false in the settings", "switched off for this run through the API"
-CONSOLE = "operator"
+BY_CONSOLE = "operator"
 """The value of `by` of a stop by F12. Any other value means that the stop came from outside the console."""
 PAUSE_DURATION = timedelta(hours=2)
 WATCH_INTERVAL_S = 0.1
@@ -43,7 +43,7 @@ WATCH_INTERVAL_S = 0.1
 _LAST_AT_RESUME = "safety.last_decision_at_resume"
 _RESUMED_BY_OPERATOR = "safety.lifted_by_hand"
 
-_HOLDS = 'SELECT word, reason, since, until, "by" FROM holds'
+_SELECT_HOLDS = 'SELECT word, reason, since, until, "by" FROM holds'
 
 
 @frozen
@@ -72,13 +72,13 @@ def decide_kill(facts: KillFacts, by_operator: bool) -> RailVerdict:
     return RailVerdict(RAIL, Verdict.ALLOW, "not stopped")
 
 
-def levels(facts: KillFacts) -> tuple[StopLevel, ...]:
+def list_levels(facts: KillFacts) -> tuple[StopLevel, ...]:
     """The four levels in SPEC's order, each with its state and how to end it.
 
     F12 and a stop from outside place the same hold; `by` distinguishes them.
     """
     stop = next((hold for hold in facts.holds if hold.word == STOP), None)
-    by_key = stop is not None and stop.by == CONSOLE
+    by_key = stop is not None and stop.by == BY_CONSOLE
     from_outside = facts.stop_requested or (stop is not None and not by_key)
     by = f" by {stop.by}" if stop is not None and stop.by else ""
     return (
@@ -99,7 +99,7 @@ def levels(facts: KillFacts) -> tuple[StopLevel, ...]:
     )
 
 
-def active_holds(holds: Sequence[Hold], now: datetime) -> tuple[Hold, ...]:
+def select_active_holds(holds: Sequence[Hold], now: datetime) -> tuple[Hold, ...]:
     """The holds that are active at `now`, strictest first. A hold ends exactly at its `until`."""
     active = [hold for hold in holds if hold.until is None or now < hold.until]
     return tuple(sorted(active, key=lambda hold: HOLD_WORDS.index(hold.word)))
@@ -185,15 +185,15 @@ class KillSwitch:
     def stop_reason(self) -> str:
         """Why nothing may begin now, not even work that the operator approved; "" if work may begin. A pause does not
         count."""
-        return _reason_of(self.current_verdict(by_operator=True))
+        return _explain_verdict(self.current_verdict(by_operator=True))
 
     def block_reason(self) -> str:
         """Why nothing may run by itself now, "" if it may."""
-        return _reason_of(self.current_verdict())
+        return _explain_verdict(self.current_verdict())
 
     def levels(self) -> tuple[StopLevel, ...]:
         """The state of each of the four levels."""
-        return levels(self._facts(self._holds))
+        return list_levels(self._facts(self._holds))
 
     def kill_reason(self) -> str:
         """Why running sessions must end, "" if they may go on. A pause or a month stop does not end them (SPEC 3.7)."""
@@ -331,7 +331,7 @@ class KillSwitch:
             enabled=self._settings.current.cross_poll_enabled,
             enabled_this_run=self._enabled_this_run,
             stop_requested=self._stopping or stop_file.is_requested(self._file),
-            holds=active_holds(holds, self._clock.now()),
+            holds=select_active_holds(holds, self._clock.now()),
         )
 
     def _place_stop(self, reason: str, by: str) -> None:
@@ -371,7 +371,7 @@ class KillSwitch:
         return refresh
 
 
-def _reason_of(verdict: RailVerdict) -> str:
+def _explain_verdict(verdict: RailVerdict) -> str:
     """Why a verdict does not allow work, "" if it does."""
     return "" if verdict.allows else verdict.reason
 
@@ -379,5 +379,5 @@ def _reason_of(verdict: RailVerdict) -> str:
 def _read_holds(session: Session) -> tuple[Hold, ...]:
     return tuple(
         Hold(word, reason, datetime.fromisoformat(since), until and datetime.fromisoformat(until), by)
-        for word, reason, since, until, by in ask(session, _HOLDS)
+        for word, reason, since, until, by in ask(session, _SELECT_HOLDS)
     )

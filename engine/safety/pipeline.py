@@ -46,7 +46,7 @@ from engine.safety import costs, gate, trigger_history
 from engine.safety.content import RAIL as CONTENT
 from engine.safety.content import ContentFacts, check_assignment, decide_content, make_own_rules
 from engine.safety.costs import Costs
-from engine.safety.gate import GateFacts, decide_gate, targets_of_trigger
+from engine.safety.gate import GateFacts, decide_gate, find_targets_of_trigger
 from engine.safety.kill_switch import RAIL as KILL
 from engine.safety.kill_switch import KillSwitch
 from engine.safety.permits import Permits
@@ -264,7 +264,7 @@ class Pipeline:
         return GateFacts(
             confidence=trigger.confidence,
             estimate=trigger.estimate,
-            targets=targets_of_trigger(trigger, settings.production),
+            targets=find_targets_of_trigger(trigger, settings.production),
             novel_pair=self._novel_pair(session, trigger),
             rejections=self._kill_switch.rejections(session),
             decisions=self._kill_switch.decisions.count_all(session),

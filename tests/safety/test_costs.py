@@ -12,7 +12,7 @@ from sqlmodel import select
 
 from engine.clock import FakeClock
 from engine.model import MICRO, CostState, Refusal, SessionState, SessionView
-from engine.safety.costs import AgentBudget, cost_windows, decide_cost, measure_burn
+from engine.safety.costs import AgentBudget, decide_cost, find_windows, measure_burn
 from engine.safety.pipeline import CrosspollLog
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
@@ -60,11 +60,11 @@ def test_the_reason_says_what_is_left_of_the_day_or_which_setting_raises_the_cap
 )
 def test_a_day_lasts_from_midnight_to_midnight(zone: str, day: tuple[int, int, int], hours: int) -> None:
     late = datetime(*day, 23, 59, 59, tzinfo=ZoneInfo(zone))
-    begin = cost_windows(late).day
-    following = cost_windows((late.astimezone(UTC) + timedelta(seconds=1)).astimezone(ZoneInfo(zone))).day
+    begin = find_windows(late).day
+    following = find_windows((late.astimezone(UTC) + timedelta(seconds=1)).astimezone(ZoneInfo(zone))).day
     assert following - begin == timedelta(hours=hours)
     assert begin.astimezone(ZoneInfo(zone)).strftime("%d %H:%M") == f"{day[2]:02} 00:00"
-    assert cost_windows(late).month.astimezone(ZoneInfo(zone)).strftime("%m-%d %H") == f"{day[1]:02}-01 00"
+    assert find_windows(late).month.astimezone(ZoneInfo(zone)).strftime("%m-%d %H") == f"{day[1]:02}-01 00"
 
 
 def session_view(

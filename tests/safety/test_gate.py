@@ -13,10 +13,10 @@ from engine.model import MICRO, Assignment, GateRuleName, Verdict
 from engine.safety.gate import (
     GateFacts,
     decide_gate,
-    target_of_file,
-    target_of_host,
-    targets_of_command,
-    targets_of_trigger,
+    find_target_of_file,
+    find_target_of_host,
+    find_targets_of_command,
+    find_targets_of_trigger,
 )
 from tests.safety.helpers import Rails, approval, on, unattended
 
@@ -151,10 +151,10 @@ def test_production_targets_are_found_in_prompts_and_parameters(
         hosts=("shop.example.com",), contexts=("live",), remotes=("heroku",), branches=("stable",), paths=("infra/*",)
     )
     trigger = approval(assignment=Assignment(prompt, "koji-core", "/w", "model", None, parameters))
-    assert targets_of_trigger(trigger, production) == ((expected,) if expected else ())
+    assert find_targets_of_trigger(trigger, production) == ((expected,) if expected else ())
     if expected.startswith(("branch", "remote")):  # a flow compares and rehearses, and writes to neither
         flow = replace(trigger.assignment, runner="flow", flow="rehearse_merge")
-        assert targets_of_trigger(approval(assignment=flow), production) == ()
+        assert find_targets_of_trigger(approval(assignment=flow), production) == ()
 
 
 PRODUCTION = ProductionSettings(
@@ -178,21 +178,21 @@ PRODUCTION = ProductionSettings(
     ],
 )  # fmt: skip
 def test_production_targets_of_commands(command: str, found: str) -> None:
-    targets = targets_of_command(command, PRODUCTION)
+    targets = find_targets_of_command(command, PRODUCTION)
     assert found in targets if found else targets == ()
 
 
 @given(st.text(max_size=200))
 def test_any_command_is_searched_for_production_targets(command: str) -> None:
-    targets_of_command(command, PRODUCTION)
+    find_targets_of_command(command, PRODUCTION)
 
 
 def test_production_targets_of_paths_and_hosts() -> None:
-    assert target_of_file("deploy/x", "/srv/shop", PRODUCTION) == ("path deploy/x",)
-    assert target_of_file("live.cfg", "/srv/shop", PRODUCTION) == ("path live.cfg",)
-    assert target_of_file("products.py", "/srv/shop", PRODUCTION) == ()
-    assert target_of_host("api.prod.example.org", PRODUCTION)
-    assert not target_of_host("docs.python.org", PRODUCTION)
+    assert find_target_of_file("deploy/x", "/srv/shop", PRODUCTION) == ("path deploy/x",)
+    assert find_target_of_file("live.cfg", "/srv/shop", PRODUCTION) == ("path live.cfg",)
+    assert find_target_of_file("products.py", "/srv/shop", PRODUCTION) == ()
+    assert find_target_of_host("api.prod.example.org", PRODUCTION)
+    assert not find_target_of_host("docs.python.org", PRODUCTION)
 
 
 def test_a_new_pair_of_channels_asks_until_an_approval_makes_it_known(rails: Rails) -> None:

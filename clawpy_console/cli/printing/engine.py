@@ -48,7 +48,7 @@ def status(document: Document) -> Lines:
     else:
         yield f"{paint(tone, '○')} {bold('No engine is running.')} `clawpy` or `clawpy run` starts one."
         yield f"  last state: {document['state']} {since}"
-    yield from field_lines(map(_hold, holds))
+    yield from field_lines(map(_hold_field, holds))
     yield f"  {count(document['pending'], 'card')} pending"
     yield from (f"  running  {session['id']}  {one_line(session['prompt'])}" for session in document["running"])
     yield from (
@@ -59,17 +59,17 @@ def status(document: Document) -> Lines:
     silent, coming = document["silenceSeconds"], document["nextCycleAt"]
     if runs:
         yield f"  inactive for {span(silent)}" + (f", next check {time(coming)}" if coming else "")
-    yield from _cost(document["crossPollStatus"])
-    yield from _phase(document["phase"])
+    yield from _cost_lines(document["crossPollStatus"])
+    yield from _phase_lines(document["phase"])
     by_itself = document["byItself"]
     if by_itself["missing"]:
         yield f"  {by_itself['words'].partition(':')[0]}: {first_of(by_itself['missing'])}"
     else:
         yield f"  {by_itself['words']}"
-    yield from _gateway(document.get("gateway") or {})
+    yield from _gateway_lines(document.get("gateway") or {})
     if document["keysInFile"]:
         yield f"  {wants(document['keysInFile'])}"
-    yield from _since(document["since"])
+    yield from _absence_lines(document["since"])
     if document["decisions"]:
         yield bold("last decisions")
     for decision in document["decisions"]:
@@ -77,14 +77,14 @@ def status(document: Document) -> Lines:
         yield dim(f"  {time(decision['decidedAt'])}  {decision_words}  {one_line(decision['prompt'])}")
 
 
-def _phase(phase: Document) -> Lines:
+def _phase_lines(phase: Document) -> Lines:
     if phase["number"] > 0:
         yield f"  phase {phase['number']}, {count(phase['decisions'], 'decision')}; {phase['reason']}"
     elif phase["learning"]:
         yield f"  {phase['learning']}"
 
 
-def _gateway(gateway: Document) -> Lines:
+def _gateway_lines(gateway: Document) -> Lines:
     """The address of the gateway, or why it does not listen; no lines if it is off."""
     if gateway.get("url"):
         listen = f", {count(gateway['clients'], 'client')}" if gateway["clients"] else ""
@@ -93,7 +93,7 @@ def _gateway(gateway: Document) -> Lines:
         yield f"  {wants('gateway')} {gateway['words']}"
 
 
-def _cost(spent: Document) -> Lines:
+def _cost_lines(spent: Document) -> Lines:
     """Costs against caps; nothing before the first cost of the month."""
     windows = (("hour", "ThisHour", "PerHour"), ("day", "Today", "PerDay"), ("month", "ThisMonth", "PerMonth"))
     parts = (f"{name} ${spent[f'cost{now}']:.2f}/{spent[f'costCap{cap}']:g}" for name, now, cap in windows)
@@ -101,7 +101,7 @@ def _cost(spent: Document) -> Lines:
         yield f"  cost  {'  '.join(parts)}"
 
 
-def _hold(hold: Document) -> Field:
+def _hold_field(hold: Document) -> Field:
     """A stop or a pause, and how to end it."""
     until, now = hold["until"] and datetime.fromisoformat(hold["until"]), datetime.now(UTC)
     remaining = formats.duration(until - now) if until and until > now else ""
@@ -109,7 +109,7 @@ def _hold(hold: Document) -> Field:
     return hold_field(hold["word"], hold["reason"], since, f"`clawpy resume {hold['word']}`", remaining)
 
 
-def _since(away: Document) -> Lines:
+def _absence_lines(away: Document) -> Lines:
     """The work since you were last away; no lines when nothing happened."""
     ran = [
         f"  {time(run['endedAt'])}  {session_outcome(run)}  {origin_words(run['mode'])}{one_line(run['prompt'])}"
@@ -123,14 +123,14 @@ def _since(away: Document) -> Lines:
         f"  {time(entries[0]['createdAt'])}  {words}" + (f"  ({len(entries)} times)" if entries[1:] else "")
         for words, entries in times.items()
     ]
-    rows = {"done": _latest(ran, "; `clawpy work` lists them"), "blocked": _latest(blocked)}
+    rows = {"done": _newest_fields(ran, "; `clawpy work` lists them"), "blocked": _newest_fields(blocked)}
     fields = [row for field in absence_fields(away) for row in (field, *rows.get(field.name, ()))]
     if fields:
         yield bold(f"since {time(away['at'])}")
     yield from field_lines(fields)
 
 
-def _latest(lines: Sequence[str], hint: str = "") -> list[Field]:
+def _newest_fields(lines: Sequence[str], hint: str = "") -> list[Field]:
     """The first of the lines below a field, which come newest first, and how many earlier ones there are."""
     rest = [f"  and {len(lines) - MAX_LISTED} earlier ones{hint}"] if len(lines) > MAX_LISTED else []
     return [*map(text_line, lines[:MAX_LISTED]), *(text_line(line, "grey") for line in rest)]
@@ -171,25 +171,25 @@ def stop(document: Document) -> Lines:
 def config(document: Document) -> Lines:
     """One setting or all."""
     if "settings" in document:
-        yield from _flat("", document["settings"])
+        yield from _setting_lines("", document["settings"])
         yield dim(f"# {document['file']}")
         return
-    yield from _flat(document["key"], document["value"])
+    yield from _setting_lines(document["key"], document["value"])
     yield f"{dim(document['origin'])}; it accepts {document['accepted']}"
 
 
-def _flat(key: str, value: Any) -> Lines:
+def _setting_lines(key: str, value: Any) -> Lines:
     """A setting, or a table of settings each with its whole key."""
     if isinstance(value, Mapping) and value:
         for name, member in value.items():
-            yield from _flat(f"{key}.{_quoted(name)}" if key else name, member)
+            yield from _setting_lines(f"{key}.{_quote_key_part(name)}" if key else name, member)
     elif value is None:
         yield f"# {key} is not set"
     else:
         yield f"{key} = {json.dumps(value, ensure_ascii=False)}"
 
 
-def _quoted(name: str) -> str:
+def _quote_key_part(name: str) -> str:
     """A part of a key as TOML writes it."""
     return name if name.replace("-", "").replace("_", "").isalnum() else f'"{name}"'
 
@@ -235,11 +235,11 @@ def print_new_token(token: str, source: str) -> None:
     print(f"{shown}\n{note}", file=screen or sys.stderr, flush=True)
 
 
-HELD = {"held": "good", "not held": "wrong"}
+HELD_TONES = {"held": "good", "not held": "wrong"}
 """The tone of a result of the sandbox tests."""
 
 
-def _rungs(rungs: Sequence[Document]) -> Lines:
+def _sandbox_table_lines(rungs: Sequence[Document]) -> Lines:
     """A table of what each sandbox holds on this machine."""
     working = [rung for rung in rungs if rung["works"]]
     names = "  ".join(f"{item['name'] + ('*' if item['inForce'] else ''):11}" for item in working)
@@ -248,7 +248,7 @@ def _rungs(rungs: Sequence[Document]) -> Lines:
         line = f"  {test:24}"
         for item in working:
             state = item["holds"][test]
-            line += "  " + paint(HELD.get(state, "grey"), state) + " " * (11 - len(state))
+            line += "  " + paint(HELD_TONES.get(state, "grey"), state) + " " * (11 - len(state))
         yield line.rstrip()
     yield dim("  * active")
 
@@ -262,7 +262,7 @@ def doctor(document: Document) -> Lines:
         yield f"{signs[check['state']]} {check['name']:11}  {message}"
         if check["fix"]:
             yield "               " + dim(check["fix"])
-    yield from ("", *_rungs(document["rungs"]), "")
+    yield from ("", *_sandbox_table_lines(document["rungs"]), "")
     yield from (dim(f"  {name:20} {path}") for name, path in document["paths"].items())
 
 
@@ -273,23 +273,23 @@ def notify(document: Document) -> Lines:
     elif "tested" in document:
         for surface in document["tested"]:
             sign = good("✓") if surface["delivered"] else bad("✗")
-            yield f"{sign} {surface['surface']:8} {surface['message']}{_fix(surface)}"
+            yield f"{sign} {surface['surface']:8} {surface['message']}{_fix_text(surface)}"
     else:
         for name, verb in (("retried", "tried again"), ("dismissed", "dismissed")):
             if name in document:
                 yield f"{document[name]} {verb}"
-        yield from map(_surface, document["surfaces"])
+        yield from map(_surface_line, document["surfaces"])
         if until := document["dndUntil"]:
             yield dim(f"do not disturb: only urgent notifications are sent until {time(until)}")
         elif document["quiet"]:
             yield dim("quiet hours: only urgent notifications are sent until the morning")
 
 
-def _fix(surface: Document) -> str:
+def _fix_text(surface: Document) -> str:
     return dim(f"  {surface['fix']}") if surface["fix"] else ""
 
 
-def _surface(surface: Document) -> str:
+def _surface_line(surface: Document) -> str:
     works = bool(surface["service"]) and not surface["message"]
     sign = bad("✗") if surface["undelivered"] or surface["why"] else good("✓") if works else dim("-")
     service = f"{surface['service']} ({surface['source']})" if surface["service"] else ""
@@ -298,7 +298,7 @@ def _surface(surface: Document) -> str:
         command = f"clawpy notify retry {surface['surface']}, or dismiss"
         message = f"{surface['undelivered']} not delivered: {surface['why']}; {command}"
         return f"{line}  {bad(message)}"
-    return f"{line}  {wants(surface['why'])}" if surface["why"] else line + _fix(surface)
+    return f"{line}  {wants(surface['why'])}" if surface["why"] else line + _fix_text(surface)
 
 
 def export(document: Document) -> Lines:
@@ -358,22 +358,22 @@ def simulate(document: Document) -> Lines:
     yield from table(("kind", "approved", "dismissed", "confidence of its newest card"), kinds)
     days = [
         (item["day"], item["made"], item["approved"], item["dismissed"], item["byAutonomy"], item["blocked"],
-         _money(item["cost"]), ", ".join(item["odd"]))
+         _dollars_text(item["cost"]), ", ".join(item["odd"]))
         for item in document["perDay"]
     ]  # fmt: skip
     yield ""
     yield from table(("day", "made", "approved", "dismissed", "by itself", "blocked", "cost", "unusual"), days)
-    rails = [(rail["rail"], rail["blocked"], _example(rail["example"], "prompt")) for rail in document["rails"]]
+    rails = [(rail["rail"], rail["blocked"], _example_text(rail["example"], "prompt")) for rail in document["rails"]]
     yield ""
     yield from table(("rail", "blocked", "for example"), rails)
     gates = [
-        (f"{gate['gate']} {gate['name']}", gate["refused"], _example(gate["example"], "text"))
+        (f"{gate['gate']} {gate['name']}", gate["refused"], _example_text(gate["example"], "text"))
         for gate in document["gates"]
     ]
     yield ""
     yield from table(("gate", "refused", "for example"), gates)
     yield f"{document['wentUp']} went up to a leader\n"
-    yield from field_lines(_totals(document))
+    yield from field_lines(_total_fields(document))
     blocked = [
         (_format_minute(entry["at"]), entry["rail"], entry["by"], f"{entry['prompt']}: {entry['reason']}")
         for entry in document["blocked"]
@@ -384,7 +384,7 @@ def simulate(document: Document) -> Lines:
         yield "Nothing was blocked."
 
 
-def _totals(document: Document) -> Iterator[Field]:
+def _total_fields(document: Document) -> Iterator[Field]:
     cost, cycles = document["cost"], document["cycles"]
     hours = ", ".join(f"{state} {spent:.1f} h" for state, spent in document["states"].items())
     yield Field("states", f"{hours}, laptop asleep {document['asleepHours']:.1f} h")
@@ -392,8 +392,10 @@ def _totals(document: Document) -> Iterator[Field]:
     yield Field(
         "phases", ", ".join(f"{phase['phase']} from {_format_minute(phase['at'])}" for phase in document["phases"])
     )
-    peaks = ", ".join(f"{name} {_money(cost['peaks'][name])} of {_money(cap)}" for name, cap in cost["caps"].items())
-    yield Field("cost", f"{_money(cost['total'])} in all; highest, reserved included: {peaks}")
+    peaks = ", ".join(
+        f"{name} {_dollars_text(cost['peaks'][name])} of {_dollars_text(cap)}" for name, cap in cost["caps"].items()
+    )
+    yield Field("cost", f"{_dollars_text(cost['total'])} in all; highest, reserved included: {peaks}")
     if cost["endedByCap"]:
         yield Field(
             "", f"{count(len(cost['endedByCap']), 'session')} stopped before a call that would have exceeded a cap"
@@ -402,7 +404,7 @@ def _totals(document: Document) -> Iterator[Field]:
         yield Field(HOLD_NAMES[hold["word"]], f"{_format_minute(hold['at'])}: {hold['reason']}")
 
 
-def _example(example: Document | None, key: str) -> str:
+def _example_text(example: Document | None, key: str) -> str:
     return f"“{example[key]}”: {example['reason']}" if example else "–"
 
 
@@ -410,5 +412,5 @@ def _format_minute(at: str) -> str:
     return at[:16].replace("T", " ")
 
 
-def _money(amount: float) -> str:
+def _dollars_text(amount: float) -> str:
     return f"${amount:.2f}"

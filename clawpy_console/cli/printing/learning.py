@@ -33,8 +33,8 @@ from engine.model import label_outcome
 def agents(document: Document) -> Lines:
     """The tree of agents with the coding agents, or one agent, or who serves a channel now."""
     if "agents" in document:
-        yield from _tree(document["agents"])
-        yield from _coding(document)
+        yield from _tree_lines(document["agents"])
+        yield from _coding_agent_lines(document)
         if retired := document.get("retired"):
             yield dim(f"retired: {', '.join(retired)}; `clawpy agents restore` restores one")
         yield from field_lines(agent_fields.problem_fields(document["problems"])) if document["problems"] else ()
@@ -96,7 +96,7 @@ def bubbles(document: Document) -> Lines:
         )
 
 
-def _coding(document: Document) -> Lines:
+def _coding_agent_lines(document: Document) -> Lines:
     """The coding agents of this machine, with the channels that they serve."""
     yield from ("", bold("coding agents"))
     agents = document.get("coding", [])
@@ -109,7 +109,7 @@ def _coding(document: Document) -> Lines:
         yield f"{agent['name']:<12} {agent['title']}  {serves}"
 
 
-def _tree(agents: Sequence[Document]) -> Lines:
+def _tree_lines(agents: Sequence[Document]) -> Lines:
     """The agents, each indented by the number of its leaders."""
     by_id = {agent["id"]: agent for agent in agents}
 
@@ -201,51 +201,51 @@ def forget(document: Document) -> Lines:
 
 def learnings(document: Document) -> Lines:
     """Learnings, one learning, the scopes, or the result of an action."""
-    printer = next((printer for key, printer in _RESULTS.items() if key in document), _learnings_here)
+    printer = next((printer for key, printer in _PRINTER_OF_RESULT.items() if key in document), _valid_learning_lines)
     return printer(document)
 
 
-def _learnings_here(document: Document) -> Lines:
+def _valid_learning_lines(document: Document) -> Lines:
     """The learnings that are valid in a workspace."""
     for learning in document["learnings"]:
-        yield from _listed(learning)
+        yield from _listed_learning_lines(learning)
     if not document["learnings"]:
         yield "Nothing learned here yet beyond single sessions: see `clawpy learnings scopes`"
 
 
-def _written(document: Document) -> Lines:
+def _written_card_lines(document: Document) -> Lines:
     """The card that writes learnings into a file."""
     yield from cards(document)
     if omitted := document["leftOut"]:
         yield dim(f"{count(omitted, 'older one')} left out: the card is full")
 
 
-def _one_learning(document: Document) -> Lines:
+def _learning_lines(document: Document) -> Lines:
     """A learning with all that is known of it."""
     learning = document["learning"]
-    yield _head(learning)
-    yield from field_lines((*learning_fields.detail_fields(learning, datetime.now(UTC)), *_links(learning)))
+    yield _learning_head(learning)
+    yield from field_lines((*learning_fields.detail_fields(learning, datetime.now(UTC)), *_link_fields(learning)))
 
 
-def _scopes(document: Document) -> Lines:
+def _scopes_lines(document: Document) -> Lines:
     """The scopes with their numbers of learnings."""
     for scope in document["scopes"]:
-        yield from _scope(scope)
+        yield from _scope_lines(scope)
     if not document["scopes"]:
         yield "Nothing learned yet."
 
 
-def _kept(document: Document) -> Lines:
+def _kept_lines(document: Document) -> Lines:
     """A learning that the operator kept."""
-    yield f"{good('It is valid.')}  {_head(document['kept'])}"
+    yield f"{good('It is valid.')}  {_learning_head(document['kept'])}"
 
 
-def _promoted(document: Document) -> Lines:
+def _promoted_lines(document: Document) -> Lines:
     """A learning that was promoted."""
-    yield f"{good('It now applies in all projects.')}  {_head(document['promoted'])}"
+    yield f"{good('It now applies in all projects.')}  {_learning_head(document['promoted'])}"
 
 
-def _listed(learning: Document) -> Lines:
+def _listed_learning_lines(learning: Document) -> Lines:
     """A learning of a list: its text, where it applies, and what it is based on."""
     if learning["scope"] == "leadership":
         yield learning["text"]
@@ -262,20 +262,20 @@ def _listed(learning: Document) -> Lines:
     details += [f"from {count(len(sessions), 'session')}"] if sessions else []
     details += [f"repeated {count(learning['reinforcementCount'], 'time')}"] if learning["reinforcementCount"] else []
     details += [learning["session"]] if learning["session"] else []
-    yield _head(learning)
+    yield _learning_head(learning)
     yield "    " + dim(", ".join(details))
     if learning["review"]:
         yield "    " + wants(learning["review"])
 
 
-def _head(document: Document) -> str:
+def _learning_head(document: Document) -> str:
     """The id, the text, and a status other than active."""
     _, tone, status_words = learning_fields.LEARNING_STATUS[document["status"]]
     suffix = f"  {paint(tone, status_words)}" if document["status"] != "active" else ""
     return f"{bold(document['id'])}{suffix}  {document['text'].strip() or dim('forgotten')}"
 
 
-def _links(learning: Document) -> list[Field]:
+def _link_fields(learning: Document) -> list[Field]:
     """The sources of a learning, what became of it, and where else its lesson is used."""
     details = [
         Field(
@@ -298,7 +298,7 @@ def _links(learning: Document) -> list[Field]:
     return details
 
 
-def _scope(scope: Document) -> Lines:
+def _scope_lines(scope: Document) -> Lines:
     """A scope: its numbers of learnings, its folder and its faults."""
     totals = f"{scope['institutional']} how things are done, {scope['tasks']} about work, {scope['proxy']} about you"
     retracted = f", {scope['retired']} retracted" if scope["retired"] else ""
@@ -308,7 +308,7 @@ def _scope(scope: Document) -> Lines:
     yield from ("    " + bad(fault) for fault in scope["faults"])
 
 
-def _retracted(document: Document) -> Lines:
+def _retracted_lines(document: Document) -> Lines:
     """The learnings that were retracted, and those whose review follows from that."""
     yield f"{good('Retracted')}  {', '.join(document['retired'])}"
     yield dim(f"`clawpy learnings keep {document['retired'][0]}` makes it valid again")
@@ -318,7 +318,7 @@ def _retracted(document: Document) -> Lines:
         yield dim("`clawpy learnings keep ID` keeps one, `clawpy learnings retract ID` retracts it")
 
 
-def _chain(document: Document) -> Lines:
+def _chain_lines(document: Document) -> Lines:
     """The results of the promotion chain."""
     found_count = sum(document["extracted"].values())
     changed = {name: document[key] for key, name in CHAIN_RESULTS.items() if document[key]}
@@ -335,19 +335,19 @@ CHAIN_RESULTS = {"promoted": "promoted", "reinforced": "repeated", "compacted": 
 """The results of the promotion chain, each with its word."""
 
 
-_RESULTS: Mapping[str, Callable[[Document], Lines]] = {
-    "predictions": _written,
-    "learning": _one_learning,
-    "scopes": _scopes,
-    "retired": _retracted,
-    "judged": _chain,
-    "kept": _kept,
-    "promoted": _promoted,
+_PRINTER_OF_RESULT: Mapping[str, Callable[[Document], Lines]] = {
+    "predictions": _written_card_lines,
+    "learning": _learning_lines,
+    "scopes": _scopes_lines,
+    "retired": _retracted_lines,
+    "judged": _chain_lines,
+    "kept": _kept_lines,
+    "promoted": _promoted_lines,
 }
 """By a name that only this document has: the function that prints it. The first that fits counts."""
 
 
-NEXT = {
+NEXT_STEPS = {
     "promoted": "`clawpy candidates rollback {id}` rolls it back",
     "rejected": "It is proposed again only if new evidence outweighs your decision.",
     "rolled_back": "`clawpy candidates approve {id}` activates it again",
@@ -358,7 +358,7 @@ NEXT = {
 def candidates(document: Document) -> Lines:
     """Candidates, one candidate, the result of an action, or records."""
     if "candidates" in document:
-        yield from _list(document)
+        yield from _candidate_list_lines(document)
     elif "drafted" in document:
         yield from map(_candidate_head, document["drafted"])
         if not document["drafted"]:
@@ -368,32 +368,32 @@ def candidates(document: Document) -> Lines:
         candidate = document["candidate"]
         yield _candidate_head(candidate)
         if "stations" in document:
-            yield from _whole(document)
-        if candidate["status"] in NEXT:
-            yield dim(NEXT[candidate["status"]].format(id=candidate["id"]))
+            yield from _candidate_detail_lines(document)
+        if candidate["status"] in NEXT_STEPS:
+            yield dim(NEXT_STEPS[candidate["status"]].format(id=candidate["id"]))
     else:
-        yield from _records(document["records"])
+        yield from _record_lines(document["records"])
         if not document["records"]:
             yield "Nothing was recorded yet."
 
 
-def _records(records: list[Document]) -> Lines:
+def _record_lines(records: list[Document]) -> Lines:
     """Records that support a candidate, or do not."""
     now = datetime.now(UTC)
     for record in records:
         yield from field_lines(learning_fields.record_fields(record, now))
 
 
-def _whole(document: Document) -> Lines:
+def _candidate_detail_lines(document: Document) -> Lines:
     """All that is known of a candidate, with its evidence."""
     _, *fields = learning_fields.candidate_fields(document, datetime.now(UTC))
     yield from field_lines(fields)
     for name, title in learning_fields.EVIDENCE_TITLES.items():
         if records := [record for record in document["records"] if record["id"] in document["candidate"][name]]:
-            yield from ("", bold(title), *_records(records))
+            yield from ("", bold(title), *_record_lines(records))
 
 
-def _list(document: Document) -> Lines:
+def _candidate_list_lines(document: Document) -> Lines:
     """The candidates; those that need your decision come first."""
     for proposal in sorted(document["candidates"], key=lambda candidate: candidate["status"] != "review"):
         yield _candidate_head(proposal)

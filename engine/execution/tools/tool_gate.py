@@ -29,7 +29,7 @@ from engine.frozen import frozen
 from engine.hierarchy.organisation import Tools
 from engine.model import Refusal, SessionView, ToolSpec, Verdict, sanitise
 from engine.safety.content import find_programs
-from engine.safety.gate import target_of_file, target_of_host, targets_of_command
+from engine.safety.gate import find_target_of_file, find_target_of_host, find_targets_of_command
 
 MAX_COMMAND = 20_000
 """Maximum number of characters of a command."""
@@ -371,7 +371,7 @@ class Gate:
             command=judged,
             key=f"exec:{command}",
             detail=lambda: command,
-            production=targets_of_command(command, self.services.settings.current.production),
+            production=find_targets_of_command(command, self.services.settings.current.production),
             reasons=reasons,
         )
 
@@ -397,7 +397,7 @@ class Gate:
             command=f"curl -fsSL {shlex.quote(target.url)}",
             key=f"web_fetch:{target.netloc}",
             detail=lambda: target.url,
-            production=target_of_host(target.host, self.services.settings.current.production),
+            production=find_target_of_host(target.host, self.services.settings.current.production),
             reasons=reasons,
             external="" if is_listed else f"talks to {target.netloc}, which has not been allowed yet",
         )
@@ -465,4 +465,4 @@ class Gate:
 
     def _find_production_targets(self, relative: str) -> tuple[str, ...]:
         """The production targets that a file is."""
-        return target_of_file(relative, self.view.workspace, self.services.settings.current.production)
+        return find_target_of_file(relative, self.view.workspace, self.services.settings.current.production)
