@@ -87,7 +87,7 @@ def log_commits(git: Git, *arguments: str, stdin: bytes | None = None) -> list[C
 def read_changes(git: Git, head: str = "HEAD") -> tuple[Change, ...]:
     """The newest `MAX_CHANGES` commits of `head` with their files, oldest first. A renamed file appears as a deleted
     file and a new one. Raises `GitError`, also if there is no commit yet."""
-    tags = tags_by_commit(git)
+    tags = read_tags_by_commit(git)
     output = git.output(
         "log", "-z", f"-n{MAX_CHANGES}", "--no-renames", "--name-status", "--no-show-signature",
         f"--format={_COMMIT_MARK}%H%x00%ct%x00%P%x00%s", head, "--",
@@ -117,7 +117,7 @@ def _parse_changes(words: Iterator[str], tags: dict[str, list[str]]) -> Iterator
         )  # fmt: skip
 
 
-def tags_by_commit(git: Git) -> dict[str, list[str]]:
+def read_tags_by_commit(git: Git) -> dict[str, list[str]]:
     """The names of the tags of each commit that has any. Raises `GitError`."""
     lines = git.lines("for-each-ref", "--format=%(objectname) %(*objectname) %(refname:lstrip=2)", "refs/tags")
     return group_pairs((peeled or tip, name) for tip, peeled, name in (line.split(" ", 2) for line in lines))
@@ -174,7 +174,7 @@ class ProjectIds:
 # -- Files that usually change together.
 
 
-MAX_FILES: Final = 30
+MAX_FILES_OF_COMMIT: Final = 30
 """A commit of more files is called a sweep. It may come from a formatter, and shows no habit."""
 
 MAX_CHANGED: Final = 12
@@ -212,10 +212,12 @@ class CoChanges:
     def __init__(self, history: Iterable[Change]) -> None:
         changes = [change for change in history if change.parents < 2]
         self.length = len(changes)
-        self._files = [frozenset(change.files) if len(change.files) <= MAX_FILES else frozenset() for change in changes]
+        self._files = [
+            frozenset(change.files) if len(change.files) <= MAX_FILES_OF_COMMIT else frozenset() for change in changes
+        ]
         self._changed: defaultdict[str, list[int]] = defaultdict(list)
         for index, files in enumerate(self._files):
-            for tie in _possible_ties(files):
+            for tie in _list_possible_ties(files):
                 self._changed[tie].append(index)
         self._gone = {path: path in change.deleted for change in changes for path in change.files}
 
@@ -225,7 +227,7 @@ class CoChanges:
         present = frozenset(files)
         known = self.length if before is None else before
         partners: list[tuple[float, bool, Partner]] = []
-        for tie in sorted(_possible_ties(present)) if len(present) <= MAX_CHANGED else ():
+        for tie in sorted(_list_possible_ties(present)) if len(present) <= MAX_CHANGED else ():
             last = [index for index in self._changed[tie] if index < known][-TIE_COMMITS:]
             counts = Counter(path for index in last for path in self._files[index] - present if not self._gone[path])
             for path, together in sorted(counts.items()):
@@ -240,7 +242,7 @@ def is_group(tie: str) -> bool:
     return tie.rpartition("/")[2].startswith("*")
 
 
-def _possible_ties(paths: Iterable[str]) -> set[str]:
+def _list_possible_ties(paths: Iterable[str]) -> set[str]:
     """The starts of possible ties: each of these files, and the group of files with its folder and ending."""
     return {*paths, *(str(PurePosixPath(path).with_name(f"*{PurePosixPath(path).suffix}")) for path in paths)}
 
@@ -248,18 +250,18 @@ def _possible_ties(paths: Iterable[str]) -> set[str]:
 # -- Releases.
 
 
-DAY: Final = 86_400
+DAY_S: Final = 86_400
 
 MIN_RELEASES: Final = 4
 """With fewer releases there is no rhythm. The next release is then due only when a commit prepares it."""
 
-INTERVALS: Final = 12
+MAX_INTERVALS: Final = 12
 """Number of the last intervals between releases from which the rhythm is computed."""
 
 OVERDUE_FACTOR: Final = 1.5
 """A release is overdue after this many times the usual days, and this many times the usual number of commits."""
 
-_VERSION: Final = re.compile(r"(?:[\w-]*?[-_@/])?v?\d+(?:\.\d+)+(?:\.?post\d+)?", re.IGNORECASE)
+_RELEASE_TAG: Final = re.compile(r"(?:[\w-]*?[-_@/])?v?\d+(?:\.\d+)+(?:\.?post\d+)?", re.IGNORECASE)
 _PREPARES_RELEASE: Final = re.compile(
     r"""(?ix) \s* (?: (?:chore|build|ci|feat|misc) (?:\([^)]*\))? !? :\s* )?
     (?: (?:prepare|cut|tag|make|start|begin)\b .* (?:\brelease\b|\bversion\b|\bv?\d+\.\d+)
@@ -294,7 +296,7 @@ class ReleaseRhythm:
 
     def days(self, now: float) -> float:
         """Days since the newest release. `now` is in seconds since 1970."""
-        return max(0.0, now - self.at) / DAY
+        return max(0.0, now - self.at) / DAY_S
 
     def is_due(self, now: float) -> bool:
         """Whether a release is being prepared, or is overdue. `now` is in seconds since 1970."""
@@ -305,22 +307,22 @@ class ReleaseRhythm:
 
 def is_release_tag(tag: str) -> bool:
     """Whether a tag names a release: `v1.2.0` or `cart-2.0`, but not `1.0rc1` or `nightly`."""
-    return _VERSION.fullmatch(tag) is not None
+    return _RELEASE_TAG.fullmatch(tag) is not None
 
 
-def prepares_release(subject: str) -> bool:
+def is_preparing_release(subject: str) -> bool:
     """Whether a commit with this subject prepares a release, as `Bump version to 1.4.0` or `release: v2.0` do. A commit
     that begins the next version does not, as `Bump version to 1.5.dev`."""
     return _PREPARES_RELEASE.match(subject) is not None and _BEGINS_DEVELOPMENT.search(subject) is None
 
 
-def _version_in(subject: str) -> str:
+def _find_version(subject: str) -> str:
     """The version that a subject names, without the `v`; "" when it names none."""
     match = re.search(r"\d+(?:\.\d+)+", subject)
     return match[0] if match else ""
 
 
-def release_rhythm(history: Sequence[Change]) -> ReleaseRhythm | None:
+def measure_release_rhythm(history: Sequence[Change]) -> ReleaseRhythm | None:
     """The rhythm up to the newest commit; None without a release. `history` begins with the oldest commit."""
     releases: list[_Release] = []
     commits = 0
@@ -329,10 +331,10 @@ def release_rhythm(history: Sequence[Change]) -> ReleaseRhythm | None:
     versions: set[str] = set()  # because of merges, the commit that prepares a release may come after the release
     for change in history:
         files.update(change.files)
-        versions.update(map(_version_in, change.tags))
+        versions.update(map(_find_version, change.tags))
         if change.parents < 2:
             commits += 1
-            if prepares_release(change.subject) and _version_in(change.subject) not in versions - {""}:
+            if is_preparing_release(change.subject) and _find_version(change.subject) not in versions - {""}:
                 preparing = change.subject
         tag = next(filter(is_release_tag, change.tags), "")
         if tag:
@@ -340,14 +342,14 @@ def release_rhythm(history: Sequence[Change]) -> ReleaseRhythm | None:
             preparing, files = "", set()
     if not releases:
         return None
-    newest, compared = releases[-1], releases[-INTERVALS:]
-    usual_seconds, usual_commits = _usual_interval(releases)
+    newest, compared = releases[-1], releases[-MAX_INTERVALS:]
+    usual_seconds, usual_commits = _measure_usual_interval(releases)
     released_with = Counter(path for release in compared for path in release.files)
     return ReleaseRhythm(
         tag=newest.tag,
         at=newest.at,
         commits=commits - newest.commits,
-        usual_days=usual_seconds / DAY,
+        usual_days=usual_seconds / DAY_S,
         usual_commits=usual_commits,
         preparing=preparing,
         files=frozenset(files),
@@ -355,11 +357,11 @@ def release_rhythm(history: Sequence[Change]) -> ReleaseRhythm | None:
     )
 
 
-def _usual_interval(releases: Sequence[_Release]) -> tuple[float, float]:
+def _measure_usual_interval(releases: Sequence[_Release]) -> tuple[float, float]:
     """The usual seconds and commits between two of the newest releases; infinite if there are too few releases."""
     if len(releases) < MIN_RELEASES:
         return inf, inf
-    pairs = list(pairwise(releases[-INTERVALS - 1 :]))
+    pairs = list(pairwise(releases[-MAX_INTERVALS - 1 :]))
     seconds = median(max(0, later.at - earlier.at) for earlier, later in pairs)
     return seconds, median(later.commits - earlier.commits for earlier, later in pairs)
 

@@ -25,9 +25,9 @@ from engine.git.history import (
     count_apart,
     is_ancestor,
     log_commits,
+    measure_release_rhythm,
     read_changes,
-    release_rhythm,
-    tags_by_commit,
+    read_tags_by_commit,
     to_datetime,
 )
 from engine.git.inspection import Answers, Inspection, InspectionSubject, inspect
@@ -292,7 +292,7 @@ def _find_newest_tags(git: Git, head: str, walked: list[str], tips: dict[str, st
     """
     if not head:
         return _NewestTags("", "", 0)
-    tags = tags_by_commit(git) if any(name.startswith("refs/tags/") for name in tips) else {}
+    tags = read_tags_by_commit(git) if any(name.startswith("refs/tags/") for name in tips) else {}
     tagged = [commit for commit in walked if commit in tags][:2]
     if not tagged:
         return _NewestTags("", "", min(len(walked), MAX_UNTAGGED))
@@ -328,7 +328,7 @@ def _read_habits(git: Git, head: str) -> tuple[CoChanges, ReleaseRhythm | None]:
     except GitError as error:  # the clone has no trees, or the history takes too long, so no habits are known
         log.warning("%s: its history cannot be read: %s", git.folder, error)
         past = ()
-    return CoChanges(past), release_rhythm(past)
+    return CoChanges(past), measure_release_rhythm(past)
 
 
 def _find_partner(workspace: Path, habits: CoChanges, status: Status, history: GitState) -> Partner | None:

@@ -45,7 +45,7 @@ from engine.hierarchy.organisation import (
     retired_folders,
     walk_chain,
 )
-from engine.hierarchy.profile_items import without_lessons
+from engine.hierarchy.profile_items import remove_lessons_from_soul
 from engine.model import AgentActivity, AgentView, Refusal, microusd, sanitise
 from engine.storage.database import Database
 
@@ -189,7 +189,7 @@ class Agents:
         guidance of the leaders, so the section that M2 wrote into the soul is left out."""
         soul = self.soul(agent_id)
         soul = without_section(soul, INHERITED) if self.config.current.enable_m1 else soul
-        return without_lessons(soul, without)
+        return remove_lessons_from_soul(soul, without)
 
     def find_file_problem(self, agent_id: str, name: str, text: str) -> tuple[tuple[str | int, ...], str] | None:
         """The first problem of `text` as the `comms.json` or `tools.json` of this agent, before it is written: the keys

@@ -17,7 +17,7 @@ from sqlmodel import Field, col, select
 from engine.events import BubbleApproved, BubbleQueued, BubbleRefused, MemoryBubbleFlushed
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.organisation import CascadeConfig, Lineage, is_leader
-from engine.hierarchy.profile_items import APPROVED, TRUST, item_text
+from engine.hierarchy.profile_items import APPROVED_KEY, TRUST_KEY, clean_item
 from engine.hierarchy.profiles import Profiles
 from engine.model import (
     AcceptedFinding,
@@ -126,7 +126,7 @@ class Bubbles:
 
         Raises `Refusal`: `unknown_agent`, `bad_learning` for an empty text.
         """
-        if not item_text(learning.text):
+        if not clean_item(learning.text):
             raise Refusal("bad_learning", f"{learning.id} is empty", "write a text for it")
         lineage = self._agents.lineage(learning.agent)
 
@@ -299,16 +299,16 @@ class Bubbles:
         gates = ask_gates(learning, lineage, profile, self._agents.config.current)
         row.agent, row.leader = learning.agent, leader.id if leader else ""
         row.state = BubbleState.QUEUED if gates[-1].passed else BubbleState.REFUSED
-        row.text, row.category = item_text(learning.text), item_text(learning.category)
+        row.text, row.category = clean_item(learning.text), clean_item(learning.category)
         row.session, row.workspace = learning.session, learning.workspace
         row.trust, row.approved_at = learning.trust, None
         row.confidence, row.importance = learning.confidence.value, learning.importance.value
         row.reasons = {
             "confidence": list(learning.confidence.reasons),
             "importance": list(learning.importance.reasons),
-            "evidence": [item_text(text) for text in learning.evidence],
+            "evidence": [clean_item(text) for text in learning.evidence],
         }
-        row.gates = tuple(replace(gate, reason=item_text(gate.reason)) for gate in gates)
+        row.gates = tuple(replace(gate, reason=clean_item(gate.reason)) for gate in gates)
         tx.session.add(row)
         if gates[-1].passed:
             tx.record(BubbleQueued(subject=row.id, workspace=row.workspace, agent=row.agent, leader=row.leader))
@@ -322,7 +322,7 @@ class Bubbles:
         is_approved = row.approved_at is not None if pattern is None else pattern.trust is Trust.QUOTED
         pattern = pattern or Pattern(make_lesson_id(row.text), row.text, trust=row.trust)
         if source not in pattern.sources:
-            body = {"text": pattern.text, TRUST: pattern.trust, APPROVED: is_approved}
+            body = {"text": pattern.text, TRUST_KEY: pattern.trust, APPROVED_KEY: is_approved}
             self._profiles.write(tx, row.leader, "patterns", pattern.key, body, (*pattern.sources, source))
         row.state, row.pattern, row.flushed_at = BubbleState.FLUSHED, pattern.key, tx.now
         tx.session.add(row)

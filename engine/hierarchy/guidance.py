@@ -23,7 +23,7 @@ from engine.files import file_signature
 from engine.frozen import frozen
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.organisation import AgentTier, Lineage, is_leader
-from engine.hierarchy.profile_items import item_text
+from engine.hierarchy.profile_items import clean_item
 from engine.hierarchy.profiles import Profiles
 from engine.model import (
     Contribution,
@@ -277,7 +277,7 @@ def select_items(profile: LeaderProfile, distance: int = 0) -> list[GuidanceItem
     items: list[GuidanceItem] = []
     for section in SECTIONS_BY_DISTANCE[min(distance, len(SECTIONS_BY_DISTANCE) - 1)]:
         for key, text, sources, trust in [*_section_items(profile, section, key_only=distance > 0)][:MAX_ITEMS]:
-            if line := item_text(text):
+            if line := clean_item(text):
                 rendered = f"{'|' if section in INLINE_SECTIONS else '-'} {escape(line, quote=False)}"
                 ref = f"{profile.leader}#{section}/{key}"
                 items.append(GuidanceItem(section, ref, line, tokenizer.count(rendered), sources, trust))

@@ -35,25 +35,25 @@ MAX_ITEM_LENGTH = 600
 """Maximum number of characters of one item. A longer one is cut, with an ellipsis."""
 
 
-SECTIONS = ("domain", "principles", "guardrails", "patterns", "decisions")
+PROFILE_SECTIONS = ("domain", "principles", "guardrails", "patterns", "decisions")
 """The sections of a profile."""
 
-LISTS = ("principles", "guardrails")
+LIST_SECTIONS = ("principles", "guardrails")
 """Sections that are stored as a whole list."""
 
-TRUST, APPROVED = "trust", "approved"
+TRUST_KEY, APPROVED_KEY = "trust", "approved"
 """Keys in the body of a pattern: its trust, and whether the operator approved it if it is a quote. A quote without
 approval is ignored, even if it comes from the shared database."""
 
 MAX_DECISIONS = 5
 """Maximum number of decisions that count as recent."""
 
-_HEADING = re.compile(r"\s{0,3}#{1,6}\s+(.*?)\s*#*\s*$")
-_ITEM = re.compile(r"\s*(?:[-*+]|\d{1,3}[.)])\s+(.*)$")
+_HEADING_LINE = re.compile(r"\s{0,3}#{1,6}\s+(.*?)\s*#*\s*$")
+_ITEM_LINE = re.compile(r"\s*(?:[-*+]|\d{1,3}[.)])\s+(.*)$")
 NAMED_ITEM = re.compile(r"`?([A-Za-z0-9][A-Za-z0-9_-]{1,47})`?\s*:\s+(\S.*)$")
 
 
-_VERSION = re.compile(r"<!-- version ([0-9a-f]{12}) -->")
+_VERSION_COMMENT = re.compile(r"<!-- version ([0-9a-f]{12}) -->")
 _SECTION_OF_HEADING = {
     "domain": "domain",
     "principles": "principles",
@@ -72,11 +72,11 @@ _SECTION_OF_HEADING = {
 
 def seed_profile(leader: str, soul: str) -> LeaderProfile:
     """The profile that a leader's `soul.md` describes. Lines that are not understood are ignored."""
-    sections = _items_by_section(soul)
+    sections = _group_items(soul)
     patterns: dict[str, Pattern] = {}
     for text in sections["patterns"][:MAX_ITEMS]:
         named = NAMED_ITEM.match(text)
-        key, pattern_text = (slug(named[1]), named[2]) if named else (slug(text), text)
+        key, pattern_text = (make_slug(named[1]), named[2]) if named else (make_slug(text), text)
         patterns.setdefault(key, Pattern(key, pattern_text))
     decisions = enumerate(sections["decisions"][:MAX_ITEMS], 1)
     return LeaderProfile(
@@ -89,54 +89,54 @@ def seed_profile(leader: str, soul: str) -> LeaderProfile:
     )
 
 
-def _items_by_section(text: str) -> dict[str, list[str]]:
+def _group_items(text: str) -> dict[str, list[str]]:
     """The items of each section of a text; those of "" are below no heading of a profile."""
     sections: dict[str, list[str]] = {section: [] for section in ("", *_SECTION_OF_HEADING.values())}
     section = ""
-    for line in _lines(text):
-        if heading := _HEADING.match(line):
-            section = _section_of(heading[1])
+    for line in _read_lines(text):
+        if heading := _HEADING_LINE.match(line):
+            section = _find_section(heading[1])
             continue
-        listed = _ITEM.match(line)
-        item = item_text(listed[1] if listed else line)
+        listed = _ITEM_LINE.match(line)
+        item = clean_item(listed[1] if listed else line)
         if item and not item.startswith("<!--"):
             sections[section].append(item)
     return sections
 
 
-def lessons_in(soul: str) -> frozenset[str]:
+def find_lessons_in_soul(soul: str) -> frozenset[str]:
     """The lessons in the lists of a soul."""
-    listed = (_ITEM.match(line) for line in soul.splitlines())
-    return frozenset(make_lesson_id(item_text(item[1])) for item in listed if item)
+    listed = (_ITEM_LINE.match(line) for line in soul.splitlines())
+    return frozenset(make_lesson_id(clean_item(item[1])) for item in listed if item)
 
 
-def without_lessons(soul: str, lessons: frozenset[str]) -> str:
+def remove_lessons_from_soul(soul: str, lessons: frozenset[str]) -> str:
     """A soul without the items of its lists that say one of these lessons; every other line stays."""
 
     def says(line: str) -> bool:
-        listed = _ITEM.match(line)
-        return listed is not None and make_lesson_id(item_text(listed[1])) in lessons
+        listed = _ITEM_LINE.match(line)
+        return listed is not None and make_lesson_id(clean_item(listed[1])) in lessons
 
     return "".join(line for line in soul.splitlines(keepends=True) if not says(line)) if lessons else soul
 
 
-def item_text(text: str) -> str:
+def clean_item(text: str) -> str:
     """The stored form of an item: one line of at most `MAX_ITEM_LENGTH` characters, without control characters and
     characters that XML forbids."""
     return plain(text.replace("\ufffe", "").replace("\uffff", ""), MAX_ITEM_LENGTH)
 
 
-def slug(text: str) -> str:
+def make_slug(text: str) -> str:
     """A short name for a text: its first words in `[a-z0-9_]`, at most 48 characters; "pattern" if it has none."""
     words = re.findall(r"[a-z0-9]+", text.lower())[:6]
     return "_".join(words)[:48].strip("_") or "pattern"
 
 
-def _section_of(heading: str) -> str:
+def _find_section(heading: str) -> str:
     return _SECTION_OF_HEADING.get(" ".join(heading.lower().rstrip(":").split()), "")
 
 
-def _lines(soul: str) -> Iterator[str]:
+def _read_lines(soul: str) -> Iterator[str]:
     """The lines without fenced code and without the section that M2 wrote."""
     fence = ""
     for line in without_section(soul, INHERITED).splitlines():
@@ -165,14 +165,14 @@ def format_profile(profile: LeaderProfile) -> str:
 
 def print_profile(profile: LeaderProfile) -> str:
     """The profile as a text that names its version, for a file that is edited elsewhere."""
-    return f"{format_profile(profile)}\n<!-- version {_version(profile)} -->\n"
+    return f"{format_profile(profile)}\n<!-- version {_compute_version(profile)} -->\n"
 
 
 def refuse_stale(profile: LeaderProfile, text: str) -> None:
     """Raise `Refusal` `stale_profile` if a text was printed from an older version of a profile: saving it would remove
     the findings that were added since. A text without a version is accepted."""
-    version = _VERSION.search(text)
-    if version and version[1] != _version(profile):
+    version = _VERSION_COMMENT.search(text)
+    if version and version[1] != _compute_version(profile):
         raise Refusal(
             "stale_profile",
             f"the guidance of {profile.leader} has changed since this text was printed",
@@ -180,16 +180,16 @@ def refuse_stale(profile: LeaderProfile, text: str) -> None:
         )
 
 
-def _version(profile: LeaderProfile) -> str:
+def _compute_version(profile: LeaderProfile) -> str:
     return hex_hash(format_profile(profile), 12)
 
 
 def parse_edits(before: LeaderProfile, text: str) -> tuple[ProfileEdit, ...]:
     """The edits that turn `before` into `text`, in the order of the sections. Raises `Refusal` `bad_profile` for an
     unknown heading and for text below no heading, because these lines would be lost."""
-    headings = [heading[1] for line in _lines(text) if (heading := _HEADING.match(line))]
-    lines = _items_by_section(text)
-    lost = [f"a profile has no heading “{heading}”" for heading in headings if not _section_of(heading)]
+    headings = [heading[1] for line in _read_lines(text) if (heading := _HEADING_LINE.match(line))]
+    lines = _group_items(text)
+    lost = [f"a profile has no heading “{heading}”" for heading in headings if not _find_section(heading)]
     lost += [f"“{line[:60]}” is below no heading" for line in lines[""]]
     if lost:
         raise Refusal("bad_profile", lost[0], "use ## Domain, Principles, Guardrails, Patterns, Decisions")
@@ -261,7 +261,7 @@ class ProfileEntry(Row, table=True):
     @property
     def trust(self) -> Trust:
         """The trust of the item; it is a quote by default."""
-        stored = self.body.get(TRUST)
+        stored = self.body.get(TRUST_KEY)
         return Trust(stored) if stored in list(Trust) else Trust.QUOTED
 
 
@@ -332,8 +332,8 @@ def merge_profile(
             other_sections[section] = entry.text or tuple(map(str, entry.body.get("items", ())))
     return replace(
         seed,
-        patterns=tuple(sorted(patterns, key=lambda item: (-item.uses, *_newest_first(item.at), item.key))),
-        decisions=tuple(sorted(decisions.values(), key=lambda item: _newest_first(item.at))[:MAX_DECISIONS]),
+        patterns=tuple(sorted(patterns, key=lambda item: (-item.uses, *_rank_by_age(item.at), item.key))),
+        decisions=tuple(sorted(decisions.values(), key=lambda item: _rank_by_age(item.at))[:MAX_DECISIONS]),
         **other_sections,
     )
 
@@ -351,13 +351,13 @@ def _merge_patterns(
         if section != "patterns":
             continue
         patterns.pop(key, None)
-        if entry.text and may_guide(entry.trust, approved=bool(entry.body.get(APPROVED))):
+        if entry.text and may_guide(entry.trust, approved=bool(entry.body.get(APPROVED_KEY))):
             sources = tuple(findings[key, entry.text])
             patterns[key] = Pattern(key, entry.text, at=entry.at, sources=sources, trust=entry.trust)
     return patterns
 
 
-def _newest_first(at: datetime | None) -> tuple[bool, float]:
+def _rank_by_age(at: datetime | None) -> tuple[bool, float]:
     """Sort key: newest first, items without a date last."""
     return at is None, -at.timestamp() if at else 0.0
 

@@ -23,22 +23,22 @@ from engine.files import FileCache
 from engine.frozen import frozen
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.profile_items import (
-    LISTS,
+    LIST_SECTIONS,
     NAMED_ITEM,
-    SECTIONS,
-    TRUST,
+    PROFILE_SECTIONS,
+    TRUST_KEY,
     PatternUse,
     ProfileEntry,
+    clean_item,
     find_newest_time,
     format_profile,
-    item_text,
     make_entry,
+    make_slug,
     match_item,
     merge_profile,
     parse_edits,
     seed_profile,
     select_newest,
-    slug,
 )
 from engine.model import (
     LeaderDecision,
@@ -360,23 +360,23 @@ def _change_of(profile: LeaderProfile, seed: LeaderProfile, edit: ProfileEdit) -
     """The change that an edit makes to a profile, which began as `seed`. Raises `Refusal`: `bad_section`,
     `bad_profile`."""
     section, key = edit.section, edit.key
-    if section not in SECTIONS:
-        raise Refusal("bad_section", f"a profile has no {section}", "one of " + ", ".join(SECTIONS))
-    if section in LISTS:
+    if section not in PROFILE_SECTIONS:
+        raise Refusal("bad_section", f"a profile has no {section}", "one of " + ", ".join(PROFILE_SECTIONS))
+    if section in LIST_SECTIONS:
         return _ItemChange(section, "", _list_body(section, edit.value, getattr(seed, section)))
     if not isinstance(edit.value, str):
         raise Refusal("bad_profile", f"{section} must be a string", "write one string")
-    line = item_text(edit.value)
+    line = clean_item(edit.value)
     if section == "domain":
         return _ItemChange(section, "", _text_body(line if line != seed.domain else ""))
     if key:
         is_new_pattern = section == "patterns" and key not in {pattern.key for pattern in profile.patterns}
-        return _ItemChange(section, slug(key) if is_new_pattern else key, _text_body(line))
+        return _ItemChange(section, make_slug(key) if is_new_pattern else key, _text_body(line))
     if not line:
         raise Refusal("bad_profile", f"which of the {section}?", "give its key, or a new text")
     named = NAMED_ITEM.match(line) if section == "patterns" else None
     if named:
-        return _ItemChange(section, slug(named[1]), _text_body(named[2]))
+        return _ItemChange(section, make_slug(named[1]), _text_body(named[2]))
     return _ItemChange(section, make_lesson_id(line), _text_body(line))
 
 
@@ -393,10 +393,10 @@ def _list_body(section: str, value: str | tuple[str, ...], seed: tuple[str, ...]
     """The body of a list; empty if it is that of `soul.md`, or has no items."""
     if isinstance(value, str):
         raise Refusal("bad_profile", f"{section} must be a list of strings", "write one string per item")
-    items = tuple(line for line in map(item_text, value) if line)
+    items = tuple(line for line in map(clean_item, value) if line)
     return {"items": [*items]} if items and items != seed else {}
 
 
 def _text_body(text: str) -> dict[str, Any]:
     """The body of a text in the operator's words; empty for "", which removes the item."""
-    return {"text": text, TRUST: Trust.OPERATOR.value} if text else {}
+    return {"text": text, TRUST_KEY: Trust.OPERATOR.value} if text else {}

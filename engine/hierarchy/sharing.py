@@ -13,7 +13,7 @@ from sqlmodel import col, select
 
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.organisation import is_leader
-from engine.hierarchy.profile_items import SECTIONS, PatternUse, ProfileEntry
+from engine.hierarchy.profile_items import PROFILE_SECTIONS, PatternUse, ProfileEntry
 from engine.hierarchy.profiles import Profiles
 from engine.model import Refusal
 from engine.storage import state
@@ -93,7 +93,9 @@ class ProfileSharing(Exchange):
     def _merge(self, rows: Sequence[SharedRow]) -> None:
         uses = [PatternUse.model_validate(row.document) for row in rows if "uses" in row.document]
         entries = [ProfileEntry.model_validate(row.document) for row in rows if "uses" not in row.document]
-        entries = [entry for entry in entries if entry.section in SECTIONS]  # a newer version may have other sections
+        entries = [
+            entry for entry in entries if entry.section in PROFILE_SECTIONS
+        ]  # a newer version may have other sections
         self._database.write(lambda tx: self._profiles.merge_rows(tx, entries, uses, unsent=False))
 
 

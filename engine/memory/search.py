@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from engine.memory.ranking import Candidates, RankedCandidate, Selection
     from engine.memory.vector_math import Near, Vector
 
-SUMMARY = "summary:"
+SUMMARY_PREFIX = "summary:"
 """Prefix of the `ref` of a session's summary; the session's id follows."""
 
 MAX_SCOPED = 1_000
@@ -43,7 +43,7 @@ because the vector search knows no such limits, and many of its candidates are l
 CHUNKS_PER_MEMORY = 3
 """Chunks that are read of each memory that is compared closely: those nearest to the question."""
 
-MAX_WHOLE = 800
+MAX_WHOLE_CHARS = 800
 """Characters up to which a memory is returned whole even if passages are asked for."""
 
 MAX_EXTENSION = 200
@@ -63,17 +63,17 @@ memories."""
 MAX_SPEAKERS = 2_000
 """A store with more speakers than this is no conversation; their names are not looked for in a question."""
 
-_ROW = "m.seq, m.speaker, m.session, m.at"
+_ROW_COLUMNS = "m.seq, m.speaker, m.session, m.at"
 """The columns of a `MemoryRow`."""
 
-_BEFORE = "(SELECT max(p.seq) FROM memories p WHERE p.session = m.session AND p.seq < m.seq AND m.session <> '')"
-_AFTER = "(SELECT min(n.seq) FROM memories n WHERE n.session = m.session AND n.seq > m.seq AND m.session <> '')"
-_PASSAGES = (
+_SEQ_BEFORE = "(SELECT max(p.seq) FROM memories p WHERE p.session = m.session AND p.seq < m.seq AND m.session <> '')"
+_SEQ_AFTER = "(SELECT min(n.seq) FROM memories n WHERE n.session = m.session AND n.seq > m.seq AND m.session <> '')"
+_SELECT_PASSAGES = (
     "SELECT c.id, m.seq, c.start, c.stop, substr(m.text, c.start + 1, c.stop - c.start), c.tokens FROM memory_chunks c "
     f"JOIN memories m ON m.seq = c.seq WHERE c.id IN {IN_ARRAY} ORDER BY c.id"
 )
-_BEGINNINGS = f"SELECT seq, substr(text, 1, ?) FROM memories WHERE seq IN {IN_ARRAY}"
-_SPEAKERS = (
+_SELECT_BEGINNINGS = f"SELECT seq, substr(text, 1, ?) FROM memories WHERE seq IN {IN_ARRAY}"
+_SELECT_SPEAKERS = (
     # From each to the next by the index: DISTINCT would read all of it.
     "WITH RECURSIVE known(speaker) AS (SELECT min(speaker) FROM memories WHERE speaker > '' UNION ALL "
     "SELECT (SELECT min(m.speaker) FROM memories m WHERE m.speaker > known.speaker) FROM known "
@@ -123,7 +123,7 @@ class MemorySearch:
             passage = passages[hit.index]
             memory = memories.get(passage.seq)
             if memory is not None:  # else it was deleted meanwhile
-                is_cut = query.passages and len(memory.text) > MAX_WHOLE
+                is_cut = query.passages and len(memory.text) > MAX_WHOLE_CHARS
                 text, place = _expand_passage(memory.text, passage) if is_cut else (memory.text, "")
                 items.append(_to_match(memory, hit, text, place, now))
         return LayerResult(tuple(items), warning and f"found by words only: {warning}")
@@ -160,7 +160,7 @@ class MemorySearch:
     def sessions_like(self, session_id: str, k: int, min_similarity: float) -> dict[str, float] | None:
         """The sessions whose summaries are nearest to the summary of a session, which is among them. {} if it has no
         summary, None while the summary has no vector yet."""
-        summary = self._store.get(SUMMARY + session_id)
+        summary = self._store.get(SUMMARY_PREFIX + session_id)
         if summary is None or summary.forgotten:
             return {}
         vectors = self._store.vectors_of(seqs=[summary.seq])
@@ -219,7 +219,7 @@ def _add_passages(
     similarities = [
         sum(similarity for similarity, _, _ in chunks) / len(chunks) if chunks else 0.0 for chunks in nearest.values()
     ]
-    scores = _token_scores(embedding, [passage.tokens for passage in passages]).tolist()
+    scores = _score_tokens(embedding, [passage.tokens for passage in passages]).tolist()
     passages_of: dict[int, list[tuple[float, bool, Passage]]] = {seq: [] for seq in nearest}
     for passage, score in zip(passages, scores, strict=True):
         passages_of[passage.seq].append((score, passage.chunk_id in nearest_chunks, passage))
@@ -229,7 +229,7 @@ def _add_passages(
     return candidates, [passage for *_, passage in best]
 
 
-def _token_scores(embedding: Embedding | None, packed: list[bytes | None]) -> Vector:
+def _score_tokens(embedding: Embedding | None, packed: list[bytes | None]) -> Vector:
     """The score of each passage: how near its tokens come to those of the question, stop words left out."""
     from engine.memory.vector_math import maxsim
 
@@ -253,10 +253,10 @@ def _to_match(memory: Memory, ranked: RankedCandidate, text: str, place: str, no
         at=memory.at,
         ref=memory.ref,
         trust=memory.trust,
-        about=memory.session if memory.ref.startswith(SUMMARY) else "",
+        about=memory.session if memory.ref.startswith(SUMMARY_PREFIX) else "",
         place=place,
     )
-    return with_age_decay(match, memory.at, now) if memory.layer is Layer.CONTEXT else match
+    return apply_age_decay(match, memory.at, now) if memory.layer is Layer.CONTEXT else match
 
 
 def _expand_passage(text: str, passage: Passage) -> tuple[str, str]:
@@ -270,7 +270,7 @@ def _expand_passage(text: str, passage: Passage) -> tuple[str, str]:
     return text[start:stop].strip(), f"characters {start + 1}-{stop} of {len(text)}"
 
 
-def with_age_decay(match: RecallMatch, at: datetime, now: datetime) -> RecallMatch:
+def apply_age_decay(match: RecallMatch, at: datetime, now: datetime) -> RecallMatch:
     """The match of a session's summary, with its age as a part of its score (SPEC 4.6)."""
     parts = tuple(replace(part, weight=part.weight * SEMANTIC_WEIGHT) for part in match.parts)
     parts += (ScorePart("age", recency(at, now), 1 - SEMANTIC_WEIGHT),)
@@ -318,7 +318,7 @@ class SearchReader:
 
     def speakers(self) -> list[str]:
         """The names of all speakers; none if there are more than `MAX_SPEAKERS`."""
-        names = [row[0] for row in self._execute(_SPEAKERS, (MAX_SPEAKERS + 1,))]
+        names = [row[0] for row in self._execute(_SELECT_SPEAKERS, (MAX_SPEAKERS + 1,))]
         return names if len(names) <= MAX_SPEAKERS else []
 
     def by_words(self, words: Sequence[str], limit: int) -> dict[int, float]:
@@ -360,7 +360,9 @@ class SearchReader:
         rows: list[MemoryRow] = []
         previous: dict[int, int] = {}
         neighbours: set[int] = set()
-        for seq, speaker, session, at, before, after in self._rows(f"{_ROW}, {_BEFORE}, {_AFTER}", seqs):
+        for seq, speaker, session, at, before, after in self._rows(
+            f"{_ROW_COLUMNS}, {_SEQ_BEFORE}, {_SEQ_AFTER}", seqs
+        ):
             rows.append(MemoryRow(seq, speaker, session, at))
             if before is not None:
                 previous[seq] = before
@@ -369,7 +371,7 @@ class SearchReader:
                 previous[after] = seq
                 neighbours.add(after)
         neighbours.difference_update(row.seq for row in rows)
-        return [*rows, *(MemoryRow(*row) for row in self._rows(_ROW, neighbours))], previous
+        return [*rows, *(MemoryRow(*row) for row in self._rows(_ROW_COLUMNS, neighbours))], previous
 
     def _rows(self, columns: str, seqs: Iterable[int]) -> list[Any]:
         """These columns of the memories `seqs` that are in scope."""
@@ -379,7 +381,7 @@ class SearchReader:
     def passages(self, nearest: Mapping[int, Sequence[Near]]) -> list[Passage]:
         """The nearest chunks of each memory, and the beginning of each memory that has none."""
         chunks = [chunk for near in nearest.values() for _, chunk, _ in near]
-        passages = list(map(Passage._make, self._execute(_PASSAGES, json_array(chunks))))
+        passages = list(map(Passage._make, self._execute(_SELECT_PASSAGES, json_array(chunks))))
         remaining = nearest.keys() - {passage.seq for passage in passages}
-        beginnings = self._execute(_BEGINNINGS, (MAX_CHARACTERS, *json_array(remaining)))
+        beginnings = self._execute(_SELECT_BEGINNINGS, (MAX_CHARACTERS, *json_array(remaining)))
         return passages + [Passage(0, seq, start=0, stop=len(text), text=text, tokens=None) for seq, text in beginnings]

@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 _NEVER = datetime.min.replace(tzinfo=UTC)
 """The time of the last trigger of a channel that was never triggered."""
 
-RECENT = timedelta(hours=1)
+RECENT_TRIGGER_AGE = timedelta(hours=1)
 """A channel that was triggered within this time is not the one unused for longest."""
 
 CHANNEL_WEIGHTS: Mapping[PartOfDay, Mapping[str, float]] = {
@@ -54,7 +54,7 @@ CHANNEL_WEIGHTS: Mapping[PartOfDay, Mapping[str, float]] = {
 """The weights of channels by the part of the day: mornings plan, afternoons work, evenings write up (SPEC 2.1). A
 channel that is not named here weighs 1."""
 
-WEIGHTS = Path(__file__).with_name("placing_weights.npz")
+WEIGHTS_FILE = Path(__file__).with_name("placing_weights.npz")
 """A file with three arrays. `roles` and `channels` name the role and the channel of each column; the channel is "" for
 prompts that ask for no work. `weights` (float16) has a row for each number of the embedding, a row for each of the
 `WORD_DIMENSIONS`, and a row for a constant."""
@@ -81,7 +81,7 @@ WORD_DIMENSIONS = 512
 WORD_WEIGHT = 0.7
 """Weight of the vector of words relative to that of meaning."""
 
-_ACCEPTED = (
+_SELECT_ACCEPTED = (
     sqlalchemy.select(col(CardRow.prompt), col(CardRow.target_channel), col(CardRow.target_agent), col(CardRow.meaning))
     .where(
         col(CardRow.source) == Source.OPERATOR,
@@ -156,7 +156,7 @@ class Router:
     ) -> tuple[str, str]:
         """Returns (channel, rule): a channel, and the rule that chose it."""
         now = self._clock.now()
-        rested = [name for name in registered if name not in triggered or now - triggered[name] >= RECENT]
+        rested = [name for name in registered if name not in triggered or now - triggered[name] >= RECENT_TRIGGER_AGE]
         if rested:
             longest_unused = min(rested, key=lambda name: (routed.get(name, 0), triggered.get(name, _NEVER)))
             return longest_unused, "this one was unused for longest"
@@ -181,7 +181,7 @@ class _Description:
 
 @frozen
 class _Weights:
-    """The content of the file `WEIGHTS`. Each column has a role and a channel."""
+    """The content of the file `WEIGHTS_FILE`. Each column has a role and a channel."""
 
     roles: tuple[str, ...]
     channels: tuple[str, ...]
@@ -209,20 +209,20 @@ class PromptPlacer:
         """The route of a prompt, on `channel` if that is given. Without an embedder nothing else is known."""
         settings = self._settings.current
         agents = {agent.id: agent for agent in self._agents() if not agent.broken}
-        descriptions = _descriptions(settings, agents)
+        descriptions = _collect_descriptions(settings, agents)
         try:
             vector, *others = self._vectors([prompt, *(description.text for description in descriptions)])
         except NoEmbedder as error:
             log.info("prompts are not placed by their meaning: %s", error)
             return Route(channel)
-        probabilities = _probabilities([prompt], vector[None])[0]
-        by_channel = _by_channel(probabilities, settings)
-        best = _likeliest(by_channel)
+        probabilities = _compute_probabilities([prompt], vector[None])[0]
+        by_channel = _sum_by_channel(probabilities, settings)
+        best = _find_likeliest(by_channel)
         if past := self._similar_prompt(vector, best, channel):
             text, channel, agent = past
             why = f"like “{text if len(text) <= 60 else f'{text[:59]}…'}”"
-            return Route(channel, _available_agent(agent, channel, settings, agents), why, vector.tobytes())
-        fitting = _fitting_descriptions(vector, others, descriptions)
+            return Route(channel, _choose_available_agent(agent, channel, settings, agents), why, vector.tobytes())
+        fitting = _find_fitting_descriptions(vector, others, descriptions)
         specialised = next((description.channel for description in fitting if description.channel), "")
         why = ""
         if not channel and specialised:
@@ -230,8 +230,8 @@ class PromptPlacer:
         elif not channel and best and by_channel[best] >= MIN_PROBABILITY:
             channel, why = best, f"by meaning, {by_channel[best]:.0%}"
         agent = next((description.agent for description in fitting if description.agent), "")
-        agent = agent or _likeliest_role(probabilities, channel)
-        return Route(channel, _available_agent(agent, channel, settings, agents), why, vector.tobytes())
+        agent = agent or _find_likeliest_role(probabilities, channel)
+        return Route(channel, _choose_available_agent(agent, channel, settings, agents), why, vector.tobytes())
 
     def _vectors(self, texts: Sequence[str]) -> list[Any]:
         """The embeddings of texts. Raises `NoEmbedder`."""
@@ -246,22 +246,24 @@ class PromptPlacer:
 
         settings = self._settings.current
         with self._database.read() as session:
-            past = [row for row in ask(session, _ACCEPTED) if row[1] in settings.channels and channel in ("", row[1])]
+            past = [
+                row for row in ask(session, _SELECT_ACCEPTED) if row[1] in settings.channels and channel in ("", row[1])
+            ]
         if not past:
             return None
         vectors = numpy.stack([numpy.frombuffer(meaning, "<f4") for *_, meaning in past])
         similarity = (vectors * vector).sum(axis=1)  # not `@`: see `engine.memory.vectors.products`
-        probabilities = _probabilities([text for text, *_ in past], vectors)
+        probabilities = _compute_probabilities([text for text, *_ in past], vectors)
         for index in numpy.argsort(-similarity):
             if similarity[index] < MIN_PROMPT_SIMILARITY:
                 return None
-            if _likeliest(_by_channel(probabilities[index], settings)) == best:
+            if _find_likeliest(_sum_by_channel(probabilities[index], settings)) == best:
                 text, its_channel, agent, _ = past[index]
                 return text, its_channel, agent
         return None
 
 
-def _fitting_descriptions(
+def _find_fitting_descriptions(
     vector: Any, others: Sequence[Any], descriptions: Sequence[_Description]
 ) -> list[_Description]:
     """The descriptions whose vectors, the `others`, are similar enough to the vector of a prompt; the best first."""
@@ -270,9 +272,9 @@ def _fitting_descriptions(
     return [description for score, description in rated if score >= MIN_DESCRIPTION_SIMILARITY]
 
 
-def _descriptions(settings: Settings, agents: Mapping[str, AgentView]) -> list[_Description]:
+def _collect_descriptions(settings: Settings, agents: Mapping[str, AgentView]) -> list[_Description]:
     """The descriptions of channels and agents that the weights do not know."""
-    weights, serving = _weights(), _serving_agents(settings)
+    weights, serving = _load_weights(), _list_serving_agents(settings)
     return [
         *(
             _Description(channel.specialty, channel=name)
@@ -287,22 +289,22 @@ def _descriptions(settings: Settings, agents: Mapping[str, AgentView]) -> list[_
     ]
 
 
-def _serving_agents(settings: Settings) -> set[str]:
+def _list_serving_agents(settings: Settings) -> set[str]:
     """The agents that serve a channel."""
     return {channel.agent for channel in settings.channels.values()}
 
 
-def _available_agent(agent: str, channel: str, settings: Settings, agents: Mapping[str, AgentView]) -> str:
+def _choose_available_agent(agent: str, channel: str, settings: Settings, agents: Mapping[str, AgentView]) -> str:
     """`agent`, if it exists and serves no channel, else the channel's own agent."""
     if not channel:
         return ""
-    is_available = agent in agents and agent not in _serving_agents(settings)
+    is_available = agent in agents and agent not in _list_serving_agents(settings)
     return agent if is_available else settings.channels[channel].agent
 
 
-def _by_channel(probabilities: Any, settings: Settings) -> dict[str, float]:
+def _sum_by_channel(probabilities: Any, settings: Settings) -> dict[str, float]:
     """The probability of each registered channel. Under "" is the probability that the prompt asks for no work."""
-    channels = _weights().channels
+    channels = _load_weights().channels
     sums = dict.fromkeys(["", *(name for name in settings.channels if name in channels)], 0.0)
     for probability, channel in zip(probabilities, channels, strict=True):
         if channel in sums:
@@ -310,28 +312,28 @@ def _by_channel(probabilities: Any, settings: Settings) -> dict[str, float]:
     return sums
 
 
-def _likeliest_role(probabilities: Any, channel: str) -> str:
+def _find_likeliest_role(probabilities: Any, channel: str) -> str:
     """The most likely agent among those of the built-in organisation on `channel`, "" for none."""
-    weights = _weights()
+    weights = _load_weights()
     sums: defaultdict[str, float] = defaultdict(float)
     for probability, role, its_channel in zip(probabilities, weights.roles, weights.channels, strict=True):
         if its_channel == channel:
             sums[role] += float(probability)
-    return _likeliest(sums)
+    return _find_likeliest(sums)
 
 
-def _likeliest(probabilities: Mapping[str, float]) -> str:
+def _find_likeliest(probabilities: Mapping[str, float]) -> str:
     """The name with the highest probability, "" for none."""
     return max(probabilities, key=lambda name: probabilities[name], default="")
 
 
-def _probabilities(texts: Sequence[str], vectors: Any) -> Any:
+def _compute_probabilities(texts: Sequence[str], vectors: Any) -> Any:
     """A row for each text, with the probability of each column of the weights."""
     import numpy
 
     words = WORD_WEIGHT * numpy.stack([hash_words_and_pairs(text) for text in texts])
     rows = numpy.concatenate([vectors, words, numpy.ones((len(texts), 1))], 1)
-    scores = numpy.einsum("ij,jk->ik", rows, _weights().matrix)
+    scores = numpy.einsum("ij,jk->ik", rows, _load_weights().matrix)
     exponentials = numpy.exp(scores - scores.max(axis=1, keepdims=True))
     return exponentials / exponentials.sum(axis=1, keepdims=True)
 
@@ -351,10 +353,10 @@ def hash_words_and_pairs(text: str) -> Any:
 
 
 @functools.cache
-def _weights() -> _Weights:
+def _load_weights() -> _Weights:
     """The weights that come with the program."""
     import numpy
 
-    with numpy.load(WEIGHTS) as file:
+    with numpy.load(WEIGHTS_FILE) as file:
         roles, channels = (tuple(str(name) for name in file[array]) for array in ("roles", "channels"))
         return _Weights(roles, channels, file["weights"].astype(float))

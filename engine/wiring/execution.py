@@ -31,10 +31,10 @@ from engine.execution.sessions import Sessions
 from engine.execution.tools.toolbelt import Toolbelts
 from engine.execution.validation import Validation
 from engine.hierarchy.guidance import GuidancePart
-from engine.hierarchy.profile_items import lessons_in
+from engine.hierarchy.profile_items import find_lessons_in_soul
 from engine.learning.learnings.prompt_part import LearningsPart, record_uses
 from engine.memory.recall_in_prompts import RecallPromptPart
-from engine.memory.summaries import from_others
+from engine.memory.summaries import list_shared_sources
 from engine.model import CheckResult, PromptRequest, SessionView
 from engine.safety.pipeline import Hooks
 from engine.safety.safety import Safety
@@ -214,7 +214,7 @@ def _own_lessons(services: Services, request: PromptRequest) -> frozenset[str]:
     """The lessons in an agent's learned guidance and soul."""
     learned = services.learned_guidance.lessons(request)
     soul = services.agents.soul_in_prompt(request.agent) if request.agent else ""
-    return learned | lessons_in(soul)
+    return learned | find_lessons_in_soul(soul)
 
 
 def _record_prompt(
@@ -226,7 +226,7 @@ def _record_prompt(
     )
     services.trials.record_applied(tx, provenance, session_id=caller.id, agent=caller.agent, workspace=caller.workspace)
     record_uses(tx, provenance, call=call_id, session_id=caller.id, agent=caller.agent)
-    memories, origins = from_others(provenance.get("memory_sources", ()))
+    memories, origins = list_shared_sources(provenance.get("memory_sources", ()))
     if memories:
         about = {"subject": caller.agent, "workspace": caller.workspace, "session_id": caller.id}
         tx.record(CloudMemoryRecalled(**about, call=call_id, memories=memories, origins=origins))

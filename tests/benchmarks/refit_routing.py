@@ -88,19 +88,19 @@ def main() -> None:
     roles = [act.split("/")[0] for act in acts]
     if "--write" in sys.argv:
         numpy.savez_compressed(
-            routing.WEIGHTS,
+            routing.WEIGHTS_FILE,
             roles=roles,
             channels=[CHANNEL_OF_ROLE[role] for role in roles],
             weights=weights.astype(numpy.float16),
         )
     tuning = [json.loads(line) for line in TUNING.read_text().splitlines()]
     prompts = [line["prompt"] for line in tuning]
-    shares = routing._probabilities(prompts, embed(prompts))
+    shares = routing._compute_probabilities(prompts, embed(prompts))
     print(f"{'threshold':>9}{'right':>7}{'wrong':>7}{'left alone':>12}{'no work, left alone':>21}")
     for threshold in (0.0, 0.2, 0.25, 0.3, 0.35, 0.4):
         counts = {"right": 0, "wrong": 0, "alone": 0, "none": 0}
         for line, row in zip(tuning, shares, strict=True):
-            channels = routing._by_channel(row, Settings())
+            channels = routing._sum_by_channel(row, Settings())
             best = max(channels, key=lambda name: channels[name])
             placed = best if channels[best] >= threshold else ""
             if not line["channel"]:

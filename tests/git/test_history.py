@@ -10,18 +10,18 @@ import pytest
 
 from engine.git import Git
 from engine.git.history import (
-    DAY,
+    DAY_S,
     MAX_CHANGED,
-    MAX_FILES,
+    MAX_FILES_OF_COMMIT,
     Change,
     CoChanges,
     Partner,
     ReleaseRhythm,
     is_group,
+    is_preparing_release,
     is_release_tag,
-    prepares_release,
+    measure_release_rhythm,
     read_changes,
-    release_rhythm,
     to_datetime,
 )
 from tests.conftest import Repository
@@ -101,7 +101,7 @@ def repeated(*commits: str, times: int = 12) -> tuple[str, ...]:
             ["docs/page3.md"],
             Partner("mkdocs.yml", "docs/*.md", 16, 16),
         ),
-        (repeated(",".join(f"f{number}.py" for number in range(MAX_FILES + 1))), ["f1.py"], None),
+        (repeated(",".join(f"f{number}.py" for number in range(MAX_FILES_OF_COMMIT + 1))), ["f1.py"], None),
     ],
     ids=["always", "four", "three", "but once", "but often", "half", "both changed", "many changed", "gone", "back",
          "a folder", "sweeps"],
@@ -123,7 +123,7 @@ def weekly(releases: int, log: str = "") -> list[Change]:
     """Releases a week apart, each the last of five commits; `log` is a file that one of the five changes."""
     return [
         Change(
-            f"{week}.{number}", (7 * week + number) * DAY, 1, "change",
+            f"{week}.{number}", (7 * week + number) * DAY_S, 1, "change",
             ("a.py", log) if log and number == 1 else ("a.py",),
             tags=(f"v1.{week}.0",) if number == 4 else (),
         )
@@ -137,12 +137,15 @@ def after(history: list[Change], *subjects: str, tags: tuple[str, ...] = ()) -> 
     begin = history[-1].at
     return [
         *history,
-        *(Change(f"n{k}", begin + k * DAY, 1, subject, ("new.py",), (), tags) for k, subject in enumerate(subjects, 1)),
+        *(
+            Change(f"n{k}", begin + k * DAY_S, 1, subject, ("new.py",), (), tags)
+            for k, subject in enumerate(subjects, 1)
+        ),
     ]
 
 
 def rhythm_of(history: list[Change]) -> ReleaseRhythm:
-    rhythm = release_rhythm(history)
+    rhythm = measure_release_rhythm(history)
     assert rhythm is not None
     return rhythm
 
@@ -158,7 +161,7 @@ def test_a_release_is_due_when_the_wait_and_the_work_are_beyond_the_usual(
     commits: int, days: int, is_due: bool
 ) -> None:
     rhythm = rhythm_of(after(weekly(6), *["work"] * commits))
-    assert rhythm.is_due(rhythm.at + days * DAY) is is_due
+    assert rhythm.is_due(rhythm.at + days * DAY_S) is is_due
 
 
 def test_a_release_is_due_when_prepared_and_no_longer_when_released() -> None:
@@ -175,10 +178,10 @@ def test_a_commit_that_prepared_a_published_release_prepares_nothing() -> None:
 
 
 def test_few_releases_have_no_rhythm_but_can_be_prepared() -> None:
-    assert release_rhythm([]) is None
+    assert measure_release_rhythm([]) is None
     rhythm = rhythm_of(after(weekly(2), "one"))
     assert rhythm.usual_days == inf
-    assert not rhythm.is_due(rhythm.at + 1000 * DAY)
+    assert not rhythm.is_due(rhythm.at + 1000 * DAY_S)
     prepared = rhythm_of(after(weekly(2), "Release 1.2.0"))
     assert prepared.is_due(prepared.at)
 
@@ -211,4 +214,4 @@ def test_tags_of_releases_and_of_what_comes_before_them() -> None:
     ],
 )
 def test_subjects_that_prepare_a_release(subject: str, is_release: bool) -> None:
-    assert bool(prepares_release(subject)) is is_release
+    assert bool(is_preparing_release(subject)) is is_release

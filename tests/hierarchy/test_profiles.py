@@ -16,12 +16,12 @@ from engine.hierarchy.profile_items import (
     ProfileEntry,
     format_profile,
     make_entry,
+    make_slug,
     parse_edits,
     print_profile,
     refuse_stale,
     seed_profile,
     select_newest,
-    slug,
 )
 from engine.model import LeaderDecision, LeaderProfile, Pattern, PatternSource, ProfileEdit, Refusal
 from engine.storage.database import Database
@@ -53,7 +53,7 @@ def test_fenced_code_comments_and_the_inherited_section_are_no_principles() -> N
 def test_any_soul_seeds_a_profile(soul: str) -> None:
     profile = seed_profile("x", "## Principles\n" + soul)
     assert all("\n" not in principle and len(principle) <= 600 for principle in profile.principles)
-    assert slug(soul)
+    assert make_slug(soul)
 
 
 def test_edits_win_over_the_soul_and_an_empty_one_brings_it_back(world: World) -> None:

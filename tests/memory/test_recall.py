@@ -18,7 +18,7 @@ from engine.memory.graph import TaskGraph
 from engine.memory.memory import MemoryService
 from engine.memory.para import NewFact, Para
 from engine.memory.recall import MAX_LEADING_FACTS, FactSource, GraphSource, LayerResult, Recaller
-from engine.memory.search import with_age_decay
+from engine.memory.search import apply_age_decay
 from engine.model import GraphNode, Layer, NewMemory, RecallMatch, RecallQuery, Relation, ScorePart
 from engine.storage.database import Database
 from tests.memory.conftest import MakeMemory, WordVectors, turns
@@ -156,7 +156,7 @@ def test_a_fact_needs_half_of_the_key_words(
 
 @pytest.mark.parametrize(("days", "recency"), [(-3, 1.0), (0, 1.0), (14, 0.3679), (28, 0.1353)])
 def test_a_tasks_memory_counts_less_with_age(days: int, recency: float) -> None:
-    decayed = with_age_decay(match("e", Layer.CONTEXT, 0.8), NOW, NOW + timedelta(days=days))
+    decayed = apply_age_decay(match("e", Layer.CONTEXT, 0.8), NOW, NOW + timedelta(days=days))
     assert decayed.score == pytest.approx(0.7 * 0.8 + 0.3 * recency, abs=1e-4)
     assert decayed.score == pytest.approx(sum(part.value * part.weight for part in decayed.parts))
 

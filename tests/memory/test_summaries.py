@@ -15,7 +15,14 @@ from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.memory.captures import Captures
 from engine.memory.store import MemoryStore
-from engine.memory.summaries import MAX_WORDS, SessionFacts, SessionSummariser, SummarySharing, clip, from_others
+from engine.memory.summaries import (
+    MAX_WORDS,
+    SessionFacts,
+    SessionSummariser,
+    SummarySharing,
+    clip_words,
+    list_shared_sources,
+)
 from engine.model import Answer, CheckResult, Layer, NewMemory, Question
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
@@ -64,7 +71,7 @@ def test_a_summary_by_rules_has_all_parts_and_at_most_120_words() -> None:
 
 @pytest.mark.parametrize(("words", "end"), [(120, "word"), (121, "word…")])
 def test_a_text_of_more_than_120_words_is_cut(words: int, end: str) -> None:
-    clipped = clip(" ".join(["word"] * words), 120).split()
+    clipped = clip_words(" ".join(["word"] * words), 120).split()
     assert (len(clipped), clipped[-1]) == (120, end)
 
 
@@ -258,5 +265,5 @@ def test_the_summaries_of_others_in_a_prompt_are_named_with_their_homes() -> Non
         {"id": "mem_b", "layer": "E", "source": "sess_1", "score": 1},
         {"id": "mem_c", "layer": "E", "source": "shared:home_first", "score": 1},
     ]
-    assert from_others(sources) == (("mem_a", "mem_c"), ("home_first",))
-    assert from_others([]) == ((), ())
+    assert list_shared_sources(sources) == (("mem_a", "mem_c"), ("home_first",))
+    assert list_shared_sources([]) == ((), ())

@@ -62,10 +62,16 @@ def test_an_unregistered_channel_is_refused(options: dict[str, Any]) -> None:
 
 
 def test_the_round_robin_passes_over_channels_that_were_triggered_recently() -> None:
-    recently = NOW - RECENT + timedelta(microseconds=1)
+    recently = NOW - RECENT_TRIGGER_AGE + timedelta(microseconds=1)
     assert route_of(triggered={"koji-core": recently}).channel == "chronicle-hub"
-    assert route_of(triggered={"koji-core": NOW - RECENT}).channel == "chronicle-hub", "least recently triggered first"
-    triggered = {"koji-core": NOW - RECENT * 2, "chronicle-hub": NOW - RECENT * 3, "garden": recently}
+    assert route_of(triggered={"koji-core": NOW - RECENT_TRIGGER_AGE}).channel == "chronicle-hub", (
+        "least recently triggered first"
+    )
+    triggered = {
+        "koji-core": NOW - RECENT_TRIGGER_AGE * 2,
+        "chronicle-hub": NOW - RECENT_TRIGGER_AGE * 3,
+        "garden": recently,
+    }
     assert route_of(triggered=triggered).channel == "chronicle-hub"
 
 

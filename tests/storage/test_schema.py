@@ -14,7 +14,7 @@ import sqlalchemy
 from sqlmodel import SQLModel
 
 import engine.engine  # noqa: F401 (imports every table)
-from engine.hierarchy.profile_items import SECTIONS
+from engine.hierarchy.profile_items import PROFILE_SECTIONS
 from engine.learning.decisions.training_runs import RunState
 from engine.model import (
     BubbleState,
@@ -45,7 +45,7 @@ ENUM_COLUMNS: dict[tuple[str, str], Iterable[str]] = {
     ("sessions", "state"): SessionState,
     ("training_runs", "method"): ("sft", "dpo"),
     ("training_runs", "state"): RunState,
-    ("profile_entries", "section"): SECTIONS,
+    ("profile_entries", "section"): PROFILE_SECTIONS,
 }
 """What the columns that hold a value of an enum may hold."""
 

@@ -14,7 +14,7 @@ from clawpy_console.cli.printing import render_document
 from clawpy_console.cli.verbs import make_request, parse
 from engine import Engine, Home, open_engine
 from engine.api.operations import dispatch
-from engine.execution.runners.flows.documents import lessons_in
+from engine.execution.runners.flows.documents import read_lessons
 from engine.model import ChangeState, Refusal, SessionState
 from engine.services import Overrides
 from tests.conftest import Repository
@@ -117,6 +117,6 @@ def test_learnings_of_a_workspace_are_written_into_agents_md_by_a_card(tmp_path:
         opened.changes.land(change.id)
         written = (shop.path / "AGENTS.md").read_bytes()
         assert written.startswith(b"Use tabs.\n\n<!-- clawpy:learnt -->\n")
-        assert lessons_in(written) == [finding.text]
+        assert read_lessons(written) == [finding.text]
     finally:
         opened.close()

@@ -11,13 +11,13 @@ from pydantic import ValidationError
 
 from engine.execution.runners.flow import CannotRun, WorkFailed
 from engine.execution.runners.flows.documents import (
-    FILE,
+    AGENTS_FILE,
     WriteAgentsMd,
     add_entries,
-    classify,
+    classify_subject,
     format_section,
     is_mentioned,
-    lessons_in,
+    read_lessons,
 )
 from engine.files import INHERITED, LEARNT, find_section, write_section
 from engine.model.text import one_line
@@ -85,7 +85,7 @@ FOREIGN_BYTES = st.lists(
     ],
 )
 def test_a_commit_goes_into_the_section_that_its_subject_names(subject: str, section: str, entry: str) -> None:
-    assert classify(subject) == (section, entry)
+    assert classify_subject(subject) == (section, entry)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_commit_goes_into_the_section_that_its_subject_names(subject: str, sec
     ],
 )
 def test_commits_that_no_user_notices_are_left_out(subject: str) -> None:
-    assert classify(subject) is None
+    assert classify_subject(subject) is None
 
 
 def test_a_commit_is_mentioned_by_its_id_or_in_the_same_words() -> None:
@@ -202,7 +202,7 @@ def test_lessons_are_read_back_and_the_rest_of_the_file_stays(
     data: bytes, lessons: list[str], later_lessons: list[str]
 ) -> None:
     written = write_section(data, format_section(lessons), LEARNT)
-    assert lessons_in(written) == lessons
+    assert read_lessons(written) == lessons
     assert write_section(written, format_section(lessons), LEARNT) == written
     old_section, (start, end) = find_section(data, LEARNT), find_section(written, LEARNT)
     if old_section is None:
@@ -212,7 +212,7 @@ def test_lessons_are_read_back_and_the_rest_of_the_file_stays(
         old_start, old_end = old_section
         assert written[:start] + written[end:] == data[:old_start] + data[old_end:]
     if later_lessons:
-        assert lessons_in(write_section(written, format_section(later_lessons), LEARNT)) == later_lessons
+        assert read_lessons(write_section(written, format_section(later_lessons), LEARNT)) == later_lessons
 
 
 @given(LESSONS)
@@ -232,18 +232,18 @@ def test_the_section_is_added_to_a_new_file_and_replaced_in_an_old_one(
 ) -> None:
     repository.commit("begin", {"a.txt": "1"})
     run = run_flow("write_agents_md", lessons=["Run the migrations first", "Use Decimal for money"])
-    text = (run.folder / FILE).read_text()
+    text = (run.folder / AGENTS_FILE).read_text()
     assert text == (
         "<!-- clawpy:learnt -->\n## What was learned here\n\n"
         "Written by Clawpy with your approval; the text between the marks is overwritten.\n\n"
         "- Run the migrations first\n- Use Decimal for money\n<!-- /clawpy:learnt -->\n"
     )
     assert run.summary == "AGENTS.md: 2 lessons, 2 of them new"
-    assert not (repository.path / FILE).exists()
-    (repository.path / FILE).write_bytes(b"# Ours\r\n\r\nUse tabs.\r\n" + text.encode() + b"tail without end")
+    assert not (repository.path / AGENTS_FILE).exists()
+    (repository.path / AGENTS_FILE).write_bytes(b"# Ours\r\n\r\nUse tabs.\r\n" + text.encode() + b"tail without end")
     repository.commit("theirs")
     rerun = run_flow("write_agents_md", lessons=["Use Decimal for money", "Test at midnight"])
-    data = (rerun.folder / FILE).read_bytes()
+    data = (rerun.folder / AGENTS_FILE).read_bytes()
     assert data.startswith(b"# Ours\r\n\r\nUse tabs.\r\n<!-- clawpy:learnt -->\r\n")
     assert data.endswith(b"<!-- /clawpy:learnt -->\ntail without end")
     assert rerun.facts["new"] == ["Test at midnight"]
@@ -251,10 +251,10 @@ def test_the_section_is_added_to_a_new_file_and_replaced_in_an_old_one(
 
 
 def test_lessons_that_are_there_already_change_nothing(repository: Repository, run_flow: RunFlow) -> None:
-    repository.commit("begin", {FILE: write_section(b"", format_section(["Use tabs"]), LEARNT).decode()})
+    repository.commit("begin", {AGENTS_FILE: write_section(b"", format_section(["Use tabs"]), LEARNT).decode()})
     run = run_flow("write_agents_md", lessons=["Use tabs"])
     assert run.summary == "AGENTS.md already contains all of it"
-    assert (run.folder / FILE).read_bytes() == (repository.path / FILE).read_bytes()
+    assert (run.folder / AGENTS_FILE).read_bytes() == (repository.path / AGENTS_FILE).read_bytes()
 
 
 @pytest.mark.parametrize("lessons", [[], [" \x00 "], ["x" * 701], ["x"] * 61])

@@ -127,11 +127,11 @@ class SortedCommits:
 
 def _sort_commits(commits: Sequence[tuple[str, str]], text: str) -> SortedCommits:
     """Sort commits, given as (id, subject). `text` is the change log."""
-    entries: dict[str, list[str]] = {section: [] for section in SECTIONS}
+    entries: dict[str, list[str]] = {section: [] for section in CHANGELOG_SECTIONS}
     unnoticed: list[str] = []
     mentioned: list[str] = []
     for sha, subject in commits:
-        section, entry = classify(subject) or ("", "")
+        section, entry = classify_subject(subject) or ("", "")
         if not section:
             unnoticed.append(subject)
         elif is_mentioned(text, sha, entry) or entry in entries[section]:
@@ -159,8 +159,8 @@ class LookAtRelease(Flow):
     def run(self, job: Job) -> FlowResult:
         span = f"{resolve_commit(job, self.since)}..HEAD"
         subjects = operator_git(job).text("log", "--no-merges", "--format=%s", span).splitlines()
-        entries: dict[str, list[str]] = {section: [] for section in SECTIONS}
-        for entry in filter(None, map(classify, subjects)):
+        entries: dict[str, list[str]] = {section: [] for section in CHANGELOG_SECTIONS}
+        for entry in filter(None, map(classify_subject, subjects)):
             entries[entry[0]].append(entry[1])
         for section, lines in entries.items():
             if lines:
@@ -173,7 +173,7 @@ class LookAtRelease(Flow):
         return FlowResult(f"{summary}: {sections}" if noticed else summary, facts=facts)
 
 
-FILE = "AGENTS.md"
+AGENTS_FILE = "AGENTS.md"
 """The file that coding agents read in a repository."""
 
 MAX_LESSONS = 60
@@ -188,7 +188,7 @@ SECTION_HEAD = (
 """The text above the list of lessons."""
 
 _NEEDS_ESCAPE = re.compile(r"&(?=(?:lt|amp);)|<(?=!--)")
-_ESCAPED = re.compile(r"&(lt|amp);")
+_ESCAPED_CHARACTER = re.compile(r"&(lt|amp);")
 """The characters of a lesson that are escaped, and the escapes."""
 
 _MARKDOWN_SIGN = re.compile(r"[\\#>*+\-`~|=_\[]")
@@ -211,41 +211,43 @@ class WriteAgentsMd(Flow):
     """Writes the lessons of a project into one marked section; every other byte of the file stays (SPEC 1.12)."""
 
     name = "write_agents_md"
-    label = f"Write what was learned into {FILE}"
+    label = f"Write what was learned into {AGENTS_FILE}"
     place = Place.CHANGE_SET
     lessons: list[Lesson] = Field(min_length=1, max_length=MAX_LESSONS, description="what was learned, one entry each")
 
     def describe(self) -> str:
         entries = "\n".join(f"- {lesson}" for lesson in self.lessons)
-        return f"Write what was learned here into {FILE}, {count(len(self.lessons), 'lesson')}:\n{entries}"
+        return f"Write what was learned here into {AGENTS_FILE}, {count(len(self.lessons), 'lesson')}:\n{entries}"
 
     def run(self, job: Job) -> FlowResult:
-        before = job.read_document(FILE, MAX_AGENTS_MD_BYTES)
+        before = job.read_document(AGENTS_FILE, MAX_AGENTS_MD_BYTES)
         lessons = list(dict.fromkeys(self.lessons))
-        present = lessons_in(before)
+        present = read_lessons(before)
         new = [lesson for lesson in lessons if lesson not in present]
         removed = [lesson for lesson in present if lesson not in lessons]
-        facts: Facts = {"file": FILE, "lessons": lessons, "new": new, "gone": removed}
+        facts: Facts = {"file": AGENTS_FILE, "lessons": lessons, "new": new, "gone": removed}
         for sign, changed in (("+", new), ("-", removed)):
             for lesson in changed:
                 job.say(f"{sign} {lesson}")
         after = write_section(before, format_section(lessons), LEARNT)
         if after == before:
-            return FlowResult(f"{FILE} already contains all of it", facts=facts)
-        (job.folder / FILE).write_bytes(after)
-        return FlowResult(f"{FILE}: {count(len(lessons), 'lesson')}, {len(new)} of them new", facts=facts)
+            return FlowResult(f"{AGENTS_FILE} already contains all of it", facts=facts)
+        (job.folder / AGENTS_FILE).write_bytes(after)
+        return FlowResult(f"{AGENTS_FILE}: {count(len(lessons), 'lesson')}, {len(new)} of them new", facts=facts)
 
 
-_TABLES = read_table(__file__, "changelog.toml")
+_CHANGELOG_TABLES = read_table(__file__, "changelog.toml")
 
-SECTIONS = tuple(_TABLES["sections"])
+CHANGELOG_SECTIONS = tuple(_CHANGELOG_TABLES["sections"])
 """The sections of Keep a Changelog, in their order."""
 
-_SECTION_NAMES: Mapping[str, Sequence[str]] = {name: section["names"] for name, section in _TABLES["sections"].items()}
+_SECTION_NAMES: Mapping[str, Sequence[str]] = {
+    name: section["names"] for name, section in _CHANGELOG_TABLES["sections"].items()
+}
 """The names that projects use for each section."""
 
-_SECTION_BY_TYPE = dict.fromkeys(_TABLES["silent_types"], "") | {
-    kind: name for name, section in _TABLES["sections"].items() for kind in section.get("types", ())
+_SECTION_BY_TYPE = dict.fromkeys(_CHANGELOG_TABLES["silent_types"], "") | {
+    kind: name for name, section in _CHANGELOG_TABLES["sections"].items() for kind in section.get("types", ())
 }
 """The section of each type of conventional commit; "" if no user would notice such a commit."""
 
@@ -253,10 +255,10 @@ _CONVENTIONAL_SUBJECT = re.compile(r"(?P<type>[a-zA-Z]+)(?:\((?P<scope>[^)]*)\))
 """The subject of a conventional commit, such as `fix(cart)!: rounding`."""
 
 
-def classify(subject: str) -> tuple[str, str] | None:
+def classify_subject(subject: str) -> tuple[str, str] | None:
     """(section, entry) for the subject of a commit; None if no user of the project would notice the commit."""
     subject = subject.strip()
-    if not subject or re.match("".join(_TABLES["silent"]), subject, re.I):
+    if not subject or re.match("".join(_CHANGELOG_TABLES["silent"]), subject, re.I):
         return None
     match = _CONVENTIONAL_SUBJECT.match(subject)
     section = _SECTION_BY_TYPE.get(match["type"].lower()) if match else None
@@ -271,8 +273,10 @@ def classify(subject: str) -> tuple[str, str] | None:
 
 def _guess_section(subject: str) -> str:
     """The section for a subject that names no type, by its words."""
-    sections = _TABLES["sections"]
-    return next((name for name in _TABLES["asked"] if re.search(sections[name]["words"], subject, re.I)), "Changed")
+    sections = _CHANGELOG_TABLES["sections"]
+    return next(
+        (name for name in _CHANGELOG_TABLES["asked"] if re.search(sections[name]["words"], subject, re.I)), "Changed"
+    )
 
 
 def _format_entry(text: str) -> str:
@@ -305,16 +309,18 @@ def _normalise_words(text: str) -> str:
     return f" {' '.join(re.findall(r'[a-z0-9#]+', text.lower()))} "
 
 
-_UNRELEASED = re.compile(r"unreleased|upcoming|next release", re.I)
+_UNRELEASED_HEADING = re.compile(r"unreleased|upcoming|next release", re.I)
 """Matches the heading of the section that is not released yet."""
 
-_VERSION = r"\[?v?\d+\.\d+[\w.+-]*\]?|\[?unreleased\]?|next release|\[?upcoming\]?"
+_VERSION_TEXT = r"\[?v?\d+\.\d+[\w.+-]*\]?|\[?unreleased\]?|next release|\[?upcoming\]?"
 """The expression for a version in a heading."""
 
-_HEADING = re.compile(rf"^(?:(?P<marks>#{{1,3}})\s+)?(?P<text>(?:[\w-]+ )?(?:{_VERSION})(?:$|[\s(:,–—-].*))$", re.I)
+_VERSION_HEADING = re.compile(
+    rf"^(?:(?P<marks>#{{1,3}})\s+)?(?P<text>(?:[\w-]+ )?(?:{_VERSION_TEXT})(?:$|[\s(:,–—-].*))$", re.I
+)
 """The heading of a version, with `#` marks or to be underlined by the next line."""
 
-_UNDERLINE = re.compile(r"^(?P<mark>[=\-~^*+])(?P=mark){2,}\s*$")
+_HEADING_UNDERLINE = re.compile(r"^(?P<mark>[=\-~^*+])(?P=mark){2,}\s*$")
 """The line below an underlined heading."""
 
 _ANY_SECTION = "|".join(name for names in _SECTION_NAMES.values() for name in names)
@@ -341,7 +347,7 @@ class Style:
     """The names of sections in the file, if they are different."""
 
 
-NEW_FILE = """# Changelog
+NEW_CHANGELOG = """# Changelog
 
 All notable changes to this project are written down here,
 in the manner of [Keep a Changelog](https://keepachangelog.com/en/1.1.0/).
@@ -355,7 +361,7 @@ def _detect_style(lines: Sequence[str], headings: Sequence[tuple[int, re.Match[s
     below = lines[headings[0][0] :] if headings else lines[1:]  # the title of a file may be "Changes", too
     bullets = [match["bullet"] for line in lines if (match := _LIST_ITEM.match(line))]
     groups = [match for line in below if (match := _SECTION_HEADING.match(line))]
-    style = Style(bullet=bullets[0] if bullets else "- ", names=_own_section_names(groups))
+    style = Style(bullet=bullets[0] if bullets else "- ", names=_find_own_section_names(groups))
     if groups:
         style = replace(style, group=f"{groups[0]['before']}{{}}{groups[0]['after']}")
     if not headings:
@@ -364,14 +370,14 @@ def _detect_style(lines: Sequence[str], headings: Sequence[tuple[int, re.Match[s
     marks = newest["marks"] or ""
     if not groups:
         style = replace(style, group="" if bullets else f"{marks}# {{}}" if marks else "**{}**")
-    released = [match["text"] for _, match in headings if not _UNRELEASED.search(match["text"])]
+    released = [match["text"] for _, match in headings if not _UNRELEASED_HEADING.search(match["text"])]
     title = "[Unreleased]" if "[" in (released or [newest["text"]])[0] else "Unreleased"
     if marks:
         return replace(style, heading=(f"{marks} {title}",))
     return replace(style, heading=(title, lines[index + 1].strip()[:1] * len(title)))
 
 
-def _own_section_names(groups: Sequence[re.Match[str]]) -> dict[str, str]:
+def _find_own_section_names(groups: Sequence[re.Match[str]]) -> dict[str, str]:
     """The names of the sections in a file that has the headings `groups`."""
     used = {match["name"].lower(): match["name"] for match in reversed(groups)}
     own_names: dict[str, str] = {}
@@ -387,8 +393,8 @@ def _find_headings(lines: Sequence[str]) -> list[tuple[int, re.Match[str]]]:
     fenced = False
     for number, (line, following) in enumerate(zip(lines, [*lines[1:], ""], strict=True)):
         fenced ^= line.startswith("```")
-        match = None if fenced else _HEADING.match(line)
-        if match and (match["marks"] or _UNDERLINE.match(following)):
+        match = None if fenced else _VERSION_HEADING.match(line)
+        if match and (match["marks"] or _HEADING_UNDERLINE.match(following)):
             headings.append((number, match))
     return headings
 
@@ -400,23 +406,23 @@ def add_entries(text: str, entries: Mapping[str, Sequence[str]]) -> str:
     versions, stay unchanged.
     """
     newline = "\r\n" if "\r\n" in text else "\n"
-    lines = (text or NEW_FILE).replace("\r\n", "\n").splitlines()
+    lines = (text or NEW_CHANGELOG).replace("\r\n", "\n").splitlines()
     headings = _find_headings(lines)
     style = _detect_style(lines, headings) if text else Style()
-    at = next((number for number, (_, match) in enumerate(headings) if _UNRELEASED.search(match["text"])), None)
+    at = next((number for number, (_, match) in enumerate(headings) if _UNRELEASED_HEADING.search(match["text"])), None)
     if at is None:
-        begin = end = headings[0][0] if headings else _end_of_text(lines, 0)
+        begin = end = headings[0][0] if headings else _find_end_of_text(lines, 0)
         heading = [*([""] if begin and lines[begin - 1].strip() else []), *style.heading]
     else:
         begin = headings[at][0] + (1 if headings[at][1]["marks"] else 2)
-        end = headings[at + 1][0] if at + 1 < len(headings) else _end_of_text(lines, begin)
+        end = headings[at + 1][0] if at + 1 < len(headings) else _find_end_of_text(lines, begin)
         heading = []
     body = _merge_entries(lines[begin:end], entries, style)
     lines = [*lines[:begin], *heading, "", *body, *([""] if lines[end:] else []), *lines[end:]]
     return newline.join(lines) + newline
 
 
-def _end_of_text(lines: Sequence[str], begin: int) -> int:
+def _find_end_of_text(lines: Sequence[str], begin: int) -> int:
     """The index of the first link definition at the end of a file, or of the end if there is none."""
     end = len(lines)
     while end > begin and (not lines[end - 1].strip() or re.match(r"^\[[^\]]+\]: ", lines[end - 1])):
@@ -431,7 +437,7 @@ def _merge_entries(body: Sequence[str], entries: Mapping[str, Sequence[str]], st
     last."""
     text = "\n".join(body).strip("\n")
     lines = text.split("\n") if text else []
-    for section in SECTIONS:
+    for section in CHANGELOG_SECTIONS:
         if bullets := [f"{style.bullet}{entry}" for entry in entries.get(section, ())]:
             _add_to_section(lines, style.names.get(section, section), bullets, style)
     return lines
@@ -439,7 +445,7 @@ def _merge_entries(body: Sequence[str], entries: Mapping[str, Sequence[str]], st
 
 def _add_to_section(lines: list[str], section: str, bullets: Sequence[str], style: Style) -> None:
     """Put `bullets` at the end of a section of `lines`. A section that does not exist is added at the end."""
-    at = _end_of_section(lines, section) if style.group else len(lines)
+    at = _find_end_of_section(lines, section) if style.group else len(lines)
     if at is not None:
         lines[at:at] = bullets
         return
@@ -448,7 +454,7 @@ def _add_to_section(lines: list[str], section: str, bullets: Sequence[str], styl
     lines += [*gap, style.group.format(section), *after, *bullets]
 
 
-def _end_of_section(lines: Sequence[str], section: str) -> int | None:
+def _find_end_of_section(lines: Sequence[str], section: str) -> int | None:
     """The index of the line after the last entry of a section; None if there is no such section."""
     headings = [(number, match) for number, line in enumerate(lines) if (match := _SECTION_HEADING.match(line))]
     ends = [*(number for number, _ in headings[1:]), len(lines)]
@@ -465,10 +471,10 @@ def format_section(lessons: list[str]) -> str:
     return SECTION_HEAD + "\n".join(f"- {_to_markdown(lesson)}" for lesson in lessons)
 
 
-def lessons_in(data: bytes) -> list[str]:
+def read_lessons(data: bytes) -> list[str]:
     """The lessons in the section of a file."""
     lines = read_section(data, LEARNT).split("\n")
-    return [_from_markdown(line.removeprefix("- ")) for line in lines if line.startswith("- ")]
+    return [_parse_markdown(line.removeprefix("- ")) for line in lines if line.startswith("- ")]
 
 
 def _to_markdown(text: str) -> str:
@@ -478,7 +484,7 @@ def _to_markdown(text: str) -> str:
     return f"\\{escaped}" if _MARKDOWN_SIGN.match(escaped) else escaped
 
 
-def _from_markdown(item: str) -> str:
+def _parse_markdown(item: str) -> str:
     """The inverse of `_to_markdown`."""
     escaped = item.removeprefix("\\")
-    return _ESCAPED.sub(lambda match: "<" if match[1] == "lt" else "&", escaped)
+    return _ESCAPED_CHARACTER.sub(lambda match: "<" if match[1] == "lt" else "&", escaped)
