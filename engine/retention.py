@@ -25,7 +25,7 @@ from engine.storage.rows import as_stored, driver_of
 
 log = logging.getLogger(__name__)
 
-BATCH = 500
+BATCH_ROWS = 500
 """Maximum number of rows deleted in one transaction."""
 
 MAX_BATCHES = 40
@@ -69,7 +69,7 @@ class Rule:
     this time instead of from now, because the reader may need the rows before it. It may use `:cursors`."""
 
 
-RECORDS = Rule(
+RECORD_RULE = Rule(
     "learning_records",
     "at",
     key="seq",
@@ -85,7 +85,7 @@ RECORDS = Rule(
 """Kept: records that a candidate names as its provenance, for or against it; records that were not processed yet; the
 newest record."""
 
-RUNS = Rule(
+RUN_RULE = Rule(
     "validation_runs",
     "ran_at",
     kind="CASE WHEN t.failed + t.errors > 0 THEN 'red' ELSE 'green' END",
@@ -98,7 +98,7 @@ RUNS = Rule(
 """Kept: the newest runs of a workspace, which show the failing tests and since when they fail, and the runs of open
 sessions."""
 
-COSTS = Rule(
+COST_RULE = Rule(
     "cost_entries",
     "at",
     kind="CASE t.state WHEN 'released' THEN t.state ELSE t.purpose END",
@@ -114,7 +114,7 @@ COSTS = Rule(
 and of open sessions. Deleted: calls without a card (`twin`, `judge`, `extraction`), and released reservations. The
 windows of the caps reach back a month at most, and the settings do not accept fewer days."""
 
-TRIGGERS = Rule(
+TRIGGER_RULE = Rule(
     "crosspoll_log",
     "created_at",
     kind="'blocked'",
@@ -127,7 +127,7 @@ TRIGGERS = Rule(
 blocked triggers of open cards, which *allow once* reads; the newest trigger. Deleted: other blocked triggers."""
 
 
-EVENTS = Rule(
+EVENT_RULE = Rule(
     "memory_events",
     "at",
     kind="t.kind",
@@ -143,7 +143,7 @@ EVENTS = Rule(
 ids continue from it; entries from which a learning record or an unsent notification was made; the history of open
 sessions and cards. The ledger's own sums by day include deleted entries."""
 
-RULES = (RECORDS, RUNS, COSTS, TRIGGERS, EVENTS)
+RETENTION_RULES = (RECORD_RULE, RUN_RULE, COST_RULE, TRIGGER_RULE, EVENT_RULE)
 """The rules in their order. Records are deleted before the ledger entries from which they were made."""
 
 
@@ -159,7 +159,7 @@ class Retention:
 
     def round(self) -> dict[str, int]:
         """Delete rows that are older than their days, and record that in one event. Returns their number by table."""
-        deleted = {rule.table: number for rule in RULES if (number := self._delete_from(rule))}
+        deleted = {rule.table: number for rule in RETENTION_RULES if (number := self._delete_from(rule))}
         if deleted:
             log.info("retention deleted: %s", deleted)
             self._database.record(RowsLetGo(rows=deleted))
@@ -167,7 +167,7 @@ class Retention:
 
     def _delete_from(self, rule: Rule) -> int:
         """Delete the old rows of one table; returns their number."""
-        values = {"cursors": json.dumps(sorted(self._cursors)), "limit": BATCH}
+        values = {"cursors": json.dumps(sorted(self._cursors)), "limit": BATCH_ROWS}
         with self._database.read() as session:
             driver = driver_of(session)
             workspaces = driver.execute(f"SELECT DISTINCT workspace FROM {rule.table}").fetchall()
@@ -185,13 +185,13 @@ class Retention:
         number = 0
         for _ in range(MAX_BATCHES):
             with self._database.read() as session:
-                if not _deletable_keys(driver_of(session), rule, values):
+                if not _find_deletable_keys(driver_of(session), rule, values):
                     break
             number += self._database.write(lambda tx: _delete_batch(tx.driver, rule, values))
         return number
 
 
-def _deletable_keys(driver: sqlite3.Connection, rule: Rule, values: Mapping[str, Any]) -> list[int]:
+def _find_deletable_keys(driver: sqlite3.Connection, rule: Rule, values: Mapping[str, Any]) -> list[int]:
     query = (
         f"SELECT t.{rule.key} FROM {rule.table} AS t WHERE t.workspace = :workspace AND t.{rule.at} < :before "
         f"AND ({rule.deletable_when}) ORDER BY t.{rule.at}, t.{rule.key} LIMIT :limit"
@@ -201,7 +201,7 @@ def _deletable_keys(driver: sqlite3.Connection, rule: Rule, values: Mapping[str,
 
 def _delete_batch(driver: sqlite3.Connection, rule: Rule, values: Mapping[str, Any]) -> int:
     """Delete the rows of one batch for which the rule is still true in this transaction."""
-    keys = _deletable_keys(driver, rule, values)
+    keys = _find_deletable_keys(driver, rule, values)
     chosen = f"{rule.table} AS t WHERE t.{rule.key} IN (SELECT value FROM json_each(?))"
     driver.execute(
         'INSERT INTO table_days ("table", day, workspace, kind, number, microusd) '

@@ -268,7 +268,7 @@ def test_only_blocked_triggers_of_decided_cards_are_deleted(database: Database, 
 def test_rows_are_deleted_in_small_batches_and_the_rest_in_the_next_round(
     database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retention, "BATCH", 2)
+    monkeypatch.setattr(retention, "BATCH_ROWS", 2)
     monkeypatch.setattr(retention, "MAX_BATCHES", 3)
     for id in range(1, 10):
         put_row(database, "cost_entries", id=id, at=clock.now())

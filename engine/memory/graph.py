@@ -31,7 +31,7 @@ from engine.files import BUFFER_SIZE, sync_folder, write_atomic
 from engine.model import ACYCLIC, GraphEdge, GraphNode, Neighbourhood, Refusal, Relation, sanitise
 from engine.storage.erasing import SearchTerms
 
-SNAPSHOT, JOURNAL = "task_graph.json", "task_graph.journal.jsonl"
+SNAPSHOT_FILE, JOURNAL_FILE = "task_graph.json", "task_graph.journal.jsonl"
 """The names of the document and of the journal."""
 
 SEMANTIC_WEIGHT = 0.7
@@ -46,7 +46,7 @@ MAX_TITLE, MAX_DESCRIPTION = 200, 600
 MAX_NEIGHBOURS = 200
 """Maximum number of neighbours of one task that are shown."""
 
-MAX_WHOLE = 2_000
+MAX_TASKS_WRITTEN_WHOLE = 2_000
 """A graph with up to this many tasks is compacted at the end of each session, which takes some milliseconds."""
 
 COMPACT_LINES = 2_000
@@ -56,16 +56,16 @@ FREEZE_EVERY = 5_000
 """After this many records the garbage collector is told to ignore existing objects. Otherwise it would search a large
 graph again and again, 150 ms each time, and free nothing."""
 
-_HEAD, _FOOT = b'{"version": 1, "tasks": [\n', b"\n]}\n"
+_DOCUMENT_HEAD, _DOCUMENT_FOOT = b'{"version": 1, "tasks": [\n', b"\n]}\n"
 """What the document begins and ends with."""
 
-_TASK = TypeAdapter(GraphNode)
+_NODE_ADAPTER = TypeAdapter(GraphNode)
 
 Record = tuple[GraphNode, Sequence[GraphEdge]]
 """A task, and the edges that begin at it."""
 
 
-def recency(at: datetime, now: datetime) -> float:
+def compute_recency(at: datetime, now: datetime) -> float:
     """exp(-age in days / 14), 1 for a time in the future."""
     return math.exp(-max(0.0, (now - at) / timedelta(days=1)) / DECAY_DAYS)
 
@@ -206,8 +206,10 @@ class TaskGraph:
 
     def flush(self, *, whole: bool = False) -> None:
         """Wait until everything is on disk. Compact the graph if its journal is long; with `whole`, also if the graph
-        has at most `MAX_WHOLE` tasks. Raises OSError."""
-        if self._files.lines > (0 if whole and len(self) <= MAX_WHOLE else max(COMPACT_LINES, len(self) // 2)):
+        has at most `MAX_TASKS_WRITTEN_WHOLE` tasks. Raises OSError."""
+        if self._files.lines > (
+            0 if whole and len(self) <= MAX_TASKS_WRITTEN_WHOLE else max(COMPACT_LINES, len(self) // 2)
+        ):
             self.compact()
             return
         with self._write_lock:
@@ -297,7 +299,7 @@ class _Files:
     """The files of one graph in `folder`. The graph's lock must be held."""
 
     def __init__(self, folder: Path) -> None:
-        self.snapshot, self._journal = folder / SNAPSHOT, folder / JOURNAL
+        self.snapshot, self._journal = folder / SNAPSHOT_FILE, folder / JOURNAL_FILE
         self._file: io.FileIO | None = None
         self.lines = 0
         """Number of lines of the journal."""
@@ -356,7 +358,7 @@ class _Files:
         assert self._file is not None, "it was read"
         separators = itertools.chain([b""], itertools.repeat(b",\n"))
         lines = (separator + _encode(record) for separator, record in zip(separators, records, strict=False))
-        write_atomic(self.snapshot, itertools.chain([_HEAD], lines, [_FOOT]))
+        write_atomic(self.snapshot, itertools.chain([_DOCUMENT_HEAD], lines, [_DOCUMENT_FOOT]))
         self._file.truncate(0)
         self.lines = 0
 
@@ -377,7 +379,7 @@ def _read_lines(path: Path) -> Iterator[bytes]:
                 os.truncate(path, complete_bytes)
                 return
             complete_bytes += len(line)
-            if line not in (_HEAD, _FOOT[1:]):
+            if line not in (_DOCUMENT_HEAD, _DOCUMENT_FOOT[1:]):
                 yield line
 
 
@@ -388,14 +390,14 @@ def _encode(record: Record) -> bytes:
         [edge.relation.value, edge.target, edge.weight, *(["invalidated"] if edge.invalidated else [])]
         for edge in outgoing
     ]
-    line = {"task": _TASK.dump_python(node, mode="json"), "edges": edges}
+    line = {"task": _NODE_ADAPTER.dump_python(node, mode="json"), "edges": edges}
     return json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
 
 
 def _decode(line: bytes) -> Record:
     """The record in a line. Raises ValueError and the like if it is no task."""
     fields = json.loads(line.rstrip().removesuffix(b","))
-    node = _TASK.validate_python(fields["task"])
+    node = _NODE_ADAPTER.validate_python(fields["task"])
     return node, [
         GraphEdge(node.task_id, Relation(relation), target, weight, bool(rest))
         for relation, target, weight, *rest in fields["edges"]

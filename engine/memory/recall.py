@@ -21,7 +21,7 @@ from engine.background import run_in_thread
 from engine.clock import Clock
 from engine.frozen import frozen
 from engine.memory.captures import session_of
-from engine.memory.graph import SEMANTIC_WEIGHT, TaskGraph, recency
+from engine.memory.graph import SEMANTIC_WEIGHT, TaskGraph, compute_recency
 from engine.memory.para import Para
 from engine.memory.question import STOP_WORDS, find_stems, make_stem
 from engine.model import (
@@ -255,7 +255,7 @@ class LedgerSource:
             if share >= MIN_SHARE and (not query.workspace or entry.workspace in ("", query.workspace)):
                 parts = (
                     ScorePart("words", share, SEMANTIC_WEIGHT),
-                    ScorePart("recency", recency(entry.at, now), REST_WEIGHT),
+                    ScorePart("recency", compute_recency(entry.at, now), REST_WEIGHT),
                 )
                 session = session_of(entry)
                 match = RecallMatch(
@@ -308,7 +308,7 @@ class GraphSource:
             if _is_candidate(node, query):
                 parts = (
                     ScorePart(part, similarity, SEMANTIC_WEIGHT),
-                    ScorePart("recency", recency(node.timestamp, now), REST_WEIGHT),
+                    ScorePart("recency", compute_recency(node.timestamp, now), REST_WEIGHT),
                 )
                 yield _make_task_match(node, parts, "a task like this")
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.background import run_in_thread
 from engine.memory.embedding import Embedding
-from engine.memory.graph import SEMANTIC_WEIGHT, recency
+from engine.memory.graph import SEMANTIC_WEIGHT, compute_recency
 from engine.memory.question import STOP_WORDS, read_question
 from engine.memory.recall import LayerResult
 from engine.memory.store import IN_ARRAY, LAYERS, MAX_FOUND, MemoryRow, MemoryStore, json_array, quote_words
@@ -273,7 +273,7 @@ def _expand_passage(text: str, passage: Passage) -> tuple[str, str]:
 def apply_age_decay(match: RecallMatch, at: datetime, now: datetime) -> RecallMatch:
     """The match of a session's summary, with its age as a part of its score (SPEC 4.6)."""
     parts = tuple(replace(part, weight=part.weight * SEMANTIC_WEIGHT) for part in match.parts)
-    parts += (ScorePart("age", recency(at, now), 1 - SEMANTIC_WEIGHT),)
+    parts += (ScorePart("age", compute_recency(at, now), 1 - SEMANTIC_WEIGHT),)
     return replace(match, score=weighted_sum(parts), parts=parts)
 
 

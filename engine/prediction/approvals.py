@@ -45,7 +45,7 @@ from engine.prediction.card_rules import Move
 from engine.prediction.card_store import CardStore, status_after
 from engine.prediction.kinds import ALWAYS_ASK, REVIEWED_IN, REVIEWED_STATE, RUN_FACT, is_heartbeat
 from engine.prediction.tasks import HEARTBEAT_ORDER, TaskRow
-from engine.prediction.templates.history import default_parameters
+from engine.prediction.templates.history import make_default_parameters
 from engine.prediction.twin import EmbeddedTwin
 from engine.statistics import wilson_lower_bound
 from engine.storage.database import Transaction
@@ -265,7 +265,7 @@ class Approvals:
 
         Raises `Refusal`: `bad_parameters`, also where the flow needs parameters and there are none; `no_runner` for a
         learned flow of another workspace."""
-        implied_parameters = default_parameters(flow, self._store.clock.local())
+        implied_parameters = make_default_parameters(flow, self._store.clock.local())
         named = replace(assignment, runner="flow", flow=flow, parameters=implied_parameters)
         edited = self.launcher.apply_edit(named, parameters or "{}")
         return edited if parameters or self.launcher.check(edited).learned_commands else named

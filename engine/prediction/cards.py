@@ -51,7 +51,7 @@ from engine.prediction.card_rules import DEFAULT_SNOOZE, MAX_SNOOZE
 from engine.prediction.card_store import CardStore
 from engine.prediction.cycle import CardCycle
 from engine.prediction.dismissals import MuteIndex, describe_switch_off, end_mute, read_mutes
-from engine.prediction.kinds import OWN_PROMPT, SUGGESTED, kind_of, kind_title
+from engine.prediction.kinds import OWN_PROMPT, SUGGESTED_KIND, kind_of, kind_title
 from engine.prediction.routing import Route, Router
 from engine.storage.database import Transaction
 from engine.storage.rows import ids_with_prefix, load
@@ -213,7 +213,7 @@ class Cards:
         card the right to run by itself (SPEC 2.5). A suggestion is shown whatever its confidence."""
         now, card_id = self._store.clock.now(), self._randomness.new_id("pred")
         proposal = Proposal(
-            kind=SUGGESTED if is_suggestion else OWN_PROMPT,
+            kind=SUGGESTED_KIND if is_suggestion else OWN_PROMPT,
             workspace=assignment.workspace,
             prompt=assignment.prompt,
             reasoning=reasoning,
@@ -290,7 +290,7 @@ class Cards:
         if self._store.is_off(row.workspace):
             message = "autonomy is off in this workspace, so it gets no cards"
             raise Refusal("autonomy_off", message, "the operator can set it to `cards`")
-        if sum(other.kind == SUGGESTED for other in load_pending(tx.session)) >= card_rules.MAX_SUGGESTED:
+        if sum(other.kind == SUGGESTED_KIND for other in load_pending(tx.session)) >= card_rules.MAX_SUGGESTED:
             message = f"{card_rules.MAX_SUGGESTED} cards from agents and programs are already waiting"
             raise Refusal("too_many_cards", message, "the operator must decide them first")
         if MuteIndex(read_mutes(tx.session, tx.now)).covers(*row.about, row.tier):

@@ -42,7 +42,7 @@ from engine.prediction.card_rows import CardRow, card_of, load_card, own_session
 from engine.prediction.card_rules import NO_PLACE, Room
 from engine.prediction.card_store import CardStore
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.kinds import KINDS, next_kinds
+from engine.prediction.kinds import KINDS, find_next_kinds
 from engine.prediction.problems import knows_problems, unsolved_problem
 from engine.prediction.routing import Router
 from engine.prediction.selection import (
@@ -244,7 +244,7 @@ class CardCycle:
             log.warning("no follow-up of %s: %s", session_id, refusal)
             return []
         is_recent = self._store.clock.now() - (view.ended_at or view.created_at) <= MAX_AGE
-        kinds = next_kinds(view)
+        kinds = find_next_kinds(view)
         is_news = view.result is Result.CANCELLED if view.state.over else view.workspace in self.remarks()
         is_followed = kinds or view.check or view.has_problem or is_news
         if not is_recent or not is_followed or self._store.is_off(view.workspace):

@@ -24,7 +24,7 @@ REVIEWED_STATE: Final = "reviewed_state"
 """Key of a warning's facts: the digest of the state that this session read (`Status.digest`). While it is the same,
 another session would find the same."""
 
-SUGGESTED: Final = "suggested"
+SUGGESTED_KIND: Final = "suggested"
 """The kind of cards that agents or programs suggest."""
 
 FIX_BY_AGENT: Final = "let_agent_fix"
@@ -35,18 +35,18 @@ STALE_TASK: Final = "stale_task"
 OPEN_TASK: Final = "open_task"
 """The kinds of tasks of the board."""
 
-ALWAYS_ASK: Final = frozenset({SUGGESTED, BLOCKED_TASK, STALE_TASK, OPEN_TASK})
+ALWAYS_ASK: Final = frozenset({SUGGESTED_KIND, BLOCKED_TASK, STALE_TASK, OPEN_TASK})
 """Kinds whose cards never run by themselves, however many were approved: their texts differ, and others may have
 written them."""
 
-MEETING: Final = "prepare_meeting"
+MEETING_KIND: Final = "prepare_meeting"
 
 OWN_PROMPT: Final = "own"
 """The kind of the operator's own prompts: approving one earns no card the right to run by itself (SPEC 2.5)."""
 
 
 _USUAL_HOURS: Final = {Tier.AT_RISK: 2.0, Tier.BLOCKS: 12.0, Tier.CHECK: 8.0, Tier.UPKEEP: 72.0}
-_STRENGTH: Final = {Tier.AT_RISK: 1.0, Tier.BLOCKS: 0.8, Tier.CHECK: 0.5, Tier.UPKEEP: 0.3}
+_STRENGTH_OF_TIER: Final = {Tier.AT_RISK: 1.0, Tier.BLOCKS: 0.8, Tier.CHECK: 0.5, Tier.UPKEEP: 0.3}
 
 
 @frozen
@@ -87,10 +87,10 @@ class Kind:
     @property
     def strength(self) -> float:
         """The relevance of the git signal for its cards, in [0, 1]."""
-        return _STRENGTH[self.tier]
+        return _STRENGTH_OF_TIER[self.tier]
 
 
-def _read() -> Mapping[str, Kind]:
+def _read_kinds() -> Mapping[str, Kind]:
     """Read the table of kinds."""
     kinds = {}
     for place, (name, row) in enumerate(read_table(__file__, "kinds.toml").items()):
@@ -100,7 +100,7 @@ def _read() -> Mapping[str, Kind]:
     return MappingProxyType(kinds)
 
 
-KINDS: Final = _read()
+KINDS: Final = _read_kinds()
 """Every kind by its name, as `kinds.toml` has them."""
 
 
@@ -112,7 +112,7 @@ def is_heartbeat(name: str) -> bool:
 def is_ordered(name: str) -> bool:
     """Whether the operator ordered cards of this kind, with a heartbeat or an entry of the calendar. Such cards are not
     predictions: they are shown whatever their confidence is, and take no place."""
-    return is_heartbeat(name) or name == MEETING
+    return is_heartbeat(name) or name == MEETING_KIND
 
 
 def kind_title(name: str) -> str:
@@ -135,22 +135,22 @@ FOLLOW_UPS_OF_FAILED_TESTS: Final = (
 )  # fmt: skip
 """Kinds of cards that may follow failed tests, the best first."""
 
-WARNINGS: Final = tuple(kind.name for kind in KINDS.values() if kind.comes_back)
+WARNING_KINDS: Final = tuple(kind.name for kind in KINDS.values() if kind.comes_back)
 """Kinds of cards that come back at once after their review, because that does not remove the reason."""
 
 LEADING_TO_AGENT: Final = ("fix_lint", "rehearse_merge", "unfinished_operation")
 """Flows after which an agent may do what the flow cannot."""
 
 
-def next_kinds(view: SessionView) -> tuple[str, ...]:
+def find_next_kinds(view: SessionView) -> tuple[str, ...]:
     """The kinds of cards that may follow this session, the best first. None may unless the session succeeded. If its
     result names the next step, only that may follow."""
     if view.state is not SessionState.SUCCEEDED or view.flow is None:
         return ()
     if view.next_step:
         return (view.next_step,)
-    if view.flow in {KINDS[kind].flow for kind in WARNINGS}:
-        return WARNINGS if view.has_problem else ()
+    if view.flow in {KINDS[kind].flow for kind in WARNING_KINDS}:
+        return WARNING_KINDS if view.has_problem else ()
     tests_failed = view.check is not None and view.check.failed + view.check.errors > 0
     if tests_failed:  # without the flow itself: it would find the same again
         return tuple(kind for kind in FOLLOW_UPS_OF_FAILED_TESTS if kind != view.flow)

@@ -27,7 +27,7 @@ from engine.frozen import frozen
 from engine.model import TWIN_INSTRUCTION, Answer, NoAnswer, Proposal, Question, Source, sanitise
 from engine.model.text import text_hash, validation_faults
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.templates.history import default_parameters
+from engine.prediction.templates.history import make_default_parameters
 from engine.storage import state
 from engine.storage.database import Database
 
@@ -87,7 +87,7 @@ class PredictedWork(BaseModel):
             subject=text_hash(self.prompt),
             facts={"prompt": self.prompt},
             flow=flow,
-            parameters=default_parameters(flow, context.local),
+            parameters=make_default_parameters(flow, context.local),
             channel=self.channel,
             evidence_at=context.now,
             signals=tuple(context.unrelated_signals.values()),

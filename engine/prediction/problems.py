@@ -16,7 +16,7 @@ from engine.model.text import count, join_shortened, moment, plain
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.templates.failures import find_culprit
 from engine.prediction.templates.history import describe_problem
-from engine.prediction.templates.offers import LONG_AGO, is_usable, short_test, verdict_on
+from engine.prediction.templates.offers import LONG_AGO, is_usable, read_verdict_on, shorten_test
 from engine.prediction.templates.runs import find_stopped_run
 from engine.storage.validation_runs import ValidationRun
 
@@ -131,7 +131,7 @@ def _missing_programs(context: WorkspaceContext) -> Iterator[_Problem]:
 def _passed(run: ValidationRun, test: str) -> bool:
     """Whether a later run shows that a test passes, or for "", that the tests of an earlier run do, which named none.
     Some test runners do not list the tests that passed; a green run of theirs counts for every test."""
-    verdict = verdict_on(run, test) if test else None
+    verdict = read_verdict_on(run, test) if test else None
     if verdict is None:
         return run.check.green and not (test and run.check.durations)
     return verdict
@@ -140,7 +140,7 @@ def _passed(run: ValidationRun, test: str) -> bool:
 def _describe_failing(context: WorkspaceContext, part: Part, run: ValidationRun, failing: Sequence[str]) -> str:
     """What failed and when, and if no file has changed since that run, what the operator can do now."""
     test = failing[0]
-    which = f"`{short_test(test)}`" if len(failing) == 1 else count(len(failing), "test")
+    which = f"`{shorten_test(test)}`" if len(failing) == 1 else count(len(failing), "test")
     has = "has" if len(failing) == 1 else "have"
     sentence = (
         f"{which if test else 'the run of the tests'}{part.within} failed at {moment(run.ran_at, context.local)} and "
@@ -166,14 +166,14 @@ def _describe_answer(context: WorkspaceContext, part: Part, tests: Sequence[str]
             continue
         change = context.answers.get(session.id)
         if not session.state.over:
-            if any(test and short_test(test) in session.prompt for test in tests):
+            if any(test and shorten_test(test) in session.prompt for test in tests):
                 return f"{answer} is {'running' if session.flow == 'bisect' else 'being tried'}"
         elif not {session.facts.get("test"), *session.facts.get("tests", ())}.isdisjoint(tests):
             if change is not None and change.state in _CHANGES:
                 return _CHANGES[change.state].format(answer.replace("a ", "its "), change=change)
             sha, subject = find_culprit(session)
             if sha:
-                return f"{sha} “{plain(subject, 50)}” broke `{short_test(session.facts['test'])}`"
+                return f"{sha} “{plain(subject, 50)}” broke `{shorten_test(session.facts['test'])}`"
     return _advise(context, part, tests)
 
 

@@ -62,7 +62,7 @@ HELD_BACK_AGAIN = timedelta(hours=24)
 """Time after which work that is still held back is logged again."""
 ALLOWANCE_LIFETIME = timedelta(hours=24)
 """Time in which work that was allowed once must be approved."""
-RAIL_ORDER = (trigger_history.LOOP, trigger_history.RATE, costs.RAIL, CONTENT, gate.RAIL, KILL)
+RAIL_ORDER = (trigger_history.LOOP_RAIL, trigger_history.RATE_RAIL, costs.RAIL, CONTENT, gate.RAIL, KILL)
 
 
 class CrosspollLog(Row, table=True):
@@ -181,7 +181,7 @@ class Pipeline:
             self._costs.reserve(transaction, trigger, permit.id, spent())
         else:
             self._record_block(transaction, trigger, verdicts, blocked_by)
-        if blocked_by is None or (trigger.asked_by and blocked_by.rail == trigger_history.RATE):
+        if blocked_by is None or (trigger.asked_by and blocked_by.rail == trigger_history.RATE_RAIL):
             link = trigger_history.make_link(trigger, transaction.now, ran=blocked_by is None)
             trigger_history.record_link(transaction, link)
         ruling = Ruling(verdicts, permit, blocked_by)
@@ -304,10 +304,12 @@ class Pipeline:
             return decide_gate(self.gate_facts(session, trigger, spent(), content, by_operator=decided and by_operator))
 
         return (
-            _ask_rail(trigger_history.LOOP, lambda: _decide_loop(session, trigger, now)),
+            _ask_rail(trigger_history.LOOP_RAIL, lambda: _decide_loop(session, trigger, now)),
             _ask_rail(
-                trigger_history.RATE,
-                lambda: trigger_history.decide_rate(trigger, trigger_history.last_unattended(session), now, interval),
+                trigger_history.RATE_RAIL,
+                lambda: trigger_history.decide_rate(
+                    trigger, trigger_history.find_last_unattended(session), now, interval
+                ),
             ),
             _ask_rail(
                 costs.RAIL,
@@ -335,7 +337,7 @@ class Pipeline:
         """In words, that no trigger between these two channels ever passed; "" if one did. For a trigger within one
         channel or by a program, only the target channel counts."""
         channel = trigger.assignment.channel
-        start: str | None = trigger_history.chain_start(trigger)
+        start: str | None = trigger_history.find_chain_start(trigger)
         if start == channel or start not in (trigger_history.OWNER, *self._settings.current.channels):
             start = None
         if ask(session, _PAIR, {"channel": channel, "start": start}).first() is not None:
@@ -353,7 +355,7 @@ class Pipeline:
         for verdict in verdicts:
             if verdict.allows or verdict.rule == FAULT:
                 continue
-            if verdict.rail == trigger_history.LOOP:
+            if verdict.rail == trigger_history.LOOP_RAIL:
                 count = state.get(transaction.session, LOOP_COUNT_KEY, 0) + 1
                 state.put(transaction, LOOP_COUNT_KEY, count)
                 log.warning("loop %d: %s", count, verdict.reason)
@@ -376,7 +378,7 @@ def _ask_rail(name: str, rail: Callable[[], RailVerdict]) -> RailVerdict:
 def _decide_loop(session: Session, trigger: Trigger, now: datetime) -> RailVerdict:
     link = trigger_history.make_link(trigger, now)
     begins_chain = link.from_channel == trigger_history.OWNER
-    return trigger_history.decide_loop(link, () if begins_chain else trigger_history.recent_links(session, now))
+    return trigger_history.decide_loop(link, () if begins_chain else trigger_history.load_recent_links(session, now))
 
 
 def _newest_entry(session: Session, *conditions: Any) -> CrosspollLog | None:
@@ -400,7 +402,7 @@ def _log_row(trigger: Trigger, ruling: Ruling, now: datetime) -> CrosspollLog:
         workspace=assignment.workspace,
         permit_id=permit.id if permit else None,
         digest=assignment.digest,
-        from_channel=trigger_history.chain_start(trigger),
+        from_channel=trigger_history.find_chain_start(trigger),
         decided_by=trigger.decided_by,
         unattended=not trigger_history.is_by_operator(trigger),
     )

@@ -258,13 +258,13 @@ class RailStates:
         """The links of the loop detector, newest first, each with its effect on a decision now."""
         now = self._clock.now()
         with self._database.read() as session:
-            links = [link for link in trigger_history.recent_links(session, now) if link.ran]
+            links = [link for link in trigger_history.load_recent_links(session, now) if link.ran]
         steps = [_chain_step(link, links[: place + 1], now) for place, link in enumerate(links)]
         return steps[::-1][:limit]
 
     def _rate_state(self, session: Session, now: datetime) -> RailState:
         interval = timedelta(milliseconds=self._settings.current.cross_poll_interval_ms)
-        last_trigger_at = trigger_history.last_unattended(session)
+        last_trigger_at = trigger_history.find_last_unattended(session)
         verdict = trigger_history.decide_rate(SAMPLE_TRIGGER, last_trigger_at, now, interval)
         until = last_trigger_at + interval if last_trigger_at is not None and verdict.blocks else None
         return _rail_state(verdict, "waits" if until else "free", until)
@@ -272,13 +272,13 @@ class RailStates:
     def _loop_state(self, session: Session, now: datetime) -> RailState:
         counted = [
             link
-            for link in trigger_history.recent_links(session, now)
+            for link in trigger_history.load_recent_links(session, now)
             if link.from_channel != trigger_history.OWNER and now - link.at < trigger_history.PAIR_WINDOW
         ]
         stopped = state.get(session, LOOP_COUNT_KEY, 0)
         description = f"{count(len(counted), 'link')} in the last 10 min; {count(stopped, 'loop')} stopped so far"
         brief = count(len(counted), "link") if counted else "clear"
-        return _rail_state(RailVerdict(trigger_history.LOOP, Verdict.ALLOW, description), brief)
+        return _rail_state(RailVerdict(trigger_history.LOOP_RAIL, Verdict.ALLOW, description), brief)
 
     def _cost_state(self, session: Session) -> RailState:
         spent, estimate = self._costs.state_in(session), microusd(self._settings.current.cost_per_trigger)
@@ -331,7 +331,7 @@ def _chain_step(link: Link, links: Sequence[Link], now: datetime) -> ChainStep:
         link.prediction_id,
         link.workspace,
         link.at,
-        depth=trigger_history.chain_depth(same_workspace, link.to_channel),
+        depth=trigger_history.measure_chain_depth(same_workspace, link.to_channel),
         runs=trigger_history.count_repeats(same_workspace, link.pair, now) if is_counted else 0,
         answer_until=until if is_counted and now < until else None,
     )

@@ -18,12 +18,12 @@ from engine.model import DecidedBy, RailVerdict, Trigger, TriggerType, Verdict
 from engine.storage.database import Transaction
 from engine.storage.rows import Row, as_stored, ask, shallow_dict, utc_field
 
-RATE, LOOP = "rate", "loop"
+RATE_RAIL, LOOP_RAIL = "rate", "loop"
 
 OWNER = "owner"
 REVERSE_WINDOW = timedelta(minutes=5)
 PAIR_WINDOW = timedelta(minutes=10)
-PAIR_LIMIT = 2
+MAX_EQUAL_LINKS = 2
 """Maximum number of equal links within `PAIR_WINDOW`; one more is a loop."""
 MAX_DEPTH = 3
 """Maximum number of channels in a chain: A→B→C passes, →D does not."""
@@ -45,16 +45,16 @@ def decide_rate(trigger: Trigger, last: datetime | None, now: datetime, interval
     approval. If `last` is in the future because the clock was set back, the rail blocks until `interval` after it.
     """
     if is_by_operator(trigger):
-        return RailVerdict(RATE, Verdict.ALLOW, "what you approve is not rate-limited")
+        return RailVerdict(RATE_RAIL, Verdict.ALLOW, "what you approve is not rate-limited")
     if trigger.force:
-        return RailVerdict(RATE, Verdict.ALLOW, "forced: the rate limit was skipped", "force")
+        return RailVerdict(RATE_RAIL, Verdict.ALLOW, "forced: the rate limit was skipped", "force")
     if last is None:
-        return RailVerdict(RATE, Verdict.ALLOW, "nothing was triggered before")
+        return RailVerdict(RATE_RAIL, Verdict.ALLOW, "nothing was triggered before")
     wait = interval - (now - last)
     if wait > timedelta(0):
         reason = f"the last trigger was at {last:%H:%M:%S} UTC; the next is allowed in {_format_span(wait)}"
-        return RailVerdict(RATE, Verdict.BLOCK, reason, "interval")
-    return RailVerdict(RATE, Verdict.ALLOW, f"more than {_format_span(interval)} since the last trigger")
+        return RailVerdict(RATE_RAIL, Verdict.BLOCK, reason, "interval")
+    return RailVerdict(RATE_RAIL, Verdict.ALLOW, f"more than {_format_span(interval)} since the last trigger")
 
 
 def _format_span(span: timedelta) -> str:
@@ -62,13 +62,13 @@ def _format_span(span: timedelta) -> str:
     return f"{seconds} s" if seconds < 120 else f"{-(-seconds // 60)} min"
 
 
-def last_unattended(session: Session) -> datetime | None:
+def find_last_unattended(session: Session) -> datetime | None:
     """The time of the last trigger that passed without an operator's approval."""
-    last = ask(session, _LAST_UNATTENDED).scalar()
+    last = ask(session, _SELECT_LAST_UNATTENDED).scalar()
     return None if last is None else datetime.fromisoformat(last)
 
 
-_LAST_UNATTENDED = """
+_SELECT_LAST_UNATTENDED = """
     SELECT created_at FROM crosspoll_log WHERE unattended IS 1 AND blocked IS 0 ORDER BY created_at DESC LIMIT 1
 """
 
@@ -104,7 +104,7 @@ class ChainLink(Row, table=True):
     ran: bool = True
 
 
-def chain_depth(links: Sequence[Link], channel: str) -> int:
+def measure_chain_depth(links: Sequence[Link], channel: str) -> int:
     """The number of channels in the chain that ends at `channel`, at least 1. `links` are of one workspace, oldest
     first."""
     channels = 1
@@ -129,25 +129,25 @@ def decide_loop(link: Link, links: Sequence[Link]) -> RailVerdict:
     Only links of the same workspace make a chain. A link that is exactly as old as a window is outside it.
     """
     if link.from_channel == OWNER:
-        return RailVerdict(LOOP, Verdict.ALLOW, "no other work started it")
+        return RailVerdict(LOOP_RAIL, Verdict.ALLOW, "no other work started it")
     same_workspace = [earlier for earlier in links if earlier.workspace == link.workspace]
     ran = [earlier for earlier in same_workspace if earlier.ran]
     step = f"{link.from_channel} → {link.to_channel}"
     if any(earlier.pair == link.pair[::-1] and link.at - earlier.at < REVERSE_WINDOW for earlier in ran):
         reason = f"{step} would reverse {link.to_channel} → {link.from_channel} within 5 min"
-        return RailVerdict(LOOP, Verdict.BLOCK, reason, "reverse")
-    channels = chain_depth(ran, link.from_channel) + 1
+        return RailVerdict(LOOP_RAIL, Verdict.BLOCK, reason, "reverse")
+    channels = measure_chain_depth(ran, link.from_channel) + 1
     if channels > MAX_DEPTH:
         reason = f"{step} would make a chain of {channels} channels; {MAX_DEPTH} are allowed"
-        return RailVerdict(LOOP, Verdict.BLOCK, reason, "depth")
+        return RailVerdict(LOOP_RAIL, Verdict.BLOCK, reason, "depth")
     repeats = count_repeats(same_workspace, link.pair, link.at)
-    if repeats >= PAIR_LIMIT:
+    if repeats >= MAX_EQUAL_LINKS:
         reason = f"{step} was asked for {repeats} times in 10 min, and is asked for again now"
-        return RailVerdict(LOOP, Verdict.BLOCK, reason, "pair")
-    return RailVerdict(LOOP, Verdict.ALLOW, f"chain of {channels} channels")
+        return RailVerdict(LOOP_RAIL, Verdict.BLOCK, reason, "pair")
+    return RailVerdict(LOOP_RAIL, Verdict.ALLOW, f"chain of {channels} channels")
 
 
-def chain_start(trigger: Trigger) -> str:
+def find_chain_start(trigger: Trigger) -> str:
     """The start of a trigger's link: `owner` for an operator's approval (SPEC 3.3), else the program that asks, or the
     channel whose work caused it."""
     if is_by_operator(trigger):
@@ -158,14 +158,14 @@ def chain_start(trigger: Trigger) -> str:
 def make_link(trigger: Trigger, now: datetime, *, ran: bool = True) -> Link:
     """The link that `trigger` would add."""
     assignment = trigger.assignment
-    return Link(chain_start(trigger), assignment.channel, trigger.prediction_id, assignment.workspace, now, ran)
+    return Link(find_chain_start(trigger), assignment.channel, trigger.prediction_id, assignment.workspace, now, ran)
 
 
-def recent_links(session: Session, now: datetime) -> list[Link]:
+def load_recent_links(session: Session, now: datetime) -> list[Link]:
     """The last 50 links that ran, and all of the last ten minutes, oldest first."""
     newest_first = [
         Link(start, channel, card, workspace, datetime.fromisoformat(at), bool(ran))
-        for start, channel, card, workspace, at, ran in ask(session, _NEWEST_LINKS)
+        for start, channel, card, workspace, at, ran in ask(session, _SELECT_NEWEST_LINKS)
     ]
     last_that_ran = [link for link in newest_first if link.ran][:MAX_LINKS]
     oldest_at = last_that_ran[-1].at if last_that_ran else now
@@ -173,7 +173,7 @@ def recent_links(session: Session, now: datetime) -> list[Link]:
     return links[::-1]
 
 
-_NEWEST_LINKS = """
+_SELECT_NEWEST_LINKS = """
     SELECT from_channel, to_channel, prediction_id, workspace, at, ran FROM chain_links
     ORDER BY at DESC, id DESC LIMIT 500
 """

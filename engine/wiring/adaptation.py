@@ -27,7 +27,7 @@ from engine.model import ParaFact, Refusal, SessionView, TranscriptLine, Trust
 from engine.model.adaptation import Candidate, FixTemplate, FlowOffload, Overlay, PromptFragment
 from engine.model.base import find_or_none
 from engine.model.learnings import Correction
-from engine.prediction.templates.offers import mended_tests
+from engine.prediction.templates.offers import find_mended_tests
 from engine.prediction.templates.work import LearnedWork
 from engine.wiring.learning import correction
 
@@ -108,7 +108,9 @@ class _Sources:
         view = services.sessions.get(session_id)
         earlier = [run for run in services.validation_runs.latest(view.workspace) if run.ran_at <= view.created_at]
         before = [run for run in earlier if run.project == runs[-1].project and run.session_id != session_id]
-        causes = {test: self._signature(run.session_id, test) for test, run in mended_tests(before, runs[-1]).items()}
+        causes = {
+            test: self._signature(run.session_id, test) for test, run in find_mended_tests(before, runs[-1]).items()
+        }
         return HealedTests(causes, runs[-1].project, view.agent, view.cost) if causes else None
 
     def _signature(self, session_id: str, test: str) -> str:

@@ -20,7 +20,7 @@ from engine.model import (
     TriggerType,
 )
 from engine.prediction.card_rows import CardRow
-from engine.safety.trigger_history import chain_start
+from engine.safety.trigger_history import find_chain_start
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
 from tests.prediction.deciding import World, proposal, refusal
@@ -135,7 +135,7 @@ def test_a_follow_up_that_a_program_triggers_stays_in_its_chain(world: World, da
     world.cards.trigger(card.id, force=True, by="gateway")
     (ruled,) = world.rails.ruled
     assert (ruled.type, ruled.from_channel, ruled.force) == (TriggerType.FOLLOW_UP, "garden", True)
-    assert chain_start(ruled) == "garden"
+    assert find_chain_start(ruled) == "garden"
 
 
 # Undo.

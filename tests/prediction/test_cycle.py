@@ -33,7 +33,7 @@ from engine.model import (
 )
 from engine.prediction.card_rows import CardRow
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.kinds import FIX_BY_AGENT, FOLLOW_UPS_OF_FAILED_TESTS, next_kinds
+from engine.prediction.kinds import FIX_BY_AGENT, FOLLOW_UPS_OF_FAILED_TESTS, find_next_kinds
 from engine.prediction.selection import is_done_by_operator
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING
@@ -304,7 +304,7 @@ BROKEN = CheckResult("pytest", passed=0, failed=0, errors=1)
     ],
 )
 def test_kinds_that_may_follow_a_session(view: SessionView, kinds: tuple[str, ...]) -> None:
-    assert next_kinds(view) == kinds
+    assert find_next_kinds(view) == kinds
 
 
 def fail_tests(world: World, name: str = "a", *others: Proposal) -> None:

@@ -18,12 +18,12 @@ from engine.prediction.kinds import (
     OPEN_TASK,
     OWN_PROMPT,
     STALE_TASK,
-    SUGGESTED,
+    SUGGESTED_KIND,
     kind_of,
 )
 
 DOCS = Path(__file__).parents[2] / "docs"
-PROSE = {FIX_BY_AGENT, SUGGESTED, OWN_PROMPT, STALE_TASK, BLOCKED_TASK, OPEN_TASK}
+PROSE = {FIX_BY_AGENT, SUGGESTED_KIND, OWN_PROMPT, STALE_TASK, BLOCKED_TASK, OPEN_TASK}
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine.model import DecidedBy, Trigger, TriggerType
-from engine.safety.trigger_history import MAX_LINKS, Link, chain_depth, decide_loop, decide_rate, record_link
+from engine.safety.trigger_history import MAX_LINKS, Link, decide_loop, decide_rate, measure_chain_depth, record_link
 from tests.safety.helpers import WORKSPACE, Rails, approval, on, unattended
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
@@ -69,7 +69,7 @@ def test_a_link_back_is_blocked_for_five_minutes(seconds: int, verdict: str) -> 
 
 def test_a_chain_of_three_channels_passes_and_of_four_is_blocked() -> None:
     links = [link("owner", "a", timedelta(minutes=30)), link("a", "b", timedelta(minutes=20))]
-    assert chain_depth(links, "b") == 2
+    assert measure_chain_depth(links, "b") == 2
     assert decide_loop(link("b", "c"), links).verdict == "allow"
     links.append(link("b", "c", timedelta(minutes=10)))
     blocked = decide_loop(link("c", "d"), links)

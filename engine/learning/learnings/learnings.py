@@ -15,7 +15,7 @@ from engine.learning.learnings.chain import FOLLOWED_KINDS, Chain
 from engine.learning.learnings.findings import SessionSource
 from engine.learning.learnings.page import Value, format_time
 from engine.learning.learnings.promotion import Provenance, mark_retracted, plan_retraction, retracted_lessons
-from engine.learning.learnings.prompt_part import prompts_with
+from engine.learning.learnings.prompt_part import load_prompts_with
 from engine.learning.learnings.recurrence import EmbedTexts, StoredVectors
 from engine.learning.learnings.store import Change, LearningFiles, Scope, project_key, scope_of_path
 from engine.model import (
@@ -135,7 +135,7 @@ class Learnings:
         provenance = Provenance.trace(self.files.entries())
         entry = _find_entry(provenance, id)
         sources, missing = provenance.sources(entry)
-        reached, prompts = prompts_with(self._database, entry.id)
+        reached, prompts = load_prompts_with(self._database, entry.id)
         return LearningView(
             entry,
             promoted_from=tuple(sources),

@@ -21,14 +21,14 @@ from engine.clock import format_instant, in_utc
 from engine.model import EntrySource, LearningEntry, LearningStatus, LearningType, Trust, sanitise
 from engine.model.base import hex_hash
 
-KEY = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:(?:[ \t]|$)")
+KEY_PATTERN = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:(?:[ \t]|$)")
 """The beginning of a line `key: value`."""
 
-_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
-_INSTANT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)")
-"""Texts that are written without quotes, unless they are `_RESERVED`: a word, and an instant."""
+_UNQUOTED_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
+_INSTANT_TEXT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)")
+"""Texts that are written without quotes, unless they are `_RESERVED_WORDS`: a word, and an instant."""
 
-_RESERVED = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
+_RESERVED_WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 """Words that YAML does not read as text."""
 
 _COMMENT = re.compile(r"(?:^|[ \t])#.*")
@@ -43,19 +43,19 @@ REQUIRED_KEYS = frozenset(
 )
 """Keys that are written even if they are empty, so that a reader of the file sees that they exist."""
 
-MARK = "---"
+FRONT_MATTER_MARK = "---"
 """The line above and below front matter."""
 
-_ESCAPED = re.compile(r"\\+---[ \t]*$")
-_TO_ESCAPE = re.compile(r"\\*---[ \t]*$")
+_ESCAPED_MARK = re.compile(r"\\+---[ \t]*$")
+_MARK_TO_ESCAPE = re.compile(r"\\*---[ \t]*$")
 """Lines of a text that are read without their first backslash, and those that are written with one more."""
 
-_OPENS = re.compile(
+_FIRST_KEY = re.compile(
     r"\ufeff?(?:id|(?P<by_hand>type|domain|title|status|importance|confidence|created_at|session_id))[ \t]*:"
 )
 """First line of front matter. An entry without an id was written by hand."""
 
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}")
+_ENTRY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}")
 """A valid id of an entry."""
 
 MAX_FRONT_LINES = 400
@@ -89,7 +89,7 @@ class Part:
     def text(self) -> str:
         """The text below the front matter."""
         lines = [line.rstrip("\r\n") for line in self.lines[self.closing + 1 :]] if self.closing else []
-        return sanitise("\n".join(text[1:] if _ESCAPED.match(text) else text for text in lines)).strip("\n")
+        return sanitise("\n".join(text[1:] if _ESCAPED_MARK.match(text) else text for text in lines)).strip("\n")
 
     def value(self, key: str) -> Value:
         """The value of a key, "" if it is missing. Raises ValueError, which names the line."""
@@ -105,13 +105,13 @@ class Part:
     def parse(self) -> None:
         """Find the keys of the front matter, the id, and the error of the entry."""
         self.closing = _find_closing_mark(self.lines, 0)
-        self.error = "" if self.closing else f"line {self.line}: the front matter has no closing {MARK}"
+        self.error = "" if self.closing else f"line {self.line}: the front matter has no closing {FRONT_MATTER_MARK}"
         self._find_fields()
         try:
             self.id = "" if self.error else str(self.value("id"))
         except ValueError as error:
             self.error = str(error)
-        if self.id and not _ID.fullmatch(self.id):
+        if self.id and not _ENTRY_ID.fullmatch(self.id):
             shown = sanitise(self.id)[:60]
             self.error = f"line {self.line}: {shown!r} is not an id: use letters and digits, with _ . : - between them"
 
@@ -120,7 +120,7 @@ class Part:
         self.fields, key = {}, ""
         for index in range(1, self.closing):
             line = self.lines[index].rstrip("\r\n").lstrip("\ufeff")
-            if match := KEY.match(line):
+            if match := KEY_PATTERN.match(line):
                 key = match[1]
                 self.fields.setdefault(key, (index, index + 1))
             elif not line.strip() or line.startswith("#"):
@@ -185,7 +185,10 @@ class Page:
         if last_lines and last_lines[-1].strip():
             last_lines.append(self.newline)
         fields = [f"{key}: {format_value(value)}" for key, value in ({"id": entry} | dict(values)).items()]
-        lines = [*(line + self.newline for line in (MARK, *fields, MARK)), *self._text_lines(text)]
+        lines = [
+            *(line + self.newline for line in (FRONT_MATTER_MARK, *fields, FRONT_MATTER_MARK)),
+            *self._text_lines(text),
+        ]
         part = Part(sum(len(part.lines) for part in self.parts) + 1, lines)
         part.parse()
         self.parts.append(part)
@@ -193,7 +196,7 @@ class Page:
     def _text_lines(self, text: str) -> list[str]:
         """The lines of an entry's text below its front matter, an empty one first."""
         lines = clean_text(text).split("\n") if clean_text(text) else []
-        return [self.newline, *(("\\" if _TO_ESCAPE.match(line) else "") + line + self.newline for line in lines)]
+        return [self.newline, *(("\\" if _MARK_TO_ESCAPE.match(line) else "") + line + self.newline for line in lines)]
 
 
 def clean_text(text: str) -> str:
@@ -226,8 +229,8 @@ def _find_starts(lines: list[str]) -> list[int]:
     index = 0
     while index < len(lines):
         closing = _find_closing_mark(lines, index)
-        begins = _strip_mark(lines[index]) == MARK and index + 1 < len(lines)
-        opening = _OPENS.match(lines[index + 1]) if begins else None
+        begins = _strip_mark(lines[index]) == FRONT_MATTER_MARK and index + 1 < len(lines)
+        opening = _FIRST_KEY.match(lines[index + 1]) if begins else None
         if opening and (closing or not opening["by_hand"]):
             starts.append(index)
             index = max(index, closing)
@@ -238,7 +241,7 @@ def _find_starts(lines: list[str]) -> list[int]:
 def _find_closing_mark(lines: list[str], opening: int) -> int:
     """The index of the closing mark of front matter; 0 if another entry or the end comes first."""
     for at in range(opening + 1, min(len(lines), opening + MAX_FRONT_LINES)):
-        if _strip_mark(lines[at]) == MARK:
+        if _strip_mark(lines[at]) == FRONT_MATTER_MARK:
             begins = at + 1 < len(lines) and re.match(r"id[ \t]*:", lines[at + 1])
             return 0 if begins else at
     return 0
@@ -300,8 +303,8 @@ def _parse_value(text: str) -> Value:
 
 def _is_word(text: str) -> bool:
     """Whether a text is written without quotes."""
-    is_plain = _PLAIN.fullmatch(text) is not None and text.lower() not in _RESERVED
-    return is_plain or _INSTANT.fullmatch(text) is not None
+    is_plain = _UNQUOTED_WORD.fullmatch(text) is not None and text.lower() not in _RESERVED_WORDS
+    return is_plain or _INSTANT_TEXT.fullmatch(text) is not None
 
 
 def _clean_words(value: object) -> str:
@@ -311,7 +314,7 @@ def _clean_words(value: object) -> str:
     return clean_text(str(value))
 
 
-def _as_list(value: object) -> list[object]:
+def _check_list(value: object) -> list[object]:
     """A value as a list. Raises ValueError for an object."""
     if isinstance(value, dict):
         raise ValueError("is not a list of strings")
@@ -319,7 +322,7 @@ def _as_list(value: object) -> list[object]:
 
 
 ShortText = Annotated[str, BeforeValidator(_clean_words), AfterValidator(lambda text: text[:500])]
-ShortTexts = Annotated[tuple[Annotated[str, BeforeValidator(_clean_words)], ...], BeforeValidator(_as_list)]
+ShortTexts = Annotated[tuple[Annotated[str, BeforeValidator(_clean_words)], ...], BeforeValidator(_check_list)]
 UnitFloat = Annotated[float, Field(strict=True, ge=0, le=1)]
 Instant = Annotated[datetime, AfterValidator(in_utc)] | None
 
@@ -374,14 +377,14 @@ def read_front_matter(part: Part) -> FrontMatter:
         raise ValueError(f"line {part.line + part.fields[key][0]}: {was}: {sanitise(wrong['msg'])}") from None
 
 
-def front_matter(entry: LearningEntry) -> dict[str, Value]:
+def make_front_matter(entry: LearningEntry) -> dict[str, Value]:
     """The front matter of an entry, without its id."""
-    fields = {name: _plain_value(getattr(entry, name)) for name in FrontMatter.model_fields}
+    fields = {name: _make_plain_value(getattr(entry, name)) for name in FrontMatter.model_fields}
     fields["promoted_from"] = format_sources(entry.promoted_from)
     return {key: value for key, value in fields.items() if value not in ("", []) or key in REQUIRED_KEYS}
 
 
-def _plain_value(value: Any) -> Value:
+def _make_plain_value(value: Any) -> Value:
     """The value of a field of an entry, as it is written."""
     match value:
         case None | datetime():

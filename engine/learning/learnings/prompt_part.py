@@ -40,12 +40,12 @@ from engine.storage.rows import Row, utc_field
 BLOCK_TAG = "learnt"
 """The tag around the learnings in a prompt."""
 
-PROVENANCE = "learning_sources"
+PROVENANCE_KEY = "learning_sources"
 """Key of a prompt's provenance that lists its learnings."""
 
 INTRODUCTION = "Came up again and again in earlier sessions. The task and the project's own guidance come first."
-_HEAD = (PromptLine(f"<{BLOCK_TAG}>", OWN_TEXT), PromptLine(INTRODUCTION, OWN_TEXT))
-_END = PromptLine(f"</{BLOCK_TAG}>", OWN_TEXT)
+_BLOCK_HEAD = (PromptLine(f"<{BLOCK_TAG}>", OWN_TEXT), PromptLine(INTRODUCTION, OWN_TEXT))
+_BLOCK_END = PromptLine(f"</{BLOCK_TAG}>", OWN_TEXT)
 
 MAX_PAGE_BYTES = 1_000_000
 """Maximum size of an `AGENTS.md` that is read."""
@@ -89,8 +89,8 @@ class LearningsPart:
         notes = (f"learnings: {left_out} of {len(entries)} had no room",) if left_out else ()
         if not chosen:
             return Contribution(None, notes=notes)
-        lines = (*_HEAD, *(line for entry in chosen for line in entry_lines(entry)), _END)
-        return Contribution(PromptPart(BLOCK_TAG, lines), {PROVENANCE: [entry.id for entry in chosen]}, notes)
+        lines = (*_BLOCK_HEAD, *(line for entry in chosen for line in entry_lines(entry)), _BLOCK_END)
+        return Contribution(PromptPart(BLOCK_TAG, lines), {PROVENANCE_KEY: [entry.id for entry in chosen]}, notes)
 
     def lessons(self, request: PromptRequest) -> frozenset[str]:
         """The lessons in this part and in the parts nearer to the agent."""
@@ -110,7 +110,7 @@ class LearningsPart:
         own = self._files.entries(Scope(project_key(workspace)), below=False) if workspace else []
         entries = [*own, *self._files.entries(GLOBAL, below=False)]
         valid = [entry for entry in entries if is_promotable(entry) and entry.may_guide]
-        agents_md = _agents_md_text(workspace) if valid and workspace else ""
+        agents_md = _read_agents_md_words(workspace) if valid and workspace else ""
         by_lesson: dict[str, LearningEntry] = {}
         for entry in valid:
             if not agents_md or normalise(entry.text) not in agents_md:
@@ -120,7 +120,7 @@ class LearningsPart:
     def _choose_fitting(self, entries: Sequence[LearningEntry]) -> list[LearningEntry]:
         """The first of `entries` that fit into the token budget."""
         budget = self._settings.current.memory.learnings_tokens
-        room = budget - tokenizer.count_lines((*_HEAD, _END))
+        room = budget - tokenizer.count_lines((*_BLOCK_HEAD, _BLOCK_END))
         chosen, misses = [], 0
         for entry in entries:
             tokens = tokenizer.count_lines(entry_lines(entry))
@@ -159,7 +159,7 @@ def entry_lines(entry: LearningEntry) -> list[PromptLine]:
     ]
 
 
-def _agents_md_text(workspace: str) -> str:
+def _read_agents_md_words(workspace: str) -> str:
     """The words in the marked section of the workspace's `AGENTS.md`, "" without one."""
     try:
         return normalise(read_section(read_plain(Path(workspace) / "AGENTS.md", MAX_PAGE_BYTES), LEARNT))
@@ -179,17 +179,17 @@ class LearningUse(Row, table=True):
     at: datetime = utc_field()
 
 
-_NEW = insert(LearningUse).on_conflict_do_nothing()
+_INSERT_NEW_USE = insert(LearningUse).on_conflict_do_nothing()
 
 
 def record_uses(tx: Transaction, provenance: Mapping[str, Any], *, call: str, session_id: str, agent: str) -> None:
     """Store which entries were in the prompt of a model call, by the provenance of the prompt."""
-    for entry_id in dict.fromkeys(provenance.get(PROVENANCE, ())):
+    for entry_id in dict.fromkeys(provenance.get(PROVENANCE_KEY, ())):
         values = {"call_id": call, "entry_id": entry_id, "session_id": session_id, "agent": agent, "at": tx.now}
-        tx.session.execute(_NEW, values)
+        tx.session.execute(_INSERT_NEW_USE, values)
 
 
-def prompts_with(database: Database, entry_id: str) -> tuple[tuple[LearningReach, ...], int]:
+def load_prompts_with(database: Database, entry_id: str) -> tuple[tuple[LearningReach, ...], int]:
     """(newest prompts with an entry, number of all such prompts)."""
     query = select(LearningUse).where(col(LearningUse.entry_id) == entry_id).order_by(desc(col(LearningUse.at)))
     number = select(func.count()).select_from(LearningUse).where(col(LearningUse.entry_id) == entry_id)

@@ -24,7 +24,7 @@ from typing import Any
 from engine.events import Event
 from engine.files import read_plain, write_atomic
 from engine.frozen import frozen
-from engine.learning.learnings.page import Page, Part, Value, front_matter, read_front_matter
+from engine.learning.learnings.page import Page, Part, Value, make_front_matter, read_front_matter
 from engine.model import (
     EntrySource,
     LearningEntry,
@@ -159,7 +159,7 @@ class Change:
 
 def add_entry(entry: LearningEntry) -> Change:
     """The change that adds an entry to the page `entry.path`."""
-    return Change(entry.path, entry.id, front_matter(entry), entry.text, add=True)
+    return Change(entry.path, entry.id, make_front_matter(entry), entry.text, add=True)
 
 
 @frozen

@@ -12,9 +12,9 @@ from engine.model.text import count, join_names, join_shortened, moment, plain
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.offers import (
     Offer,
-    and_others,
     branch_of,
-    earliest,
+    count_others,
+    find_earliest,
     is_usable,
     project_of,
     template,
@@ -121,7 +121,7 @@ def report_branches(context: WorkspaceContext) -> Iterator[Offer]:
         subject="local branches",
         facts={"branches": sorted((branch.name, branch.tip) for branch in [*merged, *stale])},
         parameters={"days": days},
-        evidence_at=earliest(branch.at for branch in [*merged, *stale]),
+        evidence_at=find_earliest(branch.at for branch in [*merged, *stale]),
     )
 
 
@@ -131,7 +131,7 @@ def lost_commits(context: WorkspaceContext) -> Iterator[Offer]:
     if not context.inspection.lost:
         return
     first, number = context.inspection.lost[0], sum(line.number for line in context.inspection.lost)
-    subject, others = plain(first.subject, 60), and_others(range(number), ", and ", "more commit")
+    subject, others = plain(first.subject, 60), count_others(range(number), ", and ", "more commit")
     if first.is_checked_out:
         which = f"“{subject}” is" if first.number == 1 else f"{count(first.number, 'commit')} up to “{subject}” are"
         why = f"HEAD is detached: {which} on no branch, and the next checkout leaves them behind."
@@ -179,7 +179,7 @@ def old_stash(context: WorkspaceContext) -> Iterator[Offer]:
         return
     oldest = old[-1]
     holds = f" with {join_shortened(oldest.files)}" if oldest.files else ""
-    others = and_others(old, ", and ")
+    others = count_others(old, ", and ")
     beside = f"{others} older than two weeks" if others else ""
     where = f" made on {plain(oldest.branch, 40)}" if oldest.branch else ""
     yield Offer(

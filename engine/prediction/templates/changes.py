@@ -17,15 +17,15 @@ from engine.prediction.context import Part, WorkspaceContext, result_words
 from engine.prediction.templates.offers import (
     MAX_PATHS,
     Offer,
-    and_others,
     branch_of,
-    earliest,
-    ended_sessions,
+    count_others,
+    find_earliest,
+    find_ended_sessions,
+    find_head_time,
+    find_last_success,
     is_usable_path,
-    last_success,
-    newest_commit,
+    select_usable_paths,
     template,
-    usable_paths,
     written_at,
 )
 
@@ -79,7 +79,7 @@ def remove_leftovers(context: WorkspaceContext) -> Iterator[Offer]:
         for leftover in context.inspection.own.leftovers
         if leftover.kind != CONFLICT_MARKER and leftover.kind not in TODO_KINDS and leftover.kind != ".only"
     ]
-    paths = usable_paths(leftover.path for leftover in removable)
+    paths = select_usable_paths(leftover.path for leftover in removable)
     written = written_at(context.repository, paths)
     if not paths or not _was_shown(context, "look_for_leftovers", written):
         return
@@ -104,7 +104,7 @@ def stale_docs(context: WorkspaceContext) -> Iterator[Offer]:
     names = list(dict.fromkeys(plain(mention.old, 60) for mention in mentions))
     first = mentions[0]
     became = f" (now `{plain(first.new, 60)}`)" if first.new else ""
-    more = and_others(mentions, noun="more line")
+    more = count_others(mentions, noun="more line")
     yield Offer(
         f"Show the documentation that still names {join_shortened(names, 2, 40)}",
         f"{tail(f'{first.path}:{first.line}')} names `{names[0]}`{became}, which your changes removed{more}.",
@@ -118,7 +118,7 @@ def stale_docs(context: WorkspaceContext) -> Iterator[Offer]:
 def update_docs(context: WorkspaceContext) -> Iterator[Offer]:
     """A session showed the stale documentation. Names that were clearly renamed can be corrected."""
     renamed = [mention for mention in context.inspection.own.mentions if mention.new]
-    paths = usable_paths(mention.path for mention in renamed)
+    paths = select_usable_paths(mention.path for mention in renamed)
     newest = _last_written_at(context.repository)
     if not paths or not _was_shown(context, "look_at_mentions", newest):
         return
@@ -140,7 +140,9 @@ def uncovered_lines(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     if tool is None or part.project.path not in context.coverage_folders or not part.tree_runs or part.changed:
         return
     last = part.tree_runs[0]
-    paths = usable_paths(path for path in context.inspection.own.added_lines if _is_source(path) and part.holds(path))
+    paths = select_usable_paths(
+        path for path in context.inspection.own.added_lines if _is_source(path) and part.holds(path)
+    )
     if not paths or len(paths) > MAX_PATHS or not last.check.green:
         return
     whole = next((run for run in part.runs if run.full), None)
@@ -169,9 +171,9 @@ def lint(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     changed, where = sorted(file.path for file in files), "not committed"
     moments = [file.modified_at for file in files if file.modified_at]
     if not changed and git.recent:
-        changed, where = usable_paths(path for path in git.own_files if part.lints(path)), "not pushed"
+        changed, where = select_usable_paths(path for path in git.own_files if part.lints(path)), "not pushed"
         moments = [git.recent[0].at]
-    last = last_success(context, part.project.path, "lint")
+    last = find_last_success(context, part.project.path, "lint")
     if not changed or (last is not None and all(at < last.created_at for at in moments)):
         return
     linter, whole = plain(linters[0].name, 20), len(changed) > MAX_PATHS
@@ -181,7 +183,7 @@ def lint(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         subject=branch_of(git),
         facts={"paths": changed, "head": git.head, "after": last.id if last else ""},
         parameters={"paths": [] if whole else changed},
-        evidence_at=earliest(moments),
+        evidence_at=find_earliest(moments),
     )
 
 
@@ -191,14 +193,14 @@ def fix_lint(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     git, linters = context.repository, part.project.linters
     if not git.head or not linters:
         return
-    last = last_success(context, part.project.path, "lint")
+    last = find_last_success(context, part.project.path, "lint")
     findings = sum(last.facts.get("rules", {}).values()) if last else 0
     if last is None or last.ended_at is None or not findings:
         return
-    fixed = ended_sessions(context, part.project.path, "fix_lint")
+    fixed = find_ended_sessions(context, part.project.path, "fix_lint")
     if any(session.created_at > last.ended_at for session in fixed):
         return
-    changed = usable_paths(file.path for file in git.files if not file.deleted and part.lints(file.path))
+    changed = select_usable_paths(file.path for file in git.files if not file.deleted and part.lints(file.path))
     paths = changed if len(changed) <= MAX_PATHS else []
     linter, where = plain(linters[0].name, 20), "where that is safe"
     if paths:
@@ -237,12 +239,12 @@ def _facts_of(mentions: Sequence[Mention]) -> dict[str, list[str]]:
 
 def _last_written_at(git: GitState) -> datetime | None:
     """When you last changed a file, or else when HEAD was committed."""
-    return max((file.modified_at for file in git.files if file.modified_at), default=newest_commit(git))
+    return max((file.modified_at for file in git.files if file.modified_at), default=find_head_time(git))
 
 
 def _was_shown(context: WorkspaceContext, flow: str, written: datetime | None) -> bool:
     """Whether a session of this flow ran after the time `written`, so that it showed the present state."""
-    last = next(iter(ended_sessions(context, "", flow)), None)
+    last = next(iter(find_ended_sessions(context, "", flow)), None)
     return last is not None and (written is None or last.created_at >= written)
 
 

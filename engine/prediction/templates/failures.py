@@ -17,16 +17,16 @@ from engine.prediction.templates.offers import (
     LONG_AGO,
     MAX_PATHS,
     Offer,
-    and_others,
-    ended_sessions,
-    failed_alone,
-    flipped_tests,
+    count_others,
+    find_ended_sessions,
+    find_flipped_tests,
+    find_last_success,
+    find_test_that_failed_alone,
     is_usable,
-    last_success,
-    short_test,
+    read_verdict_on,
+    select_usable_failures,
+    shorten_test,
     template,
-    usable_failures,
-    verdict_on,
     written_at,
 )
 from engine.storage.validation_runs import ValidationRun
@@ -93,7 +93,7 @@ def _runs(installation: Installation, program: str) -> bool:
 
 def _session_lacking_packages(context: WorkspaceContext, part: Part) -> SessionView | None:
     """The newest session that ran the tests, if they lacked a package and nothing was installed since."""
-    for session in ended_sessions(context, part.project.path, "prepare_environment", *_TESTING):
+    for session in find_ended_sessions(context, part.project.path, "prepare_environment", *_TESTING):
         if session.flow in _TESTING:
             lacked = session.state is SessionState.CANNOT_RUN and "is not installed" in session.error
             return session if lacked else None
@@ -126,7 +126,7 @@ def update_lock(context: WorkspaceContext) -> Iterator[Offer]:
 @template
 def keep_first_lock(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """An installation wrote the first lock file of the project, which was discarded with what else it wrote."""
-    installed = last_success(context, part.project.path, "prepare_environment")
+    installed = find_last_success(context, part.project.path, "prepare_environment")
     lock = installed.facts.get("first_lock") if installed is not None else None
     if installed is None or not lock or any(setup.lock for setup in part.project.packages):
         return
@@ -174,10 +174,10 @@ def bisect(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     red = part.failed_run_of(git.head)
     if red is None:
         return
-    unfit = {test for test, _ in flipped_tests(part.runs)} | _find_bisected_tests(context, part)
-    failing = [test for test in usable_failures(red) if test not in unfit]
+    unfit = {test for test, _ in find_flipped_tests(part.runs)} | _find_bisected_tests(context, part)
+    failing = [test for test in select_usable_failures(red) if test not in unfit]
     older = [run for run in part.runs[part.runs.index(red) + 1 :] if run.clean and run.head in context.ancestors]
-    passing = next(((test, run) for test in failing for run in older if verdict_on(run, test)), None)
+    passing = next(((test, run) for test in failing for run in older if read_verdict_on(run, test)), None)
     if passing is not None:
         test, run = passing
         yield _bisect_offer(context, part, red, test, run.head, moment(run.ran_at, context.local))
@@ -195,9 +195,9 @@ def _bisect_offer(
 ) -> Offer:
     """The offer of a bisect from the commit `good` to HEAD, at which the run `red` failed. `passed_at` is when the test
     passed at `good`, "" if no such run is known."""
-    git, name = context.repository, short_test(test)
+    git, name = context.repository, shorten_test(test)
     last = git.recent[0]
-    others = and_others(red.check.failing, ", with ")
+    others = count_others(red.check.failing, ", with ")
     since = min(run.ran_at for run in part.runs if run.head == git.head and run.clean and test in run.check.failing)
     if not passed_at and good == part.test_written_in.get(test):
         prompt = f"Find what broke `{name}`: look back to {good[:7]}"
@@ -223,7 +223,7 @@ def _bisect_offer(
 
 def _find_bisected_tests(context: WorkspaceContext, part: Part) -> set[str]:
     """The tests for which a bisect from this HEAD has already named a commit. Another bisect would say the same."""
-    bisects = ended_sessions(context, part.project.path, "bisect")
+    bisects = find_ended_sessions(context, part.project.path, "bisect")
     done = {session.id for session in bisects if session.state is SessionState.SUCCEEDED}
     answers = (run for run in part.runs if run.session_id in done and run.head == context.repository.head)
     return {test for run in answers for test in run.check.failing}
@@ -241,12 +241,12 @@ def undo_landing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         return
     runs = [run for run in part.runs if run.session_id != landing.session_id and run.head == last.head]
     before = [run for run in runs if run.ran_at <= landing.decided_at]
-    flaky = {test for test, _ in flipped_tests(part.runs)}
-    broken = [test for test in usable_failures(last) if test not in flaky and _newest_verdict(before, test)]
+    flaky = {test for test, _ in find_flipped_tests(part.runs)}
+    broken = [test for test in select_usable_failures(last) if test not in flaky and _newest_verdict(before, test)]
     if not broken:
         return
-    passed = max(run.ran_at for run in before if verdict_on(run, broken[0]))
-    name, others = short_test(broken[0]), and_others(broken, noun="other test")
+    passed = max(run.ran_at for run in before if read_verdict_on(run, broken[0]))
+    name, others = shorten_test(broken[0]), count_others(broken, noun="other test")
     yield Offer(
         f"Undo the landing of “{plain(landing.title, 50)}”, which broke `{name}`{others}",
         f"`{name}` passed at {moment(passed, context.local)}, the change was landed at "
@@ -260,7 +260,7 @@ def undo_landing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
 
 def _newest_verdict(runs: Sequence[ValidationRun], test: str) -> bool | None:
     """Whether a test passed in the newest of these runs that says so, None if none does."""
-    return next((verdict for run in runs if (verdict := verdict_on(run, test)) is not None), None)
+    return next((verdict for run in runs if (verdict := read_verdict_on(run, test)) is not None), None)
 
 
 @template
@@ -269,7 +269,7 @@ def rehearse_revert(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     git = context.repository
     if not git.head:
         return
-    for session in ended_sessions(context, part.project.path, "rehearse_revert", "bisect"):
+    for session in find_ended_sessions(context, part.project.path, "rehearse_revert", "bisect"):
         reverted = session.flow == "rehearse_revert" and session.state is SessionState.SUCCEEDED
         if reverted and not session.facts.get("conflicts"):
             return  # the revert is newer than the bisects that follow
@@ -277,11 +277,11 @@ def rehearse_revert(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         sha, commit_subject = find_culprit(session)
         if not sha or run is None:
             continue
-        tests = usable_failures(run)
+        tests = select_usable_failures(run)
         is_in_history = run.head in {git.head, *context.ancestors}
         if not tests or not is_in_history or _is_mended(context, part, run, commit_subject):
             return
-        name, subject = short_test(tests[0]), plain(commit_subject, 50)
+        name, subject = shorten_test(tests[0]), plain(commit_subject, 50)
         yield Offer(
             f"Revert “{subject}” in a worktree and run `{name}` and the whole suite",
             f"{sha} broke `{name}`, and nothing has fixed it since. You land the revert or discard it.",
@@ -295,7 +295,7 @@ def rehearse_revert(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
 def _is_mended(context: WorkspaceContext, part: Part, bisect_run: ValidationRun, commit_subject: str) -> bool:
     """Whether a test that a bisect was about passes again, or the commit that it found was reverted since."""
     newer = part.runs[: part.runs.index(bisect_run)]
-    if any(verdict_on(run, test) for run in newer for test in usable_failures(bisect_run)):
+    if any(read_verdict_on(run, test) for run in newer for test in select_usable_failures(bisect_run)):
         return True
     later = [commit for commit in context.repository.recent if commit.at >= bisect_run.ran_at]
     return any(commit.subject == f'Revert "{commit_subject}"' for commit in later)
@@ -310,11 +310,13 @@ def find_culprit(session: SessionView) -> tuple[str, str]:
 def _bisected_tests(context: WorkspaceContext, part: Part) -> set[str]:
     """The tests of which a bisect named the commit that broke them, and which did not pass on your files since."""
     tests: set[str] = set()
-    for session in ended_sessions(context, part.project.path, "bisect"):
+    for session in find_ended_sessions(context, part.project.path, "bisect"):
         run = next((run for run in part.runs if run.session_id == session.id), None)
         if run is not None and find_culprit(session)[0]:
             newer = [other for other in part.tree_runs if other.ran_at > run.ran_at]
-            tests.update(test for test in usable_failures(run) if not any(verdict_on(other, test) for other in newer))
+            tests.update(
+                test for test in select_usable_failures(run) if not any(read_verdict_on(other, test) for other in newer)
+            )
     return tests
 
 
@@ -325,20 +327,20 @@ def still_red(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     last = part.tree_runs[0] if part.tree_runs else None
     if part.tool is None or last is None or last.check.green or part.changed:
         return
-    tests = usable_failures(last)[:MAX_PATHS]
+    tests = select_usable_failures(last)[:MAX_PATHS]
     if not tests or not part.tool.runs_single_tests or not last.check.counted:
         return
-    narrowed = ended_sessions(context, part.project.path, "narrow_failures")
+    narrowed = find_ended_sessions(context, part.project.path, "narrow_failures")
     if any(session.id == last.session_id or session.created_at > last.ran_at for session in narrowed):
         return
-    ran_alone = any(run.tree == last.tree and failed_alone(run) == tests[0] for run in part.tree_runs)
+    ran_alone = any(run.tree == last.tree and find_test_that_failed_alone(run) == tests[0] for run in part.tree_runs)
     if len(tests) == 1 and (ran_alone or part.passes_without_changes(context.repository.head)):
         return  # it would be the same run, or the answer is known
     if _bisected_tests(context, part).issuperset(tests):
         return  # each failed without the others, at the commit that broke it
     prompt = f"Run the {len(tests)} failing tests alone and group the failures by cause"
     if len(tests) == 1:
-        prompt = f"Run `{short_test(tests[0])}` alone: does it fail without the other tests?"
+        prompt = f"Run `{shorten_test(tests[0])}` alone: does it fail without the other tests?"
     yield Offer(
         prompt,
         f"{result_words(last.check)} at {moment(last.ran_at, context.local)}, and nothing changed since.",
@@ -359,20 +361,20 @@ def apply_fix(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     signatures = session.facts.get("signatures", {}) if session is not None else {}
     tried = {
         session.facts.get("fix")
-        for session in ended_sessions(context, part.project.path, "apply_fix")
+        for session in find_ended_sessions(context, part.project.path, "apply_fix")
         if session.created_at > last.ran_at and session.state is SessionState.SUCCEEDED
     }
-    failing = usable_failures(last)
+    failing = select_usable_failures(last)
     for fix in context.fixes:
         tests = [test for test in failing if fix.alike(test, signatures.get(test, ""))][:MAX_FIXED]
         if not tests or fix.id in tried or fix.template.project != part.project.path:
             continue
         if not _patched_files(fix.template.patch).isdisjoint(file.path for file in part.changed):
             continue  # you may have fixed it; `rerun_failing` comes first
-        name, title = short_test(tests[0]), plain(fix.title.partition(" in a worktree ")[0], 50)
+        name, title = shorten_test(tests[0]), plain(fix.title.partition(" in a worktree ")[0], 50)
         cause = plain(signatures.get(tests[0], "").rpartition(" in ")[0], 60)
         yield Offer(
-            f"Apply “{title}” again in a worktree and run `{name}`{and_others(tests)}",
+            f"Apply “{title}” again in a worktree and run `{name}`{count_others(tests)}",
             f"`{name}` fails{f' with “{cause}”' if cause else ''} as it did before this change, which fixed it at "
             f"{moment(fix.at, context.local)}. You land the diff or discard it.",
             subject=" ".join(sorted(tests)),

@@ -22,13 +22,13 @@ from engine.prediction.signals import nearest
 from engine.prediction.templates.failures import find_culprit
 from engine.prediction.templates.offers import (
     Offer,
-    and_others,
     branch_of,
-    earliest,
-    ended_sessions,
+    count_others,
+    find_earliest,
+    find_ended_sessions,
+    find_head_time,
     is_usable,
     is_usable_path,
-    newest_commit,
     template,
 )
 
@@ -42,15 +42,15 @@ def summarise_day(context: WorkspaceContext) -> Iterator[Offer]:
     git = context.repository
     if not git.head or context.part is not PartOfDay.EVENING:
         return
-    today = day_begin(context.local)
-    commits = _commits_since(git, today)
+    today = find_day_begin(context.local)
+    commits = _find_commits_since(git, today)
     if not any(git.is_mine(commit) for commit in commits):
         return
     runs = sum(run.ran_at >= today for run in context.runs)
     more = [count(runs, "test run")] if runs else []
     more += [f"{count(len(git.files) + git.more_files, 'file')} uncommitted"] if git.files else []
     reasoning = f"The latest was “{plain(commits[0].subject, 50)}”{because(', '.join(more))}."
-    yield _summary(context, f"Sum up today: {_count_words(commits, git)}", reasoning, today, commits)
+    yield _offer_summary(context, f"Sum up today: {_count_words(commits, git)}", reasoning, today, commits)
 
 
 PREPARATION_TIME = timedelta(hours=1)
@@ -64,12 +64,12 @@ def prepare_meeting(context: WorkspaceContext) -> Iterator[Offer]:
     git, meeting = context.repository, nearest(context.meetings, context.local)
     if not git.head or meeting is None or meeting.begins - context.local > PREPARATION_TIME:
         return
-    since = meeting.before or day_begin(context.local - timedelta(days=1))
-    commits = _commits_since(git, since)
+    since = meeting.before or find_day_begin(context.local - timedelta(days=1))
+    commits = _find_commits_since(git, since)
     if not commits:
         return
     name = plain(meeting.name, 50)
-    summary = _summary(
+    summary = _offer_summary(
         context,
         f"Prepare for “{name}” at {meeting.begins:%H:%M}: sum up {_count_words(commits, git)} since "
         f"{moment(since, context.local)}",
@@ -81,18 +81,20 @@ def prepare_meeting(context: WorkspaceContext) -> Iterator[Offer]:
     yield replace(summary, subject=text_hash(meeting.name), facts=facts, evidence_at=context.now)
 
 
-def _summary(context: WorkspaceContext, prompt: str, reasoning: str, since: datetime, commits: list[Commit]) -> Offer:
+def _offer_summary(
+    context: WorkspaceContext, prompt: str, reasoning: str, since: datetime, commits: list[Commit]
+) -> Offer:
     return Offer(
         prompt,
         reasoning,
         subject="the day",
         facts={"since": since.isoformat(), "head": context.repository.head},
-        parameters={"since": since.isoformat(), **_sessions_since(context, since)},
-        evidence_at=earliest(commit.at for commit in commits),
+        parameters={"since": since.isoformat(), **_find_sessions_since(context, since)},
+        evidence_at=find_earliest(commit.at for commit in commits),
     )
 
 
-def _sessions_since(context: WorkspaceContext, since: datetime) -> dict[str, list[str]]:
+def _find_sessions_since(context: WorkspaceContext, since: datetime) -> dict[str, list[str]]:
     """The sessions and test runs since a time, oldest first, each in one line."""
     sessions = [
         f"{plain(session.prompt, 80)}: {plain(session.summary, 80) or session.state.value}"
@@ -105,18 +107,18 @@ def _sessions_since(context: WorkspaceContext, since: datetime) -> dict[str, lis
     return {"sessions": sessions[::-1], "checks": checks[::-1]}
 
 
-def default_parameters(flow: str | None, local: datetime) -> dict[str, str]:
+def make_default_parameters(flow: str | None, local: datetime) -> dict[str, str]:
     """The parameters for a flow that is named without parameters, at the time `local`. Parameters with a default in the
     flow itself are left out."""
-    return {"since": day_begin(local).isoformat()} if flow == "summarise_day" else {}
+    return {"since": find_day_begin(local).isoformat()} if flow == "summarise_day" else {}
 
 
-def day_begin(local: datetime) -> datetime:
+def find_day_begin(local: datetime) -> datetime:
     """The beginning of the working day of a local time, which is at five in the morning."""
     return (local - DAY_BEGINS).replace(hour=5, minute=0, second=0, microsecond=0, fold=0)
 
 
-def _commits_since(git: GitState, start: datetime) -> list[Commit]:
+def _find_commits_since(git: GitState, start: datetime) -> list[Commit]:
     """The recent commits from `start` on, newest first: those of all local branches, as the summary lists them."""
     return [commit for commit in git.recent_of_branches if commit.at >= start]
 
@@ -147,7 +149,7 @@ def changes_together(context: WorkspaceContext) -> Iterator[Offer]:
         subject=f"{partner.path} with {partner.because}",
         facts={"partner": partner.path, "because": partner.because, "together": partner.together, "of": partner.of},
         parameters={"path": partner.because, "partner": partner.path},
-        evidence_at=earliest(file.modified_at for file in git.files) or newest_commit(git),
+        evidence_at=find_earliest(file.modified_at for file in git.files) or find_head_time(git),
     )
 
 
@@ -158,16 +160,16 @@ MAX_NAMED = 5
 @template
 def secret(context: WorkspaceContext) -> Iterator[Offer]:
     """There is a likely secret in commits that are not pushed, or in uncommitted changes. Its value is never shown."""
-    return _publishing_warnings(context, secrets=True)
+    return _offer_publishing_warnings(context, secrets=True)
 
 
 @template
 def large_file(context: WorkspaceContext) -> Iterator[Offer]:
     """A file that belongs in no repository is in a commit that is not pushed yet, or in the index."""
-    return _publishing_warnings(context, secrets=False)
+    return _offer_publishing_warnings(context, secrets=False)
 
 
-def _publishing_warnings(context: WorkspaceContext, *, secrets: bool) -> Iterator[Offer]:
+def _offer_publishing_warnings(context: WorkspaceContext, *, secrets: bool) -> Iterator[Offer]:
     """The warnings about secrets, or about other problems: one about commits, one about uncommitted files."""
     unpushed = context.inspection.unpushed
     committed = [problem for problem in unpushed.committed if problem.is_secret is secrets]
@@ -178,21 +180,21 @@ def _publishing_warnings(context: WorkspaceContext, *, secrets: bool) -> Iterato
         if problem.is_secret is secrets and problem.path not in paths
     ]
     if committed:
-        yield _warning(context, committed, Tier.AT_RISK if unpushed.shared else Tier.BLOCKS, "push")
+        yield _offer_warning(context, committed, Tier.AT_RISK if unpushed.shared else Tier.BLOCKS, "push")
     if uncommitted:
-        yield _warning(context, uncommitted, Tier.BLOCKS, "commit")
+        yield _offer_warning(context, uncommitted, Tier.BLOCKS, "commit")
 
 
-def _warning(context: WorkspaceContext, problems: Sequence[UnpushedProblem], tier: Tier, step: str) -> Offer:
+def _offer_warning(context: WorkspaceContext, problems: Sequence[UnpushedProblem], tier: Tier, step: str) -> Offer:
     """The warning not to take a `step`, push or commit, because of these problems."""
     git, first = context.repository, problems[0]
     commit = next((commit for commit in git.recent if commit.id == first.sha), None)
     modified = next((file.modified_at for file in git.files if file.path == first.path), None)
-    evidence_at = commit.at if commit else modified or newest_commit(git)
+    evidence_at = commit.at if commit else modified or find_head_time(git)
     reasoning = "It is in no commit yet, so it is easy to take out."
     if first.sha:
         reasoning = _describe_origin(context, first, commit)
-    subjects = sorted({_problem_subject(problem) for problem in problems})
+    subjects = sorted({_make_problem_subject(problem) for problem in problems})
     facts = {"found": sorted([problem.kind, problem.path] for problem in problems), "committed": bool(first.sha)}
     if review := _find_review(context, problems):
         at = moment(review.ended_at or review.created_at, context.local)
@@ -202,11 +204,11 @@ def _warning(context: WorkspaceContext, problems: Sequence[UnpushedProblem], tie
     else:
         reasoning += " Approving this lists the commands that take it out, and changes nothing."
     return Offer(
-        f"Do not {step} yet: {describe_problem(first)}{and_others(problems, ', and ', 'other finding')}",
+        f"Do not {step} yet: {describe_problem(first)}{count_others(problems, ', and ', 'other finding')}",
         reasoning,
         subject=", ".join(subjects[:MAX_NAMED]),
         facts=facts,
-        parameters=review_range(git, context.now),
+        parameters=find_review_range(git, context.now),
         evidence_at=evidence_at,
         tier=tier,
     )
@@ -221,7 +223,7 @@ def _describe_origin(context: WorkspaceContext, problem: UnpushedProblem, commit
 
 def _find_review(context: WorkspaceContext, problems: Sequence[UnpushedProblem]) -> SessionView | None:
     """The last review, if it read the present HEAD and found each of these problems as it is now."""
-    review = next(iter(ended_sessions(context, "", "review_unpushed")), None)
+    review = next(iter(find_ended_sessions(context, "", "review_unpushed")), None)
     if review is None or review.facts.get("head") != context.repository.head:
         return None
     keys = ("kind", "path", "line", "commit", "gone")
@@ -232,7 +234,7 @@ def _find_review(context: WorkspaceContext, problems: Sequence[UnpushedProblem])
     return review if present <= found else None
 
 
-def _problem_subject(problem: UnpushedProblem) -> str:
+def _make_problem_subject(problem: UnpushedProblem) -> str:
     """A secret is named with its kind, so that another secret in the same file is another subject."""
     path = plain(problem.path, 200)
     return f"{problem.kind.removeprefix(f'{SECRET_KIND}: ')} in {path}" if problem.is_secret else path
@@ -243,7 +245,7 @@ def describe_problem(problem: UnpushedProblem) -> str:
     return replace(problem, path=tail(problem.path, 60)).description
 
 
-def review_range(git: GitState, now: datetime) -> dict[str, Any]:
+def find_review_range(git: GitState, now: datetime) -> dict[str, Any]:
     """The parameter that says which commits the review reads: those that the inspection reads, too."""
     span = find_unpushed_span(git, now)
     if span is None:
@@ -263,11 +265,11 @@ def waiting_work(context: WorkspaceContext) -> Iterator[Offer]:
     """Commits have not been pushed for days, or changes have not been committed for days."""
     git = context.repository
     if git.head and not git.operation:
-        yield from _waiting_commits(context, git)
-        yield from _waiting_changes(context, git)
+        yield from _offer_waiting_commits(context, git)
+        yield from _offer_waiting_changes(context, git)
 
 
-def _waiting_commits(context: WorkspaceContext, git: GitState) -> Iterator[Offer]:
+def _offer_waiting_commits(context: WorkspaceContext, git: GitState) -> Iterator[Offer]:
     """Commits that are not pushed; without a remote, commits that the base branch does not have."""
     if git.has_remote:
         number, where = (
@@ -282,7 +284,7 @@ def _waiting_commits(context: WorkspaceContext, git: GitState) -> Iterator[Offer
     oldest_at = git.recent[min(number, len(git.recent)) - 1].at
     if context.now - oldest_at < MIN_WAIT:
         return
-    broken = _known_breakage(context, git, number)
+    broken = _find_known_breakage(context, git, number)
     yield Offer(
         f"Look through the {'commit' if number == 1 else count(number, 'commit')} "
         + ("to push" if git.has_remote else "of this branch"),
@@ -290,12 +292,12 @@ def _waiting_commits(context: WorkspaceContext, git: GitState) -> Iterator[Offer
         f"from {moment(oldest_at, context.local)}.",
         subject=f"{branch_of(git)} against {git.upstream or git.base}",
         facts={"upstream": git.upstream or git.base, "upstream_tip": git.upstream_tip, "head": git.head},
-        parameters=review_range(git, context.now) | ({"broken": broken} if broken else {}),
+        parameters=find_review_range(git, context.now) | ({"broken": broken} if broken else {}),
         evidence_at=oldest_at,
     )
 
 
-def _waiting_changes(context: WorkspaceContext, git: GitState) -> Iterator[Offer]:
+def _offer_waiting_changes(context: WorkspaceContext, git: GitState) -> Iterator[Offer]:
     """Files that were changed days ago and are not committed. Byproducts such as logs are left out."""
     dated = [
         (file.modified_at, file.path)
@@ -319,7 +321,7 @@ def _waiting_changes(context: WorkspaceContext, git: GitState) -> Iterator[Offer
     )
 
 
-def _known_breakage(context: WorkspaceContext, git: GitState, number: int) -> list[str]:
+def _find_known_breakage(context: WorkspaceContext, git: GitState, number: int) -> list[str]:
     """The known problems of the newest `number` commits: commits that broke a test according to a bisect, and failing
     tests of HEAD."""
     unpushed = [commit.id for commit in git.recent[:number]]
@@ -334,7 +336,7 @@ def _known_breakage(context: WorkspaceContext, git: GitState, number: int) -> li
     return list(dict.fromkeys(faults))[:20]
 
 
-ROUTINE = re.compile(
+ROUTINE_SUBJECT = re.compile(
     r"""(?ix) \s* (?: (?:chore|build|ci) (?:\([^)]*\))? !? :\s* )?
     (?: (?:prepare|cut|tag|make|start|begin)\b .* \b(?:release|version)\b
       | (?:pre-?)?release\b (?! \s+ (?:the|a|an)\b)
@@ -344,52 +346,52 @@ ROUTINE = re.compile(
 """Matches subjects of commits that only make a release, change a version number, or merge. A change log does not
 mention these."""
 
-WORK_IN_PROGRESS = timedelta(days=30)
+MAX_PROGRESS_AGE = timedelta(days=30)
 """If nothing was committed for this long, no release is proposed."""
 
 
 @template
 def draft_changelog(context: WorkspaceContext) -> Iterator[Offer]:
     """A release is due or being prepared, and the project's change log does not mention it yet."""
-    release = _due_release(context)
+    release = _find_due_release(context)
     if release is not None and _is_missing_in_log(context, release):
         since = f"{count(release.commits, 'commit')} since {plain(release.tag, 30)}"
-        prompt = f"Add the {since} to the unreleased section of {plain(_change_log_path(context), 30)}"
-        yield _release_offer(context, release, prompt)
+        prompt = f"Add the {since} to the unreleased section of {plain(_find_change_log_path(context), 30)}"
+        yield _make_release_offer(context, release, prompt)
 
 
 @template
 def release_due(context: WorkspaceContext) -> Iterator[Offer]:
     """A release is due or being prepared, and the change log is written, if the project keeps one."""
-    release = _due_release(context)
+    release = _find_due_release(context)
     if release is not None and not _is_missing_in_log(context, release):
         since = f"{count(release.commits, 'commit')} since {plain(release.tag, 30)}"
-        yield _release_offer(context, release, f"List what a release would hold: the {since}")
+        yield _make_release_offer(context, release, f"List what a release would hold: the {since}")
 
 
-def _release_offer(context: WorkspaceContext, release: ReleaseRhythm, prompt: str) -> Offer:
+def _make_release_offer(context: WorkspaceContext, release: ReleaseRhythm, prompt: str) -> Offer:
     """The offer of work for a release that is due."""
     return Offer(
         prompt,
-        _release_reasoning(release, context.now),
+        _explain_release(release, context.now),
         subject=f"since {release.tag}",
         parameters={"since": release.tag},
-        evidence_at=earliest(commit.at for commit in context.repository.recent[: release.commits]),
+        evidence_at=find_earliest(commit.at for commit in context.repository.recent[: release.commits]),
     )
 
 
-def _change_log_path(context: WorkspaceContext) -> str:
+def _find_change_log_path(context: WorkspaceContext) -> str:
     """The change log at the top of the repository; "" if there is none."""
     return next((part.project.changelog for part in context.parts if not part.project.path), "")
 
 
 def _is_missing_in_log(context: WorkspaceContext, release: ReleaseRhythm) -> bool:
     """Whether the project keeps a change log that did not change since the last release."""
-    log = _change_log_path(context)
+    log = _find_change_log_path(context)
     return log in release.usual_files and log not in release.files
 
 
-def _due_release(context: WorkspaceContext) -> ReleaseRhythm | None:
+def _find_due_release(context: WorkspaceContext) -> ReleaseRhythm | None:
     """The rhythm of a project whose release is due. None if no release is due, or if it would contain nothing."""
     git = context.repository
     if not git.head or git.release is None:
@@ -397,11 +399,11 @@ def _due_release(context: WorkspaceContext) -> ReleaseRhythm | None:
     release = git.release
     if not release.commits or not is_usable(release.tag) or not release.is_due(context.now.timestamp()):
         return None
-    idle = not git.recent or context.now - git.recent[0].at > WORK_IN_PROGRESS
-    return None if idle or all(ROUTINE.match(subject) for subject in git.subjects) else release
+    idle = not git.recent or context.now - git.recent[0].at > MAX_PROGRESS_AGE
+    return None if idle or all(ROUTINE_SUBJECT.match(subject) for subject in git.subjects) else release
 
 
-def _release_reasoning(release: ReleaseRhythm, now: datetime) -> str:
+def _explain_release(release: ReleaseRhythm, now: datetime) -> str:
     """Why a release is due, in words."""
     if release.preparing:
         return f"“{plain(release.preparing, 60)}” prepares a release, and no tag names it yet."

@@ -82,7 +82,7 @@ def make_proposal(context: WorkspaceContext, kind: str, offer: Offer, part: Part
     return Proposal(
         kind=kind,
         workspace=context.workspace,
-        prompt=_harmless_title(offer.prompt, kind_row) if kind in KINDS and flow else offer.prompt,
+        prompt=_make_harmless_title(offer.prompt, kind_row) if kind in KINDS and flow else offer.prompt,
         reasoning=offer.reasoning,
         subject=part.about(offer.subject) if part else offer.subject,
         facts={**facts, **where},
@@ -92,13 +92,13 @@ def make_proposal(context: WorkspaceContext, kind: str, offer: Offer, part: Part
         channel=offer.channel or (task.channel if task else "") or kind_row.channel,
         evidence_at=offer.evidence_at,
         usual_hours=kind_row.usual_hours,
-        signals=tuple(_signal_for(kind_row, common, context, task) for common in context.signals),
+        signals=tuple(_make_signal(kind_row, common, context, task) for common in context.signals),
         task_id=offer.task_id,
     )
 
 
 @lru_cache(256)  # each check makes the same titles again
-def _harmless_title(title: str, kind: Kind) -> str:
+def _make_harmless_title(title: str, kind: Kind) -> str:
     """The title of a card for a flow. Names in it come from git. If one of them reads like a destructive command, the
     content filter would hide the card, so the title is then without names. The flow does not read its title."""
     if check_prompt(title).verdict is not Verdict.BLOCK:
@@ -106,7 +106,7 @@ def _harmless_title(title: str, kind: Kind) -> str:
     return f"{kind.title}, with a name that reads like a command"
 
 
-def _signal_for(kind: Kind, common: Signal, context: WorkspaceContext, task: Task | None) -> Signal:
+def _make_signal(kind: Kind, common: Signal, context: WorkspaceContext, task: Task | None) -> Signal:
     """The signal `common` of the workspace as it counts for a proposal of this kind, which is about `task`. Its
     relevance is 0 if the proposal does not arise from it."""
     if common.error and common.name != "git":
@@ -132,7 +132,7 @@ def project_of(context: WorkspaceContext, paths: Iterable[str]) -> dict[str, str
     return context.parts[tested[0]].parameters if tested else {}
 
 
-def ended_sessions(context: WorkspaceContext, project: str, *flows: str) -> list[SessionView]:
+def find_ended_sessions(context: WorkspaceContext, project: str, *flows: str) -> list[SessionView]:
     """The sessions of these flows in a project that have ended, newest first."""
     return [
         session
@@ -141,20 +141,20 @@ def ended_sessions(context: WorkspaceContext, project: str, *flows: str) -> list
     ]
 
 
-def last_success(context: WorkspaceContext, project: str, flow: str) -> SessionView | None:
+def find_last_success(context: WorkspaceContext, project: str, flow: str) -> SessionView | None:
     """The newest session of a flow in a project that ran to its end."""
-    ended = ended_sessions(context, project, flow)
+    ended = find_ended_sessions(context, project, flow)
     return next((session for session in ended if session.state is SessionState.SUCCEEDED), None)
 
 
-def newest_commit(git: GitState) -> datetime | None:
+def find_head_time(git: GitState) -> datetime | None:
     """When HEAD was committed, None before the first commit."""
     return git.recent[0].at if git.recent else None
 
 
 def written_at(git: GitState, paths: Collection[str]) -> datetime | None:
     """When the first of these uncommitted files was written; if all are committed, when HEAD was committed."""
-    return earliest(file.modified_at for file in git.files if file.path in paths) or newest_commit(git)
+    return find_earliest(file.modified_at for file in git.files if file.path in paths) or find_head_time(git)
 
 
 def last_changed_at(git: GitState) -> datetime | None:
@@ -179,17 +179,17 @@ def is_usable_path(path: str) -> bool:
     return bool(path) and path == path.strip() and "\n" not in path and sanitise(path) == path
 
 
-def usable_paths(paths: Iterable[str]) -> list[str]:
+def select_usable_paths(paths: Iterable[str]) -> list[str]:
     """The usable paths, sorted, without repeats."""
     return sorted({path for path in paths if is_usable_path(path)})
 
 
-def earliest(moments: Iterable[datetime | None]) -> datetime | None:
+def find_earliest(moments: Iterable[datetime | None]) -> datetime | None:
     """The earliest of the known moments, None without any: evidence is as old as its first piece."""
     return min((moment for moment in moments if moment is not None), default=None)
 
 
-def short_test(test: str) -> str:
+def shorten_test(test: str) -> str:
     """The name of a test in at most 40 characters: `test_cart` for `tests/test_cart.py::TestCart::test_cart`. Of a
     longer dotted name, only the last part is kept."""
     name = test.rpartition("::")[2] or test
@@ -198,19 +198,19 @@ def short_test(test: str) -> str:
     return plain(name, 40)
 
 
-def usable_failures(run: ValidationRun) -> list[str]:
+def select_usable_failures(run: ValidationRun) -> list[str]:
     """The tests that failed in a run and whose names may become a parameter."""
     return [test for test in run.check.failing if is_usable(test)]
 
 
-def failed_alone(run: ValidationRun) -> str:
+def find_test_that_failed_alone(run: ValidationRun) -> str:
     """The test that failed in a run of this test only; "" for any other run."""
     check = run.check
     number = check.passed + check.failed + check.errors + check.skipped
     return check.failing[0] if number == 1 and check.failing and check.counted else ""
 
 
-def verdict_on(run: ValidationRun, test: str) -> bool | None:
+def read_verdict_on(run: ValidationRun, test: str) -> bool | None:
     """Whether `test` passed in `run`; None if the run does not say, because it broke or did not contain the test.
 
     Failing tests are listed. A test that is not listed has passed if it was measured, or if the whole suite ran.
@@ -224,30 +224,30 @@ def verdict_on(run: ValidationRun, test: str) -> bool | None:
     return None
 
 
-def mended_tests(before: Sequence[ValidationRun], after: ValidationRun) -> dict[str, ValidationRun]:
+def find_mended_tests(before: Sequence[ValidationRun], after: ValidationRun) -> dict[str, ValidationRun]:
     """Tests that pass in `after` and failed in the newest run of `before` (newest first) that says anything about them;
     each with that run."""
     mended: dict[str, ValidationRun] = {}
     for number, run in enumerate(before):
         for test in run.check.failing:
-            has_passed_since = any(verdict_on(newer, test) for newer in before[:number])
-            if test not in mended and not has_passed_since and verdict_on(after, test):
+            has_passed_since = any(read_verdict_on(newer, test) for newer in before[:number])
+            if test not in mended and not has_passed_since and read_verdict_on(after, test):
                 mended[test] = run
     return mended
 
 
-def flipped_tests(runs: Sequence[ValidationRun]) -> list[tuple[str, str]]:
+def find_flipped_tests(runs: Sequence[ValidationRun]) -> list[tuple[str, str]]:
     """(test, tree) for tests that both passed and failed on the same files, those of the newest runs first."""
     flipped: dict[str, str] = {}
     for run in runs:
         same_files = [candidate for candidate in runs if candidate.tree == run.tree and run.tree]
         for test in run.check.failing:
-            if test not in flipped and any(verdict_on(candidate, test) for candidate in same_files):
+            if test not in flipped and any(read_verdict_on(candidate, test) for candidate in same_files):
                 flipped[test] = run.tree
     return list(flipped.items())
 
 
-def seconds_of(run: ValidationRun, test: str) -> float | None:
+def find_seconds_of(run: ValidationRun, test: str) -> float | None:
     """The seconds that a test took in a run, None if the run does not say. Only the 50 slowest tests are stored.
     Another test of a whole suite took at most as long as the last of these."""
     times = dict(run.check.durations)
@@ -256,6 +256,6 @@ def seconds_of(run: ValidationRun, test: str) -> float | None:
     return times.get(test)
 
 
-def and_others(items: Sequence[object], joint: str = " and ", noun: str = "other") -> str:
+def count_others(items: Sequence[object], joint: str = " and ", noun: str = "other") -> str:
     """Words that follow the first of some items: ` and 2 others`, or "" if there is only one."""
     return f"{joint}{count(len(items) - 1, noun)}" if len(items) > 1 else ""

@@ -18,21 +18,21 @@ from engine.prediction.templates.offers import (
     LONG_AGO,
     MAX_PATHS,
     Offer,
-    and_others,
     branch_of,
-    earliest,
-    ended_sessions,
-    failed_alone,
-    flipped_tests,
+    count_others,
+    find_earliest,
+    find_ended_sessions,
+    find_flipped_tests,
+    find_head_time,
+    find_last_success,
+    find_seconds_of,
+    find_test_that_failed_alone,
     is_usable,
     is_usable_path,
-    last_success,
-    newest_commit,
-    seconds_of,
-    short_test,
+    select_usable_failures,
+    select_usable_paths,
+    shorten_test,
     template,
-    usable_failures,
-    usable_paths,
 )
 from engine.storage.validation_runs import ValidationRun
 
@@ -69,7 +69,7 @@ def run_tests(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         f"{join_shortened((file.path for file in changed), 3)} changed after the last test run, at {when}: "
         f"{result_words(last.check)}.",
         facts={"run": last.session_id or last.ran_at.isoformat()},
-        evidence_at=earliest(file.at for file in changed) or newest_commit(git),
+        evidence_at=find_earliest(file.at for file in changed) or find_head_time(git),
     )
 
 
@@ -86,11 +86,11 @@ def _first_run(context: WorkspaceContext, part: Part, tool: Toolchain) -> Iterat
     """The tests of uncommitted files, or else of unpushed ones, or else the whole suite once."""
     git, unknown = context.repository, "No test run is known here."
     files = [file for file in git.files if not file.deleted and part.tests(file.path)]
-    where, at = "Not committed yet", earliest(file.modified_at for file in files)
-    paths = usable_paths(file.path for file in files)
+    where, at = "Not committed yet", find_earliest(file.modified_at for file in files)
+    paths = select_usable_paths(file.path for file in files)
     if not paths:
-        where, at = "Not pushed yet" if git.upstream else "On this branch alone", newest_commit(git)
-        paths = usable_paths(path for path in git.own_files if part.tests(path))
+        where, at = "Not pushed yet" if git.upstream else "On this branch alone", find_head_time(git)
+        paths = select_usable_paths(path for path in git.own_files if part.tests(path))
     if paths:
         reason = f"{where}: {join_shortened(paths, 3)}. {unknown}"
         yield _run_offer(context, part, paths, reason, facts={}, evidence_at=at)
@@ -137,10 +137,10 @@ def rerun_failing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     if part.tool is None or not part.tree_runs:
         return
     last = part.tree_runs[0]
-    failing = usable_failures(last)
+    failing = select_usable_failures(last)
     if last.check.green or not failing or (part.passes_without_changes(context.repository.head) and not part.changed):
         return
-    which = f"`{short_test(failing[0])}`" if len(failing) == 1 else f"the {len(failing)} failed tests"
+    which = f"`{shorten_test(failing[0])}`" if len(failing) == 1 else f"the {len(failing)} failed tests"
     prompt, parameters = f"Run the whole suite{part.within} again", {"paths": list[str]()}
     if _can_run_alone(part, part.tool, failing):
         if not part.changed and not _may_whole_suite_say_more(part):
@@ -172,8 +172,11 @@ def _may_whole_suite_say_more(part: Part) -> bool:
     """Whether one test was run alone, and the whole suite has other tests and was not run on the same files."""
     last = part.tree_runs[0]
     whole_runs = [run for run in part.tree_runs if run.full]
-    is_known = any(run.tree == last.tree or failed_alone(run) == failed_alone(last) for run in whole_runs)
-    return bool(failed_alone(last)) and not is_known
+    is_known = any(
+        run.tree == last.tree or find_test_that_failed_alone(run) == find_test_that_failed_alone(last)
+        for run in whole_runs
+    )
+    return bool(find_test_that_failed_alone(last)) and not is_known
 
 
 @template
@@ -192,7 +195,7 @@ def failing_ci(context: WorkspaceContext) -> Iterator[Offer]:
         subject=branch_of(git),
         facts={"ci": sorted(checks), "head": git.head},
         parameters={"paths": [], **part.parameters},
-        evidence_at=newest_commit(git),
+        evidence_at=find_head_time(git),
     )
 
 
@@ -203,7 +206,7 @@ def check_clean_head(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     git = context.repository
     if not git.head or part.tool is None or part.project.missing_tool:
         return
-    tried = ended_sessions(context, part.project.path, "run_tests", "check_clean_head")[:1]
+    tried = find_ended_sessions(context, part.project.path, "run_tests", "check_clean_head")[:1]
     if any(session.state is SessionState.CANNOT_RUN for session in tried):
         return  # whatever the tests lack here, they lack at HEAD as well
     if any(run.head == git.head and run.clean and run.full for run in part.runs):
@@ -217,16 +220,16 @@ def _check_of_failures(context: WorkspaceContext, part: Part) -> Iterator[Offer]
     git, last = context.repository, part.tree_runs[0] if part.tree_runs else None
     if last is None or last.clean or last.head != git.head or part.changed:
         return
-    flaky = {test for test, _ in flipped_tests(part.runs)}
+    flaky = {test for test, _ in find_flipped_tests(part.runs)}
     new_files = {part.project.path_inside(file.path) for file in git.untracked}
     failing = [
         test
-        for test in usable_failures(last)
+        for test in select_usable_failures(last)
         if test not in flaky and test.partition("::")[0] not in new_files  # HEAD has no test of a new file
     ]
     if not failing:
         return
-    which = f"`{short_test(failing[0])}`{and_others(failing, noun='other test')}"
+    which = f"`{shorten_test(failing[0])}`{count_others(failing, noun='other test')}"
     left_out = join_shortened(file.path for file in git.files)
     yield Offer(
         f"{'Does' if len(failing) == 1 else 'Do'} {which} fail without your uncommitted changes, too?",
@@ -247,7 +250,7 @@ def _check_of_new_files(context: WorkspaceContext, part: Part) -> Iterator[Offer
         git.is_mine(commit) and context.now - commit.at < STALE_AFTER for commit in git.recent[:1]
     )
     new = [file for file in git.untracked if part.tests(file.path) and not TEST_FILE.search(file.path)]
-    files = usable_paths(file.path for file in new)
+    files = select_usable_paths(file.path for file in new)
     if not has_own_commits or not files:
         return
     left_out, missing = join_shortened(files), "It is" if len(files) == 1 else "They are"
@@ -261,7 +264,7 @@ def _check_of_new_files(context: WorkspaceContext, part: Part) -> Iterator[Offer
         subject=branch_of(git),
         facts={"head": git.head, "files": files},
         parameters={"files": files[: 4 * MAX_PATHS]},
-        evidence_at=earliest(file.modified_at for file in new),
+        evidence_at=find_earliest(file.modified_at for file in new),
     )
 
 
@@ -290,7 +293,7 @@ def slower_tests(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     if not slowdowns:
         return
     slowest = max(slowdowns, key=lambda slowdown: (slowdown.more, slowdown.usual, slowdown.test))
-    name, seconds = short_test(slowest.test), slowest.usual + slowest.more
+    name, seconds = shorten_test(slowest.test), slowest.usual + slowest.more
     yield Offer(
         f"Time `{name}` at HEAD and at {slowest.fast_head[:7]}",
         f"`{name}` took {seconds:.1f} s in the last two runs, and {slowest.usual:.1f} s before.",
@@ -303,8 +306,8 @@ def slower_tests(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
 
 def _slowdown_of(test: str, runs: Sequence[ValidationRun], ancestors: Collection[str]) -> _Slowdown | None:
     """How much slower a test got, None if it did not, or if it cannot be told. `runs` are green, the newest first."""
-    last = [seconds for run in runs[:2] if (seconds := seconds_of(run, test)) is not None]
-    earlier = [(seconds, run) for run in runs[2:] if (seconds := seconds_of(run, test)) is not None]
+    last = [seconds for run in runs[:2] if (seconds := find_seconds_of(run, test)) is not None]
+    earlier = [(seconds, run) for run in runs[2:] if (seconds := find_seconds_of(run, test)) is not None]
     if len(last) < 2 or len(earlier) < MEASURED_RUNS - 2:
         return None
     usual = median(seconds for seconds, _ in earlier)
@@ -334,7 +337,7 @@ def hunt_flakes(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     quarantined = _find_quarantined(context, part)
     resting = {test for test, until in quarantined if until > today}
     over = [(test, until) for test, until in quarantined if until <= today and is_usable(test)][:MAX_HUNTED]
-    flipped = [(test, tree) for test, tree in flipped_tests(part.runs) if without_parameters(test) not in resting]
+    flipped = [(test, tree) for test, tree in find_flipped_tests(part.runs) if without_parameters(test) not in resting]
     flipped = [(test, tree) for test, tree in flipped if is_usable(test)][:MAX_HUNTED]
     if over:
         until_days = [until.isoformat() for _, until in over]
@@ -347,7 +350,7 @@ def hunt_flakes(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
 
 def _hunt_offer(tests: Sequence[str], reason: str, facts: Mapping[str, Any], at: datetime | None) -> Offer:
     """The offer to run these tests `RUNS` times, for a reason that arose at a time."""
-    names = join_shortened((short_test(test) for test in tests), 2, 40)
+    names = join_shortened((shorten_test(test) for test in tests), 2, 40)
     return Offer(
         f"Run {names} {RUNS} times: unreliable?",
         reason,
@@ -385,7 +388,7 @@ def quarantine(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     them."""
     if part.tool is None:
         return
-    last = last_success(context, part.project.path, "hunt_flakes")
+    last = find_last_success(context, part.project.path, "hunt_flakes")
     today = context.local.date()
     resting = {test for test, until in _find_quarantined(context, part) if until > today}
     results = last.facts.get("tests", ()) if last is not None else ()
@@ -401,10 +404,10 @@ def quarantine(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         return
     until, tests = today + QUARANTINE, [result["test"] for result in flaky[:MAX_HUNTED]]
     failed, times = flaky[0]["failed"], flaky[0]["runs"]
-    names = join_shortened((short_test(test) for test in tests), 2, 40)
+    names = join_shortened((shorten_test(test) for test in tests), 2, 40)
     yield Offer(
         f"Skip {names} until {until.day} {until:%B}",
-        f"{short_test(tests[0])} failed {failed} of {times} times; a card comes back when the two weeks are over.",
+        f"{shorten_test(tests[0])} failed {failed} of {times} times; a card comes back when the two weeks are over.",
         subject=" ".join(sorted(tests)),
         facts={"hunt": last.id},
         parameters={

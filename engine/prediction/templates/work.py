@@ -18,14 +18,14 @@ from engine.prediction.context import WorkspaceContext
 from engine.prediction.kinds import BLOCKED_TASK, HEARTBEAT_PREFIX, KINDS, OPEN_TASK, RUN_FACT, STALE_TASK
 from engine.prediction.signals import FULLY_STALE, open_tasks
 from engine.prediction.tasks import HEARTBEAT, HEARTBEAT_ORDER
-from engine.prediction.templates.history import default_parameters
+from engine.prediction.templates.history import make_default_parameters
 from engine.prediction.templates.offers import (
     Offer,
+    find_last_success,
     last_changed_at,
-    last_success,
     make_proposal,
+    select_usable_paths,
     template,
-    usable_paths,
 )
 
 DUE_SOURCES = (HEARTBEAT, HEARTBEAT_ORDER)
@@ -91,7 +91,7 @@ def _task_offer(context: WorkspaceContext, kind: str, why: str, task: Task, *, r
         why,
         subject=task.id,
         facts={"task": task.id} | ({RUN_FACT: True} if run else {}),
-        parameters=default_parameters(flow, context.local),
+        parameters=make_default_parameters(flow, context.local),
         evidence_at=task.updated_at,
         kind=kind,
         flow=flow,
@@ -153,7 +153,7 @@ MAX_NAMED: Final = 10
 def _name_list(names: Iterable[str]) -> str:
     """Names of files, tests or branches in backquotes, "" without any. The quotes keep a name that reads like an order
     from being taken for one."""
-    fit = [name for name in usable_paths(names) if "`" not in name]
+    fit = [name for name in select_usable_paths(names) if "`" not in name]
     return ", ".join(f"`{plain(name, 120)}`" for name in fit[:MAX_NAMED])
 
 
@@ -177,7 +177,7 @@ def _describe_unfinished(context: WorkspaceContext, session: SessionView) -> str
 
 def _describe_lint(context: WorkspaceContext, session: SessionView) -> str:
     """Only if the linter cannot fix its findings itself, or `fix_lint` changed nothing."""
-    last = last_success(context, session.project, "lint")
+    last = find_last_success(context, session.project, "lint")
     if last is None or session.facts.get("changed") or session.facts.get("next") == "fix_lint":
         return ""
     files = _name_list(item["path"] for item in last.facts.get("findings", ()))

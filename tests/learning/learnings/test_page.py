@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.learning.learnings.page import Page, Value, clean_text, format_value, front_matter, parse_value
+from engine.learning.learnings.page import Page, Value, clean_text, format_value, make_front_matter, parse_value
 from engine.learning.learnings.store import Scope, read_entry
 from engine.model import EntrySource, LearningKind, LearningStatus, LearningType
 from tests.conftest import MONDAY_MORNING
@@ -154,7 +154,7 @@ def test_every_field_of_an_entry_is_read_as_it_was_written() -> None:
         lesson="les_1",
     )
     page = Page()
-    page.append(entry.id, front_matter(entry), entry.text)
+    page.append(entry.id, make_front_matter(entry), entry.text)
     read = read_entry(Page(page.data).entries[0], *PLACE)
     assert read == replace(entry, path=PLACE[0])
 

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from engine.prediction.signals import Meeting
-from engine.prediction.templates.history import PREPARATION_TIME, ROUTINE, day_begin, prepare_meeting
+from engine.prediction.templates.history import PREPARATION_TIME, ROUTINE_SUBJECT, find_day_begin, prepare_meeting
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, World, dated_commit
 
@@ -28,7 +28,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
     ],
 )  # fmt: skip
 def test_subjects_of_commits_that_only_release(subject: str, routine: bool) -> None:
-    assert (ROUTINE.match(subject) is not None) is routine
+    assert (ROUTINE_SUBJECT.match(subject) is not None) is routine
 
 
 @pytest.mark.parametrize(
@@ -40,13 +40,13 @@ def test_subjects_of_commits_that_only_release(subject: str, routine: bool) -> N
     ],
 )
 def test_a_working_day_begins_at_five(at: datetime, begin: datetime) -> None:
-    assert day_begin(at) == begin
+    assert find_day_begin(at) == begin
 
 
 def test_a_working_day_begins_at_five_also_when_the_clocks_change() -> None:
-    begin = day_begin(datetime(2026, 10, 25, 19, tzinfo=BERLIN))
+    begin = find_day_begin(datetime(2026, 10, 25, 19, tzinfo=BERLIN))
     assert begin.isoformat() == "2026-10-25T05:00:00+01:00"
-    assert day_begin(begin - timedelta(hours=1)).isoformat() == "2026-10-24T05:00:00+02:00"
+    assert find_day_begin(begin - timedelta(hours=1)).isoformat() == "2026-10-24T05:00:00+02:00"
 
 
 def test_a_meeting_is_prepared_for_an_hour_before(repository: Repository, tmp_path: Path) -> None:
