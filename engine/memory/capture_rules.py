@@ -18,8 +18,8 @@ from engine.model.secrets import redact
 
 # -- sentences
 
-_FENCE = re.compile(r"^\s{0,3}(?:[-*]\s+)?(```+|~~~+)")
-_ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+")
+_CODE_FENCE = re.compile(r"^\s{0,3}(?:[-*]\s+)?(```+|~~~+)")
+_LIST_ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+")
 _LEFT_OUT = re.compile(r"^\s{0,3}#{1,6}\s|^\s*\|.*\|\s*$|^\s*>")
 """Lines that are left out: a heading, a row of a table, a quote."""
 
@@ -37,18 +37,18 @@ class Sentence:
     line: int
 
 
-def sentences(lines: Iterable[tuple[int, str]]) -> Iterator[Sentence]:
+def split_sentences(lines: Iterable[tuple[int, str]]) -> Iterator[Sentence]:
     """The sentences of numbered lines that belong together. A list item is a paragraph of its own; lines that were
     wrapped are joined."""
-    for paragraph in _paragraphs(_prose(lines)):
-        yield from _sentences_of(paragraph)
+    for paragraph in _split_paragraphs(_keep_prose(lines)):
+        yield from _split_paragraph(paragraph)
 
 
-def _prose(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+def _keep_prose(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
     """The lines, with an empty line in place of each line of a fenced block."""
     fence = ""
     for number, line in lines:
-        mark = _FENCE.match(line)
+        mark = _CODE_FENCE.match(line)
         if fence:
             if mark and mark[1][0] == fence[0] and len(mark[1]) >= len(fence):
                 fence = ""
@@ -58,11 +58,11 @@ def _prose(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
             yield number, "" if mark else line
 
 
-def _paragraphs(lines: Iterable[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
+def _split_paragraphs(lines: Iterable[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
     """The lines of each paragraph. Code, headings, quotes and tables are left out."""
     block: list[tuple[int, str]] = []
     for number, line in lines:
-        item = _ITEM.match(line)
+        item = _LIST_ITEM.match(line)
         is_code = not block and _CODE_INDENT.match(line) and not item
         is_left_out = not line.strip() or is_code or _LEFT_OUT.match(line)
         if block and (item or is_left_out):
@@ -74,21 +74,21 @@ def _paragraphs(lines: Iterable[tuple[int, str]]) -> Iterator[list[tuple[int, st
         yield block
 
 
-def _sentences_of(paragraph: list[tuple[int, str]]) -> Iterator[Sentence]:
+def _split_paragraph(paragraph: list[tuple[int, str]]) -> Iterator[Sentence]:
     """The sentences of one paragraph."""
     text, starts = "", []
     for number, line in paragraph:
         starts.append((len(text), number))
         text += line.strip() + " "
     start = 0
-    for end in [*_sentence_ends(text), len(text)]:
+    for end in [*_find_sentence_ends(text), len(text)]:
         sentence = " ".join(_EMPHASIS.sub(r"\2", text[start:end]).split())
         if sentence:
             yield Sentence(sentence, max(number for offset, number in starts if offset <= start))
         start = end
 
 
-def _sentence_ends(text: str) -> Iterator[int]:
+def _find_sentence_ends(text: str) -> Iterator[int]:
     for match in _SENTENCE_END.finditer(text):
         if not _ABBREVIATION.search(text[: match.start()]):
             yield match.end()
@@ -130,40 +130,42 @@ class CapturedSentence:
     def digest(self) -> str:
         """The same for sentences with the same words in the same order, apart from common words, case and
         punctuation."""
-        return digest(self.text)
+        return digest_sentence(self.text)
 
 
-def _any_of(*patterns: str) -> re.Pattern[str]:
+def _match_any(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE)
 
 
 _RULES = read_table(__file__, "capture_rules.toml")
 """The patterns of labels, topics and kinds of sentences."""
 
-_LABELLED = {CaptureKind(kind): _any_of(rf"^(?:{words})\s*[:—–]") for kind, words in _RULES["labels"].items()}
-_LABELLED_LINE = _any_of(rf"^\W*(?:{'|'.join(_RULES['labels'].values())})\s*[:—–]")
+_LABEL_PATTERNS = {CaptureKind(kind): _match_any(rf"^(?:{words})\s*[:—–]") for kind, words in _RULES["labels"].items()}
+_LABELLED_LINE = _match_any(rf"^\W*(?:{'|'.join(_RULES['labels'].values())})\s*[:—–]")
 """A line of output that begins with a label."""
 
-_TOPICS = {topic: _any_of(words) for topic, words in _RULES["topics"].items()}
+_TOPIC_PATTERNS = {topic: _match_any(words) for topic, words in _RULES["topics"].items()}
 
-_CORRECTION = _any_of(*_RULES["correction"])
-_DECISION = _any_of(*_RULES["decision"])
-_FACT = _any_of(*_RULES["fact"])
-_UNCERTAIN = _any_of(*_RULES["uncertain"])
-_PLAN = _any_of(*_RULES["plan"])
-_TEMPORARY = _any_of(*_RULES["temporary"])
+_CORRECTION = _match_any(*_RULES["correction"])
+_DECISION = _match_any(*_RULES["decision"])
+_FACT = _match_any(*_RULES["fact"])
+_UNCERTAIN = _match_any(*_RULES["uncertain"])
+_PLAN = _match_any(*_RULES["plan"])
+_TEMPORARY = _match_any(*_RULES["temporary"])
 
 _PREFERENCE = re.compile(r"\bI (?:always |never )?(?:prefer|want|like|dislike|insist)\b", re.IGNORECASE)
 """Patterns of preferences. They count only in the operator's own words."""
 
-_REASON = re.compile(r"\b(?:because|since|so that|which|as it|in case|:)\s", re.IGNORECASE)
-_CODE = re.compile(r"`[^`]*`")
-_QUOTED = re.compile(r"\"[^\"]*\"|“[^”]*”|«[^»]*»|(?<!\w)'[^']{2,}'(?!\w)|‘[^’]{2,}’(?!\w)")
+_REASON_BEGIN = re.compile(r"\b(?:because|since|so that|which|as it|in case|:)\s", re.IGNORECASE)
+_CODE_IN_TICKS = re.compile(r"`[^`]*`")
+_QUOTED_TEXT = re.compile(r"\"[^\"]*\"|“[^”]*”|«[^»]*»|(?<!\w)'[^']{2,}'(?!\w)|‘[^’]{2,}’(?!\w)")
 _LOOKS_LIKE_CODE = re.compile(
     r"[{};]\s*$|^\s*(?:def|class|import|from|return|const|let|var|fn|if \()\b.*[:;({]\s*$|=>|::|\$\("
 )
 
-_FILE = re.compile(r"(?<![\w/])(?:[\w.-]+/)*[\w-]+\.(?:py|md|toml|json|ya?ml|js|ts|tsx|go|rs|sql|sh|txt|cfg|ini|css)\b")
+_FILE_NAME = re.compile(
+    r"(?<![\w/])(?:[\w.-]+/)*[\w-]+\.(?:py|md|toml|json|ya?ml|js|ts|tsx|go|rs|sql|sh|txt|cfg|ini|css)\b"
+)
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 _STOP_WORDS_TEXT = """
@@ -173,7 +175,7 @@ _STOP_WORDS = frozenset(_STOP_WORDS_TEXT.split())
 """Words that do not count when sentences are compared."""
 
 
-def capture(
+def capture_sentences(
     lines: Iterable[tuple[int, str]], *, operator: bool = False, output: bool = False, secrets: Iterable[str] = ()
 ) -> list[CapturedSentence]:
     """The sentences worth keeping in numbered lines that belong together, each once.
@@ -183,10 +185,10 @@ def capture(
     """
     secret_values = tuple(secrets)
     captured: dict[str, CapturedSentence] = {}
-    for sentence in sentences(lines):
-        kind = classify(sentence.text, operator=operator, output=output)
+    for sentence in split_sentences(lines):
+        kind = classify_sentence(sentence.text, operator=operator, output=output)
         if kind is not None and redact(sentence.text, secret_values) == sentence.text:
-            tagged = _tagged(kind, sentence)
+            tagged = _tag_sentence(kind, sentence)
             captured.setdefault(tagged.digest, tagged)
     return list(captured.values())
 
@@ -196,23 +198,23 @@ def has_label(line: str) -> bool:
     return bool(_LABELLED_LINE.search(line))
 
 
-def classify(sentence: str, *, operator: bool = False, output: bool = False) -> CaptureKind | None:
+def classify_sentence(sentence: str, *, operator: bool = False, output: bool = False) -> CaptureKind | None:
     """The kind of a sentence, None for one that is not worth keeping."""
     if not MIN_LENGTH <= len(sentence) <= MAX_LENGTH or len(_WORD.findall(sentence)) < MIN_WORDS:
         return None
-    plain = _QUOTED.sub(_masked, _CODE.sub(_masked, sentence))
+    plain = _QUOTED_TEXT.sub(_mask, _CODE_IN_TICKS.sub(_mask, sentence))
     is_question = plain.rstrip("\"'”’)]*_ ").endswith("?")
     if is_question or _LOOKS_LIKE_CODE.search(plain) or len(plain.replace("_", "").split()) < MIN_WORDS:
         return None
-    labelled_kind = next((kind for kind, pattern in _LABELLED.items() if pattern.search(plain)), None)
+    labelled_kind = next((kind for kind, pattern in _LABEL_PATTERNS.items() if pattern.search(plain)), None)
     if output:
         return labelled_kind
-    if _UNCERTAIN.search(plain if labelled_kind else _without_reason(plain)):
+    if _UNCERTAIN.search(plain if labelled_kind else _remove_reason(plain)):
         return None
-    return labelled_kind or _kind_by_words(plain, operator=operator)
+    return labelled_kind or _find_kind_by_words(plain, operator=operator)
 
 
-def _kind_by_words(statement: str, *, operator: bool) -> CaptureKind | None:
+def _find_kind_by_words(statement: str, *, operator: bool) -> CaptureKind | None:
     """The kind of a statement without a label, whose quotes and code are masked; None for one that is not worth
     keeping."""
     if _CORRECTION.search(statement):
@@ -225,42 +227,42 @@ def _kind_by_words(statement: str, *, operator: bool) -> CaptureKind | None:
     return CaptureKind.FACT if is_fact else None
 
 
-def digest(text: str) -> str:
+def digest_sentence(text: str) -> str:
     """A digest of what a sentence says; see `CapturedSentence.digest`."""
     words = [word for word in _WORD.findall(text.casefold().replace("’", "'")) if word not in _STOP_WORDS]
     return hex_hash(" ".join(words), 24)
 
 
-def _distinct_words(text: str) -> frozenset[str]:
+def _find_distinct_words(text: str) -> frozenset[str]:
     """The words by which sentences are compared: without common words, in lower case."""
     return frozenset(word for word in _WORD.findall(text.casefold()) if word not in _STOP_WORDS and len(word) > 1)
 
 
-def corrected_by(sentence: str, candidates: Iterable[tuple[str, str]]) -> str:
+def find_corrected(sentence: str, candidates: Iterable[tuple[str, str]]) -> str:
     """The id of the candidate (id, text) that a sentence most likely corrects: it shares at least `MIN_OVERLAP` of the
     shorter one's words, and does not say the same. "" for none."""
-    words, own_digest = _distinct_words(sentence), digest(sentence)
+    words, own_digest = _find_distinct_words(sentence), digest_sentence(sentence)
     shares: dict[str, float] = {}
     for id, text in candidates:
-        candidate_words = _distinct_words(text)
-        if digest(text) != own_digest and (shorter := min(len(words), len(candidate_words))):
+        candidate_words = _find_distinct_words(text)
+        if digest_sentence(text) != own_digest and (shorter := min(len(words), len(candidate_words))):
             shares[id] = len(words & candidate_words) / shorter
     best = max(shares, key=lambda id: shares[id], default="")
     return best if best and shares[best] >= MIN_OVERLAP else ""
 
 
-def _tagged(kind: CaptureKind, sentence: Sentence) -> CapturedSentence:
-    topics = [name for name, pattern in _TOPICS.items() if pattern.search(sentence.text)]
-    files = list(dict.fromkeys(_FILE.findall(sentence.text)))
+def _tag_sentence(kind: CaptureKind, sentence: Sentence) -> CapturedSentence:
+    topics = [name for name, pattern in _TOPIC_PATTERNS.items() if pattern.search(sentence.text)]
+    files = list(dict.fromkeys(_FILE_NAME.findall(sentence.text)))
     return CapturedSentence(kind, sentence.text, tuple((topics + files)[:MAX_TAGS]), sentence.line)
 
 
-def _without_reason(sentence: str) -> str:
+def _remove_reason(sentence: str) -> str:
     """The sentence up to its reasons, since a reason may say what could be."""
-    match = _REASON.search(sentence, 8)
+    match = _REASON_BEGIN.search(sentence, 8)
     return sentence[: match.start()] if match else sentence
 
 
-def _masked(match: re.Match[str]) -> str:
+def _mask(match: re.Match[str]) -> str:
     """Underscores in place of a match, so that no other pattern matches there."""
     return "_" * len(match[0])

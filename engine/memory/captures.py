@@ -15,7 +15,14 @@ from sqlmodel import Field, Session, col, desc, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from engine.frozen import frozen
-from engine.memory.capture_rules import CapturedSentence, CaptureKind, capture, corrected_by, digest, has_label
+from engine.memory.capture_rules import (
+    CapturedSentence,
+    CaptureKind,
+    capture_sentences,
+    digest_sentence,
+    find_corrected,
+    has_label,
+)
 from engine.model import Capture, ChangeSet, NewMemory, SessionView, Task, TranscriptLine, Trust
 from engine.model.base import find_or_none, hex_hash, trust_of_line
 from engine.storage.database import Database, Transaction
@@ -162,7 +169,7 @@ class Captures:
         secrets = tuple(self._secrets())
         for kind, lines in _messages(all_lines(self._work.transcript, session_id)):
             is_operator = kind == OPERATOR_LINE
-            for sentence in capture(
+            for sentence in capture_sentences(
                 [(line.number, line.text) for line in lines],
                 operator=is_operator,
                 output=kind in OUTPUT_LINES,
@@ -204,7 +211,7 @@ class Captures:
 
     def approve(self, tx: Transaction, workspace: str, text: str) -> None:
         """Mark these words of others as approved by the operator: from now on they may guide (SPEC 6.8)."""
-        row = _row_of(tx.session, workspace, digest(text))
+        row = _row_of(tx.session, workspace, digest_sentence(text))
         if row is not None and row.text == text:
             row.approved_at = tx.now
             tx.session.add(row)
@@ -296,21 +303,21 @@ def _corrected_id(session: Session, workspace: str, captured: CapturedSentence) 
         .order_by(desc(col(CaptureRow.at)), desc(col(CaptureRow.id)))
         .limit(MAX_CORRECTED)
     )
-    return corrected_by(captured.text, ((row.id, row.text) for row in rows))
+    return find_corrected(captured.text, ((row.id, row.text) for row in rows))
 
 
-def _to_memory(capture: Capture) -> NewMemory:
+def _to_memory(capture_sentences: Capture) -> NewMemory:
     """A capture as it is remembered in layer C."""
     return NewMemory(
-        capture.text,
-        kind=capture.kind,
-        speaker="operator" if capture.trust is Trust.OPERATOR else capture.agent,
-        at=capture.at,
-        session=capture.session,
-        agent=capture.agent,
-        workspace=capture.workspace,
-        source=capture.source,
-        tags=("captured", *capture.tags),
-        ref=capture.id,
-        trust=capture.trust,
+        capture_sentences.text,
+        kind=capture_sentences.kind,
+        speaker="operator" if capture_sentences.trust is Trust.OPERATOR else capture_sentences.agent,
+        at=capture_sentences.at,
+        session=capture_sentences.session,
+        agent=capture_sentences.agent,
+        workspace=capture_sentences.workspace,
+        source=capture_sentences.source,
+        tags=("captured", *capture_sentences.tags),
+        ref=capture_sentences.id,
+        trust=capture_sentences.trust,
     )

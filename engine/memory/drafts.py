@@ -17,7 +17,7 @@ from sqlmodel import Field, col, select
 from engine.clock import Clock
 from engine.events import FactPromoted, FactRejected
 from engine.frozen import frozen
-from engine.memory.capture_rules import corrected_by, digest
+from engine.memory.capture_rules import digest_sentence, find_corrected
 from engine.memory.captures import Captures
 from engine.memory.para import NewFact, Para, group_name
 from engine.model import (
@@ -201,7 +201,7 @@ class Day:
 
     def draft(self, known_facts: Sequence[ParaFact]) -> list[NewFact]:
         """The facts that rules draw from the day: at most 8, corrections first, without facts that are known."""
-        known_digests = {digest(fact.fact) for fact in known_facts if not fact.forgotten}
+        known_digests = {digest_sentence(fact.fact) for fact in known_facts if not fact.forgotten}
         new_facts: dict[str, NewFact] = {}
         for item in (*self._captured_facts(), *self._failure_facts(), *self._landed_facts()):
             if item.digest not in known_digests:
@@ -246,7 +246,9 @@ class Day:
         """A fact that a model draws from the line of the synthesis with this `source`, in whose workspace it belongs.
         If a capture has the same words, the fact has its trust; otherwise it is the model's own statement."""
         captures = [capture for capture in self.captures if capture.source == source]
-        trust = next((item.trust for item in captures if digest(item.text) == digest(fact)), Trust.QUOTED)
+        trust = next(
+            (item.trust for item in captures if digest_sentence(item.text) == digest_sentence(fact)), Trust.QUOTED
+        )
         workspaces = {session_id: workspace for session_id, (workspace, _) in self.failing.items()}
         workspaces |= {item.source: item.workspace for item in captures}
         workspaces |= {item.id: item.workspace for item in self.sessions}
@@ -315,7 +317,7 @@ def _add_superseded(new: NewFact, known_facts: Sequence[ParaFact]) -> NewFact:
     if new.category != "correction":
         return new
     valid = ((fact.id, fact.fact) for fact in known_facts if fact.active and fact.workspace in ("", new.workspace))
-    return replace(new, supersedes=corrected_by(new.fact, valid))
+    return replace(new, supersedes=find_corrected(new.fact, valid))
 
 
 def _describe_speaker(capture: Capture) -> str:

@@ -76,7 +76,7 @@ _EVENT_KINDS = (
 )
 """The kinds of events of which a day is made."""
 
-_EVALUATE = f"""\
+_EVALUATE_INSTRUCTION = f"""\
 You decide what of a day is kept for good in the memory of software agents. Below is the day, one thing a line; a line
 begins with its source in brackets. Choose at most {MAX_FACTS} facts that will still be true and useful in a month:
 decisions and their reasons, preferences, how a project is built, run or configured, what goes wrong again and again.
@@ -165,9 +165,9 @@ class Nightly:
         before that one. The first start begins with the day before."""
         with self._database.read() as session:
             stored = state.get(session, LAST_DAY_KEY)
-        newest = latest_day(self._clock.local())
+        newest = find_latest_day(self._clock.local())
         last_day = date.fromisoformat(stored) if stored else newest - timedelta(days=1)
-        return missed_days(last_day, newest)
+        return list_missed_days(last_day, newest)
 
     def has_work(self) -> bool:
         """Whether a day is due."""
@@ -280,7 +280,7 @@ class Nightly:
 
     def _read_day(self, day: date) -> Day:
         """What happened on a local day, as the ledger, sessions and captures say."""
-        start, end = day_bounds(day, self._clock)
+        start, end = find_day_bounds(day, self._clock)
         entries = self._ledger.between(start, end, _EVENT_KINDS)
         landed = {
             entry.payload["session_id"]: entry.payload["files"] for entry in entries if entry.kind == "ChangeSetLanded"
@@ -317,18 +317,18 @@ class Nightly:
                 log.warning("the day is not in the memory.md of %s: %s", agent, refusal)
 
 
-def latest_day(local: datetime) -> date:
+def find_latest_day(local: datetime) -> date:
     """The newest local day that may be processed: from three o'clock the day before."""
     return local.date() - timedelta(days=1 if local.hour >= START_HOUR else 2)
 
 
-def missed_days(last: date, newest: date) -> list[date]:
+def list_missed_days(last: date, newest: date) -> list[date]:
     """The days after `last` up to `newest`, oldest first; only the newest `MAX_DAYS`. Pure."""
     count = min(MAX_DAYS, (newest - last).days)
     return [newest - timedelta(days=back) for back in range(count - 1, -1, -1)]
 
 
-def day_bounds(day: date, clock: Clock) -> tuple[datetime, datetime]:
+def find_day_bounds(day: date, clock: Clock) -> tuple[datetime, datetime]:
     """The local midnights at which a day begins and ends, in UTC: 23 or 25 hours apart when clocks change."""
     zone = clock.local().tzinfo
     start, end = (
@@ -360,7 +360,7 @@ def _make_question(day: str, text: str, faults: Sequence[str], budget: int) -> Q
     return Question(
         purpose="nightly",
         subject=f"nightly:{day}",
-        instructions=_EVALUATE,
+        instructions=_EVALUATE_INSTRUCTION,
         text=text + (correction if faults else ""),
         max_tokens=MAX_TOKENS,
         budget=budget,

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 from engine.clock import Clock
 from engine.files import FileCache, json_bytes, write_atomic
 from engine.frozen import frozen
-from engine.memory.capture_rules import digest
+from engine.memory.capture_rules import digest_sentence
 from engine.model import Bucket, ParaFact, Refusal, Trust, sanitise
 from engine.model.base import hex_hash
 from engine.model.text import one_line, validation_faults
@@ -62,8 +62,8 @@ class NewFact:
 
     @property
     def digest(self) -> str:
-        """The same for facts that say the same; see `capture_rules.digest`."""
-        return digest(self.fact)
+        """The same for facts that say the same; see `capture_rules.digest_sentence`."""
+        return digest_sentence(self.fact)
 
 
 @frozen
@@ -305,7 +305,7 @@ def _find_same(facts: Iterable[ParaFact], new: NewFact) -> ParaFact | None:
     """The active fact of the group of `new` that says the same, None for none."""
     group, new_digest = (new.bucket, new.group), new.digest
     in_group = (fact for fact in facts if fact.active and (fact.bucket, fact.group) == group)
-    return next((fact for fact in in_group if digest(fact.fact) == new_digest), None)
+    return next((fact for fact in in_group if digest_sentence(fact.fact) == new_digest), None)
 
 
 def _validated(new: NewFact) -> NewFact:

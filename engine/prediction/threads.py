@@ -40,13 +40,13 @@ MAX_FILES = 40
 LISTING_MAX_AGE_S = 5.0
 """The list of files is kept for this long, because several workspaces ask for it at once."""
 
-MAX_LENGTH = 300
+MAX_QUESTION_CHARS = 300
 """Maximum number of characters of a question or a topic."""
 
 AGENT_NAMES = {"claude-code": "Claude Code", "codex": "Codex"}
 """The names of agents for people."""
 
-_QUESTION = re.compile(r"[^.!?？\n]*[?？][\s\"'`*_)\]]*$")
+_FINAL_QUESTION = re.compile(r"[^.!?？\n]*[?？][\s\"'`*_)\]]*$")
 """Matches a question at the end of a text."""
 
 _MACHINE_TEXT = re.compile(r"<|\[Request interrupted|# AGENTS\.md|Caveat: ")
@@ -111,7 +111,7 @@ class Threads:
                     AGENT_NAMES.get(last.agent, last.agent),
                     workspace,
                     redact(end.about, secrets),
-                    question="" if unanswered else redact(final_question(last.text), secrets),
+                    question="" if unanswered else redact(find_final_question(last.text), secrets),
                     unanswered=unanswered,
                     at=min(last.at or at, at),
                 )
@@ -137,7 +137,7 @@ class Threads:
             return listing.files
         now, files = self._clock.now(), list[_GrownFile]()
         for name in folders:
-            for path, status in _transcripts(Path(name).expanduser()):
+            for path, status in _find_transcripts(Path(name).expanduser()):
                 at = datetime.fromtimestamp(status.st_mtime, UTC)
                 if now - MAX_AGE < at <= now + MAX_CLOCK_DIFFERENCE:
                     files.append(_GrownFile(at, path, status.st_size))
@@ -156,10 +156,10 @@ def _read_once(file: _GrownFile) -> _TranscriptEnd | None:
         return None
 
 
-def final_question(text: str) -> str:
+def find_final_question(text: str) -> str:
     """The question that a text ends with, "" if it does not end with one. Pure."""
-    match = _QUESTION.search(text.rstrip())
-    return "" if match is None else plain(match.group().strip().strip("*_`\"'([ "), MAX_LENGTH)
+    match = _FINAL_QUESTION.search(text.rstrip())
+    return "" if match is None else plain(match.group().strip().strip("*_`\"'([ "), MAX_QUESTION_CHARS)
 
 
 def _read_end(path: Path) -> _TranscriptEnd | None:
@@ -170,12 +170,12 @@ def _read_end(path: Path) -> _TranscriptEnd | None:
         file.seek(max(0, size - TAIL_BYTES))
         tail = file.read(TAIL_BYTES).split(b"\n")
     lines = [*lines, *tail[1:]] if size > TAIL_BYTES else tail  # the first of a part is cut off
-    turns = list(_turns(lines, path.stem))
+    turns = list(_read_turns(lines, path.stem))
     if not turns:
         return None
     about = next((turn.text for turn in reversed(turns) if _is_topic(turn)), "")
-    folder = next((turn.folder for turn in reversed(turns) if turn.folder), "") or _named_folder(lines)
-    return _TranscriptEnd(folder, plain(about, MAX_LENGTH), turns[-1])
+    folder = next((turn.folder for turn in reversed(turns) if turn.folder), "") or _find_named_folder(lines)
+    return _TranscriptEnd(folder, plain(about, MAX_QUESTION_CHARS), turns[-1])
 
 
 def _is_topic(turn: Turn) -> bool:
@@ -183,7 +183,7 @@ def _is_topic(turn: Turn) -> bool:
     return turn.speaker == "user" and not _MACHINE_TEXT.match(turn.text)
 
 
-def _turns(lines: Iterable[bytes], name: str) -> Iterator[Turn]:
+def _read_turns(lines: Iterable[bytes], name: str) -> Iterator[Turn]:
     """The turns in the lines of the transcript `name`."""
     for raw in lines:
         try:
@@ -194,7 +194,7 @@ def _turns(lines: Iterable[bytes], name: str) -> Iterator[Turn]:
             yield turn
 
 
-def _named_folder(lines: Iterable[bytes]) -> str:
+def _find_named_folder(lines: Iterable[bytes]) -> str:
     """The folder that is named in a line without a turn, as in the first line of a transcript of Codex. "" for none."""
     for raw in lines:
         with contextlib.suppress(ValueError, RecursionError):
@@ -203,7 +203,7 @@ def _named_folder(lines: Iterable[bytes]) -> str:
     return ""
 
 
-def _transcripts(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+def _find_transcripts(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """The files below `folder` that may be transcripts. What cannot be read is logged and left out."""
     for parent, _, names in os.walk(folder, onerror=lambda error: log.info("transcripts: %s", error)):
         for path in (Path(parent, name) for name in names if name.endswith(".jsonl")):

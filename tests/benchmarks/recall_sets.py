@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from engine.memory.capture_rules import digest
+from engine.memory.capture_rules import digest_sentence
 from engine.model import Layer, NewMemory
 from tests.support.helpers import read_table
 
@@ -87,7 +87,7 @@ def work() -> Conversation:
     table = read_table(__file__)
     turns, questions = [], []
     for number, (kind, text, question) in enumerate(table["said"]):
-        ref = f"cap_{digest(text)[:12]}"
+        ref = f"cap_{digest_sentence(text)[:12]}"
         turns.append(
             NewMemory(text, kind=kind, speaker="koji-core", session=f"s{number // 3}", agent="koji-core",
                       workspace="/src/invoices", at=NOW - timedelta(days=2 * number), ref=ref)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.memory.capture_rules import MAX_LENGTH, capture, classify, corrected_by
+from engine.memory.capture_rules import MAX_LENGTH, capture_sentences, classify_sentence, find_corrected
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ from engine.memory.capture_rules import MAX_LENGTH, capture, classify, corrected
     ],
 )
 def test_what_is_stated_is_captured(sentence: str, kind: str) -> None:
-    assert classify(sentence) == kind
+    assert classify_sentence(sentence) == kind
 
 
 @pytest.mark.parametrize(
@@ -63,13 +63,13 @@ def test_what_is_stated_is_captured(sentence: str, kind: str) -> None:
     ],
 )
 def test_what_is_asked_supposed_planned_or_quoted_is_not_captured(sentence: str) -> None:
-    assert classify(sentence) is None
+    assert classify_sentence(sentence) is None
 
 
 @pytest.mark.parametrize(("length", "kind"), [(MAX_LENGTH, "fact"), (MAX_LENGTH + 1, None)])
 def test_a_sentence_has_at_most_400_characters(length: int, kind: str | None) -> None:
     assert MAX_LENGTH == 400
-    assert classify("The service uses ".ljust(length - 1, "x") + ".") == kind
+    assert classify_sentence("The service uses ".ljust(length - 1, "x") + ".") == kind
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_sentence_has_at_most_400_characters(length: int, kind: str | None) ->
     ids=["12 characters", "11 characters", "3 words"],
 )
 def test_a_sentence_has_at_least_12_characters_and_4_words(sentence: str, kind: str | None) -> None:
-    assert classify(sentence) == kind
+    assert classify_sentence(sentence) == kind
 
 
 def test_code_quotes_and_tables_are_left_out() -> None:
@@ -97,7 +97,7 @@ def test_code_quotes_and_tables_are_left_out() -> None:
 - We decided to keep
   the old parser for good.
 """
-    captured = capture(list(enumerate(text.split("\n"), 1)))
+    captured = capture_sentences(list(enumerate(text.split("\n"), 1)))
     assert [(sentence.text, sentence.line) for sentence in captured] == [
         ("We decided to keep the old parser for good.", 13)
     ]
@@ -105,29 +105,32 @@ def test_code_quotes_and_tables_are_left_out() -> None:
 
 def test_a_sentence_with_a_secret_is_not_captured() -> None:
     key = "sk-" + "a1" * 15
-    assert capture([(1, f"Note that the service uses {key} to sign in.")]) == []
-    assert capture([(1, "Note that the service uses hunter2hunter2 to sign in.")], secrets=["hunter2hunter2"]) == []
+    assert capture_sentences([(1, f"Note that the service uses {key} to sign in.")]) == []
+    assert (
+        capture_sentences([(1, "Note that the service uses hunter2hunter2 to sign in.")], secrets=["hunter2hunter2"])
+        == []
+    )
 
 
 def test_output_is_captured_only_with_a_label() -> None:
-    assert capture([(1, "The service listens on port 8000.")], output=True) == []
-    assert capture([(1, "Decision: the port stays 8000 for now.")], output=True)[0].kind == "decision"
+    assert capture_sentences([(1, "The service listens on port 8000.")], output=True) == []
+    assert capture_sentences([(1, "Decision: the port stays 8000 for now.")], output=True)[0].kind == "decision"
 
 
 def test_tags_name_topics_and_files() -> None:
-    (sentence,) = capture([(1, "The schema is defined in engine/storage/rows.py by hand.")])
+    (sentence,) = capture_sentences([(1, "The schema is defined in engine/storage/rows.py by hand.")])
     assert sentence.tags == ("database", "engine/storage/rows.py")
 
 
 @given(st.text())
 def test_any_text_is_read_without_harm(text: str) -> None:
-    for sentence in capture(list(enumerate(text.split("\n"), 1))):
+    for sentence in capture_sentences(list(enumerate(text.split("\n"), 1))):
         assert sentence.line <= text.count("\n") + 1
         assert len(sentence.text) <= MAX_LENGTH
 
 
 def test_a_correction_finds_the_statement_that_it_corrects() -> None:
     earlier = [("a", "The service listens on port 8000"), ("b", "Always run the linter")]
-    assert corrected_by("Actually, the service listens on port 8001", earlier) == "a"
-    assert corrected_by("Actually, nothing of the kind happened", earlier) == ""
-    assert corrected_by("The service listens on port 8000!", earlier) == ""  # it says the same
+    assert find_corrected("Actually, the service listens on port 8001", earlier) == "a"
+    assert find_corrected("Actually, nothing of the kind happened", earlier) == ""
+    assert find_corrected("The service listens on port 8000!", earlier) == ""  # it says the same

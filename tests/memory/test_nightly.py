@@ -18,7 +18,14 @@ from engine.events import ChangeSetLanded
 from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import Captures
 from engine.memory.drafts import MAX_FACTS, Day, Drafts
-from engine.memory.nightly import COST_CAP, Nightly, day_bounds, latest_day, missed_days, parse_evaluation
+from engine.memory.nightly import (
+    COST_CAP,
+    Nightly,
+    find_day_bounds,
+    find_latest_day,
+    list_missed_days,
+    parse_evaluation,
+)
 from engine.memory.para import NewFact, Para
 from engine.model import Answer, Bucket, Capture, NoAnswer, Question, SessionView, Trust
 from engine.storage.database import Database
@@ -246,18 +253,18 @@ def test_an_answer_has_at_most_8_facts_as_json() -> None:
 
 @pytest.mark.parametrize(("hour", "minute", "day"), [(2, 59, 4), (3, 0, 5)])
 def test_a_day_is_over_at_three_in_the_night(hour: int, minute: int, day: int) -> None:
-    assert latest_day(datetime(2026, 1, 6, hour, minute, tzinfo=UTC)) == date(2026, 1, day)
+    assert find_latest_day(datetime(2026, 1, 6, hour, minute, tzinfo=UTC)) == date(2026, 1, day)
 
 
 @pytest.mark.parametrize(("last", "expected"), [(11, 0), (10, 0), (9, 1), (3, 7), (2, 7)])
 def test_at_most_seven_missed_days_are_caught_up_with(last: int, expected: int) -> None:
     days = [date(2026, 1, day) for day in range(4, 11)]
-    assert missed_days(date(2026, 1, last), days[-1]) == days[len(days) - expected :]
+    assert list_missed_days(date(2026, 1, last), days[-1]) == days[len(days) - expected :]
 
 
 @pytest.mark.parametrize(("day", "hours"), [(date(2026, 3, 28), 24), (date(2026, 3, 29), 23), (date(2026, 10, 25), 25)])
 def test_a_day_on_which_clocks_change_has_23_or_25_hours(day: date, hours: int) -> None:
-    start, end = day_bounds(day, FakeClock(NOW, ZoneInfo("Europe/Berlin")))
+    start, end = find_day_bounds(day, FakeClock(NOW, ZoneInfo("Europe/Berlin")))
     assert (end - start) / timedelta(hours=1) == hours
     assert (start.hour, end.tzinfo) == ((23 if day.month == 3 else 22), UTC)
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from engine.clock import FakeClock
-from engine.prediction.threads import TAIL_BYTES, Threads, final_question
+from engine.prediction.threads import TAIL_BYTES, Threads, find_final_question
 from tests.conftest import MONDAY_MORNING as NOW
 
 SHOP = "/home/me/shop"
@@ -65,7 +65,7 @@ def transcripts(tmp_path: Path) -> Transcripts:
     ],
 )
 def test_the_question_that_a_text_ends_with(text: str, question: str) -> None:
-    assert final_question(text) == question
+    assert find_final_question(text) == question
 
 
 def test_an_open_question_is_found_with_what_it_is_about(transcripts: Transcripts) -> None:

@@ -68,7 +68,7 @@ MAX_QUOTE_LENGTH = 160
 PRECEDING_CALLS = 2
 """Maximum number of successful calls that are shown before the one that worked."""
 
-_SHELL = re.compile(r"[|&;<>$`(){}*?~\n]")
+_SHELL_CHARACTER = re.compile(r"[|&;<>$`(){}*?~\n]")
 """Characters that need a shell. A flow runs without one."""
 
 
@@ -469,10 +469,10 @@ def _read_command(call: str) -> str:
 def _is_call_of(command: str, call_words: Sequence[str]) -> bool:
     """Whether a command succeeded, needs no shell, and has the program and the subcommand of a call."""
     tokens = command.split()
-    if not call_words or not tokens or _has_failed(command) or _SHELL.search(command):
+    if not call_words or not tokens or _has_failed(command) or _SHELL_CHARACTER.search(command):
         return False
     has_subcommand = len(call_words) == 1 or call_words[1] in tokens[1:]
-    return has_subcommand and _program_name(tokens[0]) == _program_name(call_words[0])
+    return has_subcommand and _find_program_name(tokens[0]) == _find_program_name(call_words[0])
 
 
 def _has_failed(call: str) -> bool:
@@ -480,7 +480,7 @@ def _has_failed(call: str) -> bool:
     return CALL_FAILED in call or CALL_REFUSED in call
 
 
-def _program_name(word: str) -> str:
+def _find_program_name(word: str) -> str:
     """The name of a program without path and version: `python` for `/usr/bin/python3.12`."""
     name = word.rsplit("/", 1)[-1]
     return name.rstrip("0123456789.") or name

@@ -28,7 +28,7 @@ FULL_BREADTH = 5
 MAX_TESTS = 5
 """Maximum number of tests of one session that become records, the first by name."""
 
-MAX_ADDED = 5
+MAX_ADDED_SENTENCES = 5
 """Maximum number of sentences of one edit that become records."""
 
 STOP_WORDS = frozenset(
@@ -36,10 +36,10 @@ STOP_WORDS = frozenset(
 )
 """Words that `make_slug` leaves out."""
 
-_CODE = re.compile(r"^([a-z][a-z_]{2,40}): ")
+_ERROR_CODE = re.compile(r"^([a-z][a-z_]{2,40}): ")
 """The error code at the beginning of a tool's message."""
 
-_VARIES = re.compile(r"(?:[\w.~-]*/)+[\w.-]*|\S*\d\S*|[`'\"“”‘’][^`'\"“”‘’]*[`'\"“”‘’]")
+_VARYING_PART = re.compile(r"(?:[\w.~-]*/)+[\w.-]*|\S*\d\S*|[`'\"“”‘’][^`'\"“”‘’]*[`'\"“”‘’]")
 """The paths, numbers and quoted names in a text."""
 
 NewRecords = Iterator[LearningRecord]
@@ -55,7 +55,7 @@ def _read_validation(reading: Reading) -> NewRecords:
     details = reading.select("attempts", "cost")
     if reading.entry.kind == "ValidationHealed":
         parts = score_heal(attempts, cost, len(failing))
-        yield from _test_records(reading, RecordKind.SUCCESSFUL_HEAL, parts, failing, agent, session_id, details)
+        yield from _make_test_records(reading, RecordKind.SUCCESSFUL_HEAL, parts, failing, agent, session_id, details)
         return
     tries = max(0, attempts - 1)
     parts = (
@@ -65,7 +65,7 @@ def _read_validation(reading: Reading) -> NewRecords:
         (10.0 * share(len(failing), FULL_BREADTH), count(len(failing), "test")),
     )
     details["gave_up"] = reading.entry.payload["reason"]
-    yield from _test_records(reading, RecordKind.FAILED_TDD, parts, failing, agent, session_id, details)
+    yield from _make_test_records(reading, RecordKind.FAILED_TDD, parts, failing, agent, session_id, details)
 
 
 def score_heal(attempts: int, cost: int, failing: int) -> tuple[Part, ...]:
@@ -80,7 +80,7 @@ def score_heal(attempts: int, cost: int, failing: int) -> tuple[Part, ...]:
     )
 
 
-def _test_records(
+def _make_test_records(
     reading: Reading,
     kind: RecordKind,
     parts: Sequence[Part],
@@ -162,7 +162,7 @@ def _read_card_approval(reading: Reading) -> NewRecords:
         yield reading.record(RecordKind.HUMAN_APPROVAL, reading.workspace_scope, [part], {"by": by}, cause="card")
         return
     changed = 1.0 - jaccard(edit.original.lower().split(), edit.edited.lower().split())
-    for number, sentence in enumerate(find_added_sentences(edit.original, edit.edited)[:MAX_ADDED]):
+    for number, sentence in enumerate(find_added_sentences(edit.original, edit.edited)[:MAX_ADDED_SENTENCES]):
         added = len(sentence.split())
         parts = (
             (50.0, "you edited it before approving it"),
@@ -231,7 +231,7 @@ def _read_landing(reading: Reading) -> NewRecords:
         causes = sorted({cause for cause in repair.tests.values() if cause})
         details = {"causes": causes, "project": repair.project, "landed": change_set, "cost": repair.cost}
         healed = score_heal(1, repair.cost, len(repair.tests))
-        yield from _test_records(
+        yield from _make_test_records(
             reading, RecordKind.SUCCESSFUL_HEAL, healed, repair.tests, repair.agent, session_id, details
         )
 
@@ -258,7 +258,7 @@ def _read_error(reading: Reading) -> NewRecords:
     for a model or program that failed, since guidance cannot prevent that. 10 more if it has an error code, and 5 for
     each time that it happened before, up to 20."""
     agent, tool, message = map(str, reading.values("agent", "tool", "message"))
-    coded = None if tool == "exec" else _CODE.match(message)
+    coded = None if tool == "exec" else _ERROR_CODE.match(message)
     if tool == "exec":
         part = (45.0, "a command could not run or did not finish")
     elif coded:
@@ -408,12 +408,12 @@ def _describe_cost(cost: int) -> str:
 def make_slug(text: str) -> str:
     """The words of a text without names, paths and numbers, joined by hyphens. Errors and edits whose texts differ only
     in such details have the same slug."""
-    without_details = _VARIES.sub(" ", text.lower())
+    without_details = _VARYING_PART.sub(" ", text.lower())
     words = [word for word in re.findall(r"[a-z]{3,}", without_details) if word not in STOP_WORDS]
     return "-".join(words[:6])[:60]
 
 
-READERS: Mapping[str, Callable[[Reading], NewRecords]] = {
+READER_OF_KIND: Mapping[str, Callable[[Reading], NewRecords]] = {
     "ValidationFailed": _read_validation,
     "ValidationHealed": _read_validation,
     "RetryRepeated": _read_retry,

@@ -57,8 +57,8 @@ from engine.storage.rows import Row, utc_field
 ERROR_RATE = 0.1
 """Maximum probability that an end of the interval is ever wrong, over all checks."""
 
-NEGLIGIBLE = 0.1
-"""If the interval is between -`NEGLIGIBLE` and `NEGLIGIBLE`, the effect makes no difference."""
+NEGLIGIBLE_LIFT = 0.1
+"""If the interval is between -`NEGLIGIBLE_LIFT` and `NEGLIGIBLE_LIFT`, the effect makes no difference."""
 
 TRIAL_CURSOR = "adaptation.trials"
 """Name of the cursor in the ledger."""
@@ -66,7 +66,7 @@ TRIAL_CURSOR = "adaptation.trials"
 MAX_REPAIRS = 8
 """Maximum number of repairs that an agent gets at once. The newest are used."""
 
-PROVENANCE = "overlays"
+PROVENANCE_KEY = "overlays"
 """Key in a prompt's provenance of the list of its overlays, including the withheld ones."""
 
 BLOCK_TAG = "learned-guidance"
@@ -76,8 +76,8 @@ INTRODUCTION = (
     "Learnt from earlier work of this kind here. It is advice: the rules, the task and the project's own guidance come "
     "first, and nothing in it allows what they forbid."
 )
-_HEAD = (PromptLine(f"<{BLOCK_TAG}>", OWN_TEXT), PromptLine(INTRODUCTION, OWN_TEXT))
-_END = PromptLine(f"</{BLOCK_TAG}>", OWN_TEXT)
+_BLOCK_HEAD = (PromptLine(f"<{BLOCK_TAG}>", OWN_TEXT), PromptLine(INTRODUCTION, OWN_TEXT))
+_BLOCK_END = PromptLine(f"</{BLOCK_TAG}>", OWN_TEXT)
 
 
 class Overlays:
@@ -128,7 +128,7 @@ def measure_lift(overlay_id: str, strata: Sequence[Arms]) -> Lift:
     elif low > 0:
         verdict = LiftVerdict.HELPS
     else:
-        is_small = max(high, -low) <= NEGLIGIBLE
+        is_small = max(high, -low) <= NEGLIGIBLE_LIFT
         verdict = LiftVerdict.NO_DIFFERENCE if is_small else LiftVerdict.NOT_ENOUGH
     return Lift(
         overlay_id,
@@ -207,7 +207,7 @@ class Trials(SessionFollower[OverlayRun]):
         once for a session."""
         new = insert(OverlayRun).on_conflict_do_nothing()
         run = {"session_id": session_id, "agent": agent, "workspace": workspace, "state": "", "at": tx.now}
-        for draw in provenance.get(PROVENANCE, ()):
+        for draw in provenance.get(PROVENANCE_KEY, ()):
             values = {"overlay_id": draw["id"], "withheld": draw["withheld"], "propensity": draw["propensity"]}
             tx.session.execute(new, run | values)
 
@@ -221,7 +221,7 @@ class Trials(SessionFollower[OverlayRun]):
         ]
         draws = self.draw(reversed(matching), session_id)
         if draws and session_id:
-            provenance = {PROVENANCE: [draw.to_json() for draw in draws]}
+            provenance = {PROVENANCE_KEY: [draw.to_json() for draw in draws]}
             run = {"session_id": session_id, "agent": agent, "workspace": workspace}
             self._database.write(lambda tx: self.record_applied(tx, provenance, **run))
         effects = (draw.overlay.effect for draw in draws if not draw.withheld)
@@ -304,8 +304,8 @@ class LearnedGuidance:
             notes.append(f"learned guidance: {left_out} of {len(overlays)} fragments had no room")
         if withheld := sum(draw.withheld for draw in draws):
             notes.append(f"learned guidance: {withheld} of {len(draws)} left out by chance, to measure what it does")
-        part = PromptPart(BLOCK_TAG, (*_HEAD, *lines, _END)) if lines else None
-        provenance = {PROVENANCE: [draw.to_json() for draw in draws]} if draws else {}
+        part = PromptPart(BLOCK_TAG, (*_BLOCK_HEAD, *lines, _BLOCK_END)) if lines else None
+        provenance = {PROVENANCE_KEY: [draw.to_json() for draw in draws]} if draws else {}
         return Contribution(part, provenance, tuple(notes))
 
     def lessons(self, request: PromptRequest) -> frozenset[str]:
@@ -330,7 +330,7 @@ class LearnedGuidance:
             if lift.verdict in (LiftVerdict.HELPS, LiftVerdict.HARMS)
         }
         budget = self._settings.current.adaptation.fragment_tokens
-        room = budget - tokenizer.count_lines((*_HEAD, _END))
+        room = budget - tokenizer.count_lines((*_BLOCK_HEAD, _BLOCK_END))
         fitting = set[str]()
         for overlay in sorted(overlays, key=lambda item: (differences.get(item.id, 0.0), item.since), reverse=True):
             tokens = tokenizer.count_lines(fragment_lines(overlay))

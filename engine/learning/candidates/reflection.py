@@ -17,7 +17,7 @@ from itertools import pairwise
 
 from engine.clock import Clock
 from engine.frozen import frozen
-from engine.learning.candidates.entry_readers import READERS
+from engine.learning.candidates.entry_readers import READER_OF_KIND
 from engine.learning.candidates.records import Reading, Records, RecordScope, Sources
 from engine.model.adaptation import LearningRecord, RecordKind
 from engine.model.text import count
@@ -43,7 +43,7 @@ MIN_LENGTH, MAX_LENGTH = 3, 5
 MIN_RUNS = 3
 """Minimum number of distinct sessions that must have a sequence."""
 
-MIN_Z = 3.0
+MIN_DEVIATIONS = 3.0
 """Minimum number of standard deviations above the sessions expected by chance."""
 
 MAX_PROBABILITY = 0.01
@@ -53,7 +53,7 @@ DOMINANT_SHARE = 2 / 3
 """A sequence must be in this share of the sessions that have it without its first or its last call: otherwise that
 call is only frequent around it."""
 
-EXEC = "exec:"
+EXEC_PREFIX = "exec:"
 """Prefix of calls that run a command, see `events.ToolsUsed`."""
 
 Calls = tuple[str, ...]
@@ -72,7 +72,7 @@ class Reflection:
         self._ledger = ledger
         self._records = records
         self._sources = sources
-        self._entry_cursor = LedgerCursor(ledger, ENTRY_CURSOR, lambda entry: entry.kind in READERS)
+        self._entry_cursor = LedgerCursor(ledger, ENTRY_CURSOR, lambda entry: entry.kind in READER_OF_KIND)
         self._call_cursor = LedgerCursor(ledger, CALL_CURSOR, lambda entry: entry.kind == TOOLS_USED)
         self._lock = threading.Lock()
 
@@ -113,7 +113,7 @@ class Reflection:
         zone = self._clock.local().tzinfo
         for entry in entries:
             count_before = partial(self._count_before, unwritten, entry.id)
-            new = list(READERS[entry.kind](Reading(entry, self._sources, count_before, zone)))
+            new = list(READER_OF_KIND[entry.kind](Reading(entry, self._sources, count_before, zone)))
             unwritten.update((record.source_label, (record.scope_type, record.scope_id)) for record in new)
             records += new
         return records
@@ -143,7 +143,7 @@ class Reflection:
         for sequence in find_sequences([entry.payload["calls"][:MAX_CALLS] for entry in sessions]):
             supporting = [sessions[number] for number in sequence.runs]
             records += [
-                _sequence_record(
+                _make_sequence_record(
                     Reading(entry, self._sources, lambda *_: 0), sequence, agent, supporting, len(sessions)
                 )
                 for entry in supporting
@@ -159,7 +159,7 @@ class Reflection:
         return of_agent[-MAX_SESSIONS:]
 
 
-def _sequence_record(
+def _make_sequence_record(
     reading: Reading, sequence: CallSequence, agent: str, runs: Sequence[LedgerEntry], all_runs: int
 ) -> LearningRecord:
     """The record of a sequence that is in `runs`; `all_runs` is the number of sessions that were searched. 40 points,
@@ -232,7 +232,7 @@ def find_sequences(runs: Sequence[Sequence[str]]) -> Sequence[CallSequence]:
 def _separate_commands(run: Sequence[str], number: int) -> Calls:
     """The calls of a run. A call that is no command becomes a value that occurs only once, so that no repeated sequence
     goes through it."""
-    return tuple(call if call.startswith(EXEC) else f"\0{number}:{index}" for index, call in enumerate(run))
+    return tuple(call if call.startswith(EXEC_PREFIX) else f"\0{number}:{index}" for index, call in enumerate(run))
 
 
 def _find_places(lines: Sequence[Calls], length: int) -> dict[Calls, dict[int, list[int]]]:
@@ -319,7 +319,10 @@ class _Chance:
         expected = sum(probabilities)
         spread = math.sqrt(sum(probability * (1 - probability) for probability in probabilities))
         z = (len(places) - expected) / spread if spread else 0.0
-        if z < MIN_Z or poisson_tail(len(places), expected) * self._common_calls ** len(calls) > MAX_PROBABILITY:
+        if (
+            z < MIN_DEVIATIONS
+            or compute_poisson_tail(len(places), expected) * self._common_calls ** len(calls) > MAX_PROBABILITY
+        ):
             return None
         return CallSequence(calls, sum(map(len, places.values())), expected, z, tuple(sorted(places)))
 
@@ -333,7 +336,7 @@ def _estimate_probability(calls: Calls, counts: Mapping[str, int], total: int) -
     return 1 - (1 - probability) ** max(0, total - len(calls) + 1)
 
 
-def poisson_tail(count: int, mean: float) -> float:
+def compute_poisson_tail(count: int, mean: float) -> float:
     """The Poisson probability of `count` or more where `mean` are expected, 0 < `mean` < `count`. This is an upper
     bound for trials with different probabilities."""
     # From the largest term on, which is the first one: nothing cancels, however small the sum is.

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.learning.candidates.entry_readers import FULL_COST, READERS, score_heal
+from engine.learning.candidates.entry_readers import FULL_COST, READER_OF_KIND, score_heal
 from engine.learning.candidates.records import Reading, add_parts
 from engine.model import Trust
 from engine.model.adaptation import LearningRecord
@@ -20,7 +20,7 @@ from tests.learning.candidates.world import AGENT, SHOP, FakeSources, para_fact
 def read(kind: str, payload: dict[str, Any], before: int = 0, sources: FakeSources | None = None) -> LearningRecord:
     """The record of an entry, where `before` records had the same cause."""
     entry = LedgerEntry(1, MONDAY_MORNING, kind, "it", SHOP, {"agent": AGENT, **payload})
-    return next(iter(READERS[kind](Reading(entry, sources or FakeSources(), lambda label, scope: before))))
+    return next(iter(READER_OF_KIND[kind](Reading(entry, sources or FakeSources(), lambda label, scope: before))))
 
 
 # Payloads of ledger entries.

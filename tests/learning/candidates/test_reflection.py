@@ -33,7 +33,7 @@ from engine.events import (
     WorkOverlapped,
 )
 from engine.learning.candidates.records import MIN_OPPORTUNITY_SCORE, HealedTests
-from engine.learning.candidates.reflection import ENTRY_CURSOR, EXEC, MIN_RUNS, find_sequences
+from engine.learning.candidates.reflection import ENTRY_CURSOR, EXEC_PREFIX, MIN_RUNS, find_sequences
 from engine.storage import state
 from tests.learning.candidates.world import (
     AGENT,
@@ -249,7 +249,7 @@ def test_the_signature_of_an_error_has_no_names_and_numbers(
 
 def run_commands(*names: str) -> list[str]:
     """The calls of a run that consist of these commands."""
-    return [EXEC + name for name in names]
+    return [EXEC_PREFIX + name for name in names]
 
 
 COMMANDS = run_commands(*(f"tool{number}" for number in range(12)))
