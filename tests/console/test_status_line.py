@@ -12,7 +12,7 @@ from clawpy_console.formats import workspace_name
 from clawpy_console.state import AppState, Autonomy
 from clawpy_console.widgets.frame import SCREENS, STOP_TEXT, screen_tabs, state_line
 from engine.events import CycleFinished
-from engine.git.reader import workspace_label
+from engine.git.reader import read_workspace_label
 from engine.model import MICRO, Phase
 from engine.model.rails import CostState
 from tests.conftest import Repository

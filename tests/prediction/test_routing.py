@@ -18,7 +18,7 @@ from engine.hierarchy.organisation import first_organisation
 from engine.memory.embedding import LocalEmbedder
 from engine.memory.helper import Helper
 from engine.model import AgentView, Randomness, SessionState
-from engine.prediction.routing import RECENT, PromptPlacer, Route, Router
+from engine.prediction.routing import RECENT_TRIGGER_AGE, PromptPlacer, Route, Router
 from engine.storage.database import Database
 from tests.prediction.deciding import World
 from tests.support.helpers import refused
