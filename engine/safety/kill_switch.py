@@ -171,7 +171,7 @@ class KillSwitch:
         facts = self._facts(self._holds)
         switches = [] if facts.enabled else [Hold(CONFIG, SETTING_OFF, None)]
         switches += [] if facts.enabled_this_run else [Hold(API, SWITCHED_OFF, self._switched_off_at)]
-        return list(active_holds([*facts.holds, *switches], self._clock.now()))
+        return list(select_active_holds([*facts.holds, *switches], self._clock.now()))
 
     def was_resumed_by_operator(self) -> bool:
         """Whether the operator ended the last pause or month stop (SPEC 7.1)."""

@@ -15,7 +15,7 @@ from engine.clock import SystemClock
 from engine.config.sections import ACP_PREFIX, Dollars, Hour, Milliseconds, Surface
 from engine.config.settings_file import describe_accepted, parse_key
 from engine.model import Hold, Refusal, sanitise
-from engine.safety.content import check_command, check_prompt, own_rules
+from engine.safety.content import check_command, check_prompt, make_own_rules
 from engine.safety.kill_switch import CONFIG
 from engine.settings_store import SettingsStore
 
