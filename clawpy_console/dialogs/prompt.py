@@ -274,7 +274,7 @@ class OwnPrompt(Dialog[Card | None]):
         self._sending, ways = False, refusal.fix
         if refusal.code == "no_model":  # the hint below the text says how to get one
             self._confirmed_text, ways = text, "Press Enter again to keep it as a card."
-        self.show_status(f"▲ {refusal.message}. {ways}")
+        self.show_status(f"▲ {refusal.message}. {ways}".removesuffix(" "))
 
     def show_status(self, text: str, style: str = "$wants") -> None:
         super().show_status(text, style)

@@ -162,7 +162,7 @@ class Cards:
         `too_many_cards`, `autonomy_off`, `muted`, `already_pending`.
         """
         prompt = self.approvals.checked_prompt(text)
-        if not (workspace or continues):
+        if not (workspace.strip() or continues):
             raise Refusal("bad_arguments", "a prompt needs a repository", "name it with --workspace DIR")
         if not (reasoning or continues) and (titled := self._find_titled(prompt, workspace, channel)):
             return titled

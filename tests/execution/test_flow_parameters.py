@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,19 @@ def test_a_request_may_name_its_files(workspace: Path, prompt: str, flow: str, v
 )  # fmt: skip
 def test_a_request_about_what_is_no_file_and_no_test_names_no_flow(workspace: Path, prompt: str) -> None:
     assert named_flow(prompt, FLOWS, str(workspace)) is None
+
+
+def test_the_name_of_a_flow_precedes_a_request(workspace: Path) -> None:
+    flows = [*FLOWS, "test_shop", "lint-shop"]
+    for prompt, flow in (("test_shop", "test_shop"), ("Test shop", "test_shop"), ("lint-shop", "lint-shop")):
+        assert named_flow(prompt, flows, str(workspace)) == (flow, "")
+
+
+@pytest.mark.parametrize("between", [" the" * 4990 + " ", " " * 19_000], ids=["fillers", "spaces"])
+def test_a_long_prompt_is_soon_found_to_name_no_flow(workspace: Path, between: str) -> None:
+    begun = time.process_time()
+    assert named_flow(f"test{between}x\ny", FLOWS, str(workspace)) is None
+    assert time.process_time() - begun < 0.5
 
 
 @pytest.fixture

@@ -111,7 +111,7 @@ def test_an_own_prompt_may_name_a_flow_and_lies_on_top(world: World) -> None:
     assert world.cards.pending()[0].source is Source.OPERATOR
     assert refusal(world.propose, " \n") == "empty_prompt"
     assert refusal(world.propose, "x", channel="gardn") == "unknown_channel"
-    assert refusal(world.propose, "x", workspace="") == "bad_arguments"
+    assert [refusal(world.propose, "x", workspace=blank) for blank in ("", " ")] == ["bad_arguments"] * 2
 
 
 def test_no_key_gets_into_a_prompt(world: World) -> None:

@@ -60,8 +60,8 @@ from engine.model.text import count, join_names, last_error_line
 _FILLERS = frozenset({"the", "a", "an", "my", "our", "all", "please", "this", "project", "repository", "code", "and"})
 """Words beside the name of a flow that are ignored."""
 
-_FILLER_WORDS = rf"(?:(?:{'|'.join(_FILLERS)})\s+)*"
-"""Matches any number of `_FILLERS` before another word."""
+_FILLER_WORDS = rf"(?:(?:{'|'.join(_FILLERS)})\s+)*+"
+"""Matches any number of `_FILLERS` before another word, in one way only: a long prompt must not be slow."""
 
 ALIASES: Mapping[str, Sequence[str]] = read_table(__file__, "flow_aliases.toml")
 """Common requests in words, by flow. `{paths}` stands for the values of this parameter."""
@@ -244,13 +244,13 @@ def named_flow(prompt: str, flows: Collection[str], workspace: str) -> tuple[str
     and `run_tests {"paths": ["src"]}`. `bisect tests/test_cart.py` names a flow, too, although the name of the
     parameter is missing: the refusal then says which parameters the flow has.
     """
-    for flow in flows:
-        for alias in (flow, *ALIASES.get(flow, ())):
-            if slot := _SLOT.search(alias):
-                if values := _find_values(prompt, alias, Path(workspace)):
-                    return flow, json.dumps({slot[1]: values})
-            elif normalise_words(prompt) == normalise_words(alias):
-                return flow, ""
+    requests = [(flow, flow) for flow in flows] + [(flow, alias) for flow in flows for alias in ALIASES.get(flow, ())]
+    for flow, request in requests:
+        if slot := _SLOT.search(request):
+            if values := _find_values(prompt, request, Path(workspace)):
+                return flow, json.dumps({slot[1]: values})
+        elif normalise_words(prompt) == normalise_words(request):
+            return flow, ""
     first, _, rest = prompt.partition(" ")
     return (first, rest.strip()) if first in flows and _are_parameters(rest) else None
 
@@ -273,7 +273,7 @@ def _find_values(prompt: str, alias: str, top: Path) -> list[str]:
     """The values in a prompt that has the other words of a request; [] if one of them is no file of the repository
     `top`, or no test."""
     before, parameter, after = _SLOT.split(alias)
-    words = "".join(rf"{word}[\s_-]+{_FILLER_WORDS}" for word in before.split())
+    words = "".join(rf"{word}[\s_-]++{_FILLER_WORDS}" for word in before.split())
     match = re.fullmatch(rf"{_FILLER_WORDS}{words}(.+?){after}(?:(?<=[\w\"'`\]])[.!?])?", prompt.strip(), re.IGNORECASE)
     if match is None:
         return []
