@@ -12,11 +12,12 @@ from typing import Any
 
 from engine.clock import FakeClock
 from engine.config import FixedSettings
+from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.toolchains.project_tools import Linter, Toolchain
 from engine.execution.runners.toolchains.projects import Project, ProjectCache
 from engine.execution.runners.toolchains.tool_table import LINTERS, TEST_RUNNERS
 from engine.git.github import GitHub
-from engine.model import CheckResult, SessionState, SessionView, Task
+from engine.model import CheckResult, Proposal, SessionState, SessionView, Task
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.context_reader import ContextReader, Sources
 from tests.conftest import MONDAY_MORNING as NOW
@@ -146,3 +147,10 @@ def session(flow: str | None = "run_tests", state: SessionState = SessionState.S
 def task(title: str, age: timedelta, *, state: str = "open", channel: str = "", session_id: str | None = None) -> Task:
     """A task of the operator that was added, and last changed, `age` ago."""
     return Task("task_1", title, state, channel, "/w", "operator", NOW - age, NOW - age, session_id)
+
+
+def only(proposals: list[Proposal]) -> Proposal:
+    """The only proposal, whose parameters its flow accepts."""
+    (proposal,) = proposals
+    FLOWS[proposal.flow or ""].model_validate(dict(proposal.parameters))
+    return proposal

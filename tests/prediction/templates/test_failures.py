@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.toolchains.projects import find_projects
 from engine.git import Git, GitError
-from engine.model import Proposal, SessionState, Tier
+from engine.model import SessionState, Tier
 from engine.prediction.templates.failures import bisect, still_red, update_lock
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, PastRun, World, session, touch
+from tests.prediction.sensing import NOW, PastRun, World, only, session, touch
 
 CART = "tests/test_cart.py::TestCart::test_cart"
 HOUR = timedelta(hours=1)
@@ -25,13 +24,6 @@ HOUR = timedelta(hours=1)
 def older(repository: Repository, world: World) -> str:
     """The commit before HEAD."""
     return repository.git("rev-parse", "HEAD~1")
-
-
-def only(proposals: list[Proposal]) -> Proposal:
-    """The only proposal, whose parameters its flow accepts."""
-    (proposal,) = proposals
-    FLOWS[proposal.flow or ""].model_validate(dict(proposal.parameters))
-    return proposal
 
 
 def red_head(head: str, older: str) -> list[PastRun]:

@@ -8,22 +8,13 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.execution.runners.flows import FLOWS
 from engine.git.github import GitHub
-from engine.model import Proposal
 from engine.prediction.templates.runs import failing_ci, run_tests, slower_tests
 from tests.conftest import Repository
 from tests.git.test_github import make_answering_gh
-from tests.prediction.sensing import NOW, PastRun, World, dated_commit
+from tests.prediction.sensing import NOW, PastRun, World, dated_commit, only
 
 HOUR = timedelta(hours=1)
-
-
-def only(proposals: list[Proposal]) -> Proposal:
-    """The only proposal, whose parameters its flow accepts."""
-    (proposal,) = proposals
-    FLOWS[proposal.flow or ""].model_validate(dict(proposal.parameters))
-    return proposal
 
 
 def test_the_same_changes_make_the_same_card(world: World, repository: Repository, head: str) -> None:
