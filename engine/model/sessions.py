@@ -163,11 +163,21 @@ class CheckResult:
         return self.failed == 0 and self.errors == 0 and self.passed > 0
 
     @property
+    def ran_nothing(self) -> bool:
+        """Whether errors kept all tests from running."""
+        return bool(self.errors) and not self.passed + self.failed
+
+    @property
     def has_new_failures(self) -> bool:
-        """Whether something fails that is not known to fail without the tested changes as well. Tests of two projects
-        may have the same name, so names are counted."""
+        """Whether something fails that is not known to fail without the tested changes as well. That is not known
+        either if errors, such as a failed import, kept all tests from running. Tests of two projects may have the same
+        name, so names are counted."""
         number = self.failed + self.errors
-        return number > len(self.failing) or not Counter(self.failing) <= Counter(self.failed_before or ())
+        return (
+            self.ran_nothing
+            or number > len(self.failing)
+            or not Counter(self.failing) <= Counter(self.failed_before or ())
+        )
 
     def for_storage(self, redact: Callable[[str], str]) -> CheckResult:
         """The result with the slowest `KEPT_DURATIONS` tests only, and with names from which `redact` removed secrets,

@@ -237,6 +237,12 @@ def test_changes_are_blamed_only_for_tests_that_did_not_fail_before(
     assert (check.has_new_failures, check.green) == (is_new, False)
 
 
+def test_a_run_in_which_no_test_ran_does_not_say_that_nothing_new_fails() -> None:
+    check = CheckResult("pytest", 0, 0, errors=1, failing=("test_cart.py",), failed_before=("test_cart.py",))
+    assert describe_compared(check) == "1 error, no tests ran in <0.1 s: test_cart.py; that was so before as well"
+    assert check.has_new_failures
+
+
 def test_a_failure_without_a_name_counts_as_new() -> None:
     assert CheckResult("make test", 0, 1, counted=False, failed_before=()).has_new_failures
     assert not CheckResult("make test", 1, 0, counted=False).has_new_failures

@@ -316,6 +316,8 @@ def _describe_failed_before(check: CheckResult) -> str:
         return f"; it is not known whether {'it' if number == 1 else 'they'} failed before"
     if not check.has_new_failures:
         return f"; {'it' if number == 1 else 'all of them'} failed before as well, nothing new fails"
+    if check.ran_nothing and set(check.failing) <= set(check.failed_before):
+        return "; that was so before as well"
     if not check.failed_before:
         return "; it did not fail before" if number == 1 else "; none of them failed before"
     return f"; {len(check.failed_before)} of them failed before as well: {join_names(check.failed_before, 2)}"
