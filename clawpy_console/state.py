@@ -231,19 +231,23 @@ def _console_workspaces(engine: Engine, scope: ReadScope) -> tuple[str, ...]:
 
 
 def _read_autonomy(engine: Engine, scope: ReadScope) -> dict[str, Any]:
-    view, next_cycle = engine.autonomy.state(), engine.autonomy.next_cycle()
+    autonomy, current = engine.autonomy, engine.settings.current
+    view, next_cycle = autonomy.state(), autonomy.next_cycle()
     workspaces, all_remarks = _console_workspaces(engine, scope), engine.card_cycle.remarks()
     remarks = (f"{workspace_name(path)}: {remark}" for path, remark in all_remarks.items() if path in workspaces)
     return {
         "holds": engine.safety.kill_switch.holds(),
+        "quiet": QuietHours(
+            bool(autonomy.quiet()), current.quiet_hours_start, current.quiet_hours_end, autonomy.dnd_until()
+        ),
         "autonomy": Autonomy(
             state=str(view.state),
             cause=view.cause,
             since=view.since,
             next_change=view.next_change,
             next_cycle=next_cycle,
-            silence=engine.autonomy.silence().total_seconds(),
-            threshold=engine.settings.current.silence_threshold_ms / 1000,
+            silence=autonomy.silence().total_seconds(),
+            threshold=current.silence_threshold_ms / 1000,
             remark=next(remarks, ""),
             checked=tuple(sorted(engine.card_cycle.last_checked().items())),
             is_checking=engine.card_cycle.is_checking or (next_cycle is not None and next_cycle <= engine.clock.now()),
@@ -252,15 +256,11 @@ def _read_autonomy(engine: Engine, scope: ReadScope) -> dict[str, Any]:
 
 
 def _read_rails(engine: Engine, _: ReadScope) -> dict[str, Any]:
-    current, autonomy = engine.settings.current, engine.autonomy
     return {
         "rails": engine.safety.rails(),
         "burn": engine.safety.costs.history(),
         "chain": engine.safety.chain(limit=30),
         "levels": engine.safety.kill_switch.levels(),
-        "quiet": QuietHours(
-            bool(autonomy.quiet()), current.quiet_hours_start, current.quiet_hours_end, autonomy.dnd_until()
-        ),
     }
 
 

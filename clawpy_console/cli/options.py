@@ -56,10 +56,10 @@ class CommonOptions:
         from engine.git import repository_root
         from engine.model import Refusal
 
-        if self.workspace_names:
-            return list(dict.fromkeys(str(repository_root(Path(name).expanduser())) for name in self.workspace_names))
+        needed = needed or bool(self.workspace_names)
         try:
-            return [str(repository_root(Path.cwd()))]
+            folders = [Path(name).expanduser() for name in self.workspace_names] or [Path.cwd()]
+            return list(dict.fromkeys(str(repository_root(folder)) for folder in folders))
         except FileNotFoundError as error:
             if needed:
                 raise Refusal(

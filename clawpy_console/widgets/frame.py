@@ -135,7 +135,8 @@ def place_words(state: AppState) -> str:
 
 
 def state_line(state: AppState, now: datetime, opening: str, width: int, resume_key: str = "") -> Content:
-    """State, inactivity, next check, learning, costs against caps and the stop key, as far as they fit `width` cells.
+    """State, inactivity, next check, do not disturb, learning, costs against caps and the stop key, as far as they fit
+    `width` cells.
 
     `opening` is what the engine is still doing, "" once it is open. `resume_key` ends a stop; it is "" while nothing is
     stopped.
@@ -170,6 +171,9 @@ def _state_parts(state: AppState, now: datetime, opening: str, is_stopped: bool,
     if autonomy.next_cycle is not None and autonomy.next_cycle > now:
         check = f"{gap}{'next check' if full else 'check'} "
         parts.append(Content.assemble((check, "$faint"), (clock_time(autonomy.next_cycle), "$grey")))
+    if state.quiet.dnd_until is not None and state.quiet.dnd_until > now:
+        label = "do not disturb until" if full else "dnd"
+        parts.append(Content.assemble(gap, (f"{label} {clock_time(state.quiet.dnd_until)}", "$wants")))
     if state.learning:
         learning = state.learning if full else state.learning.replace(" from your decisions", "")
         parts.append(Content.assemble(gap, (learning, "$grey")))

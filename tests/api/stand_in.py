@@ -170,8 +170,8 @@ class StandInChanges(ValuesById):
     def __init__(self) -> None:
         super().__init__("unknown_change_set")
 
-    def list(self, *, state: ChangeState | None = None, limit: int) -> list[ChangeSet]:
-        return [change for change in self.by_id.values() if state in (None, change.state)][:limit]
+    def undecided(self, limit: int) -> list[ChangeSet]:
+        return [change for change in self.by_id.values() if change.state.is_undecided][:limit]
 
     def for_session(self, session_id: str) -> ChangeSet | None:
         return next((change for change in self.by_id.values() if change.session_id == session_id), None)

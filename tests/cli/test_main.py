@@ -57,7 +57,9 @@ def test_workspaces_of_the_settings_are_added(
     assert engines[0].workspaces == [str(shop.path), str(tmp_path / "other")]
 
 
-def test_a_card_is_printed_from_approval_to_landing(clawpy: Clawpy, engines: list[StandIn]) -> None:
+def test_a_card_is_printed_from_approval_to_landing(
+    clawpy: Clawpy, engines: list[StandIn], monkeypatch: pytest.MonkeyPatch
+) -> None:
     result = clawpy("approve", "abc")
     assert result.code == 0
     assert "pred_abc1  approved  shop → koji-core" in result.out
@@ -67,7 +69,12 @@ def test_a_card_is_printed_from_approval_to_landing(clawpy: Clawpy, engines: lis
     assert engines[0].sessions.waited == ["sess_aaa"]
     assert "chg_x1  landed" in clawpy("land", "chg_x1").out
     assert "dismissed" in clawpy("dismiss", "abc").out
-    assert "snoozed until" in clawpy("snooze", "abc", "--for", "30m").out
+    assert (
+        "snoozed until" not in clawpy("snooze", "abc", "--for", "30m").out
+    )  # the stand-in's clock is behind: it is over
+    with monkeypatch.context() as patch:
+        patch.setattr("clawpy_console.cli.printing.cards.is_future", bool)
+        assert "snoozed until" in clawpy("snooze", "abc", "--for", "30m").out
     diff = "modified a.py\n@@ -1 +1 @@  hunk 1\n+x\n@@ -9 +9 @@  hunk 3\n+y"
     assert diff in clawpy("work", "chg_x1", "--diff").out, "hunk 2 is landed already"
     assert "changes to land" in clawpy("work").out
@@ -265,6 +272,7 @@ def test_do_not_disturb_lasts_for_its_span(clawpy: Clawpy, project: Path) -> Non
     status = clawpy("status", "--json").document
     assert (status["dndUntil"], status["quiet"]) == (until, True)
     assert "do not disturb until" in clawpy("dnd").out
+    assert "do not disturb until" in clawpy("status").out
     assert clawpy("dnd", "--off", "--json").document["dndUntil"] is None
     assert clawpy("status", "--json").document["dndUntil"] is None
     assert clawpy("dnd", "on", "--json").document["dndUntil"] is not None

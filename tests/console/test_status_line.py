@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from rich.cells import cell_len
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.formats import workspace_name
-from clawpy_console.state import AppState, Autonomy
+from clawpy_console.state import AppState, Autonomy, QuietHours
 from clawpy_console.widgets.frame import SCREENS, STOP_TEXT, screen_tabs, state_line
 from engine.events import CycleFinished
 from engine.git.reader import read_workspace_label
@@ -99,6 +100,17 @@ async def test_a_screen_that_is_not_in_use_has_no_tab_until_it_is_opened(
         assert "$" not in screen_text(console).splitlines()[1]
         await pilot.press("4", "1")
         assert "2 work  4 memory" in screen_text(console).splitlines()[0], "it was called by its key"
+
+
+@pytest.mark.parametrize(("width", "label"), [(120, "do not disturb until 11:30"), (80, "dnd 11:30")])
+def test_do_not_disturb_is_shown_until_it_ends(width: int, label: str) -> None:
+    until = datetime(2026, 1, 5, 11, 30, tzinfo=UTC)
+    costs = CostState(0, 0, 0, 2 * MICRO, 20 * MICRO, 200 * MICRO)
+    watching = Autonomy(state="WATCHING", next_cycle=until + timedelta(minutes=5))
+    quiet = QuietHours(dnd_until=until)
+    state = AppState(autonomy=watching, quiet=quiet, costs=costs, used=frozenset({"costs"}))
+    assert label in state_line(state, until - timedelta(seconds=1), "", width).plain
+    assert "11:30" not in state_line(state, until, "", width).plain
 
 
 @pytest.mark.parametrize("folder", ["/home/me/a long folder", "/h/a:b: c"])

@@ -14,6 +14,7 @@ from clawpy_console.cli.printing.style import (
     count,
     dim,
     indented,
+    is_future,
     paint,
     place,
     session_outcome,
@@ -67,7 +68,7 @@ def _badges(card: Document) -> Iterator[str]:
         return
     if card["novel"] and card["stated"]:
         yield "NEW"
-    if card["snoozedUntil"]:
+    if is_future(card["snoozedUntil"]):
         yield f"snoozed until {time(card['snoozedUntil'])}"
 
 
@@ -146,7 +147,7 @@ def card_with_session(document: Document) -> Lines:
 
 def _decided_card(card: Document, *, has_session: bool) -> Lines:
     """A card with its state. If it has a session, the session says how it ended, with failed tests too."""
-    if card["status"] == "pending" and card["snoozedUntil"]:
+    if card["status"] == "pending" and is_future(card["snoozedUntil"]):
         state_text = f"snoozed until {time(card['snoozedUntil'])}"
     else:
         state_text = card_state(card, with_outcome=not has_session or card["outcome"] == "discarded")

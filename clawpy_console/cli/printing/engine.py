@@ -59,6 +59,8 @@ def status(document: Document) -> Lines:
     silent, coming = document["silenceSeconds"], document["nextCycleAt"]
     if runs:
         yield f"  inactive for {span(silent)}" + (f", next check {time(coming)}" if coming else "")
+    if document["dndUntil"]:
+        yield from (f"  {line}" for line in dnd(document))
     yield from _cost_lines(document["crossPollStatus"])
     yield from _phase_lines(document["phase"])
     by_itself = document["byItself"]

@@ -110,6 +110,11 @@ def time(instant: str | None) -> str:
     return local.strftime("%H:%M" if local.date() == datetime.now().astimezone().date() else "%Y-%m-%d %H:%M")
 
 
+def is_future(instant: str | None) -> bool:
+    """Whether an instant is still to come; False for none."""
+    return instant is not None and datetime.fromisoformat(instant) > datetime.now().astimezone()
+
+
 def span(seconds: float) -> str:
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= size:
