@@ -59,11 +59,8 @@ def build(ask: Ask, *, workspace: str, agent: str = "", version: str = "") -> MC
     reading = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     adds = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
     tools = _Tools(ask, workspace, agent)
-    server.tool(annotations=reading)(tools.recall)
-    server.tool(annotations=adds)(tools.remember)
-    server.tool(annotations=adds)(tools.propose)
-    server.tool(annotations=reading)(tools.cards)
-    server.tool(annotations=reading)(tools.status)
+    for tool in (tools.recall, tools.remember, tools.propose, tools.cards, tools.status):
+        server.tool(annotations=adds if tool in (tools.remember, tools.propose) else reading)(tool)
     return server
 
 

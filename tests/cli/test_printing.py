@@ -159,3 +159,16 @@ def test_a_card_shows_which_rail_blocks_or_asks() -> None:
     document = {"predictions": [as_json(card("pred_x", AT, verdicts=VERDICTS))]}
     text = render_document("propose", document)
     assert text.endswith("\n    block content: force push\n    ask cost: dear")
+
+
+def test_the_list_of_candidates_says_why_one_needs_more_evidence() -> None:
+    proposal = {
+        "id": "cand_2", "status": "drafted", "score": 60, "title": "Round to even", "type": "prompt_fragment",
+        "runKind": "", "workspace": "", "targetAgent": "", "draftedFrom": ["rec_1"], "corroboratedBy": ["rec_2"],
+        "against": [], "reason": "cand_1 already proposes that",
+    }  # fmt: skip
+    document = {"candidates": [proposal], "counts": {"review": 0}, "records": 2, "mode": "manual"}
+    assert render_document("candidates", document).splitlines() == [
+        "cand_2  ○ needs more evidence  score 60  Round to even",
+        "    guidance in prompts, for every agent, all runs; evidence for: 2, against: 0; cand_1 already proposes that",
+    ]

@@ -247,11 +247,9 @@ def _sandbox_table_lines(rungs: Sequence[Document]) -> Lines:
     names = "  ".join(f"{item['name'] + ('*' if item['inForce'] else ''):11}" for item in working)
     yield f"  {'tried in each sandbox':24}  {names}".rstrip()
     for test in working[0]["holds"]:
-        line = f"  {test:24}"
-        for item in working:
-            state = item["holds"][test]
-            line += "  " + paint(HELD_TONES.get(state, "grey"), state) + " " * (11 - len(state))
-        yield line.rstrip()
+        held_states = [item["holds"][test] for item in working]
+        cells = (paint(HELD_TONES.get(state, "grey"), state) + " " * (11 - len(state)) for state in held_states)
+        yield "  ".join([f"  {test:24}", *cells]).rstrip()
     yield dim("  * active")
 
 

@@ -25,6 +25,7 @@ from clawpy_console.fields import agent as agent_fields
 from clawpy_console.fields import learning as learning_fields
 from clawpy_console.fields.learning import forgetting_fields, recalled_fields
 from clawpy_console.fields.states import SESSION_SIGNS
+from clawpy_console.formats import one_line
 from engine.model import label_outcome
 
 # Agents
@@ -110,17 +111,11 @@ def _coding_agent_lines(document: Document) -> Lines:
 
 
 def _tree_lines(agents: Sequence[Document]) -> Lines:
-    """The agents, each indented by the number of its leaders."""
-    by_id = {agent["id"]: agent for agent in agents}
-
-    def depth(agent: Document) -> int:
-        steps, visited = 0, {agent["id"]}
-        while (agent := by_id.get(agent["reportsTo"], {})) and agent["id"] not in visited:
-            visited.add(agent["id"])
-            steps += 1
-        return steps
-
-    rows = [("  " * depth(agent) + agent["id"], agent) for agent in agents]
+    """The agents, each indented by the number of its leaders. Leaders are listed before the agents below them."""
+    depths: dict[str, int] = {}
+    for agent in agents:
+        depths[agent["id"]] = depths.get(agent["reportsTo"], -1) + 1
+    rows = [("  " * depths[agent["id"]] + agent["id"], agent) for agent in agents]
     name_width = max((len(name) for name, _ in rows), default=0)
     for name, row in rows:
         channels = f"  ← {', '.join(row['channels'])}" if row["channels"] else ""
@@ -235,14 +230,10 @@ def _scopes_lines(document: Document) -> Lines:
         yield "Nothing learned yet."
 
 
-def _kept_lines(document: Document) -> Lines:
-    """A learning that the operator kept."""
-    yield f"{good('It is valid.')}  {_learning_head(document['kept'])}"
-
-
-def _promoted_lines(document: Document) -> Lines:
-    """A learning that was promoted."""
-    yield f"{good('It now applies in all projects.')}  {_learning_head(document['promoted'])}"
+def _kept_or_promoted_lines(document: Document) -> Lines:
+    """A learning that the operator kept or promoted."""
+    words = "It is valid." if "kept" in document else "It now applies in all projects."
+    yield f"{good(words)}  {_learning_head(document.get('kept') or document['promoted'])}"
 
 
 def _listed_learning_lines(learning: Document) -> Lines:
@@ -341,8 +332,8 @@ _PRINTER_OF_RESULT: Mapping[str, Callable[[Document], Lines]] = {
     "scopes": _scopes_lines,
     "retired": _retracted_lines,
     "judged": _chain_lines,
-    "kept": _kept_lines,
-    "promoted": _promoted_lines,
+    "kept": _kept_or_promoted_lines,
+    "promoted": _kept_or_promoted_lines,
 }
 """By a name that only this document has: the function that prints it. The first that fits counts."""
 
@@ -399,7 +390,9 @@ def _candidate_list_lines(document: Document) -> Lines:
         yield _candidate_head(proposal)
         scope = learning_fields.candidate_scope_words(proposal)
         type_name = learning_fields.CANDIDATE_TYPES[proposal["type"]][1]
-        yield "    " + dim(f"{type_name}, for {scope}; {learning_fields.evidence_words(proposal)}")
+        reason = proposal["reason"] if proposal["status"] == "drafted" else ""
+        words = filter(None, (f"{type_name}, for {scope}", learning_fields.evidence_words(proposal), one_line(reason)))
+        yield "    " + dim("; ".join(words))
     if not document["candidates"]:
         records = document["records"]
         text = f"{count(records, 'record')}, none calls for a change" if records else "nothing was recorded yet"
