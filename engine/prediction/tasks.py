@@ -23,7 +23,17 @@ from engine.model.secrets import redact, refuse_secret
 from engine.prediction.card_rows import CardRow
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, enum_field, json_field, load, load_all, select_all, utc_field, value_of
+from engine.storage.rows import (
+    Row,
+    enum_field,
+    find_by_prefix,
+    json_field,
+    load,
+    load_all,
+    select_all,
+    utc_field,
+    value_of,
+)
 
 _LINE = re.compile(r" {0,3}(?![ \t])(?:[-*+] \[(?P<mark>[ xX])\] )?(?P<words>.*)")
 """Matches a line that is not indented as code. It has a `mark` if it is a list item with a check box."""
@@ -95,12 +105,7 @@ class TaskBoard:
         self._randomness = randomness
 
     def list(self, *, workspace: str | None = None, state: str | None = None, limit: int = 100) -> list[Task]:
-        """The tasks, the one changed last first. A task without a workspace belongs to every workspace. Raises
-        `Refusal` `bad_state`."""
-        if state is not None and state not in list(TaskState):
-            raise Refusal(
-                "bad_state", f"{sanitise(state)!r} is not a state of a task", f"one of {', '.join(TaskState)}"
-            )
+        """The tasks, the one changed last first. A task without a workspace belongs to every workspace."""
         query = select(TaskRow).order_by(desc(col(TaskRow.updated_at)), desc(col(TaskRow.id))).limit(limit)
         if workspace is not None:
             query = query.where(col(TaskRow.workspace).in_((workspace, "")))
@@ -112,14 +117,8 @@ class TaskBoard:
     def get(self, task_id: str) -> Task:
         """The task with this id, or with an id that begins so. Raises `Refusal` `unknown_task`, `ambiguous_id`."""
         with self._database.read() as session:
-            prefix = task_id if task_id.startswith("task_") else f"task_{task_id}"
-            query = select(TaskRow).where(col(TaskRow.id).startswith(prefix, autoescape=True)).limit(2)
-            rows = list(session.exec(query)) if task_id else []
-            if not rows:
-                raise Refusal("unknown_task", f"there is no task {sanitise(task_id)}", "see `clawpy tasks list`")
-            if len(rows) > 1:
-                raise Refusal("ambiguous_id", f"{task_id} begins more than one id", "give more of the id")
-            return _to_tasks(session, rows)[0]
+            row = find_by_prefix(session, TaskRow, task_id, noun="task", verb="clawpy tasks list")
+            return _to_tasks(session, [row])[0]
 
     def needing(self, task_id: str) -> Sequence[Task]:
         """The tasks that need this one done first."""

@@ -48,6 +48,7 @@ from sqlalchemy.types import TypeEngine
 from sqlmodel import Field, Session, SQLModel, desc, select
 
 from engine.frozen import frozen
+from engine.model import Refusal, sanitise
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -401,3 +402,15 @@ def ids_with_prefix(session: Session, column: Any, prefix: str) -> list[str]:
         column.startswith(prefix, autoescape=True), bare.startswith(prefix, autoescape=True)
     )
     return list(session.exec(select(column).where(begins).order_by(column).limit(MAX_PREFIX_MATCHES)))
+
+
+def find_by_prefix(session: Session, model: type[AnyRow], prefix: str, *, noun: str, verb: str) -> AnyRow:
+    """The only row whose id begins with `prefix`; `verb` lists the ids. Raises `Refusal`: `unknown_NOUN`,
+    `ambiguous_id`."""
+    column: Any = model.id  # type: ignore[attr-defined]
+    ids = ids_with_prefix(session, column, prefix)
+    if not ids:
+        raise Refusal(f"unknown_{noun}", f"there is no {noun} {sanitise(prefix)[:60]}", f"see `{verb}`")
+    if len(ids) > 1:
+        raise Refusal("ambiguous_id", f"{prefix} begins more than one id", "give more of the id")
+    return session.exec(select(model).where(column == ids[0])).one()

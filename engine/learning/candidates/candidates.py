@@ -54,7 +54,7 @@ from engine.storage.rows import (
     Row,
     each_of,
     enum_field,
-    ids_with_prefix,
+    find_by_prefix,
     json_field,
     load_all,
     select_all,
@@ -162,16 +162,7 @@ def load_candidates(database: Database, *statuses: CandidateStatus) -> list[Cand
 
 def find_candidate(session: Session, candidate_id: str) -> CandidateRow:
     """The candidate with this id or prefix of it. Raises `Refusal` `unknown_candidate`, `ambiguous_id`."""
-    row = session.get(CandidateRow, candidate_id)
-    if row is not None:
-        return row
-    ids = ids_with_prefix(session, col(CandidateRow.id), candidate_id)
-    if len(ids) > 1:
-        raise Refusal("ambiguous_id", f"{candidate_id} begins {len(ids)} candidates", "give more of its id")
-    if not ids:
-        message = f"there is no candidate {candidate_id[:60]}"
-        raise Refusal("unknown_candidate", message, "clawpy candidates lists them")
-    return session.exec(select(CandidateRow).where(CandidateRow.id == ids[0])).one()
+    return find_by_prefix(session, CandidateRow, candidate_id, noun="candidate", verb="clawpy candidates")
 
 
 def add_candidate(tx: Transaction, candidate: Candidate, reason: str) -> CandidateRow:
