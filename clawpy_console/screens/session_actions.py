@@ -19,7 +19,7 @@ from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.base import ConsoleScreen, next_choice
 from clawpy_console.screens.diff_view import DiffView
 from clawpy_console.widgets.reflowing_text import ReflowingText
-from clawpy_console.widgets.transcript import LinesView
+from clawpy_console.widgets.transcript import LinesView, row_starts
 from engine.model import Card, ChangeSet, PermissionAnswer, PermissionRequest, Refusal, SessionView
 
 if TYPE_CHECKING:
@@ -142,10 +142,11 @@ class PermissionPane(Vertical):
         shown = (request.title, subject) if verb in OWN_VERBS else (request.title,)
         detail = request.detail.strip()
         self._detail.display = bool(detail) and (len(title) > 2 or detail not in shown)
-        row_count = self._detail.count_rows(width - 2) if self._detail.display else 0
+        row_width = max(8, width - 3)  # without the margin, the sign and the scrollbar
+        row_count = sum(len(row_starts(line, row_width)) for line in request.detail.splitlines())
         room = max(1, min(MAX_DETAIL_LINES, self.screen.size.height * MAX_HEIGHT_PERCENT // 100 - OTHER_LINES))
         self._detail.styles.height = max(1, min(room, row_count))
-        if row_count > room:
+        if row_count > room and self._detail.display:
             hint = f"▼ {formats.count(row_count - room, 'line')} more below: ⇥ goes there, then scroll"
             lines.append(Content.styled(crop(hint, width), "$wants"))
         return lines

@@ -136,12 +136,8 @@ class LinesView(RowView, can_focus=True):
         self.update_row_count()
         self.scroll_to(y=self.max_scroll_y if to_end else max(0, top), animate=False, force=True)
 
-    def count_rows(self, width: int) -> int:
-        """The number of rows of all lines in `width` cells."""
-        return sum(len(self._row_starts(text, width)) for _, text in self._lines)
-
-    def _row_starts(self, text: str, width: int | None = None) -> tuple[int, ...]:
-        return row_starts(text, max(8, (self._width if width is None else width) - len(self._signs[""])))
+    def _row_starts(self, text: str) -> tuple[int, ...]:
+        return row_starts(text, max(8, self._width - len(self._signs[""])))
 
     def line_at(self, row: int) -> int:
         """The number of the line that row `row` belongs to."""

@@ -23,7 +23,7 @@ from engine.execution.permissions import Permissions
 from engine.execution.sandbox.host_rules import parse_rules
 from engine.execution.session_terms import AUTONOMOUS
 from engine.execution.tools.folder_jail import Jail, shorten_path
-from engine.execution.tools.web import Target, Web, check_public, known_addresses, parse_url
+from engine.execution.tools.web import Target, Web, check_public, is_listed, known_addresses, parse_url
 from engine.files import read_table
 from engine.frozen import frozen
 from engine.hierarchy.organisation import Tools
@@ -291,7 +291,10 @@ class Gate:
         if decision.verdict is Verdict.BLOCK:
             raise Refusal(
                 "denied",
-                self._explain_denial(request, decision.entry),
+                f"the agent's tools.json denies this ({decision.entry})"
+                if decision.entry
+                else self.unavailable_reason(request.tool)
+                or f"the agent's tools.json does not allow this {request.tool}",
                 "do it another way, or leave it to the operator",
             )
         reasons = []
@@ -339,13 +342,6 @@ class Gate:
             "denied", f"the operator said no to: {request.title}", "do not try it again; do it another way, or ask"
         )
 
-    def _explain_denial(self, request: ToolRequest, entry: str) -> str:
-        if self._policy.problem:
-            return f"no tool may be used: {self._policy.problem}"
-        if entry:
-            return f"the agent's tools.json denies this ({entry})"
-        return f"the agent's tools.json does not allow this {request.tool}"
-
     # -- requests
 
     def file_request(self, tool: str, relative: str, detail: Callable[[], str]) -> ToolRequest:
@@ -359,7 +355,7 @@ class Gate:
             key=f"{tool}:{relative}",
             detail=detail,
             wide_key=tool,
-            production=() if tool == "read" else self._find_production_targets(relative),
+            production=self._find_production_targets(tool, relative),
         )
 
     def command_request(self, command: str, judged: str, reasons: Sequence[str] = ()) -> ToolRequest:
@@ -389,7 +385,7 @@ class Gate:
 
     def page_request(self, target: Target, reasons: Sequence[str] = ()) -> ToolRequest:
         """The request for web_fetch. A host that the operator did not list is an outside host (SPEC 3.5)."""
-        is_listed = self.services.web.is_listed_host(target)
+        allowed = self.services.settings.current.web.allow
         return ToolRequest(
             "web_fetch",
             title=f"fetch {target.url}",
@@ -399,7 +395,7 @@ class Gate:
             detail=lambda: target.url,
             production=find_target_of_host(target.host, self.services.settings.current.production),
             reasons=reasons,
-            external="" if is_listed else f"talks to {target.netloc}, which has not been allowed yet",
+            external="" if is_listed(target, allowed) else f"talks to {target.netloc}, which has not been allowed yet",
         )
 
     def agent_tool_request(self, call: AgentToolCall) -> ToolRequest:
@@ -457,12 +453,12 @@ class Gate:
             key=f"{call.kind}:{':'.join(resolved) or call.title}",
             detail=lambda: detail,
             wide_key=tool,
-            production=()
-            if tool == "read"
-            else [target for path in resolved for target in self._find_production_targets(path)],
+            production=self._find_production_targets(tool, *resolved),
             reasons=reasons,
         )
 
-    def _find_production_targets(self, relative: str) -> tuple[str, ...]:
-        """The production targets that a file is."""
-        return find_target_of_file(relative, self.view.workspace, self.services.settings.current.production)
+    def _find_production_targets(self, tool: str, *paths: str) -> list[str]:
+        """The production targets that files are; none for a read."""
+        targets = self.services.settings.current.production
+        files = () if tool == "read" else paths
+        return [target for path in files for target in find_target_of_file(path, self.view.workspace, targets)]

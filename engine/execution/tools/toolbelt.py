@@ -228,8 +228,7 @@ class Toolbelt:
         self._gate.let_through(self._gate.search_request(query))
         self._live.write("tool", f"web_search {query}")
         hits = self._services.web.search(query, on_stop=self._live.on_stop)
-        results = "\n\n".join(f"{hit.title}\n{hit.url}\n{hit.text}".strip() for hit in hits)
-        return texts.number_lines(f"{_WEB_NOTICE}\n\n{results}", 1, None) if hits else "[nothing was found]"
+        return texts.number_lines("\n\n".join([_WEB_NOTICE, *hits]), 1, None) if hits else "[nothing was found]"
 
     def _web_fetch(self, arguments: dict[str, Any]) -> str:
         target = parse_url(arguments["url"])

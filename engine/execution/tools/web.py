@@ -58,8 +58,6 @@ _HEADERS = {
 }
 _TEXT_KINDS = ("text/", "application/json", "application/xml", "application/javascript", "application/xhtml+xml")
 
-_HIT_FIELDS = ("title", "url", "content", "snippet")
-
 OnStop = Callable[[Callable[[], None]], None]
 """A function that registers another function, which is called when the session ends."""
 
@@ -177,21 +175,12 @@ class _Answer:
             return self.data.decode(errors="replace")
 
 
-@frozen
-class Hit:
-    """One result of a search."""
-
-    title: str
-    url: str
-    text: str
-
-
 # -- requests
 
 
-def system_resolve(host: str, port: int) -> list[str]:
+def system_resolve(host: str, port: int, flags: int = 0) -> list[str]:
     """The addresses of a host, from the resolver of the system."""
-    entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+    entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=flags)
     return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
 
 
@@ -258,10 +247,6 @@ class Web:
         """Whether a search is configured."""
         return bool(self._settings.current.web.search_url)
 
-    def is_listed_host(self, target: Target) -> bool:
-        """Whether the operator's list allows this host without asking (SPEC 3.5)."""
-        return is_listed(target, self._settings.current.web.allow)
-
     def refuse_private(self, target: Target) -> None:
         """Raise `Refusal` `private_address` if the host is known to be private without asking a name server. `fetch`
         would refuse it, too, but only after the operator was asked."""
@@ -291,8 +276,8 @@ class Web:
                 target = following
         raise Refusal("unreachable", f"{target.host} redirects without end", "use another address")
 
-    def search(self, query: str, *, on_stop: OnStop) -> list[Hit]:
-        """The results of the configured search."""
+    def search(self, query: str, *, on_stop: OnStop) -> list[str]:
+        """The results of the configured search, each with its title, its URL and its text."""
         configured = self._settings.current.web.search_url
         if not configured:
             raise Refusal("no_search", "no search is configured", "the operator can set web.searchUrl")
@@ -357,7 +342,7 @@ def known_addresses(host: str) -> list[str]:
     if host == "localhost" or host.endswith(".localhost"):
         return ["127.0.0.1"]
     try:
-        return [str(entry[4][0]) for entry in socket.getaddrinfo(host, None, flags=socket.AI_NUMERICHOST)]
+        return system_resolve(host, 0, socket.AI_NUMERICHOST)
     except (OSError, UnicodeError):
         return []
 
@@ -406,7 +391,7 @@ def _make_page(target: Target, answer: _Answer) -> Page:
     return Page(target.url, answer.status, sanitise(kind), sanitise(text) + cut)
 
 
-def _parse_hits(text: str) -> list[Hit]:
+def _parse_hits(text: str) -> list[str]:
     try:
         answer: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -414,10 +399,10 @@ def _parse_hits(text: str) -> list[Hit]:
     results = answer.get("results") if isinstance(answer, dict) else answer
     if not isinstance(results, list):
         raise Refusal("unreachable", "the search answered no results", "the operator can look at web.searchUrl")
-    found = [[_read_text_field(result, name) for name in _HIT_FIELDS] for result in results if isinstance(result, dict)]
-    return [Hit(title, url, content or snippet) for title, url, content, snippet in found[:MAX_HITS]]
+    found = [result for result in results if isinstance(result, dict)]
+    return ["\n".join(filter(None, _read_hit(result))) for result in found[:MAX_HITS]]
 
 
-def _read_text_field(result: dict[Any, Any], name: str) -> str:
-    value = result.get(name)
-    return one_line(value)[:1_000] if isinstance(value, str) else ""
+def _read_hit(result: dict[Any, Any]) -> Iterable[str]:
+    for value in (result.get("title"), result.get("url"), result.get("content") or result.get("snippet")):
+        yield one_line(value)[:1_000] if isinstance(value, str) else ""
