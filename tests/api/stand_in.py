@@ -173,11 +173,6 @@ class StandInChanges(ValuesById):
     def undecided(self, limit: int) -> list[ChangeSet]:
         return [change for change in self.by_id.values() if change.state.is_undecided][:limit]
 
-    def undecided(self, limit: int) -> list[ChangeSet]:
-        return [change for change in self.by_id.values() if change.state in (ChangeState.WAITING, ChangeState.UNDONE)][
-            :limit
-        ]
-
     def for_session(self, session_id: str) -> ChangeSet | None:
         return next((change for change in self.by_id.values() if change.session_id == session_id), None)
 

@@ -96,6 +96,7 @@ def test_the_status_lists_what_happened_below_its_number_and_one_reason_each() -
     document = {
         "engine": "none", "state": "WATCHING", "stateSince": instant, "cause": "enabled", "holds": [], "problems": [],
         "crossPollStatus": dict.fromkeys(COSTS, 0.0), "phase": {"number": 0, "learning": ""}, "running": [],
+        "dndUntil": None,
         "byItself": {"missing": missing, "words": "does not act by itself yet: long"},
         "silenceSeconds": 0, "nextCycleAt": None, "pending": 2,
         "keysInFile": "", "since": away | {"learnt": dict.fromkeys(states.LEARNED_FORMS, 0)}, "decisions": [],
