@@ -136,7 +136,12 @@ def _make_jobs(services: Services) -> tuple[Job, ...]:
             partial(_is_export_due, services),
             is_stored=False,
         ),
-        Job("transcripts", lambda: IMPORT_EVERY, services.importer.run, partial(_imports_transcripts, services)),
+        Job(
+            "transcripts",
+            lambda: IMPORT_EVERY,
+            services.importer.run,
+            lambda: bool(services.settings.current.memory.transcripts),
+        ),
     )
 
 
@@ -194,11 +199,6 @@ def _heartbeat_pages(services: Services) -> tuple[list[HeartbeatPage], list[str]
     pages, unread = services.agents.heartbeats()
     workspace = next(iter(services.workspaces), "")
     return [replace(page, workspace=workspace) for page in pages], [*unread]
-
-
-def _imports_transcripts(services: Services) -> bool:
-    """Whether transcripts of other agents are imported."""
-    return bool(services.settings.current.memory.transcripts)
 
 
 class _AutomaticTraining:

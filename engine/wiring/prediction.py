@@ -71,7 +71,9 @@ def build_twin(services: Services) -> None:
         ).ask,
         flows=services.flows,
         phase=lambda: services.card_cycle.phase().number,
-        on_answer=partial(_record_twin_answer, services),
+        on_answer=lambda model, usable, words: services.database.record(
+            TwinAnswered(subject=model, usable=usable, reason=words)
+        ),
     )
     twin_training = _TwinTraining(services.settings, services.keys, twin, services.model_twin)
     services.training = Training(
@@ -155,10 +157,6 @@ def _missing_requirements(services: Services, workspace: str) -> str:
     return services.autonomy.requirements([workspace] if workspace else services.workspaces).words
 
 
-def _record_twin_answer(services: Services, model: str, usable: bool, words: str) -> None:
-    services.database.record(TwinAnswered(subject=model, usable=usable, reason=words))
-
-
 def build_prediction(services: Services, launcher: Sessions, overrides: Overrides) -> None:
     """Build the task board, the cycle and the cards, and what they ask: the Twin, transcripts, contexts."""
     clock, randomness = services.clock, services.randomness
@@ -233,7 +231,7 @@ def build_prediction(services: Services, launcher: Sessions, overrides: Override
             report=services.report,
         ).run,
         contexts=partial(_read_contexts, services),
-        note_activity=partial(_note_activity, services),
+        note_activity=lambda workspace, at: services.autonomy.presence.note(at, f"your files changed in {workspace}"),
         workspaces=lambda: services.workspaces,
         propose=partial(templates.propose, sources=other_sources),
     )
@@ -257,10 +255,6 @@ def _read_contexts(services: Services, workspaces: Sequence[str]) -> list[Worksp
         workspaces, last_input=last_input, ours={path: _own_writes(services, path) for path in workspaces}
     )
     return [replace(context, is_first=context.workspace in services.workspaces[:1]) for context in contexts]
-
-
-def _note_activity(services: Services, workspace: str, at: datetime) -> None:
-    services.autonomy.presence.note(at, f"your files changed in {workspace}")
 
 
 def last_workspace_activity(services: Services, workspaces: Sequence[str]) -> datetime | None:
