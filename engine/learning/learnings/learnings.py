@@ -14,7 +14,13 @@ from engine.events import LearningKept
 from engine.learning.learnings.chain import FOLLOWED_KINDS, Chain
 from engine.learning.learnings.findings import SessionSource
 from engine.learning.learnings.page import Value, format_time
-from engine.learning.learnings.promotion import Provenance, mark_retracted, plan_retraction, retracted_lessons
+from engine.learning.learnings.promotion import (
+    Provenance,
+    mark_retracted,
+    plan_retraction,
+    plan_revival,
+    retracted_lessons,
+)
 from engine.learning.learnings.prompt_part import load_prompts_with
 from engine.learning.learnings.recurrence import EmbedTexts, StoredVectors
 from engine.learning.learnings.store import Change, LearningFiles, Scope, project_key, scope_of_path
@@ -181,10 +187,11 @@ class Learnings:
         return retracted_lessons(self._database)
 
     def keep(self, id: str) -> LearningEntry:
-        """Make an entry valid that is under review, or that was retracted; a quote is approved to be guidance. Raises
-        `Refusal`: `unknown_learning`, `ambiguous_id`, `not_waiting`."""
+        """Make an entry valid that is under review, or that was retracted; a quote is approved to be guidance. What its
+        retraction ended or queued is as before. Raises `Refusal`: `unknown_learning`, `ambiguous_id`, `not_waiting`."""
         with self._chain.plan_lock:
-            entry = self._entry(id)
+            provenance = Provenance.trace(self.files.entries())
+            entry = _find_entry(provenance, id)
             if not entry.can_be_kept:
                 raise Refusal("not_waiting", f"{entry.id} is neither waiting for review nor retracted")
             active = LearningStatus.ACTIVE.value
@@ -192,7 +199,7 @@ class Learnings:
             if entry.trust is Trust.QUOTED:
                 fields |= {"approved_by": "operator", "approved_at": format_time(self._clock.now())}
             event = LearningKept(subject=entry.id, workspace=entry.workspace)
-            self.files.apply([Change(entry.path, entry.id, fields)], [event])
+            self.files.apply([Change(entry.path, entry.id, fields), *plan_revival(entry, provenance)], [event])
             mark_retracted(self._database, entry.lesson, is_valid=True)
             approved = self._entry(entry.id)
             self._chain.offer_to_leaders(approved)

@@ -38,6 +38,9 @@ from engine.statistics import share
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 
+_REVIEW = "its source, or an entry that says the same, was retracted"
+"""Why an entry waits for review after the retraction of another, whose id follows."""
+
 REPEATED_CONFIDENCE = CONFIDENCE_BY_BASIS[Basis.REPEATED][0]
 """The confidence of an entry that several sessions observed."""
 
@@ -396,7 +399,7 @@ def plan_retraction(
     queued = [entry for entry in dependent if entry.active and entry.id not in retired_ids]
     because = reason.strip() or "you retracted it"
     ended = {"status": LearningStatus.RETIRED.value, "retired_because": because, "review": "", "review_since": ""}
-    review = f"its source, or an entry that says the same, was retracted ({entry.id}): {because}"
+    review = f"{_REVIEW} ({entry.id}): {because}"
     changes = [Change(entry.path, entry.id, ended) for entry in retired]
     changes += [
         Change(entry.path, entry.id, {"review": review, "review_since": format_time(now)})
@@ -410,14 +413,30 @@ def plan_retraction(
     return changes, event, RetractReport(tuple(entry.id for entry in retired), ids, sessions)
 
 
+def plan_revival(entry: LearningEntry, provenance: Provenance) -> list[Change]:
+    """Plan the end of what the retraction of `entry` did to others: entries of teams are valid again, and entries that
+    wait for review because of it no longer do. Nothing if `entry` was not retracted."""
+    if entry.active:
+        return []
+    valid = {"status": LearningStatus.ACTIVE.value, "retired_because": ""}
+    queued = [other for other in provenance.entries.values() if other.review.startswith(f"{_REVIEW} ({entry.id}):")]
+    return [
+        *(Change(other.path, other.id, valid) for other in _find_same_in_teams(entry, provenance)),
+        *(Change(other.path, other.id, {"review": "", "review_since": ""}) for other in queued),
+    ]
+
+
 def _find_same_in_teams(entry: LearningEntry, provenance: Provenance) -> list[LearningEntry]:
-    """The active entries of teams that are the same as an entry of their session. They were promoted to it."""
+    """The entries of teams that are the same as an entry of their session, and are active as it is, or were retracted
+    with it. They were promoted to it."""
     if entry.scope is not LearningScope.SESSION:
         return []
     return [
         source
         for source in provenance.sources(entry)[0]
-        if source.active and source.session_id == entry.session_id and comparison_key(source) == comparison_key(entry)
+        if (source.status, source.retired_because) == (entry.status, entry.retired_because)
+        and source.session_id == entry.session_id
+        and comparison_key(source) == comparison_key(entry)
     ]
 
 

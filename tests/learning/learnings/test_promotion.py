@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 
 from engine.learning.learnings.promotion import (
     PromotionPlan,
+    Provenance,
     find_duplicates,
     is_about_own_tools,
     is_promotable,
     merge_duplicates,
     plan_project,
+    plan_revival,
 )
 from engine.learning.learnings.store import Scope
 from engine.model import EntrySource, LearningEntry, LearningKind, LearningScope, LearningStatus, LearningType, Refusal
@@ -202,6 +204,25 @@ def test_a_retracted_entry_is_valid_again_when_it_is_kept(promoted: World) -> No
     promoted.learnings.texts.erase(SearchTerms([UV]))
     with pytest.raises(Refusal, match="neither waiting for review nor retracted"):
         promoted.learnings.keep(entry.id)
+
+
+def test_what_a_retraction_queued_no_longer_waits_when_the_entry_is_kept(promoted: World) -> None:
+    source = promoted.learnings.view(project_entry(promoted).id).promoted_from[0]
+    report = promoted.learnings.retract(source.id, "it was pip")
+    assert len(report.queued) == 2
+    promoted.learnings.keep(source.id)
+    assert promoted.learnings.waiting() == []
+    entries = [promoted.learnings.view(id).entry for id in report.queued]
+    assert [(entry.active, entry.review, entry.review_since) for entry in entries] == [(True, "", None)] * 2
+
+
+def test_the_copy_in_a_team_is_valid_again_only_if_it_was_retracted_with_its_entry() -> None:
+    together, alone = {"status": LearningStatus.RETIRED, "retired_because": "wrong"}, "its changes were not landed"
+    for reason, revived in (("wrong", 1), (alone, 0)):
+        copy = make_entry("a", scope=LearningScope.TEAM, **together | {"retired_because": reason})
+        entry = make_entry("a", promoted_from=(EntrySource(copy.id),), **together)
+        changes = plan_revival(entry, Provenance.trace([copy, entry]))
+        assert [change.entry for change in changes] == [copy.id] * revived
 
 
 def test_forgetting_leaves_empty_entries_with_their_provenance(promoted: World) -> None:
