@@ -7,9 +7,9 @@ each question the share of its evidence that is found is measured. The means are
 text alone, of vectors alone, and of the sum of both.
 
 The weights were fitted on these conversations. So the line that counts has weights that were fitted without the
-conversation on which it is measured. Nothing was fitted on the other sets: the same conversations as chats,
-documentation, code, memories of sessions, and a bare chat (`generated_recall_sets`, `recall_sets.work`). They show that
-the ranking helps, and does no harm, in texts without names and dates.
+conversation on which it is measured. Nothing was fitted on the other sets: the same conversations as chats and as long
+messages, documentation, code, memories of sessions, and a bare chat (`generated_recall_sets`, `recall_sets.work`). They
+show that the ranking helps, and does no harm, in texts without names and dates.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pathlib import Path
 import pytest
 
 from engine.model import NewMemory, RecallQuery
-from tests.benchmarks.generated_recall_sets import chats, code, documents
+from tests.benchmarks.generated_recall_sets import chats, code, documentation, documents, long_messages
 from tests.benchmarks.measuring import time_call
 from tests.benchmarks.recall_measuring import (
     Observation,
@@ -107,8 +107,13 @@ def test_recall_is_best_on_sets_that_nothing_was_fitted_on(
 
 
 @pytest.mark.skipif("CLAWPY_DATA" not in os.environ, reason="CLAWPY_DATA names no folder with locomo.json")
-def test_a_conversation_as_a_chat(tmp_path: Path) -> None:
-    assert_recall_is_best(chats(locomo(Path(os.environ["CLAWPY_DATA"]) / "locomo.json")[0]), tmp_path)
+@pytest.mark.parametrize("form", ["chats", "long messages"])
+def test_conversations_in_other_forms(form: str, tmp_path: Path) -> None:
+    conversations = locomo(Path(os.environ["CLAWPY_DATA"]) / "locomo.json")
+    conversation = (
+        chats(conversations[0]) if form == "chats" else long_messages(conversations[2], sorted(set(documentation())))
+    )
+    assert_recall_is_best(conversation, tmp_path)
 
 
 def test_the_verbs_find_the_same(tmp_path: Path) -> None:
