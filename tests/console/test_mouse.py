@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from textual.events import MouseScrollDown
 from textual.pilot import Pilot
 from textual.widget import Widget
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.widgets.frame import KeyLine
 from clawpy_console.widgets.rows import Rows
+from clawpy_console.widgets.transcript import Transcript
 from tests.console.conftest import running, screen_text, until
 
 STATE_LINE, KEY_LINE = 0, 39
@@ -38,3 +40,12 @@ async def test_the_keys_of_a_dialog_are_clicked(console: ConsoleApp) -> None:
         key_line = console.screen.query_one(KeyLine)
         await _click_words(pilot, key_line, "esc", key_line.region.y)
         await until(pilot, lambda: len(console.screen_stack) == 1)
+
+
+async def test_the_wheel_scrolls_output(console: ConsoleApp) -> None:
+    async with running(console, "escape", "2") as pilot:
+        output = console.screen.query_one(Transcript)
+        output.extend([("output", f"line {number}") for number in range(200)])
+        output.scroll_home(animate=False)
+        await pilot._post_mouse_events([MouseScrollDown], widget=output, offset=(4, 4))
+        await until(pilot, lambda: output.scroll_offset.y > 0)
