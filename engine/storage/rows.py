@@ -405,12 +405,12 @@ def ids_with_prefix(session: Session, column: Any, prefix: str) -> list[str]:
 
 
 def find_by_prefix(session: Session, model: type[AnyRow], prefix: str, *, noun: str, verb: str) -> AnyRow:
-    """The only row whose id begins with `prefix`; `verb` lists the ids. Raises `Refusal`: `unknown_NOUN`,
-    `ambiguous_id`."""
+    """The row with the id `prefix`, or else the only one whose id begins so; `verb` lists the ids. Raises `Refusal`:
+    `unknown_NOUN`, `ambiguous_id`."""
     column: Any = model.id  # type: ignore[attr-defined]
     ids = ids_with_prefix(session, column, prefix)
     if not ids:
         raise Refusal(f"unknown_{noun}", f"there is no {noun} {sanitise(prefix)[:60]}", f"see `{verb}`")
-    if len(ids) > 1:
+    if len(ids) > 1 and prefix not in ids:
         raise Refusal("ambiguous_id", f"{prefix} begins more than one id", "give more of the id")
-    return session.exec(select(model).where(column == ids[0])).one()
+    return session.exec(select(model).where(column == (prefix if prefix in ids else ids[0]))).one()

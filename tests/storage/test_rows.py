@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
 import sqlalchemy
 from sqlmodel import col
 
 from engine.prediction.tasks import TaskRow
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import ask, load, load_all, select_all
+from engine.storage.rows import ask, find_by_prefix, load, load_all, select_all
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 
@@ -68,3 +69,10 @@ def test_a_row_of_a_reading_session_is_not_written_back(database: Database) -> N
         assert not session.dirty
         assert ask(session, TITLES) == [("tidy up",)]
     assert row.title == "mine"
+
+
+@pytest.mark.parametrize(("prefix", "found"), [("task_1", "task_1"), ("task_12", "task_123"), ("123", "task_123")])
+def test_a_row_is_found_by_its_id_or_by_the_only_beginning(database: Database, prefix: str, found: str) -> None:
+    database.write(lambda tx: tx.session.add_all([make_task("task_1"), make_task("task_123")]))
+    with database.read() as session:
+        assert find_by_prefix(session, TaskRow, prefix, noun="task", verb="clawpy tasks").id == found

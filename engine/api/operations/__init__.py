@@ -1,6 +1,7 @@
 """All operations of an engine, each declared once (SPEC 9.8, 10.1).
 
-The command line, the control socket, the gateway, JSON-RPC and the MCP server all call `dispatch`.
+The command line, the control socket and the MCP server call `dispatch`. The gateway and JSON-RPC validate arguments
+with the models of their routes, and call `carry_out`.
 """
 
 from __future__ import annotations

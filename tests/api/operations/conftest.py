@@ -1,4 +1,4 @@
-"""Fixtures that carry out operations on a stand-in engine through `dispatch`, as sockets and gateway do."""
+"""Fixtures that carry out operations on a stand-in engine through `dispatch`, as the control socket does."""
 
 from __future__ import annotations
 

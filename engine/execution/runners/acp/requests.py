@@ -15,6 +15,7 @@ import itertools
 import json
 import logging
 import shlex
+import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -63,6 +64,8 @@ UsageCallback = Callable[[int, "schema.Cost | None"], None]
 
 MAX_OUTPUT_BYTES = 1024 * 1024
 """Maximum number of bytes that are kept of a terminal's output. An agent may ask for fewer."""
+
+_SIGNAL_NAMES = {number.value: number.name for number in signal.Signals}
 
 MAX_TERMINALS = 32
 """Maximum number of open terminals of a session. An agent may forget to release them."""
@@ -416,7 +419,7 @@ class Terminals:
             if result.timed_out:
                 terminal.signal = "SIGTERM"
             elif result.exit_code < 0:
-                terminal.signal = f"SIG{-result.exit_code}"
+                terminal.signal = _SIGNAL_NAMES.get(-result.exit_code, f"signal {-result.exit_code}")
             else:
                 terminal.exit_code = result.exit_code
         except WorkFailed as error:  # the program does not exist, or the content filter blocks it
