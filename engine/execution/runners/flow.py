@@ -422,12 +422,16 @@ class ProjectFlow(Flow):
 
     def find_files(self, job: Job, paths: Sequence[str]) -> list[str]:
         """The files that `paths` name, as `paths_inside` has them. A folder names the files below it that git does not
-        ignore. Raises `WorkFailed` if these are more than `MAX_FOLDER_FILES`."""
+        ignore. Raises `WorkFailed` if these are more than `MAX_FOLDER_FILES`, and `CannotRun` for a link that leads out
+        of the repository."""
         folders = find_folders(job, paths)
         if not folders:
             return self.paths_inside(paths)
         top = os.path.realpath(job.folder)
         below = [os.path.relpath(os.path.realpath(job.folder / folder), top) for folder in folders]
+        for folder, path in zip(folders, below, strict=True):
+            if path.startswith(os.pardir):
+                raise CannotRun(f"{folder} leads out of the repository", "name a folder in it")
         options = ("-z", "--cached", "--others", "--exclude-standard", "--")
         listed = job.git.items("ls-files", *options, *below, environment={"GIT_LITERAL_PATHSPECS": "1"})
         if len(listed) > MAX_FOLDER_FILES:

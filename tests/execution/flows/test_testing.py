@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.runners.flow import WorkFailed
+from engine.execution.runners.flow import CannotRun, WorkFailed
 from tests.conftest import Repository
 from tests.execution.flows.conftest import CART, TEST_CART, ProcessSession, RunFlow, commit_shop
 from tests.support.helpers import make_program
@@ -32,6 +32,12 @@ def test_only_the_tests_of_changed_files_run(project: Repository, run_flow: RunF
     assert "shop/cart.py → tests/test_cart.py" in run.transcript
     assert project.git("status", "--porcelain") == ""
     assert not list(project.path.rglob("__pycache__"))
+
+
+def test_a_folder_outside_of_the_repository_is_refused(project: Repository, run_flow: RunFlow) -> None:
+    (project.path / "link").symlink_to("/etc")
+    with pytest.raises(CannotRun, match="link leads out of the repository"):
+        run_flow("run_tests", paths=["link"])
 
 
 def test_a_folder_of_very_many_files_is_refused(project: Repository, run_flow: RunFlow) -> None:
