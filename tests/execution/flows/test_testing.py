@@ -35,6 +35,7 @@ def test_only_the_tests_of_changed_files_run(project: Repository, run_flow: RunF
 
 
 def test_a_folder_outside_of_the_repository_is_refused(project: Repository, run_flow: RunFlow) -> None:
+    commit_shop(project)
     (project.path / "link").symlink_to("/etc")
     with pytest.raises(CannotRun, match="link leads out of the repository"):
         run_flow("run_tests", paths=["link"])
