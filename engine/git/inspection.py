@@ -6,18 +6,18 @@ The answer of a check is kept until the refs or files on which it depends change
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
-from datetime import datetime
+from datetime import date, datetime
 from functools import partial
 from typing import Any, Final, TypeVar, cast
 
 from engine.frozen import frozen
 from engine.git.command import Git
 from engine.git.history import Commit, log_commits
-from engine.git.leftovers import QuarantinedTest, read_quarantined_tests
 from engine.git.lost_commits import (
     FIXUP_PREFIX,
     LostCommits,
@@ -47,7 +47,7 @@ from engine.git.unpushed import (
     read_uncommitted,
     read_unpushed,
 )
-from engine.model import Refusal, sanitise
+from engine.model import Refusal, group_pairs, sanitise
 
 T = TypeVar("T")
 
@@ -268,3 +268,74 @@ def _is_target(wanted: str, commit: Commit) -> bool:
     if FIXUP_PREFIX.match(commit.subject):
         return False
     return commit.subject.startswith(wanted) or (len(wanted) >= 7 and commit.id.startswith(wanted))
+
+
+# -- tests in quarantine: skipped until a day, because they are unreliable
+
+
+QUARANTINE_WORDS: Final = "quarantined until"
+"""The words in the reason of a skip mark after which the day stands."""
+
+GREP_TIMEOUT_S: Final = 5.0
+"""Maximum time in seconds that git may search."""
+MAX_QUARANTINED: Final = 50
+"""Maximum number of such tests that are returned."""
+MAX_LINES_OF_FILE: Final = 2_000
+"""Maximum number of lines of one file that are read."""
+MAX_GREP_BYTES: Final = 4_000_000
+"""Maximum size of the lines of all files together."""
+_QUARANTINE_MARK: Final = re.compile(rf"^\s*(?:@|reason\s*=).*{QUARANTINE_WORDS} (\d{{4}}-\d\d-\d\d)")
+"""Matches a decorator, or an argument of a decorator on its own line, but not the same words in other text."""
+_TEST_DEFINITION: Final = re.compile(r"^(\s*)(?:async\s+)?def\s+(\w+)")
+_CLASS_DEFINITION: Final = re.compile(r"^(\s*)class\s+(\w+)")
+
+
+@frozen
+class QuarantinedTest:
+    """A test that is skipped until a day."""
+
+    test: str
+    """Its name, as pytest has it."""
+    until: date
+    """The first day on which it runs again."""
+
+
+def read_quarantined_tests(git: Git, revision: str) -> tuple[QuarantinedTest, ...]:
+    """At most `MAX_QUARANTINED` tests of a commit that are in quarantine, including those whose quarantine is over.
+    `revision` is "" if there is no commit yet. Raises `GitError`.
+
+    One git process finds the files with quarantined tests, and prints their lines that define tests and classes.
+    """
+    if not revision:
+        return ()
+    output = git.run(
+        "grep", "-z", "-I", "-E", "--all-match", f"--max-count={MAX_LINES_OF_FILE}",
+        "-e", QUARANTINE_WORDS, "-e", "^[[:space:]]*(async[[:space:]]+)?(def|class)[[:space:]]",
+        revision, "--", ":(glob)**/test_*.py", ":(glob)**/*_test.py",
+        allowed=(0, 1), timeout=GREP_TIMEOUT_S,
+    ).stdout[:MAX_GREP_BYTES].decode(errors="surrogateescape")  # fmt: skip
+    parts = (line.partition("\0") for line in output.split("\n"))
+    rows = group_pairs((name.removeprefix(f"{revision}:"), row) for name, _, row in parts)
+    tests = (test for path, lines in rows.items() for test in find_quarantined_tests(path, lines))
+    return tuple(itertools.islice(tests, MAX_QUARANTINED))
+
+
+def find_quarantined_tests(path: str, rows: Sequence[str]) -> list[QuarantinedTest]:
+    """The tests of one file that are in quarantine. `rows` are the lines with marks and definitions of tests and
+    classes."""
+    tests: list[QuarantinedTest] = []
+    scopes: list[tuple[int, str]] = []
+    until: date | None = None
+    for row in rows:
+        if match := _QUARANTINE_MARK.search(row):
+            try:
+                until = date.fromisoformat(match[1])
+            except ValueError:  # no day of any month
+                until = None
+        elif match := _CLASS_DEFINITION.match(row):
+            scopes = [scope for scope in scopes if scope[0] < len(match[1])] + [(len(match[1]), match[2])]
+        elif until is not None and (match := _TEST_DEFINITION.match(row)):
+            inside = [name for indent, name in scopes if indent < len(match[1])]
+            tests.append(QuarantinedTest("::".join([path, *inside, match[2]]), until))
+            until = None
+    return tests

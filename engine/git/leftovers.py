@@ -1,4 +1,4 @@
-"""Recognises lines that should not stay or be pushed: debugging, conflict markers, TODOs, tests in quarantine, secrets.
+"""Recognises lines that should not stay or be pushed: debugging, conflict markers, TODOs, secrets.
 
 It also finds and removes debugging statements whose removal cannot break the program. Of a secret only the kind is
 returned, never its text. Tests, examples, lock files and placeholders hold no secret, because false alarms would cost
@@ -8,19 +8,15 @@ the operator's trust.
 from __future__ import annotations
 
 import ast
-import itertools
 import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import date
 from pathlib import PurePosixPath
 from typing import Final
 
 from engine.files import read_table
 from engine.frozen import frozen
-from engine.git import Git
-from engine.model import group_pairs
 from engine.model.text import count, join_names
 
 CONFLICT_MARKER: Final = "conflict marker"
@@ -28,6 +24,12 @@ CONFLICT_MARKER: Final = "conflict marker"
 
 TODO_KINDS: Final = frozenset({"TODO", "FIXME"})
 """The kinds of lines that name something to do."""
+
+SECRET_KIND: Final = "likely secret"
+"""The kind of a leftover with a secret, before the kind of the secret."""
+
+MAX_LINE_CHARS: Final = 2000
+"""Maximum number of characters of a line that are searched. Longer lines are generated."""
 
 
 @frozen
@@ -39,45 +41,33 @@ class Leftover:
 
 
 @frozen
-class _Debugging:
-    """A sort of debugging: its kind, the endings of the files that may have it, and how its lines look."""
+class _DebuggingPattern:
+    """A pattern of debugging: its kind, the endings of the files that may have it, and how its lines look."""
 
     kind: str
     suffixes: tuple[str, ...]
     pattern: re.Pattern[str]
 
 
-_CODE_KINDS: Final = frozenset({"console.log", ".only", "dbg!"})
-"""Kinds whose name is code; it has no plural."""
-
-
-def count_kinds(kinds: Iterable[str]) -> str:
-    """How many leftovers there are of each kind, the most frequent first: ``3 breakpoints and 1 `console.log` ``."""
-    numbers = Counter(kinds).most_common()
-    return join_names(
-        [f"{number} `{kind}`" if kind in _CODE_KINDS else count(number, kind) for kind, number in numbers]
-    )
-
-
-_KINDS_TABLE: Final = read_table(__file__, "leftovers.toml")
-_DEBUGGING_SORTS: Final = [
-    _Debugging(row["kind"], tuple(row["suffixes"]), re.compile(row["pattern"])) for row in _KINDS_TABLE["debugging"]
+_TABLE: Final = read_table(__file__, "leftovers.toml")
+_DEBUGGING_PATTERNS: Final = [
+    _DebuggingPattern(row["kind"], tuple(row["suffixes"]), re.compile(row["pattern"])) for row in _TABLE["debugging"]
 ]
-_CONFLICT_MARKER = re.compile(r"^(?:<{7}|>{7})(?: |$)|^\|{7} ")
-_TODO_COMMENT = re.compile(r"(?:#|//|/\*|\*|--|<!--|;)\s*(TODO|FIXME|XXX)\b")
-_TEST_PATH = re.compile(r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)test_|_test\.|\.(?:test|spec)\.")
+_CONFLICT_MARKER: Final = re.compile(r"^(?:<{7}|>{7})(?: |$)|^\|{7} ")
+_TODO_COMMENT: Final = re.compile(r"(?:#|//|/\*|\*|--|<!--|;)\s*(TODO|FIXME|XXX)\b")
+_TEST_PATH: Final = re.compile(r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)test_|_test\.|\.(?:test|spec)\.")
 
 
 def scan_line(path: str, line: str, after: str = "") -> list[Leftover]:
     """The problems of an added line of a file. `after` is the line that follows it."""
-    line = line[:MAX_LINE_LENGTH]
+    line = line[:MAX_LINE_CHARS]
     kind = find_secret_kind(path, line, after)
     leftovers = [Leftover(f"{SECRET_KIND}: {kind}", is_secret=True)] if kind else []
     if _CONFLICT_MARKER.match(line):
         leftovers.append(Leftover(CONFLICT_MARKER))
     leftovers += [
         Leftover(debugging.kind)
-        for debugging in _DEBUGGING_SORTS
+        for debugging in _DEBUGGING_PATTERNS
         if path.endswith(debugging.suffixes)
         and debugging.pattern.search(line)
         and not _is_intended_output(path, debugging.kind)
@@ -90,12 +80,23 @@ def scan_line(path: str, line: str, after: str = "") -> list[Leftover]:
 def _is_intended_output(path: str, kind: str) -> bool:
     if kind not in ("debug print", "console.log"):
         return False
-    pure = PurePosixPath(path)
+    pure_path = PurePosixPath(path)
     is_program = (
-        not {*pure.parts[:-1]}.isdisjoint(_KINDS_TABLE["printing_folders"])
-        or pure.stem in _KINDS_TABLE["printing_files"]
+        not {*pure_path.parts[:-1]}.isdisjoint(_TABLE["printing_folders"]) or pure_path.stem in _TABLE["printing_files"]
     )
     return is_program or bool(_TEST_PATH.search(path))
+
+
+_CODE_KINDS: Final = frozenset({"console.log", ".only", "dbg!"})
+"""Kinds whose name is code; it has no plural."""
+
+
+def count_kinds(kinds: Iterable[str]) -> str:
+    """How many leftovers there are of each kind, the most frequent first: ``3 breakpoints and 1 `console.log` ``."""
+    numbers = Counter(kinds).most_common()
+    return join_names(
+        [f"{number} `{kind}`" if kind in _CODE_KINDS else count(number, kind) for kind, number in numbers]
+    )
 
 
 # -- Debugging. Python is judged by its syntax tree, other languages by their lines.
@@ -136,7 +137,9 @@ def find_breakpoint_lines(tree: ast.Module | None) -> frozenset[int] | None:
     """The lines of a Python file that start a debugger, and are not in a string; None without a tree."""
     if tree is None:
         return None
-    return frozenset(node.lineno for node in ast.walk(tree) if isinstance(node, ast.stmt) and _is_debugging(node))
+    return frozenset(
+        node.lineno for node in ast.walk(tree) if isinstance(node, ast.stmt) and _is_debugging_statement(node)
+    )
 
 
 def find_removable_lines(path: str, text: str, lines: Sequence[int]) -> list[int]:
@@ -168,7 +171,7 @@ def remove_lines(path: str, text: str, lines: Sequence[int]) -> str:
     return after
 
 
-def _is_debugging(node: ast.stmt) -> bool:
+def _is_debugging_statement(node: ast.stmt) -> bool:
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         return ast.unparse(node.value.func) in _DEBUGGING_CALLS
     return isinstance(node, ast.Import) and {name.name for name in node.names} <= _DEBUGGER_MODULES
@@ -190,7 +193,7 @@ def _find_removable_python_lines(text: str) -> set[int]:
     rows = text.split("\n")
     for _, node in _walk_statements(text):
         span = range(node.lineno, (node.end_lineno or node.lineno) + 1)
-        if not _is_debugging(node):
+        if not _is_debugging_statement(node):
             if len(span) == 1 or not hasattr(node, "body"):
                 needed.update(span)
             else:
@@ -211,7 +214,7 @@ def _find_emptied_blocks(text: str, lines: set[int]) -> dict[int, str]:
 
 def _is_whole_statement(rows: list[str], index: int) -> bool:
     row = rows[index]
-    if len(row) > MAX_LINE_LENGTH or not _DEBUGGING_STATEMENT.fullmatch(row) or not _is_balanced(row):
+    if len(row) > MAX_LINE_CHARS or not _DEBUGGING_STATEMENT.fullmatch(row) or not _is_balanced(row):
         return False
     before = next((line for line in reversed(rows[:index]) if line.strip()), "")
     after = next((line for line in rows[index + 1 :] if line.strip()), "")
@@ -226,124 +229,49 @@ def _is_balanced(row: str) -> bool:
     )
 
 
-# -- Tests that are skipped until a day, because they are unreliable.
-
-
-QUARANTINE_WORDS: Final = "quarantined until"
-"""The words in the reason of a skip mark after which the day stands."""
-
-TIMEOUT_S: Final = 5.0
-"""Maximum time in seconds that git may search."""
-MAX_QUARANTINED: Final = 50
-"""Maximum number of such tests that are returned."""
-MAX_LINES: Final = 2_000
-"""Maximum number of lines of one file that are read."""
-MAX_BYTES: Final = 4_000_000
-"""Maximum size of the lines of all files together."""
-_QUARANTINE_MARK: Final = re.compile(rf"^\s*(?:@|reason\s*=).*{QUARANTINE_WORDS} (\d{{4}}-\d\d-\d\d)")
-"""Matches a decorator, or an argument of a decorator on its own line, but not the same words in other text."""
-_TEST_DEFINITION: Final = re.compile(r"^(\s*)(?:async\s+)?def\s+(\w+)")
-_CLASS_DEFINITION: Final = re.compile(r"^(\s*)class\s+(\w+)")
-
-
-@frozen
-class QuarantinedTest:
-    """A test that is skipped until a day."""
-
-    test: str
-    """Its name, as pytest has it."""
-    until: date
-    """The first day on which it runs again."""
-
-
-def read_quarantined_tests(git: Git, revision: str) -> tuple[QuarantinedTest, ...]:
-    """At most `MAX_QUARANTINED` tests of a commit that are in quarantine, including those whose quarantine is over.
-    `revision` is "" if there is no commit yet. Raises `GitError`.
-
-    One git process finds the files with quarantined tests, and prints their lines that define tests and classes.
-    """
-    if not revision:
-        return ()
-    output = git.run(
-        "grep", "-z", "-I", "-E", "--all-match", f"--max-count={MAX_LINES}",
-        "-e", QUARANTINE_WORDS, "-e", "^[[:space:]]*(async[[:space:]]+)?(def|class)[[:space:]]",
-        revision, "--", ":(glob)**/test_*.py", ":(glob)**/*_test.py",
-        allowed=(0, 1), timeout=TIMEOUT_S,
-    ).stdout[:MAX_BYTES].decode(errors="surrogateescape")  # fmt: skip
-    parts = (line.partition("\0") for line in output.split("\n"))
-    rows = group_pairs((name.removeprefix(f"{revision}:"), row) for name, _, row in parts)
-    tests = (test for path, lines in rows.items() for test in find_quarantined_tests(path, lines))
-    return tuple(itertools.islice(tests, MAX_QUARANTINED))
-
-
-def find_quarantined_tests(path: str, rows: Sequence[str]) -> list[QuarantinedTest]:
-    """The tests of one file that are in quarantine. `rows` are the lines with marks and definitions of tests and
-    classes."""
-    tests: list[QuarantinedTest] = []
-    scopes: list[tuple[int, str]] = []
-    until: date | None = None
-    for row in rows:
-        if match := _QUARANTINE_MARK.search(row):
-            try:
-                until = date.fromisoformat(match[1])
-            except ValueError:  # no day of any month
-                until = None
-        elif match := _CLASS_DEFINITION.match(row):
-            scopes = [scope for scope in scopes if scope[0] < len(match[1])] + [(len(match[1]), match[2])]
-        elif until is not None and (match := _TEST_DEFINITION.match(row)):
-            inside = [name for indent, name in scopes if indent < len(match[1])]
-            tests.append(QuarantinedTest("::".join([path, *inside, match[2]]), until))
-            until = None
-    return tests
-
-
 # -- Secrets
 
 
-MAX_LINE_LENGTH = 2000
-"""Maximum number of characters of a line that are searched. Longer lines are generated."""
-
-SECRET_KIND = "likely secret"
-"""The kind of a leftover with a secret, before the kind of the secret."""
-
-SECRET_HINT = re.compile(
+SECRET_HINT: Final = re.compile(
     r"-----BEGIN|AKIA|ASIA|gh[pousr]_|github_pat_|glpat-|xox[abeoprs]-|hooks\.slack|k_live_|AIza|sk-|SG\.|pypi-|npm_|://"
     r"|(?i:api[_-]?key|access_?key|secret|token|passw|credential)"
 )
 """A text that does not match contains no secret that can be recognised by its form."""
 
-_TOKEN_PATTERNS = {kind: re.compile(pattern) for kind, pattern in read_table(__file__, "secrets.toml").items()}
+_TOKEN_PATTERNS: Final = {kind: re.compile(pattern) for kind, pattern in read_table(__file__, "secrets.toml").items()}
 """The patterns of tokens that are recognised by their form, by the kind of each."""
-_PRIVATE_KEY_BEGIN = re.compile(r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY(?: BLOCK)?-----(.*)")
-_PRIVATE_KEY_BODY = re.compile(r"[A-Za-z0-9+/=]{40}|Proc-Type:|Version:")
-_URL_WITH_PASSWORD = re.compile(r"\b[a-z][a-z0-9+.-]*://([^\s/:@'\"]*):(?![*$<{%])([^\s/:@'\"]{6,})@([A-Za-z0-9.-]+)")
-_HARMLESS_HOST = re.compile(
+_PRIVATE_KEY_BEGIN: Final = re.compile(r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY(?: BLOCK)?-----(.*)")
+_PRIVATE_KEY_BODY: Final = re.compile(r"[A-Za-z0-9+/=]{40}|Proc-Type:|Version:")
+_URL_WITH_PASSWORD: Final = re.compile(
+    r"\b[a-z][a-z0-9+.-]*://([^\s/:@'\"]*):(?![*$<{%])([^\s/:@'\"]{6,})@([A-Za-z0-9.-]+)"
+)
+_HARMLESS_HOST: Final = re.compile(
     r"^(?:localhost|[^.]+|127\..*|0\.0\.0\.0|.*\.(?:localhost|local|test|invalid)|(?:.*\.)?example\.\w+)$"
 )
 """Hosts for which a password is not secret: this machine, a container on it, an example."""
-_NAMED_SECRET = re.compile(
+_NAMED_SECRET: Final = re.compile(
     r"(?:api[_-]?key|secret|token|passw(?:or)?d|credential)[\w-]*[\"']?\s*(?::|=>?|:=)\s*[\"']([^\"'\s]{12,})[\"']",
     re.I,
 )
-_UNQUOTED_SETTING = re.compile(
+_UNQUOTED_SETTING: Final = re.compile(
     r"^\s*(?:export\s+|-\s+)?[\w.-]*(?:api_?key|secret(?:_?key)?|token|passw(?:or)?d|access_?key)\s*[:=]\s*"
     r"([A-Za-z0-9+/=_.!@#%^&*~-]{12,})\s*$",
     re.I,
 )
 """A value without quotes, as in files of settings."""
-_SETTINGS_FILE = re.compile(r"(?:^|/)\.env[^/]*$|\.(?:env|ya?ml|ini|cfg|conf|toml|properties|tfvars)$", re.I)
-_VALUE_PLACEHOLDER = re.compile(
+_SETTINGS_FILE: Final = re.compile(r"(?:^|/)\.env[^/]*$|\.(?:env|ya?ml|ini|cfg|conf|toml|properties|tfvars)$", re.I)
+_VALUE_PLACEHOLDER: Final = re.compile(
     r"example|change.?me|placeholder|dummy|your|xxx|test|fake|sample|passw|insecure|redacted|1234567"
     r"|\$[{(]|\{\{|<|\*\*\*|^(.)\1+$",
     re.I,
 )
-_TOKEN_PLACEHOLDER = re.compile(r"example|placeholder|your[-_]|x{4}|redacted|\*{3}", re.I)
+_TOKEN_PLACEHOLDER: Final = re.compile(r"example|placeholder|your[-_]|x{4}|redacted|\*{3}", re.I)
 """Words of a placeholder that has the form of a token."""
-_SECRET_FILE = re.compile(
+_SECRET_FILE: Final = re.compile(
     r"(?:^|/)(?:\.env(?:\.(?:local|production|prod|staging))?|id_(?:rsa|dsa|ecdsa|ed25519)|\.netrc|\.pypirc|\.htpasswd"
     r"|(?!debug\.)[^/]+\.(?:p12|pfx|jks|keystore|kdbx|ppk))$"
 )
-_HARMLESS_PATH = re.compile(
+_HARMLESS_PATH: Final = re.compile(
     r"(?:^|/)(?:t|tests?|testing|testdata|unit|test[-_]data|specs?|__tests__|__mocks__|mocks?|fixtures?|cassettes|examples?|samples?"
     r"|demos?|node_modules|vendor|third_party)/"
     r"|(?:^|/)(?:test_|conftest\.py$)|[._-](?:test|tests|spec|example|sample|template|dist|fixture)s?(?:\.[^/]*)?$"
@@ -351,17 +279,17 @@ _HARMLESS_PATH = re.compile(
     re.I,
 )
 """Paths where a secret does not count: tests, examples, code of others, lock files."""
-_PROSE_FILE = re.compile(r"(?:^|/)docs?/|\.(?:md|rst|adoc|txt|html?|ipynb)$", re.I)
+_PROSE_FILE: Final = re.compile(r"(?:^|/)docs?/|\.(?:md|rst|adoc|txt|html?|ipynb)$", re.I)
 """Paths where only known forms of tokens count, because manuals show invented values."""
-MIN_TOKEN_ENTROPY = 2.5
+MIN_TOKEN_ENTROPY: Final = 2.5
 """Bits per character. A token with less is not random, such as `AKIAAAAAAAAAAAAAAAAA`."""
-MIN_VALUE_ENTROPY = 3.2
+MIN_VALUE_ENTROPY: Final = 3.2
 """Bits per character. A quoted value with less is more like a word than like a secret."""
 
 
 def find_secret_kind(path: str, line: str, after: str = "") -> str:
     """The kind of secret that a line seems to have, "" for none. `after` is the line that follows it."""
-    line = line[:MAX_LINE_LENGTH]
+    line = line[:MAX_LINE_CHARS]
     if not SECRET_HINT.search(line) or _HARMLESS_PATH.search(path):
         return ""
     if _begins_private_key(line, after):

@@ -7,13 +7,12 @@ from datetime import date
 import pytest
 
 from engine.git import Git
+from engine.git.inspection import QuarantinedTest, read_quarantined_tests
 from engine.git.leftovers import (
-    QuarantinedTest,
     count_kinds,
     find_removable_lines,
     find_secret_kind,
     is_secret_file,
-    read_quarantined_tests,
     remove_lines,
     scan_line,
 )

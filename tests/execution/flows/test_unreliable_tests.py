@@ -8,7 +8,7 @@ from datetime import date
 import pytest
 
 from engine.execution.runners.flows.unreliable_tests import add_skip_mark
-from engine.git.leftovers import QuarantinedTest, find_quarantined_tests
+from engine.git.inspection import QuarantinedTest, find_quarantined_tests
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
 
