@@ -8,7 +8,7 @@ from pathlib import PurePath
 from rich.cells import cell_len, set_cell_size
 
 from engine.model import MICRO
-from engine.model.text import count as count
+from engine.model.text import count as count  # also used as `formats.count`
 
 
 def age(length: timedelta) -> str:
@@ -40,7 +40,7 @@ def clock_time(at: datetime) -> str:
 
 
 def moment(at: datetime, now: datetime) -> str:
-    """`14:30` today, `Mon 14:30` within a week, else `5 Jan`."""
+    """`14:30` today, `Mon 14:30` within a week, else `5 Jan`. For sentences see `engine.model.text.moment`."""
     local, today = at.astimezone(), now.astimezone()
     if local.date() == today.date():
         return local.strftime("%H:%M")
@@ -48,7 +48,7 @@ def moment(at: datetime, now: datetime) -> str:
 
 
 def money(amount: int) -> str:
-    """Micro-dollars as `$0.05`; below a cent `<$0.01`; nothing is `$0`."""
+    """Micro-dollars as `$0.05`; below a cent `<$0.01`; nothing is `$0`. For sentences see `engine.model.text.money`."""
     if amount == 0:
         return "$0"
     return f"${amount / MICRO:.2f}" if amount >= MICRO // 100 else "<$0.01"

@@ -18,6 +18,9 @@ from clawpy_console.widgets.rows import make_selectable
 LineRenderer = Callable[[int], Sequence[Content]]
 """`renderer(width)`: the lines for a width in cells; what is wider is cut."""
 
+STYLE_OF_TONE = {"title": "bold $ink", "heading": "bold $faint"}
+"""Styles of the tones that are no colour."""
+
 
 class ReflowingText(Widget):
     """Shows what its renderer gives for its present width, and asks again when the width changes."""
@@ -46,44 +49,40 @@ class ReflowingText(Widget):
         listed = list(fields)
         self.show(lambda width: render_fields(listed, width))
 
-    def _reflow(self, width: int) -> Sequence[Content]:
+    def _get_lines(self, width: int) -> Sequence[Content]:
         if width != self._width and width:
             self._width, self._lines = width, self._renderer(width)
         return self._lines
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return len(self._reflow(width))
+        return len(self._get_lines(width))
 
     def render(self) -> Content:
         """All lines as one text: what is selected and copied."""
-        return Content("\n").join(self._reflow(self.content_size.width))
+        return Content("\n").join(self._get_lines(self.content_size.width))
 
     def render_line(self, y: int) -> Strip:
         width = self.content_size.width
-        lines = self._reflow(width)
+        lines = self._get_lines(width)
         if y >= len(lines):
             return Strip.blank(width, self.visual_style.rich_style)
         [strip] = Visual.to_strips(self, lines[y], width, 1, self.visual_style, apply_selection=False)
         return Strip(make_selectable(self, strip, 0, y))
 
 
-TONES = {"title": "bold $ink", "heading": "bold $faint"}
-"""Styles of the tones that are no colour."""
-
-
 def render_fields(fields: Iterable[Field], width: int) -> list[Content]:
     """Fields as lines of at most `width` cells, each wrapped below itself."""
     lines: list[Content] = []
-    fields = list(fields)
-    label = label_width(fields)
-    for field in fields:
-        style = TONES.get(field.tone, f"${field.tone}")
+    listed = list(fields)
+    label_cells = label_width(listed)
+    for field in listed:
+        style = STYLE_OF_TONE.get(field.tone, f"${field.tone}")
         if field.tone == "heading":
             lines += [Content("")] if lines else []
             lines.append(Content.styled(crop(field.text.upper(), width), style))
             continue
-        lead = label if field.name else 0
-        first, *rest = Content.styled(field.text or " ", style).wrap(max(8, width - lead))
-        lines.append(Content.assemble((f"{field.name:<{lead}}", "$faint"), first))
-        lines += [Content.assemble(" " * lead, line) for line in rest]
+        indent = label_cells if field.name else 0
+        first, *rest = Content.styled(field.text or " ", style).wrap(max(8, width - indent))
+        lines.append(Content.assemble((f"{field.name:<{indent}}", "$faint"), first))
+        lines += [Content.assemble(" " * indent, line) for line in rest]
     return lines

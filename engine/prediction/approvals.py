@@ -45,7 +45,7 @@ from engine.prediction.card_rules import Move
 from engine.prediction.card_store import CardStore, status_after
 from engine.prediction.kinds import ALWAYS_ASK, REVIEWED_IN, REVIEWED_STATE, RUN_FACT, is_heartbeat
 from engine.prediction.tasks import HEARTBEAT_ORDER, TaskRow
-from engine.prediction.templates.history import make_default_parameters
+from engine.prediction.templates.offers import make_default_parameters
 from engine.prediction.twin import EmbeddedTwin
 from engine.statistics import wilson_lower_bound
 from engine.storage.database import Transaction

@@ -27,7 +27,7 @@ from engine.frozen import frozen
 from engine.model import TWIN_INSTRUCTION, Answer, NoAnswer, Proposal, Question, Source, sanitise
 from engine.model.text import text_hash, validation_faults
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.templates.history import make_default_parameters
+from engine.prediction.templates.offers import make_default_parameters
 from engine.storage import state
 from engine.storage.database import Database
 

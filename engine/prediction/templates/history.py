@@ -24,6 +24,7 @@ from engine.prediction.templates.offers import (
     Offer,
     branch_of,
     count_others,
+    find_day_begin,
     find_earliest,
     find_ended_sessions,
     find_head_time,
@@ -32,8 +33,27 @@ from engine.prediction.templates.offers import (
     template,
 )
 
-DAY_BEGINS = timedelta(hours=5)
-"""Work before five in the morning belongs to the day before, as in `part_of_day`."""
+PREPARATION_TIME = timedelta(hours=1)
+"""How long before a meeting its preparation is offered."""
+
+MAX_NAMED = 5
+"""Maximum number of findings that a subject names."""
+
+MIN_WAITING_TIME = timedelta(days=2)
+"""Work that has not been pushed or committed for this long gets a card."""
+
+ROUTINE_SUBJECT = re.compile(
+    r"""(?ix) \s* (?: (?:chore|build|ci) (?:\([^)]*\))? !? :\s* )?
+    (?: (?:prepare|cut|tag|make|start|begin)\b .* \b(?:release|version)\b
+      | (?:pre-?)?release\b (?! \s+ (?:the|a|an)\b)
+      | (?:version\s+)? bump\b | merge\b
+      | version\b \s* v?\d | v?\d+(?:\.\d+)+ \S* (?:\s*\(\S+\))? \s* $ )""",
+)
+"""Matches subjects of commits that only make a release, change a version number, or merge. A change log does not
+mention these."""
+
+MAX_PROGRESS_AGE = timedelta(days=30)
+"""If nothing was committed for this long, no release is proposed."""
 
 
 @template
@@ -51,10 +71,6 @@ def summarise_day(context: WorkspaceContext) -> Iterator[Offer]:
     more += [f"{count(len(git.files) + git.more_files, 'file')} uncommitted"] if git.files else []
     reasoning = f"The latest was “{plain(commits[0].subject, 50)}”{because(', '.join(more))}."
     yield _offer_summary(context, f"Sum up today: {_count_words(commits, git)}", reasoning, today, commits)
-
-
-PREPARATION_TIME = timedelta(hours=1)
-"""How long before a meeting its preparation is offered."""
 
 
 @template
@@ -107,17 +123,6 @@ def _find_sessions_since(context: WorkspaceContext, since: datetime) -> dict[str
     return {"sessions": sessions[::-1], "checks": checks[::-1]}
 
 
-def make_default_parameters(flow: str | None, local: datetime) -> dict[str, str]:
-    """The parameters for a flow that is named without parameters, at the time `local`. Parameters with a default in the
-    flow itself are left out."""
-    return {"since": find_day_begin(local).isoformat()} if flow == "summarise_day" else {}
-
-
-def find_day_begin(local: datetime) -> datetime:
-    """The beginning of the working day of a local time, which is at five in the morning."""
-    return (local - DAY_BEGINS).replace(hour=5, minute=0, second=0, microsecond=0, fold=0)
-
-
 def _find_commits_since(git: GitState, start: datetime) -> list[Commit]:
     """The recent commits from `start` on, newest first: those of all local branches, as the summary lists them."""
     return [commit for commit in git.recent_of_branches if commit.at >= start]
@@ -125,8 +130,8 @@ def _find_commits_since(git: GitState, start: datetime) -> list[Commit]:
 
 def _count_words(commits: list[Commit], git: GitState) -> str:
     """The number in words: "3 commits". It is "at least 50 commits" if older commits were not read."""
-    more = commits[-1] == git.recent_of_branches[-1] and bool(commits[-1].parents)
-    return ("at least " if more else "") + count(len(commits), "commit")
+    is_incomplete = commits[-1] == git.recent_of_branches[-1] and bool(commits[-1].parents)
+    return ("at least " if is_incomplete else "") + count(len(commits), "commit")
 
 
 @template
@@ -153,10 +158,6 @@ def changes_together(context: WorkspaceContext) -> Iterator[Offer]:
     )
 
 
-MAX_NAMED = 5
-"""Maximum number of findings that a subject names."""
-
-
 @template
 def secret(context: WorkspaceContext) -> Iterator[Offer]:
     """There is a likely secret in commits that are not pushed, or in uncommitted changes. Its value is never shown."""
@@ -165,7 +166,7 @@ def secret(context: WorkspaceContext) -> Iterator[Offer]:
 
 @template
 def large_file(context: WorkspaceContext) -> Iterator[Offer]:
-    """A file that belongs in no repository is in a commit that is not pushed yet, or in the index."""
+    """Something else that should not be pushed, such as a large file, is in an unpushed commit, or in the index."""
     return _offer_publishing_warnings(context, secrets=False)
 
 
@@ -185,8 +186,8 @@ def _offer_publishing_warnings(context: WorkspaceContext, *, secrets: bool) -> I
         yield _offer_warning(context, uncommitted, Tier.BLOCKS, "commit")
 
 
-def _offer_warning(context: WorkspaceContext, problems: Sequence[UnpushedProblem], tier: Tier, step: str) -> Offer:
-    """The warning not to take a `step`, push or commit, because of these problems."""
+def _offer_warning(context: WorkspaceContext, problems: Sequence[UnpushedProblem], tier: Tier, action: str) -> Offer:
+    """The warning not to take an `action`, push or commit, because of these problems."""
     git, first = context.repository, problems[0]
     commit = next((commit for commit in git.recent if commit.id == first.sha), None)
     modified = next((file.modified_at for file in git.files if file.path == first.path), None)
@@ -204,7 +205,7 @@ def _offer_warning(context: WorkspaceContext, problems: Sequence[UnpushedProblem
     else:
         reasoning += " Approving this lists the commands that take it out, and changes nothing."
     return Offer(
-        f"Do not {step} yet: {describe_problem(first)}{count_others(problems, ', and ', 'other finding')}",
+        f"Do not {action} yet: {describe_problem(first)}{count_others(problems, ', and ', 'other finding')}",
         reasoning,
         subject=", ".join(subjects[:MAX_NAMED]),
         facts=facts,
@@ -217,8 +218,8 @@ def _offer_warning(context: WorkspaceContext, problems: Sequence[UnpushedProblem
 def _describe_origin(context: WorkspaceContext, problem: UnpushedProblem, commit: Commit | None) -> str:
     """Say with which commit a problem came in."""
     subject = f"“{plain(commit.subject, 50)}”" if commit else problem.sha[:10]
-    whom = "no remote has yet" if context.inspection.unpushed.shared else "you can still change"
-    return f"It came in with {subject}, which {whom}."
+    who_has_it = "no remote has yet" if context.inspection.unpushed.shared else "you can still change"
+    return f"It came in with {subject}, which {who_has_it}."
 
 
 def _find_review(context: WorkspaceContext, problems: Sequence[UnpushedProblem]) -> SessionView | None:
@@ -256,10 +257,6 @@ def find_review_range(git: GitState, now: datetime) -> dict[str, Any]:
     return {} if span.shared else {"newest": span.newest}
 
 
-MIN_WAIT = timedelta(days=2)
-"""Work that has not been pushed or committed for this long gets a card."""
-
-
 @template
 def waiting_work(context: WorkspaceContext) -> Iterator[Offer]:
     """Commits have not been pushed for days, or changes have not been committed for days."""
@@ -272,17 +269,15 @@ def waiting_work(context: WorkspaceContext) -> Iterator[Offer]:
 def _offer_waiting_commits(context: WorkspaceContext, git: GitState) -> Iterator[Offer]:
     """Commits that are not pushed; without a remote, commits that the base branch does not have."""
     if git.has_remote:
-        number, where = (
-            context.inspection.unpushed.commits,
-            f"not pushed to {plain(git.upstream, 30)}" if git.upstream else "",
-        )
+        number = context.inspection.unpushed.commits
+        where = f"not pushed to {plain(git.upstream, 30)}" if git.upstream else ""
     else:
         number = git.ahead_of_base if git.base and git.branch else 0
         where = f"on this branch alone, not in {plain(git.base, 30)}"
     if not number:
         return
     oldest_at = git.recent[min(number, len(git.recent)) - 1].at
-    if context.now - oldest_at < MIN_WAIT:
+    if context.now - oldest_at < MIN_WAITING_TIME:
         return
     broken = _find_known_breakage(context, git, number)
     yield Offer(
@@ -304,7 +299,7 @@ def _offer_waiting_changes(context: WorkspaceContext, git: GitState) -> Iterator
         for file in git.files
         if file.modified_at is not None and not file.conflicted and not (file.untracked and is_byproduct(file.path))
     ]
-    files = [(at, path) for at, path in dated if context.now - at >= MIN_WAIT]
+    files = [(at, path) for at, path in dated if context.now - at >= MIN_WAITING_TIME]
     if not files:
         return
     since, paths = min(files)[0], sorted(path for _, path in files)
@@ -334,20 +329,6 @@ def _find_known_breakage(context: WorkspaceContext, git: GitState, number: int) 
     if red is not None and red.check.failed + red.check.errors:
         faults.append(f"the tests of HEAD fail: {result_words(red.check)} at {moment(red.ran_at, context.local)}")
     return list(dict.fromkeys(faults))[:20]
-
-
-ROUTINE_SUBJECT = re.compile(
-    r"""(?ix) \s* (?: (?:chore|build|ci) (?:\([^)]*\))? !? :\s* )?
-    (?: (?:prepare|cut|tag|make|start|begin)\b .* \b(?:release|version)\b
-      | (?:pre-?)?release\b (?! \s+ (?:the|a|an)\b)
-      | (?:version\s+)? bump\b | merge\b
-      | version\b \s* v?\d | v?\d+(?:\.\d+)+ \S* (?:\s*\(\S+\))? \s* $ )""",
-)
-"""Matches subjects of commits that only make a release, change a version number, or merge. A change log does not
-mention these."""
-
-MAX_PROGRESS_AGE = timedelta(days=30)
-"""If nothing was committed for this long, no release is proposed."""
 
 
 @template

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache, wraps
 from typing import Any
 
@@ -27,6 +27,9 @@ from engine.storage.validation_runs import ValidationRun
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 """The time of evidence that was always there, such as a project without any test run. Any other evidence is newer, and
 its card stands above."""
+
+DAY_BEGINS = timedelta(hours=5)
+"""Work before five in the morning belongs to the day before, as in `part_of_day`."""
 
 MAX_PATHS = 50
 """Maximum number of files that a card names. With more it is about the whole project."""
@@ -259,3 +262,14 @@ def find_seconds_of(run: ValidationRun, test: str) -> float | None:
 def count_others(items: Sequence[object], joint: str = " and ", noun: str = "other") -> str:
     """Words that follow the first of some items: ` and 2 others`, or "" if there is only one."""
     return f"{joint}{count(len(items) - 1, noun)}" if len(items) > 1 else ""
+
+
+def make_default_parameters(flow: str | None, local: datetime) -> dict[str, str]:
+    """The parameters for a flow that is named without parameters, at the time `local`. Parameters with a default in the
+    flow itself are left out."""
+    return {"since": find_day_begin(local).isoformat()} if flow == "summarise_day" else {}
+
+
+def find_day_begin(local: datetime) -> datetime:
+    """The beginning of the working day of a local time, which is at five in the morning."""
+    return (local - DAY_BEGINS).replace(hour=5, minute=0, second=0, microsecond=0, fold=0)

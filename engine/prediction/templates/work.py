@@ -18,11 +18,11 @@ from engine.prediction.context import WorkspaceContext
 from engine.prediction.kinds import BLOCKED_TASK, HEARTBEAT_PREFIX, KINDS, OPEN_TASK, RUN_FACT, STALE_TASK
 from engine.prediction.signals import FULLY_STALE, open_tasks
 from engine.prediction.tasks import HEARTBEAT, HEARTBEAT_ORDER
-from engine.prediction.templates.history import make_default_parameters
 from engine.prediction.templates.offers import (
     Offer,
     find_last_success,
     last_changed_at,
+    make_default_parameters,
     make_proposal,
     select_usable_paths,
     template,
@@ -146,7 +146,7 @@ def _propose_work(context: WorkspaceContext, work: LearnedWork) -> Proposal | No
     return make_proposal(context, work.name, offer)
 
 
-MAX_NAMED: Final = 10
+MAX_NAMES: Final = 10
 """Maximum number of names in a prompt for an agent."""
 
 
@@ -154,7 +154,7 @@ def _name_list(names: Iterable[str]) -> str:
     """Names of files, tests or branches in backquotes, "" without any. The quotes keep a name that reads like an order
     from being taken for one."""
     fit = [name for name in select_usable_paths(names) if "`" not in name]
-    return ", ".join(f"`{plain(name, 120)}`" for name in fit[:MAX_NAMED])
+    return ", ".join(f"`{plain(name, 120)}`" for name in fit[:MAX_NAMES])
 
 
 # The prompts of `AFTER_FLOW`: what an agent shall do after a session, "" if nothing is left to do.

@@ -10,7 +10,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from engine.prediction.signals import Meeting
-from engine.prediction.templates.history import PREPARATION_TIME, ROUTINE_SUBJECT, find_day_begin, prepare_meeting
+from engine.prediction.templates.history import PREPARATION_TIME, ROUTINE_SUBJECT, prepare_meeting
+from engine.prediction.templates.offers import find_day_begin
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, World, dated_commit
 
