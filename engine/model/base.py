@@ -129,6 +129,11 @@ def part_of_day(local: datetime) -> PartOfDay:
     return PartOfDay.NIGHT
 
 
+def is_weekend(local: datetime) -> bool:
+    """Whether a local time is on a Saturday or Sunday."""
+    return local.weekday() >= 5
+
+
 # -- trust (SPEC 6.8): only the operator's words and the engine's own measurements guide agents by themselves; all
 # other text is evidence, quoted with its source, and guides only after the operator approved it
 

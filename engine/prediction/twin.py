@@ -33,6 +33,7 @@ from engine.model import (
     ConfidenceParts,
     Phase,
     Proposal,
+    is_weekend,
     part_of_day,
     prompt_words,
 )
@@ -156,7 +157,7 @@ class EmbeddedTwin:
 
     def phase(self, session: Session) -> Phase:
         """The phase that the number of decisions and their calibration allow (SPEC 2.6)."""
-        return phase_of(self._decisions.count_all(session), self.calibrator.check)
+        return phase_of(self._decisions.count_decided_cards(session), self.calibrator.check)
 
     def estimate(
         self,
@@ -180,7 +181,7 @@ class EmbeddedTwin:
             flow=assignment.flow or "",
             words=prompt_words(assignment.prompt),
             part=part_of_day(local),
-            weekend=local.weekday() >= 5,
+            weekend=is_weekend(local),
             at=now,
             hour=local.hour,
             text=features,
@@ -214,7 +215,7 @@ class EmbeddedTwin:
 
     def _follow_decisions(self) -> Learner:
         """The learner, after it learned the newest decisions. The caller holds the lock."""
-        version, replaced = self._decisions.version, self._decisions.replaced
+        version, replaced = self._decisions.change_count, self._decisions.replacement_count
         if self._learner is None or replaced != self._replaced:
             from engine.learning.decisions.learner import Learner
 

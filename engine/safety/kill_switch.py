@@ -352,7 +352,7 @@ class KillSwitch:
         transaction.session.flush()
         if word == PAUSE:
             # The id of the last decision is stored, not the number of decisions, because an undo changes the number.
-            state.put(transaction, _LAST_AT_RESUME, self.decisions.newest_id(transaction.session))
+            state.put(transaction, _LAST_AT_RESUME, self.decisions.find_newest_id(transaction.session))
         if word != STOP:
             state.put(transaction, _RESUMED_BY_OPERATOR, by_operator)
         reason = "resumed by you" if by_operator else "it has expired"

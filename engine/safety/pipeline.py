@@ -267,7 +267,7 @@ class Pipeline:
             targets=find_targets_of_trigger(trigger, settings.production),
             novel_pair=self._novel_pair(session, trigger),
             rejections=self._kill_switch.rejections(session),
-            decisions=self._kill_switch.decisions.count_all(session),
+            decisions=self._kill_switch.decisions.count_decided_cards(session),
             content=content,
             day_cost=spent.day,
             day_cap=spent.day_cap,

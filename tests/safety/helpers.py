@@ -43,10 +43,10 @@ class StandInDecisions:
     def consecutive_rejections(self, session: Session, after: int = 0) -> int:
         return max(0, min(self.rejections, self.decisions - after))
 
-    def newest_id(self, session: Session) -> int:
+    def find_newest_id(self, session: Session) -> int:
         return self.decisions
 
-    def count_all(self, session: Session) -> int:
+    def count_decided_cards(self, session: Session) -> int:
         return self.decisions
 
 

@@ -19,7 +19,7 @@ from sqlmodel import Field, Session, col, func, select
 from engine.clock import Clock
 from engine.frozen import frozen
 from engine.learning.decisions.text_features import NO_FEATURES, TextFeatures, unpack_features
-from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, part_of_day, prompt_words
+from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, is_weekend, part_of_day, prompt_words
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, UtcDateTime, ask, load_all, select_all, utc_field
 
@@ -60,11 +60,7 @@ IMPORTED_CARD = ""
 
 
 class Decision(Row, table=True):
-    """One signal about one card.
-
-    `part`, `weekend` and `hour` are those of the operator's local time of the signal. `seen` are the card's features
-    and `raw` its confidence before calibration, both from the time when the card was made.
-    """
+    """One signal about one card. `part`, `weekend` and `hour` are of the operator's local time."""
 
     __tablename__ = "decisions"
 
@@ -87,7 +83,9 @@ class Decision(Row, table=True):
     decided_at: datetime = utc_field()
     taken_back_at: datetime | None = utc_field(nullable=True)
     seen: bytes = b""
+    """The card's features when it was made."""
     raw: float | None = None
+    """Its confidence before calibration, from the same time."""
     hour: int | None = None
 
 
@@ -127,7 +125,7 @@ _IS_EXPLICIT = col(Decision.signal).in_([signal.value for signal in EXPLICIT_SIG
 _EXPLICIT_SQL = ", ".join(f"'{signal.value}'" for signal in EXPLICIT_SIGNALS)
 _IS_DECIDED_SQL = f"taken_back_at IS NULL AND signal IN ({_EXPLICIT_SQL})"
 _COUNT_CARDS = f"SELECT count(*) FROM decisions WHERE {_IS_DECIDED_SQL} AND decided_by <> '{DecidedBy.AUTONOMY.value}'"
-_REJECTED_IN_A_ROW = f"""
+_COUNT_CONSECUTIVE_REJECTIONS = f"""
     SELECT count(*) FROM decisions
     WHERE id > :after AND taken_back_at IS NULL AND signal = '{DecisionSignal.DISMISSED.value}'
     AND decided_by <> '{DecidedBy.AUTONOMY.value}' AND id > (
@@ -135,20 +133,20 @@ _REJECTED_IN_A_ROW = f"""
         WHERE taken_back_at IS NULL AND signal = '{DecisionSignal.APPROVED.value}'
     )
 """
-_NEWEST = "SELECT coalesce(max(id), 0) FROM decisions"
+_SELECT_NEWEST_ID = "SELECT coalesce(max(id), 0) FROM decisions"
 _LEARNER_COLUMNS: tuple[Any, ...] = (
     Decision.id, Decision.kind, Decision.channel, Decision.workspace, Decision.flow, Decision.prompt, Decision.part,
     Decision.weekend, Decision.decided_at, Decision.hour, Decision.seen, Decision.chosen, Decision.weight,
     Decision.waited_hours, Decision.raw,
 )  # fmt: skip
-_AFTER = (
+_SELECT_AFTER = (
     sqlalchemy.select(*_LEARNER_COLUMNS)
     .where(_IS_STANDING, col(Decision.id) > bindparam("id"))
     .order_by(col(Decision.id).desc())
     .limit(bindparam("limit"))
 )
-_OF_CARD = select_all(Decision).where(col(Decision.prediction_id) == bindparam("card"), _IS_STANDING)
-_REJECTED = (
+_SELECT_OF_CARD = select_all(Decision).where(col(Decision.prediction_id) == bindparam("card"), _IS_STANDING)
+_SELECT_REJECTION = (
     select_all(Decision)
     .where(
         _IS_STANDING,
@@ -159,7 +157,7 @@ _REJECTED = (
     .order_by(col(Decision.id).desc())
     .limit(1)
 )
-_APPROVALS = f"""
+_COUNT_BY_GROUP = f"""
     SELECT kind, channel, workspace,
            count(*) FILTER (WHERE signal = '{DecisionSignal.APPROVED.value}' AND NOT edited), count(*)
     FROM decisions WHERE decided_by = '{DecidedBy.OPERATOR.value}' AND {_IS_DECIDED_SQL}
@@ -174,9 +172,9 @@ class Decisions:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
-        self.version = 0
+        self.change_count = 0
         """Grows with each committed change, so that a learner knows when there is more to learn."""
-        self.replaced = 0
+        self.replacement_count = 0
         """Grows with each decision that was replaced, got another weight or was taken back. A learner then starts
         again."""
 
@@ -186,7 +184,7 @@ class Decisions:
 
         An approval makes a pair with the most recent rejection of the last hour on another channel (SPEC 8.2).
         """
-        retired = self._retire(tx, card.prediction_id, keep_original=True)
+        has_replaced = self._take_back_signals(tx, card.prediction_id, keep_original=True)
         approved = signal is DecisionSignal.APPROVED
         partner = self._recent_rejection(tx, card) if approved else None
         edited = approved and bool(card.original_prompt)
@@ -200,57 +198,62 @@ class Decisions:
         if partner is not None:
             rejected = format_side(partner.prompt, partner.channel)
             add_pair(tx, card, rejected, partner.confidence, partner.prediction_id, partner.weight)
-        self._count_change(tx, replaced=retired)
+        self._count_change(tx, has_replaced=has_replaced)
 
     def set_weight(self, tx: Transaction, prediction_id: str, weight: float) -> None:
         """Change the weight of this card's current signal, in (0, 1], because the operator gave a reason for the
         decision."""
         changed = False
-        for row in load_all(tx.session, Decision, _OF_CARD, {"card": prediction_id}):
+        for row in load_all(tx.session, Decision, _SELECT_OF_CARD, {"card": prediction_id}):
             if row.signal != DecisionSignal.ORIGINAL and row.weight != weight:
                 row.weight = weight
                 tx.session.add(row)
                 changed = True
-        self._count_change(tx, replaced=changed)
+        self._count_change(tx, has_replaced=changed)
 
     def take_back(self, tx: Transaction, prediction_id: str) -> None:
         """Take back the decision on this card, which was undone before it had an effect, with its signals and pairs."""
-        self._count_change(tx, replaced=self._retire(tx, prediction_id, keep_original=False))
+        self._count_change(tx, has_replaced=self._take_back_signals(tx, prediction_id, keep_original=False))
 
     def current_signal(self, session: Session, prediction_id: str) -> DecisionSignal | None:
         """The current signal of this card, None when there is none."""
-        signals = [DecisionSignal(row.signal) for row in load_all(session, Decision, _OF_CARD, {"card": prediction_id})]
+        signals = [
+            DecisionSignal(row.signal) for row in load_all(session, Decision, _SELECT_OF_CARD, {"card": prediction_id})
+        ]
         return next((signal for signal in signals if signal is not DecisionSignal.ORIGINAL), None)
 
     def load_after(self, id: int, limit: int = 1000) -> list[PastDecision]:
         """The newest `limit` signals with ids above `id` that count, oldest first, for the Twin to learn from."""
         with self._database.read() as session:
-            return [_read_past(row) for row in reversed(list(ask(session, _AFTER, {"id": id, "limit": limit})))]
+            return [
+                _make_past_decision(row)
+                for row in reversed(list(ask(session, _SELECT_AFTER, {"id": id, "limit": limit})))
+            ]
 
-    def count_all(self, session: Session) -> int:
+    def count_decided_cards(self, session: Session) -> int:
         """Number of cards that a person has decided, here or over the API (SPEC 2.6, and 3.6's onboarding)."""
         return int(ask(session, _COUNT_CARDS).scalar())
 
     def consecutive_rejections(self, session: Session, after: int = 0) -> int:
         """Number of dismissals in a row at the end of a person's decisions with ids above `after` (SPEC 3.6)."""
-        return int(ask(session, _REJECTED_IN_A_ROW, {"after": after}).scalar())
+        return int(ask(session, _COUNT_CONSECUTIVE_REJECTIONS, {"after": after}).scalar())
 
-    def newest_id(self, session: Session) -> int:
+    def find_newest_id(self, session: Session) -> int:
         """The id of the newest decision, taken back or not; 0 before the first. Ids grow."""
-        return int(ask(session, _NEWEST).scalar())
+        return int(ask(session, _SELECT_NEWEST_ID).scalar())
 
     def count_similar(self, session: Session, kind: str, channel: str, workspace: str) -> tuple[int, int]:
         """(approved, decided) of the operator's own decisions on similar cards (SPEC 2.5).
 
         An approval that was edited, or later undone or discarded, counts as decided but not as approved, because the
-        operator did not want the card as it was proposed.
+        operator did not want the card as it was proposed. All groups are read, because there are few.
         """
-        counts = {tuple(row[:3]): (row[3], row[4]) for row in ask(session, _APPROVALS)}
+        counts = {tuple(row[:3]): (row[3], row[4]) for row in ask(session, _COUNT_BY_GROUP)}
         return counts.get((kind, channel, workspace), (0, 0))
 
     def count_by_group(self, session: Session) -> list[tuple[str, str, str, int, int]]:
         """`count_similar` for all decisions: (kind, channel, workspace, approved, decided)."""
-        return [tuple(row) for row in ask(session, _APPROVALS)]
+        return [tuple(row) for row in ask(session, _COUNT_BY_GROUP)]
 
     def count_by_kind(self, session: Session, *, since: datetime) -> dict[str, int]:
         """Number of cards of each kind that a person decided since then, here or over the API."""
@@ -289,38 +292,33 @@ class Decisions:
     def _recent_rejection(self, tx: Transaction, approved: DecidedCard) -> Decision | None:
         """The newest rejection on another channel within `PAIRING_WINDOW`, None without one."""
         since = tx.now - PAIRING_WINDOW
-        rejected = load_all(tx.session, Decision, _REJECTED, {"channel": approved.channel, "since": since})
+        rejected = load_all(tx.session, Decision, _SELECT_REJECTION, {"channel": approved.channel, "since": since})
         return rejected[0] if rejected else None
 
-    def _retire(self, tx: Transaction, prediction_id: str, *, keep_original: bool) -> bool:
+    def _take_back_signals(self, tx: Transaction, prediction_id: str, *, keep_original: bool) -> bool:
         """Take back the signals of a card. Returns whether it had any."""
-        retired = False
-        for row in load_all(tx.session, Decision, _OF_CARD, {"card": prediction_id}):
+        had_any = False
+        for row in load_all(tx.session, Decision, _SELECT_OF_CARD, {"card": prediction_id}):
             if keep_original and row.signal == DecisionSignal.ORIGINAL:
                 continue
             row.taken_back_at = tx.now
             tx.session.add(row)
-            retired = True
-        if retired:
+            had_any = True
+        if had_any:
             forget_pairs(tx, prediction_id)
-        return retired
+        return had_any
 
-    def _count_change(self, tx: Transaction, *, replaced: bool) -> None:
-        """Let `version` grow when the transaction is committed, and `replaced` too if a decision was replaced."""
+    def _count_change(self, tx: Transaction, *, has_replaced: bool) -> None:
+        """Let `change_count` grow with the commit, and `replacement_count` too if a decision was replaced."""
 
         def grow() -> None:
-            self.version += 1
-            self.replaced += replaced
+            self.change_count += 1
+            self.replacement_count += has_replaced
 
         tx.after_commit(grow)
 
 
-def is_weekend(local: datetime) -> bool:
-    """Whether a local time is on a Saturday or Sunday."""
-    return local.weekday() >= 5
-
-
-def _read_past(row: Any) -> PastDecision:
+def _make_past_decision(row: Any) -> PastDecision:
     """The decision in a row of `_LEARNER_COLUMNS`."""
     id, kind, channel, workspace, flow, prompt, part, weekend, at, hour, seen, chosen, weight, waited_hours, raw = row
     card = CardFeatures(
@@ -381,7 +379,12 @@ def format_side(prompt: str, channel: str) -> str:
 
 
 def add_pair(
-    tx: Transaction, approved: DecidedCard, rejected: str, confidence: float, rejected_id: str, weight: float = 1.0
+    tx: Transaction,
+    approved: DecidedCard,
+    rejected: str,
+    rejected_confidence: float,
+    rejected_id: str,
+    weight: float = 1.0,
 ) -> None:
     """Store the pair of an approval and a rejection, whose text is `rejected`. Without a context no pair is stored.
 
@@ -395,7 +398,7 @@ def add_pair(
             chosen=format_side(approved.prompt, approved.channel),
             rejected=rejected,
             chosen_confidence=approved.confidence,
-            rejected_confidence=confidence,
+            rejected_confidence=rejected_confidence,
             created_at=tx.now,
             chosen_prediction_id=approved.prediction_id,
             rejected_prediction_id=rejected_id,
@@ -423,10 +426,10 @@ def forget_pairs(tx: Transaction, prediction_id: str) -> None:
         tx.session.delete(pair)
 
 
-def import_pairs(tx: Transaction, sides: Iterable[tuple[str, str, str]]) -> int:
+def import_pairs(tx: Transaction, texts: Iterable[tuple[str, str, str]]) -> int:
     """Store the pairs (context, chosen, rejected) from a file that are not stored already. Returns their number."""
     added = 0
-    for context, chosen, rejected in sides:
+    for context, chosen, rejected in texts:
         same = select(DpoPair.id).where(
             DpoPair.context == context, DpoPair.chosen == chosen, DpoPair.rejected == rejected
         )

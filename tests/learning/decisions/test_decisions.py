@@ -71,7 +71,7 @@ def test_an_edit_is_one_decision_with_two_signals_and_its_own_pair(
     assert (pair.chosen, pair.rejected) == ("run them all → koji-core", "run the tests → koji-core")
     assert pair.context == "monday"
     with database.read() as session:
-        assert decisions.count_all(session) == 1
+        assert decisions.count_decided_cards(session) == 1
         assert decisions.count_similar(session, "run_tests", "koji-core", "/shop") == (0, 1)
 
 
@@ -107,7 +107,7 @@ def test_a_decision_that_was_taken_back_counts_nowhere(
     assert pairs(database) == []
     assert [decision.prediction_id for decision in decisions.load_newest()] == ["no"]
     with database.read() as session:
-        assert decisions.count_all(session) == 1
+        assert decisions.count_decided_cards(session) == 1
 
 
 def test_a_later_signal_replaces_the_earlier(database: Database, decisions: Decisions, record: Record) -> None:
@@ -148,4 +148,4 @@ def test_similar_cards_are_those_of_the_operator_alone(
     record(DecisionSignal.DONE_BY_OPERATOR, card("g"))
     with database.read() as session:
         assert decisions.count_similar(session, "run_tests", "koji-core", "/shop") == (1, 2)
-        assert decisions.count_all(session) == 5
+        assert decisions.count_decided_cards(session) == 5
