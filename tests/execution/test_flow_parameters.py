@@ -51,6 +51,7 @@ def test_a_prompt_that_is_nearly_the_name_of_a_flow_is_similar_to_it(prompt: str
         ("run `tests/test_tax.py::test_tax` again", "run_tests", {"tests": ["tests/test_tax.py::test_tax"]}),
         ("run tests/t.py::test_b[x-1] again", "run_tests", {"tests": ["tests/t.py::test_b[x-1]"]}),
         ("run tests/test_tax.py again", "run_tests", {"tests": ["tests/test_tax.py"]}),
+        ("run tests/test_tax.py", "run_tests", {"tests": ["tests/test_tax.py"]}),
         ("lint the shop/", "lint", {"paths": ["shop/"]}),
         ("format Makefile!", "fix_lint", {"paths": ["Makefile"]}),
     ],
@@ -64,11 +65,17 @@ def test_a_request_may_name_its_files(workspace: Path, prompt: str, flow: str, v
 @pytest.mark.parametrize(
     "prompt",
     ["run the tests of the cart", "test shop/tax.py for speed", "run the tests of", "test v1.2", "format 5",
-     "test http://localhost:8000/", "test ../x", "test shop/tax.py and gone.py", "run shop/tax.py again", "run 3 again",
+     "test http://localhost:8000/", "test ../x", "test shop/tax.py and gone.py", "run shop/tax.py again",
+     "run shop/tax.py", "run tests/test_gone.py", "run 3 again",
      "run 10:30 again", "run tests/test_gone.py again"],
 )  # fmt: skip
 def test_a_request_about_what_is_no_file_and_no_test_names_no_flow(workspace: Path, prompt: str) -> None:
     assert named_flow(prompt, FLOWS, str(workspace)) is None
+
+
+@pytest.mark.parametrize("name", ["prepare_environment", "review_unpushed", "reclaim_space", "update_lock"])
+def test_the_title_of_a_flow_in_the_list_of_the_prompt_box_names_it(workspace: Path, name: str) -> None:
+    assert named_flow(FLOWS[name].label, FLOWS, str(workspace)) == (name, "")
 
 
 def test_the_name_of_a_flow_precedes_a_request(workspace: Path) -> None:

@@ -69,6 +69,9 @@ ALIASES: Mapping[str, Sequence[str]] = read_table(__file__, "flow_aliases.toml")
 _SLOT = re.compile(r"\{(\w+)\}")
 """The parameter in a request."""
 
+_VERB_AND_SLOT = re.compile(r"\w+ \{\w+\}")
+"""A request of a verb alone and its files. The verb alone is not similar to it: `run it` is no request for tests."""
+
 _ITEM = re.compile(r"""\"([^"]+)\"(?=[,\s]|$)|'([^']+)'(?=[,\s]|$)|([^,\s]+)""")
 """An item of a list, which may stand in quotes."""
 
@@ -260,7 +263,10 @@ def similar_flow(prompt: str, flows: Collection[str]) -> str:
     first, _, rest = prompt.strip().partition(" ")
     name = normalise_words(first if _are_parameters(rest) else " ".join(_plain_words(prompt)))
     flow_by_name = {
-        normalise_words(_SLOT.sub("", alias)): flow for flow in flows for alias in (*ALIASES.get(flow, ()), flow)
+        normalise_words(_SLOT.sub("", alias)): flow
+        for flow in flows
+        for alias in (*ALIASES.get(flow, ()), flow)
+        if not _VERB_AND_SLOT.fullmatch(alias)
     }
     close_names = difflib.get_close_matches(name, flow_by_name, 1, SIMILAR)
     transposed_names = [other for other in flow_by_name if sorted(other) == sorted(name)]
