@@ -236,9 +236,9 @@ class Engine(ApiServices):
 
 
 def _build_gateway(*parts: Any) -> Server:
-    from engine.api.gateway.routes import build  # a console without a gateway never pays for FastAPI and uvicorn
+    from engine.api.gateway.routes import build_server  # a console without a gateway never pays for FastAPI and uvicorn
 
-    return build(*parts)
+    return build_server(*parts)
 
 
 def open_engine(

@@ -364,7 +364,7 @@ class Limits:
     failure_burst: int = 30
     """Maximum requests with a wrong token: a second, and at once. Further ones get 429; requests with the right token
     are not affected."""
-    triggers: int = 4
+    slow_operations: int = 4
     """Maximum number of cycles and questions to the Twin in progress at once."""
     resume_events: int = 20_000
     """Maximum number of events that a client can resume after. A client that missed more is told to read the state

@@ -52,7 +52,7 @@ class GatewayState:
 
 
 Build = Callable[..., "Server"]
-"""The type of `routes.build`. The function is passed in, because it imports the operations, which read the
+"""The type of `routes.build_server`. The function is passed in, because it imports the operations, which read the
 gateway's state."""
 
 

@@ -45,7 +45,7 @@ _BUSY_CODES = frozenset({"busy", "too_many_cards"})
 _UNAVAILABLE_CODES = frozenset({"engine_closed", "disk_full", "unwritable_home", "damaged_home"})
 
 
-def status_of(refusal: Refusal) -> int:
+def find_http_status(refusal: Refusal) -> int:
     """The HTTP status of a refusal: 422 invalid arguments, 404 unknown, 429 too many, 503 unavailable, else 409."""
     if refusal.code == "bad_arguments":
         return 422
@@ -56,7 +56,7 @@ def status_of(refusal: Refusal) -> int:
     return 503 if refusal.code in _UNAVAILABLE_CODES else 409
 
 
-def _error_responses(table: str) -> dict[int | str, dict[str, Any]]:
+def _document_errors(table: str) -> dict[int | str, dict[str, Any]]:
     """The errors in a table of `examples.toml`, by status."""
     return {
         int(status): {
@@ -68,8 +68,8 @@ def _error_responses(table: str) -> dict[int | str, dict[str, Any]]:
     }
 
 
-CARD_ERRORS = _error_responses("card_errors")
-BODY_ERRORS = _error_responses("body_errors")
+CARD_ERRORS = _document_errors("card_errors")
+BODY_ERRORS = _document_errors("body_errors")
 RPC_ERRORS: dict[int | str, dict[str, Any]] = {
     400: {
         "model": replies.ErrorReply | replies.RpcReply,
@@ -111,7 +111,7 @@ ROUTES = (
 WITHHELD_ARGUMENTS = {"approve": ("wait",), "tasks": ("action", "id", "title", "channel", "needs")}
 """Arguments of operations that the gateway does not accept."""
 
-METHODS = {
+OPERATION_OF_METHOD = {
     "pulse.crosspoll.trigger": "trigger",
     "pulse.predictions.latest": "latest",
     "pulse.crosspoll.status": "cross_poll_status",
@@ -122,7 +122,9 @@ SLOW_OPERATIONS = frozenset({"trigger", "twin"})
 """Operations that may take minutes. Only a limited number of them run at a time."""
 
 
-def build(engine: ApiServices, access: Access, address: ListenAddress, limits: Limits, counts: ClientCounts) -> Server:
+def build_server(
+    engine: ApiServices, access: Access, address: ListenAddress, limits: Limits, counts: ClientCounts
+) -> Server:
     """Build the application with its guard and its server. Raises as `Server`."""
     app = FastAPI(
         title="Clawpy Console",
@@ -132,11 +134,11 @@ def build(engine: ApiServices, access: Access, address: ListenAddress, limits: L
         docs_url=None,  # that page would load scripts from another machine
         redoc_url=None,
         servers=[{"url": address.url}] if address.port else None,
-        responses=_error_responses("errors"),
+        responses=_document_errors("errors"),
         redirect_slashes=False,
         telemetry=NO_TELEMETRY,
     )
-    operations = OperationRunner(engine, max_slow_requests=limits.triggers)
+    operations = OperationRunner(engine, max_slow_operations=limits.slow_operations)
     pulse = Pulse(engine, operations.answer_rpc, access, limits, counts)
     router = APIRouter(
         prefix=API_PATH, dependencies=[Depends(HTTPBearer(auto_error=False, description="the gateway's token"))]
@@ -169,10 +171,10 @@ def build(engine: ApiServices, access: Access, address: ListenAddress, limits: L
 class OperationRunner:
     """Carries out operations for the routes and for JSON-RPC 2.0. Its methods block. Callable from any thread."""
 
-    def __init__(self, engine: ApiServices, *, max_slow_requests: int) -> None:
-        """`max_slow_requests` is the maximum number of slow requests at a time."""
+    def __init__(self, engine: ApiServices, *, max_slow_operations: int) -> None:
+        """`max_slow_operations` is the maximum number of slow operations at a time."""
         self.engine = engine
-        self._slow_slots = threading.BoundedSemaphore(max_slow_requests)
+        self._slow_slots = threading.BoundedSemaphore(max_slow_operations)
 
     def run(self, name: str, values: Mapping[str, Any]) -> Document:
         """Carry out an operation with validated arguments. Raises its `Refusal`, and `busy`."""
@@ -188,11 +190,11 @@ class OperationRunner:
 
     def answer_rpc(self, method: str, params: Mapping[str, Any] | None, call_id: str | int | None) -> Document:
         """Carry out one call of JSON-RPC. Never raises."""
-        if method not in METHODS:
+        if method not in OPERATION_OF_METHOD:
             return replies.error_reply(
-                call_id, replies.METHOD_NOT_FOUND, "there is no such method; one of " + ", ".join(METHODS)
+                call_id, replies.METHOD_NOT_FOUND, "there is no such method; one of " + ", ".join(OPERATION_OF_METHOD)
             )
-        name = METHODS[method]
+        name = OPERATION_OF_METHOD[method]
         try:
             arguments = validate_arguments(OPERATIONS[name].arguments, params or {})
             return {"jsonrpc": "2.0", "id": call_id, "result": self.run(name, dict(arguments))}
@@ -209,8 +211,8 @@ class OperationRunner:
 def _add_route(router: APIRouter, route: Route, operations: OperationRunner) -> None:
     """Add the endpoint of an operation: the id in the path, the other arguments in the query or the body."""
     operation, is_get, has_id = OPERATIONS[route.operation], route.method == "GET", "{id}" in route.path
-    without = (*WITHHELD_ARGUMENTS.get(route.operation, ()), *(["id"] if has_id else []))
-    model = operation.model(f"{route.operation.capitalize()}Body", without=without, strict=not is_get)
+    excluded = (*WITHHELD_ARGUMENTS.get(route.operation, ()), *(["id"] if has_id else []))
+    model = operation.model(f"{route.operation.capitalize()}Body", without=excluded, strict=not is_get)
     parameters = [inspect.Parameter("id", inspect.Parameter.KEYWORD_ONLY, annotation=CardId)] if has_id else []
     if model.model_fields:
         parameters.append(_values_parameter(route, model))
@@ -240,21 +242,24 @@ def _add_route(router: APIRouter, route: Route, operations: OperationRunner) -> 
 def _values_parameter(route: Route, model: type[BaseModel]) -> inspect.Parameter:
     """The parameter `values` of an endpoint: the query of a GET, or the body, which may be left out if no argument is
     required."""
-    if route.method == "GET":
-        return inspect.Parameter("values", inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[model, Query()])
-    example = replies.EXAMPLES["bodies"].get(route.operation)
-    body = Body(examples=[example] if example else None)
-    if any(field.is_required() for field in model.model_fields.values()):
-        return inspect.Parameter("values", inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[model, body])
-    optional: Any = Annotated[model | None, body]
-    return inspect.Parameter("values", inspect.Parameter.KEYWORD_ONLY, annotation=optional, default=None)
+    default: Any = inspect.Parameter.empty
+    annotation: Any = Annotated[model, Query()]
+    if route.method != "GET":
+        example = replies.EXAMPLES["bodies"].get(route.operation)
+        body = Body(examples=[example] if example else None)
+        annotation = Annotated[model, body]
+        if not any(field.is_required() for field in model.model_fields.values()):
+            annotation, default = Annotated[model | None, body], None
+    return inspect.Parameter("values", inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
 
 
 def _add_error_handlers(app: FastAPI) -> None:
+    """Answer errors in the form of the API."""
+
     @app.exception_handler(Refusal)
     def handle_refusal(request: Request, refusal: Refusal) -> Response:
-        headers = {"retry-after": "2"} if status_of(refusal) == 429 else None
-        return JSONResponse(refusal.document(), status_code=status_of(refusal), headers=headers)
+        headers = {"retry-after": "2"} if find_http_status(refusal) == 429 else None
+        return JSONResponse(refusal.document(), status_code=find_http_status(refusal), headers=headers)
 
     @app.exception_handler(RequestValidationError)
     def handle_invalid_request(request: Request, error: RequestValidationError) -> Response:
@@ -266,13 +271,13 @@ def _add_error_handlers(app: FastAPI) -> None:
             code = replies.PARSE_ERROR if fault["type"] == "json_invalid" else replies.INVALID_REQUEST
             return JSONResponse(replies.error_reply(None, code, f"{message}; {fix}"), status_code=400)
         if fault["type"] == "json_invalid":
-            return _error_response(400, "bad_request", "the body is not JSON", fix)
-        return _error_response(422, "bad_arguments", message, fix)
+            return _make_error_response(400, "bad_request", "the body is not JSON", fix)
+        return _make_error_response(422, "bad_arguments", message, fix)
 
     @app.exception_handler(Exception)
     def handle_bug(request: Request, error: Exception) -> Response:
         # Starlette raises the error again after this, and the guard logs it.
-        return _error_response(500, "internal", f"{type(error).__name__}: this is a bug; see the log")
+        return _make_error_response(500, "internal", f"{type(error).__name__}: this is a bug; see the log")
 
     @app.exception_handler(HTTPException)
     def handle_http_error(request: Request, error: HTTPException) -> Response:
@@ -282,10 +287,10 @@ def _add_error_handlers(app: FastAPI) -> None:
             426: ("needs_websocket", "only a WebSocket client can read this path"),
         }
         code, message = errors.get(error.status_code, ("bad_request", "the request cannot be read"))
-        response = _error_response(error.status_code, code, message, f"see {API_PATH}/openapi.json")
+        response = _make_error_response(error.status_code, code, message, f"see {API_PATH}/openapi.json")
         response.headers.update(error.headers or {})
         return response
 
 
-def _error_response(status: int, code: str, message: str, fix: str = "") -> Response:
+def _make_error_response(status: int, code: str, message: str, fix: str = "") -> Response:
     return JSONResponse(Refusal(code, message, fix).document(), status_code=status)

@@ -21,9 +21,9 @@ __all__ = ["OPERATIONS", "dispatch"]
 
 def dispatch(engine: ApiServices, name: str, arguments: Any) -> Document:
     """Carry out an operation. Raises `Refusal`: `unknown_verb`, `bad_arguments`, or its own."""
-    known_operation = OPERATIONS.get(name) if isinstance(name, str) else None
-    if known_operation is None:
+    operation = OPERATIONS.get(name) if isinstance(name, str) else None
+    if operation is None:
         raise Refusal(
             "unknown_verb", f"there is no verb {sanitise(str(name))[:40]!r}", "one of " + ", ".join(OPERATIONS)
         )
-    return known_operation(engine, arguments)
+    return operation(engine, arguments)

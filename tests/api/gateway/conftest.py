@@ -15,7 +15,7 @@ import pytest
 from engine import open_engine
 from engine.api.gateway.access import Limits
 from engine.api.gateway.gateway import Gateway
-from engine.api.gateway.routes import build
+from engine.api.gateway.routes import build_server
 from engine.engine import Engine
 from engine.home import Home
 from engine.model import Card
@@ -97,7 +97,7 @@ def error_of(received: bytes) -> tuple[int, str]:
 
 def _put_gateway(engine: Engine, limits: Limits) -> Gateway:
     """Replace the gateway of an engine by one with other limits, which `open_engine` does not take."""
-    engine.gateway = Gateway(engine, build, announce=engine._lock.announce_gateway, limits=limits)
+    engine.gateway = Gateway(engine, build_server, announce=engine._lock.announce_gateway, limits=limits)
     engine.notify.issue_pass = engine.gateway.issue_pass
     return engine.gateway
 

@@ -13,7 +13,7 @@ import pytest
 
 from engine.api.gateway.access import apply_options, check_certificate, listen_address
 from engine.api.gateway.gateway import STOPPED, Gateway
-from engine.api.gateway.routes import build
+from engine.api.gateway.routes import build_server
 from engine.config import GatewaySettings
 from engine.model import Refusal
 from tests.api.gateway.conftest import Serve
@@ -106,7 +106,7 @@ def test_a_new_token_waits_until_it_is_shown(serve: Serve) -> None:
     served.gateway.close()
     served.engine.settings.set("gateway.port", 0)
     served.engine.settings.set("gateway.enabled", True)
-    gateway = Gateway(served.engine, build, announce=lambda url: None)
+    gateway = Gateway(served.engine, build_server, announce=lambda url: None)
     gateway.apply_settings()
     try:
         first = gateway.state().url

@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 from engine.api.control import ask
 from engine.api.gateway import replies
 from engine.api.gateway.access import Access, ClientCounts, Limits, listen_address
-from engine.api.gateway.routes import build
+from engine.api.gateway.routes import build_server
 from engine.api.operations import dispatch
 from engine.engine import Engine
 from engine.execution.runners.flows import FLOWS
@@ -323,7 +323,7 @@ def test_no_telemetry_is_sent(served: Served, engine: Engine, monkeypatch: pytes
     monkeypatch.setenv("FASTAPI_OTEL_AUTO_CONFIGURE", "true")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     address = replace(listen_address(engine.settings.current.gateway), port=0)
-    server = build(engine, Access(engine.keys, engine.database), address, Limits(), ClientCounts())
+    server = build_server(engine, Access(engine.keys, engine.database), address, Limits(), ClientCounts())
     server._listening.close()
     app: Any = server.guard._app
     assert not app._native_telemetry.enabled()
