@@ -375,7 +375,7 @@ class SessionActions(ConsoleScreen):
 
             self.app.cards.continue_session(session, text, on_card)
 
-        self.app.call_engine(lambda engine: engine.changes.comments.unsent(change.id), send)
+        self.app.call_engine(lambda engine: engine.changes.comments.make_unsent_message(change.id), send)
 
     # X-ray and the folder
 

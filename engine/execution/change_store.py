@@ -1,4 +1,4 @@
-"""Stores change sets with your comments on them, and checks which decisions on them are possible (SPEC 3.9)."""
+"""Stores and reads change sets and your comments on them, and checks which decisions are possible (SPEC 3.9)."""
 
 from __future__ import annotations
 
@@ -42,13 +42,11 @@ _REVERSALS = {
 MAX_RECENT_LANDINGS = 20
 """Number of recent landings and undos whose files `written_by_us` knows."""
 
-MAX_COMMENT = 4_000
+MAX_COMMENT_CHARS = 4_000
 """Maximum number of characters of one comment."""
 
-MAX_QUOTE = 200
+MAX_QUOTE_CHARS = 200
 """Maximum number of characters of the quoted line."""
-
-Comments = tuple[DiffComment, ...]
 
 
 class ChangeSetRow(Row, table=True):
@@ -171,7 +169,7 @@ def store_decision(
     return row.view()
 
 
-_WRITTEN = (
+_SELECT_WRITTEN = (
     sqlalchemy.select(col(ChangeSetRow.written))
     .where(col(ChangeSetRow.workspace) == bindparam("workspace"), col(ChangeSetRow.decided_at).is_not(None))
     .order_by(desc(col(ChangeSetRow.decided_at)))
@@ -187,7 +185,7 @@ class ChangeReader:
 
     def get(self, change_set_id: str) -> ChangeSet:
         """One change set. Raises `Refusal` `unknown_change_set`."""
-        return self.row(change_set_id).view()
+        return self.load_row(change_set_id).view()
 
     def ids_with_prefix(self, wanted: str) -> list[str]:
         """Ids of change sets, of any age, that begin with `wanted`; see `engine.storage.rows`."""
@@ -196,19 +194,19 @@ class ChangeReader:
 
     def for_session(self, session_id: str) -> ChangeSet | None:
         """The change set of a session, or None."""
-        row = self.row_of_session(session_id)
+        row = self.load_row_of_session(session_id)
         return None if row is None else row.view()
 
     def diff(self, change_set_id: str) -> list[FileDiff]:
         """Its files with their hunks. While it waits, landed hunks are left out. Old lines have the numbers that they
         had at the session's start. Raises `Refusal`: `unknown_change_set`, `diff_gone` (git collected it)."""
-        row = self.row(change_set_id)
+        row = self.load_row(change_set_id)
         landed = row.landed_tree if row.state == ChangeState.WAITING else row.base_tree
         return make_file_diffs(row.open_complete_git(), row.base_tree, row.result_tree, landed)
 
     def patch(self, session_id: str) -> str:
         """The changes of a session as a patch for `git apply`. "" if there are none, or git no longer has them."""
-        row = self.row_of_session(session_id)
+        row = self.load_row_of_session(session_id)
         return "" if row is None else make_patch(row.open_git(), row.base_tree, row.result_tree)
 
     def undoable_landings(self, workspace: str) -> list[ChangeSet]:
@@ -229,27 +227,27 @@ class ChangeReader:
     def written_by_us(self, workspace: str) -> dict[str, int]:
         """The `mtime_ns` of the files that recent landings and undos wrote, by their path relative to `workspace`."""
         with self._database.read() as session:
-            written = ask(session, _WRITTEN, {"workspace": workspace})
-        return {path: time for (times,) in reversed(written) for path, time in times.items()}
+            written = ask(session, _SELECT_WRITTEN, {"workspace": workspace})
+        return {path: mtime_ns for (times,) in reversed(written) for path, mtime_ns in times.items()}
 
-    def row_of_session(self, session_id: str) -> ChangeSetRow | None:
+    def load_row_of_session(self, session_id: str) -> ChangeSetRow | None:
         """The row of a session's change set, or None."""
         with self._database.read() as session:
             return session.exec(select(ChangeSetRow).where(col(ChangeSetRow.session_id) == session_id)).first()
 
-    def row(self, change_set_id: str, becoming: ChangeState | None = None) -> ChangeSetRow:
+    def load_row(self, change_set_id: str, becoming: ChangeState | None = None) -> ChangeSetRow:
         """One row; see `load_checked_row`."""
         with self._database.read() as session:
             return load_checked_row(session, change_set_id, becoming)
 
-    def rows(self, limit: int | None = None, **equal: str | None) -> list[ChangeSetRow]:
+    def load_rows(self, limit: int | None = None, **equal: str | None) -> list[ChangeSetRow]:
         """Rows with these values in these columns, the newest first. A value of None matches any."""
         with self._database.read() as session:
             return newest_rows(session, ChangeSetRow, limit, **equal)
 
     def undecided(self, limit: int) -> Sequence[ChangeSet]:
         """Change sets that wait for the operator, or wait again after an undo, the newest first."""
-        rows = [*self.rows(limit, state=ChangeState.WAITING), *self.rows(limit, state=ChangeState.UNDONE)]
+        rows = [*self.load_rows(limit, state=ChangeState.WAITING), *self.load_rows(limit, state=ChangeState.UNDONE)]
         return [row.view() for row in sorted(rows, key=lambda row: row.created_at, reverse=True)[:limit]]
 
     # Last in the class, because its name hides the type `list` from what follows.
@@ -257,15 +255,20 @@ class ChangeReader:
         self, *, state: ChangeState | None = None, workspace: str | None = None, limit: int = 50
     ) -> list[ChangeSet]:
         """Change sets, the newest first."""
-        return [row.view() for row in self.rows(limit, state=state, workspace=workspace)]
+        return [row.view() for row in self.load_rows(limit, state=state, workspace=workspace)]
 
 
-def _is_as_written(workspace: str, path: str, time: int) -> bool:
+def _is_as_written(workspace: str, path: str, mtime_ns: int) -> bool:
     """Whether a file still has the `mtime_ns` at which we wrote it."""
     try:
-        return os.lstat(os.path.join(workspace, path)).st_mtime_ns == time  # noqa: PTH118 (names of any bytes)
+        return os.lstat(os.path.join(workspace, path)).st_mtime_ns == mtime_ns  # noqa: PTH118 (names of any bytes)
     except OSError:
         return False
+
+
+# -- comments
+
+Comments = tuple[DiffComment, ...]
 
 
 class ChangeComments:
@@ -278,10 +281,10 @@ class ChangeComments:
     def add(self, change_set_id: str, path: str, line: int, text: str, *, old: bool = False) -> ChangeSet:
         """Comment on a line of a changed file. Lines are counted from 1, in the file after the change, or before it if
         `old`. Raises `Refusal`: `unknown_change_set`, `unknown_file`, `unknown_line`, `bad_comment`, `diff_gone`."""
-        text = sanitise(text).strip()[:MAX_COMMENT]
+        text = sanitise(text).strip()[:MAX_COMMENT_CHARS]
         if not text:
             raise Refusal("bad_comment", "the comment is empty", "write what to change")
-        quote = _quote_line(self._reader.row(change_set_id), path, line, old=old)
+        quote = _quote_line(self._reader.load_row(change_set_id), path, line, old=old)
 
         def append(comments: Comments, now: str) -> Comments:
             number = max((comment.number for comment in comments), default=0) + 1
@@ -301,7 +304,7 @@ class ChangeComments:
 
         return self._change_comments(change_set_id, drop)
 
-    def unsent(self, change_set_id: str) -> tuple[str, tuple[int, ...]]:
+    def make_unsent_message(self, change_set_id: str) -> tuple[str, tuple[int, ...]]:
         """A message with the comments that no agent has received yet, and their numbers. Raises `Refusal`:
         `unknown_change_set`, `no_comments`."""
         change = self._reader.get(change_set_id)
@@ -325,7 +328,7 @@ class ChangeComments:
     def _change_comments(self, change_set_id: str, change: Callable[[Comments, str], Comments]) -> ChangeSet:
         """Store other comments, which `change` makes from the present ones and the time."""
 
-        def work(tx: Transaction) -> ChangeSet:
+        def store(tx: Transaction) -> ChangeSet:
             row = load_checked_row(tx.session, change_set_id, None)
             row.comments = change(row.comments, tx.now.isoformat())
             tx.session.add(row)
@@ -333,7 +336,7 @@ class ChangeComments:
             tx.session.flush()
             return row.view()
 
-        return self._database.write(work)
+        return self._database.write(store)
 
 
 def _quote_line(row: ChangeSetRow, path: str, line: int, *, old: bool) -> str:
@@ -349,4 +352,4 @@ def _quote_line(row: ChangeSetRow, path: str, line: int, *, old: bool) -> str:
     if not 1 <= line <= len(lines):
         length = f"it has {len(lines) or 'no'} lines"
         raise Refusal("unknown_line", f"{path} has no line {line} {'before' if old else 'after'} the change", length)
-    return printable_text(lines[line - 1].rstrip(b"\r\n").decode(errors="replace"))[:MAX_QUOTE]
+    return printable_text(lines[line - 1].rstrip(b"\r\n").decode(errors="replace"))[:MAX_QUOTE_CHARS]

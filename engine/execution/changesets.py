@@ -123,7 +123,7 @@ class ChangeSets(Landings):
         """The waiting change sets with common files, and whether `result` could still land after each of them."""
         overlaps = []
         paths = {path for file in files for path in (file.path, file.old_path) if path}
-        waiting = self.rows(state=ChangeState.WAITING, workspace=os.fsdecode(worktree.workspace))
+        waiting = self.load_rows(state=ChangeState.WAITING, workspace=os.fsdecode(worktree.workspace))
         for row in reversed(waiting):
             shared = paths & {path for file in row.files for path in (file["path"], file.get("old_path")) if path}
             if not shared or find_missing_objects(git, row.landed_tree, row.result_tree):
@@ -187,7 +187,7 @@ class ChangeSets(Landings):
         """A builder of the tree for a session that continues `session_id`: the present files with the undecided changes
         of that session. None if the present files are enough. The builder raises `Refusal` `conflict` when you and the
         session changed the same lines."""
-        row = self.row_of_session(session_id)
+        row = self.load_row_of_session(session_id)
         if row is None or not row.state.is_undecided:
             return None
 
@@ -227,9 +227,9 @@ class ChangeSets(Landings):
         Raises `Refusal`: `conflict` (it builds on uncommitted work), `nothing_to_commit`, `unsupported_files`,
         `already_decided`, `unknown_change_set`.
         """
-        workspace = self.row(change_set_id).workspace
+        workspace = self.load_row(change_set_id).workspace
         with self._locks.hold(workspace):
-            row = self.row(change_set_id, becoming=ChangeState.BRANCHED)
+            row = self.load_row(change_set_id, becoming=ChangeState.BRANCHED)
             git = row.open_git()
             message = self._revert_message(git, row) or row.commit_message
             commit = commit_diff(
@@ -261,7 +261,7 @@ class ChangeSets(Landings):
 
     def discard(self, change_set_id: str) -> ChangeSet:
         """Discard its rest and its worktree. Raises `Refusal` `already_decided`, `unknown_change_set`."""
-        with self._locks.hold(self.row(change_set_id).workspace):
+        with self._locks.hold(self.load_row(change_set_id).workspace):
             changed = self._database.write(lambda tx: self._discard_rest(tx, change_set_id))
         self._step("discarded")
         self._clear_away(changed)

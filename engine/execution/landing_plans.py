@@ -46,41 +46,6 @@ from engine.model import FilePart, LandPreview
 from engine.storage.beneath import Beneath, parents
 
 
-def read_blobs(git: Git, oids: Iterable[str]) -> dict[str, bytes]:
-    """The bytes of these blobs by their ids. Raises `GitError` when the repository no longer has one of them."""
-    wanted = list(dict.fromkeys(oids))
-    output = BytesIO(git.output("cat-file", "--batch", stdin="".join(f"{oid}\n" for oid in wanted).encode()))
-    blobs = {}
-    for oid in wanted:
-        header = output.readline().split()
-        if len(header) != 3:
-            git.output("cat-file", "-e", oid)  # says what is wrong
-        blobs[oid] = output.read(int(header[2]) + 1)[:-1]
-    return blobs
-
-
-def find_obstacles(root: Beneath, changes: Sequence[TreeChange]) -> list[str]:
-    """The paths that obstruct `changes`.
-
-    A change is obstructed by a file at a new path that the snapshot does not have (an ignored one), by a folder with
-    such files, or when a file of the snapshot is not on the disk (sparse checkout).
-    """
-    paths = []
-    removed = {os.fsdecode(change.path) for change in changes if change.is_removed}
-    folded = {path.casefold() for path in removed}
-    for change in changes:
-        path = os.fsdecode(change.path)
-        status = root.lstat(path)
-        is_present = status is not None and not stat.S_ISDIR(status.st_mode)
-        if is_present and change.is_added and path.casefold() in folded and not is_spelled_exactly(root, path):
-            is_present = False  # a rename of only the case: the file at this path is the removed one
-        if is_present == change.is_added:
-            paths.append(path)
-        elif not change.is_removed and (obstacle := find_obstacle(root, path, removed)):
-            paths.append(obstacle)
-    return list(dict.fromkeys(paths))
-
-
 def make_plan(git: Git, root: Beneath, tree: str, changes: Sequence[TreeChange], *, token: str, scratch: Path) -> Plan:
     """The plan that applies `changes`, which lead to `tree`, to the files beneath `root`.
 
@@ -88,25 +53,25 @@ def make_plan(git: Git, root: Beneath, tree: str, changes: Sequence[TreeChange],
     temporary files.
     """
     folds_case = git.text("config", "--type=bool", "core.ignorecase", allowed=(0, 1)) == "true"
-    empty = Plan(token, (), algorithm="sha256" if len(tree) == 64 else "sha1", folds_case=folds_case)
+    draft = Plan(token, (), algorithm="sha256" if len(tree) == 64 else "sha1", folds_case=folds_case)
     scratch.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="stage-", dir=scratch) as folder:
-        entries = _store_contents(git, root, tree, changes, empty, Path(folder))
-    modes = dict(find_replaced_folders(root, entries))
+        entries = _store_contents(git, root, tree, changes, draft, Path(folder))
+    modes = find_replaced_folders(root, entries)
     for entry in entries:
         if not entry.after.exists:
-            _note_modes(root, parents(entry.path), modes)
+            modes |= _read_modes(root, parents(entry.path))
     needed = {parent for entry in entries if entry.after.exists for parent in parents(entry.path)}
     new_folders = sorted((folder, 0o777 & ~_read_umask()) for folder in needed if not root.is_folder(folder))
     old_folders = tuple(sorted(modes.items()))
-    return replace(empty, entries=tuple(entries), old_folders=old_folders, new_folders=tuple(new_folders))
+    return replace(draft, entries=tuple(entries), old_folders=old_folders, new_folders=tuple(new_folders))
 
 
 def _store_contents(
-    git: Git, root: Beneath, tree: str, changes: Sequence[TreeChange], empty: Plan, folder: Path
+    git: Git, root: Beneath, tree: str, changes: Sequence[TreeChange], draft: Plan, folder: Path
 ) -> list[Entry]:
-    """Store the present and the new contents of `changes` as blobs. Returns the entries of the plan, which is `empty`
-    so far. `folder` is for temporary files."""
+    """Store the present and the new contents of `changes` as blobs. Returns the entries for the plan `draft`.
+    `folder` is for temporary files."""
     stage, store = folder / "files", folder / "store"
     stage.mkdir()
     store.mkdir()
@@ -115,23 +80,14 @@ def _store_contents(
     with Beneath.open(stage) as staged:
         for number, change in enumerate(changes):
             path = os.fsdecode(change.path)
-            before = empty.observe_image(root, path, store / f"b{number}")
+            before = draft.observe_image(root, path, store / f"b{number}")
             after = ABSENT
             if not change.is_removed:
-                after = read_image(staged, path, empty.algorithm, store / f"a{number}")
+                after = read_image(staged, path, draft.algorithm, store / f"a{number}")
             entries.append(Entry(path, before, _fit_image(change, before, after)))
     if names := "".join(f"{file}\n" for file in sorted(store.iterdir())):
         git.output(*DURABLE, "hash-object", "-w", "--no-filters", "--stdin-paths", stdin=names.encode())
     return entries
-
-
-def keep_blobs(git: Git, plan: Plan, session_id: str, earlier: int) -> None:
-    """Keep git from collecting the contents of `plan` while it may be undone, by a ref of the session. `earlier` is the
-    number of the session's earlier landings."""
-    blobs = sorted({image.blob for entry in plan.entries for image in (entry.before, entry.after) if image.blob})
-    lines = "".join(f"100644 blob {oid}\t{oid}\n" for oid in blobs).encode()
-    tree = git.text(*DURABLE, "mktree", stdin=lines)
-    git.output(*DURABLE, "update-ref", f"{REF_ROOT}/{session_id}/landing{earlier or ''}", tree)
 
 
 def _check_out(git: Git, stage: Path, tree: str, paths: Sequence[bytes]) -> None:
@@ -157,21 +113,23 @@ def _fit_image(change: TreeChange, before: Image, after: Image) -> Image:
     return Image(Kind.FILE, blob, mode)
 
 
-def find_replaced_folders(root: Beneath, entries: Sequence[Entry]) -> tuple[tuple[str, int], ...]:
-    """Path and permission bits of the folders that files of `entries` replace. As in git, they must be empty."""
+def find_replaced_folders(root: Beneath, entries: Sequence[Entry]) -> dict[str, int]:
+    """The permission bits of the folders that files of `entries` replace, by path. As in git, they must be empty."""
     modes: dict[str, int] = {}
     for entry in entries:
         if entry.after.exists and root.is_folder(entry.path):
             inside = [path for path, is_folder in root.walk(entry.path) if is_folder]
-            _note_modes(root, (entry.path, *inside), modes)
-    return tuple(sorted(modes.items()))
+            modes |= _read_modes(root, (entry.path, *inside))
+    return modes
 
 
-def _note_modes(root: Beneath, folders: Iterable[str], modes: dict[str, int]) -> None:
+def _read_modes(root: Beneath, folders: Iterable[str]) -> dict[str, int]:
+    modes = {}
     for folder in folders:
         status = root.lstat(folder)
         if status is not None and stat.S_ISDIR(status.st_mode):
             modes[folder] = stat.S_IMODE(status.st_mode)
+    return modes
 
 
 def _read_umask() -> int:
@@ -210,11 +168,55 @@ def try_landing(git: Git, root: Beneath, row: ChangeSetRow, present: str, target
         return TrialLanding(LandPreview(False, merge.conflicts))
     changes = diff_trees(git, present, merge.tree)
     reasons = find_unsupported(git, merge.tree, changes)
-    in_the_way = find_obstacles(root, [change for change in changes if change.path not in reasons])
+    obstructing = find_obstructing_paths(root, [change for change in changes if change.path not in reasons])
     preview = LandPreview(
-        clean=not reasons and not in_the_way,
-        in_the_way=tuple(map(printable_path, in_the_way)),
+        clean=not reasons and not obstructing,
+        in_the_way=tuple(map(printable_path, obstructing)),
         unsupported=tuple(f"{printable_path(path)}: {reason}" for path, reason in reasons.items()),
         files=len(changes),
     )
     return TrialLanding(preview, merge.tree, changes)
+
+
+def find_obstructing_paths(root: Beneath, changes: Sequence[TreeChange]) -> list[str]:
+    """The paths that obstruct `changes`.
+
+    A change is obstructed by a file at a new path that the snapshot does not have (an ignored one), by a folder with
+    such files, or when a file of the snapshot is not on the disk (sparse checkout).
+    """
+    obstructing = []
+    removed = {os.fsdecode(change.path) for change in changes if change.is_removed}
+    removed_folded = {path.casefold() for path in removed}
+    for change in changes:
+        path = os.fsdecode(change.path)
+        status = root.lstat(path)
+        is_present = status is not None and not stat.S_ISDIR(status.st_mode)
+        if is_present and change.is_added and path.casefold() in removed_folded and not is_spelled_exactly(root, path):
+            is_present = False  # a rename of only the case: the file at this path is the removed one
+        if is_present == change.is_added:
+            obstructing.append(path)
+        elif not change.is_removed and (obstacle := find_obstacle(root, path, removed)):
+            obstructing.append(obstacle)
+    return list(dict.fromkeys(obstructing))
+
+
+def read_blobs(git: Git, oids: Iterable[str]) -> dict[str, bytes]:
+    """The bytes of these blobs by their ids. Raises `GitError` when the repository no longer has one of them."""
+    wanted = list(dict.fromkeys(oids))
+    output = BytesIO(git.output("cat-file", "--batch", stdin="".join(f"{oid}\n" for oid in wanted).encode()))
+    blobs = {}
+    for oid in wanted:
+        header = output.readline().split()
+        if len(header) != 3:
+            git.output("cat-file", "-e", oid)  # says what is wrong
+        blobs[oid] = output.read(int(header[2]) + 1)[:-1]
+    return blobs
+
+
+def keep_blobs(git: Git, plan: Plan, session_id: str, earlier: int) -> None:
+    """Keep git from collecting the contents of `plan` while it may be undone, by a ref of the session. `earlier` is the
+    number of the session's earlier landings."""
+    blobs = sorted({image.blob for entry in plan.entries for image in (entry.before, entry.after) if image.blob})
+    lines = "".join(f"100644 blob {oid}\t{oid}\n" for oid in blobs).encode()
+    tree = git.text(*DURABLE, "mktree", stdin=lines)
+    git.output(*DURABLE, "update-ref", f"{REF_ROOT}/{session_id}/landing{earlier or ''}", tree)

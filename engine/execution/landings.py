@@ -86,7 +86,7 @@ class Landings(ChangeReader):
     def preview_land(self, change_set_id: str, only: Sequence[FilePart] = ()) -> LandPreview:
         """Whether the change set, or `only` these parts of it, could be landed on the present files. Changes
         nothing."""
-        row = self.row(change_set_id)
+        row = self.load_row(change_set_id)
         with self._locks.hold(row.workspace), open_workspace(row.workspace) as root:
             git = row.open_git()
             present, target = take_snapshot(git).tree, write_target_tree(git, row, only)
@@ -120,7 +120,7 @@ class Landings(ChangeReader):
             plan = Plan.from_json(row.landings[-1]["plan"]).reversed()
             if changed := find_changed(root, plan):
                 raise _later_edits(changed)
-            old_folders = {*plan.old_folders, *find_replaced_folders(root, plan.entries)}
+            old_folders = {*plan.old_folders, *find_replaced_folders(root, plan.entries).items()}
             plan = dataclasses.replace(
                 plan, token=self._randomness.new_id("land"), old_folders=tuple(sorted(old_folders))
             )
@@ -138,7 +138,7 @@ class Landings(ChangeReader):
     @contextmanager
     def _lock_for_decision(self, change_set_id: str, becoming: ChangeState) -> Iterator[tuple[ChangeSetRow, Beneath]]:
         """Lock the row and the operator's files against other changes, and finish an interrupted change first."""
-        workspace = self.row(change_set_id).workspace
+        workspace = self.load_row(change_set_id).workspace
         with self._locks.hold_exclusively(workspace), open_workspace(workspace) as root:
             for intent in unfinished_intents(self._database, LANDING):
                 if LandingIntent(**intent.payload).workspace == workspace:
@@ -150,7 +150,7 @@ class Landings(ChangeReader):
                             f"an earlier change of {workspace} is still half done: {error}",
                             "see `clawpy doctor`; free disk space and make the folder writable, then try again",
                         ) from error
-            yield self.row(change_set_id, becoming=becoming), root
+            yield self.load_row(change_set_id, becoming=becoming), root
 
     def _plan_landing(self, git: Git, root: Beneath, row: ChangeSetRow, target: str) -> Plan:
         """The plan that lands `row` up to the tree `target`. Raises `Refusal` when the present files prevent that."""

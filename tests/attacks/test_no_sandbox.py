@@ -83,11 +83,11 @@ def call_verb_with_text(engine: Engine, card: Card) -> None:
 
 
 def press_button(engine: Engine, card: Card) -> None:
-    OperationRunner(engine, max_slow_requests=1).run("approve", {"id": card.id})
+    OperationRunner(engine, max_slow_operations=1).run("approve", {"id": card.id})
 
 
 def trigger_over_gateway(engine: Engine, card: Card) -> None:
-    OperationRunner(engine, max_slow_requests=1).run("trigger", {"prediction_id": card.id})
+    OperationRunner(engine, max_slow_operations=1).run("trigger", {"prediction_id": card.id})
 
 
 def run_by_itself(engine: Engine, card: Card) -> None:

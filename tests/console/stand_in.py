@@ -256,7 +256,7 @@ class StandInChangeComments:
     def remove(self, id: str, number: int) -> ChangeSet:
         return self._changes._set(id, ChangeState.WAITING, comments=())
 
-    def unsent(self, id: str) -> tuple[str, tuple[int, ...]]:
+    def make_unsent_message(self, id: str) -> tuple[str, tuple[int, ...]]:
         comments = self._changes.all[0].comments
         return "\n".join(comment.text for comment in comments), tuple(comment.number for comment in comments)
 

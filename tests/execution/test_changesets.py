@@ -241,7 +241,7 @@ def test_comments_quote_a_line_of_the_new_or_the_old_file(world: LandingWorld, c
 
     assert (first.quote, first.text, second.quote, second.old) == ("four", "write 4 instead", "b", True)
     assert [event.kind for event in events.drain()] == ["ChangeSetCommented"] * 2
-    text, numbers = comments.unsent(change.id)
+    text, numbers = comments.make_unsent_message(change.id)
     assert numbers == (1, 2)
     assert text.split("\n\n") == [
         "Comments on “Fix the cart”. Address each of them.",
@@ -269,14 +269,14 @@ def test_comments_are_sent_once_and_can_be_removed(world: LandingWorld, change: 
     comments = world.changes.comments
     comments.add(change.id, "a.txt", 4, "write 4 instead")
     comments.add(change.id, "b.txt", 1, "keep it", old=True)
-    _, numbers = comments.unsent(change.id)
+    _, numbers = comments.make_unsent_message(change.id)
     comments.add(change.id, "a.txt", 1, "and this, while they are sent")
 
     sent_at = world.clock.now().isoformat()
     assert [comment.sent for comment in comments.mark_sent(change.id, numbers).comments] == [sent_at, sent_at, ""]
-    assert comments.unsent(change.id)[1] == (3,)
+    assert comments.make_unsent_message(change.id)[1] == (3,)
     comments.remove(change.id, 3)
-    refused("no_comments", lambda: comments.unsent(change.id))
+    refused("no_comments", lambda: comments.make_unsent_message(change.id))
     assert [comment.number for comment in comments.remove(change.id, 1).comments] == [2]
     refused("unknown_comment", lambda: comments.remove(change.id, 1))
     change.discard()

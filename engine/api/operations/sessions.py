@@ -97,7 +97,7 @@ def discard(engine: Services, id: NonEmptyText, yes: bool = False) -> Document:
     is_interrupted = target.session is not None and target.session.state is SessionState.INTERRUPTED
     has_nothing_to_delete = is_interrupted and target.change_set is None
     if not yes and not has_nothing_to_delete:
-        engine.changes.row(target.change_set_id, ChangeState.DISCARDED)
+        engine.changes.load_row(target.change_set_id, ChangeState.DISCARDED)
         return target.document() | {"discarded": False}
     if target.session is not None and is_interrupted:
         engine.acknowledge(target.session.id)
@@ -135,7 +135,7 @@ def comment(
             raise Refusal(
                 "no_agent", f"{session.id} was not made by an agent, so its comments stay as notes", "`clawpy propose`"
             )
-        words, numbers = comments.unsent(change_id)
+        words, numbers = comments.make_unsent_message(change_id)
         card = engine.cards.propose(words, workspace=session.workspace, continues=session.id)
         reply |= {"continues": document(card), "changeSet": document(comments.mark_sent(change_id, numbers))}
     return reply

@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 MAX_OPEN_REQUESTS = 64
 """Maximum number of requests of an agent that wait at the same time."""
 
-MAX_DETAIL = 20_000
+MAX_DETAIL_CHARS = 20_000
 """Maximum number of characters of the details of a permission that are checked and shown."""
 
 ResultType = TypeVar("ResultType")
@@ -312,10 +312,10 @@ def _refusal_error(refusal: Refusal) -> RequestError:
 def _truncate_detail(detail: str) -> str:
     """The beginning of the details, unchanged, because rails judge it. No word is cut: half a key would not be
     recognised as a secret."""
-    if len(detail) <= MAX_DETAIL:
+    if len(detail) <= MAX_DETAIL_CHARS:
         return detail
-    head = detail[:MAX_DETAIL]
-    return head[: max(head.rfind(" ") + 1, head.rfind("\n") + 1, MAX_DETAIL - MAX_KEY_LENGTH)]
+    head = detail[:MAX_DETAIL_CHARS]
+    return head[: max(head.rfind(" ") + 1, head.rfind("\n") + 1, MAX_DETAIL_CHARS - MAX_KEY_LENGTH)]
 
 
 @dataclass(slots=True)
