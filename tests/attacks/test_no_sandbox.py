@@ -82,7 +82,7 @@ def call_verb_with_text(engine: Engine, card: Card) -> None:
     dispatch(engine, "approve", {"id": card.id, "withoutSandbox": "yes"})
 
 
-def press_button(engine: Engine, card: Card) -> None:
+def answer_over_gateway(engine: Engine, card: Card) -> None:
     OperationRunner(engine, max_slow_operations=1).run("approve", {"id": card.id})
 
 
@@ -107,7 +107,7 @@ def force_by_program(engine: Engine, card: Card) -> None:
 
 
 BY_THE_OPERATOR = (
-    approve, approve_twice, approve_edited, call_verb, call_verb_with_false, call_verb_with_text, press_button,
+    approve, approve_twice, approve_edited, call_verb, call_verb_with_false, call_verb_with_text, answer_over_gateway,
     trigger_over_gateway,
 )  # fmt: skip
 WITHOUT_THE_OPERATOR = (run_by_itself, confirm_by_itself, trigger_by_program, force_by_program)
@@ -143,10 +143,7 @@ def test_an_approval_for_a_sandbox_does_not_run_without_one(engine: Engine, card
     assert not mark.exists()
 
 
-@pytest.mark.long
-def test_every_screen_names_the_missing_sandbox_and_a_confirmed_card_runs(
-    engine: Engine, repository: Repository, card: Card, mark: Path
-) -> None:
+def test_the_card_names_the_missing_sandbox(engine: Engine, repository: Repository, card: Card) -> None:
     document = dispatch(engine, "cards", {})["predictions"][0]
     assert document["withoutSandbox"]
     assert document["needsConfirmation"]
@@ -158,14 +155,18 @@ def test_every_screen_names_the_missing_sandbox_and_a_confirmed_card_runs(
         engine.cards.approve(card.id)
     assert refused.value.code == "no_sandbox"
     assert "bubblewrap" in refused.value.fix
+    without_commands = engine.cards.propose("look_for_leftovers", workspace=str(repository.path))
+    assert without_commands.undo_note == "nothing to undo: it only reads your tree"
+
+
+@pytest.mark.long
+def test_a_confirmation_counts_for_one_card(engine: Engine, repository: Repository, card: Card, mark: Path) -> None:
     approved = dispatch(engine, "approve", {"id": card.id, "withoutSandbox": True, "wait": True})
     assert approved["session"]["sandbox"] == "no sandbox"
     assert mark.exists(), "the attack was real"
     second_card = engine.cards.propose("run_tests", workspace=str(repository.path))
     with pytest.raises(Refusal, match="no sandbox"):
-        engine.cards.approve(second_card.id)  # which was not confirmed
-    without_commands = engine.cards.propose("look_for_leftovers", workspace=str(repository.path))
-    assert without_commands.undo_note == "nothing to undo: it only reads your tree"
+        engine.cards.approve(second_card.id)
 
 
 def test_a_setting_is_enough_for_an_approval(engine: Engine, repository: Repository, mark: Path) -> None:

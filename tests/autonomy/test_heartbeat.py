@@ -63,7 +63,7 @@ def test_every_documented_form_is_read() -> None:
 def test_an_item_that_cannot_be_read_is_reported_with_its_line(line: str) -> None:
     items, problems = parse_items(f"# Heartbeat\n\n- [ ] {line}\n")
     assert items == []
-    assert [number for number, _ in problems] == [3] if line else problems == []
+    assert [number for number, _ in problems] == ([3] if line else [])
 
 
 @pytest.mark.parametrize("begin", ["", "- ", "* ", "-[ ] ", "- [] ", "- [ ]", "  - "])

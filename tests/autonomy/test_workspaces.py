@@ -74,10 +74,10 @@ def test_the_cards_of_a_workspace_that_is_switched_off_are_withdrawn(world: Worl
     with world.opened() as engine:
         engine.card_cycle.run_cycle()
         cards = engine.cards.pending()
+        assert cards
         engine.cards.snooze(cards[0].id)
         engine.cards.mark_shown([card.id for card in cards])
         set_autonomy(world, "off", job)
-        assert cards
         for card in (engine.cards.get(card.id) for card in cards):
             assert (card.status, card.outcome) == (Status.EXPIRED, Outcome.WITHDRAWN)
             assert card.note == "autonomy is off in this workspace"

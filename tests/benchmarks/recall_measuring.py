@@ -73,13 +73,13 @@ class Observation:
     refs that each way of searching put first."""
 
     features: np.ndarray
-    right: np.ndarray
+    is_evidence: np.ndarray
     refs: tuple[str, ...]
     evidence: frozenset[str]
-    words: tuple[str, ...]
-    meaning: tuple[str, ...]
-    fused: tuple[str, ...]
-    ours: tuple[str, ...]
+    by_words: tuple[str, ...]
+    by_vectors: tuple[str, ...]
+    by_both: tuple[str, ...]
+    by_recall: tuple[str, ...]
 
 
 def observe_question(memory: MemoryService, question: Question) -> Observation:
@@ -89,16 +89,16 @@ def observe_question(memory: MemoryService, question: Question) -> Observation:
     refs = tuple(memories[row.seq].ref for row in candidates.rows)
     recalled = memory.recall(RecallQuery(question.text, k=50, now=NOW), deadline=60.0)
     assert not recalled.left_out, recalled.left_out
-    words, meaning, fused = search_plainly(memory, question.text)
+    by_words, by_vectors, by_both = search_plainly(memory, question.text)
     return Observation(
         features=np.stack([candidates.features[weight.feature] for weight in WEIGHTS], axis=1),
-        right=np.array([ref in question.evidence for ref in refs], float),
+        is_evidence=np.array([ref in question.evidence for ref in refs], float),
         refs=refs,
         evidence=question.evidence,
-        words=words,
-        meaning=meaning,
-        fused=fused,
-        ours=tuple(item.ref for item in recalled.items),
+        by_words=by_words,
+        by_vectors=by_vectors,
+        by_both=by_both,
+        by_recall=tuple(item.ref for item in recalled.items),
     )
 
 
@@ -148,9 +148,9 @@ def print_recall(rankings: dict[str, list[tuple[Sequence[str], frozenset[str]]]]
 def fit_weights(kinds: Sequence[Sequence[Observation]]) -> tuple[Weight, ...]:
     """Weights fitted on the questions of several kinds, each kind counting alike; none below 0. Those set by hand
     stay."""
-    fitted = [number for number, observation in enumerate(WEIGHTS) if observation.feature not in BY_HAND]
-    observations = [observation for kind in kinds for observation in kind if observation.right.sum()]
-    counts = [sum(bool(observation.right.sum()) for observation in kind) for kind in kinds]
+    fitted = [number for number, weight in enumerate(WEIGHTS) if weight.feature not in BY_HAND]
+    observations = [observation for kind in kinds for observation in kind if observation.is_evidence.sum()]
+    counts = [sum(bool(observation.is_evidence.sum()) for observation in kind) for kind in kinds]
     shares = np.repeat([1 / len(kinds) / max(1, count) for count in counts], counts)
     max_rows = max(len(observation.refs) for observation in observations)
     features = np.zeros((len(observations), max_rows, len(fitted)))
@@ -159,7 +159,7 @@ def fit_weights(kinds: Sequence[Sequence[Observation]]) -> tuple[Weight, ...]:
     for number, observation in enumerate(observations):
         features[number, : len(observation.refs)] = observation.features[:, fitted]
         is_row[number, : len(observation.refs)] = True
-        target[number, : len(observation.refs)] = observation.right / observation.right.sum()
+        target[number, : len(observation.refs)] = observation.is_evidence / observation.is_evidence.sum()
     spread = features[is_row].std(axis=0) + 1e-6
     features /= spread
 

@@ -37,7 +37,7 @@ def main() -> None:
     weights = fit_weights(list(questions_by_kind.values()))
     rows: dict[str, list[tuple[tuple[str, ...], frozenset[str]]]] = {}
     for name, questions in questions_by_kind.items():
-        rows[f"{name}, shipped"] = [(question.ours, question.evidence) for question in questions]
+        rows[f"{name}, shipped"] = [(question.by_recall, question.evidence) for question in questions]
         rows[f"{name}, fitted on all"] = [(rerank(question, weights), question.evidence) for question in questions]
         rows[f"{name}, fitted without the conversation"] = rank_without_itself(name, kinds)
     print_recall(rows)

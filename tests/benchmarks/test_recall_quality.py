@@ -50,10 +50,10 @@ TALK = read_table(__file__)
 def rankings_of(observations: list[Observation]) -> dict[str, list[tuple[tuple[str, ...], frozenset[str]]]]:
     """By way of searching: the order that it gave, and the evidence, of each question."""
     return {
-        "full text alone": [(observation.words, observation.evidence) for observation in observations],
-        "vectors alone": [(observation.meaning, observation.evidence) for observation in observations],
-        "both added": [(observation.fused, observation.evidence) for observation in observations],
-        "recall": [(observation.ours, observation.evidence) for observation in observations],
+        "full text alone": [(observation.by_words, observation.evidence) for observation in observations],
+        "vectors alone": [(observation.by_vectors, observation.evidence) for observation in observations],
+        "both added": [(observation.by_both, observation.evidence) for observation in observations],
+        "recall": [(observation.by_recall, observation.evidence) for observation in observations],
     }
 
 

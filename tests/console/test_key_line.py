@@ -20,18 +20,18 @@ LEAVES = {"app.quit", "app.stop"}
 """They end what the test looks at; others look at them."""
 
 
-async def _loaded(pilot: Pilot) -> None:
+async def _wait_until_loaded(pilot: Pilot) -> None:
     await until(pilot, lambda: not any(worker.is_running for worker in pilot.app.workers), "for what it shows")
 
 
-async def _at(pilot: Pilot, mode: str, pane: str) -> ConsoleScreen:
+async def _open_pane(pilot: Pilot, mode: str, pane: str) -> ConsoleScreen:
     """The screen of `mode`, as it was opened, with the focus on `pane`."""
     app = pilot.app
     while len(app.screen_stack) > 1:
         app.pop_screen()
     if app.current_mode != mode:
         await app.switch_mode(mode)
-    await _loaded(pilot)
+    await _wait_until_loaded(pilot)
     screen = app.screen
     screen.maximized = None
     screen.go_to(pane)
@@ -51,22 +51,25 @@ async def test_every_key_of_the_key_line_does_something(
         with_organisation(engine, make_organisation(tmp_path / "made"), tmp_path / "people")
     async with running(console, "escape", notifications=True) as pilot:
         await console.switch_mode(mode)
-        await _loaded(pilot)
+        await _wait_until_loaded(pilot)
         screen = console.screen
+        pressed = 0
         for pane in [pane for pane in screen.PANES if screen.go_to(pane)]:
-            screen = await _at(pilot, mode, pane)
+            screen = await _open_pane(pilot, mode, pane)
             for action_id, _, label in screen.query_one(KeyLine).keys:
                 if action_id in LEAVES:
                     continue
-                screen = await _at(pilot, mode, pane)
+                screen = await _open_pane(pilot, mode, pane)
                 shown = {key[0] for key in screen.query_one(KeyLine).keys}
                 if action_id not in shown:
                     continue  # what was pressed before took away what it is for
-                before = _state(console, engine)
+                before = _observe(console, engine)
+                pressed += 1
                 await pilot.press(BY_ID[action_id].keys.split(",")[0])
-                await _loaded(pilot)
-                assert _state(console, engine) != before, f"{mode}, {pane}: {label} ({action_id}) does nothing"
+                await _wait_until_loaded(pilot)
+                assert _observe(console, engine) != before, f"{mode}, {pane}: {label} ({action_id}) does nothing"
+        assert pressed
 
 
-def _state(console: ConsoleApp, engine: StandIn) -> object:
+def _observe(console: ConsoleApp, engine: StandIn) -> object:
     return len(console.screen_stack), console.screen.focused, screen_text(console), len(engine.call_log)

@@ -80,13 +80,15 @@ def test_ordinary_commands_and_talk_about_destructive_ones_are_not_stopped_in_a_
 
 
 @pytest.mark.parametrize(
-    ("name", "min_stopped"),
-    [("creative_tuned", 43), ("creative_aside", 39), ("creative_blind", 12)],
+    ("name", "min_stopped", "count"),
+    [("creative_tuned", 43, 46), ("creative_aside", 39, 46), ("creative_blind", 12, 12)],
 )
-def test_creative_commands_are_stopped(name: str, min_stopped: int) -> None:
+def test_creative_commands_are_stopped(name: str, min_stopped: int, count: int) -> None:
     """The rules were tuned on the first list alone; the others were set aside. The least number that is stopped is what
     the rules reached, so that no list gets worse."""
-    assert sum(check_command(text).verdict is not Verdict.ALLOW for text in examples(name)) >= min_stopped
+    texts = examples(name)
+    assert len(texts) == count
+    assert sum(check_command(text).verdict is not Verdict.ALLOW for text in texts) >= min_stopped
 
 
 # SPEC 3.5: a verdict does not change with look-alikes, invisible characters, wrapping or encoding.

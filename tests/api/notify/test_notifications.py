@@ -222,9 +222,7 @@ def test_a_surface_without_an_address_any_more_gets_nothing(phone_world: NotifyW
 # Exactly once
 
 
-def test_an_entry_that_is_read_twice_is_sent_once(
-    phone_world: NotifyWorld, database: Database, clock: FakeClock, bus: EventBus
-) -> None:
+def test_an_entry_that_is_read_twice_is_sent_once(phone_world: NotifyWorld, database: Database) -> None:
     """The cursor is stored after the rows: a crash between the two reads the entry again."""
     phone_world.happen(PAUSED)
     entries = Ledger(database).since(0)
@@ -251,6 +249,21 @@ def test_finished_rows_are_deleted_after_a_week(phone_world: NotifyWorld, clock:
     assert count == 1
 
 
+def test_an_entry_of_another_version_delays_no_other(phone_world: NotifyWorld) -> None:
+    phone_world.database.write(
+        lambda tx: tx.session.connection().exec_driver_sql(
+            "INSERT INTO memory_events (at, kind, subject, workspace, payload)"
+            " VALUES ('2026-01-05T09:30:00.000000Z', 'SessionEnded', 'sess_a', '', '{}')"
+        )
+    )
+    phone_world.happen(PAUSED)
+    phone_world.deliver()
+    assert len(phone_world.courier.sent) == 1
+
+
+# Buttons
+
+
 def test_a_card_has_buttons_while_the_gateway_listens(world: NotifyWorld) -> None:
     for world.gateway_listens, gateway in ((False, "https://here"), (True, ""), (True, "https://here/")):
         world.set_addresses(phone=EVERYWHERE["phone"], gateway=gateway)
@@ -263,18 +276,6 @@ def test_a_card_has_buttons_while_the_gateway_listens(world: NotifyWorld) -> Non
     assert world.courier.buttons == [{}] * 5 + [pressed]
     assert "signed-pass" not in repr(pressed)
     assert timedelta(hours=4) == BUTTON_LIFETIME
-
-
-def test_an_entry_of_another_version_delays_no_other(phone_world: NotifyWorld) -> None:
-    phone_world.database.write(
-        lambda tx: tx.session.connection().exec_driver_sql(
-            "INSERT INTO memory_events (at, kind, subject, workspace, payload)"
-            " VALUES ('2026-01-05T09:30:00.000000Z', 'SessionEnded', 'sess_a', '', '{}')"
-        )
-    )
-    phone_world.happen(PAUSED)
-    phone_world.deliver()
-    assert len(phone_world.courier.sent) == 1
 
 
 # Secrets
@@ -369,7 +370,7 @@ class StandInPhone:
 
 
 STEP = st.sampled_from(
-    ["happen", "happen", "read", "deliver", "deliver", "fail", "work", "wait", "restart", "crash", "quiet"]
+    ["happen", "happen", "read", "deliver", "deliver", "fail", "recover", "wait", "restart", "crash", "quiet"]
 )
 
 
@@ -397,14 +398,14 @@ def check_steps(steps: list[str], database: Database, clock: FakeClock) -> None:
         return world
 
     world = restart()
-    for step in [*steps, "work", "restart", "read", "wait", "deliver", "wait", "deliver"]:
+    for step in [*steps, "recover", "restart", "read", "wait", "deliver", "wait", "deliver"]:
         if step == "happen":
             amounts.append(f"${len(amounts)}.07")
             spent = microusd(float(amounts[-1][1:]))
             database.write(lambda tx, spent=spent: tx.record(CostWarned(window="day", spent=spent, cap=microusd(1))))
         elif step == "read":
             world.notifications.catch_up()
-        elif step in ("fail", "work"):
+        elif step in ("fail", "recover"):
             phone.fails = step == "fail"
         elif step == "wait":
             clock.advance(timedelta(minutes=31))
