@@ -21,10 +21,10 @@ from engine.prediction.kinds import is_heartbeat
 from engine.prediction.tasks import TaskBoard
 from engine.storage.database import Database
 from tests.autonomy.world import World
+from tests.conftest import MONDAY_MORNING as NOW
 
 BERLIN = ZoneInfo("Europe/Berlin")
 WEEK = frozenset(range(7))
-NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)  # a Monday
 ITEM = "which branches are stale"
 
 

@@ -18,7 +18,8 @@ def test_every_verb_and_action_has_help_with_an_example(clawpy: Clawpy, verb: st
         result = clawpy(*words, "--help")
         assert result.code == 0
         example = result.out.partition("\nexample:\n")[2]
-        assert "clawpy " + " ".join(words) in example
+        is_default = words == ["token", "show"]  # its example leaves the action out
+        assert ("clawpy " + " ".join(words) in example) is not is_default
 
 
 def test_help_lists_every_verb(clawpy: Clawpy) -> None:

@@ -6,7 +6,6 @@ import os
 import stat
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from engine.execution.worktrees import Worktree
 from engine.home import Home
 from engine.model import ChangeSet, ChangeState, CheckResult, FileDiff, FilePart, Randomness, Refusal
 from engine.storage.database import Database
-from tests.conftest import Repository
+from tests.conftest import MONDAY_MORNING, Repository
 from tests.support.helpers import refused
 
 TEXT = "\n".join(f"line {number}" for number in range(20)) + "\n"
@@ -70,7 +69,7 @@ class LandingWorld:
         self.home.data.mkdir(parents=True, exist_ok=True)
         self.repository = Repository(folder / "shop")
         self.git, self.write = self.repository.git, self.repository.write
-        self.clock = FakeClock(datetime(2026, 1, 5, 9, 30, tzinfo=UTC))
+        self.clock = FakeClock(MONDAY_MORNING)
         self.bus = EventBus()
         self.database = Database(self.home.database, clock=self.clock, bus=self.bus)
         self.step = step

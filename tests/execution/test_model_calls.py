@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,8 @@ from engine.model import (
     SourceKind,
 )
 from engine.storage.database import Database
+from tests.conftest import MONDAY_MORNING as NOW
 from tests.support.helpers import make_session_view, refused
-
-NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 
 
 @dataclasses.dataclass

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from engine.git.operations import MergeTrial, try_merge
 from engine.git.reader import GitReader
+from tests.conftest import MONDAY_MORNING as NOW
 from tests.conftest import Repository
-
-NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 
 
 def test_a_check_that_fails_is_named_and_tried_again_after_a_change(repository: Repository) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
 from engine.git import Git
 from engine.git.lost_commits import is_reachable, read_lost_commits, read_reflog
 from engine.git.reader import GitReader
+from tests.conftest import MONDAY_MORNING as NOW
 from tests.conftest import Repository
-
-NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 
 
 def ago(days: float) -> str:

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 from engine.git import Git
 from engine.git.own_changes import find_own_changes
 from engine.git.reader import GitReader
+from tests.conftest import MONDAY_MORNING as NOW
 from tests.conftest import Repository
 
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
-NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 
 
 def read_mentions(repository: Repository) -> list[tuple[str, int, str, str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,9 @@ from engine.clock import FakeClock
 from engine.memory import graph as graph_module
 from engine.memory.graph import TaskGraph
 from engine.model import ACYCLIC, GraphEdge, GraphNode, Refusal, Relation
+from tests.conftest import MONDAY_MORNING as NOW
 from tests.support.helpers import refused
 
-NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 DOCUMENT, JOURNAL = "task_graph.json", "task_graph.journal.jsonl"
 
 

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,10 @@ from engine.memory.helper import Helper
 from engine.model import AgentView, Randomness, SessionState
 from engine.prediction.routing import RECENT_TRIGGER_AGE, PromptPlacer, Route, Router
 from engine.storage.database import Database
+from tests.conftest import MONDAY_MORNING as NOW
 from tests.prediction.deciding import World
 from tests.support.helpers import refused
 
-NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 CHANNELS = ["koji-core", "chronicle-hub", "garden"]
 SERVING = {"koji-core": "backend_builder", "chronicle-hub": "chronicler", "garden": "gardener"}
 

@@ -9,7 +9,6 @@ import threading
 import time
 import tomllib
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import pytest
 from keyring.backend import KeyringBackend
 
 from engine.model import Question, Refusal, SessionState, SessionView
+from tests.conftest import MONDAY_MORNING
 
 
 @cache
@@ -93,7 +93,6 @@ def is_alive(pid: int) -> bool:
 
 def make_session_view(**fields: Any) -> SessionView:
     """A session of a text prompt that runs; `fields` replace its values."""
-    began = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
     values = {
         "id": "sess_1",
         "prediction_id": "pred_1",
@@ -107,8 +106,8 @@ def make_session_view(**fields: Any) -> SessionView:
         "mode": "approved",
         "sandbox": "",
         "cwd": "/w/shop",
-        "created_at": began,
-        "started_at": began,
+        "created_at": MONDAY_MORNING,
+        "started_at": MONDAY_MORNING,
         "ended_at": None,
         "tokens": 0,
         "cost": 0,

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,7 @@ from engine.config.settings_file import BadConfig, read_settings
 from engine.home import Home
 from tests.api.notify.notification_server import NotificationServer
 from tests.api.notify.world import MutableSettings, StandInKeys
+from tests.conftest import MONDAY_MORNING as NOW
 from tests.support.helpers import read_table, refused
 
 ADDRESSES = read_table(__file__)
@@ -104,7 +105,6 @@ def test_without_a_keyring_a_secret_address_is_refused_with_the_other_ways(home:
     assert "clawpy notify set discord --store file" in refusal.fix
 
 
-NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 CARD = NotificationContent(
     NotificationKind.NEW_HIGH, NOW, "Run tests on <changed> *modules* @everyone", "pred_a", "koji-core", 0.72, True
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
@@ -26,6 +26,7 @@ from engine.api.notify.notes import (
 from engine.config import Settings
 from engine.config.sections import Surface
 from engine.model import Tier
+from tests.conftest import MONDAY_MORNING as NOW
 from tests.support.helpers import read_table
 
 # The table of SPEC 10.2: seven kinds of event, six surfaces
@@ -71,7 +72,6 @@ def test_settings_switch_surfaces_on_and_off(surface: Surface) -> None:
     )
 
 
-NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 CARD = NotificationContent(
     NotificationKind.NEW_HIGH, NOW - timedelta(minutes=2), "Run tests on recently changed modules", "pred_abc123",
     "koji-core", 0.72, True, Tier.CHECK,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from engine.api.notify.outbox import MAX_BATCH, QUIET_POLL_S, NotificationRow, plan_delivery
-
-NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
+from tests.conftest import MONDAY_MORNING as NOW
 
 
 def row(number: int, *, urgent: bool = False, collected: bool = False, due: float = 0) -> NotificationRow:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
 from engine.learning.decisions.decisions import CardFeatures, PastDecision
 from engine.learning.decisions.learner import Habits
 from engine.model import PartOfDay
+from tests.conftest import MONDAY_MORNING as NOW
 
-NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 CARD = CardFeatures(
     "run_tests", "koji-core", "/shop", "run_tests", frozenset({"run", "tests"}), PartOfDay.MORNING, False, NOW, 9
 )
