@@ -45,7 +45,7 @@ GIT_CONFIG = """\
 """
 
 SLOW_MARKERS = {"attacks", "benchmark", "faults", "long", "model"}
-SLOW_FIXTURES = {"fork_server", "repository", "warm"}
+SLOW_FIXTURES = {"fork_server", "model_host", "repository"}
 SLOW_MODULES = {"test_documents.py", "test_imports.py"}
 SLOW_FOLDERS = {
     "api", "attach", "attacks", "bad_input", "cli", "console", "execution", "seeds", "simulation", "situations",
@@ -93,13 +93,13 @@ def _own_git_identity(git_config: Path, monkeypatch: pytest.MonkeyPatch) -> None
     """git does not read the developer's configuration."""
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(git_config))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    for variable in ("CLAWPY_HOME", "CLAWPY_SHARED_DATABASE_URL", "UV_PROJECT_ENVIRONMENT"):
-        monkeypatch.delenv(variable, raising=False)
 
 
 @pytest.fixture(autouse=True)
-def _no_keys_of_the_developer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests and their child processes see no keys from the developer's environment or keyring."""
+def _no_environment_of_the_developer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests and their child processes see neither keys nor places from the developer's environment or keyring."""
+    for variable in ("CLAWPY_HOME", "CLAWPY_SHARED_DATABASE_URL", "UV_PROJECT_ENVIRONMENT"):
+        monkeypatch.delenv(variable, raising=False)
     for variable in [name for name in os.environ if name.startswith("CLAWPY_") and name.endswith("_API_KEY")]:
         monkeypatch.delenv(variable)
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
@@ -120,7 +120,7 @@ def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], byt
 
 
 @pytest.fixture(scope="session")
-def compiled() -> Engine:
+def statement_cache() -> Engine:
     """Keeps the statements that SQLAlchemy has compiled, for all tests. Otherwise each database would compile its
     own."""
     engine = create_engine("sqlite://")
@@ -129,7 +129,7 @@ def compiled() -> Engine:
 
 
 @pytest.fixture(autouse=True)
-def _quick_homes(empty_database: Callable[[], bytes], compiled: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def _quick_homes(empty_database: Callable[[], bytes], statement_cache: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new database is a copy of one that was made once, and no write waits for the disk.
 
     The folders that test exactly this override the fixture.
@@ -144,7 +144,7 @@ def _quick_homes(empty_database: Callable[[], bytes], compiled: Engine, monkeypa
 
     def open_quickly(path: Path, **options: Any) -> Engine:
         engine = open_sqlite(path, **options | {"durable": False})
-        engine.dialect, engine._compiled_cache = compiled.dialect, compiled._compiled_cache
+        engine.dialect, engine._compiled_cache = statement_cache.dialect, statement_cache._compiled_cache
         return engine
 
     monkeypatch.setattr("engine.storage.database.create_file", copy_empty_database)
@@ -161,7 +161,7 @@ def fork_server() -> Iterator[ForkServer]:
 
 
 @pytest.fixture(scope="session")
-def warm() -> Iterator[ModelHost]:
+def model_host() -> Iterator[ModelHost]:
     """One model host for all tests that do not test its start and end: it takes a second or two to start."""
     host = ModelHost()
     yield host

@@ -19,8 +19,26 @@ from types import SimpleNamespace
 
 import pytest
 
-from clawpy_console.attach import client as client_module
-from clawpy_console.attach.client import RESTORING_SEQUENCES, Client, ClientEnd, Refused, attach
+from clawpy_console.attach.client import (
+    EXIT,
+    HEAD,
+    INPUT,
+    MAX_MESSAGE_BYTES,
+    OUTPUT,
+    RESTORE_TERMINAL,
+    RESTORING_SEQUENCES,
+    RUN,
+    SIZE,
+    TAKE_TERMINAL,
+    TERMINAL_IS_FREE,
+    Client,
+    ClientEnd,
+    MessageParser,
+    Refused,
+    attach,
+    encode_message,
+    main,
+)
 from engine import Home, __version__
 
 
@@ -29,7 +47,7 @@ class ClientProcess:
 
     def __init__(self) -> None:
         self.connection, client_socket = socket.socketpair()
-        self._messages = client_module.MessageParser()
+        self._messages = MessageParser()
         self._received: list[tuple[bytes, bytes]] = []
         self.pid, self.terminal = pty.fork()
         if not self.pid:
@@ -46,7 +64,7 @@ class ClientProcess:
 
     def send(self, kind: bytes, content: bytes = b"") -> None:
         """Send a message, as the console does."""
-        self.connection.sendall(client_module.encode_message(kind, content))
+        self.connection.sendall(encode_message(kind, content))
 
     def receive(self) -> tuple[bytes, bytes]:
         """The next message of the client."""
@@ -64,9 +82,9 @@ class ClientProcess:
             output += os.read(self.terminal, 65536)
         return output
 
-    def enter(self) -> None:
+    def take_terminal(self) -> None:
         """Have the client take its terminal."""
-        self.send(client_module.TAKE_TERMINAL, b"<enter>")
+        self.send(TAKE_TERMINAL, b"<enter>")
         self.read_until(b"<enter>")
         assert not self.is_cooked()
 
@@ -96,26 +114,26 @@ def client() -> Iterator[ClientProcess]:
 
 
 def test_keys_go_to_the_console_and_its_drawing_to_the_terminal(client: ClientProcess) -> None:
-    client.enter()
+    client.take_terminal()
     os.write(client.terminal, "q\x03ü\r".encode())  # Ctrl+C is a key like any other
-    assert client.receive() == (client_module.INPUT, "q\x03ü\r".encode())
-    client.send(client_module.OUTPUT, b"x" * 300_000 + b"<end>")
+    assert client.receive() == (INPUT, "q\x03ü\r".encode())
+    client.send(OUTPUT, b"x" * 300_000 + b"<end>")
     assert client.read_until(b"<end>").count(b"x") == 300_000
-    client.send(client_module.EXIT, b'{"code": 7, "text": ""}')
+    client.send(EXIT, b'{"code": 7, "text": ""}')
     client.read_until(RESTORING_SEQUENCES)
     assert client.is_cooked()
     assert client.exit_code() == 7
 
 
 def test_a_new_size_of_the_terminal_is_sent(client: ClientProcess) -> None:
-    client.enter()
+    client.take_terminal()
     fcntl.ioctl(client.terminal, termios.TIOCSWINSZ, struct.pack("4H", 50, 132, 0, 0))
     kind, content = client.receive()
-    assert (kind, json.loads(content)) == (client_module.SIZE, [132, 50])
+    assert (kind, json.loads(content)) == (SIZE, [132, 50])
 
 
 def test_a_console_that_dies_without_a_word_leaves_the_terminal_as_it_was(client: ClientProcess) -> None:
-    client.enter()
+    client.take_terminal()
     client.connection.close()
     client.read_until(RESTORING_SEQUENCES)
     assert client.is_cooked()
@@ -123,42 +141,36 @@ def test_a_console_that_dies_without_a_word_leaves_the_terminal_as_it_was(client
 
 
 def test_a_program_has_the_terminal_until_it_ends(client: ClientProcess, tmp_path: Path) -> None:
-    client.enter()
+    client.take_terminal()
     program = [sys.executable, "-c", "import os; print(os.getcwd(), os.isatty(0)); input()"]
-    client.send(
-        client_module.RUN, json.dumps({"command": program, "folder": str(tmp_path), "banner": "a shell"}).encode()
-    )
-    client.send(client_module.OUTPUT, b"<drawn meanwhile>")
+    client.send(RUN, json.dumps({"command": program, "folder": str(tmp_path), "banner": "a shell"}).encode())
+    client.send(OUTPUT, b"<drawn meanwhile>")
     client.read_until(b"a shell")
     client.read_until(f"{tmp_path} True".encode())
     assert client.is_cooked()
     os.write(client.terminal, b"\n")
-    assert client.receive()[0] == client_module.TERMINAL_IS_FREE
-    client.send(client_module.TAKE_TERMINAL, b"<enter again>")
+    assert client.receive()[0] == TERMINAL_IS_FREE
+    client.send(TAKE_TERMINAL, b"<enter again>")
     assert b"meanwhile" not in client.read_until(b"<enter again>")
 
 
 def test_a_signal_restores_the_terminal_and_lets_the_console_end(client: ClientProcess) -> None:
-    client.enter()
+    client.take_terminal()
     os.kill(client.pid, signal.SIGTERM)
     client.read_until(RESTORING_SEQUENCES)
     assert client.connection.recv(1) == b"", "the console hears that nobody is there"
-    client.send(client_module.EXIT, b'{"code": 0, "text": ""}')
+    client.send(EXIT, b'{"code": 0, "text": ""}')
     client.connection.close()
     assert client.exit_code() == 128 + signal.SIGTERM
 
 
 def test_messages_may_come_in_pieces_and_have_a_largest_size() -> None:
-    parser, found = client_module.MessageParser(), []
-    for byte in (
-        client_module.encode_message(b"O", b"one")
-        + client_module.encode_message(b"L")
-        + client_module.encode_message(b"O", b"two")
-    ):
+    parser, found = MessageParser(), []
+    for byte in encode_message(OUTPUT, b"one") + encode_message(RESTORE_TERMINAL) + encode_message(OUTPUT, b"two"):
         found += parser.feed(bytes([byte]))
-    assert found == [(b"O", b"one"), (b"L", b""), (b"O", b"two")]
+    assert found == [(OUTPUT, b"one"), (RESTORE_TERMINAL, b""), (OUTPUT, b"two")]
     with pytest.raises(ValueError, match="a message of"):
-        parser.feed(client_module.HEAD.pack(b"O", client_module.MAX_MESSAGE_BYTES + 1))
+        parser.feed(HEAD.pack(OUTPUT, MAX_MESSAGE_BYTES + 1))
 
 
 @pytest.mark.parametrize(
@@ -199,7 +211,9 @@ def test_a_console_that_was_open_for_long_attaches_to_the_engine_that_another_st
 ) -> None:
     """It could not start an engine, and `r` was pressed a minute later: meanwhile another terminal had started one."""
     ends = [ClientEnd(again=True), ClientEnd()]
-    monkeypatch.setattr(client_module, "time", SimpleNamespace(monotonic=chain([0.0], repeat(60.0)).__next__))
+    monkeypatch.setattr(
+        "clawpy_console.attach.client.time", SimpleNamespace(monotonic=chain([0.0], repeat(60.0)).__next__)
+    )
 
     def attach_to_next(*_: object) -> socket.socket:
         client_socket, console_socket = socket.socketpair()
@@ -207,6 +221,6 @@ def test_a_console_that_was_open_for_long_attaches_to_the_engine_that_another_st
             console_socket.sendall(ends.pop(0).encode())
         return client_socket
 
-    monkeypatch.setattr(client_module, "attach", attach_to_next)
-    assert client_module.main(Home.locate(tmp_path), [], lambda _: pytest.fail("no engine is to be started")) == 0
+    monkeypatch.setattr("clawpy_console.attach.client.attach", attach_to_next)
+    assert main(Home.locate(tmp_path), [], lambda _: pytest.fail("no engine is to be started")) == 0
     assert not ends

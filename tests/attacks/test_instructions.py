@@ -126,14 +126,14 @@ class Shop(ModelWorld):
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory, warm: ModelHost) -> Iterator[Shop]:
+def shop(tmp_path_factory: pytest.TempPathFactory, model_host: ModelHost) -> Iterator[Shop]:
     sandbox = find_best_sandbox()
     if isinstance(sandbox, NoSandbox):
         pytest.skip("no sandbox works on this machine: a session without one waits for the operator")
     with pytest.MonkeyPatch.context() as patch, ModelServer() as server:
         patch.setenv("CLAWPY_OPENAI_API_KEY", KEY)
         folder = tmp_path_factory.mktemp("instructions")
-        world = Shop(folder, FakeClock(MONDAY_MORNING), server, host=warm, sandbox=sandbox)
+        world = Shop(folder, FakeClock(MONDAY_MORNING), server, host=model_host, sandbox=sandbox)
         world.configure(
             **{
                 "crossPollCostCapPerHour": 100,

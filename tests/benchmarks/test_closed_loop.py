@@ -61,13 +61,13 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
 
 
 def test_success_rises_with_what_is_learnt_and_returns_without_it(
-    tmp_path: Path, server: ModelServer, warm: ModelHost
+    tmp_path: Path, server: ModelServer, model_host: ModelHost
 ) -> None:
     phases = ("off", "on", "rolled back", "on again")
     passed: dict[str, list[bool]] = {name: [] for name in phases}
     print("\nseed  phase         green   effects active")
     for seed in SEEDS:
-        shop = Shop(tmp_path / str(seed), server, warm, FakeClock(MONDAY), seed)
+        shop = Shop(tmp_path / str(seed), server, model_host, FakeClock(MONDAY), seed)
         tasks = make_tasks(seed, TASKS)
         server.answer = ShopModel(tasks)
         with shop.opened() as engine:
@@ -88,14 +88,14 @@ def test_success_rises_with_what_is_learnt_and_returns_without_it(
 
 
 def test_four_weeks_with_everything_on_and_each_ladder_alone(
-    tmp_path: Path, server: ModelServer, warm: ModelHost
+    tmp_path: Path, server: ModelServer, model_host: ModelHost
 ) -> None:
     ways = {"off": (), "everything": (*LADDERS, MEMORY)} | {ladder: (ladder,) for ladder in (*LADDERS, MEMORY)}
     passed: dict[str, list[bool]] = {way: [] for way in ways}
     print("\nseed  on           right at the first try, task by task")
     for way, on in ways.items():
         for seed in SEEDS:
-            results = live_four_weeks(tmp_path / f"{seed}-{way}", server, warm, seed, on)
+            results = live_four_weeks(tmp_path / f"{seed}-{way}", server, model_host, seed, on)
             print(f"{seed:4}  {way:11}  {''.join('+' if result else '-' for result in results)}", flush=True)
             passed[way] += results
     measured = len(passed["off"])
@@ -108,10 +108,10 @@ def test_four_weeks_with_everything_on_and_each_ladder_alone(
     assert chances["everything"] <= MAX_CHANCE
 
 
-def live_four_weeks(root: Path, server: ModelServer, warm: ModelHost, seed: int, on: Sequence[str]) -> list[bool]:
+def live_four_weeks(root: Path, server: ModelServer, model_host: ModelHost, seed: int, on: Sequence[str]) -> list[bool]:
     """Run one task each working day. The operator adds the rule to the prompts of the first `CORRECTED_DAYS`, and
     nothing later. Returns for each later task whether its tests passed at the first try."""
-    shop = Shop(root, server, warm, FakeClock(MONDAY.replace(hour=10)), seed, on=on, tries=0, quick=True)
+    shop = Shop(root, server, model_host, FakeClock(MONDAY.replace(hour=10)), seed, on=on, tries=0, quick=True)
     tasks = make_tasks(seed, DAYS)
     model = server.answer = ShopModel(tasks)
     model.follow_share, model.guess_share = 0.9, 0.2
@@ -130,8 +130,10 @@ def live_four_weeks(root: Path, server: ModelServer, warm: ModelHost, seed: int,
     return results
 
 
-def test_harmful_fragments_are_found_and_good_ones_kept(tmp_path: Path, server: ModelServer, warm: ModelHost) -> None:
-    shop = Shop(tmp_path, server, warm, FakeClock(MONDAY), 7)
+def test_harmful_fragments_are_found_and_good_ones_kept(
+    tmp_path: Path, server: ModelServer, model_host: ModelHost
+) -> None:
+    shop = Shop(tmp_path, server, model_host, FakeClock(MONDAY), 7)
     tasks = make_tasks(7, MAX_TASKS)
     model = server.answer = ShopModel(tasks)
     model.harm_by_words = dict.fromkeys(HARMFUL, 0.5)
@@ -156,8 +158,8 @@ def test_harmful_fragments_are_found_and_good_ones_kept(tmp_path: Path, server: 
     assert set(found) == set(HARMFUL)
 
 
-def test_a_habit_becomes_a_flow_and_chance_does_not(tmp_path: Path, server: ModelServer, warm: ModelHost) -> None:
-    shop = Shop(tmp_path, server, warm, FakeClock(MONDAY), 11)
+def test_a_habit_becomes_a_flow_and_chance_does_not(tmp_path: Path, server: ModelServer, model_host: ModelHost) -> None:
+    shop = Shop(tmp_path, server, model_host, FakeClock(MONDAY), 11)
     tasks = make_tasks(11, HABIT_TASKS)
     model = server.answer = ShopModel(tasks)
     model.habit_share = 0.6

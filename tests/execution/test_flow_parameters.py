@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from engine.execution.runners.flow_runner import PROSE, edit_parameters, named_flow, similar_flow, validate_parameters
 from engine.execution.runners.flows import FLOWS
+from engine.execution.runners.flows.tooling import PrepareEnvironment
 from engine.model import Refusal
 from tests.execution.session_world import RerunTests
 from tests.support.helpers import refused
@@ -155,3 +156,17 @@ def test_any_edit_is_accepted_or_refused(edit: str) -> None:
 )
 def test_items_of_a_list_may_stand_in_quotes(text: str, tests: list[str]) -> None:
     assert edit_parameters(RerunTests, CURRENT, f"tests={text}").model_dump()["tests"] == tests
+
+
+@pytest.mark.parametrize(
+    ("edit", "commands"),
+    [
+        ("command=npm install, project=web", ["npm install"]),
+        ("command='npm ci' \"npm run x\"", ["npm ci", "npm run x"]),
+        ('command=["npm install"]', ["npm install"]),
+    ],
+)
+def test_a_command_without_quotes_is_one_item(edit: str, commands: list[str]) -> None:
+    flow = edit_parameters(PrepareEnvironment, {}, edit)
+    assert isinstance(flow, PrepareEnvironment)
+    assert flow.command == commands

@@ -12,9 +12,8 @@ import pytest
 
 from engine.config import Settings, WorkspaceSettings
 from engine.execution.runners.flow import Flow, FlowResult, Job, Place, WorkFailed
-from engine.execution.runners.flow_runner import FlowRunner, LearnedFlow, edit_parameters, learned_flow
+from engine.execution.runners.flow_runner import FlowRunner, LearnedFlow, learned_flow
 from engine.execution.runners.flows import FLOWS
-from engine.execution.runners.flows.tooling import PrepareEnvironment
 from engine.execution.runners.runner import Runner
 from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.model import Assignment, CheckResult, Refusal, SessionState, SessionView, Verdict
@@ -51,16 +50,16 @@ class FlowWorld(SessionWorld):
         self.flows: dict[str, Any] = dict(FLOWS)
         return [FlowRunner(self.flows, workspaces=self.workspaces)]
 
-    def flow(self, name: str | None, **parameters: Any) -> Assignment:
+    def assign(self, name: str | None, **parameters: Any) -> Assignment:
         return Assignment("do it", "koji-core", str(self.workspace), "flow", name, parameters)
 
     def start_flow(self, name: str | None, **parameters: Any) -> SessionView:
-        return self.begin(self.flow(name, **parameters))
+        return self.begin(self.assign(name, **parameters))
 
     def run_flow(self, name: str | None, **parameters: Any) -> SessionView:
         return self.wait(self.start_flow(name, **parameters), 300)
 
-    def script(self, place: Place, perform: Callable[[Job], FlowResult]) -> SessionView:
+    def run_scripted(self, place: Place, perform: Callable[[Job], FlowResult]) -> SessionView:
         self.flows["scripted"] = make_flow(place, perform)
         return self.run_flow("scripted", tests=["a"])
 
@@ -78,7 +77,7 @@ def world(make_world: MakeWorld, repository: Repository) -> FlowWorld:
     return make_world(FlowWorld, repository=repository)
 
 
-def write(job: Job, name: str, text: str = "x\n") -> None:
+def write_by_command(job: Job, name: str, text: str = "x\n") -> None:
     """Write a file as a command of the flow."""
     job.run([sys.executable, "-c", f"open({name!r}, 'w').write({text!r})"])
 
@@ -124,7 +123,7 @@ def test_a_forbidden_command_runs_as_often_as_the_allowed_assignment_names_it(
         is_allowed_once=lambda permit_id: is_allowed_once,
     )
     world.flows[flow.name] = flow
-    view = world.wait(world.begin(replace(world.flow(flow.name), prompt=prompt or flow().describe())))
+    view = world.wait(world.begin(replace(world.assign(flow.name), prompt=prompt or flow().describe())))
     assert view.state is state
     assert world.transcript(view).count("allowed once: a rule says so") == {"twice": 2, "repeated": 1}.get(flow.name, 0)
 
@@ -142,7 +141,7 @@ def test_a_check_runs_in_the_operators_tree(world: FlowWorld) -> None:
         assert job.git.text("rev-parse", "--abbrev-ref", "HEAD") == "main"
         return FlowResult("fine", check=CHECK, facts={"x": 1}, full=True)
 
-    view = world.script(Place.CHECK, perform)
+    view = world.run_scripted(Place.CHECK, perform)
     assert (view.state, view.summary, view.check) == (SessionState.SUCCEEDED, "fine", CHECK)
     assert jobs[0].folder == jobs[0].workspace == world.repository.path
     run = world.only_run()
@@ -160,7 +159,7 @@ def test_a_check_of_a_tree_that_changed_meanwhile_is_recorded_for_no_state(world
         world.repository.write("cart.py", "total = 3\n")
         return FlowResult("fine", check=CHECK, full=True)
 
-    world.script(Place.CHECK, perform)
+    world.run_scripted(Place.CHECK, perform)
     run = world.only_run()
     assert (run.tree, run.clean) == ("", False)
 
@@ -173,11 +172,11 @@ def test_a_worktree_has_the_present_files_and_is_removed(world: FlowWorld) -> No
     def perform(job: Job) -> FlowResult:
         folders.append(job.folder)
         assert (job.folder / "draft.py").read_text() == "draft\n"
-        write(job, "made.py")
+        write_by_command(job, "made.py")
         job.git.output("checkout", "-q", "--force", "HEAD")
         return FlowResult("fine", check=CHECK)
 
-    view = world.script(Place.WORKTREE, perform)
+    view = world.run_scripted(Place.WORKTREE, perform)
     assert view.state is SessionState.SUCCEEDED, view.summary
     assert folders[0] != world.repository.path
     assert not folders[0].exists()
@@ -193,10 +192,10 @@ def test_a_worktree_has_the_present_files_and_is_removed(world: FlowWorld) -> No
 @pytest.mark.long
 def test_a_diff_becomes_a_change_set_that_waits(world: FlowWorld) -> None:
     def perform(job: Job) -> FlowResult:
-        write(job, "CHANGES.md", "# 1.0\n")
+        write_by_command(job, "CHANGES.md", "# 1.0\n")
         return FlowResult("drafted", check=CHECK)
 
-    view = world.script(Place.CHANGE_SET, perform)
+    view = world.run_scripted(Place.CHANGE_SET, perform)
     assert view.state is SessionState.SUCCEEDED, view.summary
     (change,) = world.changes.list()
     assert view.change_set_id == change.id
@@ -210,7 +209,7 @@ def test_a_diff_becomes_a_change_set_that_waits(world: FlowWorld) -> None:
 
 @pytest.mark.long
 def test_a_flow_that_changes_nothing_leaves_no_change_set(world: FlowWorld) -> None:
-    view = world.script(Place.CHANGE_SET, lambda job: FlowResult("nothing to do"))
+    view = world.run_scripted(Place.CHANGE_SET, lambda job: FlowResult("nothing to do"))
     assert view.change_set_id is None
     assert world.changes.list() == []
     assert list(world.home.worktrees.iterdir()) == []
@@ -220,10 +219,10 @@ def test_a_flow_that_changes_nothing_leaves_no_change_set(world: FlowWorld) -> N
 @pytest.mark.parametrize("place", [Place.WORKTREE, Place.CHANGE_SET])
 def test_a_flow_that_fails_leaves_nothing(world: FlowWorld, place: Place) -> None:
     def perform(job: Job) -> FlowResult:
-        write(job, "half.py")
+        write_by_command(job, "half.py")
         raise WorkFailed("no tool", "install one")
 
-    view = world.script(place, perform)
+    view = world.run_scripted(place, perform)
     assert (view.state, view.summary) == (SessionState.FAILED, "no tool (install one)")
     assert world.changes.list() == []
     assert list(world.home.worktrees.iterdir()) == []
@@ -233,7 +232,7 @@ def test_a_flow_that_fails_leaves_nothing(world: FlowWorld, place: Place) -> Non
 @pytest.mark.long
 def test_a_stopped_flow_leaves_nothing(world: FlowWorld) -> None:
     def perform(job: Job) -> FlowResult:
-        write(job, "half.py")
+        write_by_command(job, "half.py")
         job.run(["sh", "-c", "echo ready; sleep 60"])
         return FlowResult("not reached")
 
@@ -252,11 +251,11 @@ def test_the_setup_command_prepares_the_worktree(world: FlowWorld) -> None:
         return Settings(workspaces={str(world.repository.path): WorkspaceSettings(setup=setup)})
 
     world.settings.current = settings("echo ready > prepared.txt; echo prepared it")
-    view = world.script(Place.WORKTREE, lambda job: FlowResult((job.folder / "prepared.txt").read_text()))
+    view = world.run_scripted(Place.WORKTREE, lambda job: FlowResult((job.folder / "prepared.txt").read_text()))
     assert view.summary == "ready"
     assert "prepared it" in world.transcript(view)
     world.settings.current = settings("exit 3")
-    view = world.script(Place.WORKTREE, lambda job: FlowResult("not reached"))
+    view = world.run_scripted(Place.WORKTREE, lambda job: FlowResult("not reached"))
     assert view.state is SessionState.CANNOT_RUN
     assert "setup command ended with exit code 3" in view.summary
 
@@ -265,51 +264,37 @@ def test_the_setup_command_prepares_the_worktree(world: FlowWorld) -> None:
 
 
 def test_the_launcher_reports_the_effects_of_an_assignment(world: FlowWorld) -> None:
-    info = world.sessions.check(world.flow("run_tests", paths=[]))
+    info = world.sessions.check(world.assign("run_tests", paths=[]))
     assert info.available
     assert info.check_only
     assert info.estimate == 0  # a flow asks no model
     assert info.consent_text == ""
     assert info.sandbox == find_best_sandbox().describe(network=False)
-    assert not world.sessions.check(world.flow("draft_changelog", since="")).check_only
+    assert not world.sessions.check(world.assign("draft_changelog", since="")).check_only
 
 
 def test_what_nobody_can_run_is_not_available(world: FlowWorld) -> None:
-    prose = world.flow(None)
+    prose = world.assign(None)
     assert "no model or agent is set up" in world.sessions.check(prose).reason
     with pytest.raises(Refusal, match="no model or agent is set up"):
         world.start_flow(None)
-    unknown, invalid = world.flow("no_such_flow"), world.flow("run_tests", paths="no list")
-    for assignment in (prose, unknown, invalid, replace(world.flow("run_tests"), runner="acp")):
+    unknown, invalid = world.assign("no_such_flow"), world.assign("run_tests", paths="no list")
+    for assignment in (prose, unknown, invalid, replace(world.assign("run_tests"), runner="acp")):
         assert not world.sessions.check(assignment).available
 
 
 def test_the_session_of_a_card_is_found(world: FlowWorld) -> None:
-    view = world.script(Place.CHECK, lambda job: FlowResult("free"))
+    view = world.run_scripted(Place.CHECK, lambda job: FlowResult("free"))
     assert world.sessions.of_card(view.prediction_id).id == view.id
     assert world.sessions.of_card("pred_3") is None
 
 
-@pytest.mark.parametrize(
-    ("edit", "commands"),
-    [
-        ("command=npm install, project=web", ["npm install"]),
-        ("command='npm ci' \"npm run x\"", ["npm ci", "npm run x"]),
-        ('command=["npm install"]', ["npm install"]),
-    ],
-)
-def test_a_command_without_quotes_is_one_item(edit: str, commands: list[str]) -> None:
-    flow = edit_parameters(PrepareEnvironment, {}, edit)
-    assert isinstance(flow, PrepareEnvironment)
-    assert flow.command == commands
-
-
 def test_an_edit_changes_parameters_prompt_and_digest(world: FlowWorld) -> None:
     world.flows["scripted"] = make_flow(Place.CHECK, lambda job: FlowResult(""))
-    before = world.flow("scripted", tests=["a"])
+    before = world.assign("scripted", tests=["a"])
     after = world.sessions.apply_edit(before, "times=5")
     assert after.prompt == "Rerun 1 tests 5 times"
     assert after.parameters == {"tests": ["a"], "times": 5, "note": ""}
     assert after.digest != before.digest
     refused("bad_parameters", lambda: world.sessions.apply_edit(before, "times=many"))
-    refused("no_runner", lambda: world.sessions.apply_edit(world.flow(None), "times=5"))
+    refused("no_runner", lambda: world.sessions.apply_edit(world.assign(None), "times=5"))

@@ -45,15 +45,15 @@ def proxy(smollm2: Smollm2) -> Iterator[Proxy]:
 
 
 @pytest.fixture(autouse=True)
-def _keys(_no_keys_of_the_developer: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def _keys(_no_environment_of_the_developer: None, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI", "ANTHROPIC"):
         monkeypatch.setenv(f"CLAWPY_{name}_API_KEY", KEY)
 
 
 @pytest.fixture
-def world(tmp_path: Path, clock: FakeClock, proxy: Proxy, warm: ModelHost) -> ModelWorld:
+def world(tmp_path: Path, clock: FakeClock, proxy: Proxy, model_host: ModelHost) -> ModelWorld:
     """An engine whose provider is the proxy, without a key."""
-    return keyless_world(ModelWorld(tmp_path, clock, proxy, host=warm))
+    return keyless_world(ModelWorld(tmp_path, clock, proxy, host=model_host))
 
 
 def keyless_world(world: ModelWorld) -> ModelWorld:

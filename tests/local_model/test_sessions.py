@@ -27,9 +27,9 @@ def endless() -> Iterator[Smollm2]:
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
 def test_a_tool_is_called_and_the_model_gets_its_result(
-    tmp_path: Path, clock: FakeClock, proxy: Proxy, warm: ModelHost, kind: str
+    tmp_path: Path, clock: FakeClock, proxy: Proxy, model_host: ModelHost, kind: str
 ) -> None:
-    world = ModelWorld(tmp_path, clock, proxy, kind=kind, host=warm)
+    world = ModelWorld(tmp_path, clock, proxy, kind=kind, host=model_host)
     with world.opened() as engine:
         view = world.run(PROMPT, seconds=SESSION_TIMEOUT_S)
         assert (view.state, view.error) == (SessionState.SUCCEEDED, "")
@@ -45,10 +45,10 @@ def test_a_tool_is_called_and_the_model_gets_its_result(
 
 
 def test_tokens_are_the_servers_and_cost_what_the_price_list_says(
-    tmp_path: Path, clock: FakeClock, proxy: Proxy, smollm2: Smollm2, warm: ModelHost
+    tmp_path: Path, clock: FakeClock, proxy: Proxy, smollm2: Smollm2, model_host: ModelHost
 ) -> None:
     """The server takes any key and any name of a model: here it stands for OpenAI."""
-    world = ModelWorld(tmp_path, clock, proxy, host=warm)
+    world = ModelWorld(tmp_path, clock, proxy, host=model_host)
     with world.opened():
         view = world.run(PROMPT, seconds=SESSION_TIMEOUT_S)
         calls = world.calls(view)
@@ -59,9 +59,9 @@ def test_tokens_are_the_servers_and_cost_what_the_price_list_says(
         world.check_end(view)
 
 
-def test_a_session_ends_at_its_cap(tmp_path: Path, clock: FakeClock, endless: Smollm2, warm: ModelHost) -> None:
+def test_a_session_ends_at_its_cap(tmp_path: Path, clock: FakeClock, endless: Smollm2, model_host: ModelHost) -> None:
     with Proxy(endless) as proxy:
-        world = ModelWorld(tmp_path, clock, proxy, host=warm)
+        world = ModelWorld(tmp_path, clock, proxy, host=model_host)
         world.configure(sessionCostCap=0.0021)
         with world.opened():
             view = world.run("Tell a story", seconds=SESSION_TIMEOUT_S)
@@ -74,10 +74,10 @@ def test_a_session_ends_at_its_cap(tmp_path: Path, clock: FakeClock, endless: Sm
 
 
 def test_stop_ends_the_stream_on_both_sides(
-    tmp_path: Path, clock: FakeClock, endless: Smollm2, warm: ModelHost
+    tmp_path: Path, clock: FakeClock, endless: Smollm2, model_host: ModelHost
 ) -> None:
     with Proxy(endless) as proxy:
-        world = keyless_world(ModelWorld(tmp_path, clock, proxy, host=warm))
+        world = keyless_world(ModelWorld(tmp_path, clock, proxy, host=model_host))
         with world.opened() as engine:
             session = world.start("Tell a story")
             wait_until(lambda: proxy.answers, SESSION_TIMEOUT_S)
@@ -91,10 +91,10 @@ def test_stop_ends_the_stream_on_both_sides(
 
 
 def test_a_server_that_is_killed_gives_the_card_back_and_serves_it_when_it_is_there_again(
-    tmp_path: Path, clock: FakeClock, warm: ModelHost
+    tmp_path: Path, clock: FakeClock, model_host: ModelHost
 ) -> None:
     with Smollm2(ends="never") as server, Proxy(server) as proxy:
-        world = keyless_world(ModelWorld(tmp_path, clock, proxy, host=warm))
+        world = keyless_world(ModelWorld(tmp_path, clock, proxy, host=model_host))
         with world.opened() as engine:
             session = world.start("Tell a story")
             wait_until(lambda: proxy.answers, SESSION_TIMEOUT_S)
@@ -121,10 +121,10 @@ def test_a_prompt_longer_than_the_model_reads_fails_in_words(world: ModelWorld) 
 
 
 def test_a_key_that_is_refused_and_then_a_model_without_a_word(
-    tmp_path: Path, clock: FakeClock, warm: ModelHost, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, clock: FakeClock, model_host: ModelHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Smollm2(key="the-right-key", template=SILENT) as server, Proxy(server) as proxy:
-        world = ModelWorld(tmp_path, clock, proxy, host=warm)
+        world = ModelWorld(tmp_path, clock, proxy, host=model_host)
         with world.opened():
             view = world.run(PROMPT, seconds=SESSION_TIMEOUT_S)
             assert (view.state, view.not_begun) == (SessionState.CANNOT_RUN, True)

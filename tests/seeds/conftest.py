@@ -19,14 +19,18 @@ from tests.support.model_server import ModelServer
 
 @pytest.fixture
 def closed(
-    tmp_path: Path, clock: FakeClock, warm: ModelHost, _no_keys_of_the_developer: None, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    clock: FakeClock,
+    model_host: ModelHost,
+    _no_environment_of_the_developer: None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[World]:
     """A world whose engine the test opens."""
     monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", KEY)
     for name in ("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"):
         monkeypatch.setenv(name, (clock.now() - timedelta(days=3)).isoformat())
     with ModelServer() as server:
-        yield World(tmp_path, clock, server, host=warm)
+        yield World(tmp_path, clock, server, host=model_host)
 
 
 @pytest.fixture

@@ -26,16 +26,16 @@ def kind() -> str:
 
 
 @pytest.fixture(autouse=True)
-def _keys(_no_keys_of_the_developer: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def _keys(_no_environment_of_the_developer: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both providers have the key `KEY`."""
     for name in ("OPENAI", "ANTHROPIC"):
         monkeypatch.setenv(f"CLAWPY_{name}_API_KEY", KEY)
 
 
 @pytest.fixture
-def world(tmp_path: Path, clock: FakeClock, server: ModelServer, kind: str, warm: ModelHost) -> ModelWorld:
+def world(tmp_path: Path, clock: FakeClock, server: ModelServer, kind: str, model_host: ModelHost) -> ModelWorld:
     """A world that uses the model host of all tests."""
-    return ModelWorld(tmp_path, clock, server, kind=kind, host=warm)
+    return ModelWorld(tmp_path, clock, server, kind=kind, host=model_host)
 
 
 @pytest.fixture

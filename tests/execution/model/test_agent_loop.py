@@ -131,7 +131,7 @@ def make_reply(name: str) -> Reply:
 
 @pytest.fixture(scope="module")
 def get_shared_world(
-    tmp_path_factory: pytest.TempPathFactory, warm: ModelHost
+    tmp_path_factory: pytest.TempPathFactory, model_host: ModelHost
 ) -> Iterator[Callable[[str], ModelWorld]]:
     """Gives the world of a protocol. Its engine stays open from scenario to scenario."""
     worlds: dict[str, ModelWorld] = {}
@@ -141,7 +141,7 @@ def get_shared_world(
             if kind not in worlds:
                 server = stack.enter_context(ModelServer())
                 clock = FakeClock(MONDAY_MORNING)
-                worlds[kind] = ModelWorld(tmp_path_factory.mktemp(kind), clock, server, kind=kind, host=warm)
+                worlds[kind] = ModelWorld(tmp_path_factory.mktemp(kind), clock, server, kind=kind, host=model_host)
                 stack.enter_context(worlds[kind].opened())
             worlds[kind].server.reset()
             worlds[kind].clock.advance(timedelta(hours=2))

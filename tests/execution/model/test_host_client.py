@@ -217,10 +217,10 @@ def test_the_key_appears_nowhere(fresh_world: ModelWorld, tmp_path: Path, caplog
         assert not any(KEY in line for line in database.iterdump())
 
 
-def test_hosts_are_asked_only_over_their_pipe(server: ModelServer, warm: ModelHost) -> None:
+def test_hosts_are_asked_only_over_their_pipe(server: ModelServer, model_host: ModelHost) -> None:
     """It listens nowhere, and leads a process group of its own."""
-    warm.running()
-    process = psutil.Process(warm.pid)
+    model_host.running()
+    process = psutil.Process(model_host.pid)
     assert [connection for connection in process.net_connections() if connection.status == psutil.CONN_LISTEN] == []
     assert os.getpgid(process.pid) == process.pid != os.getpgid(0)
 

@@ -88,7 +88,7 @@ def describe_outcome(world: FlowWorld, view: SessionView) -> str:
 def test_a_card_names_the_command_the_network_and_the_changes_to_the_tree(world: FlowWorld) -> None:
     top = commit_project(world, NPM_PROJECT)
 
-    info = world.sessions.check(world.flow("prepare_environment", command=["npm ci"]))
+    info = world.sessions.check(world.assign("prepare_environment", command=["npm ci"]))
 
     assert info.available
     assert info.learned_commands == "`npm ci`; network: registry.npmjs.org; creates node_modules in your tree"
@@ -96,20 +96,20 @@ def test_a_card_names_the_command_the_network_and_the_changes_to_the_tree(world:
     assert info.sandbox.endswith("network only to registry.npmjs.org")
     assert not info.check_only
     (top / "node_modules").mkdir()
-    info = world.sessions.check(world.flow("prepare_environment", command=["npm ci"]))
+    info = world.sessions.check(world.assign("prepare_environment", command=["npm ci"]))
     assert info.learned_commands.endswith("updates your node_modules")
 
 
 def test_only_the_install_command_of_the_project_is_accepted(world: FlowWorld) -> None:
     commit_project(world, NPM_PROJECT)
 
-    info = world.sessions.check(world.flow("prepare_environment", command=["npm install evil"]))
+    info = world.sessions.check(world.assign("prepare_environment", command=["npm install evil"]))
 
     assert not info.available
     assert "`npm install evil` is not the command that installs the packages" in info.reason
     assert "`npm ci`" in info.reason
-    assert not world.sessions.check(world.flow("prepare_environment", command=[])).available
-    assert not world.sessions.check(world.flow("update_lock", command=["npm ci"])).available
+    assert not world.sessions.check(world.assign("prepare_environment", command=[])).available
+    assert not world.sessions.check(world.assign("update_lock", command=["npm ci"])).available
 
 
 def test_an_installation_never_starts_by_itself() -> None:
@@ -262,7 +262,7 @@ def test_go_and_cargo_use_the_cached_packages(world: FlowWorld) -> None:
         return FlowResult(f"{before} {after.removeprefix(str(caches))}")
 
     commit_project(world, {"a": "1"})
-    assert world.script(Place.CHECK, show_caches).summary == ", /go-mod,"
+    assert world.run_scripted(Place.CHECK, show_caches).summary == ", /go-mod,"
 
 
 # When the packages cannot be installed
@@ -352,7 +352,7 @@ def test_a_command_that_installs_nothing_changes_nothing(world: FlowWorld) -> No
             job.run(["touch", ".pnp.cjs"])
         return FlowResult("fine")
 
-    view = world.script(Place.INSTALL, install)
+    view = world.run_scripted(Place.INSTALL, install)
 
     assert view.state is SessionState.CANNOT_RUN, describe_outcome(world, view)
     assert "`true` put nothing into node_modules, so nothing was changed" in view.summary

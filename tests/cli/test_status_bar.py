@@ -30,8 +30,19 @@ from tests.api.stand_in import card
 from tests.conftest import Repository
 from tests.support.fork_server import ForkServer
 
+HOLD_HOME = """
+import sys
+from engine.clock import SystemClock
+from engine.home import Home
+from engine.lock import HomeLock
+lock = HomeLock(Home.locate(sys.argv[1]), clock=SystemClock())
+lock.acquire()
+print("held", flush=True)
+sys.stdin.readline()
+"""
 
-def answer(argv: list[str]) -> str | None:
+
+def answer_without_engine(argv: list[str]) -> str | None:
     """The line that `clawpy` prints for these arguments without an engine."""
     common, rest = split_options(argv)
     return None if common.as_json or rest[0] != "status" else status_bar.answer(common.home_name, rest)
@@ -105,16 +116,16 @@ def test_what_is_answered_without_an_engine(
 ) -> None:
     monkeypatch.setenv("CLAWPY_HOME", str(world.home.root))
     argv = [str(world.home.root) if word == "HOME" else word for word in argv]
-    assert answer(argv) is None, "nobody has written the file yet"
+    assert answer_without_engine(argv) is None, "nobody has written the file yet"
     world.file.write()
-    assert answer(argv) == ("🔮 0" if answered else None)
+    assert answer_without_engine(argv) == ("🔮 0" if answered else None)
 
 
 def test_a_stop_file_that_no_engine_has_found_yet_is_shown(world: StatusBarWorld) -> None:
     world.file.write()
     world.home.data.mkdir(parents=True)
     (world.home.data / "STOP").touch()
-    assert answer(["--home", str(world.home.root), "status", "--format", "short"]) == "⏸ stop"
+    assert answer_without_engine(["--home", str(world.home.root), "status", "--format", "short"]) == "⏸ stop"
 
 
 @pytest.mark.long
@@ -131,16 +142,16 @@ def test_a_status_bar_tells_of_a_verb_as_soon_as_it_has_returned(
 
         for number in (1, 2):
             proposed = ask("propose", text=f"report_branches days={number}", workspace=str(repository.path))
-            assert answer(argv) == f"🔮 {number}"
+            assert answer_without_engine(argv) == f"🔮 {number}"
         ask("dismiss", id=proposed["predictions"][0]["id"])
-        assert answer(argv) == "🔮 1"
+        assert answer_without_engine(argv) == "🔮 1"
         stop(home, "lunch")
-        assert answer(argv) == "⏸ stop"
+        assert answer_without_engine(argv) == "⏸ stop"
         ask("config", action="set", key="crossPollEnabled", value="false")
         ask("resume")
-        assert answer(argv) == "⏸ config", "which the settings end, so the stop was meant"
+        assert answer_without_engine(argv) == "⏸ config", "which the settings end, so the stop was meant"
         ask("config", action="unset", key="crossPollEnabled")
-        assert answer(argv) == "🔮 1"
+        assert answer_without_engine(argv) == "🔮 1"
 
 
 @pytest.mark.long
@@ -152,39 +163,27 @@ def test_the_figures_of_an_engine_that_was_killed_are_not_shown(
     argv = ["--home", str(world.home.root), "status", "--format", "short"]
     with fork_server.python(HOLD_HOME, str(world.home.root), folder=tmp_path) as engine:
         assert engine.stdout.readline() == "held\n"
-        assert answer(argv) == "🔮 1"
+        assert answer_without_engine(argv) == "🔮 1"
         os.kill(engine.pid, signal.SIGKILL)
         engine.wait()
-    assert [answer(argv), answer([*argv[:-1], "long"])] == ["○ no engine"] * 2
+    assert [answer_without_engine(argv), answer_without_engine([*argv[:-1], "long"])] == ["○ no engine"] * 2
     world.holds = [Hold("stop", "enough", clock.now(), None)]
     world.file.write()
-    assert answer(argv) == "⏸ stop", "a stop outlasts the engine"
+    assert answer_without_engine(argv) == "⏸ stop", "a stop outlasts the engine"
     world.holds = []
     world.file.write()
     lock = HomeLock(world.home, clock=clock)
     lock.acquire()
-    assert answer(argv) == "🔮 1"
+    assert answer_without_engine(argv) == "🔮 1"
     lock.release()
-    assert answer(argv) == "🔮 1", "an engine that ends writes the file a last time"
-
-
-HOLD_HOME = """
-import sys
-from engine.clock import SystemClock
-from engine.home import Home
-from engine.lock import HomeLock
-lock = HomeLock(Home.locate(sys.argv[1]), clock=SystemClock())
-lock.acquire()
-print("held", flush=True)
-sys.stdin.readline()
-"""
+    assert answer_without_engine(argv) == "🔮 1", "an engine that ends writes the file a last time"
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"version": 2}', '{"version": 1, "holds": 3}', "\ud800"])
 def test_a_damaged_file_counts_as_none(world: StatusBarWorld, text: str) -> None:
     world.home.cache.mkdir(parents=True)
     world.home.status_bar_file.write_bytes(text.encode("utf-8", "surrogatepass"))
-    assert answer(["--home", str(world.home.root), "status", "--format", "short"]) is None
+    assert answer_without_engine(["--home", str(world.home.root), "status", "--format", "short"]) is None
 
 
 def test_nothing_heavy_is_imported(world: StatusBarWorld, tmp_path: Path) -> None:
