@@ -1,6 +1,6 @@
 """Deletes rows that are older than the settings say, and keeps their sums by day (SPEC 4.2).
 
-A `Rule` selects the rows of a table that are no longer needed. In doubt a row stays. There is no rule for cards,
+A `RetentionRule` selects the rows of a table that are no longer needed. In doubt a row stays. No rule is for cards,
 decisions, preference pairs, candidates and their runs, sessions and learnings, because everything else is derived from
 them. Rows are deleted in small batches, so that other writes can happen between two batches. Each batch is one
 transaction with its sums in `table_days`, so a crash leaves both or neither.
@@ -31,7 +31,7 @@ BATCH_ROWS = 500
 MAX_BATCHES = 40
 """Maximum number of batches of a workspace that are deleted in one round. The rest follows in the next round."""
 
-MAX_RUNS = 50
+KEPT_RUNS = 50
 """Number of the newest runs of a workspace's checks that stay, separately for runs on the operator's files and on
 agents' files. Other code reads 20 of them."""
 
@@ -49,7 +49,7 @@ _READ_BY_ALL = (
 
 
 @frozen
-class Rule:
+class RetentionRule:
     """The rows of a table that may be deleted. All fields but `table` are SQL expressions on the row `t`."""
 
     table: str
@@ -69,9 +69,9 @@ class Rule:
     this time instead of from now, because the reader may need the rows before it. It may use `:cursors`."""
 
 
-RECORD_RULE = Rule(
-    "learning_records",
-    "at",
+RECORD_RULE = RetentionRule(
+    table="learning_records",
+    at="at",
     key="seq",
     kind="t.kind",
     deletable_when=(
@@ -85,22 +85,22 @@ RECORD_RULE = Rule(
 """Kept: records that a candidate names as its provenance, for or against it; records that were not processed yet; the
 newest record."""
 
-RUN_RULE = Rule(
-    "validation_runs",
-    "ran_at",
+RUN_RULE = RetentionRule(
+    table="validation_runs",
+    at="ran_at",
     kind="CASE WHEN t.failed + t.errors > 0 THEN 'red' ELSE 'green' END",
     deletable_when=(
         "t.id NOT IN (SELECT n.id FROM (SELECT r.id, row_number() OVER (PARTITION BY r.changed ORDER BY r.id DESC) "
-        f"AS place FROM validation_runs r WHERE r.workspace = :workspace) n WHERE n.place <= {MAX_RUNS}) "
+        f"AS place FROM validation_runs r WHERE r.workspace = :workspace) n WHERE n.place <= {KEPT_RUNS}) "
         f"AND t.session_id NOT IN ({_OPEN_SESSION})"
     ),
 )
 """Kept: the newest runs of a workspace, which show the failing tests and since when they fail, and the runs of open
 sessions."""
 
-COST_RULE = Rule(
-    "cost_entries",
-    "at",
+COST_RULE = RetentionRule(
+    table="cost_entries",
+    at="at",
     kind="CASE t.state WHEN 'released' THEN t.state ELSE t.purpose END",
     money="t.amount_microusd",
     deletable_when=(
@@ -114,9 +114,9 @@ COST_RULE = Rule(
 and of open sessions. Deleted: calls without a card (`twin`, `judge`, `extraction`), and released reservations. The
 windows of the caps reach back a month at most, and the settings do not accept fewer days."""
 
-TRIGGER_RULE = Rule(
-    "crosspoll_log",
-    "created_at",
+TRIGGER_RULE = RetentionRule(
+    table="crosspoll_log",
+    at="created_at",
     kind="'blocked'",
     deletable_when=(
         "t.blocked AND t.id < (SELECT max(id) FROM crosspoll_log) "
@@ -127,9 +127,9 @@ TRIGGER_RULE = Rule(
 blocked triggers of open cards, which *allow once* reads; the newest trigger. Deleted: other blocked triggers."""
 
 
-EVENT_RULE = Rule(
-    "memory_events",
-    "at",
+EVENT_RULE = RetentionRule(
+    table="memory_events",
+    at="at",
     kind="t.kind",
     first_unread_at=f"(SELECT at FROM memory_events WHERE id > {_READ_BY_ALL} ORDER BY id LIMIT 1)",
     deletable_when=(
@@ -157,15 +157,15 @@ class Retention:
         self._settings = settings
         self._cursors = cursors
 
-    def round(self) -> dict[str, int]:
+    def delete_old_rows(self) -> dict[str, int]:
         """Delete rows that are older than their days, and record that in one event. Returns their number by table."""
-        deleted = {rule.table: number for rule in RETENTION_RULES if (number := self._delete_from(rule))}
+        deleted = {rule.table: deleted_count for rule in RETENTION_RULES if (deleted_count := self._delete_from(rule))}
         if deleted:
             log.info("retention deleted: %s", deleted)
             self._database.record(RowsLetGo(rows=deleted))
         return deleted
 
-    def _delete_from(self, rule: Rule) -> int:
+    def _delete_from(self, rule: RetentionRule) -> int:
         """Delete the old rows of one table; returns their number."""
         values = {"cursors": json.dumps(sorted(self._cursors)), "limit": BATCH_ROWS}
         with self._database.read() as session:
@@ -174,24 +174,25 @@ class Retention:
             (first_unread_at,) = driver.execute(f"SELECT {rule.first_unread_at}", values).fetchone()
         now = self._clock.now()
         counted_from = now if first_unread_at is None else min(now, datetime.fromisoformat(first_unread_at))
-        number = 0
+        deleted_count = 0
         for (workspace,) in workspaces:
             if days := self._settings.current.kept_days(rule.table, workspace):
                 before = as_stored(counted_from - timedelta(days=days))
-                number += self._delete_in_batches(rule, values | {"workspace": workspace, "before": before})
-        return number
+                deleted_count += self._delete_in_batches(rule, values | {"workspace": workspace, "before": before})
+        return deleted_count
 
-    def _delete_in_batches(self, rule: Rule, values: Mapping[str, Any]) -> int:
-        number = 0
+    def _delete_in_batches(self, rule: RetentionRule, values: Mapping[str, Any]) -> int:
+        """Delete at most `MAX_BATCHES` batches. Reads first, because an empty write would make others wait."""
+        deleted_count = 0
         for _ in range(MAX_BATCHES):
             with self._database.read() as session:
                 if not _find_deletable_keys(driver_of(session), rule, values):
                     break
-            number += self._database.write(lambda tx: _delete_batch(tx.driver, rule, values))
-        return number
+            deleted_count += self._database.write(lambda tx: _delete_batch(tx.driver, rule, values))
+        return deleted_count
 
 
-def _find_deletable_keys(driver: sqlite3.Connection, rule: Rule, values: Mapping[str, Any]) -> list[int]:
+def _find_deletable_keys(driver: sqlite3.Connection, rule: RetentionRule, values: Mapping[str, Any]) -> list[int]:
     query = (
         f"SELECT t.{rule.key} FROM {rule.table} AS t WHERE t.workspace = :workspace AND t.{rule.at} < :before "
         f"AND ({rule.deletable_when}) ORDER BY t.{rule.at}, t.{rule.key} LIMIT :limit"
@@ -199,17 +200,17 @@ def _find_deletable_keys(driver: sqlite3.Connection, rule: Rule, values: Mapping
     return [key for (key,) in driver.execute(query, values)]
 
 
-def _delete_batch(driver: sqlite3.Connection, rule: Rule, values: Mapping[str, Any]) -> int:
+def _delete_batch(driver: sqlite3.Connection, rule: RetentionRule, values: Mapping[str, Any]) -> int:
     """Delete the rows of one batch for which the rule is still true in this transaction."""
     keys = _find_deletable_keys(driver, rule, values)
-    chosen = f"{rule.table} AS t WHERE t.{rule.key} IN (SELECT value FROM json_each(?))"
+    selected_rows = f"{rule.table} AS t WHERE t.{rule.key} IN (SELECT value FROM json_each(?))"
     driver.execute(
         'INSERT INTO table_days ("table", day, workspace, kind, number, microusd) '
         f"SELECT '{rule.table}', substr(t.{rule.at}, 1, 10), t.workspace, {rule.kind}, count(*), "
-        f"coalesce(sum({rule.money}), 0) FROM {chosen} GROUP BY 2, 3, 4 "
+        f"coalesce(sum({rule.money}), 0) FROM {selected_rows} GROUP BY 2, 3, 4 "
         'ON CONFLICT ("table", day, workspace, kind) DO UPDATE SET '
         "number = number + excluded.number, microusd = microusd + excluded.microusd",
         (json.dumps(keys),),
     )
-    driver.execute(f"DELETE FROM {chosen}", (json.dumps(keys),))
+    driver.execute(f"DELETE FROM {selected_rows}", (json.dumps(keys),))
     return len(keys)

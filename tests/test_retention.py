@@ -137,12 +137,12 @@ def test_an_event_of_exactly_its_days_stays_and_an_older_one_is_deleted(database
     clock.advance(90 * DAY)
     land_changes(database, "new")
     read_all(database)
-    assert retention_with(database, clock, EVENTS).round() == {"memory_events": 1}
+    assert retention_with(database, clock, EVENTS).delete_old_rows() == {"memory_events": 1}
     assert keys(database, "memory_events", "subject") == ["", "exact", "new"]
     [event] = Ledger(database).latest(1)
     assert (event.kind, event.payload) == ("RowsLetGo", {"rows": {"memory_events": 1}})
     written = database.commits
-    assert retention_with(database, clock, EVENTS).round() == {}, "again changes nothing"
+    assert retention_with(database, clock, EVENTS).delete_old_rows() == {}, "again changes nothing"
     assert database.commits == written
 
 
@@ -156,9 +156,9 @@ def test_days_are_counted_back_from_the_first_event_that_a_consumer_has_not_read
     clock.advance(90 * DAY)
     land_changes(database, "unread")
     clock.advance(400 * DAY)
-    assert retention_with(database, clock, EVENTS).round() == {}, "nothing is known of the consumer"
+    assert retention_with(database, clock, EVENTS).delete_old_rows() == {}, "nothing is known of the consumer"
     read_to(database, 2)
-    assert retention_with(database, clock, EVENTS).round() == {"memory_events": 1}
+    assert retention_with(database, clock, EVENTS).delete_old_rows() == {"memory_events": 1}
     assert keys(database, "memory_events", "subject") == ["", "90 days before", "unread"]
 
 
@@ -166,7 +166,7 @@ def test_the_newest_event_stays_however_old(database: Database, clock: FakeClock
     land_changes(database, "a", "b")
     read_all(database)
     clock.advance(400 * DAY)
-    assert retention_with(database, clock, EVENTS).round() == {"memory_events": 1}
+    assert retention_with(database, clock, EVENTS).delete_old_rows() == {"memory_events": 1}
     assert keys(database, "memory_events", "subject")[-1] == "b"
 
 
@@ -183,7 +183,7 @@ def test_events_that_something_refers_to_stay(database: Database, clock: FakeClo
     clock.advance(100 * DAY)
     land_changes(database, "new")
     read_all(database)
-    assert retention_with(database, clock, EVENTS).round() == {"memory_events": 3}
+    assert retention_with(database, clock, EVENTS).delete_old_rows() == {"memory_events": 3}
     assert {"unsent", "evidence", "running", "open"} <= set(keys(database, "memory_events", "subject"))
 
 
@@ -197,10 +197,10 @@ def test_deleted_costs_stay_in_sums_by_day(database: Database, clock: FakeClock)
     put_row(database, "cost_entries", id=5, at=clock.now())
     clock.advance(35 * DAY)
     retention_job = retention_with(database, clock, "[retention]\ncostEntries = 35")
-    assert retention_job.round() == {"cost_entries": 3}, "a day of exactly 35 stays"
+    assert retention_job.delete_old_rows() == {"cost_entries": 3}, "a day of exactly 35 stays"
     assert sums(database, "cost_entries") == {"2026-01-05": (3, 100)}
     clock.advance(INSTANT)
-    assert retention_job.round() == {"cost_entries": 1}
+    assert retention_job.delete_old_rows() == {"cost_entries": 1}
     assert sums(database, "cost_entries") == {"2026-01-05": (3, 100), "2026-01-06": (1, 5)}
     first_day = rows(database, "SELECT kind, number, microusd FROM table_days WHERE day < '2026-01-06' ORDER BY kind")
     assert first_day == [("judge", 1, 70), ("released", 1, 0), ("twin", 1, 30)]
@@ -217,7 +217,7 @@ def test_costs_that_count_stay(database: Database, clock: FakeClock) -> None:
     put_session(database, "running", "running")
     put_row(database, "training_runs", id="t", cost_entry=4)
     clock.advance(400 * DAY)
-    assert retention_with(database, clock, "[retention]\ncostEntries = 35").round() == {"cost_entries": 1}
+    assert retention_with(database, clock, "[retention]\ncostEntries = 35").delete_old_rows() == {"cost_entries": 1}
     assert keys(database, "cost_entries") == [1, 2, 3, 4, 6], "the newest stays, so that no id is used twice"
 
 
@@ -229,12 +229,12 @@ def test_learning_records_that_candidates_name_stay(database: Database, clock: F
     put_row(database, "candidates", id="c", **named)
     clock.advance(180 * DAY)
     set_processed(database, 4)
-    assert retention_with(database, clock).round() == {}
+    assert retention_with(database, clock).delete_old_rows() == {}
     clock.advance(INSTANT)
-    assert retention_with(database, clock).round() == {"learning_records": 1}
+    assert retention_with(database, clock).delete_old_rows() == {"learning_records": 1}
     set_processed(database)
     own = retention_with(database, clock, f'[workspaces."{BLOG}".retention]\nlearningRecords = 0')
-    assert own.round() == {"learning_records": 1}
+    assert own.delete_old_rows() == {"learning_records": 1}
     assert keys(database, "learning_records", "seq") == [1, 2, 3, 6, 7]
     assert sums(database, "learning_records") == {"2026-01-05": (2, 0)}
 
@@ -244,11 +244,11 @@ def test_the_newest_validation_runs_and_those_of_open_sessions_stay(database: Da
     put_row(database, "validation_runs", id=1, ran_at=clock.now(), session_id="running")
     put_row(database, "validation_runs", id=2, ran_at=clock.now(), failed=1)
     put_row(database, "validation_runs", id=3, ran_at=clock.now())
-    for id in range(4, 4 + retention.MAX_RUNS):
+    for id in range(4, 4 + retention.KEPT_RUNS):
         put_row(database, "validation_runs", id=id, ran_at=clock.now())
     clock.advance(60 * DAY)
     retention_job = retention_with(database, clock, "[retention]\nvalidationRuns = 59")
-    assert retention_job.round() == {"validation_runs": 2}
+    assert retention_job.delete_old_rows() == {"validation_runs": 2}
     assert keys(database, "validation_runs")[:2] == [1, 4]
     assert rows(database, "SELECT kind, number FROM table_days ORDER BY kind") == [("green", 1), ("red", 1)]
 
@@ -261,7 +261,7 @@ def test_only_blocked_triggers_of_decided_cards_are_deleted(database: Database, 
     put_row(database, "crosspoll_log", id=3, created_at=at, prediction_id="open")
     put_row(database, "crosspoll_log", id=4, created_at=at)
     clock.advance(36 * DAY)
-    assert retention_with(database, clock, "[retention]\ncrosspollLog = 35").round() == {"crosspoll_log": 1}
+    assert retention_with(database, clock, "[retention]\ncrosspollLog = 35").delete_old_rows() == {"crosspoll_log": 1}
     assert keys(database, "crosspoll_log") == [2, 3, 4]
 
 
@@ -275,7 +275,7 @@ def test_rows_are_deleted_in_small_batches_and_the_rest_in_the_next_round(
     clock.advance(40 * DAY)
     retention_job = retention_with(database, clock, "[retention]\ncostEntries = 35")
     before = database.commits
-    assert retention_job.round() == {"cost_entries": 6}
+    assert retention_job.delete_old_rows() == {"cost_entries": 6}
     assert database.commits - before == 4, "three batches and one event"
-    assert retention_job.round() == {"cost_entries": 2}
+    assert retention_job.delete_old_rows() == {"cost_entries": 2}
     assert sums(database, "cost_entries") == {"2026-01-05": (8, 800)}

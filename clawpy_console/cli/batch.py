@@ -19,12 +19,27 @@ from typing import Any
 import engine
 from clawpy_console.cli.options import CommonOptions, WrongUse
 
+MAX_PIECE_LINES = 200
+
 MAX_PIECE_BYTES = 1024 * 1024
 """Bytes of JSON in one request, so that answers come out while a long file is read."""
 
+MAX_LINE_BYTES = 3 * 1024 * 1024
+"""The engine accepts no longer line, encoded as JSON."""
+
+MAX_BAD_LINES = 1_000
+"""Bad lines that the document names; all are counted."""
+
+FIRST_SETTLE_S = 30.0
+"""Seconds that the first question waits for vectors, for all of them."""
+
+POLL_S = 2.0
+"""Seconds that the engine waits for vectors before each answer."""
 
 REPLACEMENT_CHARACTER = "\N{REPLACEMENT CHARACTER}"
 """What Python reads in place of bytes that are not UTF-8."""
+
+FILE_FIX = "name a file of JSON lines, such as chats.jsonl, or - for stdin"
 
 
 def check(options: argparse.Namespace, common: CommonOptions, *, opener: Callable[..., Any]) -> dict[str, Any] | bool:
@@ -53,22 +68,23 @@ def recall(options: argparse.Namespace, common: CommonOptions, *, opener: Callab
     with engine.connect(common.home, workspaces=common.all_workspaces(), opener=opener) as ask:
         if options.batch is None:
             return ask("recall", scope | {"query": " ".join(options.query), "k": options.k})
-        settle = iter([30.0])  # the first question waits for vectors, for all of them
+        settle = iter([FIRST_SETTLE_S])
         return answer_lines(
             options.batch, ("query", "k"), lambda line: ask("recall", scope | line | {"settle": next(settle, 0.0)})
         )
 
 
-def answer_lines(name: str, keys: Collection[str], ask: Callable[[dict[str, Any]], dict[str, Any]]) -> bool:
-    """Answer each line of the file `name` (`-` for standard input) with a line of JSON on standard output, in order.
+def answer_lines(file_name: str, keys: Collection[str], ask: Callable[[dict[str, Any]], dict[str, Any]]) -> bool:
+    """Answer each line of a file (`-` for standard input) with a line of JSON on standard output, in order.
 
     `ask` gets the `keys` of a line and returns its answer. A bad line is answered with its error, a blank one is
     skipped. Returns whether every line could be answered.
 
     What was left out of an answer is printed once on standard error. Raises `Refusal` `no_file`, `not_text`.
     """
-    all_answered, reported = True, set[str]()
-    for number, line in numbered_lines(name):
+    all_answered = True
+    reported: set[str] = set()
+    for number, line in read_numbered_lines(file_name):
         if not line.strip():
             continue
         identity: dict[str, Any] = {}
@@ -85,20 +101,99 @@ def answer_lines(name: str, keys: Collection[str], ask: Callable[[dict[str, Any]
         except engine.Refusal as refusal:
             result = engine.Refusal(refusal.code, f"line {number}: {refusal.message}", refusal.fix).document()
             result, all_answered = identity | result, False
-        for words in set(result.get("leftOut", ())) - reported:
-            reported.add(words)
-            print(f"left out: {words}", file=sys.stderr)
+        for reason in set(result.get("leftOut", ())) - reported:
+            reported.add(reason)
+            print(f"left out: {reason}", file=sys.stderr)
         print(json.dumps(result, ensure_ascii=False), flush=True)
     return all_answered
 
 
-def split_lines(lines: Iterable[tuple[int, str]], limit: int) -> Iterator[dict[int, str]]:
-    """Lines by number, in pieces of at most `limit` lines and `MAX_PIECE_BYTES`; a single larger line is a piece of its
-    own."""
+def is_sentence(argument: str) -> bool:
+    """Whether the argument of `remember` is a text to store: it has several words, and is no name of a file, which
+    ends with a suffix such as `.txt`."""
+    is_file_name = re.search(r"\.[A-Za-z]\w{0,4}$", argument) or os.path.lexists(argument)
+    return len(argument.split()) > 1 and not is_file_name
+
+
+def remember(argument: str, common: CommonOptions, *, opener: Callable[..., Any], wait: bool) -> dict[str, Any]:
+    """Store the sentence `argument`, or the lines of the file that it names (`-` for standard input), in memory;
+    returns the document of the verb.
+
+    Raises `Refusal`: `bad_arguments`, `no_file`, `not_text`, and those of the engine. Lines that were acknowledged
+    before that stay stored.
+    """
+    from rich.console import Console
+
+    if not argument.strip():
+        raise engine.Refusal("bad_arguments", "there is nothing to remember", FILE_FIX)
+    started = time.monotonic()
+    counts = {"remembered": 0, "known": 0, "badLines": 0}
+    bad_lines: list[dict[str, Any]] = []
+    if is_sentence(argument):
+        source, lines = "command line", iter([(1, json.dumps({"text": argument}))])
+    else:
+        fix = f"{FILE_FIX}; a sentence has several words and a full stop at its end"
+        source = "stdin" if argument == "-" else Path(argument).name[:200]
+        lines = read_numbered_lines(argument, fix=fix)
+    answer: dict[str, Any] = {"missing": 0, "trouble": ""}
+
+    def report_bad(line: dict[str, Any]) -> None:
+        counts["badLines"] += not line["kept"]
+        if len(bad_lines) < MAX_BAD_LINES:
+            bad_lines.append(line)
+        print(f"line {line['line']}: {line['message']}", file=sys.stderr)
+
+    with (
+        Console(stderr=True).status("Reading…") as progress,
+        engine.connect(common.home, workspaces=common.all_workspaces(), opener=opener) as ask,
+    ):
+        for piece in _make_pieces(_empty_long_lines(lines, report_bad)):
+            answer = ask("remember", {"lines": list(piece.values()), "first": min(piece), "source": source})
+            counts["remembered"] += answer["remembered"]
+            counts["known"] += answer["known"]
+            for line in answer["bad"]:
+                report_bad(line)
+            progress.update(f"{counts['remembered'] + counts['known']} remembered")
+        if wait:
+            answer = _wait_for_vectors(ask, progress.update)
+    return counts | {
+        "bad": bad_lines,
+        "missing": answer["missing"],
+        "trouble": answer["trouble"],
+        "seconds": round(time.monotonic() - started, 3),
+    }
+
+
+def _wait_for_vectors(
+    ask: Callable[[str, dict[str, Any]], dict[str, Any]], show: Callable[[str], object]
+) -> dict[str, Any]:
+    """Wait until all memories can be found by meaning, or until that cannot succeed; returns the last answer."""
+    while True:
+        answer = ask("remember", {"settle": POLL_S})
+        missing = answer["missing"]
+        if answer["settled"] or answer["trouble"] or (not missing and answer["index"] == "degraded"):
+            return answer
+        show(f"{missing} not yet found by meaning" if missing else "all can be found by meaning")
+
+
+def _empty_long_lines(
+    lines: Iterable[tuple[int, str]], report_bad: Callable[[dict[str, Any]], object]
+) -> Iterator[tuple[int, str]]:
+    """Numbered `lines` of JSON. One that is too long is reported and becomes an empty line, because the engine
+    counts lines too."""
+    for number, line in lines:
+        if len(json.dumps(line)) > MAX_LINE_BYTES:
+            report_bad({"line": number, "message": f"{len(line):,} characters is too long", "kept": False})
+            line = ""
+        yield number, line
+
+
+def _make_pieces(lines: Iterable[tuple[int, str]]) -> Iterator[dict[int, str]]:
+    """Lines by number, in pieces of at most `MAX_PIECE_LINES` and `MAX_PIECE_BYTES`. A larger line is its own piece."""
     piece, size = dict[int, str](), 0
     for number, line in lines:
         length = len(json.dumps(line))
-        if piece and (len(piece) >= limit or size + length > MAX_PIECE_BYTES):
+        if piece and (len(piece) >= MAX_PIECE_LINES or size + length > MAX_PIECE_BYTES):
             yield piece
             piece, size = {}, 0
         piece[number] = line
@@ -107,10 +202,7 @@ def split_lines(lines: Iterable[tuple[int, str]], limit: int) -> Iterator[dict[i
         yield piece
 
 
-FILE_FIX = "name a file of JSON lines, such as chats.jsonl, or - for stdin"
-
-
-def numbered_lines(name: str, *, fix: str = FILE_FIX) -> Iterator[tuple[int, str]]:
+def read_numbered_lines(name: str, *, fix: str = FILE_FIX) -> Iterator[tuple[int, str]]:
     """The lines of a file, `-` for standard input, with their numbers from 1. `fix` is that of a file that cannot be
     read.
 
@@ -129,93 +221,3 @@ def numbered_lines(name: str, *, fix: str = FILE_FIX) -> Iterator[tuple[int, str
     except OSError as error:
         message = f"{name} cannot be read: {error.strerror}"
         raise engine.Refusal("no_file", message, fix) from error
-
-
-MAX_PIECE_LINES = 200
-
-MAX_LINE_BYTES = 3 * 1024 * 1024
-"""The engine accepts no longer line, encoded as JSON."""
-
-MAX_BAD_LINES = 1_000
-"""Bad lines that the document names; all are counted."""
-
-SETTLE_S = 2.0
-
-
-def is_sentence(name: str) -> bool:
-    """Whether the argument of `remember` is a text to store: it has several words, and is no name of a file, which
-    ends with a suffix such as `.txt`."""
-    is_file_name = re.search(r"\.[A-Za-z]\w{0,4}$", name) or os.path.lexists(name)
-    return len(name.split()) > 1 and not is_file_name
-
-
-def remember(name: str, common: CommonOptions, *, opener: Callable[..., Any], wait: bool) -> dict[str, Any]:
-    """Store the lines of the file `name` in memory, `-` for standard input, or the sentence `name` itself; returns the
-    document of the verb.
-
-    Raises `Refusal`: `bad_arguments`, `no_file`, `not_text`, and those of the engine. Lines that were acknowledged
-    before that stay stored.
-    """
-    from rich.console import Console
-
-    if not name.strip():
-        raise engine.Refusal("bad_arguments", "there is nothing to remember", FILE_FIX)
-    started = time.monotonic()
-    counts = {"remembered": 0, "known": 0, "badLines": 0}
-    bad: list[dict[str, Any]] = []
-    if is_sentence(name):
-        source, lines = "command line", iter([(1, json.dumps({"text": name}))])
-    else:
-        fix = f"{FILE_FIX}; a sentence has several words and a full stop at its end"
-        source, lines = "stdin" if name == "-" else Path(name).name[:200], numbered_lines(name, fix=fix)
-    answer: dict[str, Any] = {"missing": 0, "trouble": ""}
-
-    def report_bad(line: dict[str, Any]) -> None:
-        counts["badLines"] += not line["kept"]
-        if len(bad) < MAX_BAD_LINES:
-            bad.append(line)
-        print(f"line {line['line']}: {line['message']}", file=sys.stderr)
-
-    with (
-        Console(stderr=True).status("Reading…") as progress,
-        engine.connect(common.home, workspaces=common.all_workspaces(), opener=opener) as ask,
-    ):
-        for piece in split_lines(_lines_that_fit(lines, report_bad), MAX_PIECE_LINES):
-            answer = ask("remember", {"lines": list(piece.values()), "first": min(piece), "source": source})
-            counts["remembered"] += answer["remembered"]
-            counts["known"] += answer["known"]
-            for line in answer["bad"]:
-                report_bad(line)
-            progress.update(f"{counts['remembered'] + counts['known']} remembered")
-        if wait:
-            answer = _wait_for_vectors(ask, progress.update)
-    return counts | {
-        "bad": bad,
-        "missing": answer["missing"],
-        "trouble": answer["trouble"],
-        "seconds": round(time.monotonic() - started, 3),
-    }
-
-
-def _wait_for_vectors(
-    ask: Callable[[str, dict[str, Any]], dict[str, Any]], show: Callable[[str], object]
-) -> dict[str, Any]:
-    """Wait until all memories can be found by meaning, or until that cannot succeed; returns the last answer."""
-    while True:
-        answer = ask("remember", {"settle": SETTLE_S})
-        missing = answer["missing"]
-        if answer["settled"] or answer["trouble"] or (not missing and answer["index"] == "degraded"):
-            return answer
-        show(f"{missing} not yet found by meaning" if missing else "all can be found by meaning")
-
-
-def _lines_that_fit(
-    lines: Iterable[tuple[int, str]], report_bad: Callable[[dict[str, Any]], object]
-) -> Iterator[tuple[int, str]]:
-    """Numbered `lines` of JSON. One that is too long is reported and becomes an empty line, because the engine
-    counts lines too."""
-    for number, line in lines:
-        if len(json.dumps(line)) > MAX_LINE_BYTES:
-            report_bad({"line": number, "message": f"{len(line):,} characters is too long", "kept": False})
-            line = ""
-        yield number, line

@@ -409,7 +409,7 @@ class AgentActions(ConsoleScreen):
         )
 
         def teach() -> None:
-            self.app.call_engine(lambda engine: engine.teaching.round(), on_taught)
+            self.app.call_engine(lambda engine: engine.teaching.teach_workers(), on_taught)
 
         confirm(self.app, "Teach every worker now?", question, "teach", teach)
 

@@ -66,13 +66,16 @@ class ApprovalRecord:
 
 @frozen
 class AutonomyRequirements:
-    """The requirements that are `missing` before cards run by themselves, in words, and the kinds that have `earned` to
-    run so, the best first. `orders_run` says whether `run` items of heartbeats may run all the same."""
+    """What must be so before cards run by themselves."""
 
     missing: tuple[str, ...]
+    """The requirements that are not met, in words."""
     earned: tuple[str, ...]
+    """The kinds that have earned to run by themselves, the best first."""
     threshold: float
+    """The confidence that a card needs."""
     orders_run: bool
+    """Whether `run` items of heartbeats may run all the same."""
 
     @property
     def words(self) -> str:
@@ -88,7 +91,7 @@ class AutonomyRequirements:
         )
 
 
-def autonomy_requirements(
+def find_requirements(
     *,
     autonomous: bool,
     autonomies: Mapping[str, WorkspaceAutonomy],
@@ -118,6 +121,20 @@ def autonomy_requirements(
     return AutonomyRequirements(tuple(missing), earned, threshold, orders_run)
 
 
+def _is_objection_of_gate(verdict: RailVerdict) -> bool:
+    return verdict.rail == GATE and not verdict.allows
+
+
+def reason_to_wait(kind: str, verdicts: Sequence[RailVerdict]) -> str:
+    """Why a pending card of this kind waits for the operator, "" if it may be tried."""
+    if kind_of(kind).comes_back:
+        return "running it does not remove the reason for this warning, so it waits for you"
+    for verdict in verdicts:
+        if verdict.asks_about_content or (verdict.rail == GATE and any(map(verdict.applies, WAITING_RULES))):
+            return verdict.reason
+    return ""
+
+
 class AutonomousRuns:
     """Runs cards without an approval. `quiet()` says why it is quiet, "" if it is not."""
 
@@ -129,7 +146,7 @@ class AutonomousRuns:
         *,
         settings: SettingsSource,
         decisions: Decisions,
-        launcher: Sessions,
+        sessions: Sessions,
         quiet: Callable[[], str],
     ) -> None:
         self._database = database
@@ -137,19 +154,19 @@ class AutonomousRuns:
         self._card_cycle = card_cycle
         self._settings = settings
         self._decisions = decisions
-        self._launcher = launcher
+        self._sessions = sessions
         self._quiet = quiet
         self._refused_by_gate: dict[str, str] = {}
         """By card id: the reason why the human gate refused it. A card is not tried again for the same reason, because
         each attempt makes a row in the log."""
 
-    def predict(self) -> tuple[str, ...]:
+    def run_card_cycle(self) -> tuple[str, ...]:
         """Run one card cycle; returns its errors."""
         return tuple(self._card_cycle.run_cycle().errors)
 
-    def attempt(self, still: Callable[[], bool]) -> AutonomousCycleFinished:
+    def start_first(self, is_still_inactive: Callable[[], bool]) -> AutonomousCycleFinished:
         """Try the pending cards from the top until one is started. At most one is, because cards that run by themselves
-        are ten minutes apart (SPEC 3.2). Before each card `still` says whether the operator is still inactive.
+        are ten minutes apart (SPEC 3.2). `is_still_inactive` is asked before each card.
 
         The event says which card was started, which were blocked by a rail or could not start, and which are kept for
         the operator."""
@@ -164,7 +181,7 @@ class AutonomousRuns:
             if reason := self._reason_to_keep(card, verdicts, objection):
                 kept.append(f"{card.id}: {reason}")
                 continue
-            if not still():
+            if not is_still_inactive():
                 break
             try:
                 acted = self._cards.approve(card.id, by=DecidedBy.AUTONOMY).id
@@ -177,7 +194,7 @@ class AutonomousRuns:
 
     def _reason_to_keep(self, card: Card, verdicts: Sequence[RailVerdict], objection: str) -> str:
         """Why a card is not tried, "" if it is. `objection` is what the human gate has against it, "" for nothing."""
-        reason = reason_to_wait(card.kind, verdicts) or self._launcher.blocking_reason(card.assignment)
+        reason = reason_to_wait(card.kind, verdicts) or self._sessions.blocking_reason(card.assignment)
         return reason or (objection if self._refused_by_gate.get(card.id) == objection else "")
 
     def requirements(self, workspaces: Sequence[str]) -> AutonomyRequirements:
@@ -187,7 +204,7 @@ class AutonomousRuns:
         acting = {workspace for workspace, autonomy in autonomies.items() if autonomy is WorkspaceAutonomy.ACT}
         with self._database.read() as session:
             approvals = self._decisions.count_by_group(session)
-        return autonomy_requirements(
+        return find_requirements(
             autonomous=settings.autonomous_mode_enabled,
             autonomies=autonomies,
             quiet=self._quiet(),
@@ -199,17 +216,3 @@ class AutonomousRuns:
             ],
             threshold=settings.cross_poll_auto_execute_threshold,
         )
-
-
-def _is_objection_of_gate(verdict: RailVerdict) -> bool:
-    return verdict.rail == GATE and not verdict.allows
-
-
-def reason_to_wait(kind: str, verdicts: Sequence[RailVerdict]) -> str:
-    """Why a pending card of this kind waits for the operator, "" if it may be tried."""
-    if kind_of(kind).comes_back:
-        return "running it does not remove the reason for this warning, so it waits for you"
-    for verdict in verdicts:
-        if verdict.asks_about_content or (verdict.rail == GATE and any(map(verdict.applies, WAITING_RULES))):
-            return verdict.reason
-    return ""

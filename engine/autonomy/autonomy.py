@@ -94,7 +94,7 @@ class Autonomy:
             database,
             clock,
             [
-                Job(CARDS, self._card_interval, runs.predict, self.operator_there),
+                Job(CARDS, self._card_interval, runs.run_card_cycle, self.operator_there),
                 Job(STATE, lambda: STATE_EVERY, self._tick, is_stored=False),
                 Job(ACT, self._act_interval, self.run_autonomous_cycle, self._may_act),
                 *jobs,
@@ -198,10 +198,10 @@ class Autonomy:
     def _cycle(self) -> AutonomousCycleFinished:
         if (state := self.look_for_operator()) not in ACTING:
             return AutonomousCycleFinished(reason=f"not silent or not allowed: {state.value}")
-        errors = self._runs.predict()
+        errors = self._runs.run_card_cycle()
         if (state := self.look_for_operator()) not in ACTING:
             return AutonomousCycleFinished(reason=f"somebody came while it predicted: {state.value}", errors=errors)
-        finished = self._runs.attempt(lambda: self.look_for_operator() in ACTING)
+        finished = self._runs.start_first(lambda: self.look_for_operator() in ACTING)
         self.apply(AutonomyTrigger.CARD_READY if finished.acted else AutonomyTrigger.CARD_DROPPED)
         return replace(finished, errors=errors)
 

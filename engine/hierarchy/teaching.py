@@ -77,7 +77,7 @@ class Teaching:
         """Whether `enable_m2` asks for rounds by schedule."""
         return self._agents.config.current.enable_m2
 
-    def round(self) -> list[TeachingResult]:
+    def teach_workers(self) -> list[TeachingResult]:
         """Teach every worker. A soul that cannot be read or written is reported, and the others are taught."""
         results = []
         for agent_id in self._agents.ids():
@@ -153,7 +153,7 @@ def run_round(bubbles: Bubbles, guided_sessions: GuidedSessions, teaching: Teach
     report = bubbles.flush()
     guided_sessions.review()
     if teaching.is_enabled:
-        teaching.round()
+        teaching.teach_workers()
     return report
 
 
@@ -162,5 +162,5 @@ def remove_lesson(lesson: str, bubbles: Bubbles, profiles: Profiles, teaching: T
     bubbles.drop(lesson)
     leaders = profiles.drop(lesson)
     if leaders and teaching.last() is not None:
-        teaching.round()
+        teaching.teach_workers()
     return leaders

@@ -66,7 +66,7 @@ def build(services: Services, launcher: Sessions, *, follow_gateway: Callable[[]
             services.card_cycle,
             settings=services.settings,
             decisions=services.decisions,
-            launcher=launcher,
+            sessions=launcher,
             quiet=lambda: services.autonomy.quiet(),
         ),
         housekeeping=_housekeeping_steps(services, follow_gateway),
@@ -126,7 +126,7 @@ def _make_jobs(services: Services) -> tuple[Job, ...]:
             is_stored=False,
         ),
         Job("expired_memories", lambda: EXPIRY_CHECK_EVERY, services.memory.housekeeping, is_stored=False),
-        Job("retention", lambda: RETENTION_CHECK_EVERY, services.retention.round, is_stored=False),
+        Job("retention", lambda: RETENTION_CHECK_EVERY, services.retention.delete_old_rows, is_stored=False),
         Job("adaptation", lambda: ADAPT_EVERY, services.adaptation.run_round, is_stored=False),
         Job("training", lambda: TRAINING_CHECK_EVERY, training.step, training.is_due, is_stored=False),
         Job(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.autonomy.autonomous_runs import ApprovalRecord, AutonomyRequirements, autonomy_requirements, reason_to_wait
+from engine.autonomy.autonomous_runs import ApprovalRecord, AutonomyRequirements, find_requirements, reason_to_wait
 from engine.autonomy.autonomy import ACT, STATE
 from engine.autonomy.state import AutonomyState
 from engine.clock import FakeClock
@@ -214,7 +214,7 @@ def test_a_queued_run_starts_after_a_restart_only_if_it_still_may(
 def requirements(
     *records: ApprovalRecord, autonomous: bool = True, phase: int = 1, autonomy: str = "act"
 ) -> AutonomyRequirements:
-    return autonomy_requirements(
+    return find_requirements(
         autonomous=autonomous,
         autonomies={"/home/me/my shop": WorkspaceAutonomy(autonomy)},
         quiet="",

@@ -14,7 +14,7 @@ from typing import Any
 
 from engine.activity import ActivitySince, LearnedCounts
 from engine.api.gateway.gateway import GatewayState
-from engine.autonomy.autonomous_runs import ApprovalRecord, autonomy_requirements
+from engine.autonomy.autonomous_runs import ApprovalRecord, find_requirements
 from engine.config import WorkspaceAutonomy
 from engine.events import EventBus
 from engine.execution.model_router import FIRST_KEY
@@ -393,7 +393,7 @@ class StandIn:
                 state="WATCHING", cause="the console opened", since=ago(minutes=40), next_change=ago(minutes=-18)
             ),
             next_cycle=lambda: ago(minutes=-17.5),
-            requirements=lambda workspaces: autonomy_requirements(
+            requirements=lambda workspaces: find_requirements(
                 autonomous=False,
                 autonomies={SHOP: WorkspaceAutonomy.CARDS, BLOG: WorkspaceAutonomy.ACT},
                 quiet="",

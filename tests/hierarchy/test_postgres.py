@@ -214,7 +214,7 @@ def test_two_engines_converge_and_nothing_is_lost(
                 case "call":
                     machine.call(number, GuidancePart(machine.engine.cascade))
                 case "teach":
-                    machine.engine.teaching.round()
+                    machine.engine.teaching.teach_workers()
                 case "summarise":
                     summaries.add(machine.summarise(number))
                 case "share":

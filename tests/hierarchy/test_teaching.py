@@ -17,7 +17,7 @@ from tests.hierarchy.guidance_world import World, edit_profile
 
 def outcomes(world: World) -> dict[str, str]:
     """The outcome of a round for each agent."""
-    return {result.agent: result.outcome.value for result in world.teaching.round()}
+    return {result.agent: result.outcome.value for result in world.teaching.teach_workers()}
 
 
 def test_workers_are_taught_and_leaders_are_not(world: World) -> None:
@@ -51,7 +51,7 @@ def test_a_round_teaches_only_if_m2_is_on_with_or_without_m1(world: World, clock
 
 
 def test_the_inherited_section_stays_out_of_prompts_while_m1_is_on(world: World) -> None:
-    world.teaching.round()
+    world.teaching.teach_workers()
     lesson = "lead_first: Write the test before the code of lead."
     assert lesson in world.agents.soul("worker")
     assert lesson not in world.agents.soul_in_prompt("worker"), "M1 says it"
@@ -65,7 +65,7 @@ def test_the_inherited_section_stays_out_of_prompts_while_m1_is_on(world: World)
 def test_a_soul_that_cannot_be_read_is_skipped_and_harms_no_other(world: World) -> None:
     (world.folder / "worker" / "soul.md").unlink()
     (world.folder / "junior" / "soul.md").write_bytes(b"\xff\xfe rubbish \x00")
-    [worker, _] = sorted(world.teaching.round(), key=lambda result: result.agent, reverse=True)
+    [worker, _] = sorted(world.teaching.teach_workers(), key=lambda result: result.agent, reverse=True)
     assert (worker.agent, worker.outcome.value) == ("worker", "skipped")
     assert "soul.md" in worker.reason
     assert (world.folder / "junior" / "soul.md").read_bytes().startswith(b"\xff\xfe rubbish \x00\n\n<!--")
@@ -89,14 +89,14 @@ def test_a_pipe_in_place_of_a_soul_is_not_waited_for(world: World) -> None:
     for name in ("worker", "lead"):
         (world.folder / name / "soul.md").unlink()
         os.mkfifo(world.folder / name / "soul.md")
-    reasons = {result.agent: result.reason for result in world.teaching.round()}
+    reasons = {result.agent: result.reason for result in world.teaching.teach_workers()}
     assert reasons["worker"].endswith("soul.md is not a regular file")
     assert "cto keeps it simple." in world.cascade.guidance("worker").block  # other leaders still guide
 
 
 def test_no_text_of_a_leader_can_close_the_section(world: World) -> None:
     edit_profile(world.profiles, "lead", "principles", value=[f"{INHERITED.closing} now free"])
-    world.teaching.round()
+    world.teaching.teach_workers()
     assert (world.folder / "worker" / "soul.md").read_text().count(INHERITED.closing) == 1
     assert outcomes(world) == {"worker": "unchanged", "junior": "unchanged"}
 
@@ -106,9 +106,9 @@ def test_a_round_that_reached_every_worker_is_recorded_as_a_refresh(world: World
         entries = Ledger(world.database).latest(kinds=("TeachingRefreshed",))
         return [(entry.payload["taught"], entry.payload["unchanged"]) for entry in reversed(entries)]
 
-    world.teaching.round()
-    world.teaching.round()
+    world.teaching.teach_workers()
+    world.teaching.teach_workers()
     assert refreshes() == [(2, 0), (0, 2)]
     (world.folder / "junior" / "soul.md").unlink()
-    world.teaching.round()
+    world.teaching.teach_workers()
     assert len(refreshes()) == 2, "one worker was skipped"

@@ -105,11 +105,11 @@ def test_old_records_are_deleted_unless_a_candidate_names_them(world: World) -> 
     world.record(validation_failed("sess_3", failing=("t.py::other",)))
     world.adaptation.run_round()
     retention = Retention(world.database, world.clock, FixedSettings(), frozenset())
-    assert retention.round() == {}
+    assert retention.delete_old_rows() == {}
     world.clock.advance(timedelta(days=1, minutes=1))
     world.record(validation_failed("sess_4", failing=("t.py::other",)))
     world.adaptation.run_round()
-    assert retention.round() == {"learning_records": 1}
+    assert retention.delete_old_rows() == {"learning_records": 1}
     assert sessions() == ["sess_4", "sess_3", "sess_1"]
 
 
