@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.clock import Clock
-from engine.config import Settings, WorkspaceSettings, workspace_path
+from engine.config import Settings, WorkspaceSettings, resolve_workspace_path
 from engine.config.settings_file import (
     MAX_FILE_BYTES,
     BadConfig,
@@ -87,7 +87,7 @@ class SettingsStore:
         """The value at a dotted key as JSON. Raises `Refusal` `unknown_key`."""
         path, document = parse_key(key), self.document()
         if path[0] == "workspaces" and len(path) > 1:
-            folder = workspace_path(path[1]) or path[1]
+            folder = resolve_workspace_path(path[1]) or path[1]
             path = (path[0], folder, *path[2:])
             document["workspaces"].setdefault(folder, WorkspaceSettings().model_dump(mode="json", by_alias=True))
         value: Any = document
@@ -292,5 +292,5 @@ def _path_in_file(path: KeyPath, document: Mapping[str, Any]) -> KeyPath:
     written = document.get("workspaces")
     if path[0] != "workspaces" or len(path) < 2 or not isinstance(written, Mapping) or path[1] in written:
         return path
-    folder = workspace_path(path[1])
-    return (path[0], next((name for name in written if workspace_path(name) == folder), path[1]), *path[2:])
+    folder = resolve_workspace_path(path[1])
+    return (path[0], next((name for name in written if resolve_workspace_path(name) == folder), path[1]), *path[2:])

@@ -15,7 +15,7 @@ from engine.config.settings import (
     ValidationSettings,
     WorkspaceAutonomy,
     WorkspaceSettings,
-    workspace_path,
+    resolve_workspace_path,
 )
 
 __all__ = [
@@ -31,5 +31,5 @@ __all__ = [
     "ValidationSettings",
     "WorkspaceAutonomy",
     "WorkspaceSettings",
-    "workspace_path",
+    "resolve_workspace_path",
 ]

@@ -1,4 +1,5 @@
-"""The settings of a home: one model with a class for each section, and the defaults (SPEC 7.4, 7.6).
+"""The settings of a home: one model, and most of its sections (SPEC 7.4, 7.6). Those on runners, providers,
+notifications and retention are in `sections`.
 
 Names in the file are in camel case (`crossPollEnabled`); attributes are the same in snake case. `settings_file` reads
 the file and the environment into this model.
@@ -47,9 +48,6 @@ MAX_CONTENT_PATTERNS = 200
 MAX_PATTERN_LENGTH = 200
 """Most characters of one pattern of `[content]`."""
 
-_HOST_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
-_ORIGIN = re.compile(r"https?://[a-z0-9.:\[\]-]{1,260}")
-
 
 class WorkspaceAutonomy(StrEnum):
     """The freedom of the engine in a workspace (SPEC 7.4)."""
@@ -81,19 +79,18 @@ class WorkspaceSettings(Section):
 
 
 class ChannelSettings(Section):
-    """`[channels.NAME]`: a line of work and the agent that serves it (SPEC 1.1, 2.4).
-
-    `runner`: what carries work out; `auto` is a flow where the work names one, else a model when a provider is usable.
-    `fallback`: runners to take, in order, when that one is absent. `model`: its default model, "" for the provider's.
-    """
+    """`[channels.NAME]`: a line of work and the agent that serves it (SPEC 1.1, 2.4)."""
 
     agent: Name
     specialty: str = ""
     runner: Annotated[str, refuse_if(runner_problem), Field(description=RUNNER_FORMAT)] = AUTO
+    """What carries work out. `auto` is a flow where the work names one, else a model when a provider is usable."""
     fallback: Annotated[
         tuple[str, ...], refuse_if(fallback_problem), Field(description='a list of runners, for example ["model"]')
     ] = ()
+    """Runners to take, in order, when that one is absent."""
     model: ModelId = ""
+    """Its default model, "" for the provider's."""
     session_minutes: Annotated[float, Field(gt=0, le=24 * 60)] = 45
     session_silence_minutes: Annotated[float, Field(gt=0, le=24 * 60)] = 10
     session_cost_cap: Annotated[float, Field(gt=0)] = 1.00
@@ -150,16 +147,14 @@ def _pattern_problem(text: str) -> str:
 
 
 class WebSettings(Section):
-    """`[web]`: what the web tools of sessions may reach without asking (SPEC 3.8).
-
-    `search_url` is the address of a search like SearXNG. It answers `?q=…&format=json` with `results` of `title`, `url`
-    and `content`. Without it there is no web_search. `allow` are hosts from which pages are fetched without asking,
-    such as `docs.python.org`, `*.readthedocs.io`, `localhost:3000`. Only a host that is named without a `*` may be on
-    this machine or its network.
-    """
+    """`[web]`: what the web tools of sessions may reach without asking (SPEC 3.8)."""
 
     search_url: str = ""
+    """The address of a search like SearXNG. It answers `?q=…&format=json` with `results` of `title`, `url` and
+    `content`. Without it there is no web_search."""
     allow: tuple[Annotated[str, StringConstraints(pattern=r"^(\*\.)?[a-zA-Z0-9_.-]{1,253}(:\d{1,5})?$")], ...] = ()
+    """Hosts from which pages are fetched without asking, such as `docs.python.org`, `*.readthedocs.io`,
+    `localhost:3000`. Only a host that is named without a `*` may be on this machine or its network."""
 
     @field_validator("search_url", mode="after")
     @classmethod
@@ -168,6 +163,10 @@ class WebSettings(Section):
         if value and (parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc):
             raise ValueError('is not an address; write for example "http://127.0.0.1:8888/search"')
         return value
+
+
+_HOST_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
+_ORIGIN = re.compile(r"https?://[a-z0-9.:\[\]-]{1,260}")
 
 
 def _host_name_problem(name: str) -> str:
@@ -181,22 +180,22 @@ def _origin_problem(origin: str) -> str:
 
 
 class GatewaySettings(Section):
-    """`[gateway]`: where other programs reach the engine (SPEC 10.1).
-
-    `clawpy serve` always opens the gateway; with `enabled` the console and `clawpy run` open it too. `host` is an
-    address of this machine. An address that other machines reach needs `certificate` and `certificateKey` (PEM files),
-    or `tunnel = true`: you say that something in front of the gateway encrypts. `hosts` are further names under which
-    it is called. `origins` are the web pages that may call it, such as `["https://phone.example"]`.
-    """
+    """`[gateway]`: where other programs reach the engine (SPEC 10.1)."""
 
     enabled: bool = False
+    """Whether the console and `clawpy run` open the gateway too, as `clawpy serve` always does."""
     host: str = "127.0.0.1"
+    """An address of this machine. One that other machines reach needs a certificate or a tunnel."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8477
     certificate: str = ""
     certificate_key: str = ""
+    """PEM files."""
     tunnel: bool = False
+    """You say that something in front of the gateway encrypts."""
     hosts: Annotated[tuple[str, ...], refuse_if(_host_name_problem)] = ()
+    """Further names under which it is called."""
     origins: Annotated[tuple[str, ...], refuse_if(_origin_problem)] = ()
+    """The web pages that may call it, such as `["https://phone.example"]`."""
 
     @field_validator("host", mode="after")
     @classmethod
@@ -230,28 +229,27 @@ class SandboxSettings(Section):
 
 
 class MemorySettings(Section):
-    """`[memory]`: what is remembered, and how much of it goes into a prompt.
-
-    `embedder` makes the vectors (SPEC 4.3). "" is the model that comes with the program. `"PROVIDER:MODEL"` is an
-    OpenAI-compatible endpoint; everything that is remembered and asked then goes there. `model` sums sessions up, and
-    says at night which facts of the day are kept (SPEC 4.5, 4.8). With "" rules sum up, and only the operator keeps
-    facts. `recallTokens` is the most that recall puts into a prompt (SPEC 4.4), `learningsTokens` the most that
-    learnings of the project and of all projects do (SPEC 6); 0 is nothing. `chromaUrl` is a Chroma server that holds
-    the index, such as `http://127.0.0.1:8000`; "" is a folder of the home. `transcripts` are folders with transcripts
-    of other agents, which are imported, such as `["~/.claude/projects"]`.
-    """
+    """`[memory]`: what is remembered, and how much of it goes into a prompt."""
 
     embedder: ModelId = ""
+    """Makes the vectors (SPEC 4.3). "" is the model that comes with the program. `"PROVIDER:MODEL"` is an
+    OpenAI-compatible endpoint; everything that is remembered and asked then goes there."""
     model: ModelId = ""
+    """Sums sessions up, and says at night which facts of the day are kept (SPEC 4.5, 4.8). With "" rules sum up, and
+    only the operator keeps facts."""
     recall_tokens: Annotated[int, Field(ge=0, le=20_000)] = 600
+    """The most that recall puts into a prompt (SPEC 4.4); 0 is nothing."""
     learnings_tokens: Annotated[int, Field(ge=0, le=20_000)] = 300
+    """The most that learnings of the project and of all projects do (SPEC 6); 0 is nothing."""
     chroma_url: Annotated[
         str,
         refuse_if(url_problem, optional=True),
         AfterValidator(without_slash),
         Field(description='an address, for example "http://127.0.0.1:8000"'),
     ] = ""
+    """A Chroma server that holds the index; "" is a folder of the home."""
     transcripts: tuple[str, ...] = ()
+    """Folders with transcripts of other agents, which are imported, such as `["~/.claude/projects"]`."""
 
 
 class AdaptationMode(StrEnum):
@@ -301,7 +299,7 @@ class ConsoleSettings(Section):
     emoji: bool = False
 
 
-def _first_channels() -> dict[str, ChannelSettings]:
+def _make_first_channels() -> dict[str, ChannelSettings]:
     return {
         "koji-core": ChannelSettings(agent="backend_builder", specialty="code, builds, tests"),
         "chronicle-hub": ChannelSettings(agent="chronicler", specialty="documentation, writing"),
@@ -357,7 +355,7 @@ class Settings(Section):
     gateway: GatewaySettings = GatewaySettings()
     notify: NotifySettings = NotifySettings()
     retention: RetentionSettings = RetentionSettings()
-    channels: dict[Name, ChannelSettings] = Field(default_factory=_first_channels)
+    channels: dict[Name, ChannelSettings] = Field(default_factory=_make_first_channels)
     providers: dict[Name, ProviderSettings] = Field(default_factory=dict)
     """Those that the file names; `provider` knows the built-in ones too."""
     acp: dict[Name, AcpSettings] = Field(default_factory=dict)
@@ -376,7 +374,7 @@ class Settings(Section):
     def _check_workspace_paths(cls, value: dict[str, WorkspaceSettings]) -> dict[str, WorkspaceSettings]:
         names: dict[str, str] = {}
         for name in value:
-            path = workspace_path(name)
+            path = resolve_workspace_path(name)
             if not path:
                 raise ValueError(f'workspace {name!r} is not an absolute path; write [workspaces."/full/path"]')
             if path in names:
@@ -420,7 +418,7 @@ class Settings(Section):
 _DEFAULT_WORKSPACE = WorkspaceSettings()
 
 
-def workspace_path(name: str) -> str:
+def resolve_workspace_path(name: str) -> str:
     """The folder that `name` leads to, `~` and links resolved as git resolves them; "" when it is not absolute."""
     try:
         path = Path(name).expanduser()
@@ -438,6 +436,6 @@ class SettingsSource(Protocol):
 
 @frozen
 class FixedSettings:
-    """Settings that do not change, for tests and tools."""
+    """Settings that do not change, for tests, and for verbs that run without an engine."""
 
     current: Settings = field(default_factory=Settings)

@@ -28,9 +28,6 @@ LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 """The time of evidence that was always there, such as a project without any test run. Any other evidence is newer, and
 its card stands above."""
 
-DAY_BEGINS = timedelta(hours=5)
-"""Work before five in the morning belongs to the day before, as in `part_of_day`."""
-
 MAX_PATHS = 50
 """Maximum number of files that a card names. With more it is about the whole project."""
 
@@ -271,5 +268,5 @@ def make_default_parameters(flow: str | None, local: datetime) -> dict[str, str]
 
 
 def find_day_begin(local: datetime) -> datetime:
-    """The beginning of the working day of a local time, which is at five in the morning."""
-    return (local - DAY_BEGINS).replace(hour=5, minute=0, second=0, microsecond=0, fold=0)
+    """The beginning of the working day of a local time, at five in the morning as in `part_of_day`."""
+    return (local - timedelta(hours=5)).replace(hour=5, minute=0, second=0, microsecond=0, fold=0)
