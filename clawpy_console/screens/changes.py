@@ -105,7 +105,7 @@ class Changes(Vertical):
     @property
     def parts(self) -> list[FilePart]:
         """The parts that are marked to be landed; [] for the whole change set."""
-        return diff.file_parts(self.view.files, self.view.marked)
+        return diff.select_parts(self.view.files, self.view.marked)
 
     def find_landing_problem(self, change: ChangeSet) -> str:
         """Why `change` cannot be landed yet, "" when it can. Lost marks are a problem once: all of it would land
@@ -123,7 +123,7 @@ class Changes(Vertical):
 
     def take_marks(self, change: ChangeSet) -> None:
         """Remove the marks of `change`, because what is marked is being landed."""
-        lines = diff.lines_by_mark(self.view.files)
+        lines = diff.read_lines_by_mark(self.view.files)
         self._landed_lines[change.id, change.landings] = {mark: lines[mark] for mark in self.view.marked}
         self.view.marked = set()
 
@@ -163,7 +163,7 @@ class Changes(Vertical):
     def _keep_marked_lines(self) -> None:
         """Remember the lines that are marked, before another version of a diff is shown."""
         if self._diff_version is not None and self.view.files:
-            lines = diff.lines_by_mark(self.view.files)
+            lines = diff.read_lines_by_mark(self.view.files)
             self._marked_lines[self._diff_version.change_id] = {mark: lines[mark] for mark in self.view.marked}
 
     @property
@@ -178,7 +178,7 @@ class Changes(Vertical):
         def on_files(files: list[diff.DiffFile]) -> None:
             if self._diff_version != version:  # another session is shown by now
                 return
-            lines, marked_lines = diff.lines_by_mark(files), self._marked_lines.pop(change.id, {})
+            lines, marked_lines = diff.read_lines_by_mark(files), self._marked_lines.pop(change.id, {})
             unchanged_marks = {mark for mark in marked_lines if lines.get(mark) == marked_lines[mark]}
             self.view.show(files, change.comments, unchanged_marks)
             if len(unchanged_marks) < len(marked_lines):
@@ -241,7 +241,7 @@ class Changes(Vertical):
             self._head = head
             self.query_one("#verdict", Static).update(head)
         shown = self.view.files or [diff.DiffFile(file, [], [], True) for file in files]
-        self._files.show(diff.tree_rows(shown, self.view.marked))
+        self._files.show(diff.make_tree_rows(shown, self.view.marked))
 
     def _preview_lines(self, change: ChangeSet) -> list[tuple[str, str]]:
         """The effect of landing, as lines with their style."""

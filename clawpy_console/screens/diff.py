@@ -1,4 +1,4 @@
-"""A diff as files, hunks and rows, and its files as the rows of a tree. Pure functions; nothing is drawn here."""
+"""A diff as files, hunks and rows, and its files as the rows of a tree. Nothing is drawn here."""
 
 from __future__ import annotations
 
@@ -95,9 +95,9 @@ class Hunk:
     def split_rows(self) -> list[LineRow]:
         """Its lines side by side: removed lines beside those that were added in their place."""
         rows: list[LineRow] = []
-        for same, run in groupby(self.lines, key=lambda line: line.sign == " "):
-            members = list(run)
-            removed, added = ([line for line in members if same or line.sign == sign] for sign in "-+")
+        for is_unchanged, run in groupby(self.lines, key=lambda line: line.sign == " "):
+            lines = list(run)
+            removed, added = ([line for line in lines if is_unchanged or line.sign == sign] for sign in "-+")
             rows += starmap(LineRow, zip_longest(removed, added))
         return rows
 
@@ -132,7 +132,7 @@ class DiffFile:
         return {(self.change.path, hunk.number) for hunk in self.hunks} or {(self.change.path, 0)}
 
 
-class Entry(NamedTuple):
+class DiffEntry(NamedTuple):
     """A row of the diff."""
 
     kind: str
@@ -142,8 +142,7 @@ class Entry(NamedTuple):
     row_in_hunk: int = 0
     """The row of a line in its hunk, from 0; comments are not counted."""
     start_row: int = 0
-    """The row of the view from which `row_in_hunk` counts: that of the hunk's first line, moved down by the comments
-    above the line."""
+    """The row of the view at which the hunk's first line would stand if the comments above this line were moved up."""
     is_split: bool = False
     """Whether lines stand side by side."""
     text: str = ""
@@ -162,12 +161,12 @@ class Entry(NamedTuple):
 def read_files(changes: Sequence[FileChange], diffs: Iterable[FileDiff]) -> list[DiffFile]:
     """The files of a change set with their hunks, in the order of `changes`. Slow: call it in a thread."""
     diff_by_path = {diff.path: diff for diff in diffs}
-    return [_diff_file(change, diff_by_path.get(change.path)) for change in changes]
+    return [_read_file(change, diff_by_path.get(change.path)) for change in changes]
 
 
-def _diff_file(change: FileChange, diff: FileDiff | None) -> DiffFile:
+def _read_file(change: FileChange, diff: FileDiff | None) -> DiffFile:
     """A file with its hunks, and with notes about what its lines do not show."""
-    language_of(change.path)  # loads the language here, not while it is drawn
+    find_language(change.path)  # loads the language here, not while it is drawn
     notes = [("wrong", f"✗ cannot be landed: {change.refused}")] if change.refused else []
     if change.note:
         notes.append(("wants", f"▲ {change.note}"))
@@ -175,15 +174,15 @@ def _diff_file(change: FileChange, diff: FileDiff | None) -> DiffFile:
         notes.append(("grey", "only its mode changed" if change.status == "mode" else f"the file was {change.status}"))
     if diff is None:
         return DiffFile(change, [], notes, True)
-    file = DiffFile(change, _hunks(diff), notes, diff.all_or_nothing, landed=len(diff.landed))
-    if not file.hunks and change.status not in ("renamed", "mode"):
+    hunks = _read_hunks(diff)
+    if not hunks and change.status not in ("renamed", "mode"):
         notes.append(("grey", "a binary file: its lines are not shown" if diff.binary else "no lines changed"))
     if diff.cut:
         notes.append(("wants", "the diff is too long: its end is not shown"))
-    return file
+    return DiffFile(change, hunks, notes, diff.all_or_nothing, landed=len(diff.landed))
 
 
-def _hunks(diff: FileDiff) -> list[Hunk]:
+def _read_hunks(diff: FileDiff) -> list[Hunk]:
     """The hunks of a diff that have not landed, with their numbers."""
     heads = list(HUNK_HEADER.finditer(diff.hunks))
     ends = [*(head.start() - 1 for head in heads[1:]), len(diff.hunks.removesuffix("\n"))]
@@ -193,7 +192,7 @@ def _hunks(diff: FileDiff) -> list[Hunk]:
     ]
 
 
-def changed_part(text: str, other: str) -> tuple[int, int]:
+def find_changed_part(text: str, other: str) -> tuple[int, int]:
     """The part of `text` that differs from `other`, as start and end (exclusive); (0, 0) when they are not similar."""
     prefix_length = len(commonprefix((text, other)))  # noqa: RUF071 (it compares characters)
     suffix_length = len(commonprefix((text[prefix_length:][::-1], other[prefix_length:][::-1])))  # noqa: RUF071
@@ -202,13 +201,13 @@ def changed_part(text: str, other: str) -> tuple[int, int]:
     return prefix_length, len(text) - suffix_length
 
 
-def lines_by_mark(files: Sequence[DiffFile]) -> dict[Mark, str]:
+def read_lines_by_mark(files: Sequence[DiffFile]) -> dict[Mark, str]:
     """The lines of what each mark stands for."""
     hunks = {(file.change.path, hunk.number): hunk.text for file in files for hunk in file.hunks}
     return hunks | {(file.change.path, 0): "" for file in files if not file.hunks}
 
 
-def file_parts(files: Sequence[DiffFile], marked: set[Mark]) -> list[FilePart]:
+def select_parts(files: Sequence[DiffFile], marked: set[Mark]) -> list[FilePart]:
     """The parts of `files` that are marked, as the engine lands them."""
     parts = []
     for file in files:
@@ -223,7 +222,7 @@ def mark_sign(marks: set[Mark], marked: set[Mark]) -> str:
     return ("● " if marks <= marked else "◐ " if marks & marked else "○ ") if marked else ""
 
 
-def tree_rows(files: Sequence[DiffFile], marked: set[Mark], folder: str = "", depth: int = 0) -> list[Row]:
+def make_tree_rows(files: Sequence[DiffFile], marked: set[Mark], folder: str = "", depth: int = 0) -> list[Row]:
     """Folders and files in `folder` ("" or with a slash at its end) as rows: a folder with one folder in it is one
     row. The id of a folder ends in a slash."""
     groups: dict[str, list[DiffFile]] = {}
@@ -242,7 +241,7 @@ def tree_rows(files: Sequence[DiffFile], marked: set[Mark], folder: str = "", de
         added = sum(member.change.added or 0 for member in members)
         removed = sum(member.change.removed or 0 for member in members)
         rows.append(Row(path, f"{lead}{path[len(folder) :]}", "", f"+{added} -{removed}", "grey"))
-        rows += tree_rows(members, marked, path, depth + 1)
+        rows += make_tree_rows(members, marked, path, depth + 1)
     return rows
 
 
@@ -259,14 +258,14 @@ class SyntaxTheme(HighlightTheme):
     }  # fmt: skip
 
 
-def language_of(path: str) -> str:
+def find_language(path: str) -> str:
     """The language that a file is highlighted in, by its name; "" for none. The first call for a language loads it."""
     name = PurePath(path).name
-    return _language(PurePath(name).suffix or name)
+    return _find_language(PurePath(name).suffix or name)
 
 
 @cache
-def _language(ending: str) -> str:
+def _find_language(ending: str) -> str:
     lexer = find_lexer_class_for_filename(ending if not ending.startswith(".") else f"a{ending}")
     return get_lexer_by_name(lexer.aliases[0]).aliases[0] if lexer is not None and lexer.aliases else ""
 

@@ -17,14 +17,14 @@ from clawpy_console import formats
 from clawpy_console.formats import fit_to_width
 from clawpy_console.keys import bindings
 from clawpy_console.screens.diff import (
+    DiffEntry,
     DiffFile,
-    Entry,
     Hunk,
     Line,
     Mark,
-    changed_part,
+    find_changed_part,
+    find_language,
     highlight_lines,
-    language_of,
     mark_sign,
 )
 from clawpy_console.widgets.rows import CursorView, make_selectable
@@ -73,7 +73,7 @@ class DiffView(CursorView, can_focus=True):
         """The hunks that land; the whole change set lands while nothing is marked."""
         self.can_mark = True
         """Whether the change set can still be landed."""
-        self._entries: list[Entry] = []
+        self._entries: list[DiffEntry] = []
         self._comments: tuple[DiffComment, ...] = ()
         self._digits = 3  # cells of a line number
         self._shift = 0  # columns by which long lines are moved
@@ -91,7 +91,7 @@ class DiffView(CursorView, can_focus=True):
         return self.app.size.width >= MIN_SPLIT_TERMINAL and self.size.width >= MIN_SPLIT_VIEW
 
     @property
-    def current(self) -> Entry | None:
+    def current(self) -> DiffEntry | None:
         """The row under the cursor."""
         return self._entry(self.cursor) if self.cursor < len(self._entries) else None
 
@@ -100,7 +100,7 @@ class DiffView(CursorView, can_focus=True):
         """The path of the file under the cursor, "" for none."""
         return entry.file.change.path if (entry := self.current) else ""
 
-    def _entry(self, row: int) -> Entry:
+    def _entry(self, row: int) -> DiffEntry:
         """The entry of a row. In `_entries` the lines of a hunk share one, so that a large diff opens fast; here each
         gets its own row in the hunk."""
         entry = self._entries[row]
@@ -131,11 +131,11 @@ class DiffView(CursorView, can_focus=True):
             self._comments = comments
             self._rebuild_rows(self.current)
 
-    def _rebuild_rows(self, current: Entry | None) -> None:
+    def _rebuild_rows(self, current: DiffEntry | None) -> None:
         """Make the rows anew, with the cursor on `current`, by default at the top."""
         self._entries = []
         for file in self.files:
-            self._entries.append(Entry("file", file))
+            self._entries.append(DiffEntry("file", file))
             if not file.folded:
                 self._add_content(file)
         self._strips.clear()
@@ -145,10 +145,10 @@ class DiffView(CursorView, can_focus=True):
 
     def _add_content(self, file: DiffFile) -> None:
         """Add the rows below a file: its notes, its hunks, and the comments on lines that are not shown."""
-        self._entries += [Entry("note", file, text=text, tone=tone) for tone, text in file.notes]
+        self._entries += [DiffEntry("note", file, text=text, tone=tone) for tone, text in file.notes]
         comments = [comment for comment in self._comments if comment.path == file.change.path]
         for hunk in file.hunks:
-            self._entries.append(Entry("hunk", file, hunk))
+            self._entries.append(DiffEntry("hunk", file, hunk))
             if not hunk.folded:
                 comments = self._add_lines(file, hunk, comments)
         for comment in comments:
@@ -158,11 +158,11 @@ class DiffView(CursorView, can_focus=True):
         """Add the lines of a hunk, each with the comments on it below. Returns the other comments."""
         row_count = hunk.row_count(self.is_split)
         if not comments:  # all lines share one entry: a large diff opens fast
-            line = Entry("line", file, hunk, start_row=len(self._entries), is_split=self.is_split)
+            line = DiffEntry("line", file, hunk, start_row=len(self._entries), is_split=self.is_split)
             self._entries += [line] * row_count
             return comments
         for row_in_hunk in range(row_count):
-            line = Entry("line", file, hunk, row_in_hunk, len(self._entries) - row_in_hunk, self.is_split)
+            line = DiffEntry("line", file, hunk, row_in_hunk, len(self._entries) - row_in_hunk, self.is_split)
             self._entries.append(line)
             on_line = [comment for comment in comments if _is_comment_on(comment, line)]
             comments = [comment for comment in comments if comment not in on_line]
@@ -170,10 +170,10 @@ class DiffView(CursorView, can_focus=True):
                 self._entries += self._comment_entries(comment, file, hunk)
         return comments
 
-    def _row_of(self, entry: Entry) -> int:
+    def _row_of(self, entry: DiffEntry) -> int:
         """The number of the row of `entry`, else that of its hunk or file."""
 
-        def is_same(other: Entry) -> bool:
+        def is_same(other: DiffEntry) -> bool:
             if (other.kind, other.text, other.comment) != (entry.kind, entry.text, entry.comment):
                 return False
             if other.is_split == entry.is_split:
@@ -183,13 +183,13 @@ class DiffView(CursorView, can_focus=True):
         near = [row for row, other in enumerate(self._entries) if (other.file, other.hunk) == (entry.file, entry.hunk)]
         return next((row for row in near if is_same(self._entry(row))), near[0])
 
-    def _comment_entries(self, comment: DiffComment, file: DiffFile, hunk: Hunk | None = None) -> list[Entry]:
+    def _comment_entries(self, comment: DiffComment, file: DiffFile, hunk: Hunk | None = None) -> list[DiffEntry]:
         """A comment as rows. One that stands in no hunk says to which line it belongs."""
         room = max(20, self._width - 2 * self._digits - 8)
         location = "" if hunk is not None else f"on line {comment.line}{' before the change' if comment.old else ''}: "
         text = f"{location}{comment.text}{'  (sent)' if comment.sent else ''}"
         pieces = (piece for line in text.split("\n") for piece in textwrap.wrap(line, room))
-        return [Entry("comment", file, hunk, text=piece, tone="wants", comment=comment) for piece in pieces]
+        return [DiffEntry("comment", file, hunk, text=piece, tone="wants", comment=comment) for piece in pieces]
 
     # Drawing
 
@@ -217,7 +217,7 @@ class DiffView(CursorView, can_focus=True):
         self._strips.clear()
         self.refresh()
 
-    def _draw_entry(self, entry: Entry, has_cursor: bool, width: int, base: Style) -> Strip:
+    def _draw_entry(self, entry: DiffEntry, has_cursor: bool, width: int, base: Style) -> Strip:
         """A row: the head of a file or a hunk, a line, a comment or a note."""
         cursor = Strip([Segment("▸" if has_cursor else " ", base + self.tone("accent"))])
         width, file = width - 1, entry.file
@@ -244,7 +244,7 @@ class DiffView(CursorView, can_focus=True):
         number = f"hunk {hunk.number} of {len(file.hunks) + file.landed}"
         return f"  {mark}{'▸' if hunk.folded else '▾'} {number}{folded}  {hunk.title}"
 
-    def _draw_line(self, entry: Entry, width: int, base: Style) -> Strip:
+    def _draw_line(self, entry: DiffEntry, width: int, base: Style) -> Strip:
         """One line, or the line before and after the change side by side."""
         (old, new, sign), digits = entry.line_row, self._digits
         if sign:
@@ -257,7 +257,7 @@ class DiffView(CursorView, can_focus=True):
         return Strip.join([before, Strip([Segment("│", base + self.tone("faint"))]), after])
 
     def _draw_side(
-        self, entry: Entry, line: Line | None, other: Line | None, numbers: str, width: int, base: Style
+        self, entry: DiffEntry, line: Line | None, other: Line | None, numbers: str, width: int, base: Style
     ) -> Strip:
         """`line` after its `numbers`, in `width` cells; the part that differs from `other` stands out."""
         if line is None:
@@ -272,11 +272,11 @@ class DiffView(CursorView, can_focus=True):
             return Strip.join([gutter, code, ellipsis])
         return Strip.join([gutter, code.crop(offset).extend_cell_length(code_width, style)])
 
-    def _draw_code(self, entry: Entry, line: Line, other: Line | None, base: Style) -> tuple[Strip, Style]:
+    def _draw_code(self, entry: DiffEntry, line: Line, other: Line | None, base: Style) -> tuple[Strip, Style]:
         """The whole of `line`, highlighted, and the style of its background."""
         style, part_style = self._line_styles(line, base)
         keeps_style = self.app.current_theme.ansi and line.sign in CHANGES
-        start, end = changed_part(line.text, other.text) if other not in (None, line) else (0, 0)
+        start, end = find_changed_part(line.text, other.text) if other not in (None, line) else (0, 0)
         segments, position = [], 0
         for tone, text in self._highlighted(entry, line):
             token_style = style if keeps_style else style + self.tone(tone or "ink")
@@ -297,7 +297,7 @@ class DiffView(CursorView, can_focus=True):
         change = CHANGES[line.sign]
         return base + self.tone(change), self.tone(f"{change} part")
 
-    def _highlighted(self, entry: Entry, line: Line) -> list[tuple[str, str]]:
+    def _highlighted(self, entry: DiffEntry, line: Line) -> list[tuple[str, str]]:
         """The tokens of `line`, each with its tone; highlighted with the lines around it, and kept."""
         hunk, side, block = entry.hunk, "-" if line.sign == "-" else "+", line.number // HIGHLIGHT_LINES
         assert hunk is not None  # a line has one
@@ -305,7 +305,7 @@ class DiffView(CursorView, can_focus=True):
         if key not in self._tokens:
             around = hunk.lines[block * HIGHLIGHT_LINES : (block + 1) * HIGHLIGHT_LINES]
             lines = [other for other in around if other.sign in (" ", side)]
-            tokens = highlight_lines([other.text for other in lines], language_of(entry.file.change.path))
+            tokens = highlight_lines([other.text for other in lines], find_language(entry.file.change.path))
             self._tokens[key] = {other.number: found for other, found in zip(lines, tokens, strict=True)}
         return self._tokens[key][line.number]
 
@@ -357,7 +357,7 @@ class DiffView(CursorView, can_focus=True):
         if (entry := self.current) is not None:
             foldable = entry.hunk or entry.file
             foldable.folded = not foldable.folded
-            self._rebuild_rows(Entry("hunk" if entry.hunk else "file", entry.file, entry.hunk))
+            self._rebuild_rows(DiffEntry("hunk" if entry.hunk else "file", entry.file, entry.hunk))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return self.can_mark if action == "mark" else super().check_action(action, parameters)
@@ -393,7 +393,7 @@ class DiffView(CursorView, can_focus=True):
             self.post_message(self.RemoveComment(entry.comment.number))
 
 
-def _is_comment_on(comment: DiffComment, entry: Entry) -> bool:
+def _is_comment_on(comment: DiffComment, entry: DiffEntry) -> bool:
     """Whether the line of `comment` is shown in the row of `entry`."""
     old, new, sign = entry.line_row
     line = old if comment.old else new

@@ -120,7 +120,7 @@ class SafetyScreen(ConsoleScreen):
         self._draw_standing()
         self._draw_blocked()
         self.query_one("#switches", Rows).show(list(safety_fields.switch_rows(state)))
-        self.show_fields("#machine", safety_fields.machine_fields(state, self.now))
+        self.show_fields("#machine", safety_fields.kill_switch_fields(state, self.now))
         self.refresh_bindings()
 
     def _draw_standing(self) -> None:

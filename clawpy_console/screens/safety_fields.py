@@ -18,7 +18,11 @@ RAIL_NAMES = {"loop": "loops", "gate": "human gate", "kill": "kill switch"}
 """The names of rails whose id is not their name."""
 
 AUTONOMY_STATES = ("DISABLED", "WATCHING", "PRIMING", "AUTONOMOUS", "PAUSED")
+"""The values of the engine's `AutonomyState`, in their order."""
+
 LEVEL_NAMES = {"config": "configuration", "api": "API, this run", "key": "F12", "outside": "from outside"}
+
+ALLOWED_ONCE = "Allowed once. Approve the card; a held-back one comes at the next check."
 
 
 class Status(NamedTuple):
@@ -29,22 +33,19 @@ class Status(NamedTuple):
     tone: str
 
 
-ALLOWED_ONCE = "Allowed once. Approve the card; a held-back one comes at the next check."
-
-
 def rail_name(rail: str) -> str:
     """The name of a rail."""
     return RAIL_NAMES.get(rail, rail)
 
 
-def objections(verdicts: Iterable[RailVerdict]) -> list[RailVerdict]:
+def select_objections(verdicts: Iterable[RailVerdict]) -> list[RailVerdict]:
     """The verdicts that do not allow the work, in the order of the rails."""
     return [verdict for verdict in verdicts if verdict.verdict is not Verdict.ALLOW]
 
 
 def decisive_verdict(verdicts: Iterable[RailVerdict]) -> RailVerdict | None:
     """The verdict that decided: the first that blocks, else the first that asks; None when all allowed."""
-    return min(objections(verdicts), key=lambda verdict: verdict.verdict is not Verdict.BLOCK, default=None)
+    return min(select_objections(verdicts), key=lambda verdict: verdict.verdict is not Verdict.BLOCK, default=None)
 
 
 def liftable_block(entry: LogEntry) -> RailVerdict | None:
@@ -115,10 +116,10 @@ def cost_fields(burns: tuple[Burn, ...], now: datetime) -> Iterator[Field]:
         reserved = f", {formats.money(burn.reserved)} reserved" if burn.reserved else ""
         amounts = f"${used / MICRO:.2f} of ${cap_amount(burn.cap)}{reserved}"
         yield Field(burn.window, f"{draw_bar(share)} {share:>4.0%}  {amounts}", tone)
-        yield Field(" ", f"{draw_sparkline(burn.buckets[: burn.elapsed][-24:])}  {pace_words(burn, now)}", "grey")
+        yield Field(" ", f"{draw_sparkline(burn.buckets[: burn.elapsed][-24:])}  {describe_pace(burn, now)}", "grey")
 
 
-def pace_words(burn: Burn, now: datetime) -> str:
+def describe_pace(burn: Burn, now: datetime) -> str:
     """The pace of spending, and when it reaches the cap."""
     if burn.spent + burn.reserved >= burn.cap:
         return "the cap has been reached"
@@ -140,7 +141,7 @@ def state_fields(state: AppState, holds: tuple[Hold, ...], now: datetime, resume
     yield text_line(f"{steps} (cap or 3 dismissals)", "accent")
     if view.since:
         yield Field("since", f"{formats.moment(view.since, now)}: {one_line(view.cause)}")
-    yield Field("next", next_change(state, now))
+    yield Field("next", describe_next_change(state, now))
     silence = formats.age(view.silence_at(now)).replace("now", "0m")
     cycle = f", next check {clock_time(view.next_cycle)}" if view.next_cycle and view.next_cycle > now else ""
     effect = f", may act by itself from {int(view.threshold // 60)}m on" if state.acts_by_itself else ""
@@ -161,7 +162,7 @@ def _quiet_field(quiet: QuietHours, dnd: str) -> Field:
     return Field("quiet", f"{hours}{now_text}. {dnd}: do not disturb for 2 hours", "wants" if quiet.now else "ink")
 
 
-def next_change(state: AppState, now: datetime) -> str:
+def describe_next_change(state: AppState, now: datetime) -> str:
     """The next change of the state, and its time."""
     view = state.autonomy
     # Inactive long enough: the next check finds out whether files changed in a workspace.
@@ -176,11 +177,11 @@ def next_change(state: AppState, now: datetime) -> str:
 
 def counts_down(state: AppState, now: datetime) -> bool:
     """Whether anything on the screen counts down."""
-    moments = [state.autonomy.next_change, *(rail.until for rail in state.rails), *(hold.until for hold in state.holds)]
-    return any(moment is not None and moment > now for moment in moments)
+    ends = [state.autonomy.next_change, *(rail.until for rail in state.rails), *(hold.until for hold in state.holds)]
+    return any(end is not None and end > now for end in ends)
 
 
-def machine_fields(state: AppState, now: datetime) -> Iterator[Field]:
+def kill_switch_fields(state: AppState, now: datetime) -> Iterator[Field]:
     """The levels of the kill switch, the sandbox, and work that triggered other work."""
     yield heading("kill switch, four levels")
     for level in state.levels:
@@ -207,7 +208,7 @@ def blocked_fields(entry: LogEntry, now: datetime, key: str) -> Iterator[Field]:
     sender = f" from {entry.from_channel}" if entry.from_channel not in ("", "owner") else ""
     place = f"{workspace_name(entry.workspace)} → {entry.channel}{sender}"
     yield text_line(" · ".join(filter(None, (entry.trigger_type, place, formats.moment(entry.at, now)))), "faint")
-    for verdict in objections(entry.verdicts):
+    for verdict in select_objections(entry.verdicts):
         sign, tone = states.VERDICT_SIGNS[verdict.verdict]
         rule = f"  rule {verdict.rule}" if verdict.rule else ""
         yield text_line(f"{sign} {rail_name(verdict.rail)}{rule}", tone)
@@ -218,10 +219,7 @@ def blocked_fields(entry: LogEntry, now: datetime, key: str) -> Iterator[Field]:
         yield text_line(f"{key}: allow exactly this once", "accent")
 
 
-def search_text(entry: LogEntry) -> str:
-    """The text of an entry that the filter searches."""
-    verdicts = " ".join(f"{verdict.rail} {verdict.rule} {verdict.reason}" for verdict in objections(entry.verdicts))
-    return f"{verdicts} {entry.prompt} {entry.channel} {entry.workspace} {entry.trigger_type}"
+# Rows
 
 
 def rail_rows(state: AppState, now: datetime) -> Iterator[Row]:
@@ -263,3 +261,10 @@ def blocked_row(entry: LogEntry, now: datetime) -> Row:
         sign, style = "◌", "accent"
     text = f"{rail_name(decisive.rail) if decisive else '':<11} {one_line(entry.prompt)}"
     return Row(str(entry.id), text, sign, formats.moment(entry.at, now), "ink", style)
+
+
+def search_text(entry: LogEntry) -> str:
+    """The text of an entry that the filter searches."""
+    objections = select_objections(entry.verdicts)
+    verdicts = " ".join(f"{verdict.rail} {verdict.rule} {verdict.reason}" for verdict in objections)
+    return f"{verdicts} {entry.prompt} {entry.channel} {entry.workspace} {entry.trigger_type}"

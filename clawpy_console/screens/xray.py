@@ -1,10 +1,10 @@
-"""The X-ray: a dialog over the prompts that a session sent to models, with the source of each line (SPEC 9.6)."""
+"""The X-ray: the prompts of a session with the source of each line, and what opens a source (SPEC 9.6). `PromptLines`
+shows the recall preview, too."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from rich.segment import Segment
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from clawpy_console.card_controller import CardConsole
     from engine import Engine
 
+Answer = TypeVar("Answer")
+
 SOURCE_CELLS = 17
 """Cells for the name of a source, with the sign after it."""
 
@@ -45,7 +47,7 @@ SOURCE_TONES = {
 }  # fmt: skip
 """The tone of a source's name, by its kind."""
 
-NOT_SENT = (None, "")
+NO_ORIGIN = (None, "")
 """The origin of a line that was not sent, such as a heading."""
 
 
@@ -72,7 +74,7 @@ class PromptLines(LinesView, CursorView):
         return self._origins[self.cursor][0] if self.accepts_cursor(self.cursor) else None
 
     @property
-    def standing(self) -> str:
+    def trust_words(self) -> str:
         """The trust in the line under the cursor, with the objections of the content filter to it."""
         source = self.source
         if source is None:
@@ -99,11 +101,11 @@ class PromptLines(LinesView, CursorView):
         for number, part in enumerate(parts):
             lines += [("hunk", ""), ("file", f"{part.role} · {part.name} · ≈{part.tokens:,} tokens")]
             lines += [("output" if part.role != "assistant" else "say", line.text) for line in part.lines]
-            line_objections = objections[number] if objections else repeat("")
-            origins += [NOT_SENT, NOT_SENT, *zip((line.source for line in part.lines), line_objections, strict=False)]
+            line_objections = objections[number] if objections else [""] * len(part.lines)
+            origins += [NO_ORIGIN, NO_ORIGIN, *zip((line.source for line in part.lines), line_objections, strict=False)]
         if reply:
             lines += [("hunk", ""), ("file", "answered"), *(("say", item) for item in reply.rstrip("\n").split("\n"))]
-        origins += [NOT_SENT] * (len(lines) - len(origins))
+        origins += [NO_ORIGIN] * (len(lines) - len(origins))
         self.clear(empty="nothing was sent")
         self._origins = origins[1:]  # no empty line on top
         self.extend(lines[1:])
@@ -160,9 +162,6 @@ class PromptLines(LinesView, CursorView):
     def action_open(self) -> None:
         if (source := self.source) is not None:
             self.post_message(self.Opened(source))
-
-
-Answer = TypeVar("Answer")
 
 
 class PromptDialog(Dialog[Answer]):
@@ -230,7 +229,7 @@ class XRay(PromptDialog[PromptSource | None]):
         super().__init__()
         self._session = session
         self._calls: tuple[ModelCall, ...] = ()
-        self._shown_call = ""  # id and state of the call whose prompt is shown
+        self._shown_call = ("", "")  # id and state of the call whose prompt is shown
 
     def compose(self) -> ComposeResult:
         title = f"X-ray  {crop(one_line(self._session.prompt), 60)}"
@@ -262,7 +261,7 @@ class XRay(PromptDialog[PromptSource | None]):
     def _show_calls(self, calls: list[ModelCall]) -> None:
         is_first_reading = not self._calls
         self._calls = tuple(calls)
-        rows = [_row(number, call) for number, call in enumerate(calls, 1)]
+        rows = [_make_call_row(number, call) for number, call in enumerate(calls, 1)]
         self._call_rows.show(rows, empty="it has made no call yet")
         if is_first_reading and self._calls:
             self._call_rows.select(self._calls[-1].id)
@@ -275,12 +274,12 @@ class XRay(PromptDialog[PromptSource | None]):
         """Show the figures of the call under the cursor at once, and its prompt once it was read."""
         call = self.call
         self.query_one("#call", ReflowingText).show(
-            lambda width: _heading_lines(call, self._session, width) if call else []
+            lambda width: _make_heading(call, self._session, width) if call else []
         )
-        if call is None or self._shown_call == f"{call.id} {call.state}":
+        if call is None or self._shown_call == (call.id, call.state):
             return
-        is_same_call = self._shown_call.startswith(call.id)  # it has ended: only its reply is new
-        self._shown_call = f"{call.id} {call.state}"
+        is_same_call = self._shown_call[0] == call.id  # it has ended: only its reply is new
+        self._shown_call = call.id, call.state
 
         def read_prompt(engine: Engine) -> SentPrompt:
             parts = engine.calls.prompt(call.id)
@@ -301,9 +300,9 @@ class XRay(PromptDialog[PromptSource | None]):
     @on(PromptLines.Moved, "#prompt")
     def _line_moved(self) -> None:
         """Show below the prompt how far the line under the cursor may be followed."""
-        standing = self.prompt.standing
+        words = self.prompt.trust_words
         self.query_one("#standing", ReflowingText).show(
-            lambda width: [Content.styled(crop(standing, width), "$wrong" if "▲" in standing else "$grey")]
+            lambda width: [Content.styled(crop(words, width), "$wrong" if "▲" in words else "$grey")]
         )
 
     @on(PromptLines.Opened)
@@ -317,7 +316,7 @@ class XRay(PromptDialog[PromptSource | None]):
         self.copy(self.prompt.prompt_text, "the whole prompt")
 
 
-def _row(number: int, call: ModelCall) -> Row:
+def _make_call_row(number: int, call: ModelCall) -> Row:
     """A call as a row: its model, state, tokens and cost."""
     sign, style = CALL_SIGNS.get(call.state, ("?", "grey"))
     money = f"{'' if call.price_known or not call.cost else '≈'}{formats.money(call.cost)}"
@@ -325,7 +324,7 @@ def _row(number: int, call: ModelCall) -> Row:
     return Row(call.id, f"{number} {call.model}", sign, figures, "ink", style, "grey")
 
 
-def _heading_lines(call: ModelCall, session: SessionView, width: int) -> list[Content]:
+def _make_heading(call: ModelCall, session: SessionView, width: int) -> list[Content]:
     """The heading of a call: state, model, tokens, cost and what went wrong."""
     sign, style = CALL_SIGNS.get(call.state, ("?", "grey"))
     duration = f" · {call.seconds:.1f} s" if call.seconds is not None else ""

@@ -70,7 +70,7 @@ def diff_of(hunks: str = HUNKS, **fields: object) -> diff.DiffFile:
     ],
 )
 def test_the_changed_part_of_a_line(line: str, replacement: str, changed: str) -> None:
-    start, end = diff.changed_part(line, replacement)
+    start, end = diff.find_changed_part(line, replacement)
     assert line[start:end] == changed
 
 
@@ -87,7 +87,7 @@ def test_the_changed_part_of_a_line(line: str, replacement: str, changed: str) -
 )
 def test_marked_hunks_as_parts_to_land(more: dict[str, object], marked: set[int], hunks: list[tuple[int, ...]]) -> None:
     file = diff_of(**more)
-    parts = diff.file_parts([file], {(file.change.path, number) for number in marked})
+    parts = diff.select_parts([file], {(file.change.path, number) for number in marked})
     assert parts == [FilePart(file.change.path, numbers) for numbers in hunks]
 
 
