@@ -176,7 +176,7 @@ class StandInChanges(ValuesById):
     def for_session(self, session_id: str) -> ChangeSet | None:
         return next((change for change in self.by_id.values() if change.session_id == session_id), None)
 
-    def row(self, change_set_id: str, becoming: ChangeState) -> None:
+    def load_row(self, change_set_id: str, becoming: ChangeState) -> None:
         self.get(change_set_id)
 
     def _become(self, change_id: str, state: ChangeState) -> None:
