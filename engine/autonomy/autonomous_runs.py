@@ -121,10 +121,6 @@ def find_requirements(
     return AutonomyRequirements(tuple(missing), earned, threshold, orders_run)
 
 
-def _is_objection_of_gate(verdict: RailVerdict) -> bool:
-    return verdict.rail == GATE and not verdict.allows
-
-
 def reason_to_wait(kind: str, verdicts: Sequence[RailVerdict]) -> str:
     """Why a pending card of this kind waits for the operator, "" if it may be tried."""
     if kind_of(kind).comes_back:
@@ -177,7 +173,9 @@ class AutonomousRuns:
         }
         for card in cards:
             verdicts = self._cards.rails(card.id)
-            objection = next((verdict.reason for verdict in verdicts if _is_objection_of_gate(verdict)), "")
+            objection = next(
+                (verdict.reason for verdict in verdicts if verdict.rail == GATE and not verdict.allows), ""
+            )
             if reason := self._reason_to_keep(card, verdicts, objection):
                 kept.append(f"{card.id}: {reason}")
                 continue

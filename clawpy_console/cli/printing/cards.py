@@ -1,4 +1,4 @@
-"""Output of the verbs on cards, their sessions and changes, and the model calls of a session."""
+"""Output of the verbs on cards, their sessions and changes, model calls, tasks and permissions."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from clawpy_console.cli.printing.style import (
     paint,
     place,
     session_outcome,
+    span,
     time,
     wants,
 )
@@ -313,3 +314,31 @@ def _call_with_prompt(document: Document) -> Lines:
     if reply := document["reply"].rstrip("\n"):
         yield from ("", dim("answered"))
         yield from (f"{'':>{SOURCE_CELLS + 1 + TRUST_CELLS}} │ {line}" for line in reply.split("\n"))
+
+
+def tasks(document: Document) -> Lines:
+    """The task board, or one task."""
+    board = document["tasks"] if "tasks" in document else [document["task"]]
+    signs = {state: sign for state, (sign, _) in states.SESSION_SIGNS.items()} | {"open": "○", "done": "✓"}
+    for task in board:
+        state, note = task["state"], task["note"]
+        outcome, _, reason = note.partition(": ")
+        if outcome in states.SESSION_SIGNS:
+            state, note = (outcome, reason) if state == "failed" else (state, f"{label_outcome(outcome)}: {reason}")
+        remarks = "  " + dim(note) if note else ""
+        if task["waitsFor"] and state == "open":
+            remarks += "  " + wants(f"waits for {', '.join(task['waitsFor'])}")
+        yield f"{signs[state]} {label_outcome(state):7}  {dim(task['id'])}  {task['title']}{remarks}"
+
+
+def permissions(document: Document) -> Lines:
+    """Permission requests with their whole detail."""
+    for request in document["permissions"]:
+        state = request["answer"] or (
+            "withdrawn" if request["withdrawn"] else f"waits {span(request['waitedSeconds'])}"
+        )
+        tone = "grey" if request["answer"] or request["withdrawn"] else "wants"
+        yield f"{bold(request['id'])}  {paint(tone, state)}  {request['targetAgent']}  {request['title']}"
+        yield "    " + dim(request["reason"])
+        if request["detail"] and request["detail"] not in request["title"]:
+            yield from (f"    │ {line}" for line in request["detail"].splitlines())

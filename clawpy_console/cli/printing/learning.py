@@ -1,4 +1,4 @@
-"""Output of the verbs on agents, guidance, findings, tasks and permissions, on memory, learnings and candidates."""
+"""Output of the verbs on agents and guidance, memory, learnings, and candidates."""
 
 from __future__ import annotations
 
@@ -16,17 +16,13 @@ from clawpy_console.cli.printing.style import (
     field_lines,
     good,
     paint,
-    span,
     time,
     wants,
 )
 from clawpy_console.fields import Field, text_line
 from clawpy_console.fields import agent as agent_fields
 from clawpy_console.fields import learning as learning_fields
-from clawpy_console.fields.learning import forgetting_fields, recalled_fields
-from clawpy_console.fields.states import SESSION_SIGNS
 from clawpy_console.formats import one_line
-from engine.model import label_outcome
 
 # Agents
 
@@ -123,32 +119,7 @@ def _tree_lines(agents: Sequence[Document]) -> Lines:
         yield f"{row['tier']}  {name:{name_width}}  {dim(row['title'])}{channels}{broken}"
 
 
-def tasks(document: Document) -> Lines:
-    """The task board, or one task."""
-    board = document["tasks"] if "tasks" in document else [document["task"]]
-    signs = {state: sign for state, (sign, _) in SESSION_SIGNS.items()} | {"open": "○", "done": "✓"}
-    for task in board:
-        state, note = task["state"], task["note"]
-        outcome, _, reason = note.partition(": ")
-        if outcome in SESSION_SIGNS:
-            state, note = (outcome, reason) if state == "failed" else (state, f"{label_outcome(outcome)}: {reason}")
-        remarks = "  " + dim(note) if note else ""
-        if task["waitsFor"] and state == "open":
-            remarks += "  " + wants(f"waits for {', '.join(task['waitsFor'])}")
-        yield f"{signs[state]} {label_outcome(state):7}  {dim(task['id'])}  {task['title']}{remarks}"
-
-
-def permissions(document: Document) -> Lines:
-    """Permission requests with their whole detail."""
-    for request in document["permissions"]:
-        state = request["answer"] or (
-            "withdrawn" if request["withdrawn"] else f"waits {span(request['waitedSeconds'])}"
-        )
-        tone = "grey" if request["answer"] or request["withdrawn"] else "wants"
-        yield f"{bold(request['id'])}  {paint(tone, state)}  {request['targetAgent']}  {request['title']}"
-        yield "    " + dim(request["reason"])
-        if request["detail"] and request["detail"] not in request["title"]:
-            yield from (f"    │ {line}" for line in request["detail"].splitlines())
+# Memory
 
 
 def remember(document: Document) -> Lines:
@@ -167,7 +138,7 @@ def remember(document: Document) -> Lines:
 def recall(document: Document) -> Lines:
     """The memories that were found, each with its layer, its source and the reason."""
     for result in document["results"]:
-        yield from field_lines(recalled_fields(result))
+        yield from field_lines(learning_fields.recalled_fields(result))
     yield from (wants(f"left out: {words}") for words in document["leftOut"])
 
 
@@ -189,9 +160,12 @@ def drafts(document: Document) -> Lines:
 def forget(document: Document) -> Lines:
     """The places that would be deleted, or were, and those that remain."""
     yield good("forgotten") if document["forgotten"] else wants("would be forgotten")
-    yield from field_lines(forgetting_fields(document))
+    yield from field_lines(learning_fields.forgetting_fields(document))
     if not document["forgotten"]:
         yield f"Nothing changed yet. Add `{bold('--yes')}` to forget it."
+
+
+# Learnings
 
 
 def learnings(document: Document) -> Lines:
@@ -232,8 +206,8 @@ def _scopes_lines(document: Document) -> Lines:
 
 def _kept_or_promoted_lines(document: Document) -> Lines:
     """A learning that the operator kept or promoted."""
-    words = "It is valid." if "kept" in document else "It now applies in all projects."
-    yield f"{good(words)}  {_learning_head(document.get('kept') or document['promoted'])}"
+    effect = "It is valid." if "kept" in document else "It now applies in all projects."
+    yield f"{good(effect)}  {_learning_head(document.get('kept') or document['promoted'])}"
 
 
 def _listed_learning_lines(learning: Document) -> Lines:
@@ -309,10 +283,14 @@ def _retracted_lines(document: Document) -> Lines:
         yield dim("`clawpy learnings keep ID` keeps one, `clawpy learnings retract ID` retracts it")
 
 
+CHAIN_RESULT_WORDS = {"promoted": "promoted", "reinforced": "repeated", "compacted": "merged"}
+"""The results of the promotion chain, each with its word."""
+
+
 def _chain_lines(document: Document) -> Lines:
     """The results of the promotion chain."""
     found_count = sum(document["extracted"].values())
-    changed = {name: document[key] for key, name in CHAIN_RESULTS.items() if document[key]}
+    changed = {name: document[key] for key, name in CHAIN_RESULT_WORDS.items() if document[key]}
     if found_count:
         yield f"{good('found')}  {count(found_count, 'learning')} in {count(len(document['extracted']), 'session')}"
     yield from (f"{good(name)}  {', '.join(ids)}" for name, ids in changed.items())
@@ -320,10 +298,6 @@ def _chain_lines(document: Document) -> Lines:
     yield from (bad(fault) for fault in document["faults"])
     if not (found_count or changed or document["judged"] or document["faults"]):
         yield "Nothing was promoted."
-
-
-CHAIN_RESULTS = {"promoted": "promoted", "reinforced": "repeated", "compacted": "merged"}
-"""The results of the promotion chain, each with its word."""
 
 
 _PRINTER_OF_RESULT: Mapping[str, Callable[[Document], Lines]] = {
@@ -338,7 +312,10 @@ _PRINTER_OF_RESULT: Mapping[str, Callable[[Document], Lines]] = {
 """By a name that only this document has: the function that prints it. The first that fits counts."""
 
 
-NEXT_STEPS = {
+# Candidates
+
+
+NEXT_STEP_BY_STATUS = {
     "promoted": "`clawpy candidates rollback {id}` rolls it back",
     "rejected": "It is proposed again only if new evidence outweighs your decision.",
     "rolled_back": "`clawpy candidates approve {id}` activates it again",
@@ -360,8 +337,8 @@ def candidates(document: Document) -> Lines:
         yield _candidate_head(candidate)
         if "stations" in document:
             yield from _candidate_detail_lines(document)
-        if candidate["status"] in NEXT_STEPS:
-            yield dim(NEXT_STEPS[candidate["status"]].format(id=candidate["id"]))
+        if candidate["status"] in NEXT_STEP_BY_STATUS:
+            yield dim(NEXT_STEP_BY_STATUS[candidate["status"]].format(id=candidate["id"]))
     else:
         yield from _record_lines(document["records"])
         if not document["records"]:
@@ -386,12 +363,12 @@ def _candidate_detail_lines(document: Document) -> Lines:
 
 def _candidate_list_lines(document: Document) -> Lines:
     """The candidates; those that need your decision come first."""
-    for proposal in sorted(document["candidates"], key=lambda candidate: candidate["status"] != "review"):
-        yield _candidate_head(proposal)
-        scope = learning_fields.candidate_scope_words(proposal)
-        type_name = learning_fields.CANDIDATE_TYPES[proposal["type"]][1]
-        reason = proposal["reason"] if proposal["status"] == "drafted" else ""
-        words = filter(None, (f"{type_name}, for {scope}", learning_fields.evidence_words(proposal), one_line(reason)))
+    for candidate in sorted(document["candidates"], key=lambda candidate: candidate["status"] != "review"):
+        yield _candidate_head(candidate)
+        scope = learning_fields.candidate_scope_words(candidate)
+        type_name = learning_fields.CANDIDATE_TYPES[candidate["type"]][1]
+        reason = candidate["reason"] if candidate["status"] == "drafted" else ""
+        words = filter(None, (f"{type_name}, for {scope}", learning_fields.evidence_words(candidate), one_line(reason)))
         yield "    " + dim("; ".join(words))
     if not document["candidates"]:
         records = document["records"]
@@ -405,9 +382,8 @@ def _candidate_list_lines(document: Document) -> Lines:
         yield wants("adaptation.mode is autonomous: candidates with enough evidence become active")
 
 
-def _candidate_head(proposal: Document) -> str:
+def _candidate_head(candidate: Document) -> str:
     """A candidate in one line: id, status, score and title."""
-    sign, tone, text = learning_fields.CANDIDATE_STATUS[proposal["status"]]
-    return (
-        f"{bold(proposal['id'])}  {paint(tone, f'{sign} {text}')}  score {proposal['score']:.0f}  {proposal['title']}"
-    )
+    sign, tone, text = learning_fields.CANDIDATE_STATUS[candidate["status"]]
+    score = f"score {candidate['score']:.0f}"
+    return f"{bold(candidate['id'])}  {paint(tone, f'{sign} {text}')}  {score}  {candidate['title']}"

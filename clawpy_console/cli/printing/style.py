@@ -116,6 +116,7 @@ def is_future(instant: str | None) -> bool:
 
 
 def span(seconds: float) -> str:
+    """`3m`, `2h`, `4d`."""
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= size:
             return f"{int(seconds // size)}{unit}"
