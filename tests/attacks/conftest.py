@@ -12,7 +12,7 @@ import pytest
 
 from engine.execution.sandbox import Sandbox
 from engine.execution.sandbox.ladder import find_rungs
-from tests.attacks.landing_canary import Canary
+from tests.attacks.landing_files import Canary
 from tests.attacks.victim import Victim, folder_outside_tmp
 from tests.execution.landing_world import LandingWorld
 

@@ -26,15 +26,15 @@ from engine.model import ChangeState, Refusal
 from engine.storage import beneath
 from engine.storage.beneath import Beneath
 from engine.storage.state import unfinished_intents
-from tests.attacks.landing_canary import (
+from tests.attacks.landing_files import (
     EDITED,
     Canary,
-    attempt,
     carry_out,
     commit_landing_files,
-    edit,
-    exchange,
+    ignore_failure,
+    make_all_changes,
     make_tree,
+    replace_by_link,
     reverse,
     roll_back,
 )
@@ -85,7 +85,7 @@ Plant = Callable[[Path, Canary], None]
 def test_nothing_outside_changes_when_a_file_is_replaced_before_it_is_written(
     world: LandingWorld, canary: Canary, plant: Plant, when: str
 ) -> None:
-    change = world.make_change(edit)
+    change = world.make_change(make_all_changes)
     place = world.root / "d/f.txt"
 
     def replace_file() -> None:
@@ -96,15 +96,15 @@ def test_nothing_outside_changes_when_a_file_is_replaced_before_it_is_written(
     if when == "before":
         replace_file()
     world.step = lambda name: replace_file() if name.startswith(when) else None
-    attempt(change.land)
-    canary.check()
+    ignore_failure(change.land)
+    canary.assert_untouched()
 
 
 @pytest.mark.parametrize("plant", PLANTS)
 def test_nothing_outside_changes_when_names_of_temporary_files_are_taken(
     world: LandingWorld, canary: Canary, plant: Plant
 ) -> None:
-    change = world.make_change(edit)
+    change = world.make_change(make_all_changes)
     planted = []
 
     def step(name: str) -> None:
@@ -115,9 +115,9 @@ def test_nothing_outside_changes_when_names_of_temporary_files_are_taken(
                 plant(planted[-1], canary)
 
     world.step = step
-    attempt(change.land)
+    ignore_failure(change.land)
     assert planted
-    canary.check()
+    canary.assert_untouched()
     is_landed = change.current.state is ChangeState.LANDED
     assert (world.root / "d/f.txt").read_text() == (EDITED if is_landed else "one\n")
 
@@ -164,7 +164,7 @@ def test_names_that_lead_to_git_or_out_of_the_project_are_not_landed(
     assert not (world.root / ".git/post-checkout").exists()
     assert sorted(world.root.parent.iterdir()) == beside
     assert not any(path.name == "post-checkout" for path in world.root.rglob("*"))
-    canary.check()
+    canary.assert_untouched()
 
 
 def test_a_submodule_is_not_landed(world: LandingWorld, canary: Canary) -> None:
@@ -193,7 +193,7 @@ def test_no_file_lands_behind_a_link_that_leads_out(world: LandingWorld, canary:
     second = change_with(world, f"040000 tree {behind}\tx", name="session_2")
     with pytest.raises(Refusal):
         second.land()
-    canary.check()
+    canary.assert_untouched()
 
 
 def test_links_that_lead_out_only_together_are_not_landed(world: LandingWorld, canary: Canary) -> None:
@@ -223,7 +223,7 @@ def test_links_within_the_project_are_landed(world: LandingWorld) -> None:
 @pytest.mark.parametrize("mode", [0o4755, 0o2755, 0o6755, 0o1777])
 def test_no_setuid_bit_is_landed(world: LandingWorld, mode: int) -> None:
     file = world.root / "d/f.txt"
-    change = world.make_change(edit)
+    change = world.make_change(make_all_changes)
     file.chmod(mode)
     change.land()
     assert file.read_text() == EDITED
@@ -244,7 +244,7 @@ def test_a_rename_that_changes_only_the_case_changes_nothing_outside(world: Land
     (world.root / "D").symlink_to(canary.folder)
     with pytest.raises(Refusal):
         change.land()
-    canary.check()
+    canary.assert_untouched()
 
 
 @pytest.mark.attack(slow=True)
@@ -256,25 +256,25 @@ def test_nothing_is_written_into_a_mounted_folder(tmp_path: Path, canary: Canary
         import subprocess
         from pathlib import Path
         from engine.storage.beneath import Beneath
-        from tests.attacks.landing_canary import attempt, carry_out, roll_back
+        from tests.attacks.landing_files import ignore_failure, carry_out, roll_back
         if subprocess.run(["mount", "--bind", {str(canary.folder)!r}, {str(top / "d")!r}]).returncode:
             raise SystemExit(77)
         with Beneath.open(Path({str(top)!r})) as files:
-            attempt(lambda: carry_out(files))
-            attempt(lambda: roll_back(files))
+            ignore_failure(lambda: carry_out(files))
+            ignore_failure(lambda: roll_back(files))
     """)
     completed = subprocess.run(["unshare", "--mount", sys.executable, "-c", script], cwd=Path.cwd(), check=False)
     if completed.returncode == 77:
         pytest.skip("this machine does not let root mount")
     assert completed.returncode == 0
-    canary.check()
+    canary.assert_untouched()
 
 
 # While a session may write there
 
 
 def test_nothing_lands_while_a_session_works_in_the_same_files(world: LandingWorld) -> None:
-    change = world.make_change(edit)
+    change = world.make_change(make_all_changes)
     locks = world.worktrees.locks
     with locks.register_writer("session_7", world.root, is_confined=True):
         assert "session_7" in refused("session_writes", change.land).message
@@ -285,7 +285,7 @@ def test_nothing_lands_while_a_session_works_in_the_same_files(world: LandingWor
 
 
 def test_nothing_lands_while_a_session_runs_without_a_sandbox(world: LandingWorld, tmp_path: Path) -> None:
-    change = world.make_change(edit)
+    change = world.make_change(make_all_changes)
     with world.worktrees.locks.register_writer("session_7", tmp_path / "elsewhere", is_confined=False):
         refused("session_writes", change.land)
 
@@ -320,13 +320,13 @@ def test_a_folder_that_becomes_a_link_before_a_call_leads_nowhere(
                 if calls == number + 1:
                     with monkeypatch.context() as inner:
                         inner.setattr(place, name, real)
-                        exchange(top / "d", canary.folder)
+                        replace_by_link(top / "d", canary.folder)
                 return real(*arguments, **options)
 
             with monkeypatch.context() as patched:
                 patched.setattr(place, name, before)
-                attempt(partial(move, files))
-        canary.check()
+                ignore_failure(partial(move, files))
+        canary.assert_untouched()
         shutil.rmtree(top)
         if calls <= number:
             break
@@ -348,8 +348,8 @@ def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 def test_parents_that_are_links_lead_nowhere(tmp_path: Path, canary: Canary, move: Move) -> None:
     (tmp_path / "d").symlink_to(canary.folder)
     with Beneath.open(tmp_path) as files:
-        attempt(partial(move, files))
-    canary.check()
+        ignore_failure(partial(move, files))
+    canary.assert_untouched()
 
 
 # The same by a second process, at any instant
@@ -390,8 +390,8 @@ def test_a_folder_that_a_process_exchanges_for_a_link_leads_nowhere(tmp_path: Pa
             (top / "other").symlink_to(canary.folder)
             with exchange_all_the_time(top / "d", top / "other"):
                 for _ in range(20):
-                    attempt(partial(move, files))
-        canary.check()
+                    ignore_failure(partial(move, files))
+        canary.assert_untouched()
 
 
 @pytest.mark.attack(slow=True)
@@ -399,14 +399,14 @@ def test_a_folder_that_a_process_exchanges_for_a_link_leads_nowhere(tmp_path: Pa
 def test_a_folder_that_is_exchanged_during_a_landing_leads_nowhere(
     world: LandingWorld, canary: Canary, decision: str
 ) -> None:
-    change = world.make_change(edit)
+    change = world.make_change(make_all_changes)
     if decision == "undo":
         change.land()
     (world.root / "other").symlink_to(canary.folder)
     with exchange_all_the_time(world.root / "d", world.root / "other"):
         for _ in range(15):
-            attempt(getattr(change, decision))
-    canary.check()
+            ignore_failure(getattr(change, decision))
+    canary.assert_untouched()
 
 
 # At each step that a landing names
@@ -420,25 +420,25 @@ STEPS = ("planned", "intent", "prepare", "remove d", "remove folder", "make fold
 def test_a_folder_that_becomes_a_link_at_a_step_leads_nowhere(
     world: LandingWorld, canary: Canary, when: str, decision: str
 ) -> None:
-    change = world.make_change(edit)
+    change = world.make_change(make_all_changes)
     if decision == "undo":
         change.land()
 
     def step(name: str) -> None:
         if name.startswith(when):
-            exchange(world.root / "d", canary.folder)
+            replace_by_link(world.root / "d", canary.folder)
 
     world.step = step
-    attempt(getattr(change, decision))
-    canary.check()
-    attempt(world.changes.recover)
-    canary.check()
+    ignore_failure(getattr(change, decision))
+    canary.assert_untouched()
+    ignore_failure(world.changes.recover)
+    canary.assert_untouched()
 
 
 @pytest.mark.parametrize("killed_at", ["remove d", "remove folder", "write"])
 def test_recovery_follows_no_link(world: LandingWorld, canary: Canary, killed_at: str) -> None:
-    change = world.make_change(edit)
+    change = world.make_change(make_all_changes)
     kill_at(world, killed_at, change.land)
-    exchange(world.root / "d", canary.folder)
+    replace_by_link(world.root / "d", canary.folder)
     world.changes.recover()
-    canary.check()
+    canary.assert_untouched()

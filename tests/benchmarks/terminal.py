@@ -7,8 +7,8 @@ import re
 import shlex
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -122,12 +122,3 @@ class Terminal:
     def close(self) -> None:
         self._tmux("kill-server")
         self._client.communicate()
-
-
-@contextmanager
-def terminal(width: int = 120, height: int = 40) -> Iterator[Terminal]:
-    terminal = Terminal(width, height)
-    try:
-        yield terminal
-    finally:
-        terminal.close()

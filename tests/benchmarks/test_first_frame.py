@@ -13,6 +13,7 @@ import json
 import statistics
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 from engine.clock import SystemClock
@@ -20,7 +21,7 @@ from engine.events import EventBus, TaskAdded
 from engine.home import Home
 from engine.storage.database import Database
 from tests.benchmarks.measuring import print_table
-from tests.benchmarks.terminal import terminal
+from tests.benchmarks.terminal import Terminal
 from tests.conftest import Repository
 
 RUNS = 8  # the first is cold and left out
@@ -40,7 +41,7 @@ Hello().run()
 def existing_home(folder: Path, repository: Path) -> Home:
     """A home that was used: the console ran once and drew cards, and 10,000 events are in the ledger."""
     home = Home.locate(folder)
-    with terminal() as console:
+    with closing(Terminal()) as console:
         began = console.start(command(home), cwd=repository)
         console.wait_for(r"\d of \d", began, timeout=60)
         time.sleep(3)  # until the last screen is kept
@@ -66,7 +67,7 @@ def test_first_useful_frame(tmp_path: Path) -> None:
     program.write_text(HELLO)
 
     times: dict[str, list[float]] = {"hello": [], "frame": [], "ready": []}
-    with terminal() as screen:
+    with closing(Terminal()) as screen:
         for _ in range(RUNS):  # alternating, so that a busy moment hits both
             began = screen.start([sys.executable, str(program)], cwd=repository.path)
             times["hello"].append(screen.wait_for("hello world", began))

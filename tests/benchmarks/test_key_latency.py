@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -25,7 +26,7 @@ from engine.api.control import Unreachable, ask
 from engine.home import Home
 from engine.lock import read_holder
 from tests.benchmarks.measuring import p95, print_table
-from tests.benchmarks.terminal import Terminal, terminal
+from tests.benchmarks.terminal import Terminal
 from tests.conftest import Repository
 from tests.support.model_server import Call, ModelServer, Reply
 
@@ -183,7 +184,7 @@ class KeyBench:
 
 
 def test_a_key_while_a_session_streams_and_cycles_run(tmp_path: Path) -> None:
-    with terminal() as console, terminal() as beside:
+    with closing(Terminal()) as console, closing(Terminal()) as beside:
         bench = KeyBench(console, beside, tmp_path)
         cards = bench.ask("cards")["predictions"]
         bench.ask("approve", id=next(card["id"] for card in cards if card["flow"] == "run_tests"))
@@ -203,7 +204,7 @@ AGENTS = 20
 
 
 def test_a_key_while_twenty_agents_work(tmp_path: Path) -> None:
-    with ModelServer() as server, terminal() as console, terminal() as beside:
+    with ModelServer() as server, closing(Terminal()) as console, closing(Terminal()) as beside:
         config = f"""
             maxRunningSessions = {AGENTS}
             [providers.box]

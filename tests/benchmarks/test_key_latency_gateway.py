@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import closing
 from pathlib import Path
 
 from engine.lock import read_holder
 from tests.benchmarks.measuring import p95
-from tests.benchmarks.terminal import terminal
+from tests.benchmarks.terminal import Terminal
 from tests.benchmarks.test_key_latency import KeyBench
 from tests.benchmarks.test_pulse import CLIENTS, clients
 from tests.support.helpers import wait_until
@@ -24,7 +25,7 @@ TOKEN = "clawpy_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"
 
 
 def test_a_key_while_two_hundred_listen(tmp_path: Path) -> None:
-    with terminal() as console, terminal() as beside:
+    with closing(Terminal()) as console, closing(Terminal()) as beside:
         bench = KeyBench(
             console, beside, tmp_path, config="[gateway]\nenabled = true\nport = 0\n",
             module="tests.benchmarks.busy_console",

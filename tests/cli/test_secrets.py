@@ -36,13 +36,13 @@ def ring(monkeypatch: pytest.MonkeyPatch) -> MemoryKeyring:
 
 
 @pytest.fixture
-def typed(monkeypatch: pytest.MonkeyPatch) -> None:
+def piped_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody pipes the key in."""
     monkeypatch.setattr(sys, "stdin", io.StringIO(f"{SECRET}\n"))
 
 
-@pytest.mark.usefixtures("typed")
-def test_a_key_is_stored_and_its_effect_is_named(clawpy: Clawpy, ring: MemoryKeyring, home: Home):
+@pytest.mark.usefixtures("piped_key")
+def test_a_key_is_stored_and_its_effect_is_named(clawpy: Clawpy, ring: MemoryKeyring, home: Home) -> None:
     result = clawpy("key", "set", "openai")
     assert result.code == 0
     assert ring.held == {("clawpy-console", "openai"): SECRET}
@@ -56,15 +56,17 @@ def test_a_key_is_stored_and_its_effect_is_named(clawpy: Clawpy, ring: MemoryKey
     assert not any("hush" in file.read_text(errors="replace") for file in home.root.rglob("*") if file.is_file())
 
 
-def test_at_a_terminal_a_key_is_typed_unseen(clawpy: Clawpy, ring: MemoryKeyring, monkeypatch: pytest.MonkeyPatch):
+def test_at_a_terminal_a_key_is_typed_unseen(
+    clawpy: Clawpy, ring: MemoryKeyring, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(getpass, "getpass", lambda prompt: SECRET)
     assert clawpy("key", "set", "anthropic").code == 0
     assert ("clawpy-console", "anthropic") in ring.held
 
 
-@pytest.mark.usefixtures("typed")
-def test_a_key_as_an_argument_is_refused_and_not_repeated(clawpy: Clawpy, ring: MemoryKeyring):
+@pytest.mark.usefixtures("piped_key")
+def test_a_key_as_an_argument_is_refused_and_not_repeated(clawpy: Clawpy, ring: MemoryKeyring) -> None:
     for argv in (("openai", SECRET), (SECRET,), ("openai", "--store", "keyring", SECRET)):
         result = clawpy("key", "set", *argv)
         assert result.code in (1, 2)
@@ -73,8 +75,8 @@ def test_a_key_as_an_argument_is_refused_and_not_repeated(clawpy: Clawpy, ring: 
     assert "do not give the key as an argument" in clawpy("key", "set", "openai", SECRET).err
 
 
-@pytest.mark.usefixtures("typed")
-def test_without_a_keyring_a_key_goes_to_a_file_only_with_consent(clawpy: Clawpy, home: Home):
+@pytest.mark.usefixtures("piped_key")
+def test_without_a_keyring_a_key_goes_to_a_file_only_with_consent(clawpy: Clawpy, home: Home) -> None:
     result = clawpy("key", "set", "openai")
     assert result.code == 1
     assert "CLAWPY_OPENAI_API_KEY" in result.err
@@ -92,7 +94,7 @@ def test_without_a_keyring_a_key_goes_to_a_file_only_with_consent(clawpy: Clawpy
 
 def test_keys_are_listed_and_deleted_and_never_shown(
     clawpy: Clawpy, ring: MemoryKeyring, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     ring.set_password("clawpy-console", "openai", SECRET)
     monkeypatch.setenv("CLAWPY_TOGETHER_API_KEY", SECRET)
     result = clawpy("key", "list", "--json")
@@ -106,10 +108,10 @@ def test_keys_are_listed_and_deleted_and_never_shown(
     assert "CLAWPY_TOGETHER_API_KEY" in clawpy("key", "delete", "together").err
 
 
-@pytest.mark.usefixtures("typed")
+@pytest.mark.usefixtures("piped_key")
 def test_keys_need_neither_the_engine_nor_valid_settings(
     clawpy: Clawpy, ring: MemoryKeyring, home: Home, clock: FakeClock
-):
+) -> None:
     lock = HomeLock(home, clock=clock)
     lock.acquire()
     home.config.mkdir(parents=True, exist_ok=True)
@@ -143,7 +145,7 @@ def provider() -> Iterator[str]:
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
 def test_a_provider_is_asked_whether_it_accepts_its_key(
     clawpy: Clawpy, ring: MemoryKeyring, home: Home, provider: str, kind: str
-):
+) -> None:
     home.config.mkdir(parents=True)
     home.config_file.write_text(f'[providers.mine]\nkind = "{kind}"\nbaseUrl = "{provider}"\nmodel = "m"\n')
     assert clawpy("key", "test", "mine").code == 1
@@ -159,7 +161,7 @@ def test_a_provider_is_asked_whether_it_accepts_its_key(
 
 
 @pytest.mark.long
-def test_no_process_listing_shows_a_key(home: Home):
+def test_no_process_listing_shows_a_key(home: Home) -> None:
     """The verb reads standard input, so that what `ps` shows while it waits has no key in it."""
     process = subprocess.Popen(
         [sys.executable, "-m", "clawpy_console", "--home", str(home.root), "key", "set", "openai", "--store", "file"],

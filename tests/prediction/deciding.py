@@ -52,7 +52,7 @@ SHOP = "/shop"
 
 
 class IdentityCalibrator:
-    """Passes every confidence through as it is, and never claims to hold."""
+    """Passes every confidence through as it is, and never says that it is calibrated."""
 
     def calibrate(self, kind: str, score: float) -> float:
         return score

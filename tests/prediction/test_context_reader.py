@@ -117,12 +117,12 @@ def test_a_deletion_is_a_change_since_the_last_run(world: World, repository: Rep
     world.runs = [PastRun(head, tree=tree, failing=("test_c.py::test_a",))]
     assert "still_red" in [card.kind for card in propose(world.sense())]
     (repository.path / "b.py").unlink()
-    cards = {card.kind: card for card in propose(world.sense())}
-    assert "still_red" not in cards
-    assert cards["rerun_failing"].parameters == {"tests": ["test_c.py::test_a"]}
+    proposals = {proposal.kind: proposal for proposal in propose(world.sense())}
+    assert "still_red" not in proposals
+    assert proposals["rerun_failing"].parameters == {"tests": ["test_c.py::test_a"]}
     (repository.path / "test_c.py").unlink()
-    cards = {card.kind: card for card in propose(world.sense())}
-    assert cards["rerun_failing"].parameters == {"paths": []}, "a test that is gone cannot run again"
+    proposals = {proposal.kind: proposal for proposal in propose(world.sense())}
+    assert proposals["rerun_failing"].parameters == {"paths": []}, "a test that is gone cannot run again"
 
 
 @pytest.mark.parametrize(
@@ -147,8 +147,8 @@ def test_a_failing_test_whose_file_is_gone_is_deleted(
     for name in ("cart_test.go", "test_c.py"):
         (repository.path / name).unlink()
     assert (test in world.sense().parts[0].deleted_tests) is is_deleted
-    cards = {card.kind: card for card in propose(world.sense())}
-    assert ("tests" in cards["rerun_failing"].parameters) is not is_deleted, "a test that is gone cannot run again"
+    proposals = {proposal.kind: proposal for proposal in propose(world.sense())}
+    assert ("tests" in proposals["rerun_failing"].parameters) is not is_deleted, "a test that is gone cannot run again"
     repository.commit("no tests")
     assert (test in world.sense().parts[0].deleted_tests) is is_deleted
 

@@ -38,17 +38,17 @@ class Canary:
             entries[str(path)] = (status.st_mode, status.st_mtime_ns, data)
         return entries
 
-    def check(self) -> None:
+    def assert_untouched(self) -> None:
         assert self._file_states() == self._before
 
 
 def commit_landing_files(world: LandingWorld) -> LandingWorld:
-    """Give the project the files that `edit` changes."""
+    """Give the project the files that `make_all_changes` changes."""
     world.repository.commit("one", {"d/f.txt": "one\n", "d/gone.txt": "gone\n", "d/old/y": "y\n", "top": "top\n"})
     return world
 
 
-def edit(folder: Path) -> None:
+def make_all_changes(folder: Path) -> None:
     """Make each sort of change that a landing knows, in one folder."""
     (folder / "d/f.txt").write_text(EDITED)
     (folder / "d/gone.txt").unlink()
@@ -59,14 +59,14 @@ def edit(folder: Path) -> None:
     (folder / "d/l").symlink_to("f.txt")
 
 
-def exchange(folder: Path, target: Path) -> None:
+def replace_by_link(folder: Path, target: Path) -> None:
     """Put a link to `target` where `folder` is."""
     with contextlib.suppress(FileNotFoundError):
         folder.rename(folder.with_name(f"{folder.name}-away"))
         folder.symlink_to(target)
 
 
-def attempt(work: Callable[[], object]) -> None:
+def ignore_failure(work: Callable[[], object]) -> None:
     """Do work that may be refused or fail: only what it leaves outside counts."""
     with contextlib.suppress(Refusal, OSError, file_plan.FilesChanged, file_plan.NotRestored):
         work()
