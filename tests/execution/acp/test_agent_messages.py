@@ -10,9 +10,9 @@ from acp import schema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.execution.runners.acp.agent_transcript import AgentTranscript, command_of
+from engine.execution.runners.acp.agent_transcript import AgentTranscript
 from engine.execution.runners.acp.conversation import parse_message
-from engine.execution.runners.acp.requests import choose_option
+from engine.execution.runners.acp.requests import choose_option, find_command
 from engine.execution.transcripts import StreamedText
 from engine.model.secrets import redact
 
@@ -96,4 +96,4 @@ def test_streamed_chunks_are_written_in_whole(chunks: list[tuple[str, str]]) -> 
     ],
 )
 def test_the_command_is_read_from_the_input_of_a_call(tool_input: Any, command: str) -> None:
-    assert command_of(tool_input) == command
+    assert find_command(tool_input) == command

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shlex
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -78,7 +77,7 @@ class AgentTranscript:
 
     def add_chunk(self, kind: str, content: Any) -> None:
         """Add text of the kind "say" or "thought"."""
-        text = _block_text(content)
+        text = _read_block(content)
         if kind == "say":
             self.message = (self.message + text)[-MAX_MESSAGE_CHARACTERS:]
         self._stream(kind, text)
@@ -100,11 +99,11 @@ class AgentTranscript:
         self._write("tool", line)
         if call.status == "failed":
             tool = "exec" if call.kind == "execute" else call.kind or "tool"
-            self._on_failure(tool, _failure_reason(update) or call.title)
+            self._on_failure(tool, _find_failure_reason(update) or call.title)
         if call.status in ("completed", "failed"):
             self._write_results(update.content or ())
 
-    def find_call(self, call_id: str) -> tuple[str, str]:
+    def find_title_and_kind(self, call_id: str) -> tuple[str, str]:
         """(title, kind) of an earlier tool call. Both are "" for an unknown one."""
         call = self._calls.get(call_id)
         return (call.title, call.kind) if call else ("", "")
@@ -126,7 +125,7 @@ class AgentTranscript:
             if isinstance(content, schema.FileEditToolCallContent):
                 lines = unified_diff(content.old_text or "", content.new_text, content.path).splitlines()
             elif isinstance(content, schema.ContentToolCallContent):
-                lines = _block_text(content.content).splitlines()
+                lines = _read_block(content.content).splitlines()
             else:
                 continue  # a terminal: its output is in the transcript already
             if lines:
@@ -135,37 +134,14 @@ class AgentTranscript:
                 self._write("output", "\n".join(lines))
 
 
-def _failure_reason(update: schema.ToolCallStart | schema.ToolCallProgress) -> str:
+def _find_failure_reason(update: schema.ToolCallStart | schema.ToolCallProgress) -> str:
     """The first line that a failed call shows."""
     blocks = (block for block in update.content or () if isinstance(block, schema.ContentToolCallContent))
-    lines = (line.strip() for block in blocks for line in _block_text(block.content).splitlines())
+    lines = (line.strip() for block in blocks for line in _read_block(block.content).splitlines())
     return next(filter(None, lines), "")
 
 
-def command_of(tool_input: Any) -> str:
-    """The command in the input of a call of an agent's own tool, "" for none."""
-    if not isinstance(tool_input, dict):
-        return ""
-    for name in ("command", "cmd", "script"):
-        match tool_input.get(name):
-            case str() as command:
-                return command
-            case [str() as shell, "-c" | "-lc", str() as script, *_] as words if _are_words(words) and _is_shell(shell):
-                return script
-            case [_, *_] as words if _are_words(words):
-                return shlex.join(words)
-    return ""
-
-
-def _are_words(items: list[Any]) -> bool:
-    return all(isinstance(item, str) for item in items)
-
-
-def _is_shell(program: str) -> bool:
-    return program.rsplit("/", 1)[-1] in ("sh", "bash", "zsh", "dash")
-
-
-def _block_text(content: Any) -> str:
+def _read_block(content: Any) -> str:
     """The text of a content block, or its type in brackets."""
     if isinstance(content, schema.TextContentBlock):
         return content.text

@@ -1,4 +1,4 @@
-"""Answers the requests and notifications of a coding agent, by the rails of its session (SPEC 3.5, 3.8, 9.3).
+"""Answers the requests of a coding agent by the rails of its session, and runs its terminals (SPEC 3.5, 3.8, 9.3).
 
 Everything that an agent sends is treated as hostile. Each request is validated, and refused when it names another
 session. Work that blocks (a question to a person, a file, a command) runs in its own thread, never in the event loop.
@@ -28,7 +28,7 @@ from pydantic import BaseModel, ValidationError
 
 from engine.background import run_in_thread
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.acp.agent_transcript import AgentTranscript, command_of
+from engine.execution.runners.acp.agent_transcript import AgentTranscript
 from engine.execution.runners.flow import SessionStopped, WorkFailed
 from engine.execution.sandbox import SESSION_MARK, Confinement
 from engine.execution.tools.texts import unified_diff
@@ -47,7 +47,7 @@ MAX_DETAIL_CHARS = 20_000
 
 ResultType = TypeVar("ResultType")
 
-REQUESTS: Mapping[str, type[BaseModel]] = {
+REQUEST_FORMS: Mapping[str, type[BaseModel]] = {
     "session/request_permission": schema.RequestPermissionRequest,
     "fs/read_text_file": schema.ReadTextFileRequest,
     "fs/write_text_file": schema.WriteTextFileRequest,
@@ -61,17 +61,6 @@ REQUESTS: Mapping[str, type[BaseModel]] = {
 
 UsageCallback = Callable[[int, "schema.Cost | None"], None]
 """A function that receives the tokens and the cost of the conversation so far."""
-
-MAX_OUTPUT_BYTES = 1024 * 1024
-"""Maximum number of bytes that are kept of a terminal's output. An agent may ask for fewer."""
-
-_SIGNAL_NAMES = {number.value: number.name for number in signal.Signals}
-
-MAX_TERMINALS = 32
-"""Maximum number of open terminals of a session. An agent may forget to release them."""
-
-_RESERVED_VARIABLES = ("LD_", "DYLD_", SESSION_MARK)
-"""The beginnings of variables that an agent may not set for commands."""
 
 
 class ClientRequests:
@@ -103,25 +92,25 @@ class ClientRequests:
             if method == "session/update":
                 self._handle_update(params)
             return None
-        if method not in REQUESTS:
+        if method not in REQUEST_FORMS:
             raise RequestError.method_not_found(sanitise(method)[:80])
         if self._open_requests >= MAX_OPEN_REQUESTS:
-            raise _request_error(f"{MAX_OPEN_REQUESTS} requests are already waiting for an answer")
+            raise _make_error(f"{MAX_OPEN_REQUESTS} requests are already waiting for an answer")
         self._open_requests += 1
         try:
-            return await self._answer(self._validate(REQUESTS[method], params))
+            return await self._answer(self._validate(REQUEST_FORMS[method], params))
         except ValidationError as error:
             raise RequestError.invalid_params({"details": f"{error.error_count()} fields are wrong"}) from None
         except Refusal as refusal:
-            raise _refusal_error(refusal) from None
+            raise _make_refusal_error(refusal) from None
         except SessionStopped:
-            raise _request_error("the session is ending") from None
+            raise _make_error("the session is ending") from None
         except RequestError:
             raise
         except Exception as error:
             # The library would log the error to the terminal.
             log.exception("%s of session %s", method, self._live.id)
-            raise _request_error(f"it failed: {type(error).__name__}") from None
+            raise _make_error(f"it failed: {type(error).__name__}") from None
         finally:
             self._open_requests -= 1
 
@@ -212,14 +201,14 @@ class ClientRequests:
 
     async def _create_terminal(self, request: schema.CreateTerminalRequest) -> schema.CreateTerminalResponse:
         """Start a command that the rails allow, now or in an earlier permission."""
-        argv = _terminal_argv(request.command, request.args)
-        command = command_of({"command": argv})
+        argv = _make_argv(request.command, request.args)
+        command = find_command({"command": argv})
         if self._granted_commands[command] > 0:  # the agent asked for this command before, and it was allowed
             self._granted_commands[command] -= 1
         elif not await self._run_in_thread(
             lambda: self._belt.ask_permission(AgentToolCall("execute", command, command, command=command))
         ):
-            raise _request_error("it is not allowed to run this; do the task without it, or say why it is needed")
+            raise _make_error("it is not allowed to run this; do the task without it, or say why it is needed")
         env = {variable.name: variable.value for variable in request.env or ()}
         terminal_id = self._terminals.create(argv, cwd=request.cwd, env=env, max_bytes=request.output_byte_limit)
         return schema.CreateTerminalResponse(terminal_id=terminal_id)
@@ -230,15 +219,15 @@ class ClientRequests:
         if self.session_id is None or getattr(request, "session_id", None) != self.session_id:
             raise RequestError.invalid_params({"details": "there is no such session"})
         if self.stopping.is_set() and form is not schema.RequestPermissionRequest:
-            raise _request_error("the session is ending")
+            raise _make_error("the session is ending")
         return request
 
     def _describe_call(self, update: schema.ToolCallUpdate) -> AgentToolCall:
         """The tool call for which the agent asks for a permission."""
-        known_title, known_kind = self._transcript.find_call(update.tool_call_id)
+        known_title, known_kind = self._transcript.find_title_and_kind(update.tool_call_id)
         title = sanitise(update.title or known_title or "a tool")[:300]
         tool_input = update.raw_input if isinstance(update.raw_input, dict) else {}
-        command = command_of(tool_input)
+        command = find_command(tool_input)
         kind = update.kind or known_kind or "other"
         if command and kind in ("other", "think"):
             kind = "execute"
@@ -278,6 +267,29 @@ class ClientRequests:
         return answer.result()
 
 
+def find_command(tool_input: Any) -> str:
+    """The command in the input of a call of an agent's own tool, "" for none."""
+    if not isinstance(tool_input, dict):
+        return ""
+    for name in ("command", "cmd", "script"):
+        match tool_input.get(name):
+            case str() as command:
+                return command
+            case [str() as shell, "-c" | "-lc", str() as script, *_] as words if _are_words(words) and _is_shell(shell):
+                return script
+            case [_, *_] as words if _are_words(words):
+                return shlex.join(words)
+    return ""
+
+
+def _are_words(items: list[Any]) -> bool:
+    return all(isinstance(item, str) for item in items)
+
+
+def _is_shell(program: str) -> bool:
+    return program.rsplit("/", 1)[-1] in ("sh", "bash", "zsh", "dash")
+
+
 def _format_diffs(diffs: Iterable[schema.FileEditToolCallContent]) -> str:
     changes = (unified_diff(diff.old_text or "", diff.new_text, diff.path) for diff in diffs)
     return "\n".join(filter(None, changes))
@@ -300,11 +312,11 @@ def choose_option(options: Sequence[schema.PermissionOption], allowed: bool) -> 
     return None
 
 
-def _request_error(message: str) -> RequestError:
+def _make_error(message: str) -> RequestError:
     return RequestError.internal_error({"details": message})
 
 
-def _refusal_error(refusal: Refusal) -> RequestError:
+def _make_refusal_error(refusal: Refusal) -> RequestError:
     code = -32002 if refusal.code in ("not_there", "unknown_terminal") else -32603
     return RequestError(code, refusal.message, {"details": str(refusal)})
 
@@ -316,6 +328,20 @@ def _truncate_detail(detail: str) -> str:
         return detail
     head = detail[:MAX_DETAIL_CHARS]
     return head[: max(head.rfind(" ") + 1, head.rfind("\n") + 1, MAX_DETAIL_CHARS - MAX_KEY_LENGTH)]
+
+
+# -- terminals
+
+MAX_OUTPUT_BYTES = 1024 * 1024
+"""Maximum number of bytes that are kept of a terminal's output. An agent may ask for fewer."""
+
+_SIGNAL_NAMES = {number.value: number.name for number in signal.Signals}
+
+MAX_TERMINALS = 32
+"""Maximum number of open terminals of a session. An agent may forget to release them."""
+
+_RESERVED_VARIABLES = ("LD_", "DYLD_", SESSION_MARK)
+"""The beginnings of variables that an agent may not set for commands."""
 
 
 @dataclass(slots=True)
@@ -432,7 +458,7 @@ class Terminals:
             terminal.ended.set()
 
 
-def _terminal_argv(command: str, arguments: Sequence[str] | None) -> list[str]:
+def _make_argv(command: str, arguments: Sequence[str] | None) -> list[str]:
     """The command to run. Agents send a program with its arguments, or a whole line for a shell."""
     if arguments:
         return [command, *arguments]
