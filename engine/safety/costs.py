@@ -90,22 +90,18 @@ def decide_cost(spent: CostState, estimate: int, agent: AgentBudget) -> RailVerd
     The rules in order: `month` (the caller places the hold of a hard stop), `day`, `hour`, `agent-budget`.
     """
     if estimate < 0:
-        return RailVerdict(
-            RAIL, Verdict.BLOCK, f"an estimate of {format_exact_money(estimate)} is not valid", "estimate"
-        )
+        return RailVerdict(RAIL, Verdict.BLOCK, f"an estimate of {_exact_money(estimate)} is not valid", "estimate")
     for window in ("month", "day", "hour"):
         used, cap = getattr(spent, window), spent.caps[window]
         if used + estimate > cap:
-            sums = f"{format_exact_money(used)} spent or reserved + {format_exact_money(estimate)}"
-            reason = (
-                f"{sums} would exceed the {window}'s cap of {format_exact_money(cap)}; raise it: {raise_cap(window)}"
-            )
+            sums = f"{_exact_money(used)} spent or reserved + {_exact_money(estimate)}"
+            reason = f"{sums} would exceed the {window}'s cap of {_exact_money(cap)}; raise it: {raise_cap(window)}"
             return RailVerdict(RAIL, Verdict.BLOCK, reason, window)
     if agent.budget is not None and agent.spent + estimate > agent.budget:
-        spent_today = f"{agent.agent} spent {format_exact_money(agent.spent)} today"
-        reason = f"{spent_today}; {format_exact_money(estimate)} more exceeds its {format_exact_money(agent.budget)}"
+        spent_today = f"{agent.agent} spent {_exact_money(agent.spent)} today"
+        reason = f"{spent_today}; {_exact_money(estimate)} more exceeds its {_exact_money(agent.budget)}"
         return RailVerdict(RAIL, Verdict.BLOCK, reason, AGENT_BUDGET)
-    left = f"{format_exact_money(spent.day_cap - spent.day)} of the day's {format_exact_money(spent.day_cap)} are left"
+    left = f"{_exact_money(spent.day_cap - spent.day)} of the day's {_exact_money(spent.day_cap)} are left"
     return RailVerdict(RAIL, Verdict.ALLOW, left)
 
 
@@ -118,11 +114,6 @@ def raise_cap(window: str) -> str:
 def is_warning_crossed(before: int, after: int, cap: int) -> bool:
     """Whether the step from `before` to `after` reaches 80 % of `cap`."""
     return cap > 0 and 100 * before < WARNED_PERCENT * cap <= 100 * after
-
-
-def format_exact_money(amount: int) -> str:
-    """Micro-dollars as text: `$0.05`, with four places below a cent."""
-    return f"${amount / MICRO:.2f}" if amount == 0 or abs(amount) >= MICRO // 100 else f"${amount / MICRO:.4f}"
 
 
 # -- reserving and settling
@@ -355,9 +346,8 @@ class Costs:
         spent = self.state_in(transaction.session)
         cap = spent.caps.get(rule)
         if cap is not None:
-            self._cap_reached(
-                transaction, rule, f"cost: more work would exceed the {rule}'s cap of {format_exact_money(cap)}"
-            )
+            reason = f"cost: more work would exceed the {rule}'s cap of {_exact_money(cap)}"
+            self._cap_reached(transaction, rule, reason)
         if rule == "day":
             today = self._clock.local().date().isoformat()
             if state.get(transaction.session, _WARNED_DAY) != today:
@@ -394,7 +384,7 @@ class Costs:
             if is_warning_crossed(spent, spent + increase, cap):
                 transaction.record(CostWarned(window=window, spent=spent + increase, cap=cap))
         if before.month + increase > before.month_cap:
-            reason = f"cost: the month's cap of {format_exact_money(before.month_cap)} has been exceeded"
+            reason = f"cost: the month's cap of {_exact_money(before.month_cap)} has been exceeded"
             self._cap_reached(transaction, "month", reason)
         if entry.state == SETTLED and entry.agent and entry.amount_microusd > entry.estimate_microusd:
             self._record_exceeded_budget(transaction, entry.agent)
@@ -450,9 +440,8 @@ def find_windows(local: datetime) -> Windows:
     with the clock change.
     """
     today = local.date()
-    return Windows(
-        local.astimezone(UTC) - HOUR, _find_midnight(today, local), _find_midnight(today.replace(day=1), local)
-    )
+    month = _find_midnight(today.replace(day=1), local)
+    return Windows(local.astimezone(UTC) - HOUR, _find_midnight(today, local), month)
 
 
 SettledPrice = tuple[datetime, int]
@@ -505,3 +494,8 @@ def _estimate_reached_at(now: datetime, remaining: int, pace: int) -> datetime |
 def _find_midnight(day: date, local: datetime) -> datetime:
     """The instant (UTC) at which a day begins in the zone of `local`."""
     return datetime.combine(day, time.min, tzinfo=local.tzinfo).astimezone(UTC)
+
+
+def _exact_money(amount: int) -> str:
+    """Micro-dollars as text: `$0.05`, with four places below a cent."""
+    return f"${amount / MICRO:.2f}" if amount == 0 or abs(amount) >= MICRO // 100 else f"${amount / MICRO:.4f}"
