@@ -36,7 +36,7 @@ from engine.events import FaultReported
 from engine.frozen import frozen
 from engine.hierarchy.agents import HeartbeatPage
 from engine.model.base import hex_hash
-from engine.prediction.tasks import TaskBoard, read_check_boxes
+from engine.prediction.tasks import TaskBoard, read_markdown_lines
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 
@@ -265,7 +265,7 @@ def parse_items(text: str) -> tuple[Sequence[HeartbeatItem], Sequence[tuple[int,
     has no check box. None in code count."""
     items: list[HeartbeatItem] = []
     problems: list[tuple[int, str]] = []
-    for line, mark, rest in read_check_boxes(text):
+    for line, mark, rest in read_markdown_lines(text):
         if mark not in (" ", None):
             continue
         try:

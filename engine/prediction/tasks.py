@@ -54,7 +54,7 @@ ITEM_REMOVED = "its item was ticked or removed from heartbeat.md"
 """The note of a heartbeat task that is done because its item is gone. The task opens again if the item comes back."""
 
 
-def read_check_boxes(text: str) -> Iterator[tuple[int, str | None, str]]:
+def read_markdown_lines(text: str) -> Iterator[tuple[int, str | None, str]]:
     """The lines of a Markdown text as (number from 1, mark in the check box, text): the mark is " " in an empty box,
     and None without a box. Lines in code are left out."""
     fence = ""
@@ -304,7 +304,7 @@ def _read_task_files(folder: Path, workspaces: Sequence[str]) -> list[FileTask]:
     open_tasks: list[FileTask] = []
     for file in sorted(folder.iterdir()):
         if file.suffix == ".md" and file.is_file():
-            for _, mark, text in read_check_boxes(file.read_text(encoding="utf-8")):
+            for _, mark, text in read_markdown_lines(file.read_text(encoding="utf-8")):
                 title = redact(sanitise(text).strip())[:MAX_TITLE]
                 if mark == " " and title:
                     open_tasks.append((by_name.get(file.stem, ""), title))
