@@ -26,7 +26,17 @@ from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.runner import RunnerResult
 from engine.execution.sandbox import Confinement, Sandbox
 from engine.hierarchy.teaching import run_round
-from engine.model import MICRO, Assignment, CheckResult, CostState, Refusal, RunnerInfo, SessionView, Source
+from engine.model import (
+    MICRO,
+    Assignment,
+    CheckResult,
+    CostState,
+    Refusal,
+    RunnerInfo,
+    SessionState,
+    SessionView,
+    Source,
+)
 from engine.simulation.operator import Day, Oddity, OddityDeck, OperatorAction, SimulatedOperator
 from engine.simulation.world import SimulatedProject
 
@@ -226,10 +236,11 @@ class SimulatedMonth:
             return
         sessions, begun = self._engine.sessions, False
         self._runner.gate.set()
-        while running := sessions.running():
+        # First the queued ones: one that starts between the two questions is found by the second.
+        while waiting := sessions.rows(state=SessionState.QUEUED) or sessions.rows(state=SessionState.RUNNING):
             begun = True
-            if not sessions.wait(running[0].id, HANG_TIMEOUT_S).state.over:
-                raise RuntimeError(f"the simulation hangs: {running[0].id}")
+            if not sessions.wait(waiting[0].id, HANG_TIMEOUT_S).state.over:
+                raise RuntimeError(f"the simulation hangs: {waiting[0].id}")
         self._runner.gate.clear()
         self._events_when_idle = self._engine.database.recorded
         if begun:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from clawpy_console.cli.main import main
 from clawpy_console.cli.printing import render_document
 from engine.autonomy.autonomy import ACT, STATE
+from engine.execution.sessions import Sessions
 from engine.model import Refusal
 from engine.simulation.simulate import open_world, simulate
 
@@ -23,6 +25,21 @@ def two_days() -> dict[str, Any]:
 
 @pytest.mark.long
 def test_the_same_seed_gives_the_same_document(two_days: dict[str, Any]) -> None:
+    assert json.dumps(simulate(2, 3)) == json.dumps(two_days)
+
+
+@pytest.mark.long
+def test_the_document_does_not_depend_on_how_soon_a_queued_session_starts(
+    two_days: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start_queued = Sessions._dispatch
+
+    def start_later(sessions: Sessions) -> None:
+        if threading.current_thread().name.startswith("clawpy-sess"):  # the thread of a session that has ended
+            threading.Event().wait(0.02)
+        start_queued(sessions)
+
+    monkeypatch.setattr(Sessions, "_dispatch", start_later)
     assert json.dumps(simulate(2, 3)) == json.dumps(two_days)
 
 
