@@ -115,7 +115,7 @@ def read_workspace_label(workspace: str) -> str:
         branch = git.text("symbolic-ref", "--short", "-q", "HEAD", allowed=(0, 1)) or "detached"
         dirty = git.output("status", "--porcelain", "-uno")
     except Refusal as refusal:
-        return one_line(f"{folder.name} ({refusal.code})")
+        return one_line(f"{folder.name} ({refusal.code.replace('_', ' ')})")
     return one_line(f"{folder.name} {branch}{'*' if dirty else ''}")
 
 

@@ -105,6 +105,17 @@ def top_folder(folder: str) -> str:
         return folder
 
 
+def lost_workspace_refusal(workspace: str) -> Refusal | None:
+    """Why a workspace is no longer the top of a repository; None while it is."""
+    try:
+        root = repository_root(Path(workspace))
+    except Refusal as refusal:
+        return refusal
+    if os.path.realpath(root) == os.path.realpath(workspace):
+        return None
+    return Refusal("no_repository", f"{sanitise(workspace)} is no repository of its own any more")
+
+
 def _explain_refusal(folder: Path, nearest: Repository | None, error_text: str) -> Refusal:
     """The refusal that says why git accepted no repository."""
     shown = sanitise(str(folder))

@@ -184,6 +184,9 @@ class Approvals:
             with self._database.read() as session:
                 row = load_card(session, card_id)
                 status_after(row, Move.APPROVE, self._store.clock.now())
+            if refusal := self._store.workspace_refusal(row.workspace):
+                fix = f"bring it back and approve the card again, or: clawpy dismiss {card_id}"
+                raise Refusal(refusal.code, f"nothing can run: {refusal.message}", fix)
             assignment, other_runner = self.launcher.choose(self._edited(row.assignment, edit, parameters))
             if assignment == row.assignment and (review := _review_of_present_state(row)):
                 fix = f"its details say what to do, and so does `clawpy work {review}`"

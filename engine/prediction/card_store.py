@@ -6,7 +6,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from pathlib import Path
 
 from sqlalchemy import bindparam, exists
 from sqlmodel import col, select
@@ -23,6 +22,7 @@ from engine.events import (
     PredictionReopened,
     PredictionSnoozed,
 )
+from engine.git.repository import lost_workspace_refusal
 from engine.learning.decisions.decisions import Decision, Decisions
 from engine.model import (
     Card,
@@ -107,16 +107,16 @@ class CardStore:
         safety: Safety,
         decisions: Decisions,
         ledger: Ledger,
-        deleted: Callable[[str], bool] = lambda workspace: not Path(workspace).is_dir(),
+        workspace_refusal: Callable[[str], Refusal | None] = lost_workspace_refusal,
     ) -> None:
-        """`deleted`: whether a workspace is gone from the disk."""
+        """`workspace_refusal`: why nothing can run in a workspace, because its repository is gone."""
         self.database = database
         self.clock = clock
         self.settings = settings
         self.safety = safety
         self.decisions = decisions
         self.ledger = ledger
-        self._deleted = deleted
+        self.workspace_refusal = workspace_refusal
         self.deciding = threading.RLock()
         """Held during a decision, so that an undo finds either no session or one that it can stop."""
         self._change_cursor = LedgerCursor(
@@ -332,7 +332,8 @@ class CardStore:
         """Expire cards whose time is over, and withdraw those of workspaces that are off or deleted; returns how
         many."""
         now, cards = self.clock.now(), self.pending()
-        deleted = {workspace for workspace in {card.workspace for card in cards} if self._deleted(workspace)}
+        refusals = {workspace: self.workspace_refusal(workspace) for workspace in {card.workspace for card in cards}}
+        deleted = {workspace for workspace, refusal in refusals.items() if refusal and refusal.code == "no_folder"}
         off = {card.id for card in cards if self.is_off(card.workspace, card.source)}
         if not any(card.is_expired(now) or card.workspace in deleted or card.id in off for card in cards):
             return 0

@@ -333,7 +333,8 @@ class CardCycle:
             for error in failed:
                 log.error("not everything was proposed for %s", context.workspace, exc_info=error)
                 messages.append(f"{type(error).__name__}: {sanitise(str(error))}")
-            errors += [f"{context.workspace}: {words}" for words in messages]
+            refusal = None if context.git else self._store.workspace_refusal(context.workspace)
+            errors += [refusal.message] if refusal else [f"{context.workspace}: {words}" for words in messages]
             complete = context.git is not None and not context.errors and not failed
             unchecked = frozenset(
                 kind.name for kind in KINDS.values() if not unknown.keys().isdisjoint(kind.inspections)

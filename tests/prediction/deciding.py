@@ -268,7 +268,7 @@ class World:
         router = Router(settings, self.clock, self.randomness, self.place)
         self.store = CardStore(
             self.database, self.clock, settings, safety=self._safety(), decisions=self.decisions,
-            ledger=Ledger(self.database), deleted=lambda workspace: workspace in self.deleted,
+            ledger=Ledger(self.database), workspace_refusal=self.workspace_refusal,
         )  # fmt: skip
         approvals = Approvals(self.store, self.sessions, self.twin, flows=["run_tests"])  # type: ignore[arg-type]
         self.card_cycle = CardCycle(
@@ -288,6 +288,10 @@ class World:
         self.cards = self.sessions.cards = Cards(
             self.store, approvals, self.card_cycle, router, self.randomness, reverse=self.landed.reverse
         )
+
+    def workspace_refusal(self, workspace: str) -> Refusal | None:
+        """Why a workspace is gone, for those of `deleted`."""
+        return Refusal("no_folder", f"{workspace} is not a folder") if workspace in self.deleted else None
 
     def _safety(self) -> Any:
         """The simple rails, and a kill switch whose reason is `stopped`."""

@@ -6,8 +6,9 @@ import shutil
 
 import pytest
 
+from engine.git.repository import lost_workspace_refusal
 from engine.home import Home
-from engine.model import SessionState
+from engine.model import Refusal, SessionState, Status
 from tests.situations.conftest import Situation
 
 
@@ -57,3 +58,30 @@ def test_a_command_against_your_rule_runs_once_after_allow_once(situation: Situa
     situation.engine.changes.discard(session.change_set_id)
     situation.advance(hours=25)
     assert situation.kinds() == [], "it was allowed once"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("lost", ["", ".git"])
+def test_a_card_of_a_lost_repository_is_refused_and_no_decision(
+    shop: Situation, lost: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(shop.path.parent))
+    shop.write("cart.py", "def total(prices):\n    return sum(prices) + 0\n")
+    card = shop.card("run_tests")
+    shutil.rmtree(shop.path / lost)
+    with pytest.raises(Refusal, match=f"nothing can run: {shop.path} is not (a folder|in a git)") as refused:
+        shop.engine.cards.approve(card.id)
+    assert "bring it back" in refused.value.fix
+    assert shop.engine.sessions.list() == []
+    assert shop.engine.cards.get(card.id).status is Status.PENDING
+    report = shop.engine.card_cycle.run_cycle(requested=True)
+    assert [error.partition(" is not ")[0] for error in report.errors] == [str(shop.path)], report.errors
+
+
+def test_a_workspace_whose_repository_is_that_of_a_folder_above_is_lost(situation: Situation) -> None:
+    inner = situation.path / "inner"
+    inner.mkdir()
+    refusal = lost_workspace_refusal(str(inner))
+    assert refusal is not None
+    assert refusal.message == f"{inner} is no repository of its own any more"
+    assert lost_workspace_refusal(str(situation.path)) is None

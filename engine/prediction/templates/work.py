@@ -115,8 +115,8 @@ class LearnedWork:
 
 def propose_learned(context: WorkspaceContext, works: Iterable[LearnedWork]) -> list[Proposal]:
     """A card for each learned flow that has not run since the last commit or the last change of a file."""
-    git = context.repository
-    if not git.head or git.operation:
+    git = context.git
+    if git is None or not git.head or git.operation:
         return []
     return [
         proposal
