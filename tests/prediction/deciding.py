@@ -70,41 +70,41 @@ class SimpleRails:
     they ask until the operator acknowledged it."""
 
     def __init__(self) -> None:
-        self.open: dict[str, Permit] = {}
+        self.permits_by_card: dict[str, Permit] = {}
         """The permits that were not revoked, by card."""
-        self.ruled: list[Trigger] = []
+        self.triggers: list[Trigger] = []
         """The requests so far."""
         self.revoked: list[str] = []
         """The cards whose permits were revoked."""
         self.held_back: list[Assignment] = []
         self.allowed_once: set[str] = set()
         """The digests of the work that the operator allowed once."""
-        self.novel = False
+        self.is_novel_pair = False
         """Whether the pair of channels never ran before."""
-        self.stopped = False
+        self.is_stopped = False
         """Whether the kill switch stops everything."""
 
     def preview(self, trigger: Trigger) -> tuple[RailVerdict, ...]:
-        verdict = self._content(trigger)
+        verdict = self._check_content(trigger)
         if verdict.verdict is Verdict.BLOCK and trigger.assignment.digest in self.allowed_once:
             verdict = replace(verdict, verdict=Verdict.ASK)
-        return (verdict, RailVerdict("gate", Verdict.ASK, "", "novel-pair" if self.novel else ""))
+        return (verdict, RailVerdict("gate", Verdict.ASK, "", "novel-pair" if self.is_novel_pair else ""))
 
     def decide(self, transaction: Transaction, trigger: Trigger) -> Ruling:
-        self.ruled.append(trigger)
-        verdict = self._content(trigger)
+        self.triggers.append(trigger)
+        verdict = self._check_content(trigger)
         if verdict.verdict is Verdict.ASK and trigger.acknowledged_digest == trigger.assignment.digest:
             verdict = replace(verdict, verdict=Verdict.ALLOW)
-        if self.stopped:
+        if self.is_stopped:
             verdict = RailVerdict("kill", Verdict.BLOCK, "stop: lunch")
         if verdict.verdict is not Verdict.ALLOW:
             return Ruling((verdict,), None, verdict)
         now = transaction.now
         permit = Permit(
-            f"permit_{len(self.ruled)}", trigger.prediction_id, trigger.assignment.digest, trigger.type, now,
+            f"permit_{len(self.triggers)}", trigger.prediction_id, trigger.assignment.digest, trigger.type, now,
             now + timedelta(minutes=15),
         )  # fmt: skip
-        self.open[trigger.prediction_id] = permit
+        self.permits_by_card[trigger.prediction_id] = permit
         return Ruling((verdict,), permit, None)
 
     def hold_back(
@@ -113,10 +113,10 @@ class SimpleRails:
         self.held_back.append(assignment)
 
     def revoke(self, transaction: Transaction, prediction_id: str) -> None:
-        self.open.pop(prediction_id, None)
+        self.permits_by_card.pop(prediction_id, None)
         self.revoked.append(prediction_id)
 
-    def _content(self, trigger: Trigger) -> RailVerdict:
+    def _check_content(self, trigger: Trigger) -> RailVerdict:
         prompt = trigger.assignment.prompt
         if "forbidden" in prompt:
             return RailVerdict("content", Verdict.BLOCK, "it is forbidden", "rule")
@@ -136,13 +136,13 @@ class FakeSessions:
         """The latest session of each card."""
         self.started: list[tuple[Permit, Assignment, str]] = []
         """The permit, the work and the mode of each session."""
-        self.hold = False
+        self.is_full = False
         """Whether new sessions are queued."""
-        self.broken = False
+        self.cannot_start = False
         """Whether no session can start."""
-        self.chooses: Callable[[Assignment], tuple[Assignment, str]] | None = None
+        self.choose_other: Callable[[Assignment], tuple[Assignment, str]] | None = None
         """Chooses another runner for work, with the reason."""
-        self.serves = ""
+        self.text_executor = ""
         """The agent or model that takes text prompts, "" for none."""
         self.estimate = 50_000
         """The estimated cost of a session of that runner in micro-dollars."""
@@ -151,15 +151,16 @@ class FakeSessions:
         self, permit: Permit, assignment: Assignment, *, agent: str, mode: str, estimate: int, without_sandbox: bool
     ) -> SessionView:
         assert permit.digest == assignment.digest
-        if self.broken:
+        if self.cannot_start:
             raise Refusal("permit_used", "the permit was used already")
         self.started.append((permit, assignment, mode))
         now = self._clock.now()
         view = session(
-            assignment.flow, SessionState.QUEUED if self.hold else SessionState.RUNNING,
+            assignment.flow, SessionState.QUEUED if self.is_full else SessionState.RUNNING,
             id=f"session_{len(self.started)}", prediction_id=permit.prediction_id, prompt=assignment.prompt,
             workspace=assignment.workspace, channel=assignment.channel, agent=agent, runner=assignment.runner,
-            mode=mode, cwd=assignment.workspace, created_at=now, started_at=None if self.hold else now, ended_at=None,
+            mode=mode, cwd=assignment.workspace, created_at=now,
+            started_at=None if self.is_full else now, ended_at=None,
         )  # fmt: skip
         self.views[permit.prediction_id] = view
         self._database.write(lambda tx: link_session(tx, view))
@@ -180,17 +181,17 @@ class FakeSessions:
 
     def end(self, card_id: str, state: SessionState = SessionState.SUCCEEDED, error: str = "") -> None:
         """End the session of a card."""
-        before = self.views[card_id]
-        ended = replace(before, state=state, error=error or before.error, ended_at=self._clock.now())
-        view = self.views[card_id] = ended
-        self._database.write(lambda tx: self.cards.session_ended(tx, view))
+        running = self.views[card_id]
+        ended = replace(running, state=state, error=error or running.error, ended_at=self._clock.now())
+        self.views[card_id] = ended
+        self._database.write(lambda tx: self.cards.session_ended(tx, ended))
 
     def choose(self, assignment: Assignment) -> tuple[Assignment, str]:
-        return self.chooses(assignment) if self.chooses else (assignment, "")
+        return self.choose_other(assignment) if self.choose_other else (assignment, "")
 
     def check(self, assignment: Assignment) -> RunnerInfo:
-        if self.serves:
-            return RunnerInfo(True, executor=self.serves, hosts=("api.example.com",), estimate=self.estimate)
+        if self.text_executor:
+            return RunnerInfo(True, executor=self.text_executor, hosts=("api.example.com",), estimate=self.estimate)
         if assignment.flow is None:
             return RunnerInfo(False, f"no runner {assignment.runner!r} takes prose")
         return RunnerInfo(True, estimate=0, undo_note="nothing to undo")
@@ -204,7 +205,7 @@ class FakeSessions:
         return replace(assignment, prompt=f"{assignment.flow} {edit}", parameters={key: value})
 
 
-class Landed:
+class FakeLandings:
     """Sessions whose change sets are landed."""
 
     def __init__(self) -> None:
@@ -219,7 +220,7 @@ class Landed:
         return self.number_left if is_landed else None
 
 
-def proposal(name: str = "a", *, kind: str = "run_tests", workspace: str = SHOP, **fields: Any) -> Proposal:
+def make_proposal(name: str = "a", *, kind: str = "run_tests", workspace: str = SHOP, **fields: Any) -> Proposal:
     """A proposal about `name`, with these other fields."""
     defaults: dict[str, Any] = {
         "prompt": f"run the tests of {name}",
@@ -243,32 +244,32 @@ class World:
     settings: Settings = WITHOUT_QUIET_HOURS
     proposals: list[Proposal] = field(default_factory=list)
     """What templates propose in the next cycle."""
-    stopped: str = ""
+    stop_reason: str = ""
     """Why the engine is stopped, "" if it is not."""
-    state: GitState | None = field(default_factory=GitState)
+    git_state: GitState | None = field(default_factory=GitState)
     """The state of the repositories, None if git cannot be read."""
-    errors: tuple[str, ...] = ()
+    context_errors: tuple[str, ...] = ()
     """The errors of the contexts."""
     calibrator: Calibrator | None = None
-    place: Callable[[str, str], Route] = lambda prompt, channel: Route(channel)
+    placer: Callable[[str, str], Route] = lambda prompt, channel: Route(channel)
     randomness: Randomness = field(default_factory=lambda: Randomness(1))
     template_errors: tuple[Exception, ...] = ()
     """The errors of templates in the next cycle."""
-    deleted: tuple[str, ...] = ()
+    deleted_workspaces: tuple[str, ...] = ()
     """The workspaces that are gone from the disk."""
 
     def __post_init__(self) -> None:
         self.rails = SimpleRails()
         self.sessions = FakeSessions(self.database, self.clock)
-        self.landed = Landed()
+        self.landings = FakeLandings()
         self.decisions = Decisions(self.database, self.clock)
         self.twin = EmbeddedTwin(self.decisions, calibrator=self.calibrator or IdentityCalibrator())
         self.workspaces = [SHOP]
         settings = FixedSettings(self.settings)
-        router = Router(settings, self.clock, self.randomness, self.place)
+        router = Router(settings, self.clock, self.randomness, self.placer)
         self.store = CardStore(
-            self.database, self.clock, settings, safety=self._safety(), decisions=self.decisions,
-            ledger=Ledger(self.database), workspace_refusal=self.workspace_refusal,
+            self.database, self.clock, settings, safety=self._make_safety(), decisions=self.decisions,
+            ledger=Ledger(self.database), workspace_refusal=self._find_workspace_refusal,
         )  # fmt: skip
         approvals = Approvals(self.store, self.sessions, self.twin, flows=["run_tests"])  # type: ignore[arg-type]
         self.card_cycle = CardCycle(
@@ -279,56 +280,57 @@ class World:
             self.randomness,
             RoundSources(
                 prepare=lambda: None,
-                contexts=self.contexts,
+                contexts=self._make_contexts,
                 note_activity=lambda workspace, at: None,
                 workspaces=lambda: self.workspaces,
                 propose=self._propose,
             ),
         )
         self.cards = self.sessions.cards = Cards(
-            self.store, approvals, self.card_cycle, router, self.randomness, reverse=self.landed.reverse
+            self.store, approvals, self.card_cycle, router, self.randomness, reverse=self.landings.reverse
         )
 
-    def workspace_refusal(self, workspace: str) -> Refusal | None:
-        """Why a workspace is gone, for those of `deleted`."""
-        return Refusal("no_folder", f"{workspace} is not a folder") if workspace in self.deleted else None
+    def _find_workspace_refusal(self, workspace: str) -> Refusal | None:
+        """Why a workspace is gone, for `deleted_workspaces`."""
+        is_deleted = workspace in self.deleted_workspaces
+        return Refusal("no_folder", f"{workspace} is not a folder") if is_deleted else None
 
-    def _safety(self) -> Any:
-        """The simple rails, and a kill switch whose reason is `stopped`."""
-        kill_switch = SimpleNamespace(stop_reason=lambda: self.stopped, pause_after_rejections=lambda tx: None)
+    def _make_safety(self) -> Any:
+        """The simple rails, and a kill switch with `stop_reason`."""
+        kill_switch = SimpleNamespace(stop_reason=lambda: self.stop_reason, pause_after_rejections=lambda tx: None)
         return SimpleNamespace(pipeline=self.rails, kill_switch=kill_switch)
 
     def _propose(self, context: WorkspaceContext, failed: list[Exception]) -> list[Proposal]:
         failed.extend(self.template_errors)
         return [proposed for proposed in self.proposals if proposed.workspace == context.workspace]
 
-    def contexts(self, workspaces: Sequence[str]) -> list[WorkspaceContext]:
+    def _make_contexts(self, workspaces: Sequence[str]) -> list[WorkspaceContext]:
         """The contexts of these workspaces."""
         return [
             WorkspaceContext(
-                name, self.clock.now(), self.clock.local(), git=self.state, errors=self.errors,
+                name, self.clock.now(), self.clock.local(), git=self.git_state, errors=self.context_errors,
                 signals=(Signal("git", 0.1, 0.5, ("1 uncommitted file",)),),
             )
             for name in workspaces
         ]  # fmt: skip
 
-    def cycle(self, *proposals: Proposal) -> list[Card]:
+    def run_cycle(self, *proposals: Proposal) -> list[Card]:
         """Run a cycle in which templates propose exactly these; returns the cards that it made."""
         self.proposals = list(proposals)
         return list(self.card_cycle.run_cycle().created)
 
-    def card(self, name: str = "a", **fields: Any) -> Card:
-        """A new card about `name`, with these fields of its proposal."""
-        (card,) = self.cycle(proposal(name, **fields))
+    def make_card(self, name: str = "a", **fields: Any) -> Card:
+        """Make a card about `name`, with these fields of its proposal."""
+        (card,) = self.run_cycle(make_proposal(name, **fields))
         return card
 
-    def running(self, name: str = "a", by: DecidedBy = DecidedBy.OPERATOR) -> Card:
-        """A card whose session runs."""
-        return self.cards.approve(self.card(name).id, by=by)
+    def start_card(self, name: str = "a", by: DecidedBy = DecidedBy.OPERATOR) -> Card:
+        """Make and approve a card, whose session runs then."""
+        return self.cards.approve(self.make_card(name).id, by=by)
 
-    def finished(self, name: str = "a", by: DecidedBy = DecidedBy.OPERATOR) -> Card:
-        """A card whose session succeeded."""
-        card = self.running(name, by)
+    def finish_card(self, name: str = "a", by: DecidedBy = DecidedBy.OPERATOR) -> Card:
+        """Make and approve a card, and let its session succeed."""
+        card = self.start_card(name, by)
         self.sessions.end(card.id)
         return card
 
@@ -336,8 +338,8 @@ class World:
         """A card of a prompt, in `SHOP` unless `arguments` name another workspace."""
         return self.cards.propose(text, **({"workspace": SHOP} | arguments))
 
-    def follow(self, *events: Event) -> list[str]:
-        """The signals that count after these events of change sets."""
+    def record_and_follow(self, *events: Event) -> list[str]:
+        """Record these events of change sets. Returns the signals that count then."""
         for event in events:
             self.database.write(lambda tx, event=event: tx.record(event))
         self.cards.follow_landings()
@@ -348,18 +350,16 @@ class World:
         return [decision.signal for decision in reversed(self.decisions.load_newest())]
 
 
-def refusal(call: object, *arguments: object, **named: object) -> str:
+def refusal_code(call: object, *arguments: object, **named: object) -> str:
     """The code of the refusal that a call raises."""
     with pytest.raises(Refusal) as refused:
         call(*arguments, **named)  # type: ignore[operator]
     return refused.value.code
 
 
-def teach(
-    world: World, decisions: int, signal: DecisionSignal = DecisionSignal.APPROVED, kind: str = "run_tests"
-) -> None:
+def teach(world: World, count: int, signal: DecisionSignal = DecisionSignal.APPROVED, kind: str = "run_tests") -> None:
     """Record this many earlier decisions of the operator on cards of a kind."""
-    for number in range(decisions):
+    for number in range(count):
         card = DecidedCard(
             f"past_{signal}_{number}", kind, "koji-core", SHOP, kind, "run the tests", 0.4, DecidedBy.OPERATOR
         )

@@ -30,17 +30,17 @@ from engine.prediction.tasks import TaskBoard
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.conftest import Repository
-from tests.prediction.deciding import SHOP, World, proposal, refusal
+from tests.prediction.deciding import SHOP, World, make_proposal, refusal_code
 
 
 def test_an_approved_card_runs_with_its_permit(world: World) -> None:
-    card = world.cards.approve(world.card().id)
+    card = world.cards.approve(world.make_card().id)
     assert (card.status, card.decided_by) == (Status.APPROVED, DecidedBy.OPERATOR)
     ((permit, assignment, mode),) = world.sessions.started
     assert (permit.prediction_id, assignment, mode) == (card.id, card.assignment, "approved")
     assert card.session_id == "session_1"
     assert world.signals() == ["approved"]
-    assert (world.rails.ruled[0].type, world.rails.ruled[0].from_channel) == (TriggerType.MANUAL, "owner")
+    assert (world.rails.triggers[0].type, world.rails.triggers[0].from_channel) == (TriggerType.MANUAL, "owner")
     assert world.cards.pending() == []
 
 
@@ -59,7 +59,7 @@ def reviewed_card(world: World, repository: Repository) -> Card:
     """A card about the present state of a repository, which session `sess_1` reviewed."""
     facts = {REVIEWED_IN: "sess_1", REVIEWED_STATE: read_status(Git(repository.path)).digest}
     world.workspaces[:] = [str(repository.path)]
-    return world.card("a", workspace=str(repository.path), facts=facts)
+    return world.make_card("a", workspace=str(repository.path), facts=facts)
 
 
 def test_a_review_of_the_same_state_is_not_run_again_unless_it_is_edited(world: World, repository: Repository) -> None:
@@ -80,8 +80,8 @@ def test_a_review_from_before_a_commit_does_not_stand_in_the_way_of_another(
 
 
 def test_a_stop_is_not_noted_on_a_card(world: World) -> None:
-    card = world.card()
-    world.rails.stopped = True
+    card = world.make_card()
+    world.rails.is_stopped = True
     with pytest.raises(Refusal) as refused:
         world.cards.approve(card.id)
     assert refused.value.code == "blocked"
@@ -90,8 +90,8 @@ def test_a_stop_is_not_noted_on_a_card(world: World) -> None:
 
 
 def test_an_edit_that_asks_is_shown_first(world: World) -> None:
-    card = world.card()
-    assert refusal(world.cards.approve, card.id, edit="paths=risky") == "needs_acknowledgement"
+    card = world.make_card()
+    assert refusal_code(world.cards.approve, card.id, edit="paths=risky") == "needs_acknowledgement"
     shown = world.cards.get(card.id)
     assert shown.assignment.parameters == {"paths": "risky"}
     assert world.cards.approve(card.id).status is Status.APPROVED
@@ -113,30 +113,32 @@ def test_an_edited_prompt_that_names_a_flow_becomes_that_flow(world: World) -> N
 def test_a_heartbeat_runs_by_itself_only_as_the_operator_wrote_it(world: World, change: str) -> None:
     board = TaskBoard(world.database, randomness=Randomness(2))
     task = world.database.write(lambda tx: board.add_due(tx, "run the tests", "koji-core", SHOP, run=True))
-    card = world.card(kind="heartbeat-1", flow="run_tests", facts={"task": task, RUN_FACT: True}, task_id=task)
+    card = world.make_card(kind="heartbeat-1", flow="run_tests", facts={"task": task, RUN_FACT: True}, task_id=task)
     if change == "edited":
-        assert refusal(world.cards.approve, card.id, edit="paths=risky") == "needs_acknowledgement"
+        assert refusal_code(world.cards.approve, card.id, edit="paths=risky") == "needs_acknowledgement"
     elif change:
         items = {task: False} if change == "demoted" else {}
         world.database.write(lambda tx: board.update_from_heartbeats(tx, items, all_read=True))
     with suppress(Refusal):
         world.cards.approve(card.id, by=DecidedBy.AUTONOMY)
-    assert world.rails.ruled[-1].ordered is (change == "")
+    assert world.rails.triggers[-1].ordered is (change == "")
 
 
 def test_the_trigger_says_who_approved(world: World) -> None:
-    world.cards.approve(world.card("a").id, by=DecidedBy.AUTONOMY)
-    world.cards.approve(world.card("b").id, by=DecidedBy.API)
-    assert [trigger.type for trigger in world.rails.ruled] == [TriggerType.AUTONOMOUS, TriggerType.MANUAL]
+    world.cards.approve(world.make_card("a").id, by=DecidedBy.AUTONOMY)
+    world.cards.approve(world.make_card("b").id, by=DecidedBy.API)
+    assert [trigger.type for trigger in world.rails.triggers] == [TriggerType.AUTONOMOUS, TriggerType.MANUAL]
     assert [mode for _, _, mode in world.sessions.started] == ["autonomous", "approved"]
     assert world.signals() == ["approved"], "an approval by autonomy is no decision of the operator"
 
 
 def test_a_trigger_by_a_program_is_no_approval(world: World) -> None:
     """The rails are asked as for work that runs by itself. Only the rate rail looks at `force` (SPEC 3.1, 3.2)."""
-    world.cards.trigger(world.card("a").id, by="gateway")
-    world.cards.trigger(world.card("b").id, force=True, by="gateway")
-    ruled = [(trigger.type, trigger.decided_by, trigger.from_channel, trigger.force) for trigger in world.rails.ruled]
+    world.cards.trigger(world.make_card("a").id, by="gateway")
+    world.cards.trigger(world.make_card("b").id, force=True, by="gateway")
+    ruled = [
+        (trigger.type, trigger.decided_by, trigger.from_channel, trigger.force) for trigger in world.rails.triggers
+    ]
     by_program = (TriggerType.CRON, DecidedBy.AUTONOMY, "owner")
     assert ruled == [(*by_program, False), (*by_program, True)]
     assert [mode for _, _, mode in world.sessions.started] == ["autonomous", "autonomous"]
@@ -144,9 +146,9 @@ def test_a_trigger_by_a_program_is_no_approval(world: World) -> None:
 
 
 def test_a_card_that_cannot_start_is_pending_again(world: World) -> None:
-    card = world.card()
-    world.sessions.broken = True
-    assert refusal(world.cards.approve, card.id) == "permit_used"
+    card = world.make_card()
+    world.sessions.cannot_start = True
+    assert refusal_code(world.cards.approve, card.id) == "permit_used"
     after = world.cards.get(card.id)
     assert (after.status, after.decided_by) == (Status.PENDING, None)
     assert after.note.startswith("could not start")
@@ -167,13 +169,13 @@ def killed_before_the_start(world: World) -> Iterator[None]:
 def test_recovery_starts_approved_cards_and_reopens_those_with_an_expired_permit(
     world: World, clock: FakeClock
 ) -> None:
-    fresh, late, running = world.cycle(proposal("fresh"), proposal("late"), proposal("running"))
+    fresh, late, running = world.run_cycle(make_proposal("fresh"), make_proposal("late"), make_proposal("running"))
     world.cards.approve(running.id)
     with killed_before_the_start(world):
         world.cards.approve(late.id)
         clock.advance(timedelta(minutes=15))
         world.cards.approve(fresh.id)
-    permits = list(world.rails.open.values())
+    permits = list(world.rails.permits_by_card.values())
     assert len(world.cards.recover(permits, resume=False)) == 2
     assert world.cards.get(fresh.id).status is Status.APPROVED
     assert world.cards.get(late.id).status is Status.PENDING
@@ -181,23 +183,23 @@ def test_recovery_starts_approved_cards_and_reopens_those_with_an_expired_permit
     assert world.cards.get(fresh.id).session_id == "session_2"
     assert world.cards.get(late.id).status is Status.PENDING
     assert world.cards.get(running.id).session_id == "session_1"
-    assert world.cards.recover(list(world.rails.open.values())) == []
+    assert world.cards.recover(list(world.rails.permits_by_card.values())) == []
 
 
 def test_recovery_starts_a_card_that_was_approved_again(world: World) -> None:
-    card = world.card()
-    world.sessions.hold = True
+    card = world.make_card()
+    world.sessions.is_full = True
     world.cards.approve(card.id)
     world.cards.undo(card.id)
-    world.sessions.hold = False
+    world.sessions.is_full = False
     with killed_before_the_start(world):
         world.cards.approve(card.id)
-    assert len(world.cards.recover(list(world.rails.open.values()))) == 1
+    assert len(world.cards.recover(list(world.rails.permits_by_card.values()))) == 1
     assert world.cards.get(card.id).session_id == "session_2", "the session of the first approval is over"
 
 
 def test_an_error_after_the_start_does_not_make_a_card_pending(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    card = world.card()
+    card = world.make_card()
     start = world.sessions.start
 
     def start_and_fail(*arguments: Any, **named: Any) -> None:
@@ -209,17 +211,17 @@ def test_an_error_after_the_start_does_not_make_a_card_pending(world: World, mon
         world.cards.approve(card.id)
     after = world.cards.get(card.id)
     assert (after.status, after.session_id) == (Status.APPROVED, "session_1")
-    assert refusal(world.cards.approve, card.id) == "already_decided"
+    assert refusal_code(world.cards.approve, card.id) == "already_decided"
 
 
 # The runner (SPEC 3.8): an approval agrees to it, too.
 
 
 def test_another_runner_is_shown_first_and_used_when_approved_again(world: World) -> None:
-    world.sessions.serves = "ollama:qwen"
-    world.sessions.chooses = lambda assignment: (replace(assignment, runner="model"), "")
+    world.sessions.text_executor = "ollama:qwen"
+    world.sessions.choose_other = lambda assignment: (replace(assignment, runner="model"), "")
     card = world.propose("explain the cart")
-    world.sessions.serves, world.sessions.estimate = "openai:gpt", 900_000
+    world.sessions.text_executor, world.sessions.estimate = "openai:gpt", 900_000
     with pytest.raises(Refusal, match="openai:gpt") as refused:
         world.cards.approve(card.id)
     assert refused.value.code == "needs_acknowledgement"
@@ -233,11 +235,11 @@ def test_another_runner_is_shown_first_and_used_when_approved_again(world: World
 
 
 def test_a_card_never_runs_by_itself_with_another_runner(world: World) -> None:
-    world.sessions.serves = "ollama:qwen"
+    world.sessions.text_executor = "ollama:qwen"
     card = world.propose("explain the cart")
-    world.sessions.serves = "openai:gpt"
+    world.sessions.text_executor = "openai:gpt"
     for _ in range(2):
-        assert refusal(world.cards.approve, card.id, by=DecidedBy.AUTONOMY) == "needs_acknowledgement"
+        assert refusal_code(world.cards.approve, card.id, by=DecidedBy.AUTONOMY) == "needs_acknowledgement"
     assert world.cards.get(card.id).consent_text.startswith("ollama:qwen"), "only the operator can agree to it"
 
 
@@ -245,14 +247,14 @@ def test_pending_cards_name_their_runner_when_a_model_comes_or_goes(world: World
     card = world.propose("think about the cache")
     assert "takes prose" in card.note
     assert world.cards.refresh_runners() == 0
-    world.sessions.serves = "ollama:qwen"
+    world.sessions.text_executor = "ollama:qwen"
     assert world.cards.refresh_runners() == 1
     with_model = world.cards.get(card.id)
     assert (with_model.note, with_model.consent_text) == ("", "ollama:qwen; network: api.example.com for it alone")
     assert world.cards.refresh_runners() == 0
     assert world.cards.approve(card.id).status is Status.APPROVED, "the card named its runner: nothing is asked again"
     other = world.propose("think about the tests")
-    world.sessions.serves = ""
+    world.sessions.text_executor = ""
     assert world.cards.refresh_runners() == 1
     assert "takes prose" in world.cards.get(other.id).note
     entries = [entry for entry in Ledger(database).since(0, 50) if entry.kind == "PredictionReassigned"]
@@ -272,7 +274,7 @@ def could_not_begin(world: World, card: Card) -> Card:
 
 
 def test_a_card_whose_session_could_not_begin_is_pending_again(world: World) -> None:
-    card = world.running()
+    card = world.start_card()
     back = could_not_begin(world, card)
     assert (back.status, back.outcome, back.session_id) == (Status.PENDING, None, None)
     assert back.note == "not done: openai cannot be reached"
@@ -284,14 +286,14 @@ def test_a_card_whose_session_could_not_begin_is_pending_again(world: World) -> 
 
 
 def test_a_card_whose_session_could_not_begin_is_executed_beside_a_pending_one(world: World) -> None:
-    card = world.running()
+    card = world.start_card()
     world.cards.propose_again(card.id, "once more")
     done = could_not_begin(world, card)
     assert (done.status, done.outcome) == (Status.EXECUTED, Outcome.FAILED)
 
 
 def test_an_undone_card_whose_session_could_not_begin_is_not_approved(world: World) -> None:
-    card = world.running()
+    card = world.start_card()
     world.cards.undo(card.id)
     assert could_not_begin(world, card).status is not Status.APPROVED
 
@@ -300,7 +302,7 @@ def test_an_undone_card_whose_session_could_not_begin_is_not_approved(world: Wor
     ("state", "error"), [(SessionState.INTERRUPTED, ""), (SessionState.CANCELLED, "the engine was closed")]
 )
 def test_interrupted_work_is_a_pending_card_again(world: World, state: SessionState, error: str) -> None:
-    card = world.running()
+    card = world.start_card()
     world.sessions.end(card.id, state, error=error)
     again, *_ = world.cards.pending()
     assert world.cards.get(card.id).status is Status.EXECUTED, "the decision stays"
@@ -311,12 +313,12 @@ def test_interrupted_work_is_a_pending_card_again(world: World, state: SessionSt
 
 
 def test_interrupted_work_that_was_undone_or_ran_by_itself_is_not_offered_again(world: World) -> None:
-    undone = world.running()
+    undone = world.start_card()
     world.sessions.stop = lambda session_id, reason: None
     world.cards.undo(undone.id)
     world.sessions.end(undone.id, SessionState.INTERRUPTED)
-    by_itself = world.running("b", by=DecidedBy.AUTONOMY)
+    by_itself = world.start_card("b", by=DecidedBy.AUTONOMY)
     world.sessions.end(by_itself.id, SessionState.INTERRUPTED)
-    stopped = world.running("c")
+    stopped = world.start_card("c")
     world.sessions.end(stopped.id, SessionState.CANCELLED, error="stopped by you")
     assert world.cards.pending() == []

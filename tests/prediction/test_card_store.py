@@ -29,7 +29,7 @@ from engine.model import (
 from engine.prediction.card_rows import CardRow
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING
-from tests.prediction.deciding import SHOP, World, proposal, refusal
+from tests.prediction.deciding import SHOP, World, make_proposal, refusal_code
 from tests.prediction.test_card_rules import STEPS
 
 
@@ -55,8 +55,8 @@ class RandomSteps(RuleBasedStateMachine):
 
     @rule(numbers=st.sets(st.integers(0, 8), max_size=9))
     def cycle(self, numbers: Iterable[int]) -> None:
-        proposals = [proposal(str(n), tier=Tier(n % 4 + 1), kind=f"kind{n % 5}") for n in sorted(numbers)]
-        self.world.cycle(*proposals)
+        proposals = [make_proposal(str(n), tier=Tier(n % 4 + 1), kind=f"kind{n % 5}") for n in sorted(numbers)]
+        self.world.run_cycle(*proposals)
 
     @precondition(lambda self: self.status)
     @rule(index=st.integers(0, 40), verb=st.sampled_from(["approve", "dismiss", "snooze", "undo"]))
@@ -77,7 +77,7 @@ class RandomSteps(RuleBasedStateMachine):
 
     @rule(is_queued=st.booleans())
     def queue_new_sessions(self, is_queued: bool) -> None:
-        self.world.sessions.hold = is_queued
+        self.world.sessions.is_full = is_queued
 
     @rule()
     def show_cards(self) -> None:
@@ -152,9 +152,9 @@ DISCARDED = ChangeSetDiscarded(subject="change_1", session_id="session_1")
 def test_the_last_decision_on_the_changes_of_a_card_is_its_signal(
     world: World, events: list[Event], signal: str
 ) -> None:
-    world.finished()
+    world.finish_card()
     for event in events:
-        world.follow(event)
+        world.record_and_follow(event)
     assert world.signals() == [signal]
 
 
@@ -170,7 +170,7 @@ def test_the_last_decision_on_the_changes_of_a_card_is_its_signal(
     ],
 )
 def test_the_end_of_the_session_is_the_outcome(world: World, state: SessionState, outcome: Outcome) -> None:
-    card = world.running()
+    card = world.start_card()
     world.sessions.end(card.id, state)
     ended = world.cards.get(card.id)
     assert (ended.status, ended.outcome) == (Status.EXECUTED, outcome)
@@ -179,7 +179,7 @@ def test_the_end_of_the_session_is_the_outcome(world: World, state: SessionState
 def test_an_approval_that_could_not_run_is_taken_back_and_screens_read_the_phase_again(
     world: World, bus: EventBus
 ) -> None:
-    card = world.running()
+    card = world.start_card()
     subscription = bus.subscribe(lambda: None)
     world.sessions.end(card.id, SessionState.CANNOT_RUN)
     assert world.signals() == []
@@ -187,7 +187,7 @@ def test_an_approval_that_could_not_run_is_taken_back_and_screens_read_the_phase
 
 
 def test_a_result_that_was_reviewed_and_kept_for_a_day_was_wanted(world: World, clock: FakeClock) -> None:
-    card = world.finished(by=DecidedBy.AUTONOMY)
+    card = world.finish_card(by=DecidedBy.AUTONOMY)
     clock.advance(timedelta(hours=24) - MOMENT)
     world.cards.mark_reviewed(card.id)
     assert world.store.credit_kept() == 0
@@ -201,7 +201,7 @@ def test_a_result_that_was_reviewed_and_kept_for_a_day_was_wanted(world: World, 
 def test_a_check_that_ran_by_itself_can_be_undone_or_dismissed_once(
     world: World, clock: FakeClock, verb: str, signal: str, kept: bool
 ) -> None:
-    card = world.finished(by=DecidedBy.AUTONOMY)
+    card = world.finish_card(by=DecidedBy.AUTONOMY)
     if kept:
         clock.advance(timedelta(hours=24))
         world.cards.mark_reviewed(card.id)
@@ -211,12 +211,12 @@ def test_a_check_that_ran_by_itself_can_be_undone_or_dismissed_once(
     assert world.store.credit_kept() == 0
     assert world.signals() == [signal]
     assert world.cards.similar(card.id) == (0, 1), "it counts against running similar cards by themselves"
-    assert refusal(world.cards.undo, card.id) == "nothing_to_undo"
-    assert refusal(world.cards.dismiss, card.id) == "already_decided"
+    assert refusal_code(world.cards.undo, card.id) == "nothing_to_undo"
+    assert refusal_code(world.cards.dismiss, card.id) == "already_decided"
 
 
 def test_a_result_that_nobody_reviewed_counts_nothing(world: World, clock: FakeClock) -> None:
-    card = world.finished(by=DecidedBy.AUTONOMY)
+    card = world.finish_card(by=DecidedBy.AUTONOMY)
     world.cards.mark_shown([card.id])
     clock.advance(timedelta(hours=25))
     assert world.store.credit_kept() == 0
@@ -226,25 +226,25 @@ def test_a_result_that_nobody_reviewed_counts_nothing(world: World, clock: FakeC
 
 
 def test_a_card_expires_after_24_hours(world: World, clock: FakeClock) -> None:
-    card = world.card()
+    card = world.make_card()
     clock.advance(timedelta(hours=24) - MOMENT)
     assert world.cards.expire_due() == 0
     clock.advance(MOMENT)
     assert world.cards.pending() == []
-    assert refusal(world.cards.approve, card.id) == "already_decided"
+    assert refusal_code(world.cards.approve, card.id) == "already_decided"
     assert world.cards.expire_due() == 1
     assert world.cards.get(card.id).status is Status.EXPIRED
     assert world.signals() == [], "it was never shown"
-    assert refusal(world.cards.undo, card.id) == "nothing_to_undo"
+    assert refusal_code(world.cards.undo, card.id) == "nothing_to_undo"
 
 
 def test_quiet_hours_do_not_count(database: Database, clock: FakeClock) -> None:
-    card = World(database, clock, Settings(quiet_hours_start=22, quiet_hours_end=7)).card()
+    card = World(database, clock, Settings(quiet_hours_start=22, quiet_hours_end=7)).make_card()
     assert card.expires_at - card.created_at == timedelta(hours=24 + 9)
 
 
 def test_a_card_that_was_shown_gives_a_signal_when_it_expires(world: World, clock: FakeClock) -> None:
-    world.cards.mark_shown([world.card().id, "pred_none"])
+    world.cards.mark_shown([world.make_card().id, "pred_none"])
     clock.advance(timedelta(hours=24))
     world.cards.expire_due()
     assert world.signals() == ["expired"]
@@ -252,7 +252,7 @@ def test_a_card_that_was_shown_gives_a_signal_when_it_expires(world: World, cloc
 
 def test_every_transition_is_an_event(world: World, bus: EventBus) -> None:
     subscription = bus.subscribe(lambda: None)
-    card = world.card()
+    card = world.make_card()
     world.cards.snooze(card.id)
     world.cards.undo(card.id)
     world.cards.dismiss(card.id)
@@ -266,7 +266,7 @@ def test_every_transition_is_an_event(world: World, bus: EventBus) -> None:
 
 
 def test_the_database_refuses_two_pending_cards_about_the_same(world: World) -> None:
-    first, second = world.cycle(proposal("a"), proposal("b"))
+    first, second = world.run_cycle(make_proposal("a"), make_proposal("b"))
 
     def give_same_subject(tx: Any) -> None:
         tx.session.get(CardRow, second.id).subject = tx.session.get(CardRow, first.id).subject
@@ -278,11 +278,11 @@ def test_the_database_refuses_two_pending_cards_about_the_same(world: World) -> 
 
 def test_the_cards_of_a_deleted_workspace_are_withdrawn_at_the_next_cycle(world: World) -> None:
     world.workspaces = [SHOP, "/site"]
-    in_shop, in_site = world.cycle(proposal("a"), proposal("b", workspace="/site"))
+    in_shop, in_site = world.run_cycle(make_proposal("a"), make_proposal("b", workspace="/site"))
     own = world.propose("look around", workspace="/site")
-    world.deleted = ("/site",)
+    world.deleted_workspaces = ("/site",)
     world.workspaces = [SHOP]
-    world.cycle(proposal("a"))
+    world.run_cycle(make_proposal("a"))
     assert [card.id for card in world.cards.pending()] == [in_shop.id]
     assert {world.cards.get(card.id).note for card in (in_site, own)} == {"its workspace was deleted"}
     assert world.signals() == []

@@ -23,18 +23,18 @@ from engine.prediction.card_rows import CardRow
 from engine.safety.trigger_history import find_chain_start
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
-from tests.prediction.deciding import World, proposal, refusal
+from tests.prediction.deciding import World, make_proposal, refusal_code
 
 MOMENT = timedelta(microseconds=1)
 
 
 def test_deciding_twice_is_refused(world: World) -> None:
-    card = world.card()
+    card = world.make_card()
     world.cards.dismiss(card.id)
     for call in (world.cards.approve, world.cards.dismiss, world.cards.snooze):
-        assert refusal(call, card.id) == "already_decided"
+        assert refusal_code(call, card.id) == "already_decided"
     assert world.signals() == ["dismissed"]
-    assert refusal(world.cards.get, "pred_none") == "unknown_card"
+    assert refusal_code(world.cards.get, "pred_none") == "unknown_card"
 
 
 def test_a_suggestion_has_a_kind_and_a_source_of_its_own(world: World, database: Database) -> None:
@@ -64,7 +64,7 @@ def test_the_newest_cards_of_a_workspace_or_channel_are_counted_without_those_of
 
 def test_at_most_three_of_the_five_places_are_for_suggestions(world: World) -> None:
     tiers = [Tier.UPKEEP, Tier.CHECK, Tier.CHECK, Tier.BLOCKS, Tier.AT_RISK]
-    predicted = world.cycle(*(proposal(f"p{n}", tier=tier, kind=f"k{n}") for n, tier in enumerate(tiers)))
+    predicted = world.run_cycle(*(make_proposal(f"p{n}", tier=tier, kind=f"k{n}") for n, tier in enumerate(tiers)))
     suggested = [world.propose(f"part {number}", reasoning="by claude") for number in range(3)]
     pending = {card.id for card in world.cards.pending()}
     assert len(pending) == 5
@@ -72,7 +72,7 @@ def test_at_most_three_of_the_five_places_are_for_suggestions(world: World) -> N
     remaining_tiers = [card.tier for card in predicted if card.id in pending]
     assert remaining_tiers == [Tier.AT_RISK, Tier.BLOCKS], "the lowest make room"
     assert world.signals() == []
-    assert refusal(world.propose, "one more", reasoning="by claude") == "too_many_cards"
+    assert refusal_code(world.propose, "one more", reasoning="by claude") == "too_many_cards"
     assert len(world.cards.pending()) == 5
     world.cards.dismiss(suggested[0].id)
     assert world.propose("one more", reasoning="by claude").source is Source.PREDICTOR_HOOK
@@ -85,7 +85,7 @@ def test_a_prompt_that_is_nearly_a_flow_asks_whether_that_was_meant(world: World
 
 
 def test_the_title_of_a_pending_card_returns_that_card(world: World) -> None:
-    card = world.card("src/foo_bar.py")
+    card = world.make_card("src/foo_bar.py")
     assert world.propose(" run  the tests of `src/foo_bar.py`.").id == card.id
     for other in ("src/foobar.py", "src/foo-bar.py", "src/Foo_bar.py"):
         assert world.propose(f"Run the tests of {other}").assignment.flow is None
@@ -95,9 +95,9 @@ def test_the_title_of_a_pending_card_returns_that_card(world: World) -> None:
 
 
 def test_a_text_that_nothing_can_run_is_no_card_unless_it_may_wait(world: World) -> None:
-    assert refusal(world.propose, "run_tets paths=src", may_wait=False) == "no_model"
+    assert refusal_code(world.propose, "run_tets paths=src", may_wait=False) == "no_model"
     assert world.cards.recent() == []
-    world.sessions.serves = "openai:gpt-6"
+    world.sessions.text_executor = "openai:gpt-6"
     assert world.propose("explain the cart", may_wait=False).note == ""
 
 
@@ -107,24 +107,24 @@ def test_an_own_prompt_may_name_a_flow_and_lies_on_top(world: World) -> None:
     card = world.propose("run_tests paths=src")
     assert (card.assignment.flow, card.assignment.parameters) == ("run_tests", {"paths": "src"})
     assert world.propose("run_tests of the cart").assignment.flow is None
-    world.card("urgent", tier=Tier.AT_RISK)
+    world.make_card("urgent", tier=Tier.AT_RISK)
     assert world.cards.pending()[0].source is Source.OPERATOR
-    assert refusal(world.propose, " \n") == "empty_prompt"
-    assert refusal(world.propose, "x", channel="gardn") == "unknown_channel"
-    assert [refusal(world.propose, "x", workspace=blank) for blank in ("", " ")] == ["bad_arguments"] * 2
+    assert refusal_code(world.propose, " \n") == "empty_prompt"
+    assert refusal_code(world.propose, "x", channel="gardn") == "unknown_channel"
+    assert [refusal_code(world.propose, "x", workspace=blank) for blank in ("", " ")] == ["bad_arguments"] * 2
 
 
 def test_no_key_gets_into_a_prompt(world: World) -> None:
     key = "sk-test-0123456789abcdefghijklmnop"
-    assert refusal(world.propose, f"call the API with {key}") == "secret_in_text"
+    assert refusal_code(world.propose, f"call the API with {key}") == "secret_in_text"
     card = world.propose("call the API with $OPENAI_API_KEY")
-    assert refusal(world.cards.approve, card.id, edit=f"with {key}") == "secret_in_text"
+    assert refusal_code(world.cards.approve, card.id, edit=f"with {key}") == "secret_in_text"
     assert world.cards.get(card.id).assignment.prompt == "call the API with $OPENAI_API_KEY"
 
 
 def test_a_follow_up_that_a_program_triggers_stays_in_its_chain(world: World, database: Database) -> None:
     """Whoever asks for a follow-up, it counts as a link from the channel that it follows (SPEC 3.3)."""
-    card = world.card()
+    card = world.make_card()
 
     def follow(tx: Transaction) -> None:
         row = tx.session.get(CardRow, card.id)
@@ -133,28 +133,28 @@ def test_a_follow_up_that_a_program_triggers_stays_in_its_chain(world: World, da
 
     database.write(follow)
     world.cards.trigger(card.id, force=True, by="gateway")
-    (ruled,) = world.rails.ruled
-    assert (ruled.type, ruled.from_channel, ruled.force) == (TriggerType.FOLLOW_UP, "garden", True)
-    assert find_chain_start(ruled) == "garden"
+    (trigger,) = world.rails.triggers
+    assert (trigger.type, trigger.from_channel, trigger.force) == (TriggerType.FOLLOW_UP, "garden", True)
+    assert find_chain_start(trigger) == "garden"
 
 
 # Undo.
 
 
 def test_an_undone_dismissal_stays_as_long_as_there_is_evidence(world: World, clock: FakeClock) -> None:
-    card = world.card()
+    card = world.make_card()
     world.cards.dismiss(card.id)
     clock.advance(timedelta(hours=25))
     assert world.cards.undo(card.id).expires_at == clock.now() + timedelta(hours=24)
-    world.cycle(proposal())
+    world.run_cycle(make_proposal())
     assert world.cards.get(card.id).status is Status.PENDING
-    world.cycle()
+    world.run_cycle()
     assert world.cards.get(card.id).outcome is Outcome.WITHDRAWN
 
 
 def test_undo_before_the_session_began(world: World) -> None:
-    world.sessions.hold = True
-    card = world.running()
+    world.sessions.is_full = True
+    card = world.start_card()
     after = world.cards.undo(card.id)
     assert (after.status, after.session_id) == (Status.PENDING, None)
     assert world.rails.revoked == [card.id]
@@ -162,20 +162,20 @@ def test_undo_before_the_session_began(world: World) -> None:
 
 
 def test_undo_while_it_runs_cancels_it(world: World) -> None:
-    after = world.cards.undo(world.running().id)
+    after = world.cards.undo(world.start_card().id)
     assert (after.status, after.outcome) == (Status.EXECUTED, Outcome.CANCELLED)
     assert world.signals() == ["undone"]
 
 
 def test_undo_later_reverses_the_landing(world: World) -> None:
-    card = world.finished()
-    assert refusal(world.cards.undo, card.id) == "nothing_to_undo"
-    world.landed.sessions.add("session_1")
-    world.landed.number_left = 1
+    card = world.finish_card()
+    assert refusal_code(world.cards.undo, card.id) == "nothing_to_undo"
+    world.landings.sessions.add("session_1")
+    world.landings.number_left = 1
     undone = world.cards.undo(card.id)
     assert (undone.status, undone.note) == (Status.EXECUTED, "1 landing undone, 1 left")
     assert world.signals() == ["approved"]
-    world.landed.number_left = 0
+    world.landings.number_left = 0
     undone = world.cards.undo(card.id)
     assert (undone.status, undone.note) == (Status.EXECUTED, "")
     assert world.signals() == ["undone"]
@@ -193,7 +193,7 @@ def test_undo_says_what_there_is_where_nothing_was_landed(
     world: World, check_only: bool, change_set_id: str | None, words: str
 ) -> None:
     world.sessions.check = lambda assignment: RunnerInfo(True, check_only=check_only)  # type: ignore[method-assign]
-    card = world.finished()
+    card = world.finish_card()
     world.sessions.views[card.id] = replace(world.sessions.views[card.id], change_set_id=change_set_id)
     with pytest.raises(Refusal) as refused:
         world.cards.undo(card.id)
@@ -201,9 +201,9 @@ def test_undo_says_what_there_is_where_nothing_was_landed(
 
 
 def test_a_correction_of_a_prompt_outlasts_the_result(world: World) -> None:
-    flow = world.card()
+    flow = world.make_card()
     world.cards.approve(flow.id, edit="paths=src")
-    world.sessions.serves = "ollama:qwen"
+    world.sessions.text_executor = "ollama:qwen"
     card = world.propose("explain the cart")
     unchanged = world.propose("explain the till")
     assert world.cards.correction(card.id) is None, "it is not approved yet"
@@ -211,7 +211,7 @@ def test_a_correction_of_a_prompt_outlasts_the_result(world: World) -> None:
     world.cards.approve(unchanged.id)
     assert world.cards.correction(card.id) == ("explain the cart", "explain the shop")
     world.sessions.end(card.id)
-    assert "discarded" in world.follow(ChangeSetDiscarded(subject="change_1", session_id="session_2"))
+    assert "discarded" in world.record_and_follow(ChangeSetDiscarded(subject="change_1", session_id="session_2"))
     assert world.cards.correction(card.id) == ("explain the cart", "explain the shop")
     assert world.cards.correction(flow.id) is None, "parameters are no prompt"
     assert world.cards.correction(unchanged.id) is None
@@ -219,7 +219,7 @@ def test_a_correction_of_a_prompt_outlasts_the_result(world: World) -> None:
 
 def test_an_undone_dismissal_keeps_the_note_of_the_card(world: World) -> None:
     card = world.propose("run_tests paths=forbidden")
-    assert refusal(world.cards.approve, card.id) == "blocked"
+    assert refusal_code(world.cards.approve, card.id) == "blocked"
     note = world.cards.get(card.id).note
     for _ in range(2):
         assert world.cards.dismiss(card.id).note == note != ""
@@ -230,7 +230,7 @@ def test_an_undone_dismissal_keeps_the_note_of_the_card(world: World) -> None:
 
 
 def test_a_snoozed_card_sleeps_two_hours_and_does_not_expire(world: World, clock: FakeClock) -> None:
-    card = world.card()
+    card = world.make_card()
     clock.advance(timedelta(hours=23))
     until = world.cards.snooze(card.id).snoozed_until
     assert until == clock.now() + timedelta(hours=2)
@@ -245,42 +245,42 @@ def test_a_snoozed_card_sleeps_two_hours_and_does_not_expire(world: World, clock
 
 @pytest.mark.parametrize("span", [timedelta(0), timedelta(seconds=-1), timedelta(days=30) + MOMENT])
 def test_a_snooze_has_bounds(world: World, span: timedelta) -> None:
-    assert refusal(world.cards.snooze, world.card().id, span=span) == "bad_span"
+    assert refusal_code(world.cards.snooze, world.make_card().id, span=span) == "bad_span"
 
 
 # Other rules.
 
 
 def test_a_dismissed_subject_returns_early_only_in_tier_1(world: World) -> None:
-    world.cards.dismiss(world.card("secret in a.py", kind="secret", tier=Tier.BLOCKS).id)
+    world.cards.dismiss(world.make_card("secret in a.py", kind="secret", tier=Tier.BLOCKS).id)
     committed = {"kind": "secret", "subject": "secret in a.py", "facts": {"committed": True}}
-    assert world.cycle(proposal(tier=Tier.BLOCKS, **committed)) == []
-    (card,) = world.cycle(proposal(tier=Tier.AT_RISK, **committed))
+    assert world.run_cycle(make_proposal(tier=Tier.BLOCKS, **committed)) == []
+    (card,) = world.run_cycle(make_proposal(tier=Tier.AT_RISK, **committed))
     assert card.tier is Tier.AT_RISK
     world.cards.dismiss(card.id)
     committed["facts"] = {"committed": True, "more": True}
-    assert world.cycle(proposal(tier=Tier.AT_RISK, **committed)) == [], "it was dismissed in tier 1, too"
+    assert world.run_cycle(make_proposal(tier=Tier.AT_RISK, **committed)) == [], "it was dismissed in tier 1, too"
 
 
 def test_approvals_of_own_prompts_count_for_no_prediction(world: World) -> None:
     for _ in range(11):
         world.cards.approve(world.propose("run_tests").id)
-    assert world.cards.similar(world.card().id) == (0, 0)
+    assert world.cards.similar(world.make_card().id) == (0, 0)
     assert [past.waited_hours for past in world.decisions.load_after(0)] == [None] * 11
 
 
 def test_undo_at_the_moment_at_which_the_session_ends_reverses_its_landing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    card = world.running()
+    card = world.start_card()
     running = world.sessions.views[card.id]
 
     def ended_meanwhile(prediction_id: str) -> SessionView:
         world.sessions.end(prediction_id)
-        world.landed.sessions.add("session_1")
+        world.landings.sessions.add("session_1")
         return running
 
     monkeypatch.setattr(world.sessions, "of_card", ended_meanwhile)
     assert world.cards.undo(card.id).status is Status.EXECUTED
-    assert world.landed.sessions == set()
+    assert world.landings.sessions == set()
     assert world.signals() == ["undone"]

@@ -37,14 +37,14 @@ from engine.prediction.kinds import FIX_BY_AGENT, FOLLOW_UPS_OF_FAILED_TESTS, fi
 from engine.prediction.selection import is_done_by_operator
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING
-from tests.prediction.deciding import SHOP, World, proposal, refusal, teach
+from tests.prediction.deciding import SHOP, World, make_proposal, refusal_code, teach
 from tests.prediction.sensing import PastRun, session
 from tests.support.helpers import refused
 
 
 def names(*letters: str) -> list[Proposal]:
     """Proposals about these subjects, of two kinds in turn, because at most four cards of one kind are shown."""
-    return [proposal(letter, kind="lint" if number % 2 else "run_tests") for number, letter in enumerate(letters)]
+    return [make_proposal(letter, kind="lint" if number % 2 else "run_tests") for number, letter in enumerate(letters)]
 
 
 def committed(world: World) -> GitState:
@@ -54,16 +54,16 @@ def committed(world: World) -> GitState:
 
 def test_the_five_highest_proposals_become_cards(world: World) -> None:
     tiers = [Tier.CHECK, Tier.AT_RISK, Tier.CHECK, Tier.BLOCKS, Tier.UPKEEP, Tier.CHECK, Tier.CHECK, Tier.UPKEEP]
-    created = world.cycle(*(proposal(str(n), kind=f"kind{n}", tier=tier) for n, tier in enumerate(tiers)))
+    created = world.run_cycle(*(make_proposal(str(n), kind=f"kind{n}", tier=tier) for n, tier in enumerate(tiers)))
     assert [card.tier for card in created] == [1, 2, 3, 3, 3]
-    assert world.cycle(*world.proposals) == []
+    assert world.run_cycle(*world.proposals) == []
 
 
 def test_a_requested_cycle_says_when_there_is_no_room_for_a_card(world: World) -> None:
-    world.state = committed(world)
-    world.cycle(*names(*"abcde"))
+    world.git_state = committed(world)
+    world.run_cycle(*names(*"abcde"))
     assert world.card_cycle.run_cycle(requested=True).errors == (), "nothing else is proposed"
-    world.proposals = [*world.proposals, proposal("f")]
+    world.proposals = [*world.proposals, make_proposal("f")]
     message = (
         "there is more, but at most 5 cards may wait in a workspace (maxPendingCards) and 12 in all "
         "(maxPendingCardsInAll): decide some first"
@@ -76,22 +76,22 @@ def test_a_workspace_without_a_commit_is_remarked_until_it_has_one(world: World)
     reason = "no commit yet; most cards need a history, so make a commit"
     assert world.card_cycle.run_cycle(requested=True).errors == (f"{SHOP}: {reason}",)
     assert world.card_cycle.remarks() == {SHOP: reason}
-    world.state = None
-    world.cycle()
+    world.git_state = None
+    world.run_cycle()
     assert world.card_cycle.remarks() == {SHOP: reason}, "git could not be read, so nothing newer is known"
-    world.state = committed(world)
-    world.cycle()
+    world.git_state = committed(world)
+    world.run_cycle()
     assert world.card_cycle.remarks() == {}
 
 
 def test_the_same_evidence_makes_one_card(world: World) -> None:
-    assert len(world.cycle(proposal("a"), proposal("a"), proposal("a", workspace="/other"))) == 1
+    assert len(world.run_cycle(make_proposal("a"), make_proposal("a"), make_proposal("a", workspace="/other"))) == 1
     world.cards.approve(world.cards.pending()[0].id)
-    assert world.cycle(proposal("a")) == [], "a session works on it"
+    assert world.run_cycle(make_proposal("a")) == [], "a session works on it"
 
 
 def test_a_card_is_withdrawn_when_its_evidence_is_gone(world: World) -> None:
-    card = world.card("a")
+    card = world.make_card("a")
     world.cards.mark_shown([card.id])
     own = world.propose("run_tests")
     world.proposals = []
@@ -100,38 +100,40 @@ def test_a_card_is_withdrawn_when_its_evidence_is_gone(world: World) -> None:
     assert (after.status, after.outcome) == (Status.EXPIRED, Outcome.WITHDRAWN)
     assert world.signals() == []
     assert world.cards.get(own.id).status is Status.PENDING
-    assert len(world.cycle(proposal("a"))) == 1, "a withdrawn card does not cool down"
+    assert len(world.run_cycle(make_proposal("a"))) == 1, "a withdrawn card does not cool down"
 
 
 def test_a_pending_card_gives_the_reasons_of_the_last_check(world: World, clock: FakeClock) -> None:
-    before = world.card(
+    before = world.make_card(
         "a", reasoning="1 file uncommitted", signals=(Signal("git", 0.1, 0.5, ("1 uncommitted file",)),)
     )
     clock.advance(timedelta(minutes=10))
     renewed = {"reasoning": "everything is committed", "signals": (Signal("git", 0.1, 0.5, ("clean",)),)}
-    assert world.cycle(proposal("a", evidence_at=clock.now(), **renewed)) == []
+    assert world.run_cycle(make_proposal("a", evidence_at=clock.now(), **renewed)) == []
     [after] = world.cards.pending()
     assert after == replace(before, evidence_at=clock.now(), **renewed), "its confidence stays as it was stated"
 
 
 def test_a_card_that_would_run_something_else_by_now_makes_way_for_another(world: World, clock: FakeClock) -> None:
-    old = world.card("a", parameters={"paths": ["a"]})
-    [new] = world.cycle(proposal("a", parameters={"paths": ["a", "b"]}))
+    old = world.make_card("a", parameters={"paths": ["a"]})
+    [new] = world.run_cycle(make_proposal("a", parameters={"paths": ["a", "b"]}))
     assert world.cards.get(old.id).outcome is Outcome.WITHDRAWN
     assert world.cards.get(old.id).note == "another card says what is there now"
-    assert refusal(world.cards.approve, old.id) == "already_decided", "an approval runs what was read, or nothing"
+    assert refusal_code(world.cards.approve, old.id) == "already_decided", "an approval runs what was read, or nothing"
     assert [card.id for card in world.cards.pending()] == [new.id]
     world.cards.snooze(new.id)
-    assert world.cycle(proposal("a", prompt="run all tests")) == [], "the subject stays snoozed"
+    assert world.run_cycle(make_proposal("a", prompt="run all tests")) == [], "the subject stays snoozed"
     clock.advance(timedelta(hours=2))
-    assert [card.assignment.prompt for card in world.cycle(proposal("a", prompt="run all tests"))] == ["run all tests"]
+    assert [card.assignment.prompt for card in world.run_cycle(make_proposal("a", prompt="run all tests"))] == [
+        "run all tests"
+    ]
 
 
 def test_a_card_that_the_operator_edited_stays_as_edited(world: World) -> None:
-    card = world.card("a")
-    world.sessions.hold = True
+    card = world.make_card("a")
+    world.sessions.is_full = True
     world.cards.undo(world.cards.approve(card.id, edit="paths=src").id)
-    assert world.cycle(proposal("a")) == []
+    assert world.run_cycle(make_proposal("a")) == []
     [after] = world.cards.pending()
     assert (after.id, after.assignment.parameters) == (card.id, {"paths": "src"})
 
@@ -140,33 +142,33 @@ def test_a_card_that_the_operator_edited_stays_as_edited(world: World) -> None:
 def test_a_shown_card_whose_work_the_operator_did_gives_a_signal(
     world: World, clock: FakeClock, shown: bool, signals: list[str]
 ) -> None:
-    card = world.card("a", kind="report_branches", facts={"branches": [["x", "t"]]})
+    card = world.make_card("a", kind="report_branches", facts={"branches": [["x", "t"]]})
     if shown:
         world.cards.mark_shown([card.id])
     clock.advance(timedelta(minutes=5))
-    world.state = committed(world)
-    assert world.cycle() == []
+    world.git_state = committed(world)
+    assert world.run_cycle() == []
     assert world.signals() == signals
     if shown:
         assert world.cards.get(card.id).note == "you did it yourself"
 
 
 def test_nothing_is_withdrawn_when_a_source_failed(world: World) -> None:
-    card = world.card("a")
-    world.errors = ("runs: the table is locked",)
+    card = world.make_card("a")
+    world.context_errors = ("runs: the table is locked",)
     world.proposals = []
     report = world.card_cycle.run_cycle()
     assert report.withdrawn == ()
     assert report.errors == ("/shop: runs: the table is locked",)
-    world.errors, world.state = (), None
+    world.context_errors, world.git_state = (), None
     assert world.card_cycle.run_cycle().withdrawn == ()
     assert world.cards.get(card.id).status is Status.PENDING
 
 
 def test_an_error_of_a_template_leaves_the_cards_of_others(world: World) -> None:
-    pending = world.card("a")
+    pending = world.make_card("a")
     world.template_errors = (KeyError("head"),)
-    world.proposals = [proposal("b")]
+    world.proposals = [make_proposal("b")]
     report = world.card_cycle.run_cycle()
     assert [card.kind for card in report.created] == ["run_tests"]
     assert report.withdrawn == ()
@@ -175,10 +177,14 @@ def test_an_error_of_a_template_leaves_the_cards_of_others(world: World) -> None
 
 
 def test_a_card_that_the_content_rail_blocks_is_held_back_and_named_until_it_is_gone(world: World) -> None:
-    world.state = committed(world)
-    world.proposals = [proposal("a", prompt="forbidden"), proposal("b", prompt="forbidden, too"), proposal("c")]
+    world.git_state = committed(world)
+    world.proposals = [
+        make_proposal("a", prompt="forbidden"),
+        make_proposal("b", prompt="forbidden, too"),
+        make_proposal("c"),
+    ]
     report = world.card_cycle.run_cycle(requested=True)
-    assert [card.assignment.prompt for card in report.created] == [proposal("c").prompt]
+    assert [card.assignment.prompt for card in report.created] == [make_proposal("c").prompt]
     message = "2 cards are held back by the content rail (it is forbidden); the safety screen lists them"
     assert report.errors == (f"{SHOP}: {message}",)
     assert world.card_cycle.remarks() == {SHOP: message}
@@ -193,10 +199,10 @@ def test_a_card_that_the_content_rail_blocks_is_held_back_and_named_until_it_is_
 
 def test_confidence_is_fixed_in_phase_0_and_the_twins_in_phase_1(world: World) -> None:
     teach(world, 29)
-    card = world.card("a")
+    card = world.make_card("a")
     assert (card.confidence, card.source, world.card_cycle.phase().number) == (0.4, Source.TEMPLATE, 0)
     teach(world, 1, DecisionSignal.DISMISSED, kind="other")
-    card = world.card("b", evidence_at=world.clock.now() - timedelta(days=2))
+    card = world.make_card("b", evidence_at=world.clock.now() - timedelta(days=2))
     assert (card.source, card.band, world.card_cycle.phase().number) == (Source.EMBEDDED_TWIN, Band.ACT, 1)
     assert card.parts is not None
     assert card.parts.words == (
@@ -207,18 +213,18 @@ def test_confidence_is_fixed_in_phase_0_and_the_twins_in_phase_1(world: World) -
 
 
 def test_a_stopped_engine_predicts_nothing(world: World) -> None:
-    world.stopped = "F12 was pressed"
-    world.proposals = [proposal("a")]
+    world.stop_reason = "F12 was pressed"
+    world.proposals = [make_proposal("a")]
     assert world.card_cycle.run_cycle() == CycleReport(errors=("F12 was pressed",))
     refused("stopped", lambda: world.card_cycle.run_cycle(requested=True))
-    world.stopped = ""
+    world.stop_reason = ""
     assert len(world.card_cycle.run_cycle(requested=True).created) == 1
 
 
 def test_a_workspace_that_is_off_gets_no_cards(database: Database, clock: FakeClock) -> None:
     settings = Settings(workspaces={SHOP: WorkspaceSettings(autonomy=WorkspaceAutonomy.OFF)})
     world = World(database, clock, settings=settings)
-    assert world.cycle(proposal("a")) == []
+    assert world.run_cycle(make_proposal("a")) == []
     assert "off" in world.card_cycle.run_cycle(requested=True).errors[0]
 
 
@@ -235,7 +241,7 @@ def test_a_second_cycle_waits_for_the_first(world: World) -> None:
 
     world.card_cycle._sources = replace(sources, contexts=read_slowly)
     assert not world.card_cycle.is_checking
-    world.proposals = [proposal("a"), proposal("b", workspace="/blog")]
+    world.proposals = [make_proposal("a"), make_proposal("b", workspace="/blog")]
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(world.card_cycle.run_cycle, workspaces=[SHOP])
         assert is_reading.wait(10)
@@ -309,7 +315,7 @@ def test_kinds_that_may_follow_a_session(view: SessionView, kinds: tuple[str, ..
 
 def fail_tests(world: World, name: str = "a", *others: Proposal) -> None:
     """Run the tests of `name`, which fail. Cards for the `others` stay pending."""
-    created = world.cycle(proposal(name), *others)
+    created = world.run_cycle(make_proposal(name), *others)
     card = world.cards.approve(next(card.id for card in created if card.kind == "run_tests"))
     world.sessions.end(card.id)
     view = world.sessions.views[card.id] = replace(world.sessions.views[card.id], check=RED)
@@ -317,13 +323,13 @@ def fail_tests(world: World, name: str = "a", *others: Proposal) -> None:
     world.database.write(lambda tx: tx.record(event))
 
 
-BROKEN_TEST = proposal("broken", kind="bisect")
+BROKEN_TEST = make_proposal("broken", kind="bisect")
 
 
 def test_failed_tests_lead_to_one_card_that_takes_no_place(world: World) -> None:
     five = names(*"vwxyz")
     fail_tests(world, "a", *five[1:])
-    world.proposals = [*five, BROKEN_TEST, proposal("other", kind="hunt_flakes")]
+    world.proposals = [*five, BROKEN_TEST, make_proposal("other", kind="hunt_flakes")]
     [card] = world.card_cycle.follow_up()
     assert (card.kind, card.source, card.status) == ("bisect", Source.FOLLOW_UP, Status.PENDING)
     assert world.card_cycle.follow_up() == []
@@ -332,29 +338,29 @@ def test_failed_tests_lead_to_one_card_that_takes_no_place(world: World) -> None
 
 
 def test_a_follow_up_that_was_dismissed_or_done_lately_gives_way_to_the_next_kind(world: World) -> None:
-    done, dismissed = proposal("done", kind="bisect"), proposal("dismissed", kind="hunt_flakes")
-    by_kind = {card.kind: card.id for card in world.cycle(done, dismissed)}
+    done, dismissed = make_proposal("done", kind="bisect"), make_proposal("dismissed", kind="hunt_flakes")
+    by_kind = {card.kind: card.id for card in world.run_cycle(done, dismissed)}
     world.cards.approve(by_kind["bisect"])
     world.sessions.end(by_kind["bisect"])
     world.cards.dismiss(by_kind["hunt_flakes"])
     fail_tests(world)
-    world.proposals = [done, dismissed, proposal("red", kind="still_red")]
+    world.proposals = [done, dismissed, make_proposal("red", kind="still_red")]
     assert [card.kind for card in world.card_cycle.follow_up()] == ["still_red"]
 
 
 def test_a_card_keeps_its_place_in_a_round_that_makes_one_next_step(world: World) -> None:
-    before = proposal("files", kind="lint", parameters={"paths": ["a"]})
+    before = make_proposal("files", kind="lint", parameters={"paths": ["a"]})
     fail_tests(world, "t", before)
     [card] = world.cards.pending()
-    after = proposal("files", kind="lint", parameters={"paths": ["a", "b"]}, reasoning="two files changed")
+    after = make_proposal("files", kind="lint", parameters={"paths": ["a", "b"]}, reasoning="two files changed")
     world.proposals = [after, BROKEN_TEST]
     assert [follow_up.kind for follow_up in world.card_cycle.follow_up()] == ["bisect"]
     assert world.cards.get(card.id) == card, "it makes way in the next cycle, which can make the other card"
-    assert [new.assignment.parameters for new in world.cycle(after, BROKEN_TEST)] == [{"paths": ["a", "b"]}]
+    assert [new.assignment.parameters for new in world.run_cycle(after, BROKEN_TEST)] == [{"paths": ["a", "b"]}]
 
 
 def test_no_card_is_made_only_to_make_room_for_one_that_cannot_run(world: World) -> None:
-    blocked = proposal("task", kind="blocked_task", flow=None, tier=Tier.BLOCKS)
+    blocked = make_proposal("task", kind="blocked_task", flow=None, tier=Tier.BLOCKS)
     world.proposals = [*names(*"vwxyz"), blocked]
     report = world.card_cycle.run_cycle()
     assert {card.id for card in report.created} == {card.id for card in world.cards.pending()}
@@ -364,7 +370,7 @@ def test_no_card_is_made_only_to_make_room_for_one_that_cannot_run(world: World)
 def test_a_pending_card_for_the_same_is_the_follow_up(world: World) -> None:
     fail_tests(world, "a", BROKEN_TEST)
     [card] = world.cards.pending()
-    world.proposals = [BROKEN_TEST, proposal("red", kind="still_red")]
+    world.proposals = [BROKEN_TEST, make_proposal("red", kind="still_red")]
     assert world.card_cycle.follow_up() == []
     assert world.cards.get(card.id).status is Status.PENDING
 
@@ -372,14 +378,14 @@ def test_a_pending_card_for_the_same_is_the_follow_up(world: World) -> None:
 def test_nothing_follows_during_a_stop_and_nothing_is_lost_by_it(world: World) -> None:
     fail_tests(world)
     world.proposals = [BROKEN_TEST]
-    world.stopped = "stopped from outside"
+    world.stop_reason = "stopped from outside"
     assert world.card_cycle.follow_up() == []
-    world.stopped = ""
+    world.stop_reason = ""
     assert len(world.card_cycle.follow_up()) == 1
 
 
 def test_a_stopped_session_has_its_workspace_read_again(world: World, clock: FakeClock) -> None:
-    [created] = world.cycle(proposal("a"))
+    [created] = world.run_cycle(make_proposal("a"))
     card = world.cards.approve(created.id)
     world.sessions.end(card.id)
     view = world.sessions.views[card.id] = replace(world.sessions.views[card.id], state=SessionState.CANCELLED)

@@ -8,14 +8,14 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.model import Card, DismissReason, Outcome, Source, Status
-from tests.prediction.deciding import SHOP, World, proposal, refusal
+from tests.prediction.deciding import SHOP, World, make_proposal, refusal_code
 
 SITE, DAY = "/site", timedelta(days=1)
 
 
 def dismiss(world: World, *names: str, reason: DismissReason | None = None, kind: str = "lint") -> list[Card]:
     """Make and dismiss cards about these subjects."""
-    return [world.cards.dismiss(world.card(name, kind=kind).id, reason=reason) for name in names]
+    return [world.cards.dismiss(world.make_card(name, kind=kind).id, reason=reason) for name in names]
 
 
 def test_a_dismissed_subject_is_muted_for_seven_days_and_then_for_fourteen(world: World, clock: FakeClock) -> None:
@@ -23,15 +23,22 @@ def test_a_dismissed_subject_is_muted_for_seven_days_and_then_for_fourteen(world
     for number, days in enumerate((7, 14)):
         clock.advance(days * DAY - timedelta(minutes=1))
         new_commit = {"head": number}
-        assert world.cycle(proposal("main", kind="lint", facts=new_commit)) == []
+        assert world.run_cycle(make_proposal("main", kind="lint", facts=new_commit)) == []
         clock.advance(timedelta(minutes=1))
-        world.cards.dismiss(world.card("main", kind="lint", facts=new_commit).id)
+        world.cards.dismiss(world.make_card("main", kind="lint", facts=new_commit).id)
 
 
 def test_a_mute_covers_no_other_subject_kind_or_workspace(world: World) -> None:
     world.workspaces = [SHOP, SITE]
     dismiss(world, "main")
-    assert len(world.cycle(proposal("next", kind="lint"), proposal("main"), proposal("main", workspace=SITE))) == 3
+    assert (
+        len(
+            world.run_cycle(
+                make_proposal("next", kind="lint"), make_proposal("main"), make_proposal("main", workspace=SITE)
+            )
+        )
+        == 3
+    )
 
 
 def test_the_third_dismissal_of_a_kind_switches_it_off_and_says_so(world: World, clock: FakeClock) -> None:
@@ -39,7 +46,7 @@ def test_the_third_dismissal_of_a_kind_switches_it_off_and_says_so(world: World,
     assert (first.note, second.note) == ("", "")
     assert third.note == "cards “Lint of what changed” are switched off in shop: dismissed 3 times"
     clock.advance(400 * DAY)
-    assert world.cycle(proposal("d", kind="lint")) == []
+    assert world.run_cycle(make_proposal("d", kind="lint")) == []
     (kind,) = world.cards.muted()
     assert (kind.kind, kind.workspace, kind.subject, kind.until) == ("lint", SHOP, "", None)
 
@@ -51,21 +58,23 @@ def test_dismissals_of_work_that_is_done_switch_no_kind_off(world: World) -> Non
 
 def test_an_approval_restarts_the_count_of_dismissals(world: World) -> None:
     dismiss(world, "a", "b")
-    world.cards.approve(world.card("c", kind="lint").id)
+    world.cards.approve(world.make_card("c", kind="lint").id)
     assert dismiss(world, "d")[0].note == ""
 
 
 def test_undo_switches_the_kind_on_again(world: World) -> None:
     third = dismiss(world, "a", "b", "c")[-1]
-    world.proposals = [proposal("c", kind="lint")]
+    world.proposals = [make_proposal("c", kind="lint")]
     world.cards.undo(third.id)
     assert world.cards.get(third.id).status is Status.PENDING
     assert [mute.subject for mute in world.cards.muted()] == ["b", "a"]
-    assert len(world.cycle(*world.proposals, proposal("d", kind="lint"))) == 1
+    assert len(world.run_cycle(*world.proposals, make_proposal("d", kind="lint"))) == 1
 
 
 def test_other_cards_of_a_kind_that_is_switched_off_leave_the_stack(world: World) -> None:
-    other, first, second = world.cycle(proposal("a", kind="lint"), proposal("b", kind="lint"), proposal("c"))
+    other, first, second = world.run_cycle(
+        make_proposal("a", kind="lint"), make_proposal("b", kind="lint"), make_proposal("c")
+    )
     world.cards.dismiss(first.id, reason=DismissReason.NEVER_HERE)
     assert [card.id for card in world.cards.pending()] == [other.id]
     assert world.cards.get(second.id).outcome is Outcome.WITHDRAWN
@@ -77,8 +86,8 @@ def test_the_reason_never_switches_a_kind_off_here_or_everywhere(world: World, r
     world.workspaces = [SHOP, SITE]
     (card,) = dismiss(world, "a", reason=DismissReason(reason))
     assert "switched off" in card.note
-    assert world.cycle(proposal("b", kind="lint")) == []
-    assert len(world.cycle(proposal("b", kind="lint", workspace=SITE))) == elsewhere
+    assert world.run_cycle(make_proposal("b", kind="lint")) == []
+    assert len(world.run_cycle(make_proposal("b", kind="lint", workspace=SITE))) == elsewhere
 
 
 @pytest.mark.parametrize(
@@ -89,7 +98,7 @@ def test_the_weight_of_a_dismissal_is_that_of_its_reason(
     world: World, reason: str | None, weights: list[float]
 ) -> None:
     given = None if reason is None else DismissReason(reason)
-    card = world.card("a")
+    card = world.make_card("a")
     world.cards.dismiss(card.id, reason=given)
     assert [decision.weight for decision in world.decisions.load_newest()] == weights
     if given is not None:
@@ -100,24 +109,24 @@ def test_the_weight_of_a_dismissal_is_that_of_its_reason(
 
 
 def test_only_a_dismissed_card_has_a_reason(world: World) -> None:
-    card = world.card("a")
+    card = world.make_card("a")
     world.cards.approve(card.id)
-    assert refusal(world.cards.explain, card.id, DismissReason.WRONG) == "not_dismissed"
-    other = world.card("b")
+    assert refusal_code(world.cards.explain, card.id, DismissReason.WRONG) == "not_dismissed"
+    other = world.make_card("b")
     world.cards.dismiss(other.id)
-    assert refusal(world.cards.dismiss, other.id) == "already_decided"
+    assert refusal_code(world.cards.dismiss, other.id) == "already_decided"
 
 
 def test_mutes_end_one_by_one(world: World) -> None:
     dismiss(world, "a", "b", "c")
     mute_of_kind = next(mute for mute in world.cards.muted() if not mute.subject)
     assert world.cards.unmute(mute_of_kind.id) == mute_of_kind
-    assert len(world.cycle(proposal("d", kind="lint"))) == 1
-    assert world.cycle(proposal("a", kind="lint")) == [], "the subject has a mute of its own"
+    assert len(world.run_cycle(make_proposal("d", kind="lint"))) == 1
+    assert world.run_cycle(make_proposal("a", kind="lint")) == [], "the subject has a mute of its own"
     mute_of_subject = next(mute for mute in world.cards.muted() if mute.subject == "a")
     world.cards.unmute(mute_of_subject.id)
-    assert len(world.cycle(proposal("a", kind="lint"))) == 1
-    assert refusal(world.cards.unmute, mute_of_subject.id) == "unknown_mute"
+    assert len(world.run_cycle(make_proposal("a", kind="lint"))) == 1
+    assert refusal_code(world.cards.unmute, mute_of_subject.id) == "unknown_mute"
 
 
 def test_a_dismissed_own_prompt_mutes_nothing(world: World) -> None:
@@ -128,7 +137,7 @@ def test_a_dismissed_own_prompt_mutes_nothing(world: World) -> None:
 
 def test_a_dismissed_suggestion_cannot_be_suggested_again(world: World) -> None:
     card = world.propose("tidy up the cart", reasoning="by an agent")
-    assert refusal(world.propose, "Tidy  up the cart", reasoning="by an agent") == "already_pending"
+    assert refusal_code(world.propose, "Tidy  up the cart", reasoning="by an agent") == "already_pending"
     world.cards.dismiss(card.id)
-    assert refusal(world.propose, "tidy up the cart", reasoning="by an agent") == "muted"
+    assert refusal_code(world.propose, "tidy up the cart", reasoning="by an agent") == "muted"
     assert world.propose("tidy up the shelf", reasoning="by an agent").source is Source.PREDICTOR_HOOK

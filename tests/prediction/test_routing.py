@@ -114,17 +114,17 @@ def embedding() -> Iterator[CachedEmbedder]:
     shipped.helper.close()
 
 
-def placing(
+def make_placer(
     database: Database, embed: CachedEmbedder, settings: Settings | None = None, agents: list[AgentView] = AGENTS
 ) -> PromptPlacer:
-    """Places prompts for these agents."""
+    """A placer of prompts for these agents."""
     return PromptPlacer(database, FixedSettings(settings or Settings()), embed=embed, agents=lambda: agents)
 
 
 @pytest.mark.long
 def test_nine_of_ten_prompts_go_to_the_channel_that_is_meant(database: Database, embedding: CachedEmbedder) -> None:
     examples = [json.loads(line) for line in PROMPTS.read_text().splitlines()]
-    place = placing(database, embedding).place
+    place = make_placer(database, embedding).place
     routes = [(example, place(example["prompt"])) for example in examples]
     misplaced = [(example, route) for example, route in routes if route.channel != example["channel"]]
     with_agent = [
@@ -146,18 +146,20 @@ def test_an_agent_that_is_missing_or_serves_a_channel_gives_way_to_the_channels_
         replace(agent, broken="comms.json is missing") if agent.id == "frontend_builder" else agent for agent in AGENTS
     ]
     for agents in (without, broken):
-        assert placing(database, embedding, agents=agents).place(prompt).agent == "backend_builder"
+        assert make_placer(database, embedding, agents=agents).place(prompt).agent == "backend_builder"
     busy = Settings().channels | {"research": ChannelSettings(agent="frontend_builder", specialty="analysis")}
-    route = placing(database, embedding, Settings(channels=busy)).place(prompt)
+    route = make_placer(database, embedding, Settings(channels=busy)).place(prompt)
     assert (route.channel, route.agent) == ("koji-core", "backend_builder")
 
 
 def test_own_channels_and_agents_are_found_by_their_descriptions(database: Database, embedding: CachedEmbedder) -> None:
     own = Settings().channels | {"legal": ChannelSettings(agent="lawyer", specialty="contracts, licences, privacy")}
-    route = placing(database, embedding, Settings(channels=own)).place("Compare the licences in these two contracts")
+    route = make_placer(database, embedding, Settings(channels=own)).place(
+        "Compare the licences in these two contracts"
+    )
     assert (route.channel, route.agent) == ("legal", "lawyer")
     admin = AgentView("sre", "Site reliability", "cto", 4, "", "servers, monitoring, alerts", ())
-    route = placing(database, embedding, agents=[*AGENTS, admin]).place("Set up alerts for CPU load on the servers")
+    route = make_placer(database, embedding, agents=[*AGENTS, admin]).place("Set up alerts for CPU load on the servers")
     assert (route.channel, route.agent) == ("koji-core", "sre")
 
 
@@ -165,7 +167,7 @@ def test_own_channels_and_agents_are_found_by_their_descriptions(database: Datab
 def test_a_prompt_that_asks_for_no_work_has_no_channel(
     database: Database, embedding: CachedEmbedder, prompt: str
 ) -> None:
-    route = placing(database, embedding).place(prompt)
+    route = make_placer(database, embedding).place(prompt)
     assert (route.channel, route.agent) == ("", "")
     assert route.meaning, "later prompts are compared with it"
 
@@ -173,9 +175,9 @@ def test_a_prompt_that_asks_for_no_work_has_no_channel(
 def test_a_prompt_goes_where_a_similar_one_succeeded(
     database: Database, clock: FakeClock, embedding: CachedEmbedder
 ) -> None:
-    place = placing(database, embedding).place
-    world = World(database, clock, place=place)
-    world.sessions.serves = "a model"
+    place = make_placer(database, embedding).place
+    world = World(database, clock, placer=place)
+    world.sessions.text_executor = "a model"
     first = "Write the release notes of version 4.1"
     assert place("Write the release notes of version 4.2").channel == "chronicle-hub"
 

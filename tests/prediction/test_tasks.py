@@ -14,7 +14,7 @@ from engine.model import Randomness, Refusal, SessionState, SessionView
 from engine.prediction.tasks import TaskBoard
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from tests.prediction.deciding import World, refusal
+from tests.prediction.deciding import World, refusal_code
 from tests.prediction.sensing import session
 
 
@@ -25,7 +25,7 @@ def board(database: Database) -> TaskBoard:
 
 def start(world: World, board: TaskBoard, task_id: str | None = None) -> SessionView:
     """Start a session for a new card, which may be made from a task."""
-    card = world.card(task_id=task_id)
+    card = world.make_card(task_id=task_id)
     view = session(state=SessionState.RUNNING, prediction_id=card.id, ended_at=None)
     world.database.write(lambda tx: board.session_started(tx, view))
     return view
@@ -55,7 +55,7 @@ def test_a_task_is_added_listed_and_done(board: TaskBoard, clock: FakeClock, dat
 
 @pytest.mark.parametrize("title", ["", " ", "\x1b[2J", "x" * 501])
 def test_a_title_has_1_to_500_characters(board: TaskBoard, title: str) -> None:
-    assert refusal(board.add, title) == "bad_title"
+    assert refusal_code(board.add, title) == "bad_title"
 
 
 def test_the_beginning_of_an_id_is_enough(board: TaskBoard) -> None:
@@ -72,7 +72,7 @@ def test_the_beginning_of_an_id_is_enough(board: TaskBoard) -> None:
 def test_an_id_that_names_no_task_or_several_is_refused(board: TaskBoard, task_id: str, code: str) -> None:
     board.add("one")
     board.add("two")
-    assert refusal(board.get, task_id) == code
+    assert refusal_code(board.get, task_id) == code
 
 
 def test_a_session_has_a_task_of_its_own(world: World, board: TaskBoard) -> None:
@@ -80,7 +80,7 @@ def test_a_session_has_a_task_of_its_own(world: World, board: TaskBoard) -> None
     [task] = board.list(state="running")
     assert (task.title, task.session_id, task.source) == ("Run the tests", view.id, "session")
     assert world.cards.get(view.prediction_id).task_id == task.id
-    assert refusal(board.done, task.id) == "task_running"
+    assert refusal_code(board.done, task.id) == "task_running"
     end(world, board, view, SessionState.SUCCEEDED, summary="23 passed")
     assert (board.get(task.id).state, board.get(task.id).note) == ("done", "23 passed")
 
