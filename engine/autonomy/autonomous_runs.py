@@ -18,7 +18,7 @@ from engine.learning.decisions.decisions import Decisions
 from engine.model import Card, DecidedBy, GateRuleName, RailVerdict, Refusal
 from engine.prediction.cards import Cards
 from engine.prediction.cycle import CardCycle
-from engine.prediction.kinds import ALWAYS_ASK, kind_of, kind_title
+from engine.prediction.kinds import ALWAYS_ASK, get_kind, kind_title
 from engine.safety.gate import MIN_APPROVAL_BOUND
 from engine.statistics import wilson_lower_bound
 from engine.storage.database import Database
@@ -123,7 +123,7 @@ def find_requirements(
 
 def reason_to_wait(kind: str, verdicts: Sequence[RailVerdict]) -> str:
     """Why a pending card of this kind waits for the operator, "" if it may be tried."""
-    if kind_of(kind).comes_back:
+    if get_kind(kind).comes_back:
         return "running it does not remove the reason for this warning, so it waits for you"
     for verdict in verdicts:
         if verdict.asks_about_content or (verdict.rail == GATE and any(map(verdict.applies, WAITING_RULES))):
@@ -210,7 +210,7 @@ class AutonomousRuns:
             records=[
                 ApprovalRecord(kind, channel, approved, decided)
                 for kind, channel, workspace, approved, decided in approvals
-                if workspace in (acting or autonomies) and kind not in ALWAYS_ASK and not kind_of(kind).comes_back
+                if workspace in (acting or autonomies) and kind not in ALWAYS_ASK and not get_kind(kind).comes_back
             ],
             threshold=settings.cross_poll_auto_execute_threshold,
         )

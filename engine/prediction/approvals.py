@@ -40,9 +40,9 @@ from engine.model import (
     sanitise,
 )
 from engine.model.secrets import refuse_secret
-from engine.prediction.card_rows import CardRow, card_of, load_card
+from engine.prediction.card_rows import CardRow, load_card, make_card_of_row
 from engine.prediction.card_rules import Move
-from engine.prediction.card_store import CardStore, status_after
+from engine.prediction.card_store import CardStore, compute_status_after
 from engine.prediction.kinds import ALWAYS_ASK, REVIEWED_IN, REVIEWED_STATE, RUN_FACT, is_heartbeat
 from engine.prediction.tasks import HEARTBEAT_ORDER, TaskRow
 from engine.prediction.templates.offers import make_default_parameters
@@ -54,7 +54,7 @@ from engine.storage.rows import load
 STATUS_TIMEOUT_S = 5.0
 """Maximum time for reading whether anything changed since a review."""
 
-MAX_PROMPT = 20_000
+MAX_PROMPT_CHARS = 20_000
 """Maximum number of characters of a prompt."""
 
 NO_CONFINEMENT = "no sandbox on this machine, so nothing confines what this runs"
@@ -160,14 +160,14 @@ class Approvals:
         trigger = self._trigger(session, row, assignment, info, ApprovalRequest())
         return self._store.safety.pipeline.preview(trigger)
 
-    def checked_prompt(self, text: str) -> str:
+    def clean_prompt(self, text: str) -> str:
         """The prompt without control characters. Raises `Refusal` `empty_prompt`, `long_prompt`, or `secret_in_text` if
         it contains a stored secret or what looks like one (SPEC 11.1)."""
         prompt = sanitise(text).strip()
         if not prompt:
             raise Refusal("empty_prompt", "the prompt is empty", "say what to do")
-        if len(prompt) > MAX_PROMPT:
-            raise Refusal("long_prompt", f"the prompt has {len(prompt)} characters", f"at most {MAX_PROMPT}")
+        if len(prompt) > MAX_PROMPT_CHARS:
+            raise Refusal("long_prompt", f"the prompt has {len(prompt)} characters", f"at most {MAX_PROMPT_CHARS}")
         return refuse_secret(prompt, self._secrets())
 
     def approve(
@@ -183,26 +183,26 @@ class Approvals:
         with self._store.deciding:
             with self._database.read() as session:
                 row = load_card(session, card_id)
-                status_after(row, Move.APPROVE, self._store.clock.now())
+                compute_status_after(row, Move.APPROVE, self._store.clock.now())
             if refusal := self._store.workspace_refusal(row.workspace):
                 fix = f"bring it back and approve the card again, or: clawpy dismiss {card_id}"
                 raise Refusal(refusal.code, f"nothing can run: {refusal.message}", fix)
-            assignment, other_runner = self.launcher.choose(self._edited(row.assignment, edit, parameters))
+            assignment, other_runner = self.launcher.choose(self._apply_operator_edit(row.assignment, edit, parameters))
             if assignment == row.assignment and (review := _review_of_present_state(row)):
                 fix = f"its details say what to do, and so does `clawpy work {review}`"
                 raise Refusal(ALREADY_REVIEWED, "the same was reviewed already, and nothing has changed since", fix)
             info = self.launcher.check(assignment)
             if not info.available:
-                raise Refusal("no_runner", info.reason, self._how_to_run(assignment, card_id))
+                raise Refusal("no_runner", info.reason, self._describe_how_to_run(assignment, card_id))
             if not _has_consent_to_runner(row, assignment, info, edited=bool(edit)):
                 message = other_runner or f"it would now be done by {info.consent_text or 'a flow'}"
                 if operator:
                     self._store_changed_offer(card_id, assignment, info, message)
                 raise Refusal("needs_acknowledgement", message, APPROVE_AGAIN)
-            ruling = self._database.write(lambda tx: self._rule(tx, card_id, assignment, info, request))
+            ruling = self._database.write(lambda tx: self._ask_rails(tx, card_id, assignment, info, request))
             if isinstance(ruling, Permit):
                 return self._start(card_id, ruling, request.by)
-            raise _refusal_of(ruling, request, card_id)
+            raise _make_refusal(ruling, request, card_id)
 
     def refresh_runners(self) -> int:
         """Update the runner that pending cards without a flow name, after a model or an agent was added or removed.
@@ -262,16 +262,16 @@ class Approvals:
                 messages.append(f"pending again because it could not start: {row.prompt}: {refusal.message}")
         return messages
 
-    def as_flow(self, assignment: Assignment, flow: str, parameters: str) -> Assignment:
+    def convert_to_flow(self, assignment: Assignment, flow: str, parameters: str) -> Assignment:
         """`assignment` as work for `flow`. Its prompt stays if there are no `parameters`, except that the prompt of a
         learned flow is its commands, so that the content filter judges them before they run.
 
         Raises `Refusal`: `bad_parameters`, also where the flow needs parameters and there are none; `no_runner` for a
         learned flow of another workspace."""
         implied_parameters = make_default_parameters(flow, self._store.clock.local())
-        named = replace(assignment, runner="flow", flow=flow, parameters=implied_parameters)
-        edited = self.launcher.apply_edit(named, parameters or "{}")
-        return edited if parameters or self.launcher.check(edited).learned_commands else named
+        flow_work = replace(assignment, runner="flow", flow=flow, parameters=implied_parameters)
+        edited = self.launcher.apply_edit(flow_work, parameters or "{}")
+        return edited if parameters or self.launcher.check(edited).learned_commands else flow_work
 
     def _store_changed_offer(self, card_id: str, assignment: Assignment, info: RunnerInfo, note: str) -> None:
         """Store the changed work and runner on the card, with the verdicts of the rails."""
@@ -279,26 +279,31 @@ class Approvals:
             verdicts = self.preview_work(session, load_card(session, card_id), assignment, info)
 
         def change(tx: Transaction, row: CardRow) -> None:
-            status_after(row, Move.APPROVE, tx.now)
+            compute_status_after(row, Move.APPROVE, tx.now)
             row.apply_edit(assignment)
             row.set_offer(info, verdicts, note)
 
         self._store.change(card_id, change)
 
-    def _edited(self, assignment: Assignment, edit: str | None, parameters: Mapping[str, Any] | None) -> Assignment:
+    def _apply_operator_edit(
+        self, assignment: Assignment, edit: str | None, parameters: Mapping[str, Any] | None
+    ) -> Assignment:
         """The work after the operator's edit, see `Cards.approve`. Raises `Refusal` as that does."""
         if edit is None and parameters is None:
             return assignment
-        if edit is not None and (named := named_flow(edit.strip(), self.flows, assignment.workspace)) is not None:
-            return self.as_flow(replace(assignment, prompt=self.checked_prompt(edit)), *named)
+        if (
+            edit is not None
+            and (flow_and_parameters := named_flow(edit.strip(), self.flows, assignment.workspace)) is not None
+        ):
+            return self.convert_to_flow(replace(assignment, prompt=self.clean_prompt(edit)), *flow_and_parameters)
         if assignment.flow is not None:
             text = edit if parameters is None else json.dumps(dict(parameters))
             changed = self.launcher.apply_edit(assignment, refuse_secret(text or "", self._secrets()))
-            return changed if changed.flow else replace(changed, prompt=self.checked_prompt(changed.prompt))
+            return changed if changed.flow else replace(changed, prompt=self.clean_prompt(changed.prompt))
         if edit is None:
             message = "this card is a text prompt and has no parameters"
             raise Refusal("bad_parameters", message, "edit its prompt instead")
-        return replace(assignment, prompt=self.checked_prompt(edit))
+        return replace(assignment, prompt=self.clean_prompt(edit))
 
     def _trigger(
         self, session: Session, row: CardRow, assignment: Assignment, info: RunnerInfo, request: ApprovalRequest
@@ -320,7 +325,7 @@ class Approvals:
             from_channel="owner" if by_person else row.from_channel,
             phase=self._twin.phase(session).number,
             approval_bound=wilson_lower_bound(*similar),
-            acknowledged_digest=row.assignment.digest if by_person and card_of(row).asks_about_content else "",
+            acknowledged_digest=row.assignment.digest if by_person and make_card_of_row(row).asks_about_content else "",
             force=request.force,
             asked_by=request.program,
             suggested=row.kind in ALWAYS_ASK,
@@ -328,12 +333,12 @@ class Approvals:
             without_sandbox=request.without_sandbox and by_person,
         )
 
-    def _rule(
+    def _ask_rails(
         self, tx: Transaction, card_id: str, assignment: Assignment, info: RunnerInfo, request: ApprovalRequest
     ) -> Permit | RailVerdict:
         """Ask the rails and store their ruling: a permit, or the verdict that blocks."""
         row = load_card(tx.session, card_id)
-        status_after(row, Move.APPROVE, tx.now)
+        compute_status_after(row, Move.APPROVE, tx.now)
         trigger = self._trigger(tx.session, row, assignment, info, request)
         ruling = self._store.safety.pipeline.decide(tx, trigger)
         changed = assignment.digest != row.assignment.digest
@@ -385,7 +390,7 @@ class Approvals:
 
         self._store.change(card_id, change)
 
-    def _how_to_run(self, assignment: Assignment, card_id: str) -> str:
+    def _describe_how_to_run(self, assignment: Assignment, card_id: str) -> str:
         """What the operator can do if no runner takes the work of a card."""
         if assignment.flow and self.flows and assignment.flow not in self.flows:
             return (
@@ -415,7 +420,7 @@ def _review_of_present_state(row: CardRow) -> str:
     return str(row.facts[REVIEWED_IN]) if status.digest == row.facts[REVIEWED_STATE] else ""
 
 
-def _refusal_of(verdict: RailVerdict, request: ApprovalRequest, card_id: str) -> Refusal:
+def _make_refusal(verdict: RailVerdict, request: ApprovalRequest, card_id: str) -> Refusal:
     """The refusal of an approval that a rail blocked."""
     message = f"{verdict.rail}: {verdict.reason}"
     if _wants_confirmation(verdict, request):

@@ -29,7 +29,7 @@ from engine.model import (
     is_expired,
     sanitise,
 )
-from engine.prediction.twin import ConfidenceEstimate, band_of
+from engine.prediction.twin import ConfidenceEstimate, find_band
 from engine.storage.rows import (
     Row,
     ask,
@@ -234,13 +234,13 @@ def copy_card(row: CardRow, card_id: str, now: datetime, expires_at: datetime, n
     return CardRow(id=card_id, created_at=now, expires_at=expires_at, note=note, **copied)
 
 
-def card_of(row: CardRow) -> Card:
+def make_card_of_row(row: CardRow) -> Card:
     """The card of a row."""
     return value_of(
         row,
         Card,
         agent=row.target_agent,
-        band=band_of(row.confidence),
+        band=find_band(row.confidence),
         estimate=row.estimate_microusd,
         consent_text=row.served,
         has_novel_pair=row.novel,
@@ -249,7 +249,7 @@ def card_of(row: CardRow) -> Card:
     )
 
 
-def decided_card(row: CardRow, by: DecidedBy) -> DecidedCard:
+def make_decided_card(row: CardRow, by: DecidedBy) -> DecidedCard:
     """The card of a row for the history of decisions. The operator's own prompts have no evidence."""
     return value_of(
         row,
@@ -264,7 +264,7 @@ def decided_card(row: CardRow, by: DecidedBy) -> DecidedCard:
     )
 
 
-def created_event(row: CardRow) -> PredictionCreated:
+def make_created_event(row: CardRow) -> PredictionCreated:
     """The event of a new card."""
     return PredictionCreated(
         subject=row.id,
@@ -274,7 +274,7 @@ def created_event(row: CardRow) -> PredictionCreated:
         confidence=row.confidence,
         source=row.source,
         tier=row.tier,
-        stated=card_of(row).has_stated_confidence,
+        stated=make_card_of_row(row).has_stated_confidence,
     )
 
 
@@ -296,12 +296,12 @@ def load_pending(session: Session) -> list[CardRow]:
     return load_all(session, CardRow, _PENDING)
 
 
-def pending_cards(session: Session) -> list[Card]:
+def load_pending_cards(session: Session) -> list[Card]:
     """Every pending card, oldest first."""
-    return [card_of(row) for row in read_all(session, CardRow, _PENDING)]
+    return [make_card_of_row(row) for row in read_all(session, CardRow, _PENDING)]
 
 
-def own_session_ids(session: Session, workspace: str, since: datetime) -> set[str]:
+def load_own_session_ids(session: Session, workspace: str, since: datetime) -> set[str]:
     """Ids of sessions in the workspace from the operator's own prompts, approved since."""
     query = sqlalchemy.select(col(CardRow.session_id)).where(
         col(CardRow.workspace) == workspace,
@@ -318,6 +318,6 @@ _LAST_TRIGGERED = (
 )
 
 
-def last_trigger_times(session: Session) -> dict[str, datetime]:
+def load_last_trigger_times(session: Session) -> dict[str, datetime]:
     """When each channel was last triggered."""
     return {channel: at for channel, at in ask(session, _LAST_TRIGGERED) if at is not None}

@@ -12,7 +12,7 @@ from enum import StrEnum
 from engine.config import Settings
 from engine.frozen import frozen
 from engine.model import Card, Outcome, Refusal, SessionState, Source, Status, Tier
-from engine.prediction.kinds import is_ordered, kind_of
+from engine.prediction.kinds import get_kind, is_ordered
 from engine.safety.gate import MIN_APPROVAL_BOUND
 from engine.statistics import wilson_lower_bound
 
@@ -72,7 +72,7 @@ _IN_WORDS = {
 """The statuses of a card in refusals."""
 
 
-def next_status(card_id: str, status: Status, move: Move) -> Status:
+def compute_next_status(card_id: str, status: Status, move: Move) -> Status:
     """The status after `move`. Raises `Refusal` `already_decided`, or `nothing_to_undo` for `WAKE` and `REOPEN`."""
     new_status = TRANSITIONS.get((status, move))
     if new_status is not None:
@@ -118,7 +118,7 @@ def is_cooling_down(card: EarlierCard, now: datetime) -> bool:
         days = 7 if card.undone_at or card.outcome is Outcome.SUCCEEDED else 1
     elif card.status is Status.EXPIRED and card.outcome is not Outcome.WITHDRAWN and card.shown_at:
         days = 1
-    return now < card.closed_at + timedelta(days=days) and not kind_of(card.kind).comes_back
+    return now < card.closed_at + timedelta(days=days) and not get_kind(card.kind).comes_back
 
 
 # -- order
@@ -146,8 +146,8 @@ def rank_cards(cards: Iterable[Card], now: datetime) -> list[Card]:
             card.tier,
             -card.confidence,
             sum(now - (card.evidence_at or card.created_at) > age for age in FRESHNESS_STEPS),
-            kind_of(card.kind).tier is not card.tier,  # cards that `adjusted_tier` moved here come last
-            kind_of(card.kind).place,
+            get_kind(card.kind).tier is not card.tier,  # cards that `adjust_tier` moved here come last
+            get_kind(card.kind).place,
             card.created_at,
             card.about,
             card.id,
@@ -220,10 +220,10 @@ class Room:
         return Seating(True, tuple(other.id for other in displaced))
 
     def _find_rivals(self, card: Card) -> list[Card]:
-        """The cards in the workspace of `card` that may not be beside it (see `exclusive_group`)."""
-        group = exclusive_group(card)
+        """The cards in the workspace of `card` that may not be beside it (see `find_exclusive_group`)."""
+        group = find_exclusive_group(card)
         others = [other for other in self._awake if other.workspace == card.workspace]
-        return [other for other in others if exclusive_group(other) == group] if group else []
+        return [other for other in others if find_exclusive_group(other) == group] if group else []
 
     def _find_last(self, cards: Sequence[Card]) -> Card | None:
         """The last of the cards, preferably one that was not shown yet; None if there are none."""
@@ -235,12 +235,12 @@ class Room:
         self._awake.remove(card)
 
 
-def exclusive_group(card: Card) -> str:
+def find_exclusive_group(card: Card) -> str:
     """The group of cards of which a workspace has only one: upkeep, or a kind with `one_at_a_time`. "" for any other
     card."""
     if card.tier is Tier.UPKEEP:
         return card.tier.word
-    return card.kind if kind_of(card.kind).one_at_a_time else ""
+    return card.kind if get_kind(card.kind).one_at_a_time else ""
 
 
 def _may_replace_rivals(card: Card, may_displace: MayDisplace) -> bool:
@@ -262,7 +262,7 @@ def takes_place(card: Card, now: datetime) -> bool:
     return not (exempt or card.snoozed(now))
 
 
-def ids_without_place(cards: Iterable[Card], now: datetime, settings: Settings) -> set[str]:
+def find_ids_without_place(cards: Iterable[Card], now: datetime, settings: Settings) -> set[str]:
     """The ids of cards whose snooze ended and for which there is no place. They stay hidden until another card is
     decided. Cards that were never snoozed keep their places, and the others get the free ones in order."""
     awake = [card for card in sort_cards(cards, now) if not card.snoozed(now)]
@@ -272,12 +272,12 @@ def ids_without_place(cards: Iterable[Card], now: datetime, settings: Settings) 
     }
 
 
-def displaced_ids(cards: Sequence[Card], returning: str, now: datetime, settings: Settings) -> tuple[str, ...]:
+def find_displaced_ids(cards: Sequence[Card], returning: str, now: datetime, settings: Settings) -> tuple[str, ...]:
     """The ids of the cards that the card with the id `returning` displaces. `cards` contains it already.
 
     An upkeep card displaces the other upkeep card. If there are too many cards, the last of the others is displaced.
     """
-    hidden = ids_without_place(cards, now, settings)
+    hidden = find_ids_without_place(cards, now, settings)
     shown = [card for card in cards if not card.snoozed(now) and card.id not in hidden]
     card = next(card for card in cards if card.id == returning)
     return Room(settings, [other for other in shown if other is not card], now).take(card, MayDisplace.ANY).displaced
@@ -286,7 +286,7 @@ def displaced_ids(cards: Sequence[Card], returning: str, now: datetime, settings
 # -- tiers
 
 
-def adjusted_tier(tier: Tier, approved: int, decided: int) -> tuple[Tier, str]:
+def adjust_tier(tier: Tier, approved: int, decided: int) -> tuple[Tier, str]:
     """(tier, reason) of a kind in a workspace after the operator's decisions (SPEC 2.11). The reason is "" if the tier
     stays.
 

@@ -39,15 +39,21 @@ from engine.model import (
 )
 from engine.prediction.card_rows import (
     CardRow,
-    card_of,
-    created_event,
-    decided_card,
     load_card,
     load_pending,
-    pending_cards,
+    load_pending_cards,
+    make_card_of_row,
+    make_created_event,
+    make_decided_card,
 )
-from engine.prediction.card_rules import LIFETIME, OUTCOMES, Move, displaced_ids, next_status
-from engine.prediction.dismissals import MuteIndex, read_mutes, remove_dismissal, restart_count, store_dismissal
+from engine.prediction.card_rules import LIFETIME, OUTCOMES, Move, compute_next_status, find_displaced_ids
+from engine.prediction.dismissals import (
+    MuteIndex,
+    read_mutes,
+    remove_dismissal,
+    restart_dismissal_count,
+    store_dismissal,
+)
 from engine.safety.safety import Safety
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
@@ -82,13 +88,13 @@ _KEPT_RESULTS = select_all(CardRow).where(
 """Selects the cards that `credit_kept` credits."""
 
 
-def status_after(row: CardRow, move: Move, now: datetime) -> Status:
+def compute_status_after(row: CardRow, move: Move, now: datetime) -> Status:
     """The status after the operator's `move`; a pending card whose time is over counts as expired."""
     if row.status == Status.PENDING and row.is_expired(now):
         raise Refusal(
             "already_decided", f"card {row.id} has expired", "clawpy predict makes cards for the present state"
         )
-    return next_status(row.id, row.status, move)
+    return compute_next_status(row.id, row.status, move)
 
 
 class CardStore:
@@ -131,12 +137,12 @@ class CardStore:
     def _load_pending(self) -> Sequence[Card]:
         """See `pending`."""
         with self.database.read() as session:
-            return pending_cards(session)
+            return load_pending_cards(session)
 
     def get(self, card_id: str) -> Card:
         """One card. Raises `Refusal` `unknown_card`."""
         with self.database.read() as session:
-            return card_of(load_card(session, card_id))
+            return make_card_of_row(load_card(session, card_id))
 
     def expiry(self, instant: datetime) -> datetime:
         """When a card made at `instant` expires, not counting quiet hours (SPEC 2.7)."""
@@ -155,7 +161,7 @@ class CardStore:
         def change_row(tx: Transaction) -> Card:
             row = load_card(tx.session, card_id)
             change(tx, row)
-            return card_of(row)
+            return make_card_of_row(row)
 
         with self.deciding:
             return self.database.write(change_row)
@@ -165,12 +171,12 @@ class CardStore:
     def add(self, tx: Transaction, row: CardRow) -> Card:
         """Store a new card."""
         tx.insert(row)
-        tx.record(created_event(row))
-        return card_of(row)
+        tx.record(make_created_event(row))
+        return make_card_of_row(row)
 
     def approve(self, tx: Transaction, row: CardRow, permit: Permit, by: DecidedBy) -> None:
         """Approve a card with this permit. An approval by autonomy is no decision of the operator."""
-        row.status = status_after(row, Move.APPROVE, tx.now)
+        row.status = compute_status_after(row, Move.APPROVE, tx.now)
         row.decided_by = by
         row.decided_at = row.confirmed_at = tx.now
         row.permit_id = permit.id
@@ -178,8 +184,8 @@ class CardStore:
         row.snoozed_until = row.undo_requested_at = None
         row.note = ""
         if by is not DecidedBy.AUTONOMY:
-            self.decisions.record(tx, DecisionSignal.APPROVED, decided_card(row, by))
-            restart_count(tx, row.workspace, row.kind)
+            self.decisions.record(tx, DecisionSignal.APPROVED, make_decided_card(row, by))
+            restart_dismissal_count(tx, row.workspace, row.kind)
             self.safety.kill_switch.pause_after_rejections(tx)
         _record(tx, row, PredictionConfirmed, decided_by=by.value, edited=row.edited)
 
@@ -189,7 +195,7 @@ class CardStore:
             row.undo_requested_at = tx.now
             self.decisions.take_back(tx, row.id)
         else:
-            row.status = status_after(row, Move.DISMISS, tx.now)
+            row.status = compute_status_after(row, Move.DISMISS, tx.now)
             row.decided_by = by
             row.decided_at = row.closed_at = tx.now
             row.snoozed_until = None
@@ -210,7 +216,7 @@ class CardStore:
             self.decisions.take_back(tx, row.id)  # the work was wanted
         else:
             if self.decisions.current_signal(tx.session, row.id) is None:
-                self.decisions.record(tx, DecisionSignal.DISMISSED, decided_card(row, by))
+                self.decisions.record(tx, DecisionSignal.DISMISSED, make_decided_card(row, by))
             if reason is not None:
                 self.decisions.set_weight(tx, row.id, NOT_NOW if reason is DismissReason.NOT_NOW else 1.0)
         self.safety.kill_switch.pause_after_rejections(tx)
@@ -224,7 +230,7 @@ class CardStore:
 
     def snooze(self, tx: Transaction, row: CardRow, span: timedelta) -> None:
         """Hide a card for `span`; its 24 h begin anew when it wakes. Gives no signal."""
-        row.status = status_after(row, Move.SNOOZE, tx.now)
+        row.status = compute_status_after(row, Move.SNOOZE, tx.now)
         row.snoozed_until = tx.now + span
         row.expires_at = self.expiry(row.snoozed_until)
         _record(tx, row, PredictionSnoozed, until=row.snoozed_until.isoformat())
@@ -234,35 +240,35 @@ class CardStore:
         if row.status != Status.PENDING or row.snoozed_until is None:
             self.reopen(tx, row)
             return
-        row.status = next_status(row.id, row.status, Move.WAKE)
+        row.status = compute_next_status(row.id, row.status, Move.WAKE)
         row.snoozed_until = None
         _record(tx, row, PredictionReopened, was="snoozed")
         self.make_room(tx, row)
 
     def expire(self, tx: Transaction, row: CardRow) -> None:
         """Expire a card. One that was never shown gives no signal."""
-        row.status = next_status(row.id, row.status, Move.EXPIRE)
+        row.status = compute_next_status(row.id, row.status, Move.EXPIRE)
         row.closed_at = tx.now
         if row.shown_at is not None:
-            self.decisions.record(tx, DecisionSignal.EXPIRED, decided_card(row, DecidedBy.OPERATOR))
+            self.decisions.record(tx, DecisionSignal.EXPIRED, make_decided_card(row, DecidedBy.OPERATOR))
         _record(tx, row, PredictionExpired, withdrawn=False, reason="it had expired")
 
     def withdraw(self, tx: Transaction, row: CardRow, reason: str, *, by_operator: bool = False) -> None:
         """Withdraw a card for this `reason`. Gives a signal only if the operator saw it and did the work."""
-        row.status = next_status(row.id, row.status, Move.WITHDRAW)
+        row.status = compute_next_status(row.id, row.status, Move.WITHDRAW)
         row.outcome = Outcome.WITHDRAWN
         row.closed_at = tx.now
         row.note = reason
         if by_operator and row.shown_at is not None:
-            self.decisions.record(tx, DecisionSignal.DONE_BY_OPERATOR, decided_card(row, DecidedBy.OPERATOR))
+            self.decisions.record(tx, DecisionSignal.DONE_BY_OPERATOR, make_decided_card(row, DecidedBy.OPERATOR))
         _record(tx, row, PredictionExpired, withdrawn=True, reason=reason)
 
     def reopen(self, tx: Transaction, row: CardRow, note: str = "") -> None:
         """Make a card pending again: revoke its permit, take its signal back. The note of a dismissed one stays. If its
         time is over, it begins anew. Raises `Refusal` `nothing_to_undo`."""
         before = row.status
-        new_status = next_status(row.id, before, Move.REOPEN)
-        if duplicate := self.duplicate_of(tx, row):
+        new_status = compute_next_status(row.id, before, Move.REOPEN)
+        if duplicate := self.find_duplicate(tx, row):
             raise Refusal(
                 "nothing_to_undo", f"card {duplicate} for the same thing is already pending", "decide that one"
             )
@@ -284,10 +290,10 @@ class CardStore:
         if row.undo_requested_at is not None and view.started_at is None:
             self.reopen(tx, row, "undone before it started")
             return
-        if view.not_begun and row.undo_requested_at is None and not self.duplicate_of(tx, row):
+        if view.not_begun and row.undo_requested_at is None and not self.find_duplicate(tx, row):
             self.reopen(tx, row, f"not done: {view.error}")
             return
-        row.status = next_status(row.id, row.status, Move.EXECUTE)
+        row.status = compute_next_status(row.id, row.status, Move.EXECUTE)
         row.session_id = view.id
         row.outcome = OUTCOMES.get(view.state, Outcome.FAILED)
         row.executed_at = row.closed_at = tx.now
@@ -296,7 +302,7 @@ class CardStore:
         if view.state is SessionState.CANNOT_RUN:
             self.decisions.take_back(tx, row.id)  # a missing tool is no decision on the card (SPEC 2.12)
         elif row.undo_requested_at is not None:
-            self.decisions.record(tx, DecisionSignal.UNDONE, decided_card(row, DecidedBy.OPERATOR))
+            self.decisions.record(tx, DecisionSignal.UNDONE, make_decided_card(row, DecidedBy.OPERATOR))
         _record(tx, row, PredictionExecuted, outcome=row.outcome)
 
     def retract_approval(self, tx: Transaction, row: CardRow, signal: DecisionSignal, at: datetime) -> None:
@@ -306,17 +312,17 @@ class CardStore:
         row.undo_requested_at = row.undo_requested_at or at
         if signal is DecisionSignal.DISCARDED:
             row.discarded_at = at
-        self.decisions.record(tx, signal, decided_card(row, DecidedBy.OPERATOR), at=at)
+        self.decisions.record(tx, signal, make_decided_card(row, DecidedBy.OPERATOR), at=at)
 
     def make_room(self, tx: Transaction, returning: CardRow) -> None:
         """Withdraw the lowest ranked other cards if there are too many (SPEC 2.9), without signal and cool-down."""
         tx.session.flush()
-        cards = pending_cards(tx.session)
-        for card_id in displaced_ids(cards, returning.id, tx.now, self.settings.current):
+        cards = load_pending_cards(tx.session)
+        for card_id in find_displaced_ids(cards, returning.id, tx.now, self.settings.current):
             self.withdraw(tx, load_card(tx.session, card_id), "made room for another card")
 
     @staticmethod
-    def duplicate_of(tx: Transaction, row: CardRow) -> str:
+    def find_duplicate(tx: Transaction, row: CardRow) -> str:
         """The id of a pending card about the same subject, "" for none."""
         query = select(col(CardRow.id)).where(
             col(CardRow.workspace) == row.workspace,
@@ -378,7 +384,7 @@ class CardStore:
         row.undo_requested_at = None
         self.decisions.take_back(tx, row.id)
         if row.decided_by is not None and row.decided_by != DecidedBy.AUTONOMY:
-            self.decisions.record(tx, DecisionSignal.APPROVED, decided_card(row, row.decided_by), at=at)
+            self.decisions.record(tx, DecisionSignal.APPROVED, make_decided_card(row, row.decided_by), at=at)
 
     def credit_kept(self) -> int:
         """Store the signal "kept" for cards that ran by themselves, succeeded, were looked at and not undone for 24 h;
@@ -392,7 +398,7 @@ class CardStore:
         def record_kept(tx: Transaction) -> int:
             rows = load_all(tx.session, CardRow, _KEPT_RESULTS, span)
             for row in rows:
-                self.decisions.record(tx, DecisionSignal.KEPT, decided_card(row, DecidedBy.AUTONOMY))
+                self.decisions.record(tx, DecisionSignal.KEPT, make_decided_card(row, DecidedBy.AUTONOMY))
             return len(rows)
 
         return self.database.write(record_kept)

@@ -40,18 +40,18 @@ from engine.prediction import card_rules
 from engine.prediction.approvals import ApprovalRequest, Approvals
 from engine.prediction.card_rows import (
     CardRow,
-    card_of,
     copy_card,
-    last_trigger_times,
     load_card,
+    load_last_trigger_times,
     load_pending,
+    make_card_of_row,
     make_row,
 )
 from engine.prediction.card_rules import DEFAULT_SNOOZE, MAX_SNOOZE
 from engine.prediction.card_store import CardStore
 from engine.prediction.cycle import CardCycle
 from engine.prediction.dismissals import MuteIndex, describe_switch_off, end_mute, read_mutes
-from engine.prediction.kinds import OWN_PROMPT, SUGGESTED_KIND, kind_of, kind_title
+from engine.prediction.kinds import OWN_PROMPT, SUGGESTED_KIND, get_kind, kind_title
 from engine.prediction.routing import Route, Router
 from engine.storage.database import Transaction
 from engine.storage.rows import ids_with_prefix, load
@@ -100,7 +100,7 @@ class Cards:
         """The stack from the top (SPEC 2.11). A woken card is hidden until there is a place for it."""
         now = self._store.clock.now()
         cards = [card for card in self._store.pending() if not card.is_expired(now)]
-        hidden = card_rules.ids_without_place(cards, now, self._store.settings.current)
+        hidden = card_rules.find_ids_without_place(cards, now, self._store.settings.current)
         return [
             card
             for card in card_rules.sort_cards(cards, now)
@@ -127,7 +127,7 @@ class Cards:
         if channel is not None:
             query = query.where(CardRow.target_channel == channel)
         with self._database.read() as session:
-            return [card_of(row) for row in session.exec(query)]
+            return [make_card_of_row(row) for row in session.exec(query)]
 
     def similar(self, card_id: str) -> tuple[int, int]:
         """How many similar cards the operator approved, and how many they decided (SPEC 2.5)."""
@@ -161,7 +161,7 @@ class Cards:
         up for this text, and it may not wait for one), `unknown_session`, `still_running`; for a suggestion also
         `too_many_cards`, `autonomy_off`, `muted`, `already_pending`.
         """
-        prompt = self.approvals.checked_prompt(text)
+        prompt = self.approvals.clean_prompt(text)
         if not (workspace.strip() or continues):
             raise Refusal("bad_arguments", "a prompt needs a repository", "name it with --workspace DIR")
         if not (reasoning or continues) and (titled := self._find_titled(prompt, workspace, channel)):
@@ -172,13 +172,13 @@ class Cards:
                 fix = f"send it a message: clawpy reply {continues} TEXT"
                 raise Refusal("still_running", f"{continues} is {session.state}", fix)
             assignment, route = self._continue(session, prompt, channel)
-            why = f"continues “{session.prompt}”"
+            reason = f"continues “{session.prompt}”"
         else:
             assignment, route = self._assign(prompt, workspace, channel)
             own = f"{OWN_PROMPT_REASON}; to {route.agent}: {route.why}" if route.why else OWN_PROMPT_REASON
-            why = reasoning or own
+            reason = reasoning or own
         assignment, other_runner = self.approvals.launcher.choose(assignment)
-        row = self._make_row(assignment, why, is_suggestion=bool(reasoning), may_wait=may_wait)
+        row = self._make_row(assignment, reason, is_suggestion=bool(reasoning), may_wait=may_wait)
         row.meaning = route.meaning
         row.note = other_runner or row.note
 
@@ -253,7 +253,7 @@ class Cards:
         Cards of the operator's own prompts do not count."""
         for card in self.pending(channel=channel, include_snoozed=True):
             is_offered = card.assignment.flow and card.source is not Source.OPERATOR
-            is_titled = _comparable_title(card.assignment.prompt) == _comparable_title(prompt)
+            is_titled = _normalise_title(card.assignment.prompt) == _normalise_title(prompt)
             if is_offered and is_titled and card.workspace == workspace:
                 return card
         return None
@@ -261,14 +261,18 @@ class Cards:
     def _assign(self, prompt: str, workspace: str, channel: str | None) -> tuple[Assignment, Route]:
         """The work of a prompt that continues nothing, and its route."""
         channels, flows = self._store.settings.current.channels, self.approvals.flows
-        named = named_flow(prompt, flows, workspace)
-        home = kind_of(named[0]).channel if named else ""
-        route = self._route("" if named else prompt, channel, home if home in channels else "")
+        flow_and_parameters = named_flow(prompt, flows, workspace)
+        home_channel = get_kind(flow_and_parameters[0]).channel if flow_and_parameters else ""
+        route = self._route(
+            "" if flow_and_parameters else prompt, channel, home_channel if home_channel in channels else ""
+        )
         if prompt in flows:
             prompt = prompt.replace("_", " ").capitalize()  # what a person reads; it names the same flow
         runner = channels[route.channel].runner
         assignment = Assignment(prompt, route.channel, workspace, runner, agent=route.agent)
-        return (self.approvals.as_flow(assignment, *named) if named else assignment), route
+        return (
+            self.approvals.convert_to_flow(assignment, *flow_and_parameters) if flow_and_parameters else assignment
+        ), route
 
     def _continue(self, session: SessionView, prompt: str, channel: str | None) -> tuple[Assignment, Route]:
         """The work that continues a session, and its route. The runner stays the same; after a flow it is the runner
@@ -282,7 +286,7 @@ class Cards:
     def _route(self, text: str, channel: str | None, affinity: str = "") -> Route:
         """See `Router.route`."""
         with self._database.read() as session:
-            triggered = last_trigger_times(session)
+            triggered = load_last_trigger_times(session)
         return self._router.route(text, named=channel, affinity=affinity, triggered=triggered, routed={})
 
     def _check_suggestion(self, tx: Transaction, row: CardRow) -> None:
@@ -296,7 +300,7 @@ class Cards:
         if MuteIndex(read_mutes(tx.session, tx.now)).covers(*row.about, row.tier):
             message = "the operator dismissed this, or mutes every suggestion here"
             raise Refusal("muted", message, "clawpy muted lists it")
-        if other := self._store.duplicate_of(tx, row):
+        if other := self._store.find_duplicate(tx, row):
             message = f"card {other} already proposes this"
             raise Refusal("already_pending", message, "the operator must decide it first")
 
@@ -308,8 +312,8 @@ class Cards:
 
     def _add_again(self, tx: Transaction, row: CardRow, note: str) -> Card:
         """See `propose_again`."""
-        if duplicate := self._store.duplicate_of(tx, row):
-            return card_of(load_card(tx.session, duplicate))
+        if duplicate := self._store.find_duplicate(tx, row):
+            return make_card_of_row(load_card(tx.session, duplicate))
         copy = copy_card(row, self._randomness.new_id("pred"), tx.now, self._store.expiry(tx.now), note)
         card = self._store.add(tx, copy)
         self._store.make_room(tx, copy)
@@ -352,7 +356,7 @@ class Cards:
         the returned card says if this switched its kind off.
 
         Raises `Refusal` `unknown_card`, `already_decided`."""
-        return self._with_switch_note(
+        return self._add_switch_note(
             self._store.change(card_id, lambda tx, row: self._store.dismiss(tx, row, by, reason))
         )
 
@@ -360,9 +364,9 @@ class Cards:
         """Store the reason of a dismissal; the last one counts. The returned card has a note as after `dismiss`.
 
         Raises `Refusal` `unknown_card`, `not_dismissed`."""
-        return self._with_switch_note(self._store.change(card_id, lambda tx, row: self._store.explain(tx, row, reason)))
+        return self._add_switch_note(self._store.change(card_id, lambda tx, row: self._store.explain(tx, row, reason)))
 
-    def _with_switch_note(self, card: Card) -> Card:
+    def _add_switch_note(self, card: Card) -> Card:
         """The dismissed card, with a note if the dismissal switched its kind off."""
         for mute in self.muted():
             if not mute.subject and mute.kind == card.kind and mute.workspace in (card.workspace, ""):
@@ -420,8 +424,8 @@ class Cards:
                     return self.get(card_id)
             if row.status != Status.EXECUTED:
                 return store.change(card_id, store.bring_back)
-            if not (row.ran_by_itself and row.check_only) and (left := self._reverse(row)):
-                return replace(self.get(card_id), note=f"1 landing undone, {left} left")
+            if not (row.ran_by_itself and row.check_only) and (landings_left := self._reverse(row)):
+                return replace(self.get(card_id), note=f"1 landing undone, {landings_left} left")
             return store.change(card_id, lambda tx, row: store.retract_approval(tx, row, DecisionSignal.UNDONE, tx.now))
 
     def mark_shown(self, card_ids: Iterable[str]) -> None:
@@ -465,9 +469,9 @@ class Cards:
     def _reverse(self, row: CardRow) -> int:
         """Undo the last landing of an executed card's session. Returns the number of landings left. Raises `Refusal` as
         `undo`."""
-        left = None if row.session_id is None else self._reverse_landing(row.session_id)
-        if left is not None:
-            return left
+        landings_left = None if row.session_id is None else self._reverse_landing(row.session_id)
+        if landings_left is not None:
+            return landings_left
         title = f"“{textwrap.shorten(row.prompt, MAX_TITLE_CHARS, placeholder='…')}”"
         if row.check_only:
             raise Refusal("nothing_to_undo", f"{title} was read-only and changed nothing", "there is nothing to undo")
@@ -489,7 +493,7 @@ def _request_undo(tx: Transaction, card_id: str) -> CardRow:
     return row
 
 
-def _comparable_title(text: str) -> str:
+def _normalise_title(text: str) -> str:
     """A title without what a person may write in another way: the case of its first letter, backquotes, white space and
     a final full stop. Names of files stay as they are."""
     title = " ".join(text.replace("`", "").split()).removesuffix(".")

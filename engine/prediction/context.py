@@ -27,11 +27,11 @@ from engine.prediction.signals import (
     ANY_NEW_FILE,
     Meeting,
     OurWrite,
-    conversations_signal,
-    git_evidence,
-    nearest,
+    describe_git_evidence,
+    describe_thread,
+    find_nearest_meeting,
+    make_conversations_signal,
     open_tasks,
-    thread_words,
 )
 from engine.storage.validation_runs import ValidationRun
 
@@ -65,7 +65,7 @@ class Part:
     deleted_tests: frozenset[str] = frozenset()
     """The tests that failed in one of `tree_runs` and whose files are gone."""
 
-    def failed_run_of(self, head: str) -> ValidationRun | None:
+    def find_failed_run(self, head: str) -> ValidationRun | None:
         """The newest run of its tests on the files of this commit alone, if tests failed in it."""
         run = next((run for run in self.runs if run.head == head and run.clean), None)
         return None if run is None or run.check.green else run
@@ -176,7 +176,7 @@ class WorkspaceContext:
     def conversations(self) -> Callable[[frozenset[str]], Signal]:
         """Returns the conversations signal of a proposal that continues these flows. Results are kept, because many
         proposals continue the same flows."""
-        return cache(partial(conversations_signal, self.sessions, (), self.local))
+        return cache(partial(make_conversations_signal, self.sessions, (), self.local))
 
     @property
     def reasons_for_no_cards(self) -> tuple[str, ...]:
@@ -192,17 +192,17 @@ class WorkspaceContext:
     @cached_property
     def text(self) -> str:
         """The situation in a few plain lines, as learners read it and preference pairs keep it (SPEC 8.2)."""
-        return "\n".join(_lines(self))
+        return "\n".join(_describe_lines(self))
 
 
-def _lines(context: WorkspaceContext) -> Iterable[str]:
+def _describe_lines(context: WorkspaceContext) -> Iterable[str]:
     """The lines of `WorkspaceContext.text`."""
     quiet = "unknown" if context.silence is None else span(context.silence)
     yield f"workspace: {plain(Path(context.workspace).name)}"
     yield f"time: {context.local:%A %H:%M}, {context.part.value}; silence: {quiet}"
     if context.git is not None:
-        yield from _git_lines(context, context.git)
-    if meeting := nearest(context.meetings, context.local):
+        yield from _describe_repository(context, context.git)
+    if meeting := find_nearest_meeting(context.meetings, context.local):
         yield f"next meeting: {plain(meeting.name, 50)} at {meeting.begins:%H:%M}"
     yield from _test_lines(context)
     for task in open_tasks(context.tasks)[:3]:
@@ -210,13 +210,13 @@ def _lines(context: WorkspaceContext) -> Iterable[str]:
     for session in context.sessions[:3]:
         yield f"session: {plain(session.prompt, 80)}: {session.state.value}"
     for thread in context.threads[:2]:
-        yield f"conversation: {thread_words(thread, context.local)}"
+        yield f"conversation: {describe_thread(thread, context.local)}"
 
 
-def _git_lines(context: WorkspaceContext, git: GitState) -> Iterable[str]:
+def _describe_repository(context: WorkspaceContext, git: GitState) -> Iterable[str]:
     """The repository: its branch, changes, tag and last commit."""
     where = plain(git.branch) or ("detached" if git.detached else "none")
-    yield f"branch: {where}; {'; '.join(git_evidence(git, context.github))}"
+    yield f"branch: {where}; {'; '.join(describe_git_evidence(git, context.github))}"
     if git.files:
         yield f"uncommitted: {join_shortened((file.path for file in git.files), 5)}"
     if git.tag:
@@ -234,13 +234,13 @@ def _test_lines(context: WorkspaceContext) -> Iterable[str]:
     if not context.runs:
         return
     last = context.runs[0]
-    yield f"last test run: {moment(last.ran_at, context.local)} {result_words(last.check)}"
+    yield f"last test run: {moment(last.ran_at, context.local)} {describe_result(last.check)}"
     changed = dict.fromkeys(file.path for part in context.parts for file in part.changed)
     if changed:
         yield f"changed since: {join_shortened(changed, 5)}"
 
 
-def result_words(check: CheckResult) -> str:
+def describe_result(check: CheckResult) -> str:
     """`23 passed`, `1 failed, 22 passed`, `2 errors`, `nothing ran`."""
     errors = "1 error" if check.errors == 1 else f"{check.errors} errors"
     counts = (
@@ -252,7 +252,7 @@ def result_words(check: CheckResult) -> str:
     return ", ".join(words) or "nothing ran"
 
 
-def changed_since(
+def find_files_changed_since(
     ran_at: datetime, between: Sequence[str] | None, files: Sequence[FileState], *, exact: bool
 ) -> tuple[ChangedFile, ...]:
     """The files that changed since the run at `ran_at`, sorted by path.
@@ -273,7 +273,7 @@ def changed_since(
     return tuple(changed[path] for path in sorted(changed))
 
 
-def writes_of_sessions(sessions: Iterable[SessionView], workspace: str, now: datetime) -> list[OurWrite]:
+def collect_writes_of_sessions(sessions: Iterable[SessionView], workspace: str, now: datetime) -> list[OurWrite]:
     """The times in which our checks ran in the operator's own tree and may have left untracked files there."""
     return [
         OurWrite(ANY_NEW_FILE, session.started_at, session.ended_at or now)

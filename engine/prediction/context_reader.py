@@ -39,19 +39,25 @@ from engine.git.reader import (
 from engine.git.state import GitState, Touch, is_byproduct
 from engine.model import ChangeSet, Refusal, SessionView, Signal, TaskState, sanitise
 from engine.model.adaptation import KnownFix
-from engine.prediction.context import ChangedFile, Part, WorkspaceContext, changed_since, writes_of_sessions
+from engine.prediction.context import (
+    ChangedFile,
+    Part,
+    WorkspaceContext,
+    collect_writes_of_sessions,
+    find_files_changed_since,
+)
 from engine.prediction.signals import (
     MEETINGS_AHEAD,
     Meeting,
     OurWrite,
-    calendar_signal,
-    conversations_signal,
-    git_signal,
     last_activity,
+    make_calendar_signal,
+    make_conversations_signal,
+    make_git_signal,
+    make_silence_signal,
+    make_tasks_signal,
+    make_time_signal,
     signal,
-    silence_signal,
-    tasks_signal,
-    time_signal,
 )
 from engine.prediction.tasks import TaskBoard
 from engine.prediction.threads import Threads
@@ -83,7 +89,7 @@ MAX_GONE_FILES = 20
 """Maximum number of deleted test files that are searched for the names of failing tests."""
 
 
-def _nothing(workspace: str) -> Sequence[Any]:
+def _find_nothing(workspace: str) -> Sequence[Any]:
     """The answer of a source that is not there."""
     return ()
 
@@ -99,13 +105,13 @@ class Sources:
     git: GitReader = field(default_factory=GitReader)
     github: GitHub | None = None
     threads: Threads | None = None
-    learned_flows: Callable[[str], Sequence[str]] = _nothing
+    learned_flows: Callable[[str], Sequence[str]] = _find_nothing
     """The names of the learned flows that may run there."""
-    fixes: Callable[[str], Sequence[KnownFix]] = _nothing
+    fixes: Callable[[str], Sequence[KnownFix]] = _find_nothing
     """The fixes that made tests pass there before."""
     prompt_runner: Callable[[str], str] = lambda workspace: ""
     """The agent or model that runs text prompts there, "" for none."""
-    landings: Callable[[str], Sequence[ChangeSet]] = _nothing
+    landings: Callable[[str], Sequence[ChangeSet]] = _find_nothing
     """The landed change sets that can be undone."""
     changes: Callable[[str], ChangeSet | None] = lambda session_id: None
     """The change set of a session."""
@@ -177,9 +183,9 @@ class ContextReader:
         runs = fetch.all("runs", lambda: sources.runs.latest(workspace))
         sessions = fetch.all("conversations", lambda: sources.sessions.list(workspace=workspace, limit=RECENT_SESSIONS))
         elsewhere = {session.id for session in sessions if session.flow in ELSEWHERE}
-        grown_at = fetch("transcripts", lambda: sources.threads.last_growth() if sources.threads else None, None)
+        grown_at = fetch("transcripts", lambda: sources.threads.find_last_growth() if sources.threads else None, None)
         last_sign = max((sign for sign in (last_input, grown_at) if sign is not None), default=None)
-        writes = [*ours, *writes_of_sessions(sessions, workspace, now)]
+        writes = [*ours, *collect_writes_of_sessions(sessions, workspace, now)]
         active_at = last_activity(now, last_sign, git.touches if git else (), writes)
         red = any(not run.check.green for run in runs[:1])
         nothing = frozenset[str]()
@@ -192,13 +198,15 @@ class ContextReader:
             inspection=inspection,
             github=sources.github.latest(workspace) if sources.github and git and git.on_github else None,
             runs=runs,
-            parts=fetch.all("runs", lambda: self._parts(folder, git, runs, elsewhere, projects)),
-            locks=fetch.all("locks", lambda: find_mismatches(folder, _locked_folders(projects))),
+            parts=fetch.all("runs", lambda: self._read_parts(folder, git, runs, elsewhere, projects)),
+            locks=fetch.all("locks", lambda: find_mismatches(folder, _select_locked_folders(projects))),
             coverage_folders=fetch(
-                "tool", lambda: _coverage_folders(folder, projects) if inspection.own.added_lines else nothing, nothing
+                "tool",
+                lambda: _select_coverage_folders(folder, projects) if inspection.own.added_lines else nothing,
+                nothing,
             ),
             prompt_runner=fetch("agents", lambda: sources.prompt_runner(workspace), ""),
-            ancestors=fetch("runs", lambda: self._ancestors(folder, git, runs), nothing),
+            ancestors=fetch("runs", lambda: self._find_ancestors(folder, git, runs), nothing),
             tasks=fetch.all(
                 "tasks", lambda: sources.tasks.list(workspace=workspace, state=TaskState.OPEN, limit=OPEN_TASKS)
             ),
@@ -207,11 +215,11 @@ class ContextReader:
             meetings=fetch.all("calendar", lambda: self._calendars.meetings(self._calendar_files, local)),
             disk=fetch("disk", lambda: sources.disk(workspace), None),
             landings=fetch.all("landings", lambda: sources.landings(workspace)),
-            answers=fetch("changes", lambda: self._changes_of(sessions) if red else {}, {}),
-            fixes=fetch.all("fixes", lambda: self._missing_fixes(folder) if red else ()),
+            answers=fetch("changes", lambda: self._read_change_sets(sessions) if red else {}, {}),
+            fixes=fetch.all("fixes", lambda: self._find_missing_fixes(folder) if red else ()),
             learned_flows=fetch.all("learned flows", lambda: sources.learned_flows(workspace)),
         )
-        signals = self._signals(context, fetch)
+        signals = self._make_signals(context, fetch)
         return replace(
             context, signals=signals, errors=tuple(f"{name}: {error}" for name, error in fetch.failed.items())
         )
@@ -221,19 +229,19 @@ class ContextReader:
         """The calendars that the settings name."""
         return self._settings.current.calendar.files
 
-    def _signals(self, context: WorkspaceContext, fetch: _Fetch) -> tuple[Signal, ...]:
+    def _make_signals(self, context: WorkspaceContext, fetch: _Fetch) -> tuple[Signal, ...]:
         """The six signals of the workspace as a whole."""
         local = context.local
         threshold = timedelta(milliseconds=self._settings.current.silence_threshold_ms)
         tests_stale = any(part.changed for part in context.parts)
         meetings = context.meetings if self._calendar_files else None
         return (
-            fetch.signal("time", lambda: time_signal(local)),
-            fetch.signal("silence", lambda: silence_signal(context.silence, threshold, local)),
-            fetch.signal("tasks", lambda: tasks_signal(context.tasks, local)),
-            fetch.signal("conversations", lambda: conversations_signal(context.sessions, context.threads, local)),
-            fetch.signal("git", lambda: git_signal(context.git or GitState(), context.github, tests_stale)),
-            fetch.signal("calendar", lambda: calendar_signal(meetings, local)),
+            fetch.signal("time", lambda: make_time_signal(local)),
+            fetch.signal("silence", lambda: make_silence_signal(context.silence, threshold, local)),
+            fetch.signal("tasks", lambda: make_tasks_signal(context.tasks, local)),
+            fetch.signal("conversations", lambda: make_conversations_signal(context.sessions, context.threads, local)),
+            fetch.signal("git", lambda: make_git_signal(context.git or GitState(), context.github, tests_stale)),
+            fetch.signal("calendar", lambda: make_calendar_signal(meetings, local)),
         )
 
     def last_activity(self, workspaces: Sequence[str], ours: Mapping[str, Sequence[OurWrite]]) -> datetime | None:
@@ -249,20 +257,20 @@ class ContextReader:
             except Refusal:
                 continue
             sessions = self._sources.sessions.list(workspace=workspace, limit=RECENT_SESSIONS)
-            writes = [*ours.get(workspace, ()), *writes_of_sessions(sessions, workspace, now)]
+            writes = [*ours.get(workspace, ()), *collect_writes_of_sessions(sessions, workspace, now)]
             signs.append(last_activity(now, None, touches, writes))
         return max((sign for sign in signs if sign is not None), default=None)
 
-    def _changes_of(self, sessions: Iterable[SessionView]) -> dict[str, ChangeSet]:
+    def _read_change_sets(self, sessions: Iterable[SessionView]) -> dict[str, ChangeSet]:
         """The change sets of these sessions, by session."""
         changes = ((session.id, self._sources.changes(session.id)) for session in sessions if session.change_set_id)
         return {session_id: change for session_id, change in changes if change is not None}
 
-    def _missing_fixes(self, folder: Path) -> list[KnownFix]:
+    def _find_missing_fixes(self, folder: Path) -> list[KnownFix]:
         """The known fixes that the present files do not have."""
         return [fix for fix in self._sources.fixes(str(folder)) if not holds_patch(folder, fix.template.patch)]
 
-    def _parts(
+    def _read_parts(
         self,
         folder: Path,
         git: GitState | None,
@@ -271,38 +279,38 @@ class ContextReader:
         projects: tuple[Project, ...],
     ) -> tuple[Part, ...]:
         """The projects with their test runs. `elsewhere` are the sessions of flows that ran tests on other files."""
-        equipped = _equipped_folders(projects)
+        equipped = _select_equipped_folders(projects)
         parts = []
         for project in projects:
             inner = [path for path in equipped if path != project.path and project.path_inside(path) is not None]
             of_project = [run for run in runs if run.project == project.path]
             on_tree = [run for run in of_project if run.changed or run.session_id not in elsewhere]
             part = Part(project, tuple(of_project), tuple(on_tree), inner_folders=tuple(inner))
-            parts.append(part if git is None else self._with_history(folder, git, part))
+            parts.append(part if git is None else self._add_history(folder, git, part))
         return tuple(parts)
 
-    def _with_history(self, folder: Path, git: GitState, part: Part) -> Part:
+    def _add_history(self, folder: Path, git: GitState, part: Part) -> Part:
         """The part with what changed since its last run, and with the commits and missing files of tests that fail."""
-        changed = self._changed(folder, git, part.tree_runs[0]) if part.tree_runs else ()
+        changed = self._find_changed_files(folder, git, part.tree_runs[0]) if part.tree_runs else ()
         changed = tuple(file for file in changed if part.holds(file.path))
         return replace(
             part,
             changed=changed,
-            test_written_in=_commits_of_failed_tests(folder, git, part),
+            test_written_in=_find_commits_of_failed_tests(folder, git, part),
             deleted_tests=_find_deleted_tests(folder, git, part),
         )
 
-    def _changed(self, folder: Path, git: GitState, last: ValidationRun) -> tuple[ChangedFile, ...]:
+    def _find_changed_files(self, folder: Path, git: GitState, last: ValidationRun) -> tuple[ChangedFile, ...]:
         """The files that changed since a run of the tests."""
         for revision, exact in ((last.tree, True), (last.head, last.clean)):
             between = list_files_between(folder, revision, git.head) if revision and git.head else None
             if between is not None:
-                changed = changed_since(last.ran_at, between, git.files, exact=exact)
+                changed = find_files_changed_since(last.ran_at, between, git.files, exact=exact)
                 marked = (replace(file, gone=not os.path.lexists(folder / file.path)) for file in changed)
                 return tuple(file for file in marked if not (file.gone and is_byproduct(file.path)))
-        return changed_since(last.ran_at, None, git.files, exact=False)
+        return find_files_changed_since(last.ran_at, None, git.files, exact=False)
 
-    def _ancestors(self, folder: Path, git: GitState | None, runs: tuple[ValidationRun, ...]) -> frozenset[str]:
+    def _find_ancestors(self, folder: Path, git: GitState | None, runs: tuple[ValidationRun, ...]) -> frozenset[str]:
         """The commits of these runs that are in the history of HEAD."""
         if git is None or not git.head:
             return frozenset()
@@ -313,12 +321,12 @@ class ContextReader:
         )
 
 
-def _commits_of_failed_tests(folder: Path, git: GitState, part: Part) -> dict[str, str]:
+def _find_commits_of_failed_tests(folder: Path, git: GitState, part: Part) -> dict[str, str]:
     """See `Part.test_written_in`. Only where no tag is there to go back to."""
     has_tag = git.tag and git.commits_since_tag
-    run = part.failed_run_of(git.head) if git.head and not has_tag else None
+    run = part.find_failed_run(git.head) if git.head and not has_tag else None
     tests = run.check.failing[:MAX_LOCATED_TESTS] if run is not None else ()
-    commits = {test: _last_commit_of_test(folder, git, part, test) for test in tests}
+    commits = {test: _find_last_commit_of_test(folder, git, part, test) for test in tests}
     return {test: commit for test, commit in commits.items() if commit}
 
 
@@ -331,21 +339,21 @@ def _find_deleted_tests(folder: Path, git: GitState, part: Part) -> frozenset[st
     deleted = {test for test, file in files.items() if file in missing}
     for last_red in [run for run in part.tree_runs if not run.check.green][:1]:
         unnamed = [test for test in last_red.check.failing if test not in files][:MAX_LOCATED_TESTS]
-        gone = _gone_test_files(folder, git, part, last_red) if unnamed else []
+        gone = _find_deleted_test_files(folder, git, part, last_red) if unnamed else []
         revision = last_red.tree or last_red.head
         for test in unnamed:
-            was_there = any(is_text_at(folder, revision, path, _last_name(test)) for path in gone)
-            if was_there and not is_text_in_files(folder, part.project.path, _last_name(test)):
+            was_there = any(is_text_at(folder, revision, path, _extract_last_name(test)) for path in gone)
+            if was_there and not is_text_in_files(folder, part.project.path, _extract_last_name(test)):
                 deleted.add(test)
     return frozenset(deleted)
 
 
-def _last_name(test: str) -> str:
+def _extract_last_name(test: str) -> str:
     """The name of a test without those of its file, its class and its parameters: `TestAdd` for `shop/cart.TestAdd`."""
     return re.split(r"::|[.#/]| [›>] ", re.sub(r"[\[(].*$", "", test))[-1].strip() or test
 
 
-def _gone_test_files(folder: Path, git: GitState, part: Part, run: ValidationRun) -> list[str]:
+def _find_deleted_test_files(folder: Path, git: GitState, part: Part, run: ValidationRun) -> list[str]:
     """The test files of a project that were deleted since a run."""
     between = list_files_between(folder, run.tree or run.head, git.head) or ()
     changed = {*between, *(file.path for file in git.files if file.deleted)}
@@ -353,7 +361,7 @@ def _gone_test_files(folder: Path, git: GitState, part: Part, run: ValidationRun
     return [path for path in gone if TEST_FILE.search(path)][:MAX_GONE_FILES]
 
 
-def _last_commit_of_test(folder: Path, git: GitState, part: Part, test: str) -> str:
+def _find_last_commit_of_test(folder: Path, git: GitState, part: Part, test: str) -> str:
     """The commit that last changed the file of a test, "" if it is unknown, or if the name of the test does not begin
     with the file, as those of pytest do. If HEAD changed the file, it is the commit before that, if it has the test."""
     path, is_named, name = test.partition("::")
@@ -368,18 +376,18 @@ def _last_commit_of_test(folder: Path, git: GitState, part: Part, test: str) -> 
     return commit if commit and is_text_at(folder, commit, file, function) else ""
 
 
-def _equipped_folders(projects: Sequence[Project]) -> list[str]:
+def _select_equipped_folders(projects: Sequence[Project]) -> list[str]:
     """The folders below the top whose projects have tools."""
     return [project.path for project in projects if project.path and (project.tools or project.linters)]
 
 
-def _coverage_folders(folder: Path, projects: Sequence[Project]) -> frozenset[str]:
+def _select_coverage_folders(folder: Path, projects: Sequence[Project]) -> frozenset[str]:
     """The folders of projects that measure their coverage."""
     tools = [(project.path, tool) for project in projects for tool in project.tools if tool.row.kind == "python"]
     return frozenset(path for path, tool in tools if measures_coverage(folder / path, tool.interpreter))
 
 
-def _locked_folders(projects: Sequence[Project]) -> list[str]:
+def _select_locked_folders(projects: Sequence[Project]) -> list[str]:
     """The folders of packages that have a lock file."""
     return [package.folder for project in projects for package in project.packages if package.lock]
 
@@ -403,7 +411,7 @@ class CalendarReader:
         """
         with self._lock:
             calendars = [self._read_calendar(Path(name).expanduser()) for name in files]
-            meetings = [meeting for calendar in calendars for meeting in _meetings_around(calendar, local)]
+            meetings = [meeting for calendar in calendars for meeting in _select_meetings_around(calendar, local)]
         return sorted(meetings, key=lambda meeting: (meeting.begins, meeting.name))
 
     def _read_calendar(self, file: Path) -> Any:
@@ -424,7 +432,7 @@ class CalendarReader:
         return calendar
 
 
-def _meetings_around(calendar: Any, local: datetime) -> list[Meeting]:
+def _select_meetings_around(calendar: Any, local: datetime) -> list[Meeting]:
     """The meetings of a calendar that begin within `MEETINGS_AHEAD`, each with the time when it was last held."""
     import recurring_ical_events
 

@@ -38,20 +38,20 @@ from engine.model import (
 )
 from engine.model.text import count, join_names
 from engine.prediction.approvals import Approvals
-from engine.prediction.card_rows import CardRow, card_of, load_card, own_session_ids, pending_cards
+from engine.prediction.card_rows import CardRow, load_card, load_own_session_ids, load_pending_cards, make_card_of_row
 from engine.prediction.card_rules import NO_PLACE, Room
 from engine.prediction.card_store import CardStore
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.kinds import KINDS, find_next_kinds
-from engine.prediction.problems import knows_problems, unsolved_problem
+from engine.prediction.problems import find_unsolved_problem, knows_problems
 from engine.prediction.routing import Router
 from engine.prediction.selection import (
     CardSelector,
     Findings,
     Selection,
-    content_block,
+    find_content_block,
+    find_leaving_cards,
     is_done_by_operator,
-    leaving_cards,
     renew_reasons,
 )
 from engine.prediction.tasks import TaskBoard
@@ -280,12 +280,12 @@ class CardCycle:
         active_paths = [path for path in paths if not store.is_off(path)]
         errors: list[str] = []
         findings, selection = self._plan(active_paths, errors)
-        held_back = _held_back(findings, selection.rows)
+        held_back = _find_held_back(findings, selection.rows)
         if requested:
             off = [f"{path}: autonomy is off, so it gets no cards" for path in paths if path not in active_paths]
-            errors = [*off, *errors, *_reasons_for_no_cards(findings)]
+            errors = [*off, *errors, *_collect_reasons_for_no_cards(findings)]
             errors += [f"{workspace}: {words}" for workspace, words in held_back.items() if words]
-            errors += [_no_room(store.settings.current)] if selection.is_full else []
+            errors += [_describe_no_room(store.settings.current)] if selection.is_full else []
 
         def apply(tx: Transaction) -> tuple[list[Card], list[str]]:
             cards, withdrawn = self._store_plan(tx, findings, selection.rows)
@@ -308,13 +308,13 @@ class CardCycle:
         with self._database.read() as session:
             now = self._store.clock.now()
             cards = self._store.pending()
-            leaving = leaving_cards(session, cards, findings, now)
+            leaving = find_leaving_cards(session, cards, findings, now)
             staying = [card for card in cards if card.id not in leaving]
             awake = [card for card in staying if not card.snoozed(now)]
-            unavailable = self._selector.unavailable(session, proposals, now, staying)
+            unavailable = self._selector.find_unavailable(session, proposals, now, staying)
             if follow_up_kinds is not None:
                 shown = {card.fingerprint for card in awake}
-                proposals = _next_step(proposals, follow_up_kinds, unavailable - shown)
+                proposals = _select_next_step(proposals, follow_up_kinds, unavailable - shown)
             proposals = [proposal for proposal in proposals if proposal.fingerprint not in unavailable]
             room = Room(self._store.settings.current, awake, now)
             return findings, self._selector.select(session, proposals, self._last_contexts, errors, room)
@@ -334,7 +334,7 @@ class CardCycle:
                 log.error("not everything was proposed for %s", context.workspace, exc_info=error)
                 messages.append(f"{type(error).__name__}: {sanitise(str(error))}")
             refusal = None if context.git else self._store.workspace_refusal(context.workspace)
-            errors += [refusal.message] if refusal else [f"{context.workspace}: {words}" for words in messages]
+            errors += [refusal.message] if refusal else [f"{context.workspace}: {message}" for message in messages]
             complete = context.git is not None and not context.errors and not failed
             unchecked = frozenset(
                 kind.name for kind in KINDS.values() if not unknown.keys().isdisjoint(kind.inspections)
@@ -355,22 +355,22 @@ class CardCycle:
         self, tx: Transaction, findings: Mapping[str, Findings], rows: Sequence[CardRow]
     ) -> tuple[list[Card], list[str]]:
         """Store the result of a round. Returns (cards created, ids withdrawn). Rows without a place are dropped."""
-        store, pending = self._store, pending_cards(tx.session)
+        store, pending = self._store, load_pending_cards(tx.session)
         withdrawn = self._withdraw_leaving(tx, pending, findings)
         checked_at = {workspace: found.context.now.isoformat() for workspace, found in findings.items()}
         state.put(tx, LAST_CHECKED, state.get(tx.session, LAST_CHECKED, {}) | checked_at)
         self._store_remarks(tx, findings)
         pending = [card for card in pending if card.id not in withdrawn]
         renew_reasons(tx.session, pending, findings)
-        unavailable = self._selector.unavailable(tx.session, rows, tx.now, pending)
+        unavailable = self._selector.find_unavailable(tx.session, rows, tx.now, pending)
         room = Room(store.settings.current, [card for card in pending if not card.snoozed(tx.now)], tx.now)
         cards: list[Card] = []
         for row in rows:
-            if verdict := content_block(row):
+            if verdict := find_content_block(row):
                 store.safety.pipeline.hold_back(tx, row.id, row.assignment, row.verdicts, verdict)
                 continue
             is_new = row.fingerprint not in unavailable and row.about not in {card.about for card in cards}
-            seating = room.take(card_of(row)) if is_new else NO_PLACE
+            seating = room.take(make_card_of_row(row)) if is_new else NO_PLACE
             if not seating.has_place:
                 continue
             for card_id in seating.displaced:
@@ -386,19 +386,21 @@ class CardCycle:
         for workspace, found in findings.items():
             context = found.context
             if knows_problems(context) or not remarks.get(workspace):
-                muted = self._selector.muted(tx.session, found.proposals, tx.now)
-                remarks[workspace] = next(iter(context.reasons_for_no_cards), "") or unsolved_problem(context, muted)
+                muted = self._selector.select_muted(tx.session, found.proposals, tx.now)
+                remarks[workspace] = next(iter(context.reasons_for_no_cards), "") or find_unsolved_problem(
+                    context, muted
+                )
         state.put(tx, REMARKS, remarks)
 
     def _withdraw_leaving(
         self, tx: Transaction, pending: Sequence[Card], findings: Mapping[str, Findings]
     ) -> list[str]:
         """Withdraw the cards that must go; returns their ids."""
-        withdrawn = sorted(leaving_cards(tx.session, pending, findings, tx.now))
+        withdrawn = sorted(find_leaving_cards(tx.session, pending, findings, tx.now))
         for card_id in withdrawn:
             row = load_card(tx.session, card_id)
             found = findings[row.workspace]
-            session_ids = own_session_ids(tx.session, row.workspace, row.created_at)
+            session_ids = load_own_session_ids(tx.session, row.workspace, row.created_at)
             by_operator = is_done_by_operator(row, found.context, session_ids)
             if by_operator:
                 reason = "you did it yourself"
@@ -410,11 +412,11 @@ class CardCycle:
         return withdrawn
 
 
-def _held_back(workspaces: Iterable[str], rows: Sequence[CardRow]) -> dict[str, str]:
+def _find_held_back(workspaces: Iterable[str], rows: Sequence[CardRow]) -> dict[str, str]:
     """By workspace: which rows the content filter holds back, in words; "" for none."""
     verdicts = defaultdict[str, list[RailVerdict]](list)
     for row in rows:
-        if verdict := content_block(row):
+        if verdict := find_content_block(row):
             verdicts[row.workspace].append(verdict)
     return {workspace: _describe_held_back(verdicts[workspace]) for workspace in workspaces}
 
@@ -430,7 +432,7 @@ def _describe_held_back(verdicts: Sequence[RailVerdict]) -> str:
     )
 
 
-def _reasons_for_no_cards(findings: Mapping[str, Findings]) -> list[str]:
+def _collect_reasons_for_no_cards(findings: Mapping[str, Findings]) -> list[str]:
     """Why workspaces may have few cards or none, with the workspace before each reason."""
     return [
         f"{workspace}: {reason}"
@@ -439,14 +441,16 @@ def _reasons_for_no_cards(findings: Mapping[str, Findings]) -> list[str]:
     ]
 
 
-def _next_step(proposals: Sequence[Proposal], kinds: Sequence[str], unavailable: Collection[str]) -> list[Proposal]:
+def _select_next_step(
+    proposals: Sequence[Proposal], kinds: Sequence[str], unavailable: Collection[str]
+) -> list[Proposal]:
     """The proposal of the first of these kinds that is not among the `unavailable` fingerprints, as a next step."""
     possible = [proposal for proposal in proposals if proposal.fingerprint not in unavailable]
     first = next((proposal for kind in kinds for proposal in possible if proposal.kind == kind), None)
     return [replace(first, source=Source.FOLLOW_UP)] if first else []
 
 
-def _no_room(settings: Settings) -> str:
+def _describe_no_room(settings: Settings) -> str:
     """Why there is no card although something was found."""
     per_workspace, in_all = count(settings.max_pending_cards, "card"), settings.max_pending_cards_in_all
     return (

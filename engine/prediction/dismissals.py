@@ -86,7 +86,7 @@ _COUNTING = sqlalchemy.select(
 """Selects the fields of `Dismissal` for all dismissals that count for their subject or their kind."""
 
 
-def active_mutes(dismissals: Iterable[Dismissal], now: datetime) -> list[Mute]:
+def find_active_mutes(dismissals: Iterable[Dismissal], now: datetime) -> list[Mute]:
     """The mutes at `now`, newest first. A mute is over at its `until`."""
     by_subject: dict[About, list[Dismissal]] = {}
     by_kind: dict[About, list[Dismissal]] = {}
@@ -163,7 +163,7 @@ class MuteIndex:
 
 def read_mutes(session: Session, now: datetime) -> list[Mute]:
     """The mutes at `now`, newest first."""
-    return active_mutes((Dismissal(*row) for row in ask(session, _COUNTING)), now)
+    return find_active_mutes((Dismissal(*row) for row in ask(session, _COUNTING)), now)
 
 
 def store_dismissal(tx: Transaction, row: CardRow, reason: DismissReason | None) -> None:
@@ -185,7 +185,7 @@ def remove_dismissal(tx: Transaction, card_id: str) -> None:
         tx.session.flush()
 
 
-def restart_count(tx: Transaction, workspace: str, kind: str) -> None:
+def restart_dismissal_count(tx: Transaction, workspace: str, kind: str) -> None:
     """Stop counting earlier dismissals of this kind in the workspace, because a card of the kind was approved there.
     Dismissals with a reason in `NEVER` still count."""
     tx.session.exec(

@@ -117,10 +117,10 @@ def is_ordered(name: str) -> bool:
 
 def kind_title(name: str) -> str:
     """The title for cards of this kind: "Test that broke", not `bisect`."""
-    return kind_of(name).title
+    return get_kind(name).title
 
 
-def kind_of(name: str) -> Kind:
+def get_kind(name: str) -> Kind:
     """The kind with this name. A name that is not in the table is that of a heartbeat item, which blocks because it was
     ordered, or else of a learned flow."""
     if name in KINDS:

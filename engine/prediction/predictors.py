@@ -40,13 +40,13 @@ TIMEOUT_S = 20.0
 FIRST_PAUSE, MAX_PAUSE = timedelta(minutes=10), timedelta(hours=6)
 """How long a model is not asked after a question without a usable answer. Each further one doubles the time."""
 
-MAX_COST = 10_000
+MAX_COST_MICROUSD = 10_000
 """Maximum cost of one question in micro-dollars: 200 tokens of the dearest model cost less."""
 
-MAX_TEXT = 2_000
+MAX_TEXT_CHARS = 2_000
 """Maximum number of characters of a text."""
 
-OPTIONAL_TEXT = Field(default="", max_length=MAX_TEXT)
+OPTIONAL_TEXT = Field(default="", max_length=MAX_TEXT_CHARS)
 """The field of a text that may be missing."""
 
 
@@ -64,7 +64,7 @@ class PredictedWork(BaseModel):
 
     model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False, populate_by_name=True)
 
-    prompt: str = Field(min_length=1, max_length=MAX_TEXT)
+    prompt: str = Field(min_length=1, max_length=MAX_TEXT_CHARS)
     channel: str = OPTIONAL_TEXT
     confidence: float = Field(ge=0, le=1)
     reasoning: str = OPTIONAL_TEXT
@@ -104,7 +104,7 @@ Ask = Callable[[str, Question], Answer]
 """Asks a model by its id; raises `NoAnswer`."""
 
 
-def full_model_id(text: str, providers: Collection[str]) -> str:
+def complete_model_id(text: str, providers: Collection[str]) -> str:
     """`twinModelId` as PROVIDER:MODEL. If it does not begin with a known provider, the provider is Together."""
     provider, _, model = text.partition(":")
     return text if model and provider in providers else f"together:{text}"
@@ -153,7 +153,7 @@ class ModelTwin:
     def model_id(self) -> str:
         """The model in the settings as PROVIDER:MODEL, "" if there is none."""
         settings = self._settings.current
-        return full_model_id(settings.twin_model_id, settings.provider_names()) if settings.twin_model_id else ""
+        return complete_model_id(settings.twin_model_id, settings.provider_names()) if settings.twin_model_id else ""
 
     def propose(self, context: WorkspaceContext) -> list[Proposal]:
         """The model's proposals for this situation. There are none in phase 0, if the model is off, or if it gave no
@@ -161,7 +161,7 @@ class ModelTwin:
         model = self.model_id
         if not model or not self._settings.current.twin_model_enabled or self._phase() == 0:
             return []
-        situation = f"{model}\n{_situation(context)}"
+        situation = f"{model}\n{_describe_situation(context)}"
         last_situation, proposals = self._last.get(context.workspace, ("", []))
         if situation != last_situation:
             if model == self._failing and context.now < self._ask_from:
@@ -189,7 +189,7 @@ class ModelTwin:
             instructions=TWIN_INSTRUCTION,
             text=f"{situation}\n\nchannels: {', '.join(channels)}",
             max_tokens=max_tokens,
-            budget=MAX_COST,
+            budget=MAX_COST_MICROUSD,
             seconds=TIMEOUT_S,
             temperature=temperature,
             workspace=workspace,
@@ -214,7 +214,7 @@ class ModelTwin:
         return [reply.propose(context, self._flows)]
 
 
-def _situation(context: WorkspaceContext) -> str:
+def _describe_situation(context: WorkspaceContext) -> str:
     """The situation in words, without what changes by itself every minute: the time, and the age of tasks."""
     lines = (line for line in context.text.splitlines() if not line.startswith("time:"))
     return "\n".join(
@@ -245,7 +245,7 @@ class TwinAccess:
     def _is_provider_of_twin(self, provider: str) -> bool:
         """Whether the Twin model in the settings is this provider's. Without a model it is Together's."""
         settings = self.settings.current
-        return full_model_id(settings.twin_model_id, settings.provider_names()).startswith(f"{provider}:")
+        return complete_model_id(settings.twin_model_id, settings.provider_names()).startswith(f"{provider}:")
 
 
 # -- the predictor hook
@@ -276,7 +276,7 @@ class HookLine(PredictedWork):
     kind: ClassVar = "hook"
     author: ClassVar = "program"
 
-    prompt: str = Field(alias="prediction", min_length=1, max_length=MAX_TEXT)
+    prompt: str = Field(alias="prediction", min_length=1, max_length=MAX_TEXT_CHARS)
     timestamp: datetime | None = Field(default=None, strict=False)
     workspace: str = ""
 
@@ -352,10 +352,10 @@ class PredictorHook:
         is_longer = last_read["file"] == str(file) and last_read["line"] <= content.line_count
         known_lines = last_read["line"] if is_longer else 0
         self._database.write(lambda tx: state.put(tx, LINE_KEY, {"file": str(file), "line": content.line_count}))
-        new = [f"line {number}: {error}" for number, error in content.errors.items() if number > known_lines]
-        if new:
-            more = f"; and {len(new) - MAX_NAMED_ERRORS} more" if len(new) > MAX_NAMED_ERRORS else ""
-            self._report(str(file), "; ".join(new[:MAX_NAMED_ERRORS]) + more)
+        new_errors = [f"line {number}: {error}" for number, error in content.errors.items() if number > known_lines]
+        if new_errors:
+            more = f"; and {len(new_errors) - MAX_NAMED_ERRORS} more" if len(new_errors) > MAX_NAMED_ERRORS else ""
+            self._report(str(file), "; ".join(new_errors[:MAX_NAMED_ERRORS]) + more)
 
 
 @frozen

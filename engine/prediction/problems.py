@@ -47,19 +47,19 @@ def knows_problems(context: WorkspaceContext) -> bool:
     return context.git is not None and PROBLEM_INSPECTIONS.isdisjoint(context.inspection.unknown)
 
 
-def unsolved_problem(context: WorkspaceContext, muted: Sequence[Proposal] = ()) -> str:
+def find_unsolved_problem(context: WorkspaceContext, muted: Sequence[Proposal] = ()) -> str:
     """The newest problem that is known in a workspace and still holds, in words; "" for none. It is named also after
     its cards were approved and other work has run, but not if its card is among those that are `muted`."""
     if context.git is None:
         return ""
     muted_kinds = {proposal.kind for proposal in muted if proposal.facts.get("committed", True)}
     problems = [
-        *(_secrets(context) if "secret" not in muted_kinds else ()),
-        *(_unfinished(context) if "unfinished_operation" not in muted_kinds else ()),
-        *_conflicts(context),
-        *_failing_tests(context),
-        *_stopped_runs(context),
-        *_missing_programs(context),
+        *(_find_secrets(context) if "secret" not in muted_kinds else ()),
+        *(_find_unfinished_operation(context) if "unfinished_operation" not in muted_kinds else ()),
+        *_find_conflicts(context),
+        *_find_failing_tests(context),
+        *_find_stopped_runs(context),
+        *_find_missing_programs(context),
     ]
     problems.sort(key=lambda problem: problem.at, reverse=True)
     if len(problems) < 2:
@@ -67,7 +67,7 @@ def unsolved_problem(context: WorkspaceContext, muted: Sequence[Proposal] = ()) 
     return f"{problems[0].sentence}; {count(len(problems) - 1, 'more problem')} here"
 
 
-def _secrets(context: WorkspaceContext) -> Iterator[_Problem]:
+def _find_secrets(context: WorkspaceContext) -> Iterator[_Problem]:
     """The first secret in commits that are not pushed."""
     problem = next((problem for problem in context.inspection.unpushed.committed if problem.is_secret), None)
     if problem is not None:
@@ -75,7 +75,7 @@ def _secrets(context: WorkspaceContext) -> Iterator[_Problem]:
         yield _Problem(commit.at if commit else context.now, f"do not push yet: {describe_problem(problem)}")
 
 
-def _unfinished(context: WorkspaceContext) -> Iterator[_Problem]:
+def _find_unfinished_operation(context: WorkspaceContext) -> Iterator[_Problem]:
     """The unfinished operation, if it has conflicts."""
     operation = context.inspection.unfinished
     if operation is not None and operation.unmerged:
@@ -83,7 +83,7 @@ def _unfinished(context: WorkspaceContext) -> Iterator[_Problem]:
         yield _Problem(operation.begun_at or context.now, sentence)
 
 
-def _conflicts(context: WorkspaceContext) -> Iterator[_Problem]:
+def _find_conflicts(context: WorkspaceContext) -> Iterator[_Problem]:
     """The conflict that the newest rehearsal found, if both sides still conflict."""
     conflicting = {merge.tip: merge for merge in context.inspection.merges if merge.files}
     for session in context.sessions:
@@ -95,7 +95,7 @@ def _conflicts(context: WorkspaceContext) -> Iterator[_Problem]:
             return
 
 
-def _failing_tests(context: WorkspaceContext) -> Iterator[_Problem]:
+def _find_failing_tests(context: WorkspaceContext) -> Iterator[_Problem]:
     """For each project, the newest run in which tests failed that have not passed since."""
     for part in context.parts:
         for number, run in enumerate(part.tree_runs):
@@ -104,14 +104,14 @@ def _failing_tests(context: WorkspaceContext) -> Iterator[_Problem]:
             failing = [
                 test
                 for test in failed
-                if test not in part.deleted_tests and not any(_passed(later, test) for later in later_runs)
+                if test not in part.deleted_tests and not any(_has_passed(later, test) for later in later_runs)
             ]
             if failing:
                 yield _Problem(run.ran_at, _describe_failing(context, part, run, failing))
                 break
 
 
-def _stopped_runs(context: WorkspaceContext) -> Iterator[_Problem]:
+def _find_stopped_runs(context: WorkspaceContext) -> Iterator[_Problem]:
     """The projects whose last test run was stopped, and in which none has finished yet."""
     for part in context.parts:
         if (stopped := find_stopped_run(context, part)) is not None:
@@ -120,7 +120,7 @@ def _stopped_runs(context: WorkspaceContext) -> Iterator[_Problem]:
             yield _Problem(stopped.ended_at or stopped.created_at, sentence)
 
 
-def _missing_programs(context: WorkspaceContext) -> Iterator[_Problem]:
+def _find_missing_programs(context: WorkspaceContext) -> Iterator[_Problem]:
     """The projects with changes of the operator whose tests need a program that no package manager brings."""
     paths = [*(file.path for file in context.repository.files), *context.repository.own_files]
     for part in context.parts:
@@ -128,7 +128,7 @@ def _missing_programs(context: WorkspaceContext) -> Iterator[_Problem]:
             yield _Problem(LONG_AGO, ": ".join(filter(None, (part.project.path, part.project.lacking_reason))))
 
 
-def _passed(run: ValidationRun, test: str) -> bool:
+def _has_passed(run: ValidationRun, test: str) -> bool:
     """Whether a later run shows that a test passes, or for "", that the tests of an earlier run do, which named none.
     Some test runners do not list the tests that passed; a green run of theirs counts for every test."""
     verdict = read_verdict_on(run, test) if test else None
@@ -174,10 +174,10 @@ def _describe_answer(context: WorkspaceContext, part: Part, tests: Sequence[str]
             sha, subject = find_culprit(session)
             if sha:
                 return f"{sha} “{plain(subject, 50)}” broke `{shorten_test(session.facts['test'])}`"
-    return _advise(context, part, tests)
+    return _make_advice(context, part, tests)
 
 
-def _advise(context: WorkspaceContext, part: Part, failing: Sequence[str]) -> str:
+def _make_advice(context: WorkspaceContext, part: Part, failing: Sequence[str]) -> str:
     """What the operator can do about failing tests."""
     advice, test = f"fix {'it' if len(failing) == 1 else 'them'}", failing[0]
     if part.passes_without_changes(context.repository.head):

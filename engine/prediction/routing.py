@@ -211,18 +211,20 @@ class PromptPlacer:
         agents = {agent.id: agent for agent in self._agents() if not agent.broken}
         descriptions = _collect_descriptions(settings, agents)
         try:
-            vector, *others = self._vectors([prompt, *(description.text for description in descriptions)])
+            vector, *description_vectors = self._embed_texts(
+                [prompt, *(description.text for description in descriptions)]
+            )
         except NoEmbedder as error:
             log.info("prompts are not placed by their meaning: %s", error)
             return Route(channel)
         probabilities = _compute_probabilities([prompt], vector[None])[0]
         by_channel = _sum_by_channel(probabilities, settings)
         best = _find_likeliest(by_channel)
-        if past := self._similar_prompt(vector, best, channel):
+        if past := self._find_similar_prompt(vector, best, channel):
             text, channel, agent = past
             why = f"like “{text if len(text) <= 60 else f'{text[:59]}…'}”"
             return Route(channel, _choose_available_agent(agent, channel, settings, agents), why, vector.tobytes())
-        fitting = _find_fitting_descriptions(vector, others, descriptions)
+        fitting = _find_fitting_descriptions(vector, description_vectors, descriptions)
         specialised = next((description.channel for description in fitting if description.channel), "")
         why = ""
         if not channel and specialised:
@@ -233,13 +235,13 @@ class PromptPlacer:
         agent = agent or _find_likeliest_role(probabilities, channel)
         return Route(channel, _choose_available_agent(agent, channel, settings, agents), why, vector.tobytes())
 
-    def _vectors(self, texts: Sequence[str]) -> list[Any]:
+    def _embed_texts(self, texts: Sequence[str]) -> list[Any]:
         """The embeddings of texts. Raises `NoEmbedder`."""
         import numpy
 
         return [numpy.frombuffer(vector, "<f4") for vector in self._embed(texts)]
 
-    def _similar_prompt(self, vector: Any, best: str, channel: str) -> tuple[str, str, str] | None:
+    def _find_similar_prompt(self, vector: Any, best: str, channel: str) -> tuple[str, str, str] | None:
         """The accepted prompt that is most similar, as (prompt, channel, agent). It must be on `channel` if that is
         given, and the weights must place it on `best`."""
         import numpy

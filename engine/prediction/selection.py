@@ -34,13 +34,13 @@ from engine.model import (
     sanitise,
 )
 from engine.prediction.approvals import Approvals
-from engine.prediction.card_rows import CardRow, card_of, last_trigger_times, load_card, make_row
+from engine.prediction.card_rows import CardRow, load_card, load_last_trigger_times, make_card_of_row, make_row
 from engine.prediction.card_rules import (
     MAX_COOL_DOWN,
     EarlierCard,
     Room,
-    adjusted_tier,
-    exclusive_group,
+    adjust_tier,
+    find_exclusive_group,
     is_cooling_down,
     rank_cards,
 )
@@ -49,7 +49,7 @@ from engine.prediction.context import WorkspaceContext
 from engine.prediction.dismissals import MuteIndex, read_mutes
 from engine.prediction.kinds import is_ordered
 from engine.prediction.routing import Router
-from engine.prediction.twin import EmbeddedTwin, band_of
+from engine.prediction.twin import EmbeddedTwin, find_band
 from engine.storage.rows import UtcDateTime, ask, each_of
 
 BOUND_TO_EVIDENCE = (Source.TEMPLATE, Source.EMBEDDED_TWIN, Source.TWIN_MODEL, Source.FOLLOW_UP)
@@ -93,7 +93,7 @@ class Findings:
     can_replace: bool = True
     """False if the round makes one next step at most. Then no card makes way for another about the same evidence."""
 
-    def proposal_of(self, card: Card) -> Proposal | None:
+    def find_proposal_for(self, card: Card) -> Proposal | None:
         """The proposal that has the evidence and the subject of a pending card."""
         evidence = (card.fingerprint, card.about)
         return next((new for new in self.proposals if (new.fingerprint, new.about) == evidence), None)
@@ -107,7 +107,7 @@ class Findings:
         """
         if not self.complete or card.source not in BOUND_TO_EVIDENCE or card.kind in self.unchecked:
             return False
-        proposal = self.proposal_of(card)
+        proposal = self.find_proposal_for(card)
         if proposal is not None and (
             not self.can_replace
             or _is_same_work(proposal, card.assignment)
@@ -124,7 +124,9 @@ def _is_same_work(proposal: Proposal, assignment: Assignment) -> bool:
     return work == (assignment.prompt, assignment.flow, dict(assignment.parameters))
 
 
-def leaving_cards(session: Session, cards: Sequence[Card], findings: Mapping[str, Findings], now: datetime) -> set[str]:
+def find_leaving_cards(
+    session: Session, cards: Sequence[Card], findings: Mapping[str, Findings], now: datetime
+) -> set[str]:
     """The ids of the pending cards that must go; see `Findings.has_lost`. `findings` are those of each workspace."""
     return {
         card.id
@@ -140,8 +142,8 @@ def renew_reasons(session: Session, cards: Sequence[Card], findings: Mapping[str
     is changes with every minute, and is no reason to write to the disk.
     """
     for card in cards:
-        proposal = findings[card.workspace].proposal_of(card) if card.workspace in findings else None
-        if proposal is None or _reasons(card) == _reasons(proposal):
+        proposal = findings[card.workspace].find_proposal_for(card) if card.workspace in findings else None
+        if proposal is None or _collect_reasons(card) == _collect_reasons(proposal):
             continue
         row = load_card(session, card.id)
         if row.original_prompt or _is_same_work(proposal, card.assignment):
@@ -149,9 +151,13 @@ def renew_reasons(session: Session, cards: Sequence[Card], findings: Mapping[str
             row.signals = proposal.signals
 
 
-def _reasons(of: Card | Proposal) -> tuple[str, datetime | None, list[tuple[str, ...]]]:
+def _collect_reasons(reasoned: Card | Proposal) -> tuple[str, datetime | None, list[tuple[str, ...]]]:
     """The reasons that a card gives, or would give."""
-    return sanitise(of.reasoning), of.evidence_at, [signal.evidence for signal in of.signals if signal.relevance]
+    return (
+        sanitise(reasoned.reasoning),
+        reasoned.evidence_at,
+        [signal.evidence for signal in reasoned.signals if signal.relevance],
+    )
 
 
 def is_done_by_operator(card: CardRow, context: WorkspaceContext, own_session_ids: Collection[str] = ()) -> bool:
@@ -203,7 +209,7 @@ def select_rows(
     recent decisions, and the card says so."""
     if not learning:
         return list(rows)
-    selected = [row for row in rows if _is_certain(row) or band_of(row.confidence) is not Band.DISCARDED]
+    selected = [row for row in rows if _is_certain(row) or find_band(row.confidence) is not Band.DISCARDED]
     unknown = [row for row in rows if row not in selected and decisions.get(row.kind, 0) < EXPLORED_BELOW]
     if unknown and randomness.uniform() * EXPLORED_IN < 1:
         kind = randomness.pick(dict.fromkeys(sorted({row.kind for row in unknown}), 1.0))
@@ -220,7 +226,7 @@ def _is_certain(row: CardRow) -> bool:
     return row.tier == Tier.AT_RISK or is_ordered(row.kind) or row.source == Source.FOLLOW_UP
 
 
-def content_block(row: CardRow) -> RailVerdict | None:
+def find_content_block(row: CardRow) -> RailVerdict | None:
     """The verdict of the content filter, if that blocks the card."""
     return next((verdict for verdict in row.verdicts if verdict.rail == "content" and verdict.blocks), None)
 
@@ -247,7 +253,7 @@ class CardSelector:
         self._twin = twin
         self._randomness = randomness
 
-    def unavailable(
+    def find_unavailable(
         self,
         session: Session,
         candidates: Sequence[Proposal] | Sequence[CardRow],
@@ -256,19 +262,19 @@ class CardSelector:
     ) -> set[str]:
         """The fingerprints of the candidates that cannot become cards now (SPEC 2.9). Their subject or kind is muted,
         one of `pending_cards` is about the subject, or work on the same evidence is running or cools down."""
-        muted = MuteIndex(read_mutes(session, now))
+        mutes = MuteIndex(read_mutes(session, now))
         pending = {card.about for card in pending_cards}
-        fingerprints = {new.fingerprint for new in candidates}
+        fingerprints = {candidate.fingerprint for candidate in candidates}
         values = {"fingerprints": json.dumps(sorted(fingerprints)), "since": now - MAX_COOL_DOWN}
         earlier_cards = [EarlierCard(*row) for row in ask(session, _SAME_EVIDENCE, values)]
         cooling_down = {card.fingerprint for card in earlier_cards if is_cooling_down(card, now)}
         return cooling_down | {
-            new.fingerprint
-            for new in candidates
-            if new.about in pending or muted.covers(*new.about, tier=int(new.tier))
+            candidate.fingerprint
+            for candidate in candidates
+            if candidate.about in pending or mutes.covers(*candidate.about, tier=int(candidate.tier))
         }
 
-    def muted(self, session: Session, proposals: Sequence[Proposal], now: datetime) -> list[Proposal]:
+    def select_muted(self, session: Session, proposals: Sequence[Proposal], now: datetime) -> list[Proposal]:
         """The proposals whose subject or kind is muted."""
         mutes = MuteIndex(read_mutes(session, now)) if proposals else MuteIndex(())
         return [proposal for proposal in proposals if mutes.covers(*proposal.about, tier=int(proposal.tier))]
@@ -287,7 +293,7 @@ class CardSelector:
             return Selection()
         now, decisions = self._store.clock.now(), self._store.decisions
         cycle = _Cycle(
-            now, self._twin.phase(session), last_trigger_times(session), _count_decisions(decisions, session)
+            now, self._twin.phase(session), load_last_trigger_times(session), _count_decisions(decisions, session)
         )
         drafts = []
         for proposal in proposals:
@@ -301,13 +307,13 @@ class CardSelector:
             row.id = self._randomness.new_id("pred")
             rows[row.id] = row
         selected, is_full = [], False
-        for card in rank_cards(map(card_of, rows.values()), now):
+        for card in rank_cards(map(make_card_of_row, rows.values()), now):
             if not room.take(card).has_place:
-                is_full = is_full or not exclusive_group(card)
+                is_full = is_full or not find_exclusive_group(card)
                 continue
             row, info = rows[card.id], self._approvals.launcher.check(card.assignment)
             row.set_verdicts(self._approvals.preview_work(session, row, card.assignment, info))
-            if content_block(row):
+            if find_content_block(row):
                 room.leave(card)
             selected.append(row)
         return Selection(selected, is_full)
@@ -322,7 +328,7 @@ class CardSelector:
         )
         if cycle.is_learning and proposal.source is Source.TEMPLATE:
             proposal = replace(proposal, source=Source.EMBEDDED_TWIN)
-        tier, why = adjusted_tier(proposal.tier, *cycle.decided.get((proposal.workspace, proposal.kind), (0, 0)))
+        tier, why = adjust_tier(proposal.tier, *cycle.decided.get((proposal.workspace, proposal.kind), (0, 0)))
         everywhere = sum(number for (_, kind), (_, number) in cycle.decided.items() if kind == proposal.kind)
         words = (*estimate.parts.words, why) if why else estimate.parts.words
         row = make_row(

@@ -55,7 +55,7 @@ _PARTS: Final = {
 """The purpose of each part of the day, and how relevant work is in it."""
 
 
-def time_signal(local: datetime) -> Signal:
+def make_time_signal(local: datetime) -> Signal:
     """The signal of the operator's local time."""
     words, relevance = _PARTS[part_of_day(local)]
     return signal("time", relevance, words)
@@ -101,7 +101,7 @@ def last_activity(
     return min(max(signs), now) if signs else None
 
 
-def silence_signal(silence: timedelta | None, threshold: timedelta, local: datetime) -> Signal:
+def make_silence_signal(silence: timedelta | None, threshold: timedelta, local: datetime) -> Signal:
     """Grows evenly from 0 (just active) to 1 at `threshold` (`silenceThresholdMs`, > 0); 0 if nothing is known."""
     if silence is None:
         return signal("silence", 0.0, "no activity seen yet")
@@ -125,35 +125,35 @@ def open_tasks(tasks: Sequence[Task]) -> list[Task]:
     return sorted(opened, key=lambda task: task.updated_at)
 
 
-def related_task(tasks: Sequence[Task], text: str) -> Task | None:
+def find_related_task(tasks: Sequence[Task], text: str) -> Task | None:
     """The stalest open task that shares a word of at least four letters with `text`."""
-    words = _words_of(text)
-    return next((task for task in open_tasks(tasks) if words & _words_of(task.title)), None)
+    words = _split_words(text)
+    return next((task for task in open_tasks(tasks) if words & _split_words(task.title)), None)
 
 
-def _words_of(text: str) -> set[str]:
+def _split_words(text: str) -> set[str]:
     return {word.casefold() for word in re.findall(r"[^\W\d_]{4,}", text)}
 
 
-def tasks_signal(tasks: Sequence[Task], local: datetime) -> Signal:
+def make_tasks_signal(tasks: Sequence[Task], local: datetime) -> Signal:
     """The signal of the workspace: how stale its stalest open task is. It names the three stalest."""
     opened = open_tasks(tasks)
     if not opened:
         return signal("tasks", 0.0, "no open tasks")
-    return signal("tasks", _staleness(opened[0], local), *(_task_words(task, local) for task in opened[:3]))
+    return signal("tasks", _compute_staleness(opened[0], local), *(_describe_task(task, local) for task in opened[:3]))
 
 
-def task_signal(task: Task, local: datetime) -> Signal:
+def make_task_signal(task: Task, local: datetime) -> Signal:
     """The signal of a proposal that is about this task."""
-    return signal("tasks", _staleness(task, local), _task_words(task, local))
+    return signal("tasks", _compute_staleness(task, local), _describe_task(task, local))
 
 
-def _staleness(task: Task, now: datetime) -> float:
+def _compute_staleness(task: Task, now: datetime) -> float:
     """0.3 for a task that was changed just now, growing evenly to 1 after seven days without a change."""
     return 0.3 + 0.7 * min(1.0, max(0.0, (now - task.updated_at) / FULLY_STALE))
 
 
-def _task_words(task: Task, local: datetime) -> str:
+def _describe_task(task: Task, local: datetime) -> str:
     """A task in words."""
     return f"“{plain(task.title, 40)}”, unchanged since {moment(task.updated_at, local)}"
 
@@ -171,12 +171,12 @@ _LEFT_OPEN = {SessionState.FAILED, SessionState.INTERRUPTED, SessionState.BLOCKE
 """States of sessions whose work is not done."""
 
 
-def _fading(at: datetime, now: datetime) -> float:
+def _compute_freshness(at: datetime, now: datetime) -> float:
     """1 for this moment, falling evenly to 0 within `THREAD_FADES`."""
     return 1.0 - min(1.0, max(0.0, (now - at) / THREAD_FADES))
 
 
-def session_relevance(session: SessionView, now: datetime) -> float:
+def compute_session_relevance(session: SessionView, now: datetime) -> float:
     """How much a session asks to be continued, in [0, 1].
 
     At its end it is 1 if the session failed, was interrupted or was blocked, 0.8 if it found a problem, 0.4 if it ended
@@ -189,10 +189,10 @@ def session_relevance(session: SessionView, now: datetime) -> float:
         openness = 0.2
     else:
         openness = 0.8 if session.has_problem else 0.4
-    return openness * _fading(session.ended_at or session.created_at, now)
+    return openness * _compute_freshness(session.ended_at or session.created_at, now)
 
 
-def thread_relevance(thread: Thread, now: datetime) -> float:
+def compute_thread_relevance(thread: Thread, now: datetime) -> float:
     """How much a conversation with another agent asks to be continued, in [0, 1].
 
     It is 1 if a question of the agent is open, 0.8 if the operator's last message was never answered, and 0.4
@@ -200,29 +200,32 @@ def thread_relevance(thread: Thread, now: datetime) -> float:
     if thread.unanswered and not thread.question and now - thread.at < MAX_ANSWER_TIME:
         return 0.0
     openness = 1.0 if thread.question else 0.8 if thread.unanswered else 0.4
-    return openness * _fading(thread.at, now)
+    return openness * _compute_freshness(thread.at, now)
 
 
-def conversations_signal(
+def make_conversations_signal(
     sessions: Sequence[SessionView], threads: Sequence[Thread], local: datetime, flows: Collection[str] | None = None
 ) -> Signal:
     """The most relevant session and the most relevant conversation with another agent, in words. For a proposal, only
     the sessions of the `flows` that it continues count."""
     rated_sessions = [
-        (session_relevance(session, local), _session_words(session, local))
+        (compute_session_relevance(session, local), _describe_session(session, local))
         for session in sessions
         if flows is None or session.flow in flows
     ]
     best = sorted(rated_sessions)[-1:]
     if flows is None:
-        best += sorted((thread_relevance(thread, local), thread_words(thread, local)) for thread in threads)[-1:]
+        rated_threads = [
+            (compute_thread_relevance(thread, local), describe_thread(thread, local)) for thread in threads
+        ]
+        best += sorted(rated_threads)[-1:]
     best = sorted((pair for pair in best if pair[0] > 0.0), reverse=True)
     nothing = "no recent sessions" if flows is None else "no recent session that it continues"
     words = [words for _, words in best] or [nothing]
     return signal("conversations", best[0][0] if best else 0.0, *words)
 
 
-def thread_words(thread: Thread, local: datetime) -> str:
+def describe_thread(thread: Thread, local: datetime) -> str:
     """A conversation with another agent in words."""
     at = moment(thread.at, local)
     if thread.question:
@@ -231,7 +234,7 @@ def thread_words(thread: Thread, local: datetime) -> str:
     return f"{about} was left without an answer ({at})" if thread.unanswered else f"{about} ({at})"
 
 
-def _session_words(session: SessionView, local: datetime) -> str:
+def _describe_session(session: SessionView, local: datetime) -> str:
     """A session in words."""
     outcome = "found a problem" if session.has_problem else session.state.value
     at = moment(session.ended_at or session.created_at, local)
@@ -241,7 +244,7 @@ def _session_words(session: SessionView, local: datetime) -> str:
 # -- git
 
 
-def _waiting(state: GitState, github: GitHubState | None, tests_stale: bool) -> list[tuple[float, str]]:
+def _rank_waiting(state: GitState, github: GitHubState | None, tests_stale: bool) -> list[tuple[float, str]]:
     """What waits in the repository, as (relevance, words); the words may be ""."""
     files = len(state.files) + state.more_files
     requests, failing = (github.pull_requests, github.failing) if github else ((), ())
@@ -258,20 +261,20 @@ def _waiting(state: GitState, github: GitHubState | None, tests_stale: bool) -> 
     return [(relevance, words) for relevance, value, words in rows if value]
 
 
-def git_evidence(state: GitState, github: GitHubState | None = None) -> list[str]:
+def describe_git_evidence(state: GitState, github: GitHubState | None = None) -> list[str]:
     """What waits in the repository, in words. If nothing does, one line says so."""
     if not state.head:
         return ["no commits yet"]
     unpushed = "nothing unpushed" if state.upstream_tip else "no upstream to compare with"
-    return [words for _, words in _waiting(state, github, False) if words] or [f"clean, {unpushed}"]
+    return [words for _, words in _rank_waiting(state, github, False) if words] or [f"clean, {unpushed}"]
 
 
-def git_signal(state: GitState, github: GitHubState | None = None, tests_stale: bool = False) -> Signal:
+def make_git_signal(state: GitState, github: GitHubState | None = None, tests_stale: bool = False) -> Signal:
     """The signal of the workspace. Its relevance is 1 minus the product of (1 - relevance) over all that waits. If
     `gh` failed, the signal has that error, and the rest still counts."""
-    relevance = 1.0 - prod(1.0 - item_relevance for item_relevance, _ in _waiting(state, github, tests_stale))
+    relevance = 1.0 - prod(1.0 - item_relevance for item_relevance, _ in _rank_waiting(state, github, tests_stale))
     error = f"gh: {plain(github.error, 200)}" if github and github.error else ""
-    return signal("git", relevance, *git_evidence(state, github), error=error)
+    return signal("git", relevance, *describe_git_evidence(state, github), error=error)
 
 
 # -- calendar
@@ -291,18 +294,18 @@ class Meeting:
     before: datetime | None = None
 
 
-def nearest(meetings: Sequence[Meeting], now: datetime) -> Meeting | None:
+def find_nearest_meeting(meetings: Sequence[Meeting], now: datetime) -> Meeting | None:
     """The next meeting that begins within `MEETINGS_AHEAD`, None for none."""
     coming = [meeting for meeting in meetings if now <= meeting.begins < now + MEETINGS_AHEAD]
     return min(coming, key=lambda meeting: (meeting.begins, meeting.name), default=None)
 
 
-def calendar_signal(meetings: Sequence[Meeting] | None, now: datetime) -> Signal:
+def make_calendar_signal(meetings: Sequence[Meeting] | None, now: datetime) -> Signal:
     """The relevance is 1 for a meeting that begins now, and decreases evenly to 0 for one in four hours. `meetings` is
     None if the settings name no calendar."""
     if meetings is None:
         return signal("calendar", 0.0, "no calendar configured")
-    meeting = nearest(meetings, now)
+    meeting = find_nearest_meeting(meetings, now)
     if meeting is None:
         return signal("calendar", 0.0, f"no meeting within {span(MEETINGS_AHEAD)}")
     wait = meeting.begins - now

@@ -44,7 +44,7 @@ _FENCE = re.compile(r"\s*(```|~~~)")
 LAST_FILE_TASKS = "tasks.written"
 """Key in the state table: the [workspace, title] of each task that was open in the files of `tasksDir` last time."""
 
-MAX_TITLE = 500
+MAX_TITLE_CHARS = 500
 """Maximum number of characters of a title or a note."""
 
 FILE, HEARTBEAT, HEARTBEAT_ORDER = "file", "heartbeat", "order"
@@ -120,7 +120,7 @@ class TaskBoard:
             row = find_by_prefix(session, TaskRow, task_id, noun="task", verb="clawpy tasks list")
             return _to_tasks(session, [row])[0]
 
-    def needing(self, task_id: str) -> Sequence[Task]:
+    def list_needing(self, task_id: str) -> Sequence[Task]:
         """The tasks that need this one done first."""
         contains_id = cast(col(TaskRow.needs), String).contains(f'"{task_id}"', autoescape=True)
         with self._database.read() as session:
@@ -131,20 +131,20 @@ class TaskBoard:
 
         Raises `Refusal` `bad_title`, `secret_in_text`, and as `get`.
         """
-        words = refuse_secret(sanitise(title).strip())
-        if not words or len(words) > MAX_TITLE:
-            raise Refusal("bad_title", f"a title must have 1 to {MAX_TITLE} characters", "say what to do")
-        needed = list(dict.fromkeys(self.get(need).id for need in needs))
+        clean_title = refuse_secret(sanitise(title).strip())
+        if not clean_title or len(clean_title) > MAX_TITLE_CHARS:
+            raise Refusal("bad_title", f"a title must have 1 to {MAX_TITLE_CHARS} characters", "say what to do")
+        prerequisite_ids = list(dict.fromkeys(self.get(need).id for need in needs))
 
         def insert(tx: Transaction) -> Task:
-            row = self._add(tx, words, "operator", channel=channel, workspace=workspace, needs=needed)
+            row = self._add(tx, clean_title, "operator", channel=channel, workspace=workspace, needs=prerequisite_ids)
             return _to_tasks(tx.session, [row])[0]
 
         return self._database.write(insert)
 
     def add_due(self, tx: Transaction, title: str, channel: str, workspace: str = "", *, run: bool = False) -> str:
         """Add an open task for a due item of a heartbeat (SPEC 4.1), which may `run` by itself; returns its id."""
-        words = sanitise(title).strip()[:MAX_TITLE]
+        words = sanitise(title).strip()[:MAX_TITLE_CHARS]
         source = HEARTBEAT_ORDER if run else HEARTBEAT
         return self._add(tx, words, source, channel=channel, workspace=workspace).id
 
@@ -224,7 +224,7 @@ class TaskBoard:
             row.session_id = view.id
             self._change(tx, row, TaskState.RUNNING, "")
             return
-        title = sanitise(view.prompt).strip()[:MAX_TITLE] or view.id
+        title = sanitise(view.prompt).strip()[:MAX_TITLE_CHARS] or view.id
         row = self._add(
             tx,
             title,
@@ -267,7 +267,7 @@ class TaskBoard:
 
     def _change(self, tx: Transaction, row: TaskRow, state: TaskState, note: str) -> None:
         """Set the note of a task, and its state if that differs."""
-        row.note = sanitise(note)[:MAX_TITLE]
+        row.note = sanitise(note)[:MAX_TITLE_CHARS]
         if row.state == state:
             return
         row.state = state
@@ -305,7 +305,7 @@ def _read_task_files(folder: Path, workspaces: Sequence[str]) -> list[FileTask]:
     for file in sorted(folder.iterdir()):
         if file.suffix == ".md" and file.is_file():
             for _, mark, text in read_markdown_lines(file.read_text(encoding="utf-8")):
-                title = redact(sanitise(text).strip())[:MAX_TITLE]
+                title = redact(sanitise(text).strip())[:MAX_TITLE_CHARS]
                 if mark == " " and title:
                     open_tasks.append((by_name.get(file.stem, ""), title))
     return list(dict.fromkeys(open_tasks))

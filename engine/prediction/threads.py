@@ -103,7 +103,7 @@ class Threads:
         """The conversations about `workspace` that grew within a day, the newest first."""
         secrets = tuple(self._secrets())
         threads = []
-        for at, end in self._conversations():
+        for at, end in self._read_conversations():
             if end.folder and self._workspace_of(end.folder) == workspace:
                 last, unanswered = end.last, end.last.speaker == "user"
                 thread = Thread(
@@ -118,18 +118,18 @@ class Threads:
                 threads.append(thread)
         return threads
 
-    def last_growth(self) -> datetime | None:
+    def find_last_growth(self) -> datetime | None:
         """When a conversation of the operator grew last, None if none grew within a day."""
-        return max((min(at, self._clock.now()) for at, _ in self._conversations()), default=None)
+        return max((min(at, self._clock.now()) for at, _ in self._read_conversations()), default=None)
 
-    def _conversations(self) -> Iterator[tuple[datetime, _TranscriptEnd]]:
+    def _read_conversations(self) -> Iterator[tuple[datetime, _TranscriptEnd]]:
         """The operator's conversations, the newest first, as (when the file grew, the end of the transcript)."""
-        for file in self._grown_files():
+        for file in self._find_grown_files():
             end = _read_once(file)
             if end is not None and not (end.folder and self._is_ours(end.folder)):
                 yield file.grown_at, end
 
-    def _grown_files(self) -> list[_GrownFile]:
+    def _find_grown_files(self) -> list[_GrownFile]:
         """The files that grew recently, the newest first."""
         folders, now_s = tuple(self._folders()), self._clock.monotonic()
         listing = self._listing

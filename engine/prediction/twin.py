@@ -95,7 +95,7 @@ EmbedTexts = Callable[[Sequence[str]], Sequence[bytes | None]]
 has none yet."""
 
 
-def phase_of(decisions: int, check: Callable[[], CalibrationCheck]) -> Phase:
+def compute_phase(decisions: int, check: Callable[[], CalibrationCheck]) -> Phase:
     """The phase (SPEC 2.6) after this many decisions, with the reason in words. It is derived, never configured."""
     if decisions < MIN_DECISIONS:
         return Phase(0, decisions, f"the Twin starts after {MIN_DECISIONS} of your decisions", MIN_DECISIONS)
@@ -157,7 +157,7 @@ class EmbeddedTwin:
 
     def phase(self, session: Session) -> Phase:
         """The phase that the number of decisions and their calibration allow (SPEC 2.6)."""
-        return phase_of(self._decisions.count_decided_cards(session), self.calibrator.check)
+        return compute_phase(self._decisions.count_decided_cards(session), self.calibrator.check)
 
     def estimate(
         self,
@@ -187,10 +187,10 @@ class EmbeddedTwin:
             text=features,
         )
         answer, usual_wait = self.predict(query), self.usual_wait(proposal.kind)
-        parts = confidence_of(
+        parts = compute_confidence(
             twin=answer.probability if proposal.confidence is None else proposal.confidence,
             pattern=answer.pattern_share,
-            urgency=urgency_of(proposal.evidence_at, now, usual_wait or timedelta(hours=proposal.usual_hours)),
+            urgency=compute_urgency(proposal.evidence_at, now, usual_wait or timedelta(hours=proposal.usual_hours)),
             time=answer.time_share,
             phase=phase.number,
             calibrate=partial(self.calibrator.calibrate, proposal.kind),
@@ -248,7 +248,7 @@ def _check_outcomes(scored_outcomes: Sequence[tuple[float, bool]]) -> Calibratio
     return CalibrationCheck(number, is_calibrated, reason + why, error, bound)
 
 
-def band_of(confidence: float) -> Band:
+def find_band(confidence: float) -> Band:
     """The band of a confidence: [0, 0.3) discarded, [0.3, 0.6) card, [0.6, 0.8) suggested, [0.8, 1] act."""
     if confidence >= ACT_FROM:
         return Band.ACT
@@ -259,7 +259,7 @@ def band_of(confidence: float) -> Band:
     return Band.DISCARDED
 
 
-def confidence_of(
+def compute_confidence(
     *,
     twin: float,
     pattern: float,
@@ -279,7 +279,7 @@ def confidence_of(
     return replace(parts, total=round(min(max(calibrate(parts.weighted), 0.0), 1.0), 6)) if phase else parts
 
 
-def urgency_of(evidence_at: datetime | None, now: datetime, usual_wait: timedelta) -> float:
+def compute_urgency(evidence_at: datetime | None, now: datetime, usual_wait: timedelta) -> float:
     """The age of the evidence as a share of `usual_wait`: 0 when it is new, 1 from `usual_wait` on. It is 0.5 for
     evidence without a time."""
     if evidence_at is None or usual_wait <= timedelta(0):

@@ -114,7 +114,7 @@ class WorkspaceWatch:
 
         workspaces = tuple(self._workspaces())
         folders = {workspace: list_folders(workspace) for workspace in workspaces}
-        owners = group_pairs((folder, workspace) for workspace, listed in folders.items() for folder in listed)
+        owners = group_pairs((folder, workspace) for workspace, paths in folders.items() for folder in paths)
         if not owners:
             self.check_due()
             self._stop.wait(POLL_MS / 1000)
@@ -133,7 +133,7 @@ class WorkspaceWatch:
         try:
             for batch in batches:
                 self.is_watching.set()
-                for workspace in changed_workspaces((path for _, path in batch), owners):
+                for workspace in find_changed_workspaces((path for _, path in batch), owners):
                     self.changed.add(workspace, self._clock.now())
                 due = self.check_due()
                 if workspaces != tuple(self._workspaces()) or any(folders[key] != list_folders(key) for key in due):
@@ -176,7 +176,7 @@ def list_folders(workspace: str) -> list[str]:
     return [str(folder) for folder in dict.fromkeys(folders) if folder.is_dir() and not folder.is_symlink()]
 
 
-def changed_workspaces(paths: Iterable[str], owners: Mapping[str, Sequence[str]]) -> list[str]:
+def find_changed_workspaces(paths: Iterable[str], owners: Mapping[str, Sequence[str]]) -> list[str]:
     """The workspaces in which one of `paths` is more than a lock of git or an ignored file. `owners` names the
     workspaces of each watched folder."""
     changed: dict[str, list[str]] = {}

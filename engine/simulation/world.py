@@ -16,15 +16,15 @@ from engine.execution.runners.toolchains.tool_table import LINTERS, TEST_RUNNERS
 from engine.git.history import Commit
 from engine.git.state import Branch, FileState, GitState, Touch
 from engine.model import CheckResult, SessionView
-from engine.prediction.context import ChangedFile, Part, WorkspaceContext, changed_since
+from engine.prediction.context import ChangedFile, Part, WorkspaceContext, find_files_changed_since
 from engine.prediction.signals import (
     OurWrite,
-    calendar_signal,
-    conversations_signal,
-    git_signal,
-    silence_signal,
-    tasks_signal,
-    time_signal,
+    make_calendar_signal,
+    make_conversations_signal,
+    make_git_signal,
+    make_silence_signal,
+    make_tasks_signal,
+    make_time_signal,
 )
 from engine.storage.database import Transaction
 from engine.storage.validation_runs import ValidationRun
@@ -178,7 +178,7 @@ class SimulatedProject:
         """The uncommitted files that differ from the last run."""
         if not self.runs:
             return ()
-        return changed_since(self.runs[0].ran_at, None, files, exact=False)
+        return find_files_changed_since(self.runs[0].ran_at, None, files, exact=False)
 
     def _commit(self, now: datetime, subject: str) -> None:
         self.id_counter += 1
@@ -229,11 +229,11 @@ class SimulatedContexts:
             ancestors=frozenset(commit.id for commit in git.recent),
             sessions=sessions,
             signals=(
-                time_signal(local),
-                silence_signal(silence, SILENCE_THRESHOLD, local),
-                tasks_signal((), local),
-                conversations_signal(sessions, (), local),
-                git_signal(git, None, bool(changed)),
-                calendar_signal(None, local),
+                make_time_signal(local),
+                make_silence_signal(silence, SILENCE_THRESHOLD, local),
+                make_tasks_signal((), local),
+                make_conversations_signal(sessions, (), local),
+                make_git_signal(git, None, bool(changed)),
+                make_calendar_signal(None, local),
             ),
         )

@@ -191,7 +191,7 @@ def _run_heartbeats(services: Services) -> None:
 def last_operator_activity(services: Services) -> datetime | None:
     """The time when the operator last wrote in a workspace, or talked with another agent whose transcripts are imported
     (SPEC 2.2)."""
-    signs = (last_workspace_activity(services, services.workspaces), services.threads.last_growth())
+    signs = (last_workspace_activity(services, services.workspaces), services.threads.find_last_growth())
     return max((sign for sign in signs if sign is not None), default=None)
 
 

@@ -118,7 +118,7 @@ def build_knowledge(services: Services, overrides: Overrides) -> None:
             continued_session=services.sessions.continues,
             running_sessions=services.sessions.running,
             task=services.tasks.get,
-            dependent_tasks=services.tasks.needing,
+            dependent_tasks=services.tasks.list_needing,
             change_set=services.changes.for_session,
         ),
         files=services.agent_files,

@@ -31,7 +31,7 @@ from engine.prediction.cards import Cards
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.context_reader import ContextReader, Sources
 from engine.prediction.cycle import CardCycle, RoundPreparation, RoundSources
-from engine.prediction.kinds import FIX_BY_AGENT, kind_of
+from engine.prediction.kinds import FIX_BY_AGENT, get_kind
 from engine.prediction.predictors import ModelTwin, PredictorHook, TwinAccess, UnusableReply
 from engine.prediction.routing import PromptPlacer, Router
 from engine.prediction.signals import OurWrite
@@ -243,7 +243,7 @@ def build_prediction(services: Services, launcher: Sessions, overrides: Override
 
 def _prompt_runner(launcher: Sessions, workspace: str) -> str:
     """The agent or model that would take a text prompt of a workspace, "" for none."""
-    any_prompt = Assignment("?", kind_of(FIX_BY_AGENT).channel, workspace, AUTO)
+    any_prompt = Assignment("?", get_kind(FIX_BY_AGENT).channel, workspace, AUTO)
     info = launcher.check(any_prompt)
     return info.executor if info.available else ""
 

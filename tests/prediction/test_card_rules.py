@@ -32,11 +32,11 @@ from engine.prediction.card_rules import (
     Move,
     Room,
     Seating,
-    adjusted_tier,
-    displaced_ids,
-    ids_without_place,
+    adjust_tier,
+    compute_next_status,
+    find_displaced_ids,
+    find_ids_without_place,
     is_cooling_down,
-    next_status,
     sort_cards,
     takes_place,
 )
@@ -65,10 +65,10 @@ def test_exactly_the_final_states_of_a_session_give_a_card_its_outcome() -> None
 @pytest.mark.parametrize(("status", "move"), list(product(Status, Move)))
 def test_every_other_move_is_refused(status: Status, move: Move) -> None:
     if (status, move) in TRANSITIONS:
-        assert next_status("pred_x", status, move) is TRANSITIONS[status, move]
+        assert compute_next_status("pred_x", status, move) is TRANSITIONS[status, move]
         return
     with pytest.raises(Refusal, match="pred_x") as refused:
-        next_status("pred_x", status, move)
+        compute_next_status("pred_x", status, move)
     assert refused.value.code == ("nothing_to_undo" if move in (Move.WAKE, Move.REOPEN) else "already_decided")
 
 
@@ -92,7 +92,7 @@ def test_every_other_move_is_refused(status: Status, move: Move) -> None:
 def test_decisions_move_a_kind_by_one_tier_from_this_number_on(
     tier: Tier, approved: int, decided: int, to: Tier
 ) -> None:
-    adjusted, why = adjusted_tier(tier, approved, decided)
+    adjusted, why = adjust_tier(tier, approved, decided)
     assert adjusted is to
     assert (f"you approved {approved} of {decided}" in why) is (adjusted is not tier)
 
@@ -246,15 +246,15 @@ def test_a_workspace_has_one_upkeep_card(source: Source) -> None:
     assert Room(CAPS, [present], NOW).take(new) == NO_PLACE
     assert Room(CAPS, [present], NOW).take(replace(new, source=Source.FOLLOW_UP)) == Seating(True, ("quarantine",))
     woken = replace(new, snoozed_until=NOW)
-    assert ids_without_place([present, woken], NOW, CAPS) == {"old_stash"}
-    assert ids_without_place([woken], NOW, CAPS) == set()
+    assert find_ids_without_place([present, woken], NOW, CAPS) == {"old_stash"}
+    assert find_ids_without_place([woken], NOW, CAPS) == set()
     others = [stack_card(f"check{number}") for number in range(4)]
-    assert displaced_ids([present, *others, new], "old_stash", NOW, CAPS) == ("quarantine",)
+    assert find_displaced_ids([present, *others, new], "old_stash", NOW, CAPS) == ("quarantine",)
 
 
 @given(CARDS)
 def test_woken_cards_take_free_places_only(cards: list[Card]) -> None:
-    hidden = ids_without_place(cards, NOW, CAPS)
+    hidden = find_ids_without_place(cards, NOW, CAPS)
     shown = [card for card in cards if not card.snoozed(NOW) and card.id not in hidden]
     assert all(card.snoozed_until is not None for card in cards if card.id in hidden)
     woken = [card for card in shown if card.snoozed_until is not None and card.tier is Tier.UPKEEP]
@@ -266,12 +266,12 @@ def test_woken_cards_take_free_places_only(cards: list[Card]) -> None:
 @given(CARDS, st.data())
 @settings(max_examples=50)
 def test_a_returning_card_displaces_others_within_the_limits(cards: list[Card], data: st.DataObject) -> None:
-    hidden = ids_without_place(cards, NOW, CAPS)
+    hidden = find_ids_without_place(cards, NOW, CAPS)
     shown = [card for card in cards if not card.snoozed(NOW) and card.id not in hidden]
     if not shown:
         return
     returning = data.draw(st.sampled_from(shown))
-    displaced = displaced_ids(cards, returning.id, NOW, CAPS)
+    displaced = find_displaced_ids(cards, returning.id, NOW, CAPS)
     rest = [card for card in shown if card.id not in displaced]
     assert returning in rest
     if returning.tier is Tier.UPKEEP:

@@ -9,8 +9,8 @@ import pytest
 
 from engine.git.state import FileState
 from engine.model import SessionState, SessionView
-from engine.prediction.context import ChangedFile, changed_since
-from engine.prediction.problems import unsolved_problem
+from engine.prediction.context import ChangedFile, find_files_changed_since
+from engine.prediction.problems import find_unsolved_problem
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, PYTEST, PastRun, World, dated_commit, session, task, touch
 
@@ -46,7 +46,7 @@ def test_whether_an_uncommitted_file_changed_since_a_run(
     between: tuple[str, ...] | None, exact: bool, at: object, expected: list[str]
 ) -> None:
     files = [FileState("a", modified=True, modified_at=at)]  # type: ignore[arg-type]
-    assert paths_of(changed_since(RUN, between, files, exact=exact)) == expected
+    assert paths_of(find_files_changed_since(RUN, between, files, exact=exact)) == expected
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_whether_an_uncommitted_file_changed_since_a_run(
 def test_a_deleted_file_changed_if_the_run_saw_it(
     between: tuple[str, ...] | None, exact: bool, expected: list[str]
 ) -> None:
-    changed = changed_since(RUN, between, [FileState("gone", deleted=True)], exact=exact)
+    changed = find_files_changed_since(RUN, between, [FileState("gone", deleted=True)], exact=exact)
     assert (paths_of(changed), [file.gone for file in changed]) == (expected, [True] * len(expected))
 
 
@@ -77,7 +77,7 @@ def test_a_failed_test_stays_a_problem_until_it_passes(
     world: World, repository: Repository, runs: list[tuple[str, ...]], problem: str
 ) -> None:
     world.runs = [PastRun(repository.git("rev-parse", "HEAD"), failing) for failing in runs]
-    assert unsolved_problem(world.sense()) == problem
+    assert find_unsolved_problem(world.sense()) == problem
 
 
 def test_a_run_of_other_tests_does_not_answer_a_failed_test(world: World, repository: Repository) -> None:
@@ -85,11 +85,11 @@ def test_a_run_of_other_tests_does_not_answer_a_failed_test(world: World, reposi
     measured = PastRun(head, full=False, passed=1, durations=(("t.py::test_b", 0.1),))
     world.runs = [measured, PastRun(head, ("t.py::test_a",))]
     advice = ", or ask for “bisect test=t.py::test_a good=COMMIT” with a commit where it passed"
-    assert unsolved_problem(world.sense()) == FAILED + advice
+    assert find_unsolved_problem(world.sense()) == FAILED + advice
     world.runs = [replace(measured, durations=(("t.py::test_a", 0.1),)), *world.runs]
-    assert unsolved_problem(world.sense()) == ""
+    assert find_unsolved_problem(world.sense()) == ""
     world.runs = [replace(measured, durations=()), *world.runs[1:]]
-    assert unsolved_problem(world.sense()) == "", "a green run that names no tests counts"
+    assert find_unsolved_problem(world.sense()) == "", "a green run that names no tests counts"
 
 
 @pytest.mark.parametrize(
@@ -111,25 +111,25 @@ def test_a_failed_test_is_named_with_its_answer(
 ) -> None:
     world.runs = [PastRun(repository.git("rev-parse", "HEAD"), ("t.py::test_a",))]
     world.sessions = [latest]
-    assert unsolved_problem(world.sense()) == FAILED.replace("fix it", answer)
+    assert find_unsolved_problem(world.sense()) == FAILED.replace("fix it", answer)
 
 
 def test_a_stopped_run_stays_a_problem_until_a_run_finishes(world: World, repository: Repository) -> None:
     stopped = session(state=SessionState.CANCELLED)
     world.sessions = [stopped]
     expected = "the tests were stopped, no run has finished here yet; ask for “run_tests”"
-    assert unsolved_problem(world.sense()) == expected
+    assert find_unsolved_problem(world.sense()) == expected
     world.sessions = [session(state=SessionState.RUNNING), stopped]
-    assert unsolved_problem(world.sense()) == ""
+    assert find_unsolved_problem(world.sense()) == ""
     world.sessions, world.runs = [stopped], [PastRun(repository.git("rev-parse", "HEAD"))]
-    assert unsolved_problem(world.sense()) == ""
+    assert find_unsolved_problem(world.sense()) == ""
 
 
 def test_advice_on_a_failed_test_names_its_project(world: World, repository: Repository) -> None:
     head = repository.commit("two", {"b/tests/test_b.py": "1"}, at=BEFORE.isoformat())
     world.projects = [replace(PYTEST, path="b")]
     world.runs = [PastRun(head, ("tests/test_b.py::test_b",), project="b")]
-    assert "“bisect test=tests/test_b.py::test_b good=COMMIT project=b”" in unsolved_problem(world.sense())
+    assert "“bisect test=tests/test_b.py::test_b good=COMMIT project=b”" in find_unsolved_problem(world.sense())
 
 
 def test_there_is_no_advice_if_files_changed_between_a_failed_run_and_a_later_one(
@@ -139,15 +139,15 @@ def test_there_is_no_advice_if_files_changed_between_a_failed_run_and_a_later_on
     failed = PastRun(head, ("t.py::test_a",), clean=False, tree="1")
     later = PastRun(head, passed=1, durations=(("t.py::test_b", 0.1),), clean=False, full=False)
     world.runs = [replace(later, tree="1"), failed]
-    assert unsolved_problem(world.sense()) == FAILED
+    assert find_unsolved_problem(world.sense()) == FAILED
     world.runs = [replace(later, tree="2"), failed]
-    assert unsolved_problem(world.sense()) == FAILED.removesuffix("; fix it")
+    assert find_unsolved_problem(world.sense()) == FAILED.removesuffix("; fix it")
 
 
 def test_a_failed_test_whose_file_is_gone_is_no_problem(world: World, repository: Repository) -> None:
     failing = ("t.py::test_a", "gone.py::test_b", "pkg::TestC")
     world.runs = [PastRun(repository.git("rev-parse", "HEAD"), failing)]
-    assert unsolved_problem(world.sense()).startswith("2 tests failed")
+    assert find_unsolved_problem(world.sense()).startswith("2 tests failed")
 
 
 def test_the_situation_in_words(world: World, repository: Repository) -> None:

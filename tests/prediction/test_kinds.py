@@ -19,7 +19,7 @@ from engine.prediction.kinds import (
     OWN_PROMPT,
     STALE_TASK,
     SUGGESTED_KIND,
-    kind_of,
+    get_kind,
 )
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -48,8 +48,8 @@ def test_the_page_of_flows_names_every_flow() -> None:
 
 
 def test_a_kind_that_is_not_in_the_table_is_a_heartbeat_or_a_learned_flow() -> None:
-    assert kind_of("heartbeat-1a2b3c4d").tier is Tier.BLOCKS
-    assert kind_of("sweep_the_floor").title == "sweep the floor"
+    assert get_kind("heartbeat-1a2b3c4d").tier is Tier.BLOCKS
+    assert get_kind("sweep_the_floor").title == "sweep the floor"
 
 
 def test_every_check_of_an_inspection_names_its_kinds() -> None:

@@ -17,7 +17,14 @@ from hypothesis import strategies as st
 from engine.config import FixedSettings, Settings
 from engine.model import Answer, NoAnswer, Question, Source
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.predictors import ModelTwin, PredictorHook, UnusableReply, full_model_id, read_line, read_reply
+from engine.prediction.predictors import (
+    ModelTwin,
+    PredictorHook,
+    UnusableReply,
+    complete_model_id,
+    read_line,
+    read_reply,
+)
 from engine.storage.database import Database
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, World, dated_commit, task, touch
@@ -150,7 +157,7 @@ def test_a_model_that_is_off_or_in_phase_0_is_not_asked(context: WorkspaceContex
      ("me/twin", "together:me/twin"), ("openai:ft:gpt:me", "openai:ft:gpt:me")],
 )  # fmt: skip
 def test_together_is_the_default_provider(text: str, full_id: str) -> None:
-    assert full_model_id(text, ("openai", "ollama", "together")) == full_id
+    assert complete_model_id(text, ("openai", "ollama", "together")) == full_id
 
 
 # The file with predictions of other programs.

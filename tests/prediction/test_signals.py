@@ -19,15 +19,15 @@ from engine.prediction.signals import (
     WEIGHTS,
     Meeting,
     OurWrite,
-    calendar_signal,
-    conversations_signal,
-    git_signal,
+    compute_session_relevance,
+    compute_thread_relevance,
+    find_related_task,
     last_activity,
-    related_task,
-    session_relevance,
-    silence_signal,
-    tasks_signal,
-    thread_relevance,
+    make_calendar_signal,
+    make_conversations_signal,
+    make_git_signal,
+    make_silence_signal,
+    make_tasks_signal,
 )
 from tests.prediction.sensing import NOW, session, task
 
@@ -53,7 +53,7 @@ def test_weights_are_those_of_the_specification() -> None:
     ],
 )
 def test_silence_grows_to_one_at_the_threshold(silence: timedelta | None, relevance: float) -> None:
-    assert silence_signal(silence, HALF_HOUR, NOW).relevance == relevance
+    assert make_silence_signal(silence, HALF_HOUR, NOW).relevance == relevance
 
 
 EDIT, BEFORE = NOW - timedelta(minutes=5), NOW - timedelta(hours=2)
@@ -87,29 +87,29 @@ def test_input_and_edits_are_activity_and_our_own_writes_are_none(
 
 def test_the_stalest_task_counts_and_is_named_first() -> None:
     tasks = [task("ship it", timedelta(hours=1)), task("cart rounding", timedelta(days=4))]
-    collected = tasks_signal(tasks, NOW)
+    collected = make_tasks_signal(tasks, NOW)
     assert collected.evidence[0] == "“cart rounding”, unchanged since 1 January"
     assert collected.relevance == pytest.approx(0.3 + 0.7 * 4 / 7)
-    assert tasks_signal([task("x", timedelta(days=7))], NOW).relevance == 1.0
-    assert tasks_signal([task("x", timedelta(days=70))], NOW).relevance == 1.0
+    assert make_tasks_signal([task("x", timedelta(days=7))], NOW).relevance == 1.0
+    assert make_tasks_signal([task("x", timedelta(days=70))], NOW).relevance == 1.0
 
 
 def test_a_task_is_related_to_a_text_with_a_word_of_its_title() -> None:
     tasks = [task("rounding in the cart", timedelta(days=7))]
-    assert related_task(tasks, "Run the tests of cart.py") == tasks[0]
-    assert related_task(tasks, "branches") is None
+    assert find_related_task(tasks, "Run the tests of cart.py") == tasks[0]
+    assert find_related_task(tasks, "branches") is None
 
 
 def test_a_session_that_was_left_open_is_more_relevant_than_one_that_ended_well() -> None:
     failed = session(state=SessionState.FAILED, ended_at=NOW)
-    assert session_relevance(failed, NOW) == 1.0
-    assert session_relevance(session(check=CheckResult("pytest", 3, 1), ended_at=NOW), NOW) == 0.8
-    assert session_relevance(session(ended_at=NOW), NOW) == 0.4
-    assert session_relevance(session(state=SessionState.RUNNING, ended_at=None), NOW) == 0.0
-    assert conversations_signal([failed], [], NOW, {"run_tests"}).relevance == 1.0
-    assert conversations_signal([failed], [], NOW, {"bisect"}).relevance == 0.0, "a card of another kind"
-    assert session_relevance(failed, NOW + timedelta(hours=12)) == pytest.approx(0.5)
-    assert session_relevance(failed, NOW + timedelta(hours=24)) == 0.0
+    assert compute_session_relevance(failed, NOW) == 1.0
+    assert compute_session_relevance(session(check=CheckResult("pytest", 3, 1), ended_at=NOW), NOW) == 0.8
+    assert compute_session_relevance(session(ended_at=NOW), NOW) == 0.4
+    assert compute_session_relevance(session(state=SessionState.RUNNING, ended_at=None), NOW) == 0.0
+    assert make_conversations_signal([failed], [], NOW, {"run_tests"}).relevance == 1.0
+    assert make_conversations_signal([failed], [], NOW, {"bisect"}).relevance == 0.0, "a card of another kind"
+    assert compute_session_relevance(failed, NOW + timedelta(hours=12)) == pytest.approx(0.5)
+    assert compute_session_relevance(failed, NOW + timedelta(hours=24)) == 0.0
 
 
 def talk(ago: timedelta = timedelta(0), *, asks: str = "", unanswered: bool = False) -> Thread:
@@ -118,16 +118,16 @@ def talk(ago: timedelta = timedelta(0), *, asks: str = "", unanswered: bool = Fa
 
 
 def test_an_open_question_of_another_agent_is_as_relevant() -> None:
-    assert thread_relevance(talk(asks="Shall I?"), NOW) == 1.0
-    assert thread_relevance(talk(), NOW) == 0.4
-    assert thread_relevance(talk(timedelta(hours=12), asks="Shall I?"), NOW) == pytest.approx(0.5)
-    assert thread_relevance(talk(timedelta(hours=24), asks="Shall I?"), NOW) == 0.0
-    assert conversations_signal([], [talk(asks="Shall I?")], NOW).relevance == 1.0
+    assert compute_thread_relevance(talk(asks="Shall I?"), NOW) == 1.0
+    assert compute_thread_relevance(talk(), NOW) == 0.4
+    assert compute_thread_relevance(talk(timedelta(hours=12), asks="Shall I?"), NOW) == pytest.approx(0.5)
+    assert compute_thread_relevance(talk(timedelta(hours=24), asks="Shall I?"), NOW) == 0.0
+    assert make_conversations_signal([], [talk(asks="Shall I?")], NOW).relevance == 1.0
 
 
 def test_a_conversation_that_an_agent_may_be_answering_is_not_relevant() -> None:
-    assert thread_relevance(talk(timedelta(minutes=9, seconds=59), unanswered=True), NOW) == 0.0
-    assert thread_relevance(talk(timedelta(minutes=10), unanswered=True), NOW) == pytest.approx(0.8, abs=0.01)
+    assert compute_thread_relevance(talk(timedelta(minutes=9, seconds=59), unanswered=True), NOW) == 0.0
+    assert compute_thread_relevance(talk(timedelta(minutes=10), unanswered=True), NOW) == pytest.approx(0.8, abs=0.01)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_conversation_that_an_agent_may_be_answering_is_not_relevant() -> None
 def test_what_waits_in_the_repository_adds_up(
     state: GitState, github: GitHubState | None, stale: bool, relevance: float
 ) -> None:
-    assert git_signal(state, github, stale).relevance == pytest.approx(relevance)
+    assert make_git_signal(state, github, stale).relevance == pytest.approx(relevance)
 
 
 # Calendars.
@@ -222,4 +222,4 @@ def test_a_file_that_is_no_calendar_is_named(tmp_path: Path, content: bytes) -> 
     ],
 )
 def test_a_meeting_is_less_relevant_the_later_it_begins(wait: timedelta, relevance: float) -> None:
-    assert calendar_signal([Meeting("review", NOW + wait)], NOW).relevance == pytest.approx(relevance)
+    assert make_calendar_signal([Meeting("review", NOW + wait)], NOW).relevance == pytest.approx(relevance)

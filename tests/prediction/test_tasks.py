@@ -108,7 +108,7 @@ def test_a_task_waits_for_those_that_it_needs(board: TaskBoard) -> None:
     build, test = board.add("Build"), board.add("Test")
     deploy = board.add("Deploy", needs=[build.id, test.id[:9], build.id])
     assert deploy.needs == deploy.waits_for == (build.id, test.id)
-    assert [task.id for task in board.needing(build.id)] == [deploy.id]
+    assert [task.id for task in board.list_needing(build.id)] == [deploy.id]
     board.done(build.id)
     assert board.get(deploy.id).waits_for == (test.id,)
     board.done(test.id)

@@ -97,16 +97,16 @@ def test_a_long_file_is_read_at_its_ends(transcripts: Transcripts) -> None:
 
 
 def test_the_last_growth_is_not_that_of_our_own_sessions(transcripts: Transcripts) -> None:
-    assert transcripts.threads.last_growth() is None
+    assert transcripts.threads.find_last_growth() is None
     transcripts.write(claude("user", "hello"), ago=timedelta(hours=3))
     transcripts.write(claude("user", "hello", cwd="/ours/worktree"), "s2", ago=timedelta(minutes=1))
-    assert transcripts.threads.last_growth() == NOW - timedelta(hours=3)
+    assert transcripts.threads.find_last_growth() == NOW - timedelta(hours=3)
     transcripts.write(claude("user", "and more"), ago=timedelta(minutes=2))
-    assert transcripts.threads.last_growth() == NOW - timedelta(minutes=2)
+    assert transcripts.threads.find_last_growth() == NOW - timedelta(minutes=2)
 
 
 @pytest.mark.parametrize("ago", [timedelta(hours=24), timedelta(hours=-2)])
 def test_files_of_yesterday_and_of_the_future_are_passed_over(transcripts: Transcripts, ago: timedelta) -> None:
     transcripts.write(claude("user", "hello"), ago=ago)
-    assert transcripts.threads.last_growth() is None
+    assert transcripts.threads.find_last_growth() is None
     assert transcripts.threads.latest(SHOP) == []

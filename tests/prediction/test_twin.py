@@ -19,10 +19,10 @@ from engine.model import (
 from engine.prediction import twin
 from engine.prediction.twin import (
     EmbeddedTwin,
-    band_of,
-    confidence_of,
-    phase_of,
-    urgency_of,
+    compute_confidence,
+    compute_phase,
+    compute_urgency,
+    find_band,
 )
 from engine.storage.database import Database, Transaction
 from tests.conftest import MONDAY_MORNING
@@ -121,7 +121,7 @@ def test_a_calibration_needs_100_held_out_decisions(twin_world: TwinWorld) -> No
     ],
 )
 def test_bands_include_their_lower_end(confidence: float, band: Band) -> None:
-    assert band_of(confidence) is band
+    assert find_band(confidence) is band
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_bands_include_their_lower_end(confidence: float, band: Band) -> None:
 )  # fmt: skip
 def test_confidence_is_the_exact_weighted_sum_of_four_terms(terms: tuple[float, ...], total: float) -> None:
     twin, pattern, urgency, time = terms
-    parts = confidence_of(
+    parts = compute_confidence(
         twin=twin, pattern=pattern, urgency=urgency, time=time, phase=1, calibrate=lambda score: score
     )
     assert parts.total == total
@@ -142,8 +142,8 @@ def test_confidence_is_the_exact_weighted_sum_of_four_terms(terms: tuple[float, 
 def test_urgency_is_age_against_the_usual_wait() -> None:
     usual = timedelta(hours=4)
     ages = [timedelta(0), timedelta(hours=1), timedelta(hours=4), timedelta(days=9), timedelta(hours=-1)]
-    assert [urgency_of(MONDAY_MORNING - age, MONDAY_MORNING, usual) for age in ages] == [0.0, 0.25, 1.0, 1.0, 0.0]
-    assert urgency_of(None, MONDAY_MORNING, usual) == 0.5
+    assert [compute_urgency(MONDAY_MORNING - age, MONDAY_MORNING, usual) for age in ages] == [0.0, 0.25, 1.0, 1.0, 0.0]
+    assert compute_urgency(None, MONDAY_MORNING, usual) == 0.5
 
 
 @pytest.mark.parametrize(
@@ -153,4 +153,4 @@ def test_urgency_is_age_against_the_usual_wait() -> None:
 def test_phase_2_needs_a_calibration_that_holds(
     decisions: int, held_out: int, is_calibrated: bool, number: int
 ) -> None:
-    assert phase_of(decisions, lambda: CalibrationCheck(held_out, is_calibrated, "measured")).number == number
+    assert compute_phase(decisions, lambda: CalibrationCheck(held_out, is_calibrated, "measured")).number == number

@@ -82,7 +82,7 @@ def issue_permit(world: World) -> tuple[Permit, Assignment]:
     approvals = world.engine.cards.approvals
     info = approvals.launcher.check(card.assignment)
     permit = world.engine.database.write(
-        lambda tx: approvals._rule(tx, card.id, card.assignment, info, ApprovalRequest(DecidedBy.OPERATOR))
+        lambda tx: approvals._ask_rails(tx, card.id, card.assignment, info, ApprovalRequest(DecidedBy.OPERATOR))
     )
     assert isinstance(permit, Permit)
     return permit, card.assignment

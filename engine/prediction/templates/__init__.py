@@ -14,7 +14,7 @@ from typing import Final
 
 from engine.model import Proposal
 from engine.prediction.context import Part, WorkspaceContext
-from engine.prediction.kinds import is_heartbeat, kind_of
+from engine.prediction.kinds import get_kind, is_heartbeat
 from engine.prediction.templates import branches, changes, failures, history, runs, work
 
 Template = Callable[[WorkspaceContext], Sequence[Proposal]]
@@ -100,13 +100,13 @@ def _propose_by_templates(context: WorkspaceContext, failed: list[Exception] | N
         for part_template in PART_TEMPLATES:
             of_part += _ask_source(partial(part_template, context, part), failed)
         kinds = {proposal.kind for proposal in of_part}
-        proposals += [proposal for proposal in of_part if kinds.isdisjoint(kind_of(proposal.kind).yields_to)]
+        proposals += [proposal for proposal in of_part if kinds.isdisjoint(get_kind(proposal.kind).yields_to)]
     if not context.git.operation:
         return proposals
     return [
         proposal
         for proposal in proposals
-        if kind_of(proposal.kind).during_operation
+        if get_kind(proposal.kind).during_operation
         or is_heartbeat(proposal.kind)
         or proposal.facts.get("after") == "unfinished_operation"
     ]

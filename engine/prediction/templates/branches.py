@@ -12,11 +12,11 @@ from engine.model.text import count, join_names, join_shortened, moment, plain
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.offers import (
     Offer,
-    branch_of,
     count_others,
+    describe_branch,
     find_earliest,
+    find_project_parameter,
     is_usable,
-    project_of,
     template,
 )
 
@@ -53,7 +53,7 @@ def rehearse_merge(context: WorkspaceContext) -> Iterator[Offer]:
             "source": merge.source,
             "target": git.branch,
             "rebase": True,
-            **project_of(context, merge.files or git.own_files),
+            **find_project_parameter(context, merge.files or git.own_files),
         },
         evidence_at=next((branch.at for branch in git.branches if branch.tip == merge.tip), None),
     )
@@ -90,7 +90,7 @@ def forecast_conflicts(context: WorkspaceContext) -> Iterator[Offer]:
     )
 
 
-def untidy_branches(context: WorkspaceContext) -> tuple[list[Branch], list[Branch]]:
+def find_untidy_branches(context: WorkspaceContext) -> tuple[list[Branch], list[Branch]]:
     """Local branches that are merged, and those without a commit for 30 days. The base, and branches that are checked
     out in any worktree, are left out."""
     git = context.repository
@@ -107,7 +107,7 @@ def untidy_branches(context: WorkspaceContext) -> tuple[list[Branch], list[Branc
 @template
 def report_branches(context: WorkspaceContext) -> Iterator[Offer]:
     """There are branches that could be tidied up."""
-    merged, stale = untidy_branches(context)
+    merged, stale = find_untidy_branches(context)
     if not merged and not stale:
         return
     days = STALE_BRANCH.days
@@ -159,9 +159,9 @@ def autosquash(context: WorkspaceContext) -> Iterator[Offer]:
     yield Offer(
         f"Rehearse squashing {count(number, 'fixup commit')} into {targets}",
         f"“{plain(fixups.subjects[0], 60)}” {verb} not pushed yet, and neither are the commits that they fix.",
-        subject=branch_of(git),
+        subject=describe_branch(git),
         facts={"head": git.head, "onto": fixups.onto},
-        parameters={"onto": fixups.onto or None, **project_of(context, git.own_files)},
+        parameters={"onto": fixups.onto or None, **find_project_parameter(context, git.own_files)},
         evidence_at=fixups.at,
     )
 
@@ -174,22 +174,22 @@ MAX_STASHES = 10
 @template
 def old_stash(context: WorkspaceContext) -> Iterator[Offer]:
     """There are stashes older than two weeks. One card is about all of them."""
-    old = [stash for stash in context.inspection.stashes if context.now - stash.at > OLD_STASH][-MAX_STASHES:]
-    if not old:
+    old_stashes = [stash for stash in context.inspection.stashes if context.now - stash.at > OLD_STASH][-MAX_STASHES:]
+    if not old_stashes:
         return
-    oldest = old[-1]
+    oldest = old_stashes[-1]
     holds = f" with {join_shortened(oldest.files)}" if oldest.files else ""
-    others = count_others(old, ", and ")
+    others = count_others(old_stashes, ", and ")
     beside = f"{others} older than two weeks" if others else ""
     where = f" made on {plain(oldest.branch, 40)}" if oldest.branch else ""
     yield Offer(
         "Look at the old stash: what is in it, and does it still apply?"
-        if len(old) == 1
-        else f"Look at {len(old)} old stashes: what is in them, and do they still apply?",
+        if len(old_stashes) == 1
+        else f"Look at {len(old_stashes)} old stashes: what is in them, and do they still apply?",
         f"“{plain(oldest.words, 60)}”{where}{holds} has been waiting since {moment(oldest.at, context.local)}{beside}.",
         subject="old stashes",
-        facts={"stashes": sorted(stash.commit for stash in old)},
-        parameters={"stashes": [stash.commit for stash in old]},
+        facts={"stashes": sorted(stash.commit for stash in old_stashes)},
+        parameters={"stashes": [stash.commit for stash in old_stashes]},
         evidence_at=oldest.at,
     )
 
@@ -218,7 +218,7 @@ def unfinished_operation(context: WorkspaceContext) -> Iterator[Offer]:
     yield Offer(
         prompt,
         _explain(operation),
-        subject=_operation_subject(operation, branch_of(git)),
+        subject=_make_operation_subject(operation, describe_branch(git)),
         facts={
             "operation": operation.name,
             "theirs": operation.theirs.commit if operation.theirs else "",
@@ -226,17 +226,17 @@ def unfinished_operation(context: WorkspaceContext) -> Iterator[Offer]:
             "settled": not operation.unmerged,
             "bisect": [operation.bad, *operation.good],
         },
-        parameters={"operation": operation.name, **project_of(context, operation.files)},
+        parameters={"operation": operation.name, **find_project_parameter(context, operation.files)},
         evidence_at=min(begun, context.now) if begun else None,
     )
 
 
-def _operation_subject(operation: Operation, branch: str) -> str:
+def _make_operation_subject(operation: Operation, branch: str) -> str:
     """The name of the operation: `merge of tax on main`. A rebase keeps its name while it applies commits."""
     if operation.name == "rebase":
         return f"rebase of {plain(operation.rebased, 200) or branch} onto {plain(operation.ours.name, 200)}"
-    theirs = f" of {plain(operation.theirs.name, 200)}" if operation.theirs else ""
-    return f"{operation.name}{theirs} on {branch}"
+    merged_branch = f" of {plain(operation.theirs.name, 200)}" if operation.theirs else ""
+    return f"{operation.name}{merged_branch} on {branch}"
 
 
 def _explain(operation: Operation) -> str:

@@ -13,12 +13,12 @@ from engine.git.own_changes import LocatedLeftover, Mention
 from engine.git.state import GitState
 from engine.model import Tier
 from engine.model.text import count, join_shortened, moment, plain, tail
-from engine.prediction.context import Part, WorkspaceContext, result_words
+from engine.prediction.context import Part, WorkspaceContext, describe_result
 from engine.prediction.templates.offers import (
     MAX_PATHS,
     Offer,
-    branch_of,
     count_others,
+    describe_branch,
     find_earliest,
     find_ended_sessions,
     find_head_time,
@@ -32,7 +32,7 @@ from engine.prediction.templates.offers import (
 MAX_NAMED = 5
 """Maximum number of findings that a subject names."""
 
-SHORT_SUITE = 120.0
+SHORT_SUITE_S = 120.0
 """Maximum seconds of a whole suite that is run once more to measure its coverage."""
 
 _LEFTOVER_WORDS = {
@@ -55,17 +55,19 @@ def leftovers(context: WorkspaceContext) -> Iterator[Offer]:
     if not all_leftovers:
         return
     marked = [leftover for leftover in all_leftovers if leftover.kind == CONFLICT_MARKER]
-    named = marked or list(all_leftovers)
-    kinds = list(dict.fromkeys(_LEFTOVER_WORDS.get(leftover.kind, f"`{leftover.kind}`") for leftover in named))
-    where = join_shortened((leftover.place for leftover in named), 3)
-    files = {leftover.path for leftover in named}
+    shown_leftovers = marked or list(all_leftovers)
+    kinds = list(
+        dict.fromkeys(_LEFTOVER_WORDS.get(leftover.kind, f"`{leftover.kind}`") for leftover in shown_leftovers)
+    )
+    places = join_shortened((leftover.place for leftover in shown_leftovers), 3)
+    files = {leftover.path for leftover in shown_leftovers}
     state = "not committed" if files <= {file.path for file in git.files} else "not pushed"
     summary = " and ".join(kinds[:2]) + (" and more" if len(kinds) > 2 else "")
     yield Offer(
-        f"Show what is left in {where}",
-        f"You added {summary} in {where}, {state} yet.",
-        **_evidence_of(named, all_leftovers),
-        parameters={"today": _day_begin_text(context)},
+        f"Show what is left in {places}",
+        f"You added {summary} in {places}, {state} yet.",
+        **_collect_evidence(shown_leftovers, all_leftovers),
+        parameters={"today": _format_day_begin(context)},
         evidence_at=written_at(git, files),
         tier=Tier.BLOCKS if marked else None,
     )
@@ -89,7 +91,7 @@ def remove_leftovers(context: WorkspaceContext) -> Iterator[Offer]:
         f"Remove the debugging from {join_shortened(paths)}{' and run the tests' if are_tested else ''}",
         f"{join_shortened((leftover.place for leftover in removable), 3)}: debugging that you added; only statements "
         f"on a line of their own go.{f' Not from {unusable}: hidden characters are in its name.' if unusable else ''}",
-        **_evidence_of(removable, removable),
+        **_collect_evidence(removable, removable),
         parameters={"paths": paths},
         evidence_at=written,
     )
@@ -109,8 +111,8 @@ def stale_docs(context: WorkspaceContext) -> Iterator[Offer]:
         f"Show the documentation that still names {join_shortened(names, 2, 40)}",
         f"{tail(f'{first.path}:{first.line}')} names `{names[0]}`{became}, which your changes removed{more}.",
         subject=" ".join(sorted(names)[:MAX_NAMED]),
-        facts=_facts_of(mentions),
-        evidence_at=_last_written_at(context.repository),
+        facts=_make_mention_facts(mentions),
+        evidence_at=_find_last_written_at(context.repository),
     )
 
 
@@ -119,7 +121,7 @@ def update_docs(context: WorkspaceContext) -> Iterator[Offer]:
     """A session showed the stale documentation. Names that were clearly renamed can be corrected."""
     renamed = [mention for mention in context.inspection.own.mentions if mention.new]
     paths = select_usable_paths(mention.path for mention in renamed)
-    newest = _last_written_at(context.repository)
+    newest = _find_last_written_at(context.repository)
     if not paths or not _was_shown(context, "look_at_mentions", newest):
         return
     pairs = list(dict.fromkeys(f"{plain(mention.old, 40)} → {plain(mention.new, 40)}" for mention in renamed))
@@ -127,7 +129,7 @@ def update_docs(context: WorkspaceContext) -> Iterator[Offer]:
         f"Put the new names into {join_shortened(paths)}",
         f"{join_shortened(pairs, 2, 80)}, in {count(len(renamed), 'line')}; what it changes waits as a diff.",
         subject=" ".join(sorted(plain(mention.old, 60) for mention in renamed)[:MAX_NAMED]),
-        facts=_facts_of(renamed),
+        facts=_make_mention_facts(renamed),
         parameters={"paths": paths},
         evidence_at=newest,
     )
@@ -149,13 +151,13 @@ def uncovered_lines(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     number = sum(len(lines) for path, lines in context.inspection.own.added_lines.items() if path in paths)
     yield Offer(
         f"Find the changed lines of {join_shortened(paths)} that no test runs",
-        f"The tests pass ({result_words(last.check)} at {moment(last.ran_at, context.local)}); nobody measured the "
+        f"The tests pass ({describe_result(last.check)} at {moment(last.ran_at, context.local)}); nobody measured the "
         f"{count(number, 'changed line')} yet.",
-        subject=branch_of(git),
+        subject=describe_branch(git),
         facts={"mark": context.inspection.own.mark},
         parameters={
             "paths": paths,
-            "whole": whole is not None and whole.check.seconds <= SHORT_SUITE,
+            "whole": whole is not None and whole.check.seconds <= SHORT_SUITE_S,
         },
         evidence_at=last.ran_at,
     )
@@ -168,10 +170,10 @@ def lint(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     if not linters or _lacks_packages(part, linters[0]):
         return
     files = [file for file in git.files if not file.deleted and part.lints(file.path) and is_usable_path(file.path)]
-    changed, where = sorted(file.path for file in files), "not committed"
+    changed, state = sorted(file.path for file in files), "not committed"
     moments = [file.modified_at for file in files if file.modified_at]
     if not changed and git.recent:
-        changed, where = select_usable_paths(path for path in git.own_files if part.lints(path)), "not pushed"
+        changed, state = select_usable_paths(path for path in git.own_files if part.lints(path)), "not pushed"
         moments = [git.recent[0].at]
     last = find_last_success(context, part.project.path, "lint")
     if not changed or (last is not None and all(at < last.created_at for at in moments)):
@@ -179,8 +181,8 @@ def lint(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     linter, whole = plain(linters[0].name, 20), len(changed) > MAX_PATHS
     yield Offer(
         f"Lint {f'the whole project{part.within}' if whole else join_shortened(changed)} with {linter}",
-        f"{count(len(changed), 'source file')} changed and {where} yet; only new findings are reported.",
-        subject=branch_of(git),
+        f"{count(len(changed), 'source file')} changed and {state} yet; only new findings are reported.",
+        subject=describe_branch(git),
         facts={"paths": changed, "head": git.head, "after": last.id if last else ""},
         parameters={"paths": [] if whole else changed},
         evidence_at=find_earliest(moments),
@@ -202,42 +204,44 @@ def fix_lint(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         return
     changed = select_usable_paths(file.path for file in git.files if not file.deleted and part.lints(file.path))
     paths = changed if len(changed) <= MAX_PATHS else []
-    linter, where = plain(linters[0].name, 20), "where that is safe"
+    linter, place = plain(linters[0].name, 20), "where that is safe"
     if paths:
         files = "uncommitted file" if len(paths) == 1 else count(len(paths), "uncommitted file")
-        where = f"in the {files}"
+        place = f"in the {files}"
     yield Offer(
-        f"Fix what {linter} found {where}",
+        f"Fix what {linter} found {place}",
         f"{count(findings, 'finding')} at {moment(last.ended_at, context.local)}; what it changes waits as a diff.",
-        subject=f"{linter} on {branch_of(git)}",
+        subject=f"{linter} on {describe_branch(git)}",
         facts={"lint": last.id, "paths": paths},
         parameters={"paths": paths},
         evidence_at=last.ended_at,
     )
 
 
-def _evidence_of(named: Sequence[LocatedLeftover], all_leftovers: Sequence[LocatedLeftover]) -> dict[str, Any]:
+def _collect_evidence(
+    shown_leftovers: Sequence[LocatedLeftover], all_leftovers: Sequence[LocatedLeftover]
+) -> dict[str, Any]:
     """The subject and the facts of a card, as arguments of `Offer`.
 
-    The subject lists the kinds in `named` with their files, so that dismissing a TODO does not hide a breakpoint. The
-    facts list all leftovers, without line numbers, because these change with every line above them.
+    The subject lists the kinds in `shown_leftovers` with their files, so that dismissing a TODO does not hide a
+    breakpoint. The facts list all leftovers, without line numbers, because these change with every line above them.
     """
-    kinds = dict.fromkeys(f"{leftover.kind} in {plain(leftover.path, 100)}" for leftover in named)
+    kinds = dict.fromkeys(f"{leftover.kind} in {plain(leftover.path, 100)}" for leftover in shown_leftovers)
     lines = sorted(f"{leftover.kind} {leftover.path} {leftover.text}" for leftover in all_leftovers)
     return {"subject": ", ".join([*kinds][:MAX_NAMED]), "facts": {"found": lines}}
 
 
-def _day_begin_text(context: WorkspaceContext) -> str:
+def _format_day_begin(context: WorkspaceContext) -> str:
     """The start of the operator's day, in ISO format as flows expect it."""
     return context.local.replace(hour=0, minute=0, second=0, microsecond=0).isoformat()
 
 
-def _facts_of(mentions: Sequence[Mention]) -> dict[str, list[str]]:
+def _make_mention_facts(mentions: Sequence[Mention]) -> dict[str, list[str]]:
     """The facts of a card about mentions, without line numbers."""
     return {"mentions": sorted(f"{mention.path} {mention.old}" for mention in mentions)}
 
 
-def _last_written_at(git: GitState) -> datetime | None:
+def _find_last_written_at(git: GitState) -> datetime | None:
     """When you last changed a file, or else when HEAD was committed."""
     return max((file.modified_at for file in git.files if file.modified_at), default=find_head_time(git))
 

@@ -12,7 +12,7 @@ from engine.execution.runners.toolchains.installing import Installation, find_in
 from engine.git.patch import unquote_name
 from engine.model import SessionState, SessionView, Tier
 from engine.model.text import moment, plain
-from engine.prediction.context import Part, WorkspaceContext, result_words
+from engine.prediction.context import Part, WorkspaceContext, describe_result
 from engine.prediction.templates.offers import (
     LONG_AGO,
     MAX_PATHS,
@@ -39,22 +39,27 @@ _TESTING = ("run_tests", "check_clean_head", "bisect", "hunt_flakes", "narrow_fa
 def prepare_environment(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """The tests of the project lack a tool or a package. The card blocks you if you ran the tests or changed a file of
     the project. In a project that you only read, it is upkeep."""
-    git, where = context.repository, plain(part.project.path, 40) or "this project"
+    git, project_name = context.repository, plain(part.project.path, 40) or "this project"
     if any(lock.folder == part.project.path for lock in context.locks):
         return  # `update_lock` comes first
-    tried = _session_lacking_packages(context, part)
+    failed_session = _find_session_lacking_packages(context, part)
     at: datetime | None = LONG_AGO
-    if tried is not None:
-        reason, at = f"The tests of {where} could not run: {plain(tried.error.partition(' (')[0], 80)}", tried.ended_at
+    if failed_session is not None:
+        reason, at = (
+            f"The tests of {project_name} could not run: {plain(failed_session.error.partition(' (')[0], 80)}",
+            failed_session.ended_at,
+        )
     elif part.project.missing_tool:
-        reason = f"The tests of {where} need {plain(part.project.missing_tool, 30)}, which is not installed"
+        reason = f"The tests of {project_name} need {plain(part.project.missing_tool, 30)}, which is not installed"
     else:
         return
     changed_file = next((file for file in git.files if part.holds(file.path)), None)
-    if tried is None and changed_file is not None:
+    if failed_session is None and changed_file is not None:
         at = changed_file.modified_at
-    blocks = tried is not None or changed_file is not None or any(part.holds(path) for path in git.own_files)
-    installation = _choose_installation(context, part, tried.error if tried is not None else part.project.missing_tool)
+    blocks = failed_session is not None or changed_file is not None or any(part.holds(path) for path in git.own_files)
+    installation = _choose_installation(
+        context, part, failed_session.error if failed_session is not None else part.project.missing_tool
+    )
     if installation is None or _runs(installation, part.project.missing_tool):
         return
     yield Offer(
@@ -73,7 +78,7 @@ def _choose_installation(context: WorkspaceContext, part: Part, lacking: str) ->
     top = Path(context.workspace)
     installations = [
         installation
-        for installation in _with_usable_commands(find_installations(top, _packages(context), part.project.path))
+        for installation in _select_usable(find_installations(top, _collect_packages(context), part.project.path))
         if not installation.find_own_environment(top)  # the flow refuses these
     ]
     bringing = [installation for installation in installations if _brings(installation, lacking)]
@@ -91,7 +96,7 @@ def _runs(installation: Installation, program: str) -> bool:
     return any(command[0] == program for command in installation.commands)
 
 
-def _session_lacking_packages(context: WorkspaceContext, part: Part) -> SessionView | None:
+def _find_session_lacking_packages(context: WorkspaceContext, part: Part) -> SessionView | None:
     """The newest session that ran the tests, if they lacked a package and nothing was installed since."""
     for session in find_ended_sessions(context, part.project.path, "prepare_environment", *_TESTING):
         if session.flow in _TESTING:
@@ -107,7 +112,9 @@ def update_lock(context: WorkspaceContext) -> Iterator[Offer]:
     """A lock file does not agree with its manifest."""
     parts = {part.project.path: part for part in context.parts}
     for mismatch in (lock for lock in context.locks if lock.folder in parts):
-        updates = _with_usable_commands(find_lock_updates(Path(context.workspace), _packages(context), mismatch.folder))
+        updates = _select_usable(
+            find_lock_updates(Path(context.workspace), _collect_packages(context), mismatch.folder)
+        )
         update = next((update for update in updates if update.packages.lock == mismatch.lock_path), None)
         if update is None:
             continue
@@ -130,8 +137,8 @@ def keep_first_lock(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     lock = installed.facts.get("first_lock") if installed is not None else None
     if installed is None or not lock or any(setup.lock for setup in part.project.packages):
         return
-    updates = find_lock_updates(Path(context.workspace), _packages(context), part.project.path)
-    for update in _with_usable_commands([update for update in updates if update.packages.lock == lock]):
+    updates = find_lock_updates(Path(context.workspace), _collect_packages(context), part.project.path)
+    for update in _select_usable([update for update in updates if update.packages.lock == lock]):
         yield Offer(
             f"Make {plain(lock, 50)}: {plain(update.command, 60)}",
             f"The installation wrote it, and the project has no lock file yet. {update.summary}.",
@@ -144,12 +151,12 @@ def keep_first_lock(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         )
 
 
-def _packages(context: WorkspaceContext) -> dict[str, tuple[PackageSetup, ...]]:
+def _collect_packages(context: WorkspaceContext) -> dict[str, tuple[PackageSetup, ...]]:
     """The packages of each project, by its path."""
     return {part.project.path: part.project.packages for part in context.parts}
 
 
-def _with_usable_commands(candidates: Sequence[Installation]) -> list[Installation]:
+def _select_usable(candidates: Sequence[Installation]) -> list[Installation]:
     """The installations whose commands may become a parameter."""
     return [installation for installation in candidates if all(map(is_usable, installation.lines))]
 
@@ -171,7 +178,7 @@ def bisect(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     git = context.repository
     if not git.head or part.tool is None or not part.tool.runs_single_tests:
         return
-    red = part.failed_run_of(git.head)
+    red = part.find_failed_run(git.head)
     if red is None:
         return
     unfit = {test for test, _ in find_flipped_tests(part.runs)} | _find_bisected_tests(context, part)
@@ -242,7 +249,7 @@ def undo_landing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     runs = [run for run in part.runs if run.session_id != landing.session_id and run.head == last.head]
     before = [run for run in runs if run.ran_at <= landing.decided_at]
     flaky = {test for test, _ in find_flipped_tests(part.runs)}
-    broken = [test for test in select_usable_failures(last) if test not in flaky and _newest_verdict(before, test)]
+    broken = [test for test in select_usable_failures(last) if test not in flaky and _find_newest_verdict(before, test)]
     if not broken:
         return
     passed = max(run.ran_at for run in before if read_verdict_on(run, broken[0]))
@@ -258,7 +265,7 @@ def undo_landing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     )
 
 
-def _newest_verdict(runs: Sequence[ValidationRun], test: str) -> bool | None:
+def _find_newest_verdict(runs: Sequence[ValidationRun], test: str) -> bool | None:
     """Whether a test passed in the newest of these runs that says so, None if none does."""
     return next((verdict for run in runs if (verdict := read_verdict_on(run, test)) is not None), None)
 
@@ -307,7 +314,7 @@ def find_culprit(session: SessionView) -> tuple[str, str]:
     return str(facts.get("culprit", ""))[:10], str(facts.get("subject", ""))
 
 
-def _bisected_tests(context: WorkspaceContext, part: Part) -> set[str]:
+def _collect_bisected_tests(context: WorkspaceContext, part: Part) -> set[str]:
     """The tests of which a bisect named the commit that broke them, and which did not pass on your files since."""
     tests: set[str] = set()
     for session in find_ended_sessions(context, part.project.path, "bisect"):
@@ -336,14 +343,14 @@ def still_red(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     ran_alone = any(run.tree == last.tree and find_test_that_failed_alone(run) == tests[0] for run in part.tree_runs)
     if len(tests) == 1 and (ran_alone or part.passes_without_changes(context.repository.head)):
         return  # it would be the same run, or the answer is known
-    if _bisected_tests(context, part).issuperset(tests):
+    if _collect_bisected_tests(context, part).issuperset(tests):
         return  # each failed without the others, at the commit that broke it
     prompt = f"Run the {len(tests)} failing tests alone and group the failures by cause"
     if len(tests) == 1:
         prompt = f"Run `{shorten_test(tests[0])}` alone: does it fail without the other tests?"
     yield Offer(
         prompt,
-        f"{result_words(last.check)} at {moment(last.ran_at, context.local)}, and nothing changed since.",
+        f"{describe_result(last.check)} at {moment(last.ran_at, context.local)}, and nothing changed since.",
         subject=" ".join(sorted(tests)),
         facts={"tests": sorted(tests), "tree": last.tree or last.head},
         parameters={"tests": tests},
@@ -369,7 +376,7 @@ def apply_fix(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         tests = [test for test in failing if fix.alike(test, signatures.get(test, ""))][:MAX_FIXED]
         if not tests or fix.id in tried or fix.template.project != part.project.path:
             continue
-        if not _patched_files(fix.template.patch).isdisjoint(file.path for file in part.changed):
+        if not _parse_patched_files(fix.template.patch).isdisjoint(file.path for file in part.changed):
             continue  # you may have fixed it; `rerun_failing` comes first
         name, title = shorten_test(tests[0]), plain(fix.title.partition(" in a worktree ")[0], 50)
         cause = plain(signatures.get(tests[0], "").rpartition(" in ")[0], 60)
@@ -384,7 +391,7 @@ def apply_fix(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         )
 
 
-def _patched_files(patch: str) -> set[str]:
+def _parse_patched_files(patch: str) -> set[str]:
     """The paths of the files that a diff of git changes."""
     names = re.findall(r"^(?:---|\+\+\+) (.+?)\t?$", patch, re.MULTILINE)
     return {unquote_name(name).partition("/")[2] for name in names}

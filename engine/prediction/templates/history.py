@@ -16,14 +16,14 @@ from engine.git.state import GitState, is_byproduct
 from engine.git.unpushed import UnpushedProblem, find_unpushed_span
 from engine.model import PartOfDay, SessionView, Tier
 from engine.model.text import because, count, join_shortened, moment, plain, tail, text_hash
-from engine.prediction.context import WorkspaceContext, result_words
+from engine.prediction.context import WorkspaceContext, describe_result
 from engine.prediction.kinds import REVIEWED_IN, REVIEWED_STATE
-from engine.prediction.signals import nearest
+from engine.prediction.signals import find_nearest_meeting
 from engine.prediction.templates.failures import find_culprit
 from engine.prediction.templates.offers import (
     Offer,
-    branch_of,
     count_others,
+    describe_branch,
     find_day_begin,
     find_earliest,
     find_ended_sessions,
@@ -67,9 +67,9 @@ def summarise_day(context: WorkspaceContext) -> Iterator[Offer]:
     if not any(git.is_mine(commit) for commit in commits):
         return
     runs = sum(run.ran_at >= today for run in context.runs)
-    more = [count(runs, "test run")] if runs else []
-    more += [f"{count(len(git.files) + git.more_files, 'file')} uncommitted"] if git.files else []
-    reasoning = f"The latest was “{plain(commits[0].subject, 50)}”{because(', '.join(more))}."
+    details = [count(runs, "test run")] if runs else []
+    details += [f"{count(len(git.files) + git.more_files, 'file')} uncommitted"] if git.files else []
+    reasoning = f"The latest was “{plain(commits[0].subject, 50)}”{because(', '.join(details))}."
     yield _offer_summary(context, f"Sum up today: {_count_words(commits, git)}", reasoning, today, commits)
 
 
@@ -77,7 +77,7 @@ def summarise_day(context: WorkspaceContext) -> Iterator[Offer]:
 def prepare_meeting(context: WorkspaceContext) -> Iterator[Offer]:
     """A meeting begins soon, and there are commits since it was last held, or if that is not known, since the day
     before."""
-    git, meeting = context.repository, nearest(context.meetings, context.local)
+    git, meeting = context.repository, find_nearest_meeting(context.meetings, context.local)
     if not git.head or meeting is None or meeting.begins - context.local > PREPARATION_TIME:
         return
     since = meeting.before or find_day_begin(context.local - timedelta(days=1))
@@ -118,7 +118,9 @@ def _find_sessions_since(context: WorkspaceContext, since: datetime) -> dict[str
         if session.state.over and session.created_at >= since
     ]
     checks = [
-        f"{moment(run.ran_at, context.local)} {result_words(run.check)}" for run in context.runs if run.ran_at >= since
+        f"{moment(run.ran_at, context.local)} {describe_result(run.check)}"
+        for run in context.runs
+        if run.ran_at >= since
     ]
     return {"sessions": sessions[::-1], "checks": checks[::-1]}
 
@@ -285,7 +287,7 @@ def _offer_waiting_commits(context: WorkspaceContext, git: GitState) -> Iterator
         + ("to push" if git.has_remote else "of this branch"),
         f"{count(number, 'commit')} {'is' if number == 1 else 'are'} {where or 'on no remote branch'}, the oldest "
         f"from {moment(oldest_at, context.local)}.",
-        subject=f"{branch_of(git)} against {git.upstream or git.base}",
+        subject=f"{describe_branch(git)} against {git.upstream or git.base}",
         facts={"upstream": git.upstream or git.base, "upstream_tip": git.upstream_tip, "head": git.head},
         parameters=find_review_range(git, context.now) | ({"broken": broken} if broken else {}),
         evidence_at=oldest_at,
@@ -309,7 +311,7 @@ def _offer_waiting_changes(context: WorkspaceContext, git: GitState) -> Iterator
         f"Look at what is not committed yet: {join_shortened(paths, 3)}",
         f"{count(number, 'file')} changed since {day or moment(since, context.local)} "
         f"{'is' if number == 1 else 'are'} in no commit.",
-        subject=f"uncommitted on {branch_of(git)}",
+        subject=f"uncommitted on {describe_branch(git)}",
         facts={"paths": paths},
         evidence_at=since,
         flow="look_at_changes",
@@ -327,7 +329,7 @@ def _find_known_breakage(context: WorkspaceContext, git: GitState, number: int) 
             faults.append(f"{commit} broke a test: {plain(session.prompt, 80)}")
     red = next((run for run in context.runs if run.head == git.head and run.clean), None)
     if red is not None and red.check.failed + red.check.errors:
-        faults.append(f"the tests of HEAD fail: {result_words(red.check)} at {moment(red.ran_at, context.local)}")
+        faults.append(f"the tests of HEAD fail: {describe_result(red.check)} at {moment(red.ran_at, context.local)}")
     return list(dict.fromkeys(faults))[:20]
 
 

@@ -19,8 +19,8 @@ from engine.model import Proposal, SessionState, SessionView, Signal, Task, Tier
 from engine.model.sessions import KEPT_DURATIONS
 from engine.model.text import count, plain
 from engine.prediction.context import Part, WorkspaceContext
-from engine.prediction.kinds import KINDS, Kind, kind_of
-from engine.prediction.signals import related_task, signal, task_signal
+from engine.prediction.kinds import KINDS, Kind, get_kind
+from engine.prediction.signals import find_related_task, make_task_signal, signal
 from engine.safety.content import check_prompt
 from engine.storage.validation_runs import ValidationRun
 
@@ -73,22 +73,22 @@ def make_proposal(context: WorkspaceContext, kind: str, offer: Offer, part: Part
 
     `part` is the project that it is about, which is added to the subject, the facts and the parameters.
     """
-    kind_row, where = kind_of(kind), part.parameters if part else {}
+    kind_row, project_parameters = get_kind(kind), part.parameters if part else {}
     flow = kind_row.flow if offer.flow == "" else offer.flow
     facts = offer.parameters if offer.facts is None else offer.facts
-    words = f"{offer.subject} {list(facts.values())}".replace("_", " ")
+    searched_text = f"{offer.subject} {list(facts.values())}".replace("_", " ")
     own_task = next((task for task in context.tasks if task.id == offer.task_id), None)
-    task = own_task or related_task(context.tasks, words)
+    task = own_task or find_related_task(context.tasks, searched_text)
     return Proposal(
         kind=kind,
         workspace=context.workspace,
         prompt=_make_harmless_title(offer.prompt, kind_row) if kind in KINDS and flow else offer.prompt,
         reasoning=offer.reasoning,
         subject=part.about(offer.subject) if part else offer.subject,
-        facts={**facts, **where},
+        facts={**facts, **project_parameters},
         flow=flow,
         tier=offer.tier or kind_row.tier,
-        parameters={**offer.parameters, **where},
+        parameters={**offer.parameters, **project_parameters},
         channel=offer.channel or (task.channel if task else "") or kind_row.channel,
         evidence_at=offer.evidence_at,
         usual_hours=kind_row.usual_hours,
@@ -112,7 +112,7 @@ def _make_signal(kind: Kind, common: Signal, context: WorkspaceContext, task: Ta
     if common.error and common.name != "git":
         return common
     if common.name == "tasks" and task is not None:
-        return task_signal(task, context.local)
+        return make_task_signal(task, context.local)
     if common.name == "conversations":
         return context.conversations(frozenset({kind.name, *kind.continues}))
     if common.name not in kind.signals:
@@ -120,7 +120,7 @@ def _make_signal(kind: Kind, common: Signal, context: WorkspaceContext, task: Ta
     return signal("git", kind.strength, *common.evidence) if common.name == "git" else common
 
 
-def project_of(context: WorkspaceContext, paths: Iterable[str]) -> dict[str, str]:
+def find_project_parameter(context: WorkspaceContext, paths: Iterable[str]) -> dict[str, str]:
     """The parameter that says which project a flow tests: of those with tests, the one with most of these files.
 
     It is empty for the project at the top of the workspace, and if none of the files is in a project with tests.
@@ -157,13 +157,13 @@ def written_at(git: GitState, paths: Collection[str]) -> datetime | None:
     return find_earliest(file.modified_at for file in git.files if file.path in paths) or find_head_time(git)
 
 
-def last_changed_at(git: GitState) -> datetime | None:
+def find_last_change_time(git: GitState) -> datetime | None:
     """When a file was last written or committed, None if that is not known."""
     written = [file.modified_at for file in git.files if file.modified_at]
     return max([*written, *(commit.at for commit in git.recent[:1])], default=None)
 
 
-def branch_of(git: GitState) -> str:
+def describe_branch(git: GitState) -> str:
     """The branch that work is on, as the subject of a card."""
     return plain(git.branch, 200) or "detached HEAD"
 

@@ -13,13 +13,13 @@ from engine.execution.runners.toolchains.tool_table import TEST_FILE
 from engine.frozen import frozen
 from engine.model import SessionState, SessionView, Tier
 from engine.model.text import count, join_shortened, moment, plain
-from engine.prediction.context import Part, WorkspaceContext, result_words
+from engine.prediction.context import Part, WorkspaceContext, describe_result
 from engine.prediction.templates.offers import (
     LONG_AGO,
     MAX_PATHS,
     Offer,
-    branch_of,
     count_others,
+    describe_branch,
     find_earliest,
     find_ended_sessions,
     find_flipped_tests,
@@ -55,7 +55,7 @@ def run_tests(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     if tool is None or part.project.missing_tool or not (git.head or git.files):
         return
     if not part.tree_runs:
-        yield from _first_run(context, part, tool)
+        yield from _offer_first_run(context, part, tool)
         return
     changed = [file for file in part.changed if not file.gone and part.tests(file.path) and is_usable_path(file.path)]
     if not changed:
@@ -67,7 +67,7 @@ def run_tests(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         part,
         [file.path for file in changed],
         f"{join_shortened((file.path for file in changed), 3)} changed after the last test run, at {when}: "
-        f"{result_words(last.check)}.",
+        f"{describe_result(last.check)}.",
         facts={"run": last.session_id or last.ran_at.isoformat()},
         evidence_at=find_earliest(file.at for file in changed) or find_head_time(git),
     )
@@ -82,17 +82,17 @@ def find_stopped_run(context: WorkspaceContext, part: Part) -> SessionView | Non
     return last if last is not None and last.state is SessionState.CANCELLED else None
 
 
-def _first_run(context: WorkspaceContext, part: Part, tool: Toolchain) -> Iterator[Offer]:
+def _offer_first_run(context: WorkspaceContext, part: Part, tool: Toolchain) -> Iterator[Offer]:
     """The tests of uncommitted files, or else of unpushed ones, or else the whole suite once."""
     git, unknown = context.repository, "No test run is known here."
     files = [file for file in git.files if not file.deleted and part.tests(file.path)]
-    where, at = "Not committed yet", find_earliest(file.modified_at for file in files)
+    state, at = "Not committed yet", find_earliest(file.modified_at for file in files)
     paths = select_usable_paths(file.path for file in files)
     if not paths:
-        where, at = "Not pushed yet" if git.upstream else "On this branch alone", find_head_time(git)
+        state, at = "Not pushed yet" if git.upstream else "On this branch alone", find_head_time(git)
         paths = select_usable_paths(path for path in git.own_files if part.tests(path))
     if paths:
-        reason = f"{where}: {join_shortened(paths, 3)}. {unknown}"
+        reason = f"{state}: {join_shortened(paths, 3)}. {unknown}"
         yield _run_offer(context, part, paths, reason, facts={}, evidence_at=at)
         return
     yield Offer(
@@ -122,7 +122,7 @@ def _run_offer(
         if whole
         else f"Run the tests of {join_shortened(paths)}",
         reason,
-        subject=f"changes on {branch_of(git)}",
+        subject=f"changes on {describe_branch(git)}",
         facts={"paths": list(paths), "head": git.head, **facts},
         parameters={"paths": [] if whole else list(paths)},
         evidence_at=evidence_at,
@@ -151,7 +151,7 @@ def rerun_failing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     changed = f"; {join_shortened(file.path for file in part.changed)} changed since" if part.changed else ""
     yield Offer(
         prompt,
-        f"{result_words(last.check)} at {moment(last.ran_at, context.local)}{changed}.",
+        f"{describe_result(last.check)} at {moment(last.ran_at, context.local)}{changed}.",
         subject="what failed last",
         facts={
             "run": last.session_id or last.ran_at.isoformat(),
@@ -192,7 +192,7 @@ def failing_ci(context: WorkspaceContext) -> Iterator[Offer]:
     yield Offer(
         f"Run the whole suite here: CI fails on {plain(git.branch, 30)}",
         f"The check “{plain(checks[0], 40)}” failed on the server.",
-        subject=branch_of(git),
+        subject=describe_branch(git),
         facts={"ci": sorted(checks), "head": git.head},
         parameters={"paths": [], **part.parameters},
         evidence_at=find_head_time(git),
@@ -211,11 +211,11 @@ def check_clean_head(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         return  # whatever the tests lack here, they lack at HEAD as well
     if any(run.head == git.head and run.clean and run.full for run in part.runs):
         return
-    failures = list(_check_of_failures(context, part))
-    yield from failures or _check_of_new_files(context, part)
+    failures = list(_offer_check_of_failures(context, part))
+    yield from failures or _offer_check_of_new_files(context, part)
 
 
-def _check_of_failures(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
+def _offer_check_of_failures(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """Whether the tests that failed on the present files fail without the uncommitted ones, too."""
     git, last = context.repository, part.tree_runs[0] if part.tree_runs else None
     if last is None or last.clean or last.head != git.head or part.changed:
@@ -233,7 +233,7 @@ def _check_of_failures(context: WorkspaceContext, part: Part) -> Iterator[Offer]
     left_out = join_shortened(file.path for file in git.files)
     yield Offer(
         f"{'Does' if len(failing) == 1 else 'Do'} {which} fail without your uncommitted changes, too?",
-        f"{result_words(last.check)} at {moment(last.ran_at, context.local)} with {left_out}. A run of HEAD alone "
+        f"{describe_result(last.check)} at {moment(last.ran_at, context.local)} with {left_out}. A run of HEAD alone "
         "tells whether a commit or your changes broke it.",
         subject=failing[0],
         facts={"head": git.head, "tests": failing[:MAX_PATHS]},
@@ -243,28 +243,28 @@ def _check_of_failures(context: WorkspaceContext, part: Part) -> Iterator[Offer]
     )
 
 
-def _check_of_new_files(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
+def _offer_check_of_new_files(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """Whether HEAD passes without the new source files that are in no commit."""
     git = context.repository
     has_own_commits = git.own_files or any(
         git.is_mine(commit) and context.now - commit.at < STALE_AFTER for commit in git.recent[:1]
     )
-    new = [file for file in git.untracked if part.tests(file.path) and not TEST_FILE.search(file.path)]
-    files = select_usable_paths(file.path for file in new)
+    new_files = [file for file in git.untracked if part.tests(file.path) and not TEST_FILE.search(file.path)]
+    files = select_usable_paths(file.path for file in new_files)
     if not has_own_commits or not files:
         return
-    left_out, missing = join_shortened(files), "It is" if len(files) == 1 else "They are"
+    left_out, files_are = join_shortened(files), "It is" if len(files) == 1 else "They are"
     if len(git.files) > len(files):  # the check leaves out all uncommitted files, not only the new ones
         left_out = f"your {count(len(git.files), 'uncommitted file')}"
-        missing = f"{join_shortened(files)} {'is' if len(files) == 1 else 'are'}"
+        files_are = f"{join_shortened(files)} {'is' if len(files) == 1 else 'are'}"
     yield Offer(
         f"Does HEAD pass without {left_out}?",
-        f"{missing} in no commit: others get "
+        f"{files_are} in no commit: others get "
         f"{plain(git.branch, 30) or 'HEAD'} without {'it' if len(files) == 1 else 'them'}.",
-        subject=branch_of(git),
+        subject=describe_branch(git),
         facts={"head": git.head, "files": files},
         parameters={"files": files[: 4 * MAX_PATHS]},
-        evidence_at=find_earliest(file.modified_at for file in new),
+        evidence_at=find_earliest(file.modified_at for file in new_files),
     )
 
 
@@ -289,7 +289,7 @@ def slower_tests(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     if tool is None or not tool.runs_single_tests or len(runs) < MEASURED_RUNS:
         return
     tests = [test for test, _ in runs[0].check.durations if is_usable(test)]
-    slowdowns = [found for test in tests if (found := _slowdown_of(test, runs, context.ancestors)) is not None]
+    slowdowns = [found for test in tests if (found := _measure_slowdown(test, runs, context.ancestors)) is not None]
     if not slowdowns:
         return
     slowest = max(slowdowns, key=lambda slowdown: (slowdown.more, slowdown.usual, slowdown.test))
@@ -304,7 +304,7 @@ def slower_tests(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     )
 
 
-def _slowdown_of(test: str, runs: Sequence[ValidationRun], ancestors: Collection[str]) -> _Slowdown | None:
+def _measure_slowdown(test: str, runs: Sequence[ValidationRun], ancestors: Collection[str]) -> _Slowdown | None:
     """How much slower a test got, None if it did not, or if it cannot be told. `runs` are green, the newest first."""
     last = [seconds for run in runs[:2] if (seconds := find_seconds_of(run, test)) is not None]
     earlier = [(seconds, run) for run in runs[2:] if (seconds := find_seconds_of(run, test)) is not None]
@@ -337,18 +337,18 @@ def hunt_flakes(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     quarantined = _find_quarantined(context, part)
     resting = {test for test, until in quarantined if until > today}
     over = [(test, until) for test, until in quarantined if until <= today and is_usable(test)][:MAX_HUNTED]
-    flipped = [(test, tree) for test, tree in find_flipped_tests(part.runs) if without_parameters(test) not in resting]
+    flipped = [(test, tree) for test, tree in find_flipped_tests(part.runs) if strip_parameters(test) not in resting]
     flipped = [(test, tree) for test, tree in flipped if is_usable(test)][:MAX_HUNTED]
     if over:
         until_days = [until.isoformat() for _, until in over]
-        yield _hunt_offer([test for test, _ in over], _describe_over(over), {"until": until_days}, None)
+        yield _make_hunt_offer([test for test, _ in over], _describe_over(over), {"until": until_days}, None)
     elif flipped:
         reason = "Two runs of the same files disagree about " + ("it." if len(flipped) == 1 else "them.")
         tests, facts = [test for test, _ in flipped], {"tree": flipped[0][1]}
-        yield _hunt_offer(tests, reason, facts, part.runs[0].ran_at)
+        yield _make_hunt_offer(tests, reason, facts, part.runs[0].ran_at)
 
 
-def _hunt_offer(tests: Sequence[str], reason: str, facts: Mapping[str, Any], at: datetime | None) -> Offer:
+def _make_hunt_offer(tests: Sequence[str], reason: str, facts: Mapping[str, Any], at: datetime | None) -> Offer:
     """The offer to run these tests `RUNS` times, for a reason that arose at a time."""
     names = join_shortened((shorten_test(test) for test in tests), 2, 40)
     return Offer(
@@ -368,7 +368,7 @@ def _describe_over(over: Sequence[tuple[str, date]]) -> str:
     return f"{'Its' if len(over) == 1 else 'Their'} quarantine ended on {days}; if {which}, take the skip away."
 
 
-def without_parameters(test: str) -> str:
+def strip_parameters(test: str) -> str:
     """A test of pytest without its parameters: `t.py::test_a` for `t.py::test_a[1-2]`."""
     return test.partition("[")[0]
 
@@ -398,7 +398,7 @@ def quarantine(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         if result["verdict"] == "flaky"
         and ".py::" in result["test"]
         and is_usable(result["test"])
-        and without_parameters(result["test"]) not in resting
+        and strip_parameters(result["test"]) not in resting
     ]
     if last is None or not flaky:
         return

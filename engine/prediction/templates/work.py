@@ -20,8 +20,8 @@ from engine.prediction.signals import FULLY_STALE, open_tasks
 from engine.prediction.tasks import HEARTBEAT, HEARTBEAT_ORDER
 from engine.prediction.templates.offers import (
     Offer,
+    find_last_change_time,
     find_last_success,
-    last_changed_at,
     make_default_parameters,
     make_proposal,
     select_usable_paths,
@@ -34,7 +34,7 @@ DUE_SOURCES = (HEARTBEAT, HEARTBEAT_ORDER)
 MAX_TASKS = 3
 """Maximum number of tasks of the board that are offered at once."""
 
-MIN_SPACE: Final = 100_000_000
+MIN_FREE_BYTES: Final = 100_000_000
 """Bytes that could be freed, below which there is no card."""
 
 MAX_FREE_RATIO: Final = 10
@@ -51,7 +51,7 @@ def heartbeat(context: WorkspaceContext) -> Iterator[Offer]:
         kind = f"{HEARTBEAT_PREFIX}-{hex_hash(task.title, 8)}"
         orders = task.source == HEARTBEAT_ORDER
         why = f"Due since {moment(task.created_at, context.local)}, by the heartbeat of its agent"
-        yield _task_offer(context, kind, f"{why}{'; you marked it to run' if orders else ''}.", task, run=orders)
+        yield _make_task_offer(context, kind, f"{why}{'; you marked it to run' if orders else ''}.", task, run=orders)
 
 
 @template
@@ -74,7 +74,7 @@ def open_task(context: WorkspaceContext) -> Iterator[Offer]:
             why += f" The last try: {plain(task.note, 120)}."
         candidates.append((kind, why, task))
     candidates.sort(key=lambda candidate: KINDS[candidate[0]].place)
-    return (_task_offer(context, *candidate) for candidate in candidates[:MAX_TASKS])
+    return (_make_task_offer(context, *candidate) for candidate in candidates[:MAX_TASKS])
 
 
 def _is_here(context: WorkspaceContext, task: Task) -> bool:
@@ -82,10 +82,10 @@ def _is_here(context: WorkspaceContext, task: Task) -> bool:
     return task.workspace == context.workspace or (not task.workspace and context.is_first)
 
 
-def _task_offer(context: WorkspaceContext, kind: str, why: str, task: Task, *, run: bool = False) -> Offer:
+def _make_task_offer(context: WorkspaceContext, kind: str, why: str, task: Task, *, run: bool = False) -> Offer:
     """The offer of a task. `run` says that the operator ordered it to run by itself."""
-    named = named_flow(task.title, (*ALIASES, *context.learned_flows), context.workspace)
-    flow = named[0] if named and not named[1] else None
+    flow_and_parameters = named_flow(task.title, (*ALIASES, *context.learned_flows), context.workspace)
+    flow = flow_and_parameters[0] if flow_and_parameters and not flow_and_parameters[1] else None
     return Offer(
         task.title,
         why,
@@ -128,7 +128,7 @@ def propose_learned(context: WorkspaceContext, works: Iterable[LearnedWork]) -> 
 def _propose_work(context: WorkspaceContext, work: LearnedWork) -> Proposal | None:
     """The card for a learned flow, None if it ran since the last change."""
     git = context.repository
-    changed = last_changed_at(git) or work.since
+    changed = find_last_change_time(git) or work.since
     began = [session.created_at for session in context.sessions if session.flow == work.name]
     last = max(began, default=None)
     if last is not None and last >= changed:
@@ -229,7 +229,7 @@ def let_agent_fix(context: WorkspaceContext) -> Iterator[Offer]:
     session = next(ended, None)
     if not context.prompt_runner or session is None or session.state is not SessionState.SUCCEEDED:
         return
-    changed = last_changed_at(context.repository)
+    changed = find_last_change_time(context.repository)
     tier, describe = AFTER_FLOW[session.flow or ""]
     prompt = describe(context, session)
     if not prompt or (changed is not None and changed > session.created_at):
@@ -249,7 +249,7 @@ def let_agent_fix(context: WorkspaceContext) -> Iterator[Offer]:
 def reclaim_space(context: WorkspaceContext) -> Iterator[Offer]:
     """The disk with the home is nearly full, and clawpy can free a good share of what is left."""
     disk = context.disk
-    if disk is None or disk.ours < MIN_SPACE or disk.ours * MAX_FREE_RATIO < disk.free:
+    if disk is None or disk.ours < MIN_FREE_BYTES or disk.ours * MAX_FREE_RATIO < disk.free:
         return
     free, ours = _format_gigabytes(disk.free), _format_gigabytes(disk.ours)
     yield Offer(
