@@ -86,7 +86,8 @@ class Background:
     @property
     def idle(self) -> bool:
         """Whether no step is in progress and none will follow."""
-        return not self._woken and not self._busy
+        with self._condition:
+            return not self._woken and not self._busy
 
     def wake(self) -> None:
         """Run a step soon. Returns at once; does nothing after `close`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -144,11 +144,17 @@ class SettingsStore:
             Settings.model_validate(self.current.model_dump() | self._this_run | dict(values))
         except ValueError as error:
             raise Refusal("bad_config", f"{', '.join(values)}: {error}", "nothing was changed") from error
-        names = {name: Settings.model_fields[name].alias or name for name in values}
-        self._record(*(SettingChanged(subject=names[name], value=f"{values[name]} for this run") for name in values))
-        with self._lock:
-            self._this_run |= values
-            self._settings = self._settings.model_copy(update=dict(values))
+        events = [
+            SettingChanged(subject=Settings.model_fields[name].alias or name, value=f"{value} for this run")
+            for name, value in values.items()
+        ]
+
+        def change() -> None:
+            with self._lock:
+                self._this_run |= values
+                self._settings = self._settings.model_copy(update=dict(values))
+
+        self._record(*events, change=change)
 
     def unset(self, key: str) -> Any:
         """Remove a key from the file. Returns its default, None if it has none."""
@@ -269,13 +275,18 @@ class SettingsStore:
             line = raw.count(b"\n", 0, error.start) + 1
             raise BadConfig(Problem(f"{self.file}:{line}", "", "not UTF-8; save the file as UTF-8 text")) from error
 
-    def _record(self, *events: Event) -> None:
+    def _record(self, *events: Event, change: Callable[[], None] = lambda: None) -> None:
+        """Record events. `change` is made once they are stored, before others learn of them."""
+
         def work(tx: Transaction) -> None:
             for event in events:
                 tx.record(event)
+            tx.after_commit(change)
 
         if self._database is not None:
             self._database.write(work)
+        else:
+            change()
 
     def _record_later(self, event: Event) -> None:
         """Record an event in a thread, because settings are also read inside transactions, which hold the writer."""

@@ -12,6 +12,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.config.settings_file import format_key
+from engine.events import EventBus
 from engine.model import Refusal
 from engine.settings_store import SettingsStore
 from engine.storage.database import Database
@@ -236,6 +237,13 @@ def test_values_that_belong_together_are_set_at_once(store: SettingsStore, file:
     assert not file.exists()
     store.set("providers.box", '{kind = "openai", baseUrl = "http://127.0.0.1:8000/v1"}')
     assert store.current.providers["box"].base_url == "http://127.0.0.1:8000/v1"
+
+
+def test_a_listener_of_a_setting_of_this_run_finds_its_value(store: SettingsStore, bus: EventBus) -> None:
+    found: list[int] = []
+    bus.subscribe(lambda: found.append(store.current.quiet_hours_start))
+    store.set_for_this_run({"quiet_hours_start": 21})
+    assert found == [21]
 
 
 def test_settings_of_this_run_do_not_change_when_they_cannot_be_recorded(

@@ -185,6 +185,8 @@ class Consoles(Host):
         try:
             if repositories is None:
                 repositories = await asyncio.to_thread(self._find_repositories, description)
+            if self._ending:  # the last console was closed meanwhile
+                return ClientEnd(again=True)
             app = self.apps[terminal] = self._make_app(terminal, repositories)
             await app.run_async(mouse=app.mouse)
             if app._exception is not None:
@@ -213,7 +215,7 @@ class Consoles(Host):
     async def _end_client(self, terminal: Terminal, end: ClientEnd) -> None:
         """End the client of a console that was closed. The last client waits until the engine is closed, too."""
         if self._ending:
-            self._waiting_clients.append((terminal, end if end.code else ClientEnd(1, STOPPED)))
+            self._waiting_clients.append((terminal, end if end.code or end.again else ClientEnd(1, STOPPED)))
         elif self.owns_engine and not self.apps and not self.keeps_running:
             self._begin_shutdown(terminal, end)
         else:

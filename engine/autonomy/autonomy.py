@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from engine.autonomy.autonomous_runs import AutonomousRuns, AutonomyRequirements
 from engine.autonomy.schedule import Job, Schedule
@@ -112,7 +113,7 @@ class Autonomy:
 
     def start(self) -> None:
         """Bring the state up to date, and begin the schedule."""
-        self.evaluate()
+        self.state()
         self.schedule.start()
 
     def close(self) -> None:
@@ -122,10 +123,6 @@ class Autonomy:
     def poke(self) -> None:
         """Evaluate the state soon, because something that it depends on has changed. Returns at once. Thread-safe."""
         self.schedule.run_soon(STATE)
-
-    def state(self) -> StateView:
-        """The present state. A change is recorded."""
-        return self.evaluate()
 
     def last_state(self) -> StateView | None:
         """The state that the last engine stored, None without one. An engine that a single verb opened shows it. A stop
@@ -137,11 +134,12 @@ class Autonomy:
             AutonomyTrigger.SILENT,
             AutonomyTrigger.OPERATOR_SPOKE,
         ):
-            return self.evaluate()
+            return self.state()
         return self._view if self._view.cause != FIRST else None
 
-    def evaluate(self) -> StateView:
-        """Make and record all transitions that follow from the present facts. Do not call it inside a write."""
+    def state(self) -> StateView:
+        """The present state, after all transitions that follow from the present facts. They are recorded, so do not
+        call it inside a write."""
         with self._changing:
             holds = self._kill_switch.holds()
             facts = self._apply_facts(holds)
@@ -153,8 +151,8 @@ class Autonomy:
         transitions = transitions_from(self._view.state, facts)
         if transitions:
             self._make_transitions(transitions)
-            if self._view.state is AutonomyState.PRIMING and self.schedule.next_run_of(ACT) <= self._clock.now():
-                self.schedule.run_soon(ACT)
+            if self._view.state is AutonomyState.PRIMING:
+                self.schedule.run_if_due(ACT)
         return facts
 
     def apply(self, trigger: AutonomyTrigger) -> StateView:
@@ -169,10 +167,10 @@ class Autonomy:
         """The operator did something (SPEC 2.2); `source` is a word for it, such as `key`."""
         has_returned = self.presence.silence() >= self._silence_threshold()
         self.presence.note_now(source)
-        if has_returned and self.schedule.next_run_of(CARDS) <= self._clock.now():
-            self.schedule.run_soon(CARDS)  # cards at the operator's return, not ten minutes later
+        if has_returned:
+            self.schedule.run_if_due(CARDS)  # cards at the operator's return, not ten minutes later
         if self._view.state in ACTING:
-            self.evaluate()
+            self.state()
 
     def look_for_operator(self) -> AutonomyState:
         """Look for the operator's activity in the workspaces, too, and return the state after that. It asks git."""
@@ -224,11 +222,6 @@ class Autonomy:
             return self.schedule.next_run_of(CARDS)
         return self.schedule.next_run_of(ACT) if self._may_act() else None
 
-    @property
-    def scheduled(self) -> bool:
-        """Whether jobs are scheduled. They are not in an engine that a single verb opened."""
-        return self.schedule.running
-
     def quiet(self) -> str:
         """Why it is quiet, so that cards are made, but none runs by itself (SPEC 7.3): "do not disturb" or "quiet
         hours"; "" if it is not."""
@@ -246,9 +239,9 @@ class Autonomy:
         def store(transaction: Transaction) -> None:
             stored.put(transaction, DND_KEY, text)
             transaction.record(SettingChanged(subject="dnd", value=text or "off"))
+            transaction.after_commit(partial(setattr, self, "_dnd_until", until))
 
         self._database.write(store)
-        self._dnd_until = until
         return until
 
     def dnd_until(self) -> datetime | None:
@@ -277,7 +270,7 @@ class Autonomy:
         if self.presence.silence() >= self._silence_threshold() and is_check_due:
             self.look_for_operator()
         else:
-            self.evaluate()
+            self.state()
         for chore in self._housekeeping:
             try:
                 chore()

@@ -142,9 +142,23 @@ class Schedule:
         with self._lock:
             if name in self._running:
                 self._to_repeat.add(name)
-            elif self._scheduler is not None:
-                self._running.add(name)
-                self._pool.submit(self._run_in_pool, name)
+            else:
+                self._begin(name)
+
+    def run_if_due(self, name: str) -> None:
+        """Run the job as soon as a thread is free, if it is due and does not run. Does not wait. Thread-safe."""
+        last_run = self.last_run(name)
+        if self.next_run_of(name) - MAX_EARLY > self._clock.now():
+            return
+        with self._lock:
+            if name not in self._running and self.last_run(name) == last_run:  # it has not run meanwhile
+                self._begin(name)
+
+    def _begin(self, name: str) -> None:
+        """Run the job in the pool, unless the schedule is closed. Call with the lock held."""
+        if self._scheduler is not None:
+            self._running.add(name)
+            self._pool.submit(self._run_in_pool, name)
 
     def run(self, name: str) -> bool:
         """Run the job now in this thread, if it has work. Returns whether it ran. Errors are logged."""
@@ -163,8 +177,7 @@ class Schedule:
     def _start_due(self) -> None:
         """Start every job that is due."""
         for name in self._jobs:
-            if self.next_run_of(name) - MAX_EARLY <= self._clock.now() and name not in self._running:
-                self.run_soon(name)
+            self.run_if_due(name)
 
     def _run_in_pool(self, name: str) -> None:
         """Run the job. If `run_soon` was called meanwhile, run it again. Runs of a job never overlap."""

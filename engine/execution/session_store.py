@@ -393,15 +393,8 @@ class LateEnds:
         self._bus = bus
         self._closing = closing
         self._start_thread = start_thread
-        self._results: dict[str, SessionResult] = {}
-
-    def remember(self, session_id: str, result: SessionResult) -> None:
-        """Remember the result of a session that is over."""
-        self._results[session_id] = result
-
-    def find_result(self, session_id: str) -> SessionResult | None:
-        """The result of a session that is over, but whose end is not stored yet."""
-        return self._results.get(session_id)
+        self.results: dict[str, SessionResult] = {}
+        """The results of sessions whose end could not be stored at once."""
 
     def retry(self, session_id: str, store: Callable[[], None], failed: Exception) -> None:
         """Report that the end of a session could not be stored, and try `store` until it succeeds."""
@@ -422,7 +415,6 @@ class LateEnds:
                 log.warning("the end of session %s still cannot be stored: %s", session_id, error)
                 wait = min(2 * wait, MAX_RETRY_S)
             else:
-                self._results.pop(session_id, None)
                 self._report(session_id, f"the end of session {session_id} is stored now")
                 return
 

@@ -141,7 +141,8 @@ class Sessions(Admission):
         if not live_ids:  # the usual case, and this is asked twice a minute
             return []
         rows = self.rows(state=SessionState.QUEUED) + self.rows(state=SessionState.RUNNING)
-        return [self._make_view(row) for row in reversed(rows) if row.id in live_ids]
+        rows_by_id = {row.id: row for row in rows}  # one that began between the two reads is in both
+        return [self._make_view(row) for row in reversed(rows_by_id.values()) if row.id in live_ids]
 
     def of_card(self, prediction_id: str) -> SessionView | None:
         """The newest session of a card, or None."""
@@ -211,8 +212,7 @@ class Sessions(Admission):
         if live is not None:
             self._request_stop(live, StopRequest(SessionState.CANCELLED, reason))
             return
-        waits_for_next_engine = queued is None and self.get(session_id).state is SessionState.QUEUED
-        if queued is not None or waits_for_next_engine:
+        if queued is not None or self.get(session_id).state is SessionState.QUEUED:
             self._finish(session_id, StopRequest(SessionState.CANCELLED, reason))
 
     def stop_all(self, reason: str) -> int:
@@ -409,7 +409,7 @@ class Sessions(Admission):
         except Exception as error:  # it is reported and retried; until it is stored the row is RUNNING
             log.exception("the end of session %s could not be stored", session_id)
             failed = error
-            self._late_ends.remember(session_id, result)
+            self._late_ends.results[session_id] = result
         self._release_slot(session_id, live)
         if failed is not None:
             self._late_ends.retry(session_id, store, failed)
@@ -445,7 +445,7 @@ class Sessions(Admission):
 
     def _make_view(self, row: SessionRow) -> SessionView:
         """The view of a session, with its live values while it runs, or with its result if that is not stored yet."""
-        if row.state == SessionState.RUNNING and (result := self._late_ends.find_result(row.id)) is not None:
+        if row.state == SessionState.RUNNING and (result := self._late_ends.results.get(row.id)) is not None:
             row.set_result(result)
         live = self._live.get(row.id)
         if live is None or row.state != SessionState.RUNNING:

@@ -122,8 +122,9 @@ class Vectoriser:
         """Wait until no vectors are missing; False after `timeout` seconds, or if none can be made."""
         self.wake()
         thread = self._background
-        thread.wait_for(lambda: thread.closed or bool(self.problem) or thread.idle, timeout)
-        return thread.idle and not self.problem
+        return thread.wait_for(lambda: thread.closed or bool(self.problem) or thread.idle, timeout) and not (
+            thread.closed or self.problem
+        )
 
     def close(self) -> None:
         """Stop after the batch in progress. Safe to call twice."""

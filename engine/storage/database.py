@@ -81,8 +81,8 @@ class Transaction:
         self.events.append(event)
 
     def after_commit(self, action: Callable[[], None]) -> None:
-        """Run `action` once this transaction is on disk, before the next write. It must be quick, and must not
-        write."""
+        """Run `action` once this transaction is on disk, before its events are published and before the next write. It
+        must be quick, and must not write."""
         self.actions_after_commit.append(action)
 
 
@@ -233,13 +233,13 @@ class Database:
         for table in self._changed_tables:
             self._change_counts[table] += 1
         self.recorded += any(not event.volatile for event in transaction.events)
-        for event in transaction.events:
-            self._bus.publish(event)
         for action in transaction.actions_after_commit:
             try:
                 action()
             except Exception:
                 log.exception("an action after commit failed")
+        for event in transaction.events:
+            self._bus.publish(event)
 
 
 def _write_deferred(transaction: Transaction, works: Iterable[Callable[[Transaction], None]]) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -120,3 +121,42 @@ def test_a_console_that_cannot_open_ends_its_client_with_a_message_and_an_engine
     assert kind == EXIT
     assert "The console crashed: OSError." in json.loads(content)["text"]
     assert list(home.logs.glob("crash-*"))
+
+
+@pytest.mark.long
+def test_a_client_that_attaches_while_the_last_console_closes_goes_to_the_next_engine(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_attaching, may_attach = threading.Event(), threading.Event()
+
+    def find_slowly(consoles: Consoles, client: object) -> list[str]:
+        if consoles.apps:
+            is_attaching.set()
+            may_attach.wait(60)
+        return []
+
+    def close() -> None:
+        consoles.close()
+        consoles.release_clients()
+
+    monkeypatch.setattr(Consoles, "_find_repositories", find_slowly)
+    consoles = Consoles(StandIn, home, owns_engine=True)  # type: ignore[arg-type, return-value]
+    (first, first_console), (second, second_console) = socket.socketpair(), socket.socketpair()
+    with first, second:
+        consoles.admit(DESCRIPTION)(first_console)
+        first.settimeout(60)
+        drawn = b""
+        while b"koji-core" not in drawn:
+            drawn += first.recv(65536)
+        consoles.admit(DESCRIPTION)(second_console)
+        assert is_attaching.wait(60)
+        consoles._loop.call_soon_threadsafe(next(iter(consoles.apps.values())).quit)
+        consoles.wait()
+        may_attach.set()
+        closing = threading.Thread(target=close, daemon=True)
+        closing.start()
+        second.settimeout(60)
+        [(kind, content)] = MessageParser().feed(second.recv(65536))
+        assert kind == EXIT, "it got a console of an engine that closes"
+        assert json.loads(content)["again"]
+        closing.join(60)

@@ -13,6 +13,7 @@ from engine.autonomy.autonomy import CARDS, Autonomy
 from engine.autonomy.state import AutonomyState
 from engine.clock import FakeClock
 from engine.config import Settings
+from engine.events import EventBus
 from engine.model import Hold, RailVerdict, Verdict
 from engine.storage.database import Database
 
@@ -100,6 +101,15 @@ def test_do_not_disturb_is_quiet_until_its_time(make_autonomy: Callable[..., Aut
     autonomy.dnd(None)
     assert not autonomy.quiet()
     assert autonomy.dnd_until() is None
+
+
+def test_a_listener_of_do_not_disturb_finds_it(
+    make_autonomy: Callable[..., Autonomy], clock: FakeClock, bus: EventBus
+) -> None:
+    autonomy = make_autonomy()
+    found: list[object] = []
+    bus.subscribe(lambda: found.append(autonomy.dnd_until()))
+    assert found == [autonomy.dnd(timedelta(hours=2))] == [clock.now() + timedelta(hours=2)]
 
 
 def test_cards_are_made_only_while_the_operator_is_active(

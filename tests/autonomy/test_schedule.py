@@ -18,6 +18,7 @@ from engine.engine import set_up_logging
 from engine.events import EventBus
 from engine.home import Home
 from engine.storage.database import Database
+from tests.support.helpers import wait_until
 
 
 @pytest.fixture
@@ -64,6 +65,28 @@ def test_a_job_runs_at_the_start_and_when_it_is_requested_and_not_again_after_a_
     system_database.write(lambda tx: None)  # the next write takes the time of the last run along
     restarted = make_schedule(system_database, action)
     assert restarted.next_run_of("cards") > SystemClock(UTC).now() + timedelta(minutes=9)
+
+
+def test_a_job_that_ran_while_it_was_looked_whether_it_is_due_does_not_run_again(system_database: Database) -> None:
+    runs: list[int] = []
+    has_run = threading.Event()
+
+    def run_meanwhile() -> timedelta:
+        if not has_run.is_set():
+            schedule.run_soon("cards")
+            wait_until(lambda: has_run.is_set() and not schedule._running)
+        return timedelta(minutes=10)
+
+    def action() -> None:
+        runs.append(1)
+        has_run.set()
+
+    schedule = Schedule(system_database, SystemClock(UTC), [Job("cards", run_meanwhile, action)])
+    try:
+        schedule.start()
+    finally:
+        schedule.close()
+    assert len(runs) == 1
 
 
 def test_the_last_run_of_a_job_is_stored_only_where_it_is_wanted(database: Database, clock: FakeClock) -> None:

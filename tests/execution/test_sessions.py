@@ -15,6 +15,7 @@ from engine.events import EventBus, SessionOutput
 from engine.execution import session_run
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import WorkFailed
+from engine.execution.session_store import SessionRow
 from engine.execution.session_terms import Limits
 from engine.model import Refusal, SessionState, SessionView, Verdict
 from engine.storage.database import Database
@@ -247,6 +248,28 @@ def test_the_limit_on_running_sessions_holds_and_the_queue_keeps_its_order(world
         assert world.wait(views[index]).state is SessionState.SUCCEEDED
     assert sorted(world.runner.started_ids[:2]) == sorted(view.id for view in views[:2])
     assert sorted(world.runner.started_ids[2:]) == sorted([views[2].id, views[4].id])
+
+
+def test_a_session_that_begins_while_the_running_ones_are_read_is_listed_once(
+    world: ScriptWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_begin = threading.Event()
+    begin, read = world.sessions.begin, world.sessions.rows
+
+    def begin_late(session_id: str, sandbox: str) -> SessionView | None:
+        may_begin.wait(10)
+        return begin(session_id, sandbox)
+
+    def read_slowly(limit: int | None = None, **equal: str | None) -> list[SessionRow]:
+        rows = read(limit, **equal)
+        may_begin.set()
+        wait_until(lambda: world.state(view) is SessionState.RUNNING)
+        return rows
+
+    monkeypatch.setattr(world.sessions, "begin", begin_late)
+    view = world.start("gate")
+    monkeypatch.setattr(world.sessions, "rows", read_slowly)
+    assert [(running.id, running.state) for running in world.sessions.running()] == [(view.id, SessionState.RUNNING)]
 
 
 def test_a_session_that_waits_for_a_person_lets_another_run(make_world: MakeWorld) -> None:

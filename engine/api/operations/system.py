@@ -72,7 +72,7 @@ def status(engine: ApiServices) -> Document:
     """State, holds, caps, the last decisions and what waits. `engine` is "none" when the one that answers was opened
     for this question: the state is then that of the last engine."""
     autonomy = engine.autonomy
-    runs = autonomy.scheduled
+    runs = autonomy.schedule.running
     state = autonomy.state() if runs else autonomy.last_state() or autonomy.state()
     phase = engine.card_cycle.phase()
     pending = engine.cards.pending()

@@ -332,13 +332,14 @@ class LearningFiles:
                 "free some space or make the folder writable; the rest is written as soon as possible",
             ) from error
 
+        self.changes += 1  # before the events, whose listeners read the entries
+
         def record_events(tx: Transaction) -> None:
             finish_intent(tx, intent)
             for event in events:
                 tx.record(event)
 
         self._database.write(record_events)
-        self.changes += 1
 
     def _write(self, path: str, changes: Iterable[Change]) -> None:
         """Make these changes of one page, and write it if it differs."""
