@@ -135,10 +135,6 @@ def test_a_client_that_attaches_while_the_last_console_closes_goes_to_the_next_e
             may_attach.wait(60)
         return []
 
-    def close() -> None:
-        consoles.close()
-        consoles.release_clients()
-
     monkeypatch.setattr(Consoles, "_find_repositories", find_slowly)
     consoles = Consoles(StandIn, home, owns_engine=True)  # type: ignore[arg-type, return-value]
     (first, first_console), (second, second_console) = socket.socketpair(), socket.socketpair()
@@ -153,7 +149,7 @@ def test_a_client_that_attaches_while_the_last_console_closes_goes_to_the_next_e
         consoles._loop.call_soon_threadsafe(next(iter(consoles.apps.values())).quit)
         consoles.wait()
         may_attach.set()
-        closing = threading.Thread(target=close, daemon=True)
+        closing = threading.Thread(target=lambda: (consoles.close(), consoles.release_clients()), daemon=True)
         closing.start()
         second.settimeout(60)
         [(kind, content)] = MessageParser().feed(second.recv(65536))
