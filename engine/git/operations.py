@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -32,6 +33,9 @@ CONFLICT_OPERATION: Final = "conflict"
 """The name of an operation that has files in conflict and no state of its own. `git stash pop`, `git merge --squash`
 and `git checkout -m` leave such files."""
 
+DETACHED: Final = "detached HEAD"
+"""What git records in place of a branch for the rebase of a detached HEAD."""
+
 _OPERATION_BY_FILE: Final = (
     ("rebase-merge", "rebase"),
     ("rebase-apply/applying", "am"),
@@ -43,11 +47,26 @@ _OPERATION_BY_FILE: Final = (
 )
 _STATE_FILES: Final = (
     "index", "HEAD", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "sequencer/todo", "BISECT_LOG",
-    "BISECT_TERMS", "rebase-merge/git-rebase-todo", "rebase-apply/next",
+    "BISECT_TERMS", "BISECT_START", "rebase-merge", "rebase-merge/git-rebase-todo", "rebase-apply", "rebase-apply/next",
+    "sequencer",
 )  # fmt: skip
+_SEQUENCER_FILES: Final = ("sequencer/head", "sequencer/abort-safety", "sequencer/todo")
+_NEEDED_FILES: Final = {
+    "merge": ("MERGE_HEAD",),
+    "rebase": (
+        "rebase-merge/onto", "rebase-merge/head-name", "rebase-merge/orig-head", "rebase-apply/onto",
+        "rebase-apply/head-name", "rebase-apply/orig-head", "rebase-apply/last", "rebase-apply/next",
+    ),
+    "am": ("rebase-apply/last", "rebase-apply/next"),
+    "cherry-pick": _SEQUENCER_FILES,
+    "revert": _SEQUENCER_FILES,
+    "bisect": ("BISECT_START", "BISECT_NAMES"),
+}  # fmt: skip
+"""By operation, the state files without which git cannot go on or go back, if the folder of the file exists."""
 _HEAD_FILES: Final = {
     "merge": "MERGE_HEAD", "cherry-pick": "CHERRY_PICK_HEAD", "revert": "REVERT_HEAD", "rebase": "REBASE_HEAD",
 }  # fmt: skip
+_PICKS: Final = ("cherry-pick", "revert")
 _COMMIT_ID: Final = re.compile(r"[0-9a-f]{7,64}")
 _TODO_STEP: Final = re.compile(r"(?:pick|p|revert|reword|r|edit|e|squash|s|fixup|f)(?: -[cC])? ([0-9a-f]{7,64})\b")
 
@@ -102,6 +121,10 @@ class Operation:
     terms: tuple[str, str] = ("bad", "good")
     """The operator's words for bad and good."""
     begun_at: datetime | None = None
+    damaged_file: str = ""
+    """A file of git's state that is missing or empty, so that git can hardly go on or go back; "" for none."""
+    begun_from: str = ""
+    """The branch or commit that was checked out before a rebase; "" if git does not record it."""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -116,11 +139,24 @@ class Operation:
         return f"git bisect {self.terms[1]}" if self.name == "bisect" else f"git {self.name} --continue"
 
     @property
-    def abort_command(self) -> str:
-        """The command that restores the state before the operation."""
+    def abort_commands(self) -> tuple[str, ...]:
+        """The commands that restore the state before the operation. If git's own state is damaged, commits that it made
+        are kept; those of a rebase get a branch."""
         if self.name == CONFLICT_OPERATION:
-            return "git reset --merge"
-        return "git bisect reset" if self.name == "bisect" else f"git {self.name} --abort"
+            return ("git reset --merge",)
+        if self.name == "bisect":
+            return (*(("git bisect start",) if self.damaged_file else ()), "git bisect reset")
+        if not self.damaged_file:
+            return (f"git {self.name} --abort",)
+        quit_commands = (f"git {self.name} --quit", "git reset --merge")
+        if self.name != "rebase":
+            return quit_commands
+        backup = f"git branch backup-{self.ours.commit[:10]}"
+        return (
+            backup,
+            *quit_commands,
+            *([f"git checkout {shlex.quote(self.begun_from)} --"] if self.begun_from else ()),
+        )
 
 
 Stage = tuple[str, str]
@@ -130,7 +166,8 @@ Stage = tuple[str, str]
 def find_operation_name(git_dir: Path, *, conflicted: bool) -> str:
     """The name of the unfinished operation in a repository, "" for none. `conflicted` says whether files are in
     conflict."""
-    name = next((name for file, name in _OPERATION_BY_FILE if (git_dir / file).exists()), "")
+    found = (name for file, name in _OPERATION_BY_FILE if (git_dir / file).exists())
+    name = next((name for name in found if name not in _PICKS or not _is_missing(git_dir / _HEAD_FILES[name])), "")
     if not name:  # several commits are being picked, and the present one was committed by hand
         first_step = _read_state_file(git_dir / "sequencer/todo").partition(" ")[0]
         name = {"pick": "cherry-pick", "revert": "revert"}.get(first_step, "")
@@ -158,10 +195,9 @@ def read_operation(git: Git) -> Operation | None:
     progress = _read_progress(folder, name)
     onto, theirs = progress.onto, progress.theirs
     subjects = _read_subjects(git, [head, onto, theirs])
-    our_name = (
-        _name_branch_or_id(git, onto) if onto else git.text("symbolic-ref", "-q", "--short", "HEAD", allowed=(0, 1))
-    )
+    our_name = _name_branch_or_id(git, onto) or git.text("symbolic-ref", "-q", "--short", "HEAD", allowed=(0, 1))
     their_name = _name_branch_or_id(git, theirs) if name == "merge" else theirs[:10]
+    rebased = progress.rebased or _name_branch_or_id(git, progress.original)
     resolved = {_parse_entry_path(entry) for entry in git.items("ls-files", "--resolve-undo", "-z")} - {*unmerged}
     return Operation(
         name,
@@ -170,10 +206,28 @@ def read_operation(git: Git) -> Operation | None:
         base=_find_base(git, name, head, theirs) if theirs else "",
         unmerged=unmerged,
         resolved=tuple(sorted(resolved)),
-        rebased=progress.rebased,
+        rebased=rebased,
         remaining=tuple(progress.remaining[:MAX_REMAINING]),
         begun_at=begun_at,
+        damaged_file=_find_damaged_file(folder, name, unmerged),
+        begun_from=progress.original if rebased == DETACHED else rebased,
     )
+
+
+def _find_damaged_file(folder: Path, name: str, unmerged: Sequence[str] = ()) -> str:
+    """See `Operation.damaged_file`. A pick that was committed by hand has no file of its commit, and no conflict."""
+    needed = list(_NEEDED_FILES.get(name, ()))
+    if name in _PICKS and unmerged:
+        needed.append(_HEAD_FILES[name])
+    return next((file for file in needed if (folder / file).parent.is_dir() and _is_missing(folder / file)), "")
+
+
+def _is_missing(file: Path) -> bool:
+    """Whether a file does not exist, or is empty."""
+    try:
+        return file.stat().st_size == 0
+    except OSError:
+        return True
 
 
 @frozen
@@ -186,6 +240,8 @@ class _Progress:
     """The new base of a rebase."""
     rebased: str = ""
     """The branch that is rebased."""
+    original: str = ""
+    """The last commit of that branch before the rebase."""
     remaining: Sequence[str] = ()
     """The commits that are to be applied after `theirs`."""
 
@@ -199,9 +255,10 @@ def _read_progress(folder: Path, name: str) -> _Progress:
             theirs or _read_commit_id(state / "stopped-sha") or _read_commit_id(state / "original-commit"),
             onto=_read_commit_id(state / "onto"),
             rebased=_read_state_file(state / "head-name").removeprefix("refs/heads/"),
+            original=_read_commit_id(state / "orig-head"),
             remaining=_read_steps(state / "git-rebase-todo"),
         )
-    if name not in ("cherry-pick", "revert"):
+    if name not in _PICKS:
         return _Progress(theirs)
     steps = _read_steps(folder / "sequencer/todo")
     is_first_applied = bool(steps) and theirs.startswith(steps[0])
@@ -237,6 +294,7 @@ def _read_bisect(git: Git, folder: Path, head: str, begun_at: datetime | None) -
         suspects=suspects,
         terms=(bad_term, good_term),
         begun_at=begun_at,
+        damaged_file=_find_damaged_file(folder, "bisect"),
     )
 
 
@@ -249,7 +307,9 @@ def _find_base(git: Git, name: str, head: str, theirs: str) -> str:
 
 
 def _name_branch_or_id(git: Git, commit: str) -> str:
-    """The name of a branch at `commit`, or else the short id of the commit."""
+    """The name of a branch at `commit`, or else the short id of the commit; "" for no commit."""
+    if not commit:
+        return ""
     names = git.lines(
         "for-each-ref", "--count=20", f"--points-at={commit}", "--format=%(refname:lstrip=2)", "refs/heads",
         "refs/remotes",

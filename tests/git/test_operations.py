@@ -52,7 +52,7 @@ def test_a_merge_names_what_is_resolved_and_what_is_not(apart: Repository) -> No
     assert read_operation_stamp(git.repository.git_dir) != stamp
     merge = operation_of(apart)
     assert (merge.unmerged, merge.resolved, merge.files) == ((":a.txt",), ("b c.txt",), (":a.txt", "b c.txt"))
-    assert (merge.continue_command, merge.abort_command) == ("git merge --continue", "git merge --abort")
+    assert (merge.continue_command, merge.abort_commands) == ("git merge --continue", ("git merge --abort",))
 
 
 def test_the_commits_that_a_rebase_has_left(apart: Repository) -> None:
@@ -62,6 +62,61 @@ def test_the_commits_that_a_rebase_has_left(apart: Repository) -> None:
     rebase = operation_of(apart)
     assert (rebase.name, rebase.rebased, rebase.ours.name, their_subject(rebase)) == ("rebase", "side", "main", "side")
     assert [commit[:7] for commit in rebase.remaining] == [commit[:7] for commit in following]
+
+
+@pytest.mark.parametrize(
+    ("begin", "damaged"),
+    [
+        ("rebase main", "rebase-merge/onto"),
+        ("rebase main", "rebase-merge/head-name"),
+        ("rebase main", "rebase-merge/orig-head"),
+        ("rebase --apply main", "rebase-apply/head-name"),
+        ("rebase --apply main", "rebase-apply/next"),
+        ("merge main", "MERGE_HEAD"),
+        ("cherry-pick main", "CHERRY_PICK_HEAD"),
+        ("cherry-pick main HEAD", "CHERRY_PICK_HEAD"),
+        ("cherry-pick main HEAD", "sequencer/head"),
+        ("revert HEAD~2 HEAD", "sequencer/abort-safety"),
+        ("revert HEAD~2 HEAD", "sequencer/todo"),
+    ],
+)
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_the_commands_that_end_an_operation_whose_state_is_damaged(
+    apart: Repository, begin: str, damaged: str, is_deleted: bool
+) -> None:
+    apart.git("checkout", "-q", "side")
+    apart.commit("alone", {"alone.txt": "1\n"})
+    apart.commit("late", {":a.txt": "4\n"})
+    begin_operation(apart, *begin.split())
+    state_file = apart.path / ".git" / damaged
+    state_file.unlink()
+    if not is_deleted:
+        state_file.touch()
+    for command in operation_of(apart).abort_commands:
+        subprocess.run(command, shell=True, cwd=apart.path, check=True)
+    assert read_operation(Git(apart.path)) is None
+    assert apart.git("status", "--porcelain", "--branch") == "## side"
+
+
+def test_a_damaged_rebase_keeps_the_commits_that_it_made(apart: Repository) -> None:
+    apart.git("checkout", "-q", "-b", "topic", "side~1")
+    apart.commit("applies", {"more.txt": "1\n"})
+    apart.commit("conflicts", {":a.txt": "4\n"})
+    begin_operation(apart, "rebase", "main")
+    made = apart.git("rev-parse", "HEAD")
+    (apart.path / ".git/rebase-merge/head-name").unlink()
+    for command in operation_of(apart).abort_commands:
+        subprocess.run(command, shell=True, cwd=apart.path, check=True)
+    assert apart.git("branch", "--contains", made, "--format=%(refname:short)") == f"backup-{made[:10]}"
+
+
+def test_a_bisect_whose_beginning_is_lost_can_be_ended(repository: Repository) -> None:
+    first, *_, last = [repository.commit(str(number)) for number in range(6)]
+    repository.git("bisect", "start", last, first)
+    (repository.path / ".git/BISECT_START").unlink()
+    for command in operation_of(repository).abort_commands:
+        subprocess.run(command, shell=True, cwd=repository.path, check=True)
+    assert read_operation(Git(repository.path)) is None
 
 
 def test_several_picks_one_of_them_committed_by_hand(apart: Repository) -> None:

@@ -243,8 +243,9 @@ def test_a_merge_with_conflicts(situation: Situation) -> None:
     assert "conflict  cart.py  (1 place)" in transcript
     assert "main: " + situation.git("rev-parse", "--short", "main") + " Round the sum" in transcript
     assert "tax: " + situation.git("rev-parse", "--short", "tax") + " Sum with tax" in transcript
-    assert "`git merge --continue`" in transcript
-    assert "To give up: `git merge --abort`" in transcript
+    assert session.summary.endswith(
+        "`git add -- cart.py 'größe neu.py'`, then `git merge --continue`. To give up: `git merge --abort`"
+    )
     assert situation.git("status", "--porcelain") == status
     assert situation.git("rev-parse", "HEAD", "MERGE_HEAD") == heads
 
@@ -267,7 +268,7 @@ def test_a_merge_that_is_resolved_and_not_committed(situation: Situation) -> Non
     assert session.summary.startswith(
         "No conflict is left in the merge; the tests in the present state: the one test passed"
     )
-    assert session.summary.endswith("To go on: `git merge --continue`")
+    assert session.summary.endswith("To go on: `git merge --continue`. To give up: `git merge --abort`")
     situation.git("commit", "-q", "--no-edit")
     assert "unfinished_operation" not in situation.kinds()
 
@@ -285,7 +286,25 @@ def test_a_rebase_stopped_half_way(situation: Situation, backend: str) -> None:
     session = situation.approve(card)
     assert "with ours (main): the one test passed" in session.summary
     assert "with theirs (tax): 1 of 1 test failed" in session.summary
-    assert "`git rebase --abort`" in situation.transcript(session)
+    assert "`git rebase --abort`" in session.summary
+
+
+@pytest.mark.long
+def test_a_rebase_whose_state_is_damaged_names_what_ends_it(situation: Situation) -> None:
+    commit_conflicting_branches(situation)
+    situation.checkout("tax")
+    run_git_that_stops(situation, "rebase", "main")
+    for name in ("onto", "head-name"):
+        (situation.path / ".git/rebase-merge" / name).unlink()
+    card = situation.top_card("unfinished_operation")
+    assert card.reasoning.startswith("Rebasing tax onto a base that is not known")
+    assert card.reasoning.endswith("Its state is damaged: git's file rebase-merge/onto is missing or empty.")
+    summary = situation.approve(card).summary
+    head = situation.git("rev-parse", "HEAD")[:10]
+    assert summary.endswith(
+        "It cannot go on, because git's file rebase-merge/onto is missing or empty. To give up: "
+        f"`git branch backup-{head}`, `git rebase --quit`, `git reset --merge`, `git checkout tax --`"
+    )
 
 
 @pytest.mark.long
@@ -299,7 +318,7 @@ def test_one_commit_that_does_not_apply(situation: Situation, verb: str, commit:
     card = situation.top_card("unfinished_operation")
     assert subject in card.reasoning
     session = situation.approve(card)
-    assert f"`git {verb} --abort`" in situation.transcript(session)
+    assert f"`git {verb} --abort`" in session.summary
     assert "with ours (main): the one test passed" in session.summary
 
 

@@ -217,7 +217,7 @@ def unfinished_operation(context: WorkspaceContext) -> Iterator[Offer]:
     begun = operation.begun_at
     yield Offer(
         prompt,
-        _explain(operation),
+        _explain(operation) + _describe_damage(operation),
         subject=_make_operation_subject(operation, describe_branch(git)),
         facts={
             "operation": operation.name,
@@ -239,14 +239,22 @@ def _make_operation_subject(operation: Operation, branch: str) -> str:
     return f"{operation.name}{merged_branch} on {branch}"
 
 
+def _describe_damage(operation: Operation) -> str:
+    """Which file of git's state is damaged, in a sentence; "" for none."""
+    name = operation.damaged_file
+    return f" Its state is damaged: git's file {name} is missing or empty." if name else ""
+
+
 def _explain(operation: Operation) -> str:
     if operation.name == "bisect":
         return _explain_bisect(operation)
     theirs = operation.theirs
     quoted = f"“{plain(theirs.subject, 50)}”" if theirs and theirs.subject else ""
-    ours = plain(operation.ours.name, 40)
+    has_base = not operation.damaged_file.endswith("/onto")
+    ours = plain(operation.ours.name, 40) if has_base else "a base that is not known"
+    merged = f"{plain(theirs.name, 40)} ({quoted})" if theirs and quoted else "commits"
     begun = {
-        "merge": f"Merging {plain(theirs.name, 40) if theirs else ''}{f' ({quoted})' if quoted else ''} into {ours}",
+        "merge": f"Merging {merged} into {ours}",
         "rebase": f"Rebasing {plain(operation.rebased, 40) or 'HEAD'} onto {ours}",
         "cherry-pick": f"Cherry-picking {quoted or 'commits'} onto {ours}",
         "revert": f"Reverting {quoted or 'commits'} on {ours}",

@@ -240,9 +240,7 @@ class UnfinishedOperation(ProjectFlow):
         stages = read_conflicted_files(git)
         conflicts = {path: _count_conflicts(job, git, stages[path]) for path in operation.unmerged}
         _report_files(job, operation, conflicts)
-        go_on, give_up = _next_commands(operation)
-        job.say(f"To go on: {go_on}")
-        job.say(f"To give up: {give_up}")
+        go_on, give_up, way_out = _next_commands(operation)
         facts: Facts = {
             "operation": operation.name,
             "conflicts": conflicts,
@@ -254,13 +252,13 @@ class UnfinishedOperation(ProjectFlow):
         if not conflicts:
             check, outcome = try_whole_suite(job, self.project)
             tests = f"; the tests in the present state: {describe_check(check)}" if check else outcome
-            summary = f"No conflict is left in the {label}{tests}. To go on: {go_on}"
+            summary = f"No conflict is left in the {label}{tests}. {way_out}"
             return FlowResult(summary, check=check, facts=facts, full=check is not None)
         facts["tests"] = outcomes = self._test_each_side(job, operation, stages)
         places = sum(conflicts.values())
         where = f"{count(places, 'place')} of " if places else ""
         tests = "".join(outcomes.values())
-        summary = f"The {label} conflicts in {where}{join_names(operation.unmerged, 3)}{tests}"
+        summary = f"The {label} conflicts in {where}{join_names(operation.unmerged, 3)}{tests}. {way_out}"
         return FlowResult(summary, sound=False, facts=facts)
 
     def _test_each_side(self, job: Job, operation: Operation, stages: dict[str, dict[int, Stage]]) -> dict[str, str]:
@@ -314,37 +312,44 @@ def _commit_ranges(operation: Operation) -> dict[str, str]:
     return ours | {operation.rebased or theirs.name: f"{theirs.commit}^!"}
 
 
-def _next_commands(operation: Operation) -> tuple[str, str]:
-    """(how to go on, how to give up), in words."""
+def _next_commands(operation: Operation) -> tuple[str, str, str]:
+    """(how to go on, how to give up, both as sentences), in words."""
+    give_up = ", ".join(f"`{command}`" for command in operation.abort_commands)
+    if operation.damaged_file:
+        damage = f"It cannot go on, because git's file {operation.damaged_file} is missing or empty"
+        return "", give_up, f"{damage}. To give up: {give_up}"
     go_on = f"`{operation.continue_command}`"
     if operation.unmerged:
         names = " ".join(shlex.quote(path) for path in operation.unmerged[:5])
         ellipsis = " …" if len(operation.unmerged) > 5 else ""
         go_on = f"fix {join_names(operation.unmerged, 3)}, `git add -- {names}{ellipsis}`, then {go_on}"
-    return go_on, f"`{operation.abort_command}`"
+    return go_on, give_up, f"To go on: {go_on}. To give up: {give_up}"
 
 
 def _report_bisect(job: Job, operation: Operation) -> FlowResult:
-    git, (bad, good), abort = operator_git(job), operation.terms, operation.abort_command
+    git, (bad, good) = operator_git(job), operation.terms
+    _, give_up, way_out = _next_commands(operation)
     job.say(f"Checked out: {read_commit(git, operation.ours.commit)}")
     for term, commits in ((bad, [operation.bad] if operation.bad else []), (good, operation.good)):
         for commit in [str(read_commit(git, sha)) for sha in commits] or ["none yet"]:
             job.say(f"Known to be {term}: {commit}")
-    commands = [f"git bisect {good}", f"git bisect {bad}", "git bisect skip", abort]
+    facts = {"operation": "bisect", "bad": operation.bad, "good": list(operation.good), "left": operation.suspects}
+    if operation.damaged_file:
+        return FlowResult(way_out, facts=facts)
+    commands = [f"git bisect {good}", f"git bisect {bad}", "git bisect skip", *operation.abort_commands]
     job.say(
         f"Test what is checked out, then `{commands[0]}` or `{commands[1]}`; `{commands[2]}` if it cannot be tested."
     )
-    job.say(f"To give up: `{abort}`")
-    facts = {"operation": "bisect", "bad": operation.bad, "good": list(operation.good), "left": operation.suspects}
+    job.say(f"To give up: {give_up}")
     missing = [
         f"`git bisect {term} COMMIT`" for term, commit in ((bad, operation.bad), (good, operation.good)) if not commit
     ]
     if missing:
-        return FlowResult(f"The bisect waits for {' and '.join(missing)}; to give up: `{abort}`", facts=facts)
+        return FlowResult(f"The bisect waits for {' and '.join(missing)}; to give up: {give_up}", facts=facts)
     steps = max(0, operation.suspects.bit_length() - 1)
     summary = (
         f"The bisect has {count(operation.suspects, 'revision')} left, about {count(steps, 'step')}; test "
-        f"{operation.ours.commit[:10]}, then `{commands[0]}` or `{commands[1]}`; to give up: `{abort}`"
+        f"{operation.ours.commit[:10]}, then `{commands[0]}` or `{commands[1]}`; to give up: {give_up}"
     )
     return FlowResult(summary, facts=facts | {"commands": commands})
 
