@@ -71,7 +71,7 @@ def working_rungs() -> dict[str, Sandbox]:
     return {sandbox.name: sandbox for sandbox in find_rungs()}
 
 
-def working_rung(name: str, rungs: dict[str, Sandbox]) -> Sandbox:
+def require_rung(name: str, rungs: dict[str, Sandbox]) -> Sandbox:
     """The rung of this name. Skips the test where it does not work."""
     if name not in rungs:
         pytest.skip(f"{name} does not work on this machine")
@@ -85,13 +85,13 @@ NONE = pytest.param("none", marks=pytest.mark.attack(slow=True))
 @pytest.fixture(params=["bubblewrap", LANDLOCK])
 def rung(request: pytest.FixtureRequest, working_rungs: dict[str, Sandbox]) -> Sandbox:
     """Each rung of the sandbox ladder that confines; skipped where this machine does not have it."""
-    return working_rung(request.param, working_rungs)
+    return require_rung(request.param, working_rungs)
 
 
 @pytest.fixture(params=["bubblewrap", LANDLOCK, NONE])
 def every_rung(request: pytest.FixtureRequest, working_rungs: dict[str, Sandbox]) -> Sandbox:
     """Each rung, the last one too, which confines nothing but ends everything."""
-    return working_rung(request.param, working_rungs)
+    return require_rung(request.param, working_rungs)
 
 
 @pytest.fixture

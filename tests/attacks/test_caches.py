@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from engine.execution.housekeeping import Caches
-from tests.attacks.victim import Victim, canary
+from tests.attacks.victim import Victim, make_canary
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def run_check(victim: Victim, caches: Caches, head: str, code: str, workspace: s
         return victim.python(code, confinement=replace(victim.confinement, caches=folder))
 
 
-def branch(victim: Victim, name: str, onto: str) -> str:
+def make_branch(victim: Victim, name: str, onto: str) -> str:
     """Make a branch with one commit; the commit's id."""
     subprocess.run(["git", "checkout", "-q", "-B", name, onto], cwd=victim.project, check=True)
     return victim.commit(name)
@@ -61,13 +61,13 @@ def test_the_cache_of_a_hostile_commit_is_seen_by_no_unrelated_commit(
     """What the tests of a branch left in the cache is seen by no commit that is not built on it."""
     start = victim.commit("start")
     run_check(victim, caches, start, LOOK_FOR_POISON)
-    hostile = branch(victim, "hostile", start)
+    hostile = make_branch(victim, "hostile", start)
     run_check(victim, caches, hostile, POISON)
     if later == "another root":
         subprocess.run(["git", "checkout", "-q", "--orphan", "fresh"], cwd=victim.project, check=True)
         head = victim.commit("fresh")
     else:
-        head = start if later == "the commit before" else branch(victim, "sibling", start)
+        head = start if later == "the commit before" else make_branch(victim, "sibling", start)
     assert "clean" in run_check(victim, caches, head, LOOK_FOR_POISON)
 
 
@@ -87,7 +87,7 @@ def test_a_cache_in_use_is_not_given_to_another_commit(victim: Victim, caches: C
     start = victim.commit("start")
     workspace = str(victim.project)
     with caches.use_cache(workspace, start, descends_from(victim, start)) as first:
-        hostile = branch(victim, "hostile", start)
+        hostile = make_branch(victim, "hostile", start)
         run_check(victim, caches, hostile, POISON)
         assert "clean" in victim.python(LOOK_FOR_POISON, confinement=replace(victim.confinement, caches=first))
 
@@ -123,8 +123,8 @@ def test_a_cache_in_the_tree_cannot_become_a_link(victim: Victim, caches: Caches
     """The folder that stands for .pytest_cache cannot be exchanged for a link that the next check follows."""
     if not victim.confinement.is_ephemeral:
         pytest.skip(f"{victim.rung.name} lays nothing over the tree")
-    head, word = victim.commit("one"), canary()
-    victim.file(".ssh/id", word)
+    head, word = victim.commit("one"), make_canary()
+    victim.write_file(".ssh/id", word)
     before = victim.state()
     code = (
         "import os\nfor act in (lambda: os.rmdir('.pytest_cache'), lambda: os.rename('.pytest_cache', 'x'),\n"

@@ -11,7 +11,7 @@ import pytest
 from engine.execution.sandbox import Confinement, Sandbox
 from engine.execution.sandbox.host_paths import make_session_environment
 from engine.execution.sandbox.ladder import NoSandbox
-from tests.attacks.victim import Victim, canary, folder_outside_tmp
+from tests.attacks.victim import Victim, folder_outside_tmp, make_canary
 
 VARIABLES = [
     "MAKEFLAGS", "GOFLAGS", "CFLAGS", "CXXFLAGS", "LDFLAGS", "RUSTFLAGS", "LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT",
@@ -22,11 +22,11 @@ VARIABLES = [
     "VAULT_TOKEN", "NPM_TOKEN", "CC", "PKG_CONFIG_PATH", "DJANGO_SETTINGS_MODULE", "PROMPT_COMMAND", "GPG_AGENT_INFO",
 ]  # fmt: skip
 
-CANARIES = {name: canary() for name in VARIABLES}
+CANARIES = {name: make_canary() for name in VARIABLES}
 
 
 @functools.cache
-def session_output(rung: Sandbox) -> str:
+def run_env(rung: Sandbox) -> str:
     """The environment of a session while each variable of the engine's contains its canary."""
     with folder_outside_tmp() as root:
         victim = Victim(root, rung)
@@ -36,7 +36,7 @@ def session_output(rung: Sandbox) -> str:
 @pytest.mark.attack("environment")
 @pytest.mark.parametrize("name", VARIABLES)
 def test_a_variable_of_the_engine_does_not_reach_a_session(rung: Sandbox, name: str) -> None:
-    output = session_output(rung)
+    output = run_env(rung)
     assert "PATH=" in output
     assert CANARIES[name] not in output
 

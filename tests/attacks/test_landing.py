@@ -125,7 +125,7 @@ def test_nothing_outside_changes_when_names_of_temporary_files_are_taken(
 # Names and kinds in a change set that no session makes by itself
 
 
-def git_tree(world: LandingWorld, *lines: str) -> str:
+def make_git_tree(world: LandingWorld, *lines: str) -> str:
     """The id of a tree made of these lines of `mktree`, also of lines that git itself refuses."""
     argv = ["git", "mktree", "--missing"]
     text = "".join(f"{line}\n" for line in lines)
@@ -135,7 +135,7 @@ def git_tree(world: LandingWorld, *lines: str) -> str:
 def change_with(world: LandingWorld, *lines: str, name: str = "session_1") -> Change:
     """A change set whose result is HEAD's tree with these lines of `mktree` added."""
     change = world.make_change(lambda folder: (folder / "top").write_text(EDITED) and None, name=name)
-    result = git_tree(world, *world.repository.git("ls-tree", "HEAD").splitlines(), *lines)
+    result = make_git_tree(world, *world.repository.git("ls-tree", "HEAD").splitlines(), *lines)
     statement = update(ChangeSetRow).where(col(ChangeSetRow.id) == change.id)
     world.database.write(lambda tx: tx.session.exec(statement.values(result_tree=result)))
     return change
@@ -153,9 +153,9 @@ def test_names_that_lead_to_git_or_out_of_the_project_are_not_landed(
     world: LandingWorld, canary: Canary, name: str, at: str
 ) -> None:
     blob = world.repository.git("hash-object", "-w", "top")
-    inner = git_tree(world, f"100755 blob {blob}\tpost-checkout", f"100644 blob {blob}\tconfig")
+    inner = make_git_tree(world, f"100755 blob {blob}\tpost-checkout", f"100644 blob {blob}\tconfig")
     evil = f"040000 tree {inner}\t{name}"
-    change = change_with(world, evil if at == "top" else f"040000 tree {git_tree(world, evil)}\tinner")
+    change = change_with(world, evil if at == "top" else f"040000 tree {make_git_tree(world, evil)}\tinner")
     git = {path: path.read_bytes() for path in (world.root / ".git/config", world.root / ".git/HEAD")}
     beside = sorted(world.root.parent.iterdir())
     with pytest.raises(Refusal):
@@ -189,7 +189,7 @@ def test_no_file_lands_behind_a_link_that_leads_out(world: LandingWorld, canary:
     (world.root / "x").symlink_to(to)  # as if it had been landed all the same, ignored by git
     (world.root / ".git/info/exclude").write_text("x\n")
     blob = world.repository.git("hash-object", "-w", "top")
-    behind = git_tree(world, f"100644 blob {blob}\tauthorized_keys")
+    behind = make_git_tree(world, f"100644 blob {blob}\tauthorized_keys")
     second = change_with(world, f"040000 tree {behind}\tx", name="session_2")
     with pytest.raises(Refusal):
         second.land()

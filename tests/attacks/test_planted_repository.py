@@ -47,7 +47,7 @@ def alarm_after_a_minute() -> Iterator[None]:
     signal.signal(signal.SIGALRM, before)
 
 
-def project_with_submodule(world: LandingWorld, *, list_key: str = "path") -> Repository:
+def make_project_with_submodule(world: LandingWorld, *, list_key: str = "path") -> Repository:
     """The project, with an uninitialised submodule `sub`."""
     shop = make_project(world)
     library = Repository(world.folder / "library")
@@ -141,7 +141,7 @@ def test_an_uninitialised_submodule_runs_no_planted_program_in_the_operators_tre
     world: LandingWorld, outside: Path, name: str, key: str
 ) -> None:
     plant, proof = SUBMODULE_PLANTS[name]
-    shop, trap = project_with_submodule(world, list_key=key), Trap.make(outside)
+    shop, trap = make_project_with_submodule(world, list_key=key), Trap.make(outside)
     plant(shop.path, trap)
     trap.assert_works(shop.path, proof)
     assert not use_operator_tree(shop.path, world.folder / "scratch")
@@ -156,7 +156,7 @@ def test_an_uninitialised_submodule_runs_no_planted_program_in_a_worktree(
     world: LandingWorld, outside: Path, name: str
 ) -> None:
     plant, proof = SUBMODULE_PLANTS[name]
-    shop, trap = project_with_submodule(world), Trap.make(outside)
+    shop, trap = make_project_with_submodule(world), Trap.make(outside)
 
     def work(folder: Path) -> None:
         git = Git(folder).pin()
@@ -307,7 +307,7 @@ def test_a_pipe_that_git_itself_would_wait_for_ends_with_its_name(repository: Re
 def test_clawpy_reads_no_planted_repository(
     world: LandingWorld, outside: Path, fork_server: ForkServer, verb: str
 ) -> None:
-    shop, trap = project_with_submodule(world), Trap.make(outside)
+    shop, trap = make_project_with_submodule(world), Trap.make(outside)
     plant_monitor(shop.path, trap)
     trap.assert_works(shop.path, STATUS)
     run_clawpy(fork_server, verb, world.folder / "fresh", shop.path)

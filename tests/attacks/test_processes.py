@@ -25,7 +25,7 @@ from engine.execution.processes import Processes
 from engine.execution.sandbox import Sandbox
 from engine.execution.sandbox.host_paths import make_session_environment
 from engine.execution.session_processes import read_children
-from tests.attacks.victim import PYTHON, Victim, sleepers, unique_seconds
+from tests.attacks.victim import PYTHON, Victim, find_sleepers, make_unique_seconds
 from tests.support.helpers import read_table, wait_until
 
 ATTACKS = read_table(__file__)
@@ -94,7 +94,7 @@ def test_another_process_is_not_changed(victim: Victim, other_process: subproces
     assert process_settings(other_process.pid) == before
 
 
-def file_state(file: Path) -> Any:
+def read_file_state(file: Path) -> Any:
     status = file.stat()
     attributes = os.listxattr(file) if sys.platform == "linux" else []
     return file.read_text(), status.st_mode, status.st_mtime, status.st_uid, status.st_nlink, attributes
@@ -105,9 +105,9 @@ def test_a_file_outside_is_neither_read_nor_changed(victim: Victim, outside: Pat
     canary = outside / "canary"
     canary.write_text("canary 4711")
     canary.chmod(0o600)
-    before, folder = file_state(canary), outside.stat().st_mode
+    before, folder = read_file_state(canary), outside.stat().st_mode
     attempt = victim.attempt(code, file=str(canary), at=str(outside))
-    assert file_state(canary) == before
+    assert read_file_state(canary) == before
     assert outside.stat().st_mode == folder
     assert not (outside / "planted").exists()
     assert "4711" not in attempt.output
@@ -187,10 +187,10 @@ def test_a_socket_of_another_program_is_not_reached(victim: Victim, outside: Pat
 
 @each_attack("ways_out")
 def test_no_process_outlives_its_command(victim_on_every_rung: Victim, code: str) -> None:
-    seconds = unique_seconds()
+    seconds = make_unique_seconds()
     attempt = victim_on_every_rung.attempt(code, time=seconds)
     assert attempt.exit_code == 0, attempt.errors
-    wait_until(lambda: not sleepers(seconds), 2)
+    wait_until(lambda: not find_sleepers(seconds), 2)
 
 
 def test_a_command_that_kills_itself_has_the_exit_code_of_the_signal(victim_on_every_rung: Victim) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from engine.execution.sandbox import Sandbox
-from tests.attacks.victim import PYTHON, Victim, canary, folder_outside_tmp
+from tests.attacks.victim import PYTHON, Victim, folder_outside_tmp, make_canary
 from tests.support.helpers import read_table
 
 PLACES = read_table(__file__)
@@ -52,12 +52,13 @@ class Reading:
 @functools.cache
 def read_everything(rung: Sandbox) -> Reading:
     """Try to read every place with one command on a rung."""
-    token = canary()
+    token = make_canary()
     with folder_outside_tmp() as root, subprocess.Popen(["sleep", "60"], env={"TOKEN": token}) as process:
         victim = Victim(root, rung)
-        secret_words = {name: canary() for name in PLACES["home"]}
+        secret_words = {name: make_canary() for name in PLACES["home"]}
         paths = [
-            victim.file(name, f"[user]\n\tname = Ann\n[x]\n\ttoken = {word}\n") for name, word in secret_words.items()
+            victim.write_file(name, f"[user]\n\tname = Ann\n[x]\n\ttoken = {word}\n")
+            for name, word in secret_words.items()
         ]
         victim.confinement = victim.check("sess_3")
         processes = [f"/proc/{pid}/{name}" for pid in (1, process.pid, os.getpid()) for name in ("environ", "maps")]
@@ -105,8 +106,8 @@ def test_the_environment_of_the_first_process_is_not_read(reading: Reading) -> N
 
 @pytest.mark.parametrize("way", ["symlink", "hard link", "dots", "proc root", "proc cwd", "glob"])
 def test_a_key_is_not_read_by_another_path(victim: Victim, way: str) -> None:
-    word = canary()
-    key = victim.file(".ssh/id_ed25519", word)
+    word = make_canary()
+    key = victim.write_file(".ssh/id_ed25519", word)
     command = {
         "symlink": f"ln -s {key} l; cat l",
         "hard link": f"ln {key} l; cat l",

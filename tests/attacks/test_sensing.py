@@ -109,13 +109,13 @@ def test_code_of_the_repository_is_not_imported_by_the_operators_interpreter(
     assert not trap.pop_mark()
 
 
-def poetry_environment(workspace: Path, home: Path) -> Path:
+def find_poetry_environment(workspace: Path, home: Path) -> Path:
     """Where Poetry keeps the environment of a project."""
     digest = hashlib.sha256(os.path.realpath(workspace).encode()).digest()
     return home / ".cache/pypoetry/virtualenvs" / f"shop-{base64.urlsafe_b64encode(digest).decode()[:8]}-py3.11"
 
 
-def pipenv_environment(workspace: Path, home: Path) -> Path:
+def find_pipenv_environment(workspace: Path, home: Path) -> Path:
     """Where Pipenv keeps the environment of a project."""
     digest = hashlib.sha256(str(workspace / "Pipfile").encode()).digest()[:6]
     return home / ".local/share/virtualenvs" / f"shop-{base64.urlsafe_b64encode(digest).decode()[:8]}"
@@ -130,7 +130,7 @@ def make_environment(folder: Path, trap: Trap) -> None:
     (folder / "bin/python").symlink_to(trap.program)
 
 
-@pytest.mark.parametrize("locate", [poetry_environment, pipenv_environment])
+@pytest.mark.parametrize("locate", [find_poetry_environment, find_pipenv_environment])
 def test_an_environment_kept_elsewhere_is_found_and_not_run(
     trapped: tuple[Repository, Trap],
     tmp_path: Path,
@@ -155,7 +155,7 @@ def test_the_repository_cannot_say_where_its_environment_is(
     monkeypatch.setenv("HOME", str(tmp_path / "me"))
     planted = repository.path / "envs"
     repository.write("poetry.toml", f'[virtualenvs]\npath = "{planted}"\n')
-    make_environment(planted / poetry_environment(repository.path, planted).name, trap)
+    make_environment(planted / find_poetry_environment(repository.path, planted).name, trap)
     interpreters = [tool.interpreter for project in find_projects(repository.path) for tool in project.tools]
     assert not any(interpreter.startswith(str(planted)) for interpreter in interpreters)
     assert not trap.pop_mark()

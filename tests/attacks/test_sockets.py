@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from engine.execution.sandbox.host_gate import HostGate
-from tests.attacks.victim import PYTHON, Victim, canary
+from tests.attacks.victim import PYTHON, Victim, make_canary
 
 pytestmark = pytest.mark.attack("sockets")
 
@@ -81,7 +81,7 @@ PLACES: dict[str, Callable[[Victim], str]] = {
 def test_a_socket_of_the_operator_is_not_reached(victim: Victim, place: str, kind: str) -> None:
     path = PLACES[place](victim)
     with listening(path, socket.SOCK_STREAM if kind == "stream" else socket.SOCK_DGRAM) as server:
-        victim.python(CONNECT, kind, "0", path)
+        assert "ready" in victim.python(CONNECT, kind, "0", path)
         assert not has_heard(server)
 
 
@@ -103,8 +103,9 @@ def test_a_pipe_of_the_operator_is_not_written(victim: Victim, place: str) -> No
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        code = "import os, sys\nos.write(os.open(sys.argv[1], os.O_RDWR | os.O_NONBLOCK), b'rm -rf ~')"
-        victim.python(code, pipe)
+        code = "import os, sys\nprint('begun', flush=True)\n"
+        code += "os.write(os.open(sys.argv[1], os.O_RDWR | os.O_NONBLOCK), b'rm -rf ~')"
+        assert "begun" in victim.python(code, pipe)
         with contextlib.suppress(BlockingIOError):
             assert os.read(reader, 100) == b""
     finally:
@@ -136,6 +137,7 @@ def test_an_allowed_network_does_not_reach_this_machine(victim: Victim, way: str
         }.get(way, "")
         code = f"""
 import os, socket
+print("begun", flush=True)
 def proxy():
     client = socket.create_connection(("127.0.0.1", int(os.environ["HTTP_PROXY"].rpartition(":")[2])), timeout=5)
     client.sendall(b"CONNECT {target} HTTP/1.1\\r\\n\\r\\n")
@@ -148,7 +150,7 @@ def abstract():
 print({{"direct": lambda: direct("127.0.0.1"), "any address": lambda: direct("0.0.0.0"),
   "abstract": abstract}}.get({way!r}, proxy)())
 """
-        victim.python(code, confinement=confinement)
+        assert "begun" in victim.python(code, confinement=confinement)
         assert not has_heard(service)
         assert not has_heard(abstract)
 
@@ -163,6 +165,7 @@ print({{"direct": lambda: direct("127.0.0.1"), "any address": lambda: direct("0.
 )  # fmt: skip
 def test_sockets_of_system_services_are_not_seen(victim: Victim, path: str) -> None:
     """Nothing is there, whether this machine has it or not."""
-    word = canary()
-    output = victim.run(["sh", "-c", f"test -S {path} && echo {word[:6]}{word[6:]}; true"])
+    word = make_canary()
+    output = victim.run(["sh", "-c", f"test -S {path} && echo {word[:6]}{word[6:]}; echo the end"])
+    assert "the end" in output
     assert word not in output

@@ -19,7 +19,7 @@ import pytest
 from engine.execution.sandbox import SESSION_MARK, Sandbox
 from engine.execution.session_processes import find_parent_group, pid_folder
 from engine.home import Home
-from tests.attacks.victim import sleepers, unique_seconds
+from tests.attacks.victim import find_sleepers, make_unique_seconds
 from tests.support.helpers import wait_until
 
 pytestmark = [
@@ -28,7 +28,7 @@ pytestmark = [
 ]
 
 
-def clawpy_stop(home: Path) -> dict[str, Any]:
+def run_clawpy_stop(home: Path) -> dict[str, Any]:
     """The JSON document of the real program."""
     completed = subprocess.run(
         [sys.executable, "-m", "clawpy_console", "--home", str(home), "stop", "--json"],
@@ -47,7 +47,7 @@ class Attack:
     root: Path
     rung: Sandbox
     session: str = field(default_factory=lambda: f"sess_{uuid.uuid4().hex[:12]}")
-    seconds: str = field(default_factory=unique_seconds)
+    seconds: str = field(default_factory=make_unique_seconds)
     """The argument of `sleep` by which the command's children are found."""
     engine: subprocess.Popen[bytes] | None = None
 
@@ -64,7 +64,7 @@ class Attack:
             [sys.executable, "-m", "tests.attacks.stopped_engine", *arguments], stdout=subprocess.PIPE
         )
         assert self.engine.stdout.readline() == b"ready\n"
-        wait_until(lambda: len(sleepers(self.seconds)) >= children)
+        wait_until(lambda: len(find_sleepers(self.seconds)) >= children)
         self.engine.send_signal(signal.SIGSTOP)
         wait_until(lambda: psutil.Process(self.pid).status() == psutil.STATUS_STOPPED)
 
@@ -83,7 +83,7 @@ class Attack:
                 process.kill()
             self.engine.kill()
             self.engine.communicate()
-        for pid in sleepers(self.seconds):
+        for pid in find_sleepers(self.seconds):
             os.kill(pid, signal.SIGKILL)
 
 
@@ -126,8 +126,8 @@ def test_stop_kills_every_child_of_a_stopped_engine(attack: Attack, way: str) ->
     attack.start(IGNORE_SIGNALS + CHILDREN[way], 20)
     before = len(attack.living())
     assert before >= 21
-    document = clawpy_stop(attack.home)
-    assert not sleepers(attack.seconds)
+    document = run_clawpy_stop(attack.home)
+    assert not find_sleepers(attack.seconds)
     assert not attack.living()
     assert document["killed"] == before
     assert document["left"] == []
@@ -155,9 +155,9 @@ def test_stop_kills_processes_that_fork_all_the_time(
     if group == "no group":
         for file in pid_folder(Home.locate(attack.home)).glob("*.group"):
             file.unlink()
-    document = clawpy_stop(attack.home)
+    document = run_clawpy_stop(attack.home)
     assert not attack.living()
-    assert not sleepers(attack.seconds)
+    assert not find_sleepers(attack.seconds)
     assert document["killed"]  # how many is chance
 
 
@@ -172,7 +172,7 @@ def test_stop_ends_two_sessions(every_rung: Sandbox, outside: Path) -> None:
     try:
         for session in attacks:
             session.start(CHILDREN["setsid"], 20)
-        document = clawpy_stop(home)
+        document = run_clawpy_stop(home)
         assert document["stopped"] == sorted(session.session for session in attacks)
         assert not any(session.living() for session in attacks)
     finally:
@@ -187,8 +187,8 @@ def test_stop_finds_nothing_of_a_killed_engine(attack: Attack) -> None:
     attack.engine.kill()
     attack.engine.communicate()
     attack.engine = None
-    wait_until(lambda: not sleepers(attack.seconds))
-    document = clawpy_stop(attack.home)
+    wait_until(lambda: not find_sleepers(attack.seconds))
+    document = run_clawpy_stop(attack.home)
     assert document["left"] == []
     assert not list(pid_folder(Home.locate(attack.home)).glob("*.command"))
 
@@ -196,12 +196,12 @@ def test_stop_finds_nothing_of_a_killed_engine(attack: Attack) -> None:
 # Forged files that name a process which is not the engine's
 
 
-def _stat(pid: int) -> str:
+def _read_stat(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text()
 
 
-def _stat_of_an_earlier_start(pid: int) -> str:
-    head, _, tail = _stat(pid).rpartition(")")
+def _make_earlier_stat(pid: int) -> str:
+    head, _, tail = _read_stat(pid).rpartition(")")
     fields = tail.split()
     fields[19] = str(int(fields[19]) - 1)
     return f"{head}) {' '.join(fields)}"
@@ -209,11 +209,11 @@ def _stat_of_an_earlier_start(pid: int) -> str:
 
 # By what is forged: the file's name, and its content for the id of a process.
 FORGED_FILES: dict[str, tuple[str, Callable[[int], str | bytes]]] = {
-    "its number and its beginning": ("sess_x.1.command", _stat),
+    "its number and its beginning": ("sess_x.1.command", _read_stat),
     "its number alone": ("sess_x.1.command", str),
-    "another beginning": ("sess_x.1.command", _stat_of_an_earlier_start),
-    "an empty session": (".1.command", _stat),
-    "the first process": ("sess_x.1.command", lambda pid: _stat(1)),
+    "another beginning": ("sess_x.1.command", _make_earlier_stat),
+    "an empty session": (".1.command", _read_stat),
+    "the first process": ("sess_x.1.command", lambda pid: _read_stat(1)),
     "a number below zero": ("sess_x.1.command", lambda pid: f"-{pid} (sleep) S" + " 1" * 40),
     "a number without end": ("sess_x.1.command", lambda pid: "9" * 400 + " (x) S" + " 1" * 40),
     "bytes": ("sess_x.1.command", lambda pid: b"\xff\0" * 10_000),
@@ -247,7 +247,7 @@ def test_a_forged_pid_file_kills_no_other_process(
         name, content = FORGED_FILES[way]
         text = content(other_process.pid)
         (pids / name).write_bytes(text if isinstance(text, bytes) else text.encode())
-    document = clawpy_stop(outside / "home")
+    document = run_clawpy_stop(outside / "home")
     assert psutil.Process(other_process.pid).status() == psutil.STATUS_SLEEPING
     assert (document["killed"], document["left"]) == (0, [])
 
@@ -256,8 +256,8 @@ def test_a_forged_pid_file_kills_no_other_process(
 def test_a_reused_process_id_is_not_killed(outside: Path, pids: Path) -> None:
     """The process that the file names is gone. The one that has its id now carries the mark of a session."""
     with subprocess.Popen(["sleep", "60"], env={SESSION_MARK: "sess_other"}) as process:
-        (pids / "sess_x.1.command").write_text(_stat_of_an_earlier_start(process.pid))
-        clawpy_stop(outside / "home")
+        (pids / "sess_x.1.command").write_text(_make_earlier_stat(process.pid))
+        run_clawpy_stop(outside / "home")
         assert process.poll() is None
         process.kill()
 
@@ -274,7 +274,7 @@ def test_a_control_group_of_another_name_is_not_killed(
     try:
         (group / "cgroup.procs").write_text(str(other_process.pid))
         (pids / "sess_x.group").write_text(str(group))
-        assert clawpy_stop(outside / "home")["killed"] == 0
+        assert run_clawpy_stop(outside / "home")["killed"] == 0
         assert other_process.poll() is None
         (parent / "cgroup.procs").write_text(str(other_process.pid))
     finally:

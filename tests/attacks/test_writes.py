@@ -17,20 +17,20 @@ ATTACKS = read_table(__file__)
 
 @pytest.fixture
 def victim(victim: Victim) -> Victim:
-    victim.file(".bashrc", "# Ann's\n")
-    victim.file(".ssh/id", "key")
+    victim.write_file(".bashrc", "# Ann's\n")
+    victim.write_file(".ssh/id", "key")
     return victim
 
 
 def assert_changes_nothing(victim: Victim, *argv: str) -> None:
-    before, seen_git = victim.state(), git_as_seen(victim)
+    before, seen_git = victim.state(), list_git_files(victim)
     victim.run(argv)
     # The next command of the session mounts anew what the first one prepared.
-    assert git_as_seen(victim) == seen_git
+    assert list_git_files(victim) == seen_git
     assert victim.state() == before
 
 
-def git_as_seen(victim: Victim) -> str:
+def list_git_files(victim: Victim) -> str:
     """The files of git's folder as commands of the session see them. They cannot write there, not even into a layer."""
     if not victim.confinement.is_ephemeral:
         return victim.run(["true"])  # a copy of the tree, which nobody keeps

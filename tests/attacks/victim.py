@@ -74,6 +74,7 @@ def connect(family, address, kind=socket.SOCK_STREAM):
         client.connect(tuple(address) if isinstance(address, list) else address)
         client.send(b"hello")
         return address
+print("begun", flush=True)
 """
 
 FILES = {
@@ -125,7 +126,7 @@ class Victim:
         """Of this victim alone: tests that end a session end every process of the machine with its mark."""
         self.user = root / "ann"
         self.project = self.user / "project"
-        shutil.copytree(home_template(), self.user)
+        shutil.copytree(make_home_template(), self.user)
         self.home = Home.locate(self.user / ".clawpy")
         for folder in (self.home.config, self.home.data, self.home.logs, *self.other_sessions):
             folder.mkdir(parents=True, exist_ok=True)
@@ -157,7 +158,7 @@ class Victim:
         subprocess.run(["git", "worktree", "add", "-q", "--detach", worktree], cwd=self.project, check=True)
         self.confinement = replace(self.confinement, folder=worktree, readable=(self.project / ".git",))
 
-    def file(self, name: str, text: str) -> Path:
+    def write_file(self, name: str, text: str) -> Path:
         """A file in the operator's home."""
         path = self.user / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -225,7 +226,8 @@ class Victim:
         stdin, stderr = (subprocess.DEVNULL, subprocess.PIPE) if terminal is None else (terminal, terminal)
         process = self.start(argv, stdin=stdin, stderr=stderr)
         output, errors = process.communicate(timeout=60)
-        return Attempt(output, errors or "", process.returncode)
+        assert output.startswith("begun\n"), f"the attempt did not begin: {output}{errors}"
+        return Attempt(output.removeprefix("begun\n"), errors or "", process.returncode)
 
     def assert_held(self, code: str, **paths: object) -> None:
         """Make an attempt that has to fail, each of its parts, and leaves the operator's files as they are."""
@@ -254,7 +256,7 @@ class Victim:
 
 
 @functools.cache
-def home_template() -> Path:
+def make_home_template() -> Path:
     """The operator's home as every victim has it, made once."""
     home = Path(tempfile.mkdtemp(prefix="clawpy-attack-"))
     atexit.register(shutil.rmtree, home)
@@ -286,12 +288,12 @@ def folder_outside_tmp() -> Iterator[Path]:
     pytest.skip("no folder outside /tmp can be written")
 
 
-def canary() -> str:
+def make_canary() -> str:
     """A word that appears nowhere else."""
     return f"canary-{secrets.token_hex(8)}"
 
 
-def sleepers(seconds: str) -> list[int]:
+def find_sleepers(seconds: str) -> list[int]:
     """The processes of the machine that were started with this argument."""
     pids = []
     for entry in os.scandir("/proc"):
@@ -302,6 +304,6 @@ def sleepers(seconds: str) -> list[int]:
     return pids
 
 
-def unique_seconds() -> str:
-    """An argument for `sleep` by which `sleepers` finds the processes of one test."""
+def make_unique_seconds() -> str:
+    """An argument for `sleep` by which `find_sleepers` finds the processes of one test."""
     return f"4711{os.getpid()}.{time.time_ns() % 10**9}"

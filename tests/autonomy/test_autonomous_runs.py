@@ -72,7 +72,7 @@ def test_a_card_that_runs_by_itself_lands_nothing(world: World) -> None:
     assert (view.mode, view.state, view.prediction_id) == ("autonomous", SessionState.SUCCEEDED, card.id)
     assert world.engine.cards.get(card.id).outcome is Outcome.SUCCEEDED
     assert world.engine.autonomy.state().state is AutonomyState.AUTONOMOUS
-    assert world.causes()[-2:] == ["you are inactive", "prediction ready"]
+    assert world.read_causes()[-2:] == ["you are inactive", "prediction ready"]
     [change] = world.engine.changes.list()
     assert change.state is ChangeState.WAITING
     assert ((world.repository.path / "part0.py").read_bytes(), world.repository.git("status", "--porcelain")) == before
@@ -101,7 +101,7 @@ def test_a_card_that_the_gate_refused_is_not_tried_again_for_the_same_reason(wor
 
 def test_an_operator_who_works_in_an_editor_is_not_inactive(world: World) -> None:
     world.clock.advance(timedelta(minutes=29))
-    world.somebody_writes()
+    world.edit_file()
     world.go_away(timedelta(minutes=1))
     assert world.engine.autonomy.state().state is AutonomyState.WATCHING
     assert not world.engine.autonomy.schedule.run(ACT)
@@ -118,7 +118,7 @@ def test_a_change_of_files_while_it_predicts_ends_the_cycle(world: World, monkey
 
     def run_cycle_and_write(**options: object) -> object:
         report = run_cycle()
-        world.somebody_writes()
+        world.edit_file()
         return report
 
     monkeypatch.setattr(world.engine.card_cycle, "run_cycle", run_cycle_and_write)
@@ -133,13 +133,13 @@ def test_work_that_writes_does_not_start_within_ten_minutes_of_a_change_of_files
 ) -> None:
     world.engine.settings.set("silenceThresholdMs", "60000")  # so that ten minutes of calm are not implied
     world.go_away()
-    world.somebody_writes(ago=ago)
+    world.edit_file(ago=ago)
     world.engine.card_cycle.run_cycle()
     cycle = world.run_cycle()
     assert bool(cycle.acted) is starts
     if not starts:
         assert any("somebody wrote to shop 9 min ago" in line for line in cycle.kept)
-        card = world.card()
+        card = world.find_card()
         with pytest.raises(Refusal, match="somebody wrote to"):
             world.engine.cards.approve(card.id, by=DecidedBy.AUTONOMY)
         assert world.engine.cards.get(card.id).status is Status.PENDING
@@ -162,6 +162,32 @@ def test_a_card_waits_for_the_operator_by_these_rules_and_is_tried_by_others(
     kind: str, verdict: RailVerdict, waits: bool
 ) -> None:
     assert bool(reason_to_wait(kind, [verdict])) is waits
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["open_task", "stale_task"])
+def test_a_task_never_runs_by_itself_however_many_were_approved(closed_world: World, tmp_path: Path, kind: str) -> None:
+    """Anyone who can write into `tasksDir` can make tasks, so approvals of some say nothing about the next."""
+    world = closed_world
+    folder = tmp_path / "todo"
+    folder.mkdir()
+    world.configure(tasksDir=f"'{folder}'")
+    with world.opened() as engine:
+        world.earn(kind=kind, channel="koji-core", approvals=40)
+        (folder / "shop.md").write_text("- [ ] which branches are stale\n")
+        engine.card_cycle.run_cycle()
+        if kind == "stale_task":
+            world.clock.advance(timedelta(days=7))
+            engine.card_cycle.run_cycle()
+        [card] = [card for card in engine.cards.pending() if card.kind == kind]
+        assert card.assignment.flow == "report_branches"
+        world.go_away()
+        cycle = world.run_cycle()
+        assert cycle.acted != card.id
+        assert "somebody else may have written" in dict(line.split(": ", 1) for line in cycle.kept)[card.id]
+        with pytest.raises(Refusal, match="somebody else may have written"):
+            engine.cards.trigger(card.id, by="a program")
+        assert "task”" not in engine.autonomy.requirements([world.workspace]).words
 
 
 def forbid_disturbing(world: World) -> None:
@@ -208,10 +234,10 @@ def test_a_queued_run_starts_after_a_restart_only_if_it_still_may(
         assert word in ended.error
 
 
-# SPEC 7.2: what is missing until something runs by itself, in words
+# What is missing until something runs by itself, in words (SPEC 7.2)
 
 
-def requirements(
+def make_requirements(
     *records: ApprovalRecord, autonomous: bool = True, phase: int = 1, autonomy: str = "act"
 ) -> AutonomyRequirements:
     return find_requirements(
@@ -225,13 +251,15 @@ def requirements(
 
 
 def test_no_requirement_is_missing_where_a_kind_has_earned_it() -> None:
-    earned = requirements(ApprovalRecord("run_tests", "koji-core", 11, 11), ApprovalRecord("status", "koji-core", 1, 4))
+    earned = make_requirements(
+        ApprovalRecord("run_tests", "koji-core", 11, 11), ApprovalRecord("status", "koji-core", 1, 4)
+    )
     assert (earned.missing, earned.earned) == ((), ("“Tests of what changed” on koji-core",))
     assert earned.words.endswith("on cards with a confidence of 0.80 or more: “Tests of what changed” on koji-core")
 
 
 def test_missing_requirements_are_one_line() -> None:
-    learning = requirements(
+    learning = make_requirements(
         ApprovalRecord("status", "docs", 1, 4), ApprovalRecord("run_tests", "koji-core", 8, 8), phase=0
     )
     assert learning.words == (
@@ -239,7 +267,7 @@ def test_missing_requirements_are_one_line() -> None:
         "no kind of card has earned it yet "
         "(best: “Tests of what changed” on koji-core, approved 8 of 8, needs 11 of 11)"
     )
-    off = requirements(autonomous=False, autonomy="cards")
+    off = make_requirements(autonomous=False, autonomy="cards")
     assert off.missing == (
         "autonomous mode is off (clawpy config set autonomousModeEnabled true)",
         "no workspace is set to `act` (clawpy config set 'workspaces.\"/home/me/my shop\".autonomy' act)",

@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.autonomy.autonomy import STATE
 from engine.autonomy.schedule import PULSE, Daily, Every, Heartbeat, HeartbeatItem, Once, last_occurrence, parse_items
 from engine.clock import FakeClock
 from engine.hierarchy.agents import HeartbeatPage
-from engine.model import Card, Randomness, Refusal, TriggerType
+from engine.model import Randomness, TriggerType
 from engine.prediction.kinds import is_heartbeat
 from engine.prediction.tasks import TaskBoard
 from engine.storage.database import Database
@@ -174,42 +173,12 @@ def test_a_task_follows_the_changes_of_its_item(database: Database, clock: FakeC
     assert pulse_with(run) == ("heartbeat", "done"), "what the operator did is not to be done again"
 
 
-# SPEC 4.1: a task of a heartbeat becomes a card and passes the rails like any other; only what has earned it runs by
-# itself.
+# Cards of the heartbeat
 
 
 @pytest.fixture
 def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> World:
     return World(tmp_path, clock, monkeypatch)
-
-
-def heartbeat_cards(world: World) -> list[Card]:
-    return [card for card in world.engine.cards.pending() if is_heartbeat(card.kind)]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("kind", ["open_task", "stale_task"])
-def test_a_task_never_runs_by_itself_however_many_were_approved(world: World, tmp_path: Path, kind: str) -> None:
-    """Anyone who can write into `tasksDir` can make tasks, so approvals of some say nothing about the next."""
-    folder = tmp_path / "todo"
-    folder.mkdir()
-    world.configure(tasksDir=f"'{folder}'")
-    with world.opened() as engine:
-        world.earn(kind=kind, channel="koji-core", approvals=40)
-        (folder / "shop.md").write_text(f"- [ ] {ITEM}\n")
-        engine.card_cycle.run_cycle()
-        if kind == "stale_task":
-            world.clock.advance(timedelta(days=7))
-            engine.card_cycle.run_cycle()
-        [card] = [card for card in engine.cards.pending() if card.kind == kind]
-        assert card.assignment.flow == "report_branches"
-        world.go_away()
-        cycle = world.run_cycle()
-        assert cycle.acted != card.id
-        assert "somebody else may have written" in dict(line.split(": ", 1) for line in cycle.kept)[card.id]
-        with pytest.raises(Refusal, match="somebody else may have written"):
-            engine.cards.trigger(card.id, by="a program")
-        assert "task”" not in engine.autonomy.requirements([world.workspace]).words
 
 
 @pytest.mark.long
@@ -226,7 +195,7 @@ def test_an_item_marked_run_needs_ten_decisions_but_no_record_of_its_kind(world:
         world.clock.advance(timedelta(minutes=20))
         engine.autonomy.schedule.run(PULSE)
         engine.card_cycle.run_cycle()
-        [card] = heartbeat_cards(world)
+        [card] = [card for card in engine.cards.pending() if is_heartbeat(card.kind)]
         assert "you marked it to run" in card.reasoning
         world.go_away()
         cycle = world.run_cycle()
@@ -237,12 +206,3 @@ def test_an_item_marked_run_needs_ten_decisions_but_no_record_of_its_kind(world:
         world.wait_for_session(card.id)
         entry = engine.safety.log(1)[0]
         assert (entry.decided_by, entry.trigger_type) == ("autonomy", TriggerType.HEARTBEAT)
-
-
-def test_an_added_task_is_a_card_with_the_next_housekeeping(world: World) -> None:
-    with world.opened() as engine:
-        engine.tasks.add("Paint the office", workspace=world.workspace)
-        engine.autonomy.schedule.run(STATE)
-        assert [card.assignment.prompt for card in engine.cards.pending() if card.kind == "open_task"] == [
-            "Paint the office"
-        ]

@@ -1,4 +1,4 @@
-"""Which workspaces are watched, and what follows when one is added or switched off (SPEC 2.9, 7.4)."""
+"""Which workspaces are watched, and what follows when one is added or switched off (SPEC 2.9, 7.4), or a task added."""
 
 from __future__ import annotations
 
@@ -138,3 +138,12 @@ def test_while_everything_is_stopped_changed_files_lead_to_no_check(world: World
         engine.safety.kill_switch.resume("stop")
         report_changed_files(world)
         assert [*engine.card_cycle.last_checked()] == [world.workspace]
+
+
+def test_an_added_task_is_a_card_with_the_next_housekeeping(world: World) -> None:
+    with world.opened() as engine:
+        engine.tasks.add("Paint the office", workspace=world.workspace)
+        engine.autonomy.schedule.run(STATE)
+        assert [card.assignment.prompt for card in engine.cards.pending() if card.kind == "open_task"] == [
+            "Paint the office"
+        ]

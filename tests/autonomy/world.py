@@ -63,7 +63,7 @@ class World:
         self._opened = 0
         self.calibrator = StandInCalibrator()
         self.configure()
-        self.nobody_wrote_for(timedelta(days=2))
+        self.date_files(timedelta(days=2))
         self.engine: Engine
 
     def configure(self, autonomy: str = "act", **settings: Any) -> None:
@@ -74,14 +74,14 @@ class World:
         lines += [f'[workspaces."{self.workspace}"]', f'autonomy = "{autonomy}"']
         self.home.config_file.write_text("\n".join(lines) + "\n")
 
-    def nobody_wrote_for(self, span: timedelta) -> None:
+    def date_files(self, span: timedelta) -> None:
         """Date everything in the repository so long ago."""
         stamp = (self.clock.now() - span).timestamp()
         for path in self.repository.path.rglob("*"):
             if path.is_file() and "objects" not in path.parts:
                 os.utime(path, (stamp, stamp))
 
-    def somebody_writes(self, name: str = "part0.py", ago: timedelta = timedelta(0)) -> None:
+    def edit_file(self, name: str = "part0.py", ago: timedelta = timedelta(0)) -> None:
         """A change of a file in an editor, `ago` on the fake clock."""
         file = self.repository.write(name, f"x = {self.clock.now().isoformat()!r}\n")
         stamp = (self.clock.now() - ago).timestamp()
@@ -135,7 +135,7 @@ class World:
             **{key: tuple(value) if isinstance(value, list) else value for key, value in entry.payload.items()}
         )
 
-    def causes(self) -> list[str]:
+    def read_causes(self) -> list[str]:
         """The causes of all changes of the state, oldest first."""
         return [entry.payload["cause"] for entry in reversed(self.engine.ledger.latest(500, kinds=("StateChanged",)))]
 
@@ -145,6 +145,6 @@ class World:
         assert view is not None
         return self.engine.sessions.wait(view.id, 20)
 
-    def card(self) -> Card:
+    def find_card(self) -> Card:
         """The pending card of `FLOW`."""
         return next(card for card in self.engine.cards.pending() if card.assignment.flow == FLOW)

@@ -24,12 +24,12 @@ HOLDER_FILES = ("engine.lock", "engine.json", "clawpy.log", "clawpy.db-shm", "cl
 """Files of the engine that holds a home."""
 
 
-def predicted(clawpy: Clawpy, *arguments: str) -> list[dict[str, Any]]:
+def list_cards(clawpy: Clawpy, *arguments: str) -> list[dict[str, Any]]:
     """The cards that `clawpy predict`, or another verb, prints."""
     return list(document(clawpy(*(arguments or ("predict",)), "--json"))["predictions"])
 
 
-def doctor_check(clawpy: Clawpy, name: str) -> dict[str, Any]:
+def read_doctor_check(clawpy: Clawpy, name: str) -> dict[str, Any]:
     """One check of `clawpy doctor`."""
     [check] = [check for check in clawpy("doctor", "--json").document["checks"] if check["name"] == name]
     return dict(check)
@@ -48,7 +48,7 @@ def assert_refused(result: VerbOutput, code: str, *words: str) -> dict[str, str]
     return error
 
 
-def file_contents(folder: Path) -> dict[str, bytes]:
+def read_files(folder: Path) -> dict[str, bytes]:
     """The content of every file under `folder`, except `HOLDER_FILES`."""
     return {
         str(file.relative_to(folder)): file.read_bytes()

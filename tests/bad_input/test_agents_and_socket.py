@@ -12,7 +12,7 @@ import pytest
 from engine import Engine, open_engine
 from engine.home import Home
 from engine.lock import read_holder
-from tests.bad_input.conftest import Clawpy, assert_refused, doctor_check, document, predicted
+from tests.bad_input.conftest import Clawpy, assert_refused, document, list_cards, read_doctor_check
 from tests.conftest import Repository
 
 
@@ -35,8 +35,8 @@ def test_broken_agents_are_named_and_the_others_work(clawpy: Clawpy, home: Home,
     assert broken["cto"] == "comms.json: is missing"
     assert "reports_to" in broken["cmo"]
     assert problems["backend_builder"] == ""
-    assert "ceo: tools.json" in doctor_check(clawpy, "agents")["message"]
-    assert predicted(clawpy), "cards are made all the same"
+    assert "ceo: tools.json" in read_doctor_check(clawpy, "agents")["message"]
+    assert list_cards(clawpy), "cards are made all the same"
     assert_refused(clawpy("agents", "move", "ceo", "--to", "alfred", "--json"), "broken_agent", "tools.json")
     assert (home.agents / "ceo" / "tools.json").read_text() == "{not json"
 
@@ -45,8 +45,8 @@ def test_a_file_in_place_of_the_agents_folder_is_named(clawpy: Clawpy, home: Hom
     home.data.mkdir(parents=True)
     home.agents.write_text("my notes")
     assert_refused(clawpy("agents", "list", "--json"), "bad_agents", str(home.agents))
-    assert predicted(clawpy)
-    assert doctor_check(clawpy, "agents")["state"] == "fail"
+    assert list_cards(clawpy)
+    assert read_doctor_check(clawpy, "agents")["state"] == "fail"
     assert home.agents.read_text() == "my notes"
 
 
@@ -93,15 +93,16 @@ def test_malformed_requests_on_the_control_socket_are_refused(send: Callable[[by
         b'{"verb": "cards", "arguments": [1]}\n': "bad_arguments",
         b'{"verb": "cards", "arguments": {"no such": 1}}\n': "bad_arguments",
         b'{"verb": "approve", "arguments": {"id": {"$ne": 1}}}\n': "bad_arguments",
-        b'{"verb": "propose", "arguments": {"text": "\\ud800", "workspace": "/"}}\n': "",
-        b'{"verb": "snooze", "arguments": {"id": "x", "seconds": NaN}}\n': "",
-        b'{"verb": "snooze", "arguments": {"id": "x", "seconds": 1e400}}\n': "",
+        b'{"verb": "propose", "arguments": {"text": "\\ud800", "workspace": "/"}}\n': "bad_arguments",
+        b'{"verb": "snooze", "arguments": {"id": "x", "seconds": NaN}}\n': "bad_arguments",
+        b'{"verb": "snooze", "arguments": {"id": "x", "seconds": 1e400}}\n': "bad_arguments",
     }
     for request, code in code_of_request.items():
         answer = json.loads(send(request))
         assert set(answer) == {"error"}, request
-        assert answer["error"]["code"] == code or (not code and answer["error"]["code"] != "internal"), answer
+        assert answer["error"]["code"] == code, answer
         assert answer["error"]["message"]
     assert send(b"") == b""
-    assert b"too_large" in send(b"x" * (4 * 1024 * 1024 + 10)) or document(clawpy("status", "--json"))
+    too_large = send(b"x" * (4 * 1024 * 1024 + 10))
+    assert b"too_large" in too_large or too_large == b"", "or the connection was closed meanwhile"
     assert document(clawpy("cards", "--json")) == {"predictions": []}

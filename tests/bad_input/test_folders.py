@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.home import Home
-from tests.bad_input.conftest import Clawpy, assert_refused, document, predicted
+from tests.bad_input.conftest import Clawpy, assert_refused, document, list_cards
 from tests.cli.conftest import A_FORMER_DAY, collide
 from tests.conftest import Repository
 
@@ -50,7 +50,7 @@ def test_a_repository_without_commits_says_so_and_takes_prompts(clawpy: Clawpy, 
     assert result["predictions"] == []
     assert "no commit yet" in result["errors"][0]
     assert "no commit yet" in clawpy(*workspace, "predict").out
-    [card] = predicted(clawpy, *workspace, "propose", "sum up today")
+    [card] = list_cards(clawpy, *workspace, "propose", "sum up today")
     assert card["status"] == "pending"
     assert clawpy(*workspace, "doctor", "--json").document["ok"]
 
@@ -80,9 +80,9 @@ def test_a_path_may_have_spaces_signs_and_unicode(
     shop.commit("begin", {"cart.py": "total = 0\n"}, at=A_FORMER_DAY)
     collide(shop)
     monkeypatch.chdir(shop.path)
-    predicted = document(clawpy("predict", "--json"))
-    assert predicted["errors"] == []
-    card = next(prediction for prediction in predicted["predictions"] if prediction["flow"] == "forecast_conflicts")
+    answer = document(clawpy("predict", "--json"))
+    assert answer["errors"] == []
+    card = next(prediction for prediction in answer["predictions"] if prediction["flow"] == "forecast_conflicts")
     assert card["workspace"] == str(shop.path)
     approved = clawpy("approve", card["id"], "--json")
     assert approved.code == 1, "the branches collide: the check found a problem"

@@ -16,12 +16,12 @@ from tests.bad_input.conftest import (
     Clawpy,
     FailedStart,
     assert_refused,
-    doctor_check,
     document,
-    file_contents,
     fill_disk,
+    list_cards,
     mount_disk,
-    predicted,
+    read_doctor_check,
+    read_files,
 )
 from tests.conftest import Repository
 
@@ -29,11 +29,11 @@ from tests.conftest import Repository
 @pytest.fixture
 def card(clawpy: Clawpy, shop: Repository) -> str:
     """The id of a card that is in the home already, and must not be lost."""
-    return str(predicted(clawpy, "propose", "sum up today")[0]["id"])
+    return str(list_cards(clawpy, "propose", "sum up today")[0]["id"])
 
 
-def card_ids(clawpy: Clawpy) -> list[str]:
-    return [prediction["id"] for prediction in predicted(clawpy, "cards")]
+def list_card_ids(clawpy: Clawpy) -> list[str]:
+    return [prediction["id"] for prediction in list_cards(clawpy, "cards")]
 
 
 def execute(home: Home, statement: str) -> None:
@@ -60,12 +60,12 @@ async def test_a_read_only_home_is_refused_and_unchanged(
         assert_refused(clawpy("predict", "--json"), "unwritable_home", str(home.root), "Read-only", "--home DIR")
         remount("rw")
         document(clawpy("propose", "sum up today", "--json"))
-        before = file_contents(home.root)
+        before = read_files(home.root)
         remount("ro")
         assert_refused(clawpy("propose", "more", "--json"), "unwritable_home", str(home.root), "Read-only")
         assert_refused(clawpy("stop", "--json"), "unwritable_home", "F12")
         assert "cannot be written" in await failed_start([str(shop.path)])
-        assert file_contents(home.root) == before
+        assert read_files(home.root) == before
 
 
 @pytest.mark.long
@@ -73,9 +73,9 @@ async def test_on_a_full_disk_verbs_are_refused_and_nothing_is_lost(
     home: Home, clawpy: Clawpy, shop: Repository, failed_start: FailedStart
 ) -> None:
     with mount_disk(home.root, "3m"):
-        [card] = predicted(clawpy, "propose", "sum up today")
+        [card] = list_cards(clawpy, "propose", "sum up today")
         filler = fill_disk(home.root)
-        before = file_contents(home.data)
+        before = read_files(home.data)
         for verb in (
             ["predict"],
             ["propose", "more"],
@@ -85,9 +85,9 @@ async def test_on_a_full_disk_verbs_are_refused_and_nothing_is_lost(
             assert_refused(clawpy(*verb, "--json"), "disk_full", str(home.data), "free some space")
         assert_refused(clawpy("config", "set", "quietHoursStart", "22", "--json"), "disk_full")
         assert "is full" in await failed_start([str(shop.path)])
-        assert file_contents(home.data) == before
+        assert read_files(home.data) == before
         filler.unlink()
-        assert card_ids(clawpy) == [card["id"]]
+        assert list_card_ids(clawpy) == [card["id"]]
         assert document(clawpy("dismiss", card["id"], "--json"))["prediction"]["status"] == "rejected"
 
 
@@ -108,7 +108,7 @@ def test_a_disk_that_fills_up_while_the_engine_runs_loses_nothing(home: Home, cl
             assert engine.cards.dismiss(card.id).status.value == "rejected"
         finally:
             engine.close()
-        assert card.id not in card_ids(clawpy)
+        assert card.id not in list_card_ids(clawpy)
 
 
 @pytest.mark.long
@@ -116,14 +116,14 @@ async def test_a_home_of_a_newer_version_is_refused_and_unchanged(
     home: Home, clawpy: Clawpy, card: str, shop: Repository, failed_start: FailedStart
 ) -> None:
     execute(home, "PRAGMA user_version = 9999")
-    before = file_contents(home.data)
+    before = read_files(home.data)
     assert_refused(clawpy("cards", "--json"), "newer_home", str(home.database), "9999", "upgrade")
     assert_refused(clawpy("approve", card, "--json"), "newer_home")
     assert "upgrade Clawpy Console" in await failed_start([str(shop.path)])
     result = clawpy("doctor", "--json")
     assert result.code == 1
     assert any("newer" in check["message"] for check in result.document["checks"] if check["state"] == "fail")
-    assert file_contents(home.data) == before
+    assert read_files(home.data) == before
 
 
 @pytest.mark.long
@@ -140,14 +140,14 @@ async def test_a_damaged_database_is_refused_and_unchanged(
             "empty": b"",
         }[damage]
     )
-    before = file_contents(home.data)
+    before = read_files(home.data)
     for verb in (["cards"], ["approve", card], ["propose", "more"]):
         assert_refused(clawpy(*verb, "--json"), "damaged_home", str(home.database), "afresh")
     assert "is damaged" in await failed_start([str(shop.path)])
     assert clawpy("doctor", "--json").code == 1
-    assert file_contents(home.data) == before
+    assert read_files(home.data) == before
     home.database.write_bytes(whole)
-    assert card_ids(clawpy) == [card]
+    assert list_card_ids(clawpy) == [card]
 
 
 def test_an_unreadable_last_screen_is_ignored(home: Home, tmp_path: Path) -> None:
@@ -184,6 +184,6 @@ def test_a_broken_config_is_named_by_line_and_key_and_unchanged(
     assert home.config_file.read_bytes() == text
     assert not home.database.exists()
     assert clawpy("doctor", "--json").code == 1
-    check = doctor_check(clawpy, "config")
+    check = read_doctor_check(clawpy, "config")
     assert check["state"] == "fail"
     assert words[0] in check["message"]

@@ -12,7 +12,7 @@ from clawpy_console.app import ConsoleApp
 from engine import Engine, open_engine
 from engine.home import Home
 from engine.model import Refusal, SessionState
-from tests.bad_input.conftest import Clawpy, predicted
+from tests.bad_input.conftest import Clawpy, list_cards
 from tests.conftest import Repository
 from tests.console.conftest import screen_text, until_loaded
 
@@ -94,7 +94,7 @@ def test_verbs_print_no_escape_sequences(clawpy: Clawpy, hostile: Repository) ->
     assert result.code == 0
     assert is_printable(result.out + result.err)
     assert clawpy("config", "set", "providers.ollama.model", "qwen3").code == 0
-    [card] = predicted(clawpy, *workspace, "propose", "tidy \x1b]0;owned\x07 [b]up[/b] \x1b[2J")
+    [card] = list_cards(clawpy, *workspace, "propose", "tidy \x1b]0;owned\x07 [b]up[/b] \x1b[2J")
     assert card["prompt"] == "tidy  [b]up[/b]"
     for verb in (["cards"], ["status"], ["work"], ["tasks", "list"], ["approve", "\x1b[31mpred"], ["\x1b[31mverb"]):
         result = clawpy(*workspace, *verb)

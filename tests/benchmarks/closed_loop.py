@@ -104,19 +104,19 @@ class ShopModel:
 
     def __call__(self, request: Request) -> Reply:
         task = next(task for prompt, task in self._tasks.items() if any(prompt in text for text in request.users))
-        commands = self._first_commands(task)
+        commands = self._draw_first_commands(task)
         if len(request.tool_results) < len(commands):
             return calls("exec", command=commands[len(request.tool_results)])
         writes = sum("wrote" in text or "written" in text.lower() for text in request.tool_results)
         failures = [text for text in request.users if "tests were run on your changes" in text]
         if writes <= len(failures):
-            body = self._body(task, request, failures)
+            body = self._write_body(task, request, failures)
             content = MODULE.format(rule=task.rule.name) + body
             return calls("write", path=f"shop/{task.rule.name}.py", content=content)
-        added_lines = re.findall(r"^\s{4}.*$", self._body(task, request, failures), re.M)
+        added_lines = re.findall(r"^\s{4}.*$", self._write_body(task, request, failures), re.M)
         return Reply(text=f"I added {task.function}: {' '.join(line.strip() for line in added_lines[-2:])}")
 
-    def _first_commands(self, task: ShopTask) -> list[str]:
+    def _draw_first_commands(self, task: ShopTask) -> list[str]:
         """The commands that the model runs before it writes."""
         if not self.habit_share:
             return []
@@ -124,7 +124,7 @@ class ShopModel:
         habit = HABIT if task.is_lucky("habit", self.habit_share) else ()
         return [*chatter[:3], *habit, *chatter[3:5]]
 
-    def _body(self, task: ShopTask, request: Request, failures: Sequence[str]) -> str:
+    def _write_body(self, task: ShopTask, request: Request, failures: Sequence[str]) -> str:
         """The function that the model writes: the remedy or naive code."""
         prompt = request.system + "\n".join(request.users)
         is_told = task.rule.token in prompt.replace(task.rule.test, "")
@@ -248,7 +248,7 @@ class Shop:
         else:
             self.engine.changes.discard(view.change_set_id)
 
-    def evening(self) -> None:
+    def end_day(self) -> None:
         """Run the jobs at the end of a day, and go on to ten o'clock of the next day."""
         self.engine.learnings.catch_up()
         self.engine.knowledge.catch_up()
@@ -257,7 +257,7 @@ class Shop:
         tomorrow = (self.clock.now() + timedelta(days=1)).replace(hour=10, minute=0)
         self.clock.advance(tomorrow - self.clock.now())
 
-    def friday(self) -> None:
+    def approve_on_friday(self) -> None:
         """Approve all candidates, if behaviour is in use."""
         if "behaviour" in self.on:
             approve_candidates(self)

@@ -68,12 +68,12 @@ def long_messages(conversation: Conversation, texts: Sequence[str]) -> Conversat
     refs = {turn.ref for turn in turns_of_speaker}
     turns = []
     for turn in turns_of_speaker:
-        before, after = prose(rng, texts, 500, 1_400), prose(rng, texts, 500, 1_400)
+        before, after = make_prose(rng, texts, 500, 1_400), make_prose(rng, texts, 500, 1_400)
         turns.append(replace(turn, text=f"{before} {turn.text} {after}", speaker="user"))
-        answer = prose(rng, texts, MIN_CHARS, MAX_CHARS)
+        answer = make_prose(rng, texts, MIN_CHARS, MAX_CHARS)
         turns.append(replace(turn, text=answer, speaker="assistant", ref=f"{turn.ref}/answer"))
     questions = tuple(
-        Question(_in_first_person(question.text, name), question.evidence)
+        Question(_turn_into_first_person(question.text, name), question.evidence)
         for question in conversation.questions
         if question.evidence <= refs
         and name in question.text
@@ -85,14 +85,14 @@ def long_messages(conversation: Conversation, texts: Sequence[str]) -> Conversat
 def documents(count: int = 150) -> Conversation:
     """Documentation of installed packages as an assistant's answers."""
     rng = random.Random(1)
-    texts = sorted(set(documentation()))
+    texts = sorted(set(read_docstrings()))
     rng.shuffle(texts)
     turns, questions = [], []
     for number, (summary, rest) in enumerate(text.split("\n", 1) for text in texts[:count]):
         at = NOW - timedelta(days=count - number)
         details = {"session": f"s{number // 4}", "at": at}
         turns.append(NewMemory("go on with the next one please", ref=f"q{number}", speaker="user", **details))
-        answer = f"{prose(rng, texts[count:], 300, 1_200)} {rest} {prose(rng, texts[count:], 300, 1_200)}"
+        answer = f"{make_prose(rng, texts[count:], 300, 1_200)} {rest} {make_prose(rng, texts[count:], 300, 1_200)}"
         turns.append(NewMemory(answer, ref=f"a{number}", speaker="assistant", **details))
         questions.append(
             Question(
@@ -103,7 +103,7 @@ def documents(count: int = 150) -> Conversation:
     return Conversation("documents", tuple(turns), tuple(questions))
 
 
-def documentation() -> Iterator[str]:
+def read_docstrings() -> Iterator[str]:
     """Docstrings of installed packages: the summary, a line break, and the rest in one line."""
     for module in DOCUMENTED_MODULES.split():
         for name, documented in sorted(vars(import_module(module)).items()):
@@ -120,7 +120,7 @@ def documentation() -> Iterator[str]:
 def code() -> Conversation:
     """Functions of the standard library as an assistant shows them, each followed by a test run."""
     rng, count = random.Random(1), 150
-    all_functions = sorted(set(functions()))
+    all_functions = sorted(set(read_functions()))
     rng.shuffle(all_functions)
     turns, questions = [], []
     for number, (summary, source) in enumerate(all_functions[:count]):
@@ -133,7 +133,7 @@ def code() -> Conversation:
     return Conversation("code", tuple(turns), tuple(questions))
 
 
-def functions() -> Iterator[tuple[str, str]]:
+def read_functions() -> Iterator[tuple[str, str]]:
     """Functions and methods of the standard library: the summary of the docstring, and the source without it."""
     for name in SHOWN_MODULES.split():
         for node in ast.walk(ast.parse(inspect.getsource(import_module(name)))):
@@ -145,7 +145,7 @@ def functions() -> Iterator[tuple[str, str]]:
                     yield summary, source[:3_000]
 
 
-def prose(rng: random.Random, texts: Sequence[str], min_length: int, max_length: int) -> str:
+def make_prose(rng: random.Random, texts: Sequence[str], min_length: int, max_length: int) -> str:
     """Whole sentences of `texts`, `min_length` to `max_length` characters."""
     length, text = rng.randint(min_length, max_length), ""
     while len(text) < length:
@@ -155,7 +155,7 @@ def prose(rng: random.Random, texts: Sequence[str], min_length: int, max_length:
     return text[:max_length].strip()
 
 
-def _in_first_person(question: str, name: str) -> str:
+def _turn_into_first_person(question: str, name: str) -> str:
     """A question about the person `name` as that person asks it."""
     text = re.sub(rf"\b{name}['’]s\b", "my", question)
     text = re.sub(

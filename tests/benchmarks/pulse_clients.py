@@ -61,10 +61,10 @@ class _Client:
 
 async def _connect(port: int, token: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
-    writer.write(_handshake(token))
+    writer.write(_make_handshake(token))
     head = await reader.readuntil(b"\r\n\r\n")
     assert b" 101 " in head, head
-    writer.write(_frame(SUBSCRIBE))
+    writer.write(_make_frame(SUBSCRIBE))
     return reader, writer
 
 
@@ -80,9 +80,9 @@ async def _listen(pipe: Connection, port: int, token: str, number: int, stalled:
         silent = socket.socket()
         silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         silent.connect(("127.0.0.1", port))
-        silent.sendall(_handshake(token))
+        silent.sendall(_make_handshake(token))
         silent.recv(1000)
-        silent.sendall(_frame(SUBSCRIBE))
+        silent.sendall(_make_frame(SUBSCRIBE))
         open_connections.append(silent)
     pipe.send("listening")
     while not pipe.poll():
@@ -98,7 +98,7 @@ async def _listen(pipe: Connection, port: int, token: str, number: int, stalled:
     pipe.send(json.dumps(report))
 
 
-def _handshake(token: str) -> bytes:
+def _make_handshake(token: str) -> bytes:
     return (
         b"GET /pulse HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: c2l4dGVlbiBieXRlcyBvaw==\r\n"
@@ -106,7 +106,7 @@ def _handshake(token: str) -> bytes:
     )
 
 
-def _frame(text: bytes) -> bytes:
+def _make_frame(text: bytes) -> bytes:
     """A frame from a client, with a mask of zeros."""
     assert len(text) < 126
     return bytes([0x81, 0x80 | len(text)]) + b"\0\0\0\0" + text

@@ -120,14 +120,14 @@ def search_plainly(memory: MemoryService, text: str) -> tuple[tuple[str, ...], t
     added = {seq: by_words.get(seq, 0.0) + by_vectors.get(seq, 0.0) for seq in by_words.keys() | by_vectors.keys()}
     rows = memory.store.by_seq(added)
 
-    def best(values: dict[int, float]) -> tuple[str, ...]:
+    def select_best(values: dict[int, float]) -> tuple[str, ...]:
         ordered = sorted(values, key=lambda seq: (-values[seq], seq))
         return tuple(rows[seq].ref or rows[seq].id for seq in ordered[:50] if seq in rows)
 
-    return best(words), best(by_distance), best(added)
+    return select_best(words), select_best(by_distance), select_best(added)
 
 
-def share_found(found: Sequence[str], evidence: frozenset[str], k: int) -> float:
+def measure_share_found(found: Sequence[str], evidence: frozenset[str], k: int) -> float:
     """The share of the evidence that is among the first `k`."""
     return len(evidence & set(found[:k])) / len(evidence)
 
@@ -136,7 +136,9 @@ def print_recall(rankings: dict[str, list[tuple[Sequence[str], frozenset[str]]]]
     """Print the mean recall of each way of searching at the numbers `LISTED`, and return it. `rankings` has for each
     way (refs in order, evidence) of each question."""
     figures = {
-        way: {k: float(np.mean([share_found(refs, evidence, k) for refs, evidence in questions])) for k in LISTED}
+        way: {
+            k: float(np.mean([measure_share_found(refs, evidence, k) for refs, evidence in questions])) for k in LISTED
+        }
         for way, questions in rankings.items()
     }
     print(f"\n{'recall at':<46}" + "".join(f"{k:>8}" for k in LISTED))
@@ -163,13 +165,13 @@ def fit_weights(kinds: Sequence[Sequence[Observation]]) -> tuple[Weight, ...]:
     spread = features[is_row].std(axis=0) + 1e-6
     features /= spread
 
-    def slope_of_cross_entropy(weights: np.ndarray) -> np.ndarray:
+    def compute_slope(weights: np.ndarray) -> np.ndarray:
         scores = np.where(is_row, features @ weights, -np.inf)
         probabilities = np.exp(scores - scores.max(axis=1, keepdims=True))
         probabilities /= probabilities.sum(axis=1, keepdims=True)
         return np.einsum("q,qc,qcf->f", shares, probabilities - target, features) + RIDGE * weights
 
-    chosen = minimise(slope_of_cross_entropy, np.zeros(len(fitted)), steps=300, minimum=0.0)
+    chosen = minimise(compute_slope, np.zeros(len(fitted)), steps=300, minimum=0.0)
     result = list(WEIGHTS)
     for number, value in zip(fitted, chosen / spread, strict=True):
         result[number] = replace(WEIGHTS[number], weight=round(float(value), 2))

@@ -64,12 +64,12 @@ def fit(rows: Any, acts: list[str]) -> tuple[list[str], Any]:
     target = numpy.array([[act == column for column in columns] for act in acts], float)
     row_weights = numpy.array([1 / channels.count(channel) for channel in channels])[:, None] / len(CHANNELS)
 
-    def gradient(weights: Any) -> Any:
+    def compute_gradient(weights: Any) -> Any:
         scores = rows @ weights
         shares = numpy.exp(scores - scores.max(1, keepdims=True))
         return rows.T @ ((shares / shares.sum(1, keepdims=True) - target) * row_weights) + DECAY * weights
 
-    return columns, minimise(gradient, numpy.zeros((rows.shape[1], len(columns))), steps=STEPS)
+    return columns, minimise(compute_gradient, numpy.zeros((rows.shape[1], len(columns))), steps=STEPS)
 
 
 def main() -> None:

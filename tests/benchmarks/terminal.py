@@ -22,9 +22,9 @@ class Terminal:
 
     def __init__(self, width: int = 120, height: int = 40) -> None:
         self._socket = f"clawpy-bench-{os.getpid()}-{time.monotonic_ns()}"
-        self._tmux("new-session", "-d", "-x", str(width), "-y", str(height), "sleep 100000")
-        self._tmux("set-option", "-g", "default-terminal", "tmux-256color")
-        self._tmux("set-option", "-g", "remain-on-exit", "on")
+        self._run_tmux("new-session", "-d", "-x", str(width), "-y", str(height), "sleep 100000")
+        self._run_tmux("set-option", "-g", "default-terminal", "tmux-256color")
+        self._run_tmux("set-option", "-g", "remain-on-exit", "on")
         self._size = ("-x", str(width), "-y", str(height))
         self._window = ""
         self._pid = 0
@@ -33,18 +33,18 @@ class Terminal:
             ["tmux", "-L", self._socket, "-C", "attach", "-f", "no-output,ignore-size"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, bufsize=1,
         )  # fmt: skip
-        self._answer()  # to the attaching itself
+        self._read_answer()  # to the attaching itself
 
-    def _tmux(self, *arguments: str) -> str:
+    def _run_tmux(self, *arguments: str) -> str:
         return subprocess.run(
             ["tmux", "-L", self._socket, "-f", "/dev/null", *arguments], capture_output=True, text=True, check=False
         ).stdout
 
     def _ask(self, *arguments: str) -> str:
         self._client.stdin.write(shlex.join(arguments) + "\n")
-        return self._answer()
+        return self._read_answer()
 
-    def _answer(self) -> str:
+    def _read_answer(self) -> str:
         """The lines of the next answer. Notifications of the server are skipped."""
         assert self._client.stdout is not None
         lines: list[str] | None = None
@@ -66,12 +66,12 @@ class Terminal:
         began = time.perf_counter()
         # A session each: a window of a session that nobody looks at would be 80x24.
         wanted = ("-P", "-F", "#{window_id} #{pane_pid}", "-c", str(cwd))
-        answer = self._tmux("new-session", "-d", *self._size, *wanted, line)
+        answer = self._run_tmux("new-session", "-d", *self._size, *wanted, line)
         self._window, pid = answer.split()
         self._pid = int(pid)
         return began
 
-    def screen(self) -> str:
+    def read_screen(self) -> str:
         return self._ask("capture-pane", "-p", "-t", self._window)
 
     def send(self, *keys: str) -> float:
@@ -84,31 +84,31 @@ class Terminal:
         """Seconds from `since` until the screen matches `pattern` (or, `absent`, no longer does)."""
         wanted = re.compile(pattern, re.MULTILINE)
         while time.perf_counter() - since < timeout:
-            if bool(wanted.search(self.screen())) is not absent:
+            if bool(wanted.search(self.read_screen())) is not absent:
                 return time.perf_counter() - since
             time.sleep(POLL)
-        raise AssertionError(f"never {'left' if absent else 'came'}: {pattern}\n{self.screen()}")
+        raise AssertionError(f"never {'left' if absent else 'came'}: {pattern}\n{self.read_screen()}")
 
-    def processes(self) -> list[psutil.Process]:
+    def list_processes(self) -> list[psutil.Process]:
         root = psutil.Process(self._pid)
         return [root, *root.children(recursive=True)]
 
-    def idle_cpu(self, seconds: float) -> float:
+    def measure_idle_cpu(self, seconds: float) -> float:
         """Percent of one core that the program and its children used over `seconds`."""
 
-        def used() -> float:
-            return sum(sum(process.cpu_times()[:2]) for process in self.processes())
+        def read_cpu_seconds() -> float:
+            return sum(sum(process.cpu_times()[:2]) for process in self.list_processes())
 
-        before, began = used(), time.perf_counter()
+        before, began = read_cpu_seconds(), time.perf_counter()
         time.sleep(seconds)
-        return 100 * (used() - before) / (time.perf_counter() - began)
+        return 100 * (read_cpu_seconds() - before) / (time.perf_counter() - began)
 
-    def memory(self) -> float:
+    def measure_memory(self) -> float:
         """MiB of the program and its children; what processes share is counted once."""
-        return sum(process.memory_full_info().pss for process in self.processes()) / 2**20
+        return sum(process.memory_full_info().pss for process in self.list_processes()) / 2**20
 
     def end_program(self) -> None:
-        self._tmux("kill-window", "-t", self._window)
+        self._run_tmux("kill-window", "-t", self._window)
         self.wait_for_end()
 
     def wait_for_end(self, timeout: float = 15) -> None:
@@ -116,9 +116,9 @@ class Terminal:
         deadline = time.monotonic() + timeout
         with suppress(psutil.NoSuchProcess):  # that it is gone is what is waited for
             while psutil.Process(self._pid).status() != psutil.STATUS_ZOMBIE:
-                assert time.monotonic() < deadline, f"it did not end\n{self.screen()}"
+                assert time.monotonic() < deadline, f"it did not end\n{self.read_screen()}"
                 time.sleep(0.01)
 
     def close(self) -> None:
-        self._tmux("kill-server")
+        self._run_tmux("kill-server")
         self._client.communicate()

@@ -121,11 +121,11 @@ def live_four_weeks(root: Path, server: ModelServer, model_host: ModelHost, seed
             is_corrected = day < CORRECTED_DAYS
             has_passed, view = shop.work(task, task.rule.correction if is_corrected else "")
             shop.review(view)
-            shop.evening()
+            shop.end_day()
             if not is_corrected:
                 results.append(has_passed)
             if day % 5 == 4:
-                shop.friday()
+                shop.approve_on_friday()
                 shop.clock.advance(timedelta(days=2))
     return results
 

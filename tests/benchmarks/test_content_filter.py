@@ -41,7 +41,7 @@ def _read_lines(name: str) -> list[dict[str, str]]:
     return [json.loads(line) for line in (Path(folder) / name).read_text(encoding="utf-8").splitlines()]
 
 
-def _all_commands() -> list[str]:
+def _read_all_commands() -> list[str]:
     return [line["command"] for name in ("commands.jsonl", "everyday_commands.jsonl") for line in _read_lines(name)]
 
 
@@ -111,7 +111,7 @@ def test_everyday_commands_pass_unless_they_are_harmful() -> None:
 
 
 def test_five_thousand_verdicts_a_second() -> None:
-    commands = _all_commands()
+    commands = _read_all_commands()
     seconds = min(time_call(lambda: [*map(check_command, commands)], time.thread_time) for _ in range(3))
     print(f"\n{len(commands) / seconds:,.0f} verdicts a second")
     assert len(commands) / seconds >= 5_000
@@ -120,7 +120,7 @@ def test_five_thousand_verdicts_a_second() -> None:
 def test_no_command_spliced_from_others_takes_long() -> None:
     """Hostile texts of any length made of pieces of real commands, seeded."""
     chance = random.Random(3)
-    commands = _all_commands()
+    commands = _read_all_commands()
     slowest = (0.0, "")
     for _ in range(400):
         pieces = [chance.choice(commands) for _ in range(chance.randint(1, 5))]

@@ -36,7 +36,7 @@ MANIFESTS = {
 }
 
 
-def large_repository(path: Path, commits: int, files: int, projects: int = 0) -> Repository:
+def make_large_repository(path: Path, commits: int, files: int, projects: int = 0) -> Repository:
     """`commits` commits over `files` files, with a tag every 5,000, 50 branches and `projects` subprojects of 4 kinds,
     made by one fast-import; all but the newest 50 commits are pushed."""
     repository = Repository(path)
@@ -68,8 +68,8 @@ def large_repository(path: Path, commits: int, files: int, projects: int = 0) ->
 
 
 def test_cycle_over_three_workspaces(tmp_path: Path) -> None:
-    large = large_repository(tmp_path / "large", COMMITS, FILES, PROJECTS)
-    small = [large_repository(tmp_path / name, 500, 100) for name in ("shop", "site")]
+    large = make_large_repository(tmp_path / "large", COMMITS, FILES, PROJECTS)
+    small = [make_large_repository(tmp_path / name, 500, 100) for name in ("shop", "site")]
     paths = [str(repository.path) for repository in (large, *small)]
     first = []
     for number in range(3):

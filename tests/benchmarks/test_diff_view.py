@@ -91,7 +91,7 @@ class FrameCounter(App[None]):
         return await self.time_frame(press)
 
 
-def code(file: int, changed: bool) -> str:
+def make_module(file: int, changed: bool) -> str:
     """A module, before or after half of its lines were changed."""
     lines = [
         f'    total += round(price_{n} * {file + 1 if changed and n % 10 < 5 else 0}, 2)  # "{n}" of the cart'
@@ -116,11 +116,11 @@ def _gc_as_in_the_console() -> Iterator[None]:
 def change(tmp_path: Path) -> tuple[LandingWorld, ChangeSet]:
     world = LandingWorld(tmp_path)
     names = [f"shop/part{number % 9}/module{number}.py" for number in range(FILES)]
-    world.repository.commit("one", {name: code(number, False) for number, name in enumerate(names)})
+    world.repository.commit("one", {name: make_module(number, False) for number, name in enumerate(names)})
 
     def edit(folder: Path) -> None:
         for number, name in enumerate(names):
-            (folder / name).write_text(code(number, True))
+            (folder / name).write_text(make_module(number, True))
 
     return world, world.make_change_set(edit)
 

@@ -68,7 +68,7 @@ def install(pip: list[str], project: Path, needs: tuple[str, ...]) -> Path:
     return python
 
 
-def outcomes(report: Path) -> dict[str, str]:
+def read_outcomes(report: Path) -> dict[str, str]:
     """The outcome of each test, by its name."""
     by_test = {}
     for case in ElementTree.parse(report).iter("testcase"):
@@ -101,7 +101,7 @@ def test_a_suite_has_the_same_outcomes_inside_and_outside(tmp_path: Path, pip: l
         check=False,
     )
     assert (confinement.files / "inside.xml").exists(), inside.stdout + inside.stderr
-    bare, confined = outcomes(tmp_path / "outside.xml"), outcomes(confinement.files / "inside.xml")
+    bare, confined = read_outcomes(tmp_path / "outside.xml"), read_outcomes(confinement.files / "inside.xml")
     differing = {
         test: (bare.get(test), confined.get(test)) for test in bare | confined if bare.get(test) != confined.get(test)
     }

@@ -38,11 +38,11 @@ Hello().run()
 """
 
 
-def existing_home(folder: Path, repository: Path) -> Home:
+def make_existing_home(folder: Path, repository: Path) -> Home:
     """A home that was used: the console ran once and drew cards, and 10,000 events are in the ledger."""
     home = Home.locate(folder)
     with closing(Terminal()) as console:
-        began = console.start(command(home), cwd=repository)
+        began = console.start(make_command(home), cwd=repository)
         console.wait_for(r"\d of \d", began, timeout=60)
         time.sleep(3)  # until the last screen is kept
         console.send("C-q")
@@ -55,14 +55,14 @@ def existing_home(folder: Path, repository: Path) -> Home:
     return home
 
 
-def command(home: Home) -> list[str]:
+def make_command(home: Home) -> list[str]:
     return [sys.executable, "-m", "clawpy_console", "--home", str(home.root)]
 
 
 def test_first_useful_frame(tmp_path: Path) -> None:
     repository = Repository(tmp_path / "shop")
     repository.commit("first", {"src/cart.py": "TOTAL = 0\n", "tests/test_cart.py": "def test_total(): pass\n"})
-    home = existing_home(tmp_path / "home", repository.path)
+    home = make_existing_home(tmp_path / "home", repository.path)
     program = tmp_path / "hello.py"
     program.write_text(HELLO)
 
@@ -72,16 +72,16 @@ def test_first_useful_frame(tmp_path: Path) -> None:
             began = screen.start([sys.executable, str(program)], cwd=repository.path)
             times["hello"].append(screen.wait_for("hello world", began))
             screen.end_program()
-            began = screen.start(command(home), cwd=repository.path)
+            began = screen.start(make_command(home), cwd=repository.path)
             times["frame"].append(screen.wait_for(r"\d of \d", began))
             times["ready"].append(screen.wait_for("WATCHING", began))
             screen.end_program()
         warm = {name: values[1:] for name, values in times.items()}
-        screen.start(command(home), cwd=repository.path)
+        screen.start(make_command(home), cwd=repository.path)
         screen.wait_for("WATCHING", time.perf_counter())
         time.sleep(5)
-        idle = screen.idle_cpu(20)
-        memory = screen.memory()
+        idle = screen.measure_idle_cpu(20)
+        memory = screen.measure_memory()
 
     hello_world = "Textual hello-world"
     rows = {hello_world: warm["hello"], "first useful frame (bar x 1.5)": warm["frame"], "engine ready": warm["ready"]}

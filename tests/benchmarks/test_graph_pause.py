@@ -24,18 +24,19 @@ STALL_BAR = 0.05
 """Maximum seconds for which another thread may stand still."""
 
 
-def task_id(number: int) -> str:
+def format_task_id(number: int) -> str:
     return f"session_{number:012x}"
 
 
 def write_snapshot(folder: Path) -> None:
     lines = []
     for number in range(TASKS):
-        edges = [["derived_from", task_id(number - 1 if number % 10 else number // 2), 1.0]] if number else []
-        edges += [["similar_to", task_id(number - 5), 0.91]] if number > 5 else []
-        edges += [["blocks", task_id(number - 7), 1.0]] if number > 7 else []
+        edges = [["derived_from", format_task_id(number - 1 if number % 10 else number // 2), 1.0]] if number else []
+        edges += [["similar_to", format_task_id(number - 5), 0.91]] if number > 5 else []
+        edges += [["blocks", format_task_id(number - 7), 1.0]] if number > 7 else []
         task = {
-            "task_id": task_id(number), "title": f"Fix the parser of module {number}", "success": bool(number % 3),
+            "task_id": format_task_id(number), "title": f"Fix the parser of module {number}",
+            "success": bool(number % 3),
             "timestamp": (NOW - timedelta(minutes=TASKS - number)).timestamp(), "workspace": "/home/me/shop",
             "description": "It reads dates again. " * 8, "agent": "backend_builder",
         }  # fmt: skip
@@ -46,8 +47,8 @@ def write_snapshot(folder: Path) -> None:
 
 def query_graph(graph: TaskGraph) -> None:
     for number in range(50):
-        graph.neighbourhood(task_id(number * 1_999))
-        graph.neighbours([task_id(number * 1_999 + offset) for offset in range(20)])
+        graph.neighbourhood(format_task_id(number * 1_999))
+        graph.neighbours([format_task_id(number * 1_999 + offset) for offset in range(20)])
     assert len(graph.newest(words="module 999", limit=50)) == 50
     assert list(graph.find(SearchTerms(["module 99999"])))
 
@@ -55,7 +56,7 @@ def query_graph(graph: TaskGraph) -> None:
 def write_graph(graph: TaskGraph) -> None:
     for number in range(1_500):
         graph.put(GraphNode(f"new_{number}", f"new {number}", NOW))
-        graph.relate(f"new_{number}", Relation.DERIVED_FROM, task_id(number * 60))
+        graph.relate(f"new_{number}", Relation.DERIVED_FROM, format_task_id(number * 60))
 
 
 def test_no_thread_stalls_while_the_graph_works(tmp_path: Path) -> None:

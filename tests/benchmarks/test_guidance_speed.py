@@ -39,11 +39,11 @@ def fill(world: World) -> None:
         name = f"leader_{number}"
         rules = [f"- {SENTENCE.format(n=n, who=name)}" for n in range(12)]
         soul = "\n".join(["## Principles", *rules, "## Guardrails", *rules])
-        world.member(name, above, 1 + min(2, number), soul=soul)
+        world.write_agent(name, above, 1 + min(2, number), soul=soul)
         above = name
-    world.member("bottom", above, 5)
+    world.write_agent("bottom", above, 5)
     for number in range(AGENTS - DEPTH - 1):
-        world.member(f"agent_{number}", f"leader_{number % DEPTH}", 4)
+        world.write_agent(f"agent_{number}", f"leader_{number % DEPTH}", 4)
     profiles = world.profiles
 
     def write_patterns(tx: object) -> None:

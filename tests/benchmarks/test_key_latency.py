@@ -52,7 +52,7 @@ KEYS = ("s", "u", "Enter", "Escape")
 """Snooze the top card, undo that, open its details, close them."""
 
 
-def busy_repository(folder: Path) -> Repository:
+def make_busy_repository(folder: Path) -> Repository:
     """A project whose tests stream, with enough going on for five cards."""
     repository = Repository(folder)
     repository.commit("feat: stream", {"stream.py": STREAM, "Makefile": "test:\n\t@python3 stream.py\n"})
@@ -133,7 +133,7 @@ class KeyBench:
         environment: Mapping[str, str] = MappingProxyType({}),
     ) -> None:  # fmt: skip
         self.console = console
-        self.repository = busy_repository(folder / "shop")
+        self.repository = make_busy_repository(folder / "shop")
         self.home = Home.locate(folder / "home")
         self.home.config.mkdir(parents=True)
         self.home.config_file.write_text(config)
@@ -163,7 +163,7 @@ class KeyBench:
 
     def _press_four_keys(self) -> dict[str, float]:
         """Snooze the top card, undo that, open its details, close them; seconds until each shows."""
-        counted = re.search(r"CARDS +\d of (\d+)", self.console.screen())
+        counted = re.search(r"CARDS +\d of (\d+)", self.console.read_screen())
         count, details = rf"CARDS +\d of {counted[1]}\b", "Card details"
         shown_after = {}
         for key, pattern, absent in zip(
@@ -192,7 +192,7 @@ def test_a_key_while_a_session_streams_and_cycles_run(tmp_path: Path) -> None:
         cycles = Cycles(bench.home)
         time.sleep(3)
         bench.press_keys(55)
-        screen = console.screen()
+        screen = console.read_screen()
         cycles.end()
     slowest = bench.report("streaming and predicting")
     print(f"{cycles.count} cycles ran")

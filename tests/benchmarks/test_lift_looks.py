@@ -47,7 +47,7 @@ class RunCounts:
     def with_effect(self) -> Numbers:
         return self.with_good + self.with_bad
 
-    def arms(self, world: int, look: int) -> Arms:
+    def make_arms(self, world: int, look: int) -> Arms:
         index = (world, look)
         return Arms(*(int(runs[index]) for runs in (self.with_effect, self.with_good, self.without, self.without_good)))
 
@@ -90,7 +90,7 @@ HARM = (WorldKind("-.2", 0.5, 0.7), WorldKind("-.3", 0.45, 0.75), WorldKind("-.5
 def test_false_alarms_and_harm_found_over_many_looks(capsys: pytest.CaptureFixture[str]) -> None:
     rules: Mapping[str, Callable[[RunCounts], Numbers]] = {
         "as if each look were the only one, 90 %": looks_harmful,
-        PRODUCT_RULE: lambda counts: first_looks(counts, is_harmful),
+        PRODUCT_RULE: lambda counts: find_first_looks(counts, is_harmful),
     }
     kinds = (*NOTHING, *GOOD, *HARM)
     with capsys.disabled():
@@ -126,12 +126,12 @@ def looks_harmful(counts: RunCounts) -> Numbers:
     return found & (counts.with_effect >= 10) & (counts.without >= 10)
 
 
-def first_looks(counts: RunCounts, rule: Callable[[Arms], bool]) -> Numbers:
+def find_first_looks(counts: RunCounts, rule: Callable[[Arms], bool]) -> Numbers:
     """For each world True at the first check at which the effect is called harmful, after which there are no more."""
     called = numpy.zeros(counts.with_effect.shape, bool)
     for world in range(WORLDS):
         for look in range(SESSIONS):
-            if rule(counts.arms(world, look)):
+            if rule(counts.make_arms(world, look)):
                 called[world, look] = True
                 break
     return called

@@ -68,7 +68,7 @@ SHARES = list(itertools.accumulate(1 / (10 + rank) for rank in range(len(VOCABUL
 """The cumulated frequencies of the words, the most common first (Zipf)."""
 
 
-def conversation(
+def make_conversation(
     number: int, *, words: Sequence[str] = VOCABULARY, shares: Sequence[float] | None = SHARES
 ) -> list[NewMemory]:
     """Turns of 8 to 32 words, 30 to a session."""
@@ -96,7 +96,7 @@ def test_remembering_beside_a_live_screen(database: Database, clock: FakeClock, 
         memory.remember([NewMemory("warm")])
         assert memory.settle(120, indexed=True)
         # Words that people say: made-up ones are three times as many tokens.
-        turns = conversation(TURNS, words=WORDS, shares=None)
+        turns = make_conversation(TURNS, words=WORDS, shares=None)
         with StallMeter() as idle:
             time.sleep(1)
         with StallMeter() as busy:
@@ -112,7 +112,8 @@ def test_remembering_beside_a_live_screen(database: Database, clock: FakeClock, 
     print(f"  the index included                      {TURNS / indexed:8.1f} turns/s")
     print(f"  acknowledging 50 turns, p95             {p95(acknowledged) * 1e3:8.1f} ms")
     print(
-        f"  a thread's wake-up is late, p95         {p95(busy.delays) * 1e3:8.1f} ms (bar {LAG_BAR * 1e3:.0f})", end=""
+        f"  a thread's wake-up is late, p95         {p95(busy.delays) * 1e3:8.1f} ms (bar {LAG_BAR * 1e3:.0f})",
+        end="",
     )
     print(f"   idle {p95(idle.delays) * 1e3:.1f} ms, worst {max(busy.delays) * 1e3:.1f} ms")
     assert p95(busy.delays) < LAG_BAR
@@ -168,7 +169,7 @@ def test_recall_beside_a_bare_index(database: Database, clock: FakeClock, tmp_pa
     memory = open_memory(database, clock, tmp_path / "chroma", FakePassageEmbedder(helper))
     memory.start()
     try:
-        turns = conversation(MEMORIES)
+        turns = make_conversation(MEMORIES)
         for at in range(0, MEMORIES, 500):
             memory.remember(turns[at : at + 500])
         assert memory.settle(3600, indexed=True)
@@ -183,18 +184,18 @@ def test_recall_beside_a_bare_index(database: Database, clock: FakeClock, tmp_pa
         model = MiniLM()
         chance = random.Random(5)
 
-        def question() -> str:
+        def make_question() -> str:
             return "when did " + " ".join(chance.choices(VOCABULARY, cum_weights=SHARES, k=9)) + "?"
 
         def by_index() -> None:
-            vector = numpy.frombuffer(model.embed_question(question()).vector, dtype="<f4")
+            vector = numpy.frombuffer(model.embed_question(make_question()).vector, dtype="<f4")
             bare.query(query_embeddings=[vector], n_results=10, include=["distances"])
 
         def by_recall() -> None:
-            assert not memory.recall(RecallQuery(question()), deadline=60.0).left_out
+            assert not memory.recall(RecallQuery(make_question()), deadline=60.0).left_out
 
         def by_vectors() -> None:
-            embedding = memory.vectors.embed(question())
+            embedding = memory.vectors.embed(make_question())
             memory.vectors.search(embedding.array, 10)
 
         ways = {

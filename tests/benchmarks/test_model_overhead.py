@@ -73,17 +73,17 @@ def test_a_warm_session_without_the_models_time(tmp_path: Path, monkeypatch: pyt
 def run_session(world: ModelWorld, engine: Engine, host: ModelHost, text: str, times: SessionTimes) -> None:
     """Run a session that writes a text, and add its times."""
     card = world.propose(f"Write {text} into hello.txt")
-    before = processor_time(host)
+    before = read_processor_time(host)
     session_id = str(engine.cards.approve(card.id, without_sandbox=True).session_id)
     began = time.perf_counter()
     view = engine.sessions.wait(session_id, 30)
     times.whole.append(time.perf_counter() - began)
-    times.processor.append(processor_time(host) - before)
+    times.processor.append(read_processor_time(host) - before)
     assert view.state is SessionState.SUCCEEDED, view.error
     engine.changes.discard(view.change_set_id)
 
 
-def processor_time(host: ModelHost) -> float:
+def read_processor_time(host: ModelHost) -> float:
     """Seconds of processors that this process, its finished children and the host have used so far."""
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     seconds = sum(usage.ru_utime + usage.ru_stime for usage in usages)

@@ -16,7 +16,7 @@ from engine.safety.costs import CostEntry, Costs
 from engine.safety.pipeline import CrosspollLog, Pipeline
 from engine.storage.database import Database, Transaction
 from tests.benchmarks.measuring import p95, print_table, time_call
-from tests.safety.helpers import WORKSPACE, approval, make_rails
+from tests.safety.helpers import WORKSPACE, make_approval, make_rails
 
 ROWS, COSTS = 100_000, 4_000
 """Rows of the log of triggers, and of costs, in a month."""
@@ -83,7 +83,7 @@ def test_a_decision_with_a_hundred_thousand_earlier_ones_is_quick(
     database.write(lambda transaction: fill_history(transaction, begin))
     times = []
     for number in range(DECISIONS):
-        trigger = approval(prediction_id=f"new{number}", estimate=1)
+        trigger = make_approval(prediction_id=f"new{number}", estimate=1)
         measure = partial(time_decision, rails.safety.pipeline, rails.safety.costs, trigger)
         times.append(database.write(measure))
     asked, decided = zip(*times[WARM:], strict=True)

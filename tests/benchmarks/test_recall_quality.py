@@ -27,7 +27,7 @@ from pathlib import Path
 import pytest
 
 from engine.model import NewMemory, RecallQuery
-from tests.benchmarks.generated_recall_sets import chats, code, documentation, documents, long_messages
+from tests.benchmarks.generated_recall_sets import chats, code, documents, long_messages, read_docstrings
 from tests.benchmarks.measuring import time_call
 from tests.benchmarks.recall_measuring import (
     Observation,
@@ -47,7 +47,7 @@ TALK = read_table(__file__)
 """Topics, advice, and things with a question about each."""
 
 
-def rankings_of(observations: list[Observation]) -> dict[str, list[tuple[tuple[str, ...], frozenset[str]]]]:
+def collect_rankings(observations: list[Observation]) -> dict[str, list[tuple[tuple[str, ...], frozenset[str]]]]:
     """By way of searching: the order that it gave, and the evidence, of each question."""
     return {
         "full text alone": [(observation.by_words, observation.evidence) for observation in observations],
@@ -62,7 +62,7 @@ def test_recall_on_conversations(tmp_path: Path) -> None:
     kinds = observe_sets(Path(os.environ["CLAWPY_DATA"]), tmp_path)
     for name, kind in kinds.items():
         all_observations = [observation for observations in kind.values() for observation in observations]
-        rows = rankings_of(all_observations)
+        rows = collect_rankings(all_observations)
         rows["recall, fitted without the conversation"] = rank_without_itself(name, kinds)
         print(f"\n{name}: {len(all_observations)} questions about {len(kind)} conversations")
         figures = print_recall(rows)
@@ -70,7 +70,7 @@ def test_recall_on_conversations(tmp_path: Path) -> None:
             assert figures["recall"][k] >= bar, (name, k)
 
 
-def _filler(chance: random.Random, length: int) -> str:
+def _make_filler(chance: random.Random, length: int) -> str:
     """Advice about any topics, of at least `length` characters."""
     text = ""
     while len(text) < length:
@@ -79,10 +79,10 @@ def _filler(chance: random.Random, length: int) -> str:
     return text
 
 
-def bare_chat() -> Conversation:
+def make_bare_chat() -> Conversation:
     """Short lines without speakers, dates or sessions."""
     chance = random.Random(6)
-    turns = [NewMemory(_filler(chance, 40).split(". ")[0], ref=f"f{number}") for number in range(150)]
+    turns = [NewMemory(_make_filler(chance, 40).split(". ")[0], ref=f"f{number}") for number in range(150)]
     questions = []
     for number, (name, rest, question) in enumerate(TALK["things"]):
         turns.insert(chance.randrange(len(turns)), NewMemory(f"the {name} {rest}", ref=f"t{number}"))
@@ -93,12 +93,12 @@ def bare_chat() -> Conversation:
 def assert_recall_is_best(conversation: Conversation, folder: Path, slack: float = 0.0) -> None:
     """Check that no other way of searching finds more than recall, but for `slack`."""
     print(f"\n{conversation.name}: {len(conversation.turns)} turns, {len(conversation.questions)} questions")
-    figures = print_recall(rankings_of(observe(conversation, folder)))
+    figures = print_recall(collect_rankings(observe(conversation, folder)))
     for k in (10, 20):
         assert figures["recall"][k] >= max(by_k[k] for name, by_k in figures.items() if name != "recall") - slack, k
 
 
-@pytest.mark.parametrize(("make_set", "slack"), [(documents, 0.0), (bare_chat, 0.0), (code, 0.03), (work, 0.07)])
+@pytest.mark.parametrize(("make_set", "slack"), [(documents, 0.0), (make_bare_chat, 0.0), (code, 0.03), (work, 0.07)])
 def test_recall_is_best_on_sets_that_nothing_was_fitted_on(
     make_set: Callable[[], Conversation], slack: float, tmp_path: Path
 ) -> None:
@@ -111,7 +111,7 @@ def test_recall_is_best_on_sets_that_nothing_was_fitted_on(
 def test_conversations_in_other_forms(form: str, tmp_path: Path) -> None:
     conversations = locomo(Path(os.environ["CLAWPY_DATA"]) / "locomo.json")
     conversation = (
-        chats(conversations[0]) if form == "chats" else long_messages(conversations[2], sorted(set(documentation())))
+        chats(conversations[0]) if form == "chats" else long_messages(conversations[2], sorted(set(read_docstrings())))
     )
     assert_recall_is_best(conversation, tmp_path)
 
@@ -134,9 +134,9 @@ def test_the_verbs_find_the_same(tmp_path: Path) -> None:
         )
     )
     home = tmp_path / "home"
-    remembering = time_call(lambda: clawpy(tmp_path, home, "remember", str(turns)))
+    remembering = time_call(lambda: run_clawpy(tmp_path, home, "remember", str(turns)))
     began = time.perf_counter()
-    lines = clawpy(tmp_path, home, "recall", "--batch", str(questions)).splitlines()
+    lines = run_clawpy(tmp_path, home, "recall", "--batch", str(questions)).splitlines()
     asking = time.perf_counter() - began
     by_verb = [[result["id"] for result in json.loads(line)["results"]] for line in lines]
     with open_memory_with(conversation.turns, tmp_path / "service") as memory:
@@ -149,6 +149,6 @@ def test_the_verbs_find_the_same(tmp_path: Path) -> None:
     assert by_verb == by_service
 
 
-def clawpy(folder: Path, home: Path, *words: str) -> str:
+def run_clawpy(folder: Path, home: Path, *words: str) -> str:
     command = [sys.executable, "-m", "clawpy_console", "--home", str(home), "--json", *words]
     return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout

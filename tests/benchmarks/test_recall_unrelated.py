@@ -24,7 +24,7 @@ from engine.memory.memory import MemoryService
 from engine.memory.ranking import MIN_RELEVANCE, WEIGHTS, rank
 from engine.model import RecallQuery
 from tests.benchmarks.generated_recall_sets import documents
-from tests.benchmarks.recall_measuring import open_memory_with, share_found
+from tests.benchmarks.recall_measuring import measure_share_found, open_memory_with
 from tests.benchmarks.recall_sets import NOW, Conversation, locomo, work
 
 UNRELATED = Path(__file__).with_name("unrelated_questions.txt").read_text(encoding="utf-8").splitlines()
@@ -61,7 +61,7 @@ def ask(memory: MemoryService, text: str) -> Answer:
     return Answer(tuple(refs[match.index] for match in rank(candidates, limit=10)), all_refs)
 
 
-def share_without_match(answers: Sequence[Answer]) -> float:
+def measure_share_without_match(answers: Sequence[Answer]) -> float:
     """The share of questions for which nothing is found."""
     return mean(not answer.with_threshold for answer in answers)
 
@@ -88,12 +88,14 @@ def test_unrelated_questions_find_nothing(tmp_path: Path) -> None:
                 for question in questions
             ]
             answers = [(ask(memory, question.text), question.evidence) for question in own[conversation.name]]
-        with_threshold = mean(share_found(answer.with_threshold, evidence, 10) for answer, evidence in answers)
-        without_threshold = mean(share_found(answer.without_threshold, evidence, 10) for answer, evidence in answers)
-        without_match.append(share_without_match(everyday))
+        with_threshold = mean(measure_share_found(answer.with_threshold, evidence, 10) for answer, evidence in answers)
+        without_threshold = mean(
+            measure_share_found(answer.without_threshold, evidence, 10) for answer, evidence in answers
+        )
+        without_match.append(measure_share_without_match(everyday))
         if conversation.name != "work on a project":
             lost.append(without_threshold - with_threshold)
-        cells = f"{share_without_match(everyday):>14.2f}{share_without_match(others):>16.2f}"
+        cells = f"{measure_share_without_match(everyday):>14.2f}{measure_share_without_match(others):>16.2f}"
         print(f"{conversation.name:<20}{cells}{with_threshold:>14.3f} ({without_threshold:.3f})")
     print(f"nothing for unrelated questions: {mean(without_match):.3f}; recall@10 lost: {mean(lost):.3f}")
     assert mean(without_match) >= MIN_FOUND_NOTHING

@@ -44,7 +44,7 @@ class Topics:
 
     def make_text(self, topic: int, number: int) -> str:
         """A new wording of a topic."""
-        text = f"{_letters(number)} {_letters(topic)} is what is known of it"
+        text = f"{_spell(number)} {_spell(topic)} is what is known of it"
         noise = self._chance.standard_normal(DIMENSIONS).astype("<f4") * 0.02
         vector = self.centres[topic] + noise
         self.known[text] = (vector / numpy.linalg.norm(vector)).astype("<f4").tobytes()
@@ -54,7 +54,7 @@ class Topics:
         return [self.known[text] for text in texts]
 
 
-def _letters(number: int) -> str:
+def _spell(number: int) -> str:
     """A number as a word, because two texts with different numbers are never the same."""
     return "".join("abcdefghij"[int(digit)] for digit in str(number))
 
@@ -71,7 +71,7 @@ def make_entries(topics: Topics) -> list[LearningEntry]:
     return entries
 
 
-def cluster_pairwise(entries: Sequence[LearningEntry], topics: Topics) -> int:
+def count_pairwise_clusters(entries: Sequence[LearningEntry], topics: Topics) -> int:
     """Compare every pair by itself; returns the number of groups with three sessions."""
     vectors = [numpy.frombuffer(topics.known[entry.text], dtype="<f4") for entry in entries]
     group = list(range(len(entries)))
@@ -96,7 +96,7 @@ def test_clusters_of_ten_thousand_entries(tmp_path: Path, database: Database, cl
     stored_vectors = StoredVectors(database, topics.embed, lambda: "made")
 
     clustering = Measured(lambda: find_clusters(entries, topics.embed))
-    baseline = Measured(lambda: cluster_pairwise(entries[:PART], topics))
+    baseline = Measured(lambda: count_pairwise_clusters(entries[:PART], topics))
     reading = Measured(lambda: fresh.entries(PROJECT))
     rereading = Measured(lambda: fresh.entries(PROJECT))
     planning = Measured(lambda: plan_project(reading.result, [], PROJECT, stored_vectors.load, MONDAY_MORNING))

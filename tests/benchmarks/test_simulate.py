@@ -25,14 +25,14 @@ def test_a_month_takes_less_than_sixteen_seconds() -> None:
 
 
 def test_the_same_seed_gives_the_same_output_to_the_byte() -> None:
-    def printed(hashing: str) -> bytes:
+    def run_simulation(hashing: str) -> bytes:
         command = [sys.executable, "-m", "clawpy_console", "simulate", "--days", "30", "--seed", "4"]
         environment = dict(os.environ, PYTHONHASHSEED=hashing)
         return subprocess.run(command, capture_output=True, check=True, env=environment).stdout
 
-    output = printed("1")
+    output = run_simulation("1")
     assert b"30 days" in output
-    assert printed("2") == output
+    assert run_simulation("2") == output
 
 
 def test_over_twenty_seeds_every_rail_blocks_and_every_block_is_shown_with_its_rail() -> None:

@@ -43,7 +43,7 @@ def stop_from_outside(root: Path, rung: Sandbox) -> tuple[int, float, float]:
             [sys.executable, "-m", "clawpy_console", "--home", str(attack.home), "stop", "--json"],
             stdout=subprocess.DEVNULL,
         ) as program:
-            while not all(map(_gone, living)):
+            while not all(map(_has_ended, living)):
                 assert time.perf_counter() - began < 30, "they are not gone"
                 time.sleep(0.002)
             gone = time.perf_counter() - began
@@ -53,7 +53,7 @@ def stop_from_outside(root: Path, rung: Sandbox) -> tuple[int, float, float]:
         attack.end()
 
 
-def _gone(process: psutil.Process) -> bool:
+def _has_ended(process: psutil.Process) -> bool:
     """Ended; a stopped engine does not reap it."""
     try:
         return process.status() == psutil.STATUS_ZOMBIE

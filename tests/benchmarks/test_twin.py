@@ -47,24 +47,24 @@ def all_rows() -> list[Row]:
     return read_rows(Path(os.environ["CLAWPY_DATA"]) / "proactive.jsonl")
 
 
-def auc_of(wanted: numpy.ndarray, scores: numpy.ndarray) -> float:
+def compute_auc(wanted: numpy.ndarray, scores: numpy.ndarray) -> float:
     from sklearn.metrics import roc_auc_score  # late: importing it takes a second
 
     return float(roc_auc_score(wanted, scores))
 
 
-def brier_of(wanted: numpy.ndarray, scores: numpy.ndarray) -> float:
+def compute_brier(wanted: numpy.ndarray, scores: numpy.ndarray) -> float:
     from sklearn.metrics import brier_score_loss
 
     return float(brier_score_loss(wanted, scores))
 
 
-def traces_of(all_rows: Sequence[Row]) -> list[str]:
+def list_traces(all_rows: Sequence[Row]) -> list[str]:
     return sorted({row.trace for row in all_rows})
 
 
 def test_the_twin_on_a_trace_that_it_has_not_learned(all_rows: list[Row]) -> None:
-    traces = traces_of(all_rows)
+    traces = list_traces(all_rows)
     wanted = numpy.array([row.wanted for row in all_rows])
     trace_of_row = numpy.array([row.trace for row in all_rows])
     print(f"\nleave one trace out: {len(all_rows)} proposals, {wanted.mean():.1%} wanted, {len(traces)} traces")
@@ -73,7 +73,7 @@ def test_the_twin_on_a_trace_that_it_has_not_learned(all_rows: list[Row]) -> Non
     base = numpy.empty(len(all_rows))
     for others, left_out in places:
         base[left_out] = wanted[others].mean()
-    figures = {"base rate": (0.5, brier_of(wanted, base))}
+    figures = {"base rate": (0.5, compute_brier(wanted, base))}
     for name, text in TEXTS.items():
         texts = numpy.array([text(row) for row in all_rows], dtype=object)
         for strength in STRENGTHS:
@@ -81,7 +81,7 @@ def test_the_twin_on_a_trace_that_it_has_not_learned(all_rows: list[Row]) -> Non
             for others, left_out in places:
                 model = make_baseline(strength).fit(texts[others], wanted[others])
                 scores[left_out] = model.predict_proba(texts[left_out])[:, 1]
-            figures[f"TF-IDF, {name}, C={strength:g}"] = (auc_of(wanted, scores), brier_of(wanted, scores))
+            figures[f"TF-IDF, {name}, C={strength:g}"] = (compute_auc(wanted, scores), compute_brier(wanted, scores))
     for name, (auc, brier) in figures.items():
         print(f"  {name:42} AUC {auc:.3f}  Brier {brier:.4f}")
 
@@ -94,7 +94,7 @@ def test_the_twin_on_a_trace_that_it_has_not_learned(all_rows: list[Row]) -> Non
             twin = train_twin([row for other in learned for row in all_rows if row.trace == other])
             for place in numpy.flatnonzero(trace_of_row == trace):
                 scores[place] = twin.estimate(all_rows[place].query(len(all_rows))).probability
-        auc, brier = auc_of(wanted, scores), brier_of(wanted, scores)
+        auc, brier = compute_auc(wanted, scores), compute_brier(wanted, scores)
         error, bound = calibration_error(list(scores), list(wanted)), calibration_bound(list(scores))
         by_order.append((auc, brier, error, bound))
         print(f"  Twin, others in order {seed + 1:<20} AUC {auc:.3f}  Brier {brier:.4f}  "
@@ -115,18 +115,18 @@ def test_the_twin_from_a_cold_start(all_rows: list[Row], how: str) -> None:
     print(f"\nfrom a cold start, {how}; AUC from decision {FROM} on")
     calibrated, before = numpy.zeros(2, int), numpy.zeros(2, int)
     for seed in ORDERS:
-        order = in_order(all_rows, how, seed)
+        order = order_rows(all_rows, how, seed)
         wanted = numpy.array([row.wanted for row in order])
         twin = Learner()
-        estimates = [twin.learn(row.decision(number)) for number, row in enumerate(order)]
+        estimates = [twin.learn(row.make_decision(number)) for number, row in enumerate(order)]
         scores = numpy.array([estimate.probability for estimate in estimates])
         raw = numpy.array([estimate.raw for estimate in estimates])
-        best, name = max((auc_of_refitted(order, wanted, text), name) for name, text in TEXTS.items())
+        best, name = max((compute_refitted_auc(order, wanted, text), name) for name, text in TEXTS.items())
         wanted_of_sure = count_wanted(wanted, scores)
         calibrated += wanted_of_sure
         before += count_wanted(wanted[FROM:], raw[FROM:])
         surest = numpy.argsort(-raw[FROM:])[:SUREST]
-        auc = auc_of(wanted[FROM:], scores[FROM:])
+        auc = compute_auc(wanted[FROM:], scores[FROM:])
         print(f"  order {seed + 1}: Twin {auc:.3f}, best baseline {best:.3f} ({name}); "
               f"{wanted_of_sure[0]} of {wanted_of_sure[1]} wanted at {SURE} or more; "
               f"{int(wanted[FROM:][surest].sum())} of its foremost {SUREST}; "
@@ -144,21 +144,21 @@ def count_wanted(wanted: numpy.ndarray, scores: numpy.ndarray) -> numpy.ndarray:
     return numpy.array([wanted[is_sure].sum(), is_sure.sum()])
 
 
-def in_order(all_rows: Sequence[Row], how: str, seed: int) -> list[Row]:
+def order_rows(all_rows: Sequence[Row], how: str, seed: int) -> list[Row]:
     """The rows in a random order, all of a trace together or not."""
     chance = random.Random(seed)
     if how == "rows in any order":
         return chance.sample(all_rows, len(all_rows))
-    traces = traces_of(all_rows)
+    traces = list_traces(all_rows)
     chance.shuffle(traces)
     return [row for trace in traces for row in all_rows if row.trace == trace]
 
 
-def auc_of_refitted(order: Sequence[Row], wanted: numpy.ndarray, text: Callable[[Row], str]) -> float:
+def compute_refitted_auc(order: Sequence[Row], wanted: numpy.ndarray, text: Callable[[Row], str]) -> float:
     """The AUC of a baseline that is fitted again every `REFIT` decisions, on all decisions before."""
     texts = numpy.array([text(row) for row in order], dtype=object)
     scores = numpy.full(len(order), 0.5)
     for start in range(FROM, len(order), REFIT):
         model = make_baseline(1.0).fit(texts[:start], wanted[:start])
         scores[start : start + REFIT] = model.predict_proba(texts[start : start + REFIT])[:, 1]
-    return auc_of(wanted[FROM:], scores[FROM:])
+    return compute_auc(wanted[FROM:], scores[FROM:])

@@ -41,7 +41,7 @@ def test_an_update_and_a_score_beside_100_000_decisions(tmp_path: Path, clock: F
     decisions = Decisions(database, clock)
     chance, directions = random.Random(1), numpy.random.default_rng(1)
 
-    def card(number: int) -> DecidedCard:
+    def make_card(number: int) -> DecidedCard:
         vectors = directions.normal(size=(3, 384)).astype(numpy.float32)
         vectors /= numpy.linalg.norm(vectors, axis=1, keepdims=True)
         prompt = " ".join(chance.sample(WORDS, 5))
@@ -56,7 +56,7 @@ def test_an_update_and_a_score_beside_100_000_decisions(tmp_path: Path, clock: F
 
     def add_decisions(tx: Transaction, first: int) -> None:
         for number in range(first, first + 5_000):
-            made, signal = card(number), chance.choice([DecisionSignal.APPROVED, DecisionSignal.DISMISSED])
+            made, signal = make_card(number), chance.choice([DecisionSignal.APPROVED, DecisionSignal.DISMISSED])
             at = clock.now() - timedelta(minutes=PAST - number)
             tx.session.add(
                 Decision(
@@ -80,7 +80,7 @@ def test_an_update_and_a_score_beside_100_000_decisions(tmp_path: Path, clock: F
 
     updates, scores = [], []
     for number in range(PAST, PAST + MEASURED):
-        made = card(number)
+        made = make_card(number)
         signal = chance.choice([DecisionSignal.APPROVED, DecisionSignal.DISMISSED])
         database.write(lambda tx, made=made, signal=signal: decisions.record(tx, signal, made))
 

@@ -33,7 +33,7 @@ class Row:
     wanted: bool
     seen: TextFeatures = field(default=TextFeatures(()), compare=False)
 
-    def decision(self, number: int) -> PastDecision:
+    def make_decision(self, number: int) -> PastDecision:
         """The decision that the Twin learns; nothing is known of its kind, channel or time."""
         card = replace(self.query(number), text=unpack_features(self.seen.pack()))
         return PastDecision(card, self.wanted, 1.0, None, id=number + 1)
@@ -61,11 +61,11 @@ def read_rows(path: Path) -> list[Row]:
     texts = sorted({text for row in rows for text in (row.task, *row.events)})
     vectors = {text: model.embed_question(text).array for text in texts}
 
-    def features_of(row: Row) -> TextFeatures:
+    def find_features(row: Row) -> TextFeatures:
         *earlier, last = row.events
         return extract_features(row.task, last, earlier, [vectors[text] for text in (row.task, last, *earlier)])
 
-    return [replace(row, seen=features_of(row)) for row in rows]
+    return [replace(row, seen=find_features(row)) for row in rows]
 
 
 TEXTS = {
@@ -94,5 +94,5 @@ def train_twin(rows: Sequence[Row]) -> Learner:
     """A Twin that learned these decisions, in this order."""
     learner = Learner()
     for number, row in enumerate(rows):
-        learner.learn(row.decision(number))
+        learner.learn(row.make_decision(number))
     return learner

@@ -18,7 +18,7 @@ def read(text: str, **environment: str) -> Settings:
     return read_settings(text, file="config.toml", environment=environment)
 
 
-def complaints(text: str, **environment: str) -> list[str]:
+def find_problems(text: str, **environment: str) -> list[str]:
     """The problems of a text that is refused."""
     with pytest.raises(BadConfig) as caught:
         read(text, **environment)
@@ -84,31 +84,31 @@ def test_a_key_like_no_other_is_answered_with_those_that_contain_it_or_where_all
     ],
 )  # fmt: skip
 def test_a_mistake_is_answered_with_what_is_accepted(text: str, complaint: str) -> None:
-    assert complaints(text) == [f"config.toml:1: {complaint}"]
+    assert find_problems(text) == [f"config.toml:1: {complaint}"]
 
 
 def test_a_new_channel_needs_an_agent() -> None:
-    found = complaints("\n[channels.legal]\nspecialty = 'contracts'\n")
+    found = find_problems("\n[channels.legal]\nspecialty = 'contracts'\n")
     assert found[0].startswith("config.toml:2: channels.legal.agent: missing")
 
 
 def test_a_workspace_is_an_absolute_path() -> None:
-    [found] = complaints("[workspaces.shop]\nautonomy = 'act'\n")
+    [found] = find_problems("[workspaces.shop]\nautonomy = 'act'\n")
     assert found.startswith("config.toml:1: workspaces: workspace 'shop' is not an absolute path")
 
 
 def test_reported_lines_are_right_after_values_of_several_lines() -> None:
     text = '[production]\nbranches = [\n  "main",\n]\n\n# a remark\nhosts = """x"""\n[console]\ntheme = 1\n'
-    assert [complaint.split(": ")[0:2] for complaint in complaints(text)] == [
+    assert [complaint.split(": ")[0:2] for complaint in find_problems(text)] == [
         ["config.toml:7", "production.hosts"],
         ["config.toml:9", "console.theme"],
     ]
 
 
 def test_a_syntax_error_is_reported_with_line_and_column() -> None:
-    [found] = complaints("crossPollEnabled = true\nquietHoursStart = \n")
+    [found] = find_problems("crossPollEnabled = true\nquietHoursStart = \n")
     assert found.startswith("config.toml:2: column 19: not TOML: Invalid value")
-    [found] = complaints('crossPollEnabled = true\n[production]\nbranches = ["main",\n\n')
+    [found] = find_problems('crossPollEnabled = true\n[production]\nbranches = ["main",\n\n')
     assert found.startswith("config.toml:3: the file ends too early: not TOML: Invalid value")
 
 
@@ -125,7 +125,7 @@ def test_the_environment_wins_over_the_file() -> None:
 
 
 def test_a_bad_variable_is_named() -> None:
-    assert complaints("quietHoursEnd = 99", CLAWPY_QUIET_HOURS_START="late") == [
+    assert find_problems("quietHoursEnd = 99", CLAWPY_QUIET_HOURS_START="late") == [
         "config.toml:1: quietHoursEnd: 99 is not accepted; expected a whole number from 0 to 23",
         'CLAWPY_QUIET_HOURS_START: quietHoursStart: "late" is not accepted; expected a whole number from 0 to 23',
     ]
@@ -180,13 +180,13 @@ def test_a_workspace_is_found_by_its_resolved_path(tmp_path: Path, monkeypatch: 
     real = str((tmp_path / "disk/shop").resolve())
     for name in ("~/work/shop", str(tmp_path / "work/shop"), f"{real}/"):
         assert read(f'[workspaces."{name}"]\nautonomy = "off"\n').workspace(real).autonomy is WorkspaceAutonomy.OFF
-    [found] = complaints(f'[workspaces."~/work/shop"]\n[workspaces."{real}"]\n')
+    [found] = find_problems(f'[workspaces."~/work/shop"]\n[workspaces."{real}"]\n')
     assert "are the same folder" in found
 
 
 def test_a_path_in_the_home_of_an_unknown_user_is_no_absolute_path(tmp_path: Path) -> None:
     text = '[workspaces."~nobody-at-all/shop"]\n'
-    [found] = complaints(text)
+    [found] = find_problems(text)
     assert "is not an absolute path" in found
     home = Home.locate(tmp_path)
     home.config.mkdir()
@@ -199,7 +199,7 @@ def test_a_path_in_the_home_of_an_unknown_user_is_no_absolute_path(tmp_path: Pat
     ["a = " + "[" * 5_000, "a." * 2_000 + "b = 1", "[" + "a." * 2_000 + "b]", "maxPendingCards = " + "9" * 5_000],
 )
 def test_a_file_that_python_cannot_parse_is_a_problem(text: str, tmp_path: Path) -> None:
-    [found] = complaints(text)
+    [found] = find_problems(text)
     assert found.startswith("config.toml: ")
     home = Home.locate(tmp_path)
     home.config.mkdir()

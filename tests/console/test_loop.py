@@ -14,7 +14,7 @@ from clawpy_console.app import ConsoleApp
 from engine import open_engine
 from engine.home import Home
 from engine.model import SessionState
-from tests.benchmarks.test_key_latency import busy_repository
+from tests.benchmarks.test_key_latency import make_busy_repository
 from tests.console.conftest import running, until, until_loaded
 from tests.console.stand_in import StandIn
 
@@ -95,7 +95,7 @@ async def test_the_loop_is_free_while_everything_happens_in_a_real_engine(
 ) -> None:
     """The processor time of every single callback after a key; what counts is the median over the rounds, since a busy
     machine makes one of many slow, and a call that blocks does so each time."""
-    paths = [str(busy_repository(tmp_path_factory.mktemp("busy") / "shop").path)]
+    paths = [str(make_busy_repository(tmp_path_factory.mktemp("busy") / "shop").path)]
     engine = await asyncio.to_thread(open_engine, home, workspaces=paths, start_schedule=False)
     app = ConsoleApp(lambda: engine, home, paths)
     app.animation_level = "none"

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 
 from engine.model import ChangeSet, ChangeState, Refusal
-from tests.execution.landing_world import FileState, FileStates, LandingWorld, file_states
+from tests.execution.landing_world import FileState, FileStates, LandingWorld, read_file_states
 
 PATHS = ("a.txt", "b.txt", "d", "d/c.txt", "d/e.txt", "d/f/g.txt", "x/y/z.txt", "x/y", 'ü "q"\n.txt', "A.TXT")
 EXISTING = ("a.txt", "b.txt", "d/c.txt", "x/y/z.txt")
@@ -158,7 +158,7 @@ scenarios = st.builds(
 )
 
 
-def git(root: Path, *arguments: str, index: Path | None = None, work_tree: Path | None = None) -> tuple[int, bytes]:
+def run_git(root: Path, *arguments: str, index: Path | None = None, work_tree: Path | None = None) -> tuple[int, bytes]:
     """Run git; its exit code and output."""
     environment = dict(os.environ)
     if index is not None:
@@ -171,23 +171,23 @@ def git(root: Path, *arguments: str, index: Path | None = None, work_tree: Path 
     return completed.returncode, completed.stdout
 
 
-def tree_of(root: Path, *, files: Path | None = None, start: str = "") -> str:
+def write_tree(root: Path, *, files: Path | None = None, start: str = "") -> str:
     """The files of a folder as a tree, the plain way: `git add -A` on a scratch index."""
     index = root.parent / "judge-index"
     index.unlink(missing_ok=True)
     if start:
-        git(root, "read-tree", start, index=index)
+        run_git(root, "read-tree", start, index=index)
     else:
         shutil.copy2(root / ".git/index", index)
-    code, _ = git(root, "add", "-A", index=index, work_tree=files or root)
+    code, _ = run_git(root, "add", "-A", index=index, work_tree=files or root)
     assert code == 0
-    return git(root, "write-tree", index=index)[1].decode().strip()
+    return run_git(root, "write-tree", index=index)[1].decode().strip()
 
 
 def commit(root: Path, tree: str, *parents: str) -> str:
     """Commit a tree on these parents; the id of the commit."""
     options = [word for parent in parents for word in ("-p", parent)]
-    return git(root, "commit-tree", tree, "-m", "x", *options)[1].decode().strip()
+    return run_git(root, "commit-tree", tree, "-m", "x", *options)[1].decode().strip()
 
 
 def apply_edits(world: LandingWorld, edits: list[Edit]) -> None:
@@ -195,9 +195,9 @@ def apply_edits(world: LandingWorld, edits: list[Edit]) -> None:
     for edit in edits:
         edit.apply(world.root)
         if edit.record:
-            git(world.root, "add", "-A")
+            run_git(world.root, "add", "-A")
         if edit.record == "commit":
-            git(world.root, "commit", "-q", "--allow-empty", "-m", "more")
+            run_git(world.root, "commit", "-q", "--allow-empty", "-m", "more")
 
 
 class Merge(NamedTuple):
@@ -214,30 +214,30 @@ def merge_by_git(world: LandingWorld, base: str, result: str, present: str) -> M
     root = world.root
     root_commit = commit(root, base)
     our_commit, their_commit = commit(root, present, root_commit), commit(root, result, root_commit)
-    code, out = git(root, "merge-tree", "--write-tree", "--no-messages", our_commit, their_commit)
+    code, out = run_git(root, "merge-tree", "--write-tree", "--no-messages", our_commit, their_commit)
     if code != 0:
         return Merge(None, set())
     merged = out.decode().split()[0]
-    touched = git(root, "diff-tree", "-r", "--no-renames", "--name-only", "-z", present, merged)[1].split(b"\0")
+    touched = run_git(root, "diff-tree", "-r", "--no-renames", "--name-only", "-z", present, merged)[1].split(b"\0")
     goal = commit(root, merged, our_commit)
     copy = root.parent / "copy"
     shutil.copytree(root, copy, symlinks=True)
-    git(copy, "update-ref", "--no-deref", "HEAD", our_commit)
-    git(copy, "read-tree", "--reset", our_commit)
-    git(copy, "update-index", "-q", "--refresh")
-    code, _ = git(copy, "checkout", "-q", "--no-overwrite-ignore", "--detach", goal)
-    files = file_states(copy)
+    run_git(copy, "update-ref", "--no-deref", "HEAD", our_commit)
+    run_git(copy, "read-tree", "--reset", our_commit)
+    run_git(copy, "update-index", "-q", "--refresh")
+    code, _ = run_git(copy, "checkout", "-q", "--no-overwrite-ignore", "--detach", goal)
+    files = read_file_states(copy)
     shutil.rmtree(copy)
     return Merge(None if code else files, {os.fsdecode(path) for path in touched if path})
 
 
 def has_link_leading_out(root: Path, base: str, result: str) -> bool:
     """Whether the session made a link that leads out of the project: at the top, one that goes up."""
-    changed = git(root, "diff-tree", "-r", "--no-renames", "--diff-filter=AMT", "-z", base, result)[1].split(b"\0")
+    changed = run_git(root, "diff-tree", "-r", "--no-renames", "--diff-filter=AMT", "-z", base, result)[1].split(b"\0")
     for entry, path in zip(changed[::2], changed[1::2], strict=False):
         _, mode, _, blob, _ = entry.split()
         is_link_at_top = mode == b"120000" and b"/" not in path
-        if is_link_at_top and git(root, "cat-file", "blob", blob.decode())[1].startswith(b"../"):
+        if is_link_at_top and run_git(root, "cat-file", "blob", blob.decode())[1].startswith(b"../"):
             return True
     return False
 
@@ -256,13 +256,13 @@ def _play_scenario(scenario: Scenario, world: LandingWorld) -> str:
     text = "\n".join(LINES) + "\n"
     world.repository.commit("one", {"a.txt": text, "b.txt": text[:200], "d/c.txt": text[100:], "x/y/z.txt": text * 2})
     apply_edits(world, scenario.earlier)
-    base = tree_of(root)
+    base = write_tree(root)
     results: list[str] = []
 
     def work(inside: Path) -> None:
         for edit in scenario.session:
             edit.apply(inside)
-        results.append(tree_of(root, files=inside, start=base))
+        results.append(write_tree(root, files=inside, start=base))
 
     change_set = world.run_session(work)
     [result] = results
@@ -271,7 +271,7 @@ def _play_scenario(scenario: Scenario, world: LandingWorld) -> str:
         return "nothing changed"
     apply_edits(world, scenario.meanwhile)
     before = world.files
-    merge = merge_by_git(world, base, result, tree_of(root))
+    merge = merge_by_git(world, base, result, write_tree(root))
     if not land_as_git_would(world, change_set, merge, leads_out=has_link_leading_out(root, base, result)):
         return "refused"
     return "undone" if undo_exactly(world, change_set, scenario.after, before, merge.touched) else "undo refused"
@@ -281,7 +281,7 @@ def land_as_git_would(world: LandingWorld, change_set: ChangeSet, merge: Merge, 
     """Land. Returns False if that was refused, as it must be where git refuses and where a link leads out."""
     before, git_before = world.files, world.git_state
     preview = world.changes.preview_land(change_set.id)
-    refusal = refusal_of(lambda: world.changes.land(change_set.id))
+    refusal = find_refusal(lambda: world.changes.land(change_set.id))
     assert world.git_state == git_before
     if refusal is not None:
         assert world.files == before
@@ -294,8 +294,8 @@ def land_as_git_would(world: LandingWorld, change_set: ChangeSet, merge: Merge, 
     assert merge.files is not None, "git refuses this, we land it"
     assert preview.clean
     landed = world.files
-    assert {path: as_git_sees(entry) for path, entry in landed.items()} == {
-        path: as_git_sees(entry) for path, entry in merge.files.items()
+    assert {path: reduce_to_git(entry) for path, entry in landed.items()} == {
+        path: reduce_to_git(entry) for path, entry in merge.files.items()
     }
     for path, entry in before.items():
         if path not in merge.touched and entry[0] != "folder":
@@ -312,11 +312,11 @@ def undo_exactly(
     for edit in edits:
         edit.apply(world.root)
     later = world.files
-    changed = {path for path in touched if as_file(later.get(path)) != as_file(landed.get(path))}
+    changed = {path for path in touched if drop_folder(later.get(path)) != drop_folder(landed.get(path))}
     blocked = {
-        path for path in touched if path in before and as_file(before[path]) and is_obstructed(later, path, touched)
+        path for path in touched if path in before and drop_folder(before[path]) and is_obstructed(later, path, touched)
     }
-    refusal = refusal_of(lambda: world.changes.undo(change_set.id))
+    refusal = find_refusal(lambda: world.changes.undo(change_set.id))
     if refusal is not None:
         assert refusal.code == "later_edits", refusal
         assert changed | blocked
@@ -327,12 +327,12 @@ def undo_exactly(
     if not edits:
         assert world.files == before
     expected = {path: before.get(path) if path in touched else later.get(path) for path in {*before, *later}}
-    assert only_files(world.files) == only_files(expected)
+    assert select_files(world.files) == select_files(expected)
     assert world.changes.get(change_set.id).state is ChangeState.UNDONE
     return True
 
 
-def refusal_of(action: Callable[[], object]) -> Refusal | None:
+def find_refusal(action: Callable[[], object]) -> Refusal | None:
     """How `action` was refused, or None."""
     try:
         action()
@@ -341,27 +341,27 @@ def refusal_of(action: Callable[[], object]) -> Refusal | None:
     return None
 
 
-def as_git_sees(entry: FileState) -> tuple[str, bool, bytes]:
+def reduce_to_git(entry: FileState) -> tuple[str, bool, bytes]:
     """Kind, executable or not, bytes: git keeps no other permission bits."""
     kind, mode, data = entry
     return kind, kind == "file" and bool(mode & stat.S_IXUSR), data
 
 
-def as_file(entry: FileState | None) -> FileState | None:
+def drop_folder(entry: FileState | None) -> FileState | None:
     """The entry unless it is a folder."""
     return None if entry is None or entry[0] == "folder" else entry
 
 
-def only_files(entries: Mapping[str, FileState | None]) -> FileStates:
+def select_files(entries: Mapping[str, FileState | None]) -> FileStates:
     """The entries that exist and are no folders."""
-    return {path: file for path, entry in entries.items() if (file := as_file(entry))}
+    return {path: file for path, entry in entries.items() if (file := drop_folder(entry))}
 
 
 def is_obstructed(later: FileStates, path: str, touched: set[str]) -> bool:
     """Whether a file that the landing did not write is where a file must be restored."""
     parents = [str(parent) for parent in Path(path).parents][:-1]
-    above = any(as_file(later.get(parent)) and parent not in touched for parent in parents)
+    above = any(drop_folder(later.get(parent)) and parent not in touched for parent in parents)
     below = any(
-        as_file(entry) and other.startswith(f"{path}/") and other not in touched for other, entry in later.items()
+        drop_folder(entry) and other.startswith(f"{path}/") and other not in touched for other, entry in later.items()
     )
     return above or below

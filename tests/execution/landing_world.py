@@ -89,12 +89,12 @@ class LandingWorld:
     @property
     def files(self) -> FileStates:
         """The operator's files; see `file_states`."""
-        return file_states(self.root)
+        return read_file_states(self.root)
 
     @property
     def git_state(self) -> dict[str, bytes]:
-        """What of git must never change; see `git_state`."""
-        return git_state(self.root)
+        """What of git must never change; see `read_git_state`."""
+        return read_git_state(self.root)
 
     @property
     def refs(self) -> list[str]:
@@ -141,7 +141,7 @@ class LandingWorld:
         self.database.close()
 
 
-def file_states(root: Path) -> FileStates:
+def read_file_states(root: Path) -> FileStates:
     """Every file, link and folder below `root` but git's own."""
     entries: FileStates = {}
     for folder, folders, files in os.walk(root):
@@ -160,7 +160,7 @@ def file_states(root: Path) -> FileStates:
     return entries
 
 
-def git_state(root: Path) -> dict[str, bytes]:
+def read_git_state(root: Path) -> dict[str, bytes]:
     """What of git must never change: index, HEAD, branches, tags, stash, configuration, our own refs not counted."""
     state = {
         name: (root / ".git" / name).read_bytes()

@@ -1,4 +1,4 @@
-"""Change sets: their contents for the operator, and the decisions that are possible in each state (SPEC 3.9)."""
+"""Change sets: their contents for the operator, decisions, branches, comments, and what continues them (SPEC 3.9)."""
 
 from __future__ import annotations
 
@@ -25,12 +25,15 @@ def world(landing_world: LandingWorld) -> LandingWorld:
     return landing_world
 
 
-edit_a = file_edit("a.txt", "1\n2\n3\nfour\n")
+add_line = file_edit("a.txt", "1\n2\n3\nfour\n")
+
+
+# Contents
 
 
 def test_a_change_set_has_its_files_state_and_check(world: LandingWorld) -> None:
     def edit(folder: Path) -> None:
-        edit_a(folder)
+        add_line(folder)
         (folder / "b.txt").unlink()
         (folder / "old.txt").rename(folder / "new name.txt")
         (folder / "bin").write_bytes(bytes(range(256)))
@@ -57,7 +60,7 @@ def test_a_change_set_has_its_files_state_and_check(world: LandingWorld) -> None
 
 def test_the_diff_has_the_hunks_of_each_file(world: LandingWorld) -> None:
     def edit(folder: Path) -> None:
-        edit_a(folder)
+        add_line(folder)
         (folder / "b.txt").unlink()
         (folder / "b.txt").symlink_to("a.txt")
         (folder / "bin").write_bytes(b"\0\1")
@@ -78,7 +81,28 @@ def test_the_diff_has_the_hunks_of_each_file(world: LandingWorld) -> None:
     assert len(diffs) == 7
 
 
+@pytest.mark.parametrize(
+    ("second", "conflicting"),
+    [("one\n2\n3\n", []), ("1\n2\n3\nmine\n", ["a.txt"])],
+    ids=["other lines", "the same lines"],
+)
+def test_waiting_changes_of_the_same_file_are_recorded_with_their_conflicts(
+    world: LandingWorld, second: str, conflicting: list[str]
+) -> None:
+    earlier = world.make_change(add_line)
+    later = world.make_change(file_edit("a.txt", second), name="session_2")
+    (overlap,) = Ledger(world.database).latest(kinds=["WorkOverlapped"])
+    assert (overlap.subject, overlap.payload["other"], overlap.payload["files"]) == (later.id, earlier.id, ["a.txt"])
+    assert overlap.payload["conflicting"] == conflicting
+    earlier.land()
+    assert world.changes.preview_land(later.id).clean is not bool(conflicting)
+
+
+# Decisions
+
+
 Decision = Callable[[Change], ChangeSet]
+
 
 DECISIONS: dict[Decision, ChangeState] = {
     Change.land: ChangeState.LANDED,
@@ -91,7 +115,7 @@ DECISIONS: dict[Decision, ChangeState] = {
 
 @pytest.mark.parametrize("earlier", [[], [Change.land], [Change.land, Change.undo], [Change.branch], [Change.discard]])
 def test_an_illegal_decision_is_refused(world: LandingWorld, earlier: list[Decision]) -> None:
-    change = world.make_change(edit_a)
+    change = world.make_change(add_line)
     for decide in earlier:
         decide(change)
     before = change.current.state
@@ -110,7 +134,7 @@ def test_an_unknown_change_set_is_refused(world: LandingWorld) -> None:
 
 
 def test_decisions_from_many_threads_decide_once(world: LandingWorld) -> None:
-    change = world.make_change(edit_a)
+    change = world.make_change(add_line)
     decided: list[ChangeSet] = []
     refusals: list[str] = []
 
@@ -127,10 +151,69 @@ def test_decisions_from_many_threads_decide_once(world: LandingWorld) -> None:
     assert refusals == ["already_decided"] * 8
 
 
+def test_a_discard_leaves_nothing_behind(world: LandingWorld) -> None:
+    files, state = world.files, world.git_state
+    change = world.make_change(add_line)
+
+    assert change.discard().state is ChangeState.DISCARDED
+
+    assert world.refs == []
+    assert not world.worktrees.folder_of("session_1").exists()
+    assert (world.files, world.git_state) == (files, state)
+    world.git("gc", "-q", "--prune=now")
+    with pytest.raises(Refusal, match=r"git no longer has the contents.*clawpy propose TEXT"):
+        change.diff()
+
+
+def test_changes_of_a_repository_that_is_gone_can_be_discarded(world: LandingWorld) -> None:
+    change = world.make_change(add_line)
+    shutil.rmtree(world.root)
+
+    assert change.discard().state is ChangeState.DISCARDED
+    refused("no_folder", change.diff)
+
+
+@pytest.mark.parametrize(
+    ("decide", "step", "state"),
+    [
+        (Change.branch, "branch intent", ChangeState.WAITING),
+        (Change.branch, "branch made", ChangeState.BRANCHED),
+        (Change.discard, "discarded", ChangeState.DISCARDED),
+    ],
+)
+def test_an_interrupted_decision_is_finished_or_undone_at_the_next_start(
+    world: LandingWorld, decide: Decision, step: str, state: ChangeState
+) -> None:
+    change = world.make_change(add_line)
+    kill_at(world, step, lambda: decide(change))
+    world.changes.recover()
+    assert change.current.state is state
+    assert bool(world.refs) is (state is ChangeState.WAITING)
+    assert world.git("branch", "--list", "clawpy/*").strip() == (
+        "clawpy/fix-the-cart" if state is ChangeState.BRANCHED else ""
+    )
+
+
+def test_a_landing_can_be_undone_after_a_crash_and_git_gc(world: LandingWorld) -> None:
+    before = world.files
+    change = world.make_change(file_edits({"a.txt": None}))
+    kill_at(world, "files done", change.land)
+    world.changes.recover()
+    assert change.current.state is ChangeState.LANDED
+    world.git("gc", "-q", "--prune=now")
+    change.undo()
+    assert world.files == before
+    world.git("gc", "-q", "--prune=now")
+    assert change.land().state is ChangeState.LANDED
+
+
+# Branches
+
+
 def test_a_branch_has_only_the_changes_of_the_session(world: LandingWorld) -> None:
     world.write("b.txt", "uncommitted\n")
     world.write("mine.txt", "untracked\n")
-    change = world.make_change(edit_a)
+    change = world.make_change(add_line)
     files, state = world.files, world.git_state
 
     branched = change.branch()
@@ -151,7 +234,7 @@ def test_a_branch_has_only_the_changes_of_the_session(world: LandingWorld) -> No
 
 def test_a_branch_with_a_revert_has_the_message_of_git(world: LandingWorld) -> None:
     culprit = world.git("rev-parse", "HEAD").strip()
-    change = world.make_change(edit_a)
+    change = world.make_change(add_line)
     row = SessionRow(
         id=change.current.session_id, prediction_id="", permit_id="", prompt="Revert it", workspace="", channel="",
         agent="", runner="flow", flow="rehearse_revert", parameters={}, state=SessionState.SUCCEEDED, mode="approved",
@@ -170,7 +253,7 @@ def test_a_branch_with_a_revert_has_the_message_of_git(world: LandingWorld) -> N
 def test_a_branch_gets_a_free_name(world: LandingWorld) -> None:
     """Where `clawpy` is a branch, none can be below it."""
     world.git("branch", "clawpy")
-    assert world.make_change(edit_a).branch().branch == "clawpy-fix-the-cart"
+    assert world.make_change(add_line).branch().branch == "clawpy-fix-the-cart"
 
 
 def test_a_branch_is_made_without_a_commit_or_an_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,33 +281,14 @@ def test_changes_that_build_on_uncommitted_work_are_not_branched(world: LandingW
 
 
 def test_changes_that_head_has_already_are_not_branched(world: LandingWorld) -> None:
-    change = world.make_change(edit_a)
+    change = world.make_change(add_line)
     world.repository.commit("the same", {"a.txt": "1\n2\n3\nfour\n"})
 
     refusal = refused("nothing_to_commit", change.branch)
     assert refusal.fix == "land them if your files differ from HEAD there, else discard them"
 
 
-def test_a_discard_leaves_nothing_behind(world: LandingWorld) -> None:
-    files, state = world.files, world.git_state
-    change = world.make_change(edit_a)
-
-    assert change.discard().state is ChangeState.DISCARDED
-
-    assert world.refs == []
-    assert not world.worktrees.folder_of("session_1").exists()
-    assert (world.files, world.git_state) == (files, state)
-    world.git("gc", "-q", "--prune=now")
-    with pytest.raises(Refusal, match=r"git no longer has the contents.*clawpy propose TEXT"):
-        change.diff()
-
-
-def test_changes_of_a_repository_that_is_gone_can_be_discarded(world: LandingWorld) -> None:
-    change = world.make_change(edit_a)
-    shutil.rmtree(world.root)
-
-    assert change.discard().state is ChangeState.DISCARDED
-    refused("no_folder", change.diff)
+# Comments
 
 
 @pytest.fixture
@@ -283,70 +347,19 @@ def test_comments_are_sent_once_and_can_be_removed(world: LandingWorld, change: 
     assert [comment.text for comment in change.current.comments] == ["keep it"]
 
 
-@pytest.mark.parametrize(
-    ("decide", "step", "state"),
-    [
-        (Change.branch, "branch intent", ChangeState.WAITING),
-        (Change.branch, "branch made", ChangeState.BRANCHED),
-        (Change.discard, "discarded", ChangeState.DISCARDED),
-    ],
-)
-def test_an_interrupted_decision_is_finished_or_undone_at_the_next_start(
-    world: LandingWorld, decide: Decision, step: str, state: ChangeState
-) -> None:
-    change = world.make_change(edit_a)
-    kill_at(world, step, lambda: decide(change))
-    world.changes.recover()
-    assert change.current.state is state
-    assert bool(world.refs) is (state is ChangeState.WAITING)
-    assert world.git("branch", "--list", "clawpy/*").strip() == (
-        "clawpy/fix-the-cart" if state is ChangeState.BRANCHED else ""
-    )
-
-
-def test_a_landing_can_be_undone_after_a_crash_and_git_gc(world: LandingWorld) -> None:
-    before = world.files
-    change = world.make_change(file_edits({"a.txt": None}))
-    kill_at(world, "files done", change.land)
-    world.changes.recover()
-    assert change.current.state is ChangeState.LANDED
-    world.git("gc", "-q", "--prune=now")
-    change.undo()
-    assert world.files == before
-    world.git("gc", "-q", "--prune=now")
-    assert change.land().state is ChangeState.LANDED
-
-
-@pytest.mark.parametrize(
-    ("second", "conflicting"),
-    [("one\n2\n3\n", []), ("1\n2\n3\nmine\n", ["a.txt"])],
-    ids=["other lines", "the same lines"],
-)
-def test_waiting_changes_of_the_same_file_are_recorded_with_their_conflicts(
-    world: LandingWorld, second: str, conflicting: list[str]
-) -> None:
-    earlier = world.make_change(edit_a)
-    later = world.make_change(file_edit("a.txt", second), name="session_2")
-    (overlap,) = Ledger(world.database).latest(kinds=["WorkOverlapped"])
-    assert (overlap.subject, overlap.payload["other"], overlap.payload["files"]) == (later.id, earlier.id, ["a.txt"])
-    assert overlap.payload["conflicting"] == conflicting
-    earlier.land()
-    assert world.changes.preview_land(later.id).clean is not bool(conflicting)
-
-
 # A session that continues another one (SPEC 9.4)
 
 
-def change_of_session(world: LandingWorld, session_id: str, files: dict[str, str], *, continues: str = "") -> Change:
-    """Run a session that writes `files`; its change set."""
+def run_session_with(world: LandingWorld, session_id: str, files: dict[str, str], *, continues: str = "") -> Change:
+    """Run a session that writes `files`. Returns its change set."""
     return world.make_change(file_edits(files), name=session_id, title=f"of {session_id}", continues=continues)
 
 
 def test_a_continuing_session_has_the_waiting_changes_in_its_change_set(world: LandingWorld) -> None:
-    earlier = change_of_session(world, "sess_1", {"a.txt": "one\n2\n3\n", "new.txt": "n\n"})
+    earlier = run_session_with(world, "sess_1", {"a.txt": "one\n2\n3\n", "new.txt": "n\n"})
     world.write("mine.txt", "meanwhile\n")
 
-    after = change_of_session(world, "sess_2", {"c.txt": "c\n"}, continues="sess_1")
+    after = run_session_with(world, "sess_2", {"c.txt": "c\n"}, continues="sess_1")
 
     assert {file.path for file in after.files} == {"a.txt", "new.txt", "c.txt"}
     assert after.current.title == "of sess_1"
@@ -363,11 +376,11 @@ def test_a_continuing_session_has_the_waiting_changes_in_its_change_set(world: L
 
 @pytest.mark.parametrize("decide", [Change.land, Change.discard])
 def test_a_continuing_session_leaves_decided_changes_as_they_are(world: LandingWorld, decide: Decision) -> None:
-    earlier = change_of_session(world, "sess_1", {"a.txt": "one\n2\n3\n"})
+    earlier = run_session_with(world, "sess_1", {"a.txt": "one\n2\n3\n"})
     decide(earlier)
     state = earlier.current.state
 
-    after = change_of_session(world, "sess_2", {"c.txt": "c\n"}, continues="sess_1")
+    after = run_session_with(world, "sess_2", {"c.txt": "c\n"}, continues="sess_1")
 
     assert [file.path for file in after.files] == ["c.txt"]
     assert earlier.current.state is state
@@ -375,7 +388,7 @@ def test_a_continuing_session_leaves_decided_changes_as_they_are(world: LandingW
 
 @pytest.mark.long
 def test_changes_that_land_while_a_session_continues_them_are_not_discarded(world: LandingWorld) -> None:
-    earlier = change_of_session(world, "sess_1", {"a.txt": "one\n2\n3\n"})
+    earlier = run_session_with(world, "sess_1", {"a.txt": "one\n2\n3\n"})
 
     def edit(folder: Path) -> None:
         earlier.land()
@@ -389,7 +402,7 @@ def test_changes_that_land_while_a_session_continues_them_are_not_discarded(worl
 
 
 def test_changes_that_conflict_with_your_files_cannot_be_continued(world: LandingWorld) -> None:
-    change_of_session(world, "sess_1", {"a.txt": "agent\n2\n3\n"})
+    run_session_with(world, "sess_1", {"a.txt": "agent\n2\n3\n"})
     world.write("a.txt", "mine\n2\n3\n")
 
     onto = world.changes.starting_tree("sess_1")

@@ -25,7 +25,7 @@ Build = Callable[..., ChannelSetup]
 STEPS = [SetupStep("the extra models is missing", "pip install x", "clawpy doctor"), FIRST_KEY]
 
 
-def no_model(agent: str, channel: str) -> Any:
+def refuse_model(agent: str, channel: str) -> Any:
     raise Refusal("no_model", "no provider has a key")
 
 
@@ -36,7 +36,7 @@ def settings(tmp_path: Path, clock: FakeClock) -> SettingsStore:
 
 @pytest.fixture
 def build(tmp_path: Path, settings: SettingsStore) -> Build:
-    def build_setup(*programs: str, model_for: Callable[[str, str], Any] = no_model) -> ChannelSetup:
+    def build_setup(*programs: str, model_for: Callable[[str, str], Any] = refuse_model) -> ChannelSetup:
         tools = tmp_path / "bin"
         for name in programs:
             make_program(tools / name)
@@ -115,7 +115,7 @@ NewServer = Callable[[], WebServer]
 Serve = Callable[..., str]
 
 
-def address_of(server: WebServer) -> str:
+def find_address(server: WebServer) -> str:
     return f"http://127.0.0.1:{server.port}/v1"
 
 
@@ -141,22 +141,22 @@ def serve(new_server: NewServer) -> Serve:
         more = f"Location: {location}\r\n" if location else ""
         server = new_server()
         server.send(MODELS_PATH, [f"HTTP/1.1 {status} So\r\n{more}\r\n".encode() + body])
-        return address_of(server)
+        return find_address(server)
 
     return start
 
 
-def provider(url: str, **more: object) -> ProviderSettings:
+def make_provider(url: str, **more: object) -> ProviderSettings:
     return ProviderSettings(**({"kind": ProviderKind.OPENAI, "base_url": url, "keyless": True} | more))
 
 
-def ids(url: str, **more: object) -> tuple[str, ...]:
-    return query_local_models({"ollama": provider(url, **more)}).ids
+def list_ids(url: str, **more: object) -> tuple[str, ...]:
+    return query_local_models({"ollama": make_provider(url, **more)}).ids
 
 
-def faults(url: str) -> list[str]:
+def find_faults(url: str) -> list[str]:
     """The fault of a server that lists no models, without its address."""
-    models = query_local_models({"ollama": provider(url)})
+    models = query_local_models({"ollama": make_provider(url)})
     where = f"ollama at {url.removeprefix('http://').removesuffix('/v1')} "
     assert not models.ids
     assert all(fault.startswith(where) for fault in models.faults)
@@ -164,7 +164,7 @@ def faults(url: str) -> list[str]:
 
 
 def test_local_models_have_the_ids_of_the_settings(serve: Serve) -> None:
-    models = query_local_models({"ollama": provider(serve(MODEL_LIST))})
+    models = query_local_models({"ollama": make_provider(serve(MODEL_LIST))})
     assert (models.ids, models.faults) == (("ollama:qwen3:8b", "ollama:llama3.2:3b"), ())
 
 
@@ -176,23 +176,23 @@ def test_local_models_have_the_ids_of_the_settings(serve: Serve) -> None:
     ],
 )
 def test_a_server_with_another_answer_is_a_fault(serve: Serve, body: bytes) -> None:
-    assert faults(serve(body)) == ["answers, but without a list of models"]
+    assert find_faults(serve(body)) == ["answers, but without a list of models"]
 
 
 def test_neither_a_missing_server_nor_one_without_models_is_a_fault_and_no_redirection_is_followed(
     serve: Serve,
 ) -> None:
     other = serve(MODEL_LIST)
-    assert faults("http://127.0.0.1:9/v1") == []
-    assert faults(serve(b'{"object": "list", "data": null}')) == []
-    assert faults(serve(MODEL_LIST, 401)) == ["answers 401 instead of its list of models"]
-    assert faults(serve(b"", 302, f"{other}/models")) == ["answers 302 instead of its list of models"]
+    assert find_faults("http://127.0.0.1:9/v1") == []
+    assert find_faults(serve(b'{"object": "list", "data": null}')) == []
+    assert find_faults(serve(MODEL_LIST, 401)) == ["answers 401 instead of its list of models"]
+    assert find_faults(serve(b"", 302, f"{other}/models")) == ["answers 302 instead of its list of models"]
 
 
 def test_an_endless_answer_is_not_read_to_its_end(new_server: NewServer) -> None:
     server = new_server()
     server.send(MODELS_PATH, itertools.chain([HEAD], itertools.repeat(b" " * 65_536)))
-    assert faults(address_of(server)) == [
+    assert find_faults(find_address(server)) == [
         f"sends more than {MAX_ANSWER_BYTES // 1024} KB instead of its list of models"
     ]
 
@@ -207,7 +207,7 @@ def test_a_slow_answer_is_read_until_the_deadline(new_server: NewServer, before:
     server = new_server()
     server.drip(MODELS_PATH, before, drop, TIMEOUT_S / 10)
     since = time.monotonic()
-    assert faults(address_of(server)) == [f"did not list its models within {TIMEOUT_S:g} s"]
+    assert find_faults(find_address(server)) == [f"did not list its models within {TIMEOUT_S:g} s"]
     assert time.monotonic() - since < TIMEOUT_S * 10
 
 
@@ -216,20 +216,22 @@ def test_silent_servers_share_one_deadline(new_server: NewServer, serve: Serve) 
     servers = {f"slow-{number}": new_server() for number in range(12)}
     for server in servers.values():
         server.drip(MODELS_PATH, HEAD, b" ", TIMEOUT_S / 10)
-    slow = {name: provider(address_of(server)) for name, server in servers.items()}
+    slow = {name: make_provider(find_address(server)) for name, server in servers.items()}
     since = time.monotonic()
-    models = query_local_models({**slow, "ollama": provider(serve(MODEL_LIST))})
+    models = query_local_models({**slow, "ollama": make_provider(serve(MODEL_LIST))})
     assert time.monotonic() - since < TIMEOUT_S * 10
     assert models.ids == ("ollama:qwen3:8b", "ollama:llama3.2:3b")
     assert len(models.faults) == len(slow)
 
 
 def test_only_keyless_providers_of_this_machine_are_queried(serve: Serve) -> None:
-    assert ids(serve(MODEL_LIST), keyless=False) == ()
-    assert ids("http://192.0.2.1:11434/v1") == ()  # it would take its time, were it asked
+    assert list_ids(serve(MODEL_LIST), keyless=False) == ()
+    assert list_ids("http://192.0.2.1:11434/v1") == ()  # it would take its time, were it asked
 
 
 def test_impossible_names_are_left_out_and_a_long_list_is_cut(serve: Serve) -> None:
     names = ["\\u001b[31mred", "", "x" * 500, *(f"m{number}" for number in range(30))]
     body = ", ".join(f'{{"id": "{name}"}}' for name in names)
-    assert ids(serve(f'{{"data": [{body}]}}'.encode())) == tuple(f"ollama:m{number}" for number in range(MAX_MODELS))
+    assert list_ids(serve(f'{{"data": [{body}]}}'.encode())) == tuple(
+        f"ollama:m{number}" for number in range(MAX_MODELS)
+    )

@@ -20,12 +20,14 @@ def top(tmp_path: Path) -> Iterator[Beneath]:
         yield opened
 
 
-def file_image(text: str, mode: int = 0o644) -> Image:
+def make_file_image(text: str, mode: int = 0o644) -> Image:
     return Image(Kind.FILE, compute_blob_id(text.encode()), mode)
 
 
 def test_a_plan_survives_json() -> None:
-    plan = Plan("t", (Entry("a\udcff", ABSENT, file_image("one")),), (("d", 0o711),), (("e", 0o755),), "sha256", True)
+    plan = Plan(
+        "t", (Entry("a\udcff", ABSENT, make_file_image("one")),), (("d", 0o711),), (("e", 0o755),), "sha256", True
+    )
     assert Plan.from_json(json.loads(json.dumps(plan.as_json()))) == plan
     assert plan.reversed().reversed() == plan
 
@@ -50,7 +52,7 @@ def test_a_file_whose_time_cannot_be_read_after_it_was_written_is_rolled_back(
     contents = {compute_blob_id(text): text for text in (b"one", b"two")}
     (tmp_path / "a").write_bytes(b"one")
     (tmp_path / "a").chmod(0o644)
-    plan = Plan("land_x", (Entry("a", file_image("one"), file_image("two")),))
+    plan = Plan("land_x", (Entry("a", make_file_image("one"), make_file_image("two")),))
     monkeypatch.setattr(file_plan, "_read_modification_time", fail_once)
     with pytest.raises(OSError, match="the disk failed"):
         carry_out(top, plan, lambda blob_ids: {blob_id: contents[blob_id] for blob_id in blob_ids})

@@ -63,11 +63,11 @@ class FlowWorld(SessionWorld):
         self.flows["scripted"] = make_flow(place, perform)
         return self.run_flow("scripted", tests=["a"])
 
-    def only_run(self) -> ValidationRun:
+    def get_only_run(self) -> ValidationRun:
         (run,) = self.runs.latest(str(self.workspace))
         return run
 
-    def transcript(self, view: SessionView) -> str:
+    def read_transcript(self, view: SessionView) -> str:
         return "\n".join(self.texts(view, ()))
 
 
@@ -125,7 +125,9 @@ def test_a_forbidden_command_runs_as_often_as_the_allowed_assignment_names_it(
     world.flows[flow.name] = flow
     view = world.wait(world.begin(replace(world.assign(flow.name), prompt=prompt or flow().describe())))
     assert view.state is state
-    assert world.transcript(view).count("allowed once: a rule says so") == {"twice": 2, "repeated": 1}.get(flow.name, 0)
+    assert world.read_transcript(view).count("allowed once: a rule says so") == {"twice": 2, "repeated": 1}.get(
+        flow.name, 0
+    )
 
 
 # Places
@@ -144,7 +146,7 @@ def test_a_check_runs_in_the_operators_tree(world: FlowWorld) -> None:
     view = world.run_scripted(Place.CHECK, perform)
     assert (view.state, view.summary, view.check) == (SessionState.SUCCEEDED, "fine", CHECK)
     assert jobs[0].folder == jobs[0].workspace == world.repository.path
-    run = world.only_run()
+    run = world.get_only_run()
     assert run.head == world.repository.git("rev-parse", "HEAD")
     assert run.tree == world.repository.git("rev-parse", "HEAD^{tree}")
     assert run.clean
@@ -160,7 +162,7 @@ def test_a_check_of_a_tree_that_changed_meanwhile_is_recorded_for_no_state(world
         return FlowResult("fine", check=CHECK, full=True)
 
     world.run_scripted(Place.CHECK, perform)
-    run = world.only_run()
+    run = world.get_only_run()
     assert (run.tree, run.clean) == ("", False)
 
 
@@ -184,7 +186,7 @@ def test_a_worktree_has_the_present_files_and_is_removed(world: FlowWorld) -> No
     assert world.repository.git("status", "--porcelain") == before
     assert world.repository.git("for-each-ref", "refs/clawpy") == ""
     assert world.repository.git("worktree", "list").count("\n") == 0
-    run = world.only_run()
+    run = world.get_only_run()
     assert run.head == world.repository.git("rev-parse", "HEAD")
     assert not run.clean
 
@@ -238,7 +240,7 @@ def test_a_stopped_flow_leaves_nothing(world: FlowWorld) -> None:
 
     world.flows["scripted"] = make_flow(Place.CHANGE_SET, perform)
     view = world.start_flow("scripted", tests=["a"])
-    wait_until(lambda: "ready" in world.transcript(view))
+    wait_until(lambda: "ready" in world.read_transcript(view))
     world.sessions.stop(view.id, "enough")
     assert world.wait(view).state is SessionState.CANCELLED
     wait_until(lambda: list(world.home.worktrees.iterdir()) == [])
@@ -247,14 +249,14 @@ def test_a_stopped_flow_leaves_nothing(world: FlowWorld) -> None:
 
 @pytest.mark.long
 def test_the_setup_command_prepares_the_worktree(world: FlowWorld) -> None:
-    def settings(setup: str) -> Settings:
+    def make_settings(setup: str) -> Settings:
         return Settings(workspaces={str(world.repository.path): WorkspaceSettings(setup=setup)})
 
-    world.settings.current = settings("echo ready > prepared.txt; echo prepared it")
+    world.settings.current = make_settings("echo ready > prepared.txt; echo prepared it")
     view = world.run_scripted(Place.WORKTREE, lambda job: FlowResult((job.folder / "prepared.txt").read_text()))
     assert view.summary == "ready"
-    assert "prepared it" in world.transcript(view)
-    world.settings.current = settings("exit 3")
+    assert "prepared it" in world.read_transcript(view)
+    world.settings.current = make_settings("exit 3")
     view = world.run_scripted(Place.WORKTREE, lambda job: FlowResult("not reached"))
     assert view.state is SessionState.CANNOT_RUN
     assert "setup command ended with exit code 3" in view.summary

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 
 from engine.model import ChangeState, Refusal
 from engine.storage.state import unfinished_intents
-from tests.execution.landing_scenarios import Edit, Scenario, check_scenario, refusal_of, scenarios
+from tests.execution.landing_scenarios import Edit, Scenario, check_scenario, find_refusal, scenarios
 from tests.execution.landing_world import (
     TEXT,
     Change,
@@ -175,7 +175,7 @@ def land_with_save(world: LandingWorld, change_set: Change, name: str, number_of
             world.write(name, "saved by the operator\n")
 
     world.step = save
-    return refusal_of(change_set.land)
+    return find_refusal(change_set.land)
 
 
 @pytest.mark.long

@@ -29,12 +29,12 @@ from tests.execution.landing_world import Change, Killed, LandingWorld
 from tests.support.helpers import refused
 
 
-def changed_text(lines: Mapping[int, str]) -> str:
+def make_text(lines: Mapping[int, str]) -> str:
     """Forty numbered lines, of which these are others: `changed_text({3: "three"})`."""
     return "".join(f"{lines.get(number, f'line {number}')}\n" for number in range(40))
 
 
-TEXT = changed_text({})
+TEXT = make_text({})
 
 FILES = {"a.txt": TEXT, "b.txt": "b\n", "old.txt": TEXT}
 
@@ -47,10 +47,10 @@ def world(landing_world: LandingWorld) -> LandingWorld:
 
 def edit(folder: Path) -> None:
     """Change three places of a file, delete one, rename one with two changes, and make one."""
-    (folder / "a.txt").write_text(changed_text({2: "first", 20: "second", 38: "third"}))
+    (folder / "a.txt").write_text(make_text({2: "first", 20: "second", 38: "third"}))
     (folder / "b.txt").unlink()
     (folder / "old.txt").rename(folder / "new.txt")
-    (folder / "new.txt").write_text(changed_text({5: "five", 30: "thirty"}))
+    (folder / "new.txt").write_text(make_text({5: "five", 30: "thirty"}))
     (folder / "c.txt").write_text("c\n")
 
 
@@ -74,7 +74,7 @@ def test_after_a_part_landed_the_rest_waits_and_each_landing_is_undone_alone(wor
 
     complete = change.land()
     assert (complete.state, complete.files) == (ChangeState.LANDED, change.files)
-    assert read_file(world, "a.txt") == changed_text({2: "first", 20: "second", 38: "third"})
+    assert read_file(world, "a.txt") == make_text({2: "first", 20: "second", 38: "third"})
 
     assert change.undo() == part
     assert (read_file(world, "c.txt"), read_file(world, "a.txt")) == ("c\n", TEXT)
@@ -85,12 +85,12 @@ def test_after_a_part_landed_the_rest_waits_and_each_landing_is_undone_alone(wor
 
 def test_hunks_land_beside_your_edits(world: LandingWorld) -> None:
     change = world.make_change(edit)
-    world.write("a.txt", changed_text({10: "mine"}))
+    world.write("a.txt", make_text({10: "mine"}))
 
     change.land(FilePart("a.txt", (2,)), FilePart("new.txt", (1,)))
 
-    assert read_file(world, "a.txt") == changed_text({10: "mine", 20: "second"})
-    assert (read_file(world, "old.txt"), read_file(world, "new.txt")) == (None, changed_text({5: "five"}))
+    assert read_file(world, "a.txt") == make_text({10: "mine", 20: "second"})
+    assert (read_file(world, "old.txt"), read_file(world, "new.txt")) == (None, make_text({5: "five"}))
     assert [(diff.path, diff.status, diff.hunks.count("@@ -"), diff.landed) for diff in change.diff()] == [
         ("a.txt", "modified", 2, (2,)),
         ("b.txt", "deleted", 1, ()),
@@ -110,14 +110,14 @@ def test_hunks_keep_their_numbers_when_others_landed(world: LandingWorld) -> Non
     [diff] = [file for file in change.diff() if file.path == "a.txt"]
     assert (diff.landed, "+first" in diff.hunks, "+second" in diff.hunks) == ((1,), False, True)
     change.land(second)
-    assert read_file(world, "a.txt") == changed_text({2: "first", 20: "second"})
+    assert read_file(world, "a.txt") == make_text({2: "first", 20: "second"})
     change.undo()
     change.land(third, FilePart("c.txt"))
-    assert read_file(world, "a.txt") == changed_text({2: "first", 38: "third"})
+    assert read_file(world, "a.txt") == make_text({2: "first", 38: "third"})
     refused("already_decided", lambda: change.land(FilePart("c.txt")))
     refused("already_decided", lambda: change.land(FilePart("a.txt", (2, 3))))
     change.land(FilePart("a.txt"))
-    assert read_file(world, "a.txt") == changed_text({2: "first", 20: "second", 38: "third"})
+    assert read_file(world, "a.txt") == make_text({2: "first", 20: "second", 38: "third"})
 
 
 def test_hunks_are_numbered_anew_after_the_rest_was_discarded(world: LandingWorld) -> None:
@@ -129,12 +129,12 @@ def test_hunks_are_numbered_anew_after_the_rest_was_discarded(world: LandingWorl
     [diff] = change.diff()
     assert (diff.landed, "+first" in diff.hunks) == ((2,), True)
     change.land(FilePart("a.txt", (1,)))
-    assert read_file(world, "a.txt") == changed_text({2: "first", 38: "third"})
+    assert read_file(world, "a.txt") == make_text({2: "first", 38: "third"})
 
 
 def test_a_comment_on_an_old_line_is_on_the_line_that_the_diff_shows(world: LandingWorld) -> None:
     def edit_lines(folder: Path) -> None:
-        (folder / "a.txt").write_text(changed_text({2: "first\n" + "added\n" * 10, 38: "third"}))
+        (folder / "a.txt").write_text(make_text({2: "first\n" + "added\n" * 10, 38: "third"}))
 
     change = world.make_change(edit_lines)
     change.land(FilePart("a.txt", (1,)))
@@ -155,12 +155,12 @@ def test_an_unknown_file_or_hunk_is_refused(world: LandingWorld) -> None:
 
 
 def test_a_file_that_replaces_another_lands_only_with_it(world: LandingWorld) -> None:
-    def folder_for_file(folder: Path) -> None:
+    def replace_file_by_folder(folder: Path) -> None:
         (folder / "b.txt").unlink()
         (folder / "b.txt").mkdir()
         (folder / "b.txt/inside").write_text("x\n")
 
-    change = world.make_change(folder_for_file)
+    change = world.make_change(replace_file_by_folder)
     refused("inseparable", lambda: change.land(FilePart("b.txt/inside")))
     change.land(FilePart("b.txt/inside"), FilePart("b.txt"))
     assert read_file(world, "b.txt/inside") == "x\n"
@@ -255,7 +255,7 @@ def test_the_undo_of_a_session_undoes_its_last_landing(world: LandingWorld) -> N
     world.write("a.txt", "mine\n")
     refused("later_edits", lambda: world.changes.undo_session("session_1"))
 
-    world.write("a.txt", changed_text({2: "first", 20: "second", 38: "third"}))
+    world.write("a.txt", make_text({2: "first", 20: "second", 38: "third"}))
     events = world.bus.subscribe(lambda: None)
     for left in (2, 1, 0):
         assert world.changes.undo_session("session_1") == left
@@ -266,7 +266,7 @@ def test_the_undo_of_a_session_undoes_its_last_landing(world: LandingWorld) -> N
 
 def test_a_landing_that_changes_nothing_can_be_undone(world: LandingWorld) -> None:
     change = world.make_change(edit)
-    world.write("a.txt", changed_text({2: "first", 20: "second", 38: "third"}))
+    world.write("a.txt", make_text({2: "first", 20: "second", 38: "third"}))
     before = world.files
     part = change.land(FilePart("a.txt"))
     assert (part.landed, part.landings) == (0, 1)
@@ -274,7 +274,7 @@ def test_a_landing_that_changes_nothing_can_be_undone(world: LandingWorld) -> No
     assert (change.current.state, world.files) == (ChangeState.UNDONE, before)
 
 
-def parts_of(change: Change, chance: random.Random) -> list[FilePart]:
+def draw_parts(change: Change, chance: random.Random) -> list[FilePart]:
     """Some of the files, some of the hunks of files."""
     parts = []
     for file in change.diff():
@@ -338,7 +338,7 @@ def _land_in_parts(
     assert world.files == start
     steps = [start]
     while change.current.state is not ChangeState.LANDED:
-        parts = parts_of(change, chance) if len(steps) < 4 else []
+        parts = draw_parts(change, chance) if len(steps) < 4 else []
         try:
             change.land(*parts)
         except Refusal as refusal:

@@ -190,13 +190,13 @@ def test_a_finished_call_does_not_change(world: CallWorld) -> None:
 
 
 def test_the_calls_that_recalled_a_memory_are_found(world: CallWorld) -> None:
-    def recalled(*memory_ids: str) -> Prompt:
+    def make_recalled(*memory_ids: str) -> Prompt:
         sources = [{"id": memory_id, "layer": "C", "score": 0.5} for memory_id in memory_ids]
         return Prompt(PROMPT.parts, (), {"memory_sources": sources})
 
-    first = begin(world.calls, prompt=recalled("mem_a", "fact_1"))
-    begin(world.calls, prompt=recalled("mem_ab"))
-    second = begin(world.calls, prompt=recalled("mem_a"), session_id="sess_2")
+    first = begin(world.calls, prompt=make_recalled("mem_a", "fact_1"))
+    begin(world.calls, prompt=make_recalled("mem_ab"))
+    second = begin(world.calls, prompt=make_recalled("mem_a"), session_id="sess_2")
     begin(world.calls)
     assert [call.id for call in world.calls.calls_with_memory("mem_a")] == [second, first]
     assert [call.id for call in world.calls.calls_with_memory("fact_1")] == [first]

@@ -44,18 +44,18 @@ def make_router(*keys: str, config: str = "", models: Mapping[str, str] | None =
     )
 
 
-def chosen_model(router: ModelRouter, run_kind: str = "task") -> str:
+def choose_model(router: ModelRouter, run_kind: str = "task") -> str:
     return router.choose("builder", "koji-core", run_kind, "explain").id
 
 
-def refusal_of(router: ModelRouter) -> Refusal:
-    return refused("no_model", lambda: chosen_model(router))
+def find_refusal(router: ModelRouter) -> Refusal:
+    return refused("no_model", lambda: choose_model(router))
 
 
 @pytest.mark.parametrize("provider", BOTH)
 def test_without_a_choice_the_first_provider_with_a_key_gives_its_model(provider: str) -> None:
     keys = BOTH[BOTH.index(provider) :]
-    assert chosen_model(make_router(*keys)) == f"{provider}:{PROVIDERS[provider].model}"
+    assert choose_model(make_router(*keys)) == f"{provider}:{PROVIDERS[provider].model}"
 
 
 @pytest.mark.parametrize("row", ROWS["choice"], ids=lambda row: row["name"])
@@ -63,7 +63,7 @@ def test_a_hint_comes_before_the_agents_tools_the_channel_and_the_first_provider
     router = make_router(
         *row["keys"], config=row.get("config", ""), models=row.get("tools_json"), hint=row.get("hint", "")
     )
-    assert chosen_model(router, row.get("run_kind", "task")) == row["model"]
+    assert choose_model(router, row.get("run_kind", "task")) == row["model"]
 
 
 @pytest.mark.parametrize(("default", "hint", "model"), ROWS["local"])
@@ -71,7 +71,7 @@ def test_a_hint_never_moves_work_from_a_local_model_to_a_remote_one(default: str
     router = make_router(
         "openai", config='[providers.ollama]\nmodel = "qwen3"\n', models={"default": default}, hint=hint
     )
-    assert chosen_model(router) == model
+    assert choose_model(router) == model
 
 
 def test_a_choice_has_the_address_of_the_provider_and_the_reason() -> None:
@@ -82,19 +82,19 @@ def test_a_choice_has_the_address_of_the_provider_and_the_reason() -> None:
 
 def test_a_provider_without_a_model_is_passed_over() -> None:
     without_model = "[providers.ollama]\n"
-    assert chosen_model(make_router("openai", config=without_model)).startswith("openai:")
-    refusal = refusal_of(make_router(config=without_model))
+    assert choose_model(make_router("openai", config=without_model)).startswith("openai:")
+    refusal = find_refusal(make_router(config=without_model))
     assert "ollama is available" in refusal.message
     assert "providers.ollama.model" in refusal.message
 
 
 def test_the_model_of_the_channel_is_never_replaced_by_another() -> None:
-    assert refusal_of(make_router("openai", config=CHANNEL.format("ollama:qwen3"))).fix
+    assert find_refusal(make_router("openai", config=CHANNEL.format("ollama:qwen3"))).fix
 
 
 @pytest.mark.parametrize("model", ["ollama:qwen3", "anthropic:claude-sonnet-5-5", "nobody:x", "gpt"])
 def test_the_model_of_the_agent_is_never_replaced_by_another(model: str) -> None:
-    assert refusal_of(make_router("openai", models={"task": model})).fix
+    assert find_refusal(make_router("openai", models={"task": model})).fix
 
 
 @pytest.mark.parametrize(
@@ -118,14 +118,14 @@ def test_each_missing_step_is_named_and_no_other(
     steps = router.missing_steps()
     assert [step.shown_command for step in steps] == commands
     if steps:
-        refusal = refusal_of(router)
+        refusal = find_refusal(router)
         assert (f"`{commands[0]}`" if has_extra else extras_command("models")) in refusal.fix
         assert ("key set openai" in refusal.fix) == ("clawpy key set openai" in commands)
 
 
 def test_a_refusal_says_how_to_set_up_a_provider() -> None:
-    assert "providers.ollama.model" in refusal_of(make_router()).fix
-    refusal = refusal_of(make_router(config=CHANNEL.format("anthropic:opus")))
+    assert "providers.ollama.model" in find_refusal(make_router()).fix
+    refusal = find_refusal(make_router(config=CHANNEL.format("anthropic:opus")))
     assert "CLAWPY_ANTHROPIC_API_KEY" in refusal.fix
     assert "channel koji-core names it" in refusal.message
 
@@ -135,8 +135,8 @@ def test_a_provider_whose_keys_cannot_be_read_is_not_usable_and_its_refusal_is_a
     state = router.provider("openai")
     assert not state.usable
     assert state.problem == "keys.json is not a list of keys: move it away"
-    assert refusal_of(router).message == state.problem
-    refusal = refusal_of(make_router("!openai", config=CHANNEL.format("openai:gpt-6-sol")))
+    assert find_refusal(router).message == state.problem
+    refusal = find_refusal(make_router("!openai", config=CHANNEL.format("openai:gpt-6-sol")))
     assert state.problem in refusal.message
     assert "clawpy key list" in refusal.fix
 

@@ -280,11 +280,11 @@ def test_limits_hold_after_a_fault_in_the_watch(
     wait_until(lambda: world.state(view) is SessionState.RUNNING)
     watched = threading.Event()
 
-    def faulty(watch: SessionWatch, live: LiveSession) -> None:
+    def raise_fault(watch: SessionWatch, live: LiveSession) -> None:
         watched.set()
         raise ValueError("a fault")
 
-    monkeypatch.setattr(SessionWatch, "publish_output", faulty)
+    monkeypatch.setattr(SessionWatch, "publish_output", raise_fault)
     assert watched.wait(5)
     monkeypatch.undo()
     world.stop_reason = "stopped"

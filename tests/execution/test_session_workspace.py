@@ -66,7 +66,7 @@ class AgentWorld(SessionWorld):
         self.database.write(forget)
         return session_id
 
-    def files(self, session_id: str) -> list[str]:
+    def list_files(self, session_id: str) -> list[str]:
         change = self.changes.for_session(session_id)
         return [] if change is None else [file.path for file in change.files]
 
@@ -111,7 +111,7 @@ def test_changes_of_a_stopped_session_wait(make_agent_world: MakeAgentWorld) -> 
     view = stop_session(world, "stopped by you")
     assert (view.state, view.error) == (SessionState.CANCELLED, "stopped by you")
     assert view.summary == "stopped by you; its changes until then are waiting"
-    assert world.files(view.id) == ["half.txt"]
+    assert world.list_files(view.id) == ["half.txt"]
     assert (Path(view.cwd).is_dir(), view.gone) == (True, "")
     world.changes.land(view.change_set_id)
     assert (world.workspace / "half.txt").read_text() == "half\n"
@@ -124,7 +124,7 @@ def test_changes_of_an_undone_card_are_discarded(make_agent_world: MakeAgentWorl
     assert (view.change_set_id, view.summary) == (None, UNDONE)
     assert view.gone == "its worktree is gone; its changes were discarded with its card"
     assert world.sessions.recover() == []
-    assert world.files(view.id) == []
+    assert world.list_files(view.id) == []
 
 
 def test_a_thread_that_returns_after_the_end_stores_its_changes_once(
@@ -144,7 +144,7 @@ def test_a_thread_that_returns_after_the_end_stores_its_changes_once(
     assert (view.state, view.change_set_id) == (SessionState.CANCELLED, None)
     released.set()
     wait_until(lambda: world.sessions.get(view.id).change_set_id)
-    assert world.files(view.id) == ["half.txt"]
+    assert world.list_files(view.id) == ["half.txt"]
     after = world.sessions.get(view.id)
     assert (after.summary, after.gone) == ("kill switch; its changes until then are waiting", "")
     assert Path(after.cwd) == world.worktrees.folder_of(view.id)
@@ -161,7 +161,7 @@ def test_changes_of_an_interrupted_session_wait_after_the_next_start(
     assert messages[0].endswith(f"it was interrupted ({session_id})")
     assert messages[1:] == [f"its changes until then are waiting: 1 file ({session_id})"]
     view = world.sessions.get(session_id)
-    assert (view.state, world.files(session_id)) == (SessionState.INTERRUPTED, ["half.txt"])
+    assert (view.state, world.list_files(session_id)) == (SessionState.INTERRUPTED, ["half.txt"])
     assert view.summary == "the engine stopped while it ran; its changes until then are waiting"
     assert Path(view.cwd) == world.worktrees.folder_of(session_id)
     assert make_agent_world(do_nothing).sessions.recover() == []
@@ -183,10 +183,10 @@ def test_a_recovery_that_is_killed_loses_no_changes(
     monkeypatch.setattr(killed.changes, "store", kill)
     with pytest.raises(RuntimeError):
         killed.sessions.recover()
-    assert killed.files(session_id) == []
+    assert killed.list_files(session_id) == []
     world = make_agent_world(do_nothing)
     assert world.sessions.recover() == [f"its changes until then are waiting: 1 file ({session_id})"]
-    assert world.files(session_id) == ["half.txt"]
+    assert world.list_files(session_id) == ["half.txt"]
     assert len([change for change in world.changes.list() if change.state is ChangeState.WAITING]) == 1
 
 

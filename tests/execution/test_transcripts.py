@@ -188,7 +188,7 @@ def world(make_world: MakeWorld) -> ScriptWorld:
     return world
 
 
-def everything_stored(world: ScriptWorld, database: Database) -> str:
+def read_everything_stored(world: ScriptWorld, database: Database) -> str:
     """Everything that the session left on disk, and what the ledger says of it."""
     files = [path for path in world.home.transcripts.rglob("*") if path.is_file()]
     return "\n".join([*(path.read_text() for path in files), *map(repr, Ledger(database).latest())])
@@ -211,7 +211,7 @@ def test_a_printed_dotenv_is_stored_without_its_secrets(world: ScriptWorld, data
     assert view.summary == f"the keys are {CUT} and {CUT}"
     published = [event.text for event in events.drain() if isinstance(event, SessionOutput)]
     assert "DEBUG=1" in "\n".join(published)
-    found_afterwards = everything_stored(world, database) + "\n".join(published) + repr(view)
+    found_afterwards = read_everything_stored(world, database) + "\n".join(published) + repr(view)
     for secret in (KEYRING_SECRET, TOKEN, PASSWORD):
         assert secret not in found_afterwards
 
@@ -225,7 +225,7 @@ def test_neither_the_error_nor_the_summary_has_a_secret(world: ScriptWorld, data
     view = world.run(work)
     assert view.state is SessionState.FAILED
     assert view.error == f"the server refuses {CUT}"
-    assert KEYRING_SECRET not in everything_stored(world, database) + repr(view)
+    assert KEYRING_SECRET not in read_everything_stored(world, database) + repr(view)
 
 
 @pytest.mark.parametrize("secret", [KEYRING_SECRET, TOKEN, f"PASSWORD={PASSWORD}", PRIVATE])

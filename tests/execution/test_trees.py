@@ -17,10 +17,10 @@ from engine.execution import trees
 from engine.execution.trees import find_free_branch_name
 from engine.git import Git
 from tests.conftest import Repository
-from tests.execution.landing_world import file_states, git_state
+from tests.execution.landing_world import read_file_states, read_git_state
 
 
-def tree_entries(repository: Repository, tree: str) -> dict[str, str]:
+def read_tree_entries(repository: Repository, tree: str) -> dict[str, str]:
     """The mode and the object of each path of a tree."""
     out = subprocess.run(["git", "ls-tree", "-rz", tree], cwd=repository.path, check=True, capture_output=True).stdout
     rows = (item.split(b"\t", 1) for item in out.split(b"\0") if item)
@@ -29,7 +29,7 @@ def tree_entries(repository: Repository, tree: str) -> dict[str, str]:
 
 def read_blob(repository: Repository, tree: str, path: str) -> bytes:
     """The bytes of a file in a tree."""
-    oid = tree_entries(repository, tree)[path].split()[1]
+    oid = read_tree_entries(repository, tree)[path].split()[1]
     return subprocess.run(["git", "cat-file", "blob", oid], cwd=repository.path, check=True, capture_output=True).stdout
 
 
@@ -51,7 +51,7 @@ def test_a_snapshot_has_staged_unstaged_and_untracked_files_and_no_ignored_ones(
 
     snapshot = take_snapshot(repository)
 
-    assert set(tree_entries(repository, snapshot.tree)) == {
+    assert set(read_tree_entries(repository, snapshot.tree)) == {
         "staged", "unstaged", "new", "deep/er/new", ".gitignore", "kept.txt",
     }  # fmt: skip
     assert read_blob(repository, snapshot.tree, "staged") == b"3"
@@ -68,7 +68,7 @@ def test_a_snapshot_keeps_unusual_names_links_and_modes(repository: Repository) 
     (repository.path / "link").symlink_to("nowhere/at all")
     repository.write("run.sh", "#!/bin/sh\n").chmod(0o755)
 
-    entries = tree_entries(repository, take_snapshot(repository).tree)
+    entries = read_tree_entries(repository, take_snapshot(repository).tree)
 
     assert set(entries) == {*names, raw, "link", "run.sh"}
     assert entries["link"].startswith("120000")
@@ -95,7 +95,7 @@ def test_a_snapshot_before_the_first_commit_has_no_head(repository: Repository) 
     repository.write("a.txt", "a\n")
     snapshot = take_snapshot(repository)
     assert (snapshot.head, snapshot.clean) == ("", False)
-    assert list(tree_entries(repository, snapshot.tree)) == ["a.txt"]
+    assert list(read_tree_entries(repository, snapshot.tree)) == ["a.txt"]
 
 
 def test_a_snapshot_changes_neither_git_nor_files(repository: Repository) -> None:
@@ -105,11 +105,11 @@ def test_a_snapshot_changes_neither_git_nor_files(repository: Repository) -> Non
     repository.write("b", "2")
     repository.write("c", "3")
     repository.git("add", "-N", "c")
-    before = git_state(repository.path), file_states(repository.path)
+    before = read_git_state(repository.path), read_file_states(repository.path)
 
     take_snapshot(repository)
 
-    assert (git_state(repository.path), file_states(repository.path)) == before
+    assert (read_git_state(repository.path), read_file_states(repository.path)) == before
 
 
 def test_a_file_may_become_a_folder_and_a_folder_a_link(repository: Repository) -> None:
@@ -120,7 +120,7 @@ def test_a_file_may_become_a_folder_and_a_folder_a_link(repository: Repository) 
     (repository.path / "d").rmdir()
     (repository.path / "d").symlink_to("a")
 
-    assert set(tree_entries(repository, take_snapshot(repository).tree)) == {"a/b", "d"}
+    assert set(read_tree_entries(repository, take_snapshot(repository).tree)) == {"a/b", "d"}
 
 
 def test_conflict_markers_of_an_unfinished_merge_are_in_the_snapshot(repository: Repository) -> None:
@@ -150,7 +150,7 @@ def test_submodules_keep_their_commit_and_nested_repositories_are_left_out(
     snapshot = take_snapshot(repository)
 
     assert snapshot.clean
-    assert tree_entries(repository, snapshot.tree)["lib"].startswith("160000")
+    assert read_tree_entries(repository, snapshot.tree)["lib"].startswith("160000")
 
 
 @pytest.mark.long
@@ -166,10 +166,10 @@ def test_a_split_index_is_read_and_stays_as_it_is(repository: Repository) -> Non
     repository.commit("one", {"a": "1", "b": "1"})
     repository.git("update-index", "--split-index")
     repository.write("a", "2")
-    before = git_state(repository.path), sorted((repository.path / ".git").glob("sharedindex.*"))
+    before = read_git_state(repository.path), sorted((repository.path / ".git").glob("sharedindex.*"))
 
     assert read_blob(repository, take_snapshot(repository).tree, "a") == b"2"
-    assert (git_state(repository.path), sorted((repository.path / ".git").glob("sharedindex.*"))) == before
+    assert (read_git_state(repository.path), sorted((repository.path / ".git").glob("sharedindex.*"))) == before
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "a.b", "x" * 81, "a\n"])

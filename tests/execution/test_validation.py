@@ -69,11 +69,11 @@ class ValidationWorld(SessionWorld):
         self.agent.turns, self.agent.prompts = iter(turns), []
         return self.wait(self.begin_prose("make it right"), 60), self.agent.prompts
 
-    def events(self, *kinds: str) -> list[str]:
+    def read_events(self, *kinds: str) -> list[str]:
         """The events of these kinds in the ledger, the oldest first."""
         return [row.kind for row in reversed(Ledger(self.database).latest(50, kinds=kinds))]
 
-    def attempts(self) -> list[tuple[int, int]]:
+    def read_attempts(self) -> list[tuple[int, int]]:
         """The number and the failed tests of each attempt."""
         with self.database.read() as session:
             rows = session.exec(select(ValidationRun).order_by(col(ValidationRun.id)))
@@ -106,8 +106,8 @@ def test_a_test_that_the_agent_broke_goes_back_to_it_with_the_output(world: Vali
     assert "fixed at attempt 1" in view.summary
     assert "test_cart.py::test_total" in prompts[0]
     assert "assert 4 == 3" in prompts[0]
-    assert world.attempts() == [(1, 1), (2, 0)]
-    assert world.events("ValidationFailed", "ValidationHealed", "RetryRepeated") == ["ValidationHealed"]
+    assert world.read_attempts() == [(1, 1), (2, 0)]
+    assert world.read_events("ValidationFailed", "ValidationHealed", "RetryRepeated") == ["ValidationHealed"]
     assert world.change_of(view).check == view.check
     assert ValidationRuns(world.database).latest(str(world.workspace)) == [], "no check of the operator's files"
 
@@ -120,7 +120,11 @@ def test_after_the_last_attempt_the_change_waits_with_a_failed_check(world: Vali
     assert view.check.failed == 1
     change = world.change_of(view)
     assert change.state is ChangeState.WAITING
-    assert world.events("ValidationFailed", "RetryRepeated") == ["RetryRepeated", "RetryRepeated", "ValidationFailed"]
+    assert world.read_events("ValidationFailed", "RetryRepeated") == [
+        "RetryRepeated",
+        "RetryRepeated",
+        "ValidationFailed",
+    ]
 
 
 @pytest.mark.long
@@ -148,7 +152,7 @@ def test_tests_that_failed_before_are_not_the_agents_to_fix(world: ValidationWor
     assert (view.check.green, view.check.failed_before) == (False, view.check.failing)
     assert view.result is Result.FAILED  # the task may have been to mend it
     assert world.change_of(view).check == view.check
-    assert world.events("ValidationFailed", "ValidationHealed") == []
+    assert world.read_events("ValidationFailed", "ValidationHealed") == []
 
 
 def test_what_a_failed_test_leaves_behind_does_not_make_it_fail_without_the_changes(world: ValidationWorld) -> None:
@@ -195,7 +199,7 @@ def test_a_change_without_tests_is_not_checked(world: ValidationWorld) -> None:
         (workspace.folder / "NOTES").write_text("words\n")
 
     view, prompts = world.work(turn)
-    assert (view.check, prompts, world.attempts()) == (None, [], [])
+    assert (view.check, prompts, world.read_attempts()) == (None, [], [])
     assert view.summary == "none of the changed files has tests"
 
 

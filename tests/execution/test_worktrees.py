@@ -18,7 +18,7 @@ from engine.execution import worktrees
 from engine.git import GitError
 from engine.model import ChangeState
 from tests.conftest import Repository
-from tests.execution.landing_world import LandingWorld, file_states
+from tests.execution.landing_world import LandingWorld, read_file_states
 
 GITIGNORE = "*.log\n.env*\ncache/\nlinks/\nother\n"
 
@@ -39,7 +39,7 @@ def test_a_worktree_has_the_present_files(world: LandingWorld) -> None:
 
     worktree = world.open_worktree()
 
-    assert {path: entry[2] for path, entry in file_states(worktree.folder).items() if path != ".git"} == {
+    assert {path: entry[2] for path, entry in read_file_states(worktree.folder).items() if path != ".git"} == {
         "a.txt": b"2\n", "new.txt": b"n\n", ".gitignore": GITIGNORE.encode(),
     }  # fmt: skip
     status = subprocess.run(["git", "status", "--porcelain"], cwd=worktree.folder, capture_output=True, check=True)

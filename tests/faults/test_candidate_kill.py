@@ -63,7 +63,7 @@ def test_a_killed_decision_is_done_whole_or_not_at_all(tmp_path: Path) -> None:
         try:
             row = next(row for row in load_candidates(world.database) if row.id == candidate.id)
             steps = [step["status"] for step in row.history]
-            assert world.active_ids() == ([candidate.id] if row.status == CandidateStatus.ACTIVE else [])
+            assert world.list_active_ids() == ([candidate.id] if row.status == CandidateStatus.ACTIVE else [])
             assert steps[-1] == row.status
             assert all(before != after for before, after in pairwise(steps))
             entries = Ledger(world.database).since(0, 10**6)

@@ -66,7 +66,7 @@ class RandomEmbedder:
         return [Embedding(row.tobytes()) for row in rows]
 
 
-def hostile_text(number: int, chance: random.Random) -> str:
+def make_hostile_text(number: int, chance: random.Random) -> str:
     """A short text of hostile pieces, or a line of a megabyte if `LONG_EVERY` divides the number."""
     text = "".join(chance.choices((*PIECES, *(f" {word} " for word in WORDS)), k=chance.randint(1, 40)))
     if number % LONG_EVERY:
@@ -106,7 +106,9 @@ def remember_all(memory: MemoryService, chance: random.Random) -> list[float]:
     acknowledged = []
     for start in range(0, HOSTILE, 50):
         sample = [
-            NewMemory(hostile_text(n, chance), ref=f"h{n}", speaker=chance.choice(PIECES), source=chance.choice(PIECES))
+            NewMemory(
+                make_hostile_text(n, chance), ref=f"h{n}", speaker=chance.choice(PIECES), source=chance.choice(PIECES)
+            )
             for n in range(start, start + 50)
         ]
         began = time.perf_counter()
@@ -128,7 +130,9 @@ def recall_for_prompts(memory: MemoryService, chance: random.Random) -> tuple[li
         assert not recall.left_out, recall.left_out
         contribution = part.part(PromptRequest("backend_builder", "koji-core", "", task, session_id="s"))
         assert contribution.part is not None
-        check_passages([line.text for line in contribution.part.lines], prompt_texts(memory, contribution.provenance))
+        check_passages(
+            [line.text for line in contribution.part.lines], read_prompt_texts(memory, contribution.provenance)
+        )
         lines += len(contribution.part.lines)
     return recalled, lines
 
@@ -171,7 +175,7 @@ def _squeeze(text: str) -> str:
     return re.sub(" +", " ", text)
 
 
-def prompt_texts(memory: MemoryService, provenance: dict[str, object]) -> list[str]:
+def read_prompt_texts(memory: MemoryService, provenance: dict[str, object]) -> list[str]:
     """The whole texts of the memories in a prompt, read from the store."""
     sources = provenance["memory_sources"]
     assert isinstance(sources, list)

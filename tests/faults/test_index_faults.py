@@ -70,16 +70,16 @@ def open_many(make_memory: MakeMemory, monkeypatch: pytest.MonkeyPatch) -> Calla
     monkeypatch.setattr(dense, "MAX_EXACT", 10)
     monkeypatch.setattr("engine.memory.helper.RESTART_DELAY_S", 0.0)
 
-    def opened() -> MemoryService:
+    def open_memory() -> MemoryService:
         return make_memory(embedder=WordVectors())
 
-    first = opened()
+    first = open_memory()
     for start in range(0, MEMORIES, 200):
         first.remember([NewMemory(f"word{n} thing{n % 7}", ref=f"r{n}") for n in range(start, start + 200)])
     assert first.settle(LONG)
     assert first.index.wait(LONG)
     first.close()
-    return opened
+    return open_memory
 
 
 @pytest.mark.faults
@@ -103,10 +103,10 @@ def test_a_damaged_index_is_rebuilt_while_recall_answers(open_many: Callable[[],
                 recalled = memory.recall(RecallQuery(f"word{numbers[0]}"), deadline=30.0)
                 first_answer = time.monotonic() - began
                 found_by = "words" if recalled.left_out else "all"
-                meanwhile = share_found(memory, numbers)
+                meanwhile = measure_share_found(memory, numbers)
                 assert memory.index.wait(LONG), memory.index.state
                 seconds = time.monotonic() - began
-                afterwards = share_found(memory, numbers)
+                afterwards = measure_share_found(memory, numbers)
                 when = "while it runs" if running else "before it starts"
                 print(f"  {fault.__name__:13} {when:18} {first_answer:11.2f} s {found_by:5} {meanwhile:6.0%} "
                       f"{seconds:16.2f} s {afterwards:12.0%}")  # fmt: skip
@@ -116,7 +116,7 @@ def test_a_damaged_index_is_rebuilt_while_recall_answers(open_many: Callable[[],
                 memory.close()
 
 
-def share_found(memory: MemoryService, numbers: list[int]) -> float:
+def measure_share_found(memory: MemoryService, numbers: list[int]) -> float:
     """The share of memories that are first for their own word."""
     hits = [memory.recall(RecallQuery(f"word{number}", k=1), deadline=30.0).items for number in numbers]
     found = [bool(hit) and hit[0].ref == f"r{number}" for hit, number in zip(hits, numbers, strict=True)]

@@ -32,7 +32,7 @@ from engine.home import Home
 from engine.model import Card, ChangeSet, ChangeState, SessionState, Status
 from engine.safety.permits import PermitRow
 from tests.conftest import Repository
-from tests.execution.landing_world import FileStates, file_states
+from tests.execution.landing_world import FileStates, read_file_states
 
 pytestmark = pytest.mark.faults
 
@@ -55,20 +55,20 @@ class Lap:
         os.write(descriptor, (json.dumps({"stage": stage, **facts}) + "\n").encode())
         os.close(descriptor)
 
-    def acknowledged(self) -> dict[str, dict[str, str]]:
+    def read_acknowledgements(self) -> dict[str, dict[str, str]]:
         if not self.acknowledgements.exists():
             return {}
         return {entry["stage"]: entry for entry in map(json.loads, self.acknowledgements.read_text().splitlines())}
 
 
-def changelog_card(engine: Engine) -> Card:
+def find_changelog_card(engine: Engine) -> Card:
     return next(card for card in engine.cards.pending() if card.assignment.flow == FLOW)
 
 
 def run_lap(lap: Lap) -> None:
     """Approve a card, wait for its session, land the changes, undo the landing."""
     engine = open_engine(lap.home, workspaces=[str(lap.repository)], start_schedule=False)
-    card = changelog_card(engine)
+    card = find_changelog_card(engine)
     lap.acknowledge("started")
     engine.cards.approve(card.id)
     lap.acknowledge("approved", card=card.id)
@@ -106,7 +106,7 @@ def run_in_child(work: Callable[..., object], *arguments: object, about: str = "
 
 def check(lap: Lap, before: FileStates) -> Counter[str]:
     """Open the home again, and check every guarantee. Returns the acknowledged stages and what was found, counted."""
-    acknowledged = lap.acknowledged()
+    acknowledged = lap.read_acknowledgements()
     counts: Counter[str] = Counter(stage for stage in ("approved", "ran", "landed", "undone") if stage in acknowledged)
     engine = open_engine(lap.home, workspaces=[str(lap.repository)], start_schedule=False)
     try:
@@ -151,7 +151,7 @@ def check_decisions(engine: Engine, acknowledged: set[str], *, has_message: bool
 
 def check_files(lap: Lap, change: ChangeSet | None, before: FileStates, acknowledged: set[str]) -> None:
     """Check that the changes landed completely or not at all, and that the change set says which."""
-    now = file_states(lap.repository)
+    now = read_file_states(lap.repository)
     if change is not None and change.state is ChangeState.LANDED:
         assert now != before
         assert now["CHANGELOG.md"][2].startswith(b"#")
@@ -167,9 +167,9 @@ def check_files(lap: Lap, change: ChangeSet | None, before: FileStates, acknowle
 def check_landing_and_undo(engine: Engine, lap: Lap, change: ChangeSet, before: FileStates) -> None:
     """Check that waiting changes can be landed and undone."""
     engine.changes.land(change.id)
-    assert file_states(lap.repository) != before
+    assert read_file_states(lap.repository) != before
     engine.changes.undo(change.id)
-    assert file_states(lap.repository) == before
+    assert read_file_states(lap.repository) == before
 
 
 def test_a_kill_at_any_instant_loses_nothing(tmp_path: Path) -> None:
@@ -181,17 +181,17 @@ def test_a_kill_at_any_instant_loses_nothing(tmp_path: Path) -> None:
     template.write("notes.txt", "mine, uncommitted\n")
 
     # The first lap runs to its end, and gives the length of a lap.
-    first = new_round(tmp_path, 0, template)
+    first = make_round(tmp_path, 0, template)
     began = time.monotonic()
     run_in_child(run_lap, first)
     length = time.monotonic() - began
-    assert "undone" in first.acknowledged()
+    assert "undone" in first.read_acknowledgements()
 
     chance = random.Random(20260105)
     totals: Counter[str] = Counter()
     for number in range(1, ROUNDS + 1):
-        lap = new_round(tmp_path, number, template)
-        before = file_states(lap.repository)
+        lap = make_round(tmp_path, number, template)
+        before = read_file_states(lap.repository)
         pid = fork_child(run_lap, lap)
         time.sleep(chance.uniform(0.0, LATEST * length))
         os.kill(pid, signal.SIGKILL)
@@ -201,7 +201,7 @@ def test_a_kill_at_any_instant_loses_nothing(tmp_path: Path) -> None:
         def verify(lap: Lap = lap, before: FileStates = before, result: Path = result) -> None:
             result.write_text(json.dumps(check(lap, before)))
 
-        run_in_child(verify, about=f"round {number}: {lap.acknowledged()}")
+        run_in_child(verify, about=f"round {number}: {lap.read_acknowledgements()}")
         totals.update(json.loads(result.read_text()))
         assert not [
             process for process in psutil.process_iter(["cwd"]) if str(lap.repository) in (process.info["cwd"] or "")
@@ -212,7 +212,7 @@ def test_a_kill_at_any_instant_loses_nothing(tmp_path: Path) -> None:
         print(f"  {stage:<28} {count:4d}")
 
 
-def new_round(tmp_path: Path, number: int, template: Repository) -> Lap:
+def make_round(tmp_path: Path, number: int, template: Repository) -> Lap:
     """A fresh copy of the repository, and a home in which a card waits."""
     root = tmp_path / f"round-{number}"
     repository = root / "shop"
@@ -226,5 +226,5 @@ def prepare(lap: Lap) -> None:
     """Propose the card of a lap."""
     engine = open_engine(lap.home, workspaces=[str(lap.repository)], start_schedule=False)
     engine.cards.propose(f"{FLOW} since=v1.0 create=true", workspace=str(lap.repository))
-    changelog_card(engine)
+    find_changelog_card(engine)
     engine.close()

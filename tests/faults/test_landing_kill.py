@@ -123,7 +123,7 @@ def recover_and_check(
         world.close()
 
 
-def states_around_landing(folder: Path, change_set_id: str) -> tuple[FileStates, FileStates]:
+def read_states_around_landing(folder: Path, change_set_id: str) -> tuple[FileStates, FileStates]:
     """The files before and after landing, from one landing and undo."""
     world = LandingWorld(folder)
     before = world.files
@@ -137,7 +137,7 @@ def states_around_landing(folder: Path, change_set_id: str) -> tuple[FileStates,
 
 def test_a_kill_at_any_step_leaves_a_landing_whole_or_undone(case: tuple[Path, str]) -> None:
     folder, change_set_id = case
-    before, after = states_around_landing(folder, change_set_id)
+    before, after = read_states_around_landing(folder, change_set_id)
     counted: Counter[str] = Counter()
     for decision, start, end, final_state in (
         ("land", before, after, ChangeState.LANDED),
@@ -159,7 +159,7 @@ def test_a_kill_at_any_step_leaves_a_landing_whole_or_undone(case: tuple[Path, s
 
 def test_a_kill_at_any_instant_leaves_a_landing_whole_or_undone(case: tuple[Path, str]) -> None:
     folder, change_set_id = case
-    before, after = states_around_landing(folder, change_set_id)
+    before, after = read_states_around_landing(folder, change_set_id)
     chance = random.Random(20260105)
     counted: Counter[str] = Counter()
     started = time.monotonic()

@@ -63,7 +63,7 @@ def test_dates_that_no_calendar_holds(seconds: str) -> None:
     assert to_datetime(seconds) == datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def changes(*commits: str) -> list[Change]:
+def make_changes(*commits: str) -> list[Change]:
     """Commits by the names of their files, with commas between them and `-` before one that is deleted."""
     return [
         Change(
@@ -107,19 +107,19 @@ def repeated(*commits: str, times: int = 12) -> tuple[str, ...]:
          "a folder", "sweeps"],
 )  # fmt: skip
 def test_the_file_that_usually_changes_too(commits: Sequence[str], files: list[str], expected: Partner | None) -> None:
-    assert CoChanges(changes(*commits)).missing(files) == expected
-    assert CoChanges([*changes(*commits), *[Change("m", 0, 2, "merge")] * 50]).missing(files) == expected
+    assert CoChanges(make_changes(*commits)).missing(files) == expected
+    assert CoChanges([*make_changes(*commits), *[Change("m", 0, 2, "merge")] * 50]).missing(files) == expected
 
 
 def test_only_commits_before_a_position_count() -> None:
-    assert CoChanges(changes(*PAIR)).missing(["price.py"], before=2) is None
+    assert CoChanges(make_changes(*PAIR)).missing(["price.py"], before=2) is None
 
 
 def test_a_name_with_a_star_is_a_group_of_files() -> None:
     assert [is_group(name) for name in ("docs/*.md", "docs/a.md")] == [True, False]
 
 
-def weekly(releases: int, log: str = "") -> list[Change]:
+def make_weekly_releases(releases: int, log: str = "") -> list[Change]:
     """Releases a week apart, each the last of five commits; `log` is a file that one of the five changes."""
     return [
         Change(
@@ -132,7 +132,7 @@ def weekly(releases: int, log: str = "") -> list[Change]:
     ]  # fmt: skip
 
 
-def after(history: list[Change], *subjects: str, tags: tuple[str, ...] = ()) -> list[Change]:
+def extend_history(history: list[Change], *subjects: str, tags: tuple[str, ...] = ()) -> list[Change]:
     """A history and after it a commit a day, each with the tags."""
     begin = history[-1].at
     return [
@@ -144,14 +144,14 @@ def after(history: list[Change], *subjects: str, tags: tuple[str, ...] = ()) -> 
     ]
 
 
-def rhythm_of(history: list[Change]) -> ReleaseRhythm:
+def measure_rhythm(history: list[Change]) -> ReleaseRhythm:
     rhythm = measure_release_rhythm(history)
     assert rhythm is not None
     return rhythm
 
 
 def test_the_rhythm_of_the_last_releases() -> None:
-    rhythm = rhythm_of(after(weekly(6), "one", "two"))
+    rhythm = measure_rhythm(extend_history(make_weekly_releases(6), "one", "two"))
     assert (rhythm.tag, rhythm.commits, rhythm.usual_days, rhythm.usual_commits) == ("v1.5.0", 2, 7.0, 5)
     assert (rhythm.files, rhythm.preparing) == ({"new.py"}, "")
 
@@ -160,35 +160,35 @@ def test_the_rhythm_of_the_last_releases() -> None:
 def test_a_release_is_due_when_the_wait_and_the_work_are_beyond_the_usual(
     commits: int, days: int, is_due: bool
 ) -> None:
-    rhythm = rhythm_of(after(weekly(6), *["work"] * commits))
+    rhythm = measure_rhythm(extend_history(make_weekly_releases(6), *["work"] * commits))
     assert rhythm.is_due(rhythm.at + days * DAY_S) is is_due
 
 
 def test_a_release_is_due_when_prepared_and_no_longer_when_released() -> None:
-    prepared = rhythm_of(after(weekly(6), "Bump version to 1.6.0"))
+    prepared = measure_rhythm(extend_history(make_weekly_releases(6), "Bump version to 1.6.0"))
     assert prepared.preparing == "Bump version to 1.6.0"
     assert prepared.is_due(prepared.at)
-    released = rhythm_of(after(weekly(6), "Bump version to 1.6.0", tags=("v1.6.0",)))
+    released = measure_rhythm(extend_history(make_weekly_releases(6), "Bump version to 1.6.0", tags=("v1.6.0",)))
     assert (released.tag, released.preparing) == ("v1.6.0", "")
 
 
 def test_a_commit_that_prepared_a_published_release_prepares_nothing() -> None:
     """A merge brings it after the tag."""
-    assert rhythm_of(after(weekly(6), "Release version 1.5.0")).preparing == ""
+    assert measure_rhythm(extend_history(make_weekly_releases(6), "Release version 1.5.0")).preparing == ""
 
 
 def test_few_releases_have_no_rhythm_but_can_be_prepared() -> None:
     assert measure_release_rhythm([]) is None
-    rhythm = rhythm_of(after(weekly(2), "one"))
+    rhythm = measure_rhythm(extend_history(make_weekly_releases(2), "one"))
     assert rhythm.usual_days == inf
     assert not rhythm.is_due(rhythm.at + 1000 * DAY_S)
-    prepared = rhythm_of(after(weekly(2), "Release 1.2.0"))
+    prepared = measure_rhythm(extend_history(make_weekly_releases(2), "Release 1.2.0"))
     assert prepared.is_due(prepared.at)
 
 
 def test_the_files_that_a_release_usually_comes_with() -> None:
-    assert "CHANGELOG.md" in rhythm_of(weekly(6, log="CHANGELOG.md")).usual_files
-    given_up = rhythm_of([*weekly(2, log="CHANGELOG.md"), *weekly(12)[10:]])
+    assert "CHANGELOG.md" in measure_rhythm(make_weekly_releases(6, log="CHANGELOG.md")).usual_files
+    given_up = measure_rhythm([*make_weekly_releases(2, log="CHANGELOG.md"), *make_weekly_releases(12)[10:]])
     assert "CHANGELOG.md" not in given_up.usual_files
 
 

@@ -13,13 +13,13 @@ from tests.conftest import MONDAY_MORNING as NOW
 from tests.conftest import Repository
 
 
-def ago(days: float) -> str:
+def format_ago(days: float) -> str:
     return (NOW - timedelta(days=days)).isoformat()
 
 
 def test_a_reflog_is_read_whatever_it_holds(repository: Repository) -> None:
-    first = repository.commit("begin", at=ago(2))
-    second = repository.commit("second: ünï", at=ago(1))
+    first = repository.commit("begin", at=format_ago(2))
+    second = repository.commit("second: ünï", at=format_ago(1))
     log = repository.path / ".git/logs/HEAD"
     log.write_bytes(log.read_bytes() + b"garbage\n\xff\xfe\n" + b"0" * 40 + b" short\n")
     entries = read_reflog(Git(repository.path))
@@ -31,13 +31,13 @@ def test_a_reflog_is_read_whatever_it_holds(repository: Repository) -> None:
 @pytest.fixture
 def lost_tips(repository: Repository) -> tuple[str, str]:
     """The last commits of two detached lines of work of two commits each, which no ref reaches."""
-    repository.commit("begin", {"a.txt": "1\n"}, at=ago(9))
+    repository.commit("begin", {"a.txt": "1\n"}, at=format_ago(9))
     tips = []
     for name in ("left", "right"):
-        repository.git("checkout", "-q", "--detach", "main", at=ago(5))
-        repository.commit(f"{name} one", {f"{name}.txt": f"{name} has words\n"}, at=ago(4))
-        tips.append(repository.commit(f"{name} two", {f"{name}.txt": f"{name} has others\n"}, at=ago(3)))
-    repository.git("checkout", "-q", "main", at=ago(2))
+        repository.git("checkout", "-q", "--detach", "main", at=format_ago(5))
+        repository.commit(f"{name} one", {f"{name}.txt": f"{name} has words\n"}, at=format_ago(4))
+        tips.append(repository.commit(f"{name} two", {f"{name}.txt": f"{name} has others\n"}, at=format_ago(3)))
+    repository.git("checkout", "-q", "main", at=format_ago(2))
     return tips[0], tips[1]
 
 
@@ -56,11 +56,11 @@ def test_lines_of_commits_that_no_ref_reaches_are_found_for_a_month_with_their_l
 
 
 def test_the_empty_commit_that_a_rebase_of_the_root_starts_from_is_not_lost(repository: Repository) -> None:
-    repository.commit("begin", {"a.txt": "1\n"}, at=ago(3))
-    repository.commit("more", {"b.txt": "1\n"}, at=ago(2))
-    repository.git("-c", "sequence.editor=sed -i 1s/pick/edit/", "rebase", "-q", "-i", "--root", at=ago(1))
-    repository.git("commit", "-q", "--amend", "-m", "begin again", at=ago(1))
-    repository.git("rebase", "--continue", at=ago(1))
+    repository.commit("begin", {"a.txt": "1\n"}, at=format_ago(3))
+    repository.commit("more", {"b.txt": "1\n"}, at=format_ago(2))
+    repository.git("-c", "sequence.editor=sed -i 1s/pick/edit/", "rebase", "-q", "-i", "--root", at=format_ago(1))
+    repository.git("commit", "-q", "--amend", "-m", "begin again", at=format_ago(1))
+    repository.git("rebase", "--continue", at=format_ago(1))
     assert read_lost_tips(repository) == set()
 
 
@@ -68,13 +68,13 @@ def test_the_empty_commit_that_a_rebase_of_the_root_starts_from_is_not_lost(repo
 def test_commits_that_were_replaced_by_one_with_their_messages_are_not_lost(
     repository: Repository, messages: str
 ) -> None:
-    repository.commit("begin", {"a.txt": "1\n"}, at=ago(9))
-    repository.commit("left one", {"left.txt": "a key in words\n"}, at=ago(4))
-    tip = repository.commit("left two", {"b.txt": "1\n"}, at=ago(3))
-    repository.git("reset", "-q", "--soft", "HEAD~2", at=ago(2))
+    repository.commit("begin", {"a.txt": "1\n"}, at=format_ago(9))
+    repository.commit("left one", {"left.txt": "a key in words\n"}, at=format_ago(4))
+    tip = repository.commit("left two", {"b.txt": "1\n"}, at=format_ago(3))
+    repository.git("reset", "-q", "--soft", "HEAD~2", at=format_ago(2))
     repository.git("rm", "-q", "--cached", "left.txt")
     (repository.path / "left.txt").unlink()
-    repository.git("commit", "-q", "-m", messages, at=ago(2))
+    repository.git("commit", "-q", "-m", messages, at=format_ago(2))
     assert read_lost_tips(repository) == (set() if "two" in messages else {tip})
 
 
@@ -82,11 +82,11 @@ def test_commits_that_were_replaced_by_one_with_their_messages_are_not_lost(
 def test_commits_that_a_reset_dropped_are_lost_although_a_later_commit_has_a_subject_of_theirs(
     repository: Repository, subjects: list[str]
 ) -> None:
-    begin = repository.commit("begin", {"a.txt": "1\n"}, at=ago(9))
+    begin = repository.commit("begin", {"a.txt": "1\n"}, at=format_ago(9))
     for number, subject in enumerate(subjects):
-        tip = repository.commit(subject, {f"left{number}.txt": "1\n"}, at=ago(4 - number))
-    repository.git("reset", "-q", "--hard", begin, at=ago(2))
-    repository.commit("wip", {"other.txt": "1\n"}, at=ago(1))
+        tip = repository.commit(subject, {f"left{number}.txt": "1\n"}, at=format_ago(4 - number))
+    repository.git("reset", "-q", "--hard", begin, at=format_ago(2))
+    repository.commit("wip", {"other.txt": "1\n"}, at=format_ago(1))
     assert read_lost_tips(repository) == {tip}
 
 

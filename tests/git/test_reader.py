@@ -15,7 +15,7 @@ from engine.git import Git
 from engine.git.reader import GitReader, is_in_history, list_files_between
 from engine.git.state import FileState, GitState
 from tests.conftest import Repository
-from tests.prediction.sensing import dated_commit, touch
+from tests.prediction.sensing import commit_at, touch
 
 T0 = datetime(2025, 6, 1, 12, tzinfo=UTC)
 Read = Callable[[], GitState]
@@ -66,12 +66,12 @@ def test_files_that_tools_leave_are_no_work_of_a_person(repository: Repository, 
 
 
 def test_branches_their_dates_and_whether_they_are_merged(repository: Repository, read: Read) -> None:
-    dated_commit(repository, "one", {"a.py": "1"}, T0)
+    commit_at(repository, "one", {"a.py": "1"}, T0)
     repository.git("branch", "done")
     repository.git("checkout", "-q", "-b", "feature/x")
-    tip = dated_commit(repository, "x", {"x.py": "1"}, T0 + timedelta(days=1))
+    tip = commit_at(repository, "x", {"x.py": "1"}, T0 + timedelta(days=1))
     repository.git("checkout", "-q", "main")
-    dated_commit(repository, "two", {"a.py": "2"}, T0 + timedelta(days=2))
+    commit_at(repository, "two", {"a.py": "2"}, T0 + timedelta(days=2))
     state = read()
     branches = {branch.name: branch for branch in state.branches}
     assert [branch.name for branch in state.branches] == ["main", "feature/x", "done"]
@@ -113,14 +113,14 @@ def test_a_commit_message_cannot_break_the_list_of_branches(repository: Reposito
 
 def test_a_clone_has_its_base_and_its_upstream_at_the_remote(repository: Repository, tmp_path: Path) -> None:
     repository.git("branch", "-m", "stable")
-    dated_commit(repository, "one", {"a.py": "1"}, T0)
+    commit_at(repository, "one", {"a.py": "1"}, T0)
     repository.git("branch", "idea")
     repository.git("clone", "-q", ".", str(tmp_path / "clone"))
-    dated_commit(repository, "theirs", {"a.py": "2"}, T0 + timedelta(days=1))
+    commit_at(repository, "theirs", {"a.py": "2"}, T0 + timedelta(days=1))
     clone = Repository(tmp_path / "clone")
     assert GitReader().read(clone.path).base == "stable"
-    dated_commit(clone, "mine 1", {"b.py": "1"}, T0)
-    dated_commit(clone, "mine 2", {"b.py": "2"}, T0)
+    commit_at(clone, "mine 1", {"b.py": "1"}, T0)
+    commit_at(clone, "mine 2", {"b.py": "2"}, T0)
     clone.git("fetch", "-q")
     state = GitReader().read(clone.path)
     assert (state.base, state.upstream, state.ahead, state.behind) == ("origin/stable", "origin/stable", 2, 1)
@@ -129,14 +129,14 @@ def test_a_clone_has_its_base_and_its_upstream_at_the_remote(repository: Reposit
 
 
 def test_the_last_tag_and_the_commits_since(repository: Repository, read: Read) -> None:
-    dated_commit(repository, "one", {"a.py": "1"}, T0)
+    commit_at(repository, "one", {"a.py": "1"}, T0)
     repository.git("tag", "v1.1")
-    dated_commit(repository, "two", {"a.py": "2"}, T0 + timedelta(days=1))
+    commit_at(repository, "two", {"a.py": "2"}, T0 + timedelta(days=1))
     repository.git("tag", "-a", "v1.2", "-m", "release")
     at_tag = read()
     assert (at_tag.tag, at_tag.subjects, at_tag.commits_since_tag) == ("v1.2", ("two",), 0)
     for number in range(5):
-        dated_commit(repository, f"c{number}", {"a.py": f"x{number}"}, T0 + timedelta(days=2 + number))
+        commit_at(repository, f"c{number}", {"a.py": f"x{number}"}, T0 + timedelta(days=2 + number))
     state = read()
     assert (state.tag, len(state.subjects), state.commits_since_tag) == ("v1.2", 5, 5)
 
@@ -210,9 +210,9 @@ def test_an_untracked_folder_names_at_most_300_files(repository: Repository, rea
 
 
 def test_the_base_is_found_behind_three_hundred_branches(repository: Repository, read: Read) -> None:
-    dated_commit(repository, "begin", {"a.txt": "1\n"}, T0)
+    commit_at(repository, "begin", {"a.txt": "1\n"}, T0)
     repository.git("checkout", "-q", "-b", "work")
-    dated_commit(repository, "work", {"a.txt": "2\n"}, T0 + timedelta(days=8))
+    commit_at(repository, "work", {"a.txt": "2\n"}, T0 + timedelta(days=8))
     orders = "".join(f"create refs/heads/x{number} HEAD\n" for number in range(301))
     subprocess.run(["git", "update-ref", "--stdin"], cwd=repository.path, input=orders, text=True, check=True)
     state = read()

@@ -25,11 +25,11 @@ def inspect(repository: Repository, now: datetime | None = None) -> Inspection:
     return reader.inspect(repository.path, reader.read(repository.path), now, now)
 
 
-def problems_since(repository: Repository, base: str, *, leftovers: bool = False) -> tuple[UnpushedProblem, ...]:
+def find_problems(repository: Repository, base: str, *, leftovers: bool = False) -> tuple[UnpushedProblem, ...]:
     return read_commits(Git(repository.path), CommitSpan("HEAD", base), leftovers=leftovers).committed
 
 
-def places(result: UnpushedWork) -> list[tuple[str, int]]:
+def list_places(result: UnpushedWork) -> list[tuple[str, int]]:
     return [(problem.path, problem.line) for problem in result.committed]
 
 
@@ -42,7 +42,7 @@ def test_commits_of_any_remote_branch_are_pushed(repository: Repository, tmp_pat
     repository.commit("key", {"Schlüssel für alle.txt": f"x = 1\nKEY = '{TOKEN}'\n"})
     for _ in ("work", "a detached HEAD"):
         result = inspect(repository).unpushed
-        assert (result.commits, result.shared, places(result)) == (1, True, [("Schlüssel für alle.txt", 2)])
+        assert (result.commits, result.shared, list_places(result)) == (1, True, [("Schlüssel für alle.txt", 2)])
         repository.git("switch", "-q", "--detach")
     repository.git("push", "-q", "origin", "work:elsewhere")
     repository.git("fetch", "-q", "origin")
@@ -54,8 +54,8 @@ def test_without_a_remote_the_commits_of_the_last_week_are_not_pushed(repository
     repository.commit("begin", {"a.py": "x = 1\n"}, at=(now - timedelta(days=30)).isoformat())
     repository.commit("key", {"config.py": f"KEY = '{TOKEN}'\n"}, at=(now - timedelta(days=2)).isoformat())
     result = inspect(repository, now).unpushed
-    assert (result.shared, places(result)) == (False, [("config.py", 1)])
-    assert places(inspect(repository, now + timedelta(days=6)).unpushed) == []
+    assert (result.shared, list_places(result)) == (False, [("config.py", 1)])
+    assert list_places(inspect(repository, now + timedelta(days=6)).unpushed) == []
 
 
 def test_staged_and_changed_files_are_read_and_untracked_ones_are_not(repository: Repository) -> None:
@@ -74,7 +74,7 @@ def test_a_key_that_was_there_before_is_no_problem(repository: Repository) -> No
     repository.git("mv", "config.py", "settings.py")
     repository.write("settings.py", f"KEY = '{TOKEN}'\n" + "x = 1\n" * 20 + "y = 2\n")
     repository.commit("move", {".env": "A=2\n"})
-    assert problems_since(repository, base) == ()
+    assert find_problems(repository, base) == ()
 
 
 KIND_BY_FILE: dict[str, tuple[int, str]] = {
@@ -97,7 +97,7 @@ KIND_BY_FILE: dict[str, tuple[int, str]] = {
 def test_files_that_belong_in_no_repository(repository: Repository) -> None:
     base = repository.commit("begin", dict.fromkeys(("old.sql", "grown.sql"), "x" * 600_000))
     repository.commit("all", {path: "x" * size for path, (size, _) in KIND_BY_FILE.items()})
-    kinds = {problem.path.removesuffix("/"): problem.kind for problem in problems_since(repository, base)}
+    kinds = {problem.path.removesuffix("/"): problem.kind for problem in find_problems(repository, base)}
     expected = {path: kind for path, (_, kind) in KIND_BY_FILE.items() if kind}
     expected["node_modules"] = expected.pop("node_modules/x/a.js")
     assert kinds == expected
@@ -108,7 +108,7 @@ def test_a_file_that_a_later_commit_removed_is_still_in_the_history(repository: 
     repository.commit("add", {".env": "KEY=1234\n", "a.zip": "x" * 2_000_000, "b.zip": "x" * 2_000_000})
     repository.git("rm", "-q", ".env", "a.zip")
     repository.commit("remove", {"a.py": "x = 2\n"})
-    problems = problems_since(repository, base)
+    problems = find_problems(repository, base)
     assert {problem.path: problem.is_in_history_only for problem in problems} == {
         ".env": True,
         "a.zip": True,
@@ -121,7 +121,7 @@ def test_a_problem_has_its_present_line_and_a_removed_one_counts_if_it_is_a_secr
     base = repository.commit("begin", {"a.py": "x = 1\n"})
     repository.commit("add", {"moved.py": key, "out.py": key, "stop.py": stop, "kept.py": stop})
     repository.commit("later", {"moved.py": f"\n\n{key}", "out.py": "x\n", "stop.py": "x\n"})
-    problems = problems_since(repository, base, leftovers=True)
+    problems = find_problems(repository, base, leftovers=True)
     assert [(problem.path, problem.line, problem.is_in_history_only) for problem in problems] == [
         ("moved.py", 3, False),
         ("out.py", 1, True),
@@ -140,7 +140,7 @@ def test_what_a_merge_commit_itself_adds_is_read_and_what_it_brings_in_is_not(re
     added = {"ours.py": f"y = 1\nz = 2\n{key}", "b.py": f"\n{key}", ".env": "KEY=1234\n", "b.zip": "x" * 2_000_000}
     repository.commit("merge", added)
     assert repository.git("rev-parse", "HEAD^1", "HEAD^2").split() == [ours, theirs]
-    problems = problems_since(repository, theirs)
+    problems = find_problems(repository, theirs)
     assert [(problem.path, problem.line) for problem in problems] == [
         ("b.py", 2),
         ("ours.py", 3),
@@ -181,13 +181,13 @@ def test_findings_that_cannot_be_compared_with_the_files_are_still_found(
 
     monkeypatch.setattr(inspection, "mark_edited_out", fail)
     result = inspect(repository)
-    assert (places(result.unpushed), dict(result.unknown)) == ([("config.py", 1)], {"unpushed": "MemoryError()"})
+    assert (list_places(result.unpushed), dict(result.unknown)) == ([("config.py", 1)], {"unpushed": "MemoryError()"})
 
 
 def test_a_problem_in_a_file_whose_name_is_no_text(repository: Repository) -> None:
     base = repository.commit("begin", {"a.py": "x = 1\n"})
     repository.commit("key", {os.fsdecode(b"caf\xe9.py"): f"KEY = '{TOKEN}'\n"})
-    [problem] = problems_since(repository, base)
+    [problem] = find_problems(repository, base)
     assert os.fsencode(problem.path) == b"caf\xe9.py"
 
 
@@ -199,7 +199,7 @@ def test_commits_beyond_the_limit_are_counted_and_not_read(
     repository.commit("vendored", {"much.py": f"KEY = '{TOKEN}'\n" + "x = 1\n" * 10_000})
     repository.commit("key", {"config.py": f"KEY = '{TOKEN}'\n"})
     result = read_commits(Git(repository.path), CommitSpan("HEAD", base))
-    assert (result.unread, places(result)) == (1, [("config.py", 1)])
+    assert (result.unread, list_places(result)) == (1, [("config.py", 1)])
 
 
 def test_fixups_are_counted_up_to_the_first_commit(repository: Repository) -> None:

@@ -61,7 +61,9 @@ class World:
     database: Database
     clock: FakeClock
 
-    def member(self, name: str, under: str, tier: int, *, domain: str = "code tests", soul: str | None = None) -> None:
+    def write_agent(
+        self, name: str, under: str, tier: int, *, domain: str = "code tests", soul: str | None = None
+    ) -> None:
         """Write the folder of an agent without the engine, as an editor does."""
         archetypes = {1: "ceo", 2: "executive", 3: "lead", 4: "builder", 5: "junior"}
         agent = self.folder / name
@@ -86,7 +88,7 @@ class World:
     def run_round(self) -> FlushReport:
         return run_round(self.bubbles, self.guided_sessions, self.teaching)
 
-    def kinds(self) -> list[str]:
+    def read_kinds(self) -> list[str]:
         """The kinds of all entries of the ledger, oldest first."""
         return [entry.kind for entry in reversed(Ledger(self.database).latest(200))]
 
@@ -126,7 +128,7 @@ def make_world(
         clock,
     )
     for name, under, tier in members:
-        world.member(name, under, tier)
+        world.write_agent(name, under, tier)
     return world
 
 
@@ -147,11 +149,11 @@ def learning(number: int | str = 1, *, text: str = "", category: str = "code", a
     )  # fmt: skip
 
 
-def texts(world: World, leader: str = "lead") -> list[str]:
+def list_learned_texts(world: World, leader: str = "lead") -> list[str]:
     """The texts of a leader's patterns that came from findings."""
-    return [pattern.text for pattern in learned_patterns(world, leader)]
+    return [pattern.text for pattern in select_learned_patterns(world, leader)]
 
 
-def learned_patterns(world: World, leader: str = "lead") -> list[Pattern]:
+def select_learned_patterns(world: World, leader: str = "lead") -> list[Pattern]:
     """A leader's patterns that came from findings."""
     return [pattern for pattern in world.profiles.get(leader).patterns if pattern.sources]

@@ -33,7 +33,7 @@ def agents(folder: Path, database: Database) -> Agents:
     return agents
 
 
-def recorded_kinds(database: Database) -> list[str]:
+def read_recorded_kinds(database: Database) -> list[str]:
     return [entry.kind for entry in reversed(Ledger(database).latest())]
 
 
@@ -53,7 +53,7 @@ def test_a_move_keeps_unknown_keys_of_the_file(agents: Agents, folder: Path, dat
     file.write_text(json.dumps(json.loads(file.read_text()) | {"discord": "#garden"}))
     assert agents.move("gardener", "cro").reports_to == "cro"
     assert json.loads(file.read_text())["discord"] == "#garden"
-    assert recorded_kinds(database) == ["AgentMoved"]
+    assert read_recorded_kinds(database) == ["AgentMoved"]
 
 
 def test_a_move_that_makes_a_circle_is_refused(agents: Agents) -> None:
@@ -81,7 +81,7 @@ def test_a_retired_agent_can_be_restored(agents: Agents, folder: Path, database:
     assert agents.restore("junior_backend").reports_to == "backend_builder"
     assert (folder / "junior_backend" / "soul.md").read_bytes() == soul
     refused("unknown_agent", lambda: agents.restore("../dreamer"))
-    assert recorded_kinds(database) == ["AgentRetired", "AgentAdded", "AgentRetired", "AgentAdded"]
+    assert read_recorded_kinds(database) == ["AgentRetired", "AgentAdded", "AgentRetired", "AgentAdded"]
 
 
 def test_an_agent_that_serves_a_channel_or_leads_others_cannot_be_retired(agents: Agents) -> None:

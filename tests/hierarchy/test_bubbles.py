@@ -23,13 +23,13 @@ from engine.model.learnings import make_lesson_id
 from engine.storage import rows
 from engine.storage.database import Database
 from engine.storage.rows import driver_of
-from tests.hierarchy.guidance_world import World, edit_profile, learned_patterns, learning, texts
+from tests.hierarchy.guidance_world import World, edit_profile, learning, list_learned_texts, select_learned_patterns
 
 LEADER = AgentTier("lead", 3, "", "code tests")
 PROFILE = LeaderProfile("lead", patterns=(Pattern("known", "one two three four five"),))
 
 
-def refusing_gate(
+def find_refusing_gate(
     learning: Learning, *, tier: int = 4, leader: AgentTier | None = LEADER, config: CascadeConfig | None = None
 ) -> str:
     """The name of the gate that refuses a learning, "" for none."""
@@ -59,7 +59,7 @@ def refusing_gate(
     ],
 )
 def test_a_learning_is_refused_by_the_first_gate_that_it_does_not_pass(fields: dict[str, Any], gate: str) -> None:
-    assert refusing_gate(learning(1, **fields)) == gate
+    assert find_refusing_gate(learning(1, **fields)) == gate
 
 
 @pytest.mark.parametrize(
@@ -67,13 +67,13 @@ def test_a_learning_is_refused_by_the_first_gate_that_it_does_not_pass(fields: d
     [(1, "tier", ""), (2, "tier", ""), (3, "tier", ""), (4, "", "leader"), (5, "", "leader")],
 )
 def test_findings_go_from_tiers_4_and_5_to_tiers_1_to_3(tier: int, from_worker: str, to_leader: str) -> None:
-    assert refusing_gate(learning(), tier=tier) == from_worker
-    assert refusing_gate(learning(), leader=replace(LEADER, tier=tier)) == to_leader
+    assert find_refusing_gate(learning(), tier=tier) == from_worker
+    assert find_refusing_gate(learning(), leader=replace(LEADER, tier=tier)) == to_leader
 
 
 def test_without_a_leader_or_switched_off_nothing_goes_up() -> None:
-    assert refusing_gate(learning(), leader=None) == "leader"
-    assert refusing_gate(learning(), config=CascadeConfig(enable_upward_bubbling=False)) == "enabled"
+    assert find_refusing_gate(learning(), leader=None) == "leader"
+    assert find_refusing_gate(learning(), config=CascadeConfig(enable_upward_bubbling=False)) == "enabled"
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_pattern_says_the_same_from_a_similarity_of_0_6(text: str, pattern: st
 # -- the queue
 
 
-def refusal(bubble: Bubble) -> tuple[str, str]:
+def find_refusal(bubble: Bubble) -> tuple[str, str]:
     """The gate that refused a finding, and why."""
     assert bubble.state is BubbleState.REFUSED
     assert bubble.refused_by is not None
@@ -119,16 +119,16 @@ def refusal(bubble: Bubble) -> tuple[str, str]:
 def test_a_finding_becomes_a_pattern_and_is_not_new_after_that(world: World) -> None:
     queued = world.bubbles.offer(learning())
     assert (queued.state, queued.leader, len(queued.gates)) == (BubbleState.QUEUED, "lead", 7)
-    assert texts(world) == []
+    assert list_learned_texts(world) == []
     assert world.bubbles.flush().flushed == {"lead": (queued.id,)}
-    [pattern] = learned_patterns(world)
+    [pattern] = select_learned_patterns(world)
     assert pattern.text == "alpha1 beta1 gamma1 delta1"
     [source] = pattern.sources
     assert (source.learning, source.agent, source.session) == ("learning:1", "worker", "ses_1")
     again = world.bubbles.offer(learning(2, text="Alpha1, beta1: gamma1 and delta1"))
-    assert refusal(again)[0] == "novelty"
+    assert find_refusal(again)[0] == "novelty"
     assert world.bubbles.flush().flushed == {}
-    assert [kind for kind in world.kinds() if "ubble" in kind] == [
+    assert [kind for kind in world.read_kinds() if "ubble" in kind] == [
         "BubbleQueued",
         "MemoryBubbleFlushed",
         "BubbleRefused",
@@ -137,7 +137,7 @@ def test_a_finding_becomes_a_pattern_and_is_not_new_after_that(world: World) -> 
 
 def test_a_learning_is_judged_again_only_if_it_became_more_certain(world: World) -> None:
     weak = world.bubbles.offer(learning(confidence=0.5))
-    assert refusal(weak)[0] == "confidence"
+    assert find_refusal(weak)[0] == "confidence"
     assert world.bubbles.offer(learning(confidence=0.5)) == weak
     certain_enough = world.bubbles.offer(learning(confidence=0.75))
     assert (certain_enough.id, certain_enough.state) == (weak.id, BubbleState.QUEUED)
@@ -151,16 +151,16 @@ def test_the_most_important_findings_go_first_and_those_over_the_cap_wait(world:
         world.bubbles.offer(learning(number, importance=0.6 + number / 20))
     first = world.bubbles.flush()
     assert (len(first.flushed["lead"]), first.waiting) == (3, 2)
-    assert sorted(texts(world)) == [f"alpha{n} beta{n} gamma{n} delta{n}" for n in (2, 3, 4)]
+    assert sorted(list_learned_texts(world)) == [f"alpha{n} beta{n} gamma{n} delta{n}" for n in (2, 3, 4)]
     assert world.bubbles.flush().waiting == 0
-    assert len(texts(world)) == 5
+    assert len(list_learned_texts(world)) == 5
 
 
 def test_two_findings_that_say_the_same_become_one_pattern_with_both_sources(world: World) -> None:
     world.bubbles.offer(learning(1, text="run the migrations before the tests"))
     world.bubbles.offer(learning(2, text="run the migrations before all the tests"))
     world.bubbles.flush()
-    [pattern] = learned_patterns(world)
+    [pattern] = select_learned_patterns(world)
     assert {source.learning for source in pattern.sources} == {"learning:1", "learning:2"}
     assert {bubble.pattern for bubble in world.bubbles.list()} == {pattern.key}
 
@@ -213,10 +213,10 @@ def test_a_finding_follows_its_agent_to_another_leader_through_the_gates(world: 
     world.agents.move("worker", "cto")
     report = world.bubbles.flush()
     assert {leader: len(ids) for leader, ids in report.flushed.items()} == {"cto": 1}
-    assert texts(world, "cto") == ["alpha1 beta1 gamma1 delta1"]
+    assert list_learned_texts(world, "cto") == ["alpha1 beta1 gamma1 delta1"]
     [refused] = world.bubbles.list(state=BubbleState.REFUSED)
     assert (refused.learning.id, refused.leader) == ("learning:2", "cto")
-    assert refusal(refused) == ("novelty", "cto already has it as known")
+    assert find_refusal(refused) == ("novelty", "cto already has it as known")
 
 
 def test_a_retracted_lesson_leaves_the_queue_the_leader_and_the_souls(world: World) -> None:
@@ -232,27 +232,27 @@ def test_a_retracted_lesson_leaves_the_queue_the_leader_and_the_souls(world: Wor
         return remove_lesson(make_lesson_id(text), world.bubbles, world.profiles, world.teaching)
 
     assert retract() == ["lead"]
-    assert texts(world) == []
+    assert list_learned_texts(world) == []
     assert text not in soul.read_text()
     queued = world.bubbles.offer(learning(2, text="The docs end with a full stop!"))
     assert queued.state is BubbleState.QUEUED
     assert retract() == []
     [refused] = world.bubbles.list(state=BubbleState.REFUSED)
-    assert (refused.id, *refusal(refused)) == (queued.id, "novelty", "you retracted it")
+    assert (refused.id, *find_refusal(refused)) == (queued.id, "novelty", "you retracted it")
 
 
 def test_a_quote_goes_up_only_once_the_operator_approved_it(world: World, clock: FakeClock) -> None:
     bubble = world.bubbles.offer(learning(trust=Trust.QUOTED))
     assert bubble.state is BubbleState.QUEUED
     world.bubbles.flush()
-    assert texts(world) == []
+    assert list_learned_texts(world) == []
     [entry] = world.bubbles.waiting()
     assert (entry.id, entry.text) == (bubble.id, bubble.learning.text)
     assert world.bubbles.approve(bubble.id).approved_at == clock.now()
     with pytest.raises(Refusal, match="does not need your approval"):
         world.bubbles.approve(bubble.id)
     world.bubbles.flush()
-    assert texts(world) == [bubble.learning.text]
+    assert list_learned_texts(world) == [bubble.learning.text]
     assert f"- {bubble.learning.text} (approved by the operator)" in world.cascade.guidance("worker").block
     with pytest.raises(Refusal, match="there is no bubble"):
         world.bubbles.approve("bub_none")
@@ -301,10 +301,10 @@ def test_a_fault_at_any_step_of_a_flush_loses_and_doubles_nothing(world: World, 
             except RuntimeError:
                 faults += 1
                 assert {bubble.state for bubble in world.bubbles.list()} == {BubbleState.QUEUED}
-                assert texts(world, leader) == []
+                assert list_learned_texts(world, leader) == []
             else:
                 break
     assert statements[0] == faults >= 10
-    assert sorted(texts(world, leader)) == expected
+    assert sorted(list_learned_texts(world, leader)) == expected
     assert {bubble.state for bubble in world.bubbles.list()} == {BubbleState.FLUSHED}
-    assert world.kinds().count("MemoryBubbleFlushed") == 1
+    assert world.read_kinds().count("MemoryBubbleFlushed") == 1

@@ -45,7 +45,7 @@ PROFILES = st.builds(
 )
 
 
-def chain_of(profiles: Sequence[LeaderProfile | None]) -> tuple[list[GuidanceHop], dict[str, LeaderProfile]]:
+def make_chain(profiles: Sequence[LeaderProfile | None]) -> tuple[list[GuidanceHop], dict[str, LeaderProfile]]:
     """Leaders upward and their profiles, None for a leader without guidance. Each leader's texts begin with a letter of
     its own, because a text that two leaders say is left out."""
     hops = [
@@ -82,7 +82,7 @@ BRIEF = LeaderProfile("x", principles=("Be brief.", "Be kind."))
 def test_the_block_never_exceeds_its_budget_and_is_well_formed(
     profiles: list[LeaderProfile | None], budget: int
 ) -> None:
-    composed = compose(*chain_of(profiles), budget)
+    composed = compose(*make_chain(profiles), budget)
     lines, hops, tokens = composed.lines, composed.hops, composed.tokens
     text = "\n".join(line.text for line in lines)
     assert tokens == tokenizer.count(text) <= budget
@@ -135,13 +135,13 @@ def test_no_text_of_a_leader_leaves_its_place_in_the_block(text: str, trust: Tru
     "nearest", [BRIEF, LeaderProfile("x", patterns=(Pattern("huge", "漢字" * 290),))], ids=["brief", "too long"]
 )
 def test_a_leader_with_little_guidance_does_not_silence_those_above(nearest: LeaderProfile) -> None:
-    hops = compose(*chain_of([nearest, FULL, FULL]), 800).hops
+    hops = compose(*make_chain([nearest, FULL, FULL]), 800).hops
     assert hops[1].tokens > hops[0].tokens
     assert hops[2].kept
 
 
 def test_the_nearer_a_leader_the_more_sections_it_has() -> None:
-    block = compose(*chain_of([FULL] * 3), 5000)
+    block = compose(*make_chain([FULL] * 3), 5000)
     hops = block.hops
     assert [sorted({item.section for item in hop.kept}) for hop in hops] == [
         ["guardrails", "patterns", "principles", "recent-decisions"], ["patterns", "principles"], ["principles"],
@@ -172,7 +172,7 @@ def test_a_lesson_of_a_nearer_leader_or_block_is_not_repeated() -> None:
 # -- of an agent
 
 
-def item_texts(guidance: Guidance) -> set[str]:
+def list_item_texts(guidance: Guidance) -> set[str]:
     return {item.text for hop in guidance.hops for item in hop.kept}
 
 
@@ -204,14 +204,14 @@ def test_every_change_counts_at_once(world: World) -> None:
         return world.cascade.guidance("worker")
 
     assert guidance().tokens
-    world.member("lead", "ceo", 3)
+    world.write_agent("lead", "ceo", 3)
     assert guidance().chain == ("lead", "ceo")
     world.agents.move("worker", "cto")
     assert guidance().chain == ("cto", "ceo")
     (world.folder / "cto" / "soul.md").write_text("## Principles\n- Be kind.\n")
-    assert "Be kind." in item_texts(guidance())
+    assert "Be kind." in list_item_texts(guidance())
     edit_profile(world.profiles, "cto", "principles", value=["Be brief."])
-    assert {"Be brief.", "Be kind."} & item_texts(guidance()) == {"Be brief."}
+    assert {"Be brief.", "Be kind."} & list_item_texts(guidance()) == {"Be brief."}
     world.agents.assign_tier("ceo", 4)
     assert [hop.leader for hop in guidance().hops if hop.kept] == ["cto"]
     world.configure(enable_m1=False)
@@ -223,7 +223,7 @@ def test_every_change_counts_at_once(world: World) -> None:
 def test_a_move_is_previewed_without_being_made(world: World) -> None:
     preview = world.cascade.preview_move("worker", "ceo")
     assert (preview.before.chain, preview.after.chain) == (("lead", "cto", "ceo"), ("ceo",))
-    assert "ceo chose SQLite." in item_texts(preview.after)
+    assert "ceo chose SQLite." in list_item_texts(preview.after)
     assert world.cascade.guidance("worker").chain == ("lead", "cto", "ceo")
     refused("circle", lambda: world.cascade.preview_move("worker", "junior"))
     refused("unknown_agent", lambda: world.cascade.guidance("nobody"))

@@ -102,14 +102,14 @@ def test_guidance_is_noisy_if_work_goes_worse_with_it_by_more_than_chance(tally:
     ("item", "max_days"), [(Pattern("k", "t"), 180), (LeaderDecision("d", "t"), 30)], ids=["pattern", "decision"]
 )
 def test_an_item_is_outdated_after_its_time(item: Pattern | LeaderDecision, max_days: int) -> None:
-    def outdated_age(age: timedelta) -> tuple[int, int] | None:
+    def find_age(age: timedelta) -> tuple[int, int] | None:
         return find_outdated_age(replace(item, at=NOW - age), NOW)
 
     limit = MAX_PATTERN_AGE if isinstance(item, Pattern) else MAX_DECISION_AGE
     assert limit == timedelta(days=max_days)
     assert find_outdated_age(item, NOW) is None, "an item of a soul has no date"
-    assert outdated_age(limit) is None
-    assert outdated_age(limit + timedelta(microseconds=1)) == (max_days, max_days)
+    assert find_age(limit) is None
+    assert find_age(limit + timedelta(microseconds=1)) == (max_days, max_days)
 
 
 # -- in the ledger

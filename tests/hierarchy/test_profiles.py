@@ -69,7 +69,7 @@ def test_edits_win_over_the_soul_and_an_empty_one_brings_it_back(world: World) -
         with pytest.raises(Refusal) as caught:
             edit_profile(world.profiles, "cto", section, value=value)
         assert caught.value.code == code
-    assert "ProfileEdited" in world.kinds()
+    assert "ProfileEdited" in world.read_kinds()
 
 
 def test_every_wording_stays_in_the_history_and_a_later_edit_wins_in_the_same_instant(world: World) -> None:

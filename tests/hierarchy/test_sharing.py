@@ -54,12 +54,12 @@ def exchange(*worlds: World) -> None:
         assert world.bubbles.flush().failed == ""
 
 
-def shared_texts(shared: LocalSharedDatabase, key: str) -> dict[str, str]:
+def read_shared_texts(shared: LocalSharedDatabase, key: str) -> dict[str, str]:
     """The wordings of a pattern in the shared database, by leader."""
     return {row["leader"]: row["body"]["text"] for row in shared.documents() if row["key"] == key}
 
 
-def uses(world: World) -> int:
+def count_uses(world: World) -> int:
     """How often prompts of all homes had the pattern of the lead's soul, as this home knows."""
     return next(pattern.uses for pattern in world.profiles.get("lead").patterns if pattern.key == "lead_first")
 
@@ -71,10 +71,10 @@ def test_only_leaders_are_shared(
     for name in ("ceo", "lead", "worker", "junior"):
         edit_profile(world.profiles, name, "patterns", key="p", value=f"said by {name}")
     exchange(world)
-    assert sorted(shared_texts(shared, "p")) == ["ceo", "lead"]
+    assert sorted(read_shared_texts(shared, "p")) == ["ceo", "lead"]
     world.agents.assign_tier("worker", 3)
     exchange(world)
-    assert sorted(shared_texts(shared, "p")) == ["ceo", "lead", "worker"], "an agent that comes to lead is shared"
+    assert sorted(read_shared_texts(shared, "p")) == ["ceo", "lead", "worker"], "an agent that comes to lead is shared"
 
 
 ACTIONS = st.tuples(st.sampled_from([0, 1]), st.sampled_from(["offer", "flush", "edit", "use"]), st.integers(0, 6))
@@ -131,10 +131,10 @@ def test_the_uses_of_homes_add_up_also_when_one_is_counted_while_others_are_sent
     first.call("worker")
     second.call("worker")
     exchange(first, second)
-    assert (uses(first), uses(second)) == (3, 3)
+    assert (count_uses(first), count_uses(second)) == (3, 3)
     first.call("worker", "ses_next")
     exchange(first, second)
-    assert (uses(first), uses(second)) == (4, 4)
+    assert (count_uses(first), count_uses(second)) == (4, 4)
 
 
 def test_what_is_forgotten_in_one_home_leaves_the_other_and_the_shared_database(
@@ -160,4 +160,4 @@ def test_another_shared_database_is_sent_everything(
     exchange(first, second)
     new_database = LocalSharedDatabase("another")
     exchange(make_world(tmp_path / "home1", first.database, clock, shared=new_database))
-    assert shared_texts(new_database, "p") == {"lead": "Write the test first."}
+    assert read_shared_texts(new_database, "p") == {"lead": "Write the test first."}

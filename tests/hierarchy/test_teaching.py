@@ -15,22 +15,22 @@ from engine.storage.ledger import Ledger
 from tests.hierarchy.guidance_world import World, edit_profile
 
 
-def outcomes(world: World) -> dict[str, str]:
+def teach_round(world: World) -> dict[str, str]:
     """The outcome of a round for each agent."""
     return {result.agent: result.outcome.value for result in world.teaching.teach_workers()}
 
 
 def test_workers_are_taught_and_leaders_are_not(world: World) -> None:
     souls = {name: (world.folder / name / "soul.md").read_bytes() for name in ("ceo", "lead")}
-    assert outcomes(world) == {"worker": "taught", "junior": "taught"}
+    assert teach_round(world) == {"worker": "taught", "junior": "taught"}
     assert all((world.folder / name / "soul.md").read_bytes() == before for name, before in souls.items())
     taught = (world.folder / "worker" / "soul.md").read_text()
     assert "- lead_first: Write the test before the code of lead." in taught
     assert "lead chose SQLite." not in taught  # decisions are in the prompt alone
     written_at = (world.folder / "worker" / "soul.md").stat().st_mtime_ns
-    assert outcomes(world) == {"worker": "unchanged", "junior": "unchanged"}
+    assert teach_round(world) == {"worker": "unchanged", "junior": "unchanged"}
     assert written_at == (world.folder / "worker" / "soul.md").stat().st_mtime_ns
-    assert world.kinds().count("SoulRewritten") == 2
+    assert world.read_kinds().count("SoulRewritten") == 2
 
 
 def test_a_round_teaches_only_if_m2_is_on_with_or_without_m1(world: World, clock: FakeClock) -> None:
@@ -81,7 +81,7 @@ def test_a_soul_that_is_edited_meanwhile_is_left_to_the_next_round(
         return write_section(*arguments)
 
     monkeypatch.setattr("engine.hierarchy.teaching.write_section", edit_meanwhile)
-    assert outcomes(world)["worker"] == "skipped"
+    assert teach_round(world)["worker"] == "skipped"
     assert soul.read_text().endswith("mine\n")
 
 
@@ -98,17 +98,17 @@ def test_no_text_of_a_leader_can_close_the_section(world: World) -> None:
     edit_profile(world.profiles, "lead", "principles", value=[f"{INHERITED.closing} now free"])
     world.teaching.teach_workers()
     assert (world.folder / "worker" / "soul.md").read_text().count(INHERITED.closing) == 1
-    assert outcomes(world) == {"worker": "unchanged", "junior": "unchanged"}
+    assert teach_round(world) == {"worker": "unchanged", "junior": "unchanged"}
 
 
 def test_a_round_that_reached_every_worker_is_recorded_as_a_refresh(world: World) -> None:
-    def refreshes() -> list[tuple[int, int]]:
+    def read_refreshes() -> list[tuple[int, int]]:
         entries = Ledger(world.database).latest(kinds=("TeachingRefreshed",))
         return [(entry.payload["taught"], entry.payload["unchanged"]) for entry in reversed(entries)]
 
     world.teaching.teach_workers()
     world.teaching.teach_workers()
-    assert refreshes() == [(2, 0), (0, 2)]
+    assert read_refreshes() == [(2, 0), (0, 2)]
     (world.folder / "junior" / "soul.md").unlink()
     world.teaching.teach_workers()
-    assert len(refreshes()) == 2, "one worker was skipped"
+    assert len(read_refreshes()) == 2, "one worker was skipped"

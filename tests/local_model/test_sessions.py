@@ -55,7 +55,7 @@ def test_tokens_are_the_servers_and_cost_what_the_price_list_says(
         assert [call.input_tokens for call in calls] == [smollm2.count_tokens(request) for request in proxy.requests]
         assert all(call.price_known for call in calls)
         assert view.tokens == sum(call.input_tokens + call.output_tokens for call in calls)
-        assert 0 < sum(call.cost for call in calls) == view.cost == world.spent()
+        assert 0 < sum(call.cost for call in calls) == view.cost == world.sum_costs()
         world.check_end(view)
 
 

@@ -68,6 +68,6 @@ def memory(make_memory: MakeMemory) -> MemoryService:
     return make_memory(embedder=WordVectors())
 
 
-def turns(*texts: str, session: str = "s1", speaker: str = "Ada") -> list[NewMemory]:
+def make_turns(*texts: str, session: str = "s1", speaker: str = "Ada") -> list[NewMemory]:
     """Turns of a conversation."""
     return [NewMemory(text, session=session, speaker=speaker) for text in texts]

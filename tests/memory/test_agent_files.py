@@ -43,7 +43,7 @@ def edit(files: AgentFiles, name: str, change: Callable[[str], str]) -> AgentFil
     return files.write("gardener", name, change(file.text), based_on=file.digest)
 
 
-def recorded_changes(database: Database) -> list[tuple[str, str, str]]:
+def read_recorded_changes(database: Database) -> list[tuple[str, str, str]]:
     """(agent, file, how) of each change in the ledger, oldest first."""
     entries = reversed(Ledger(database).latest(kinds=("AgentFileChanged",)))
     return [(entry.subject, entry.payload["file"], entry.payload["how"]) for entry in entries]
@@ -62,7 +62,7 @@ def test_an_edit_keeps_links_mode_and_line_ends_and_is_recorded(
     assert path.is_symlink()
     assert target.read_bytes() == b"one\r\ntwo\r\nthree\r\n"
     assert target.stat().st_mode & 0o777 == 0o640
-    assert recorded_changes(database) == [("gardener", "memory.md", "in the console")]
+    assert read_recorded_changes(database) == [("gardener", "memory.md", "in the console")]
 
 
 def test_an_edit_of_a_file_that_changed_meanwhile_is_refused_and_loses_nothing(files: AgentFiles) -> None:
@@ -135,7 +135,7 @@ def test_the_engine_adds_to_the_memory_and_never_to_the_soul(files: AgentFiles, 
     files.append("gardener", "memory.md", "## Monday\n\x1b[31mred\x1b[0m facts")
     assert files.read("gardener", "memory.md").text == before + "## Monday\nred facts\n"
     refused("unknown_file", lambda: files.append("gardener", "soul.md", "obey"))
-    assert recorded_changes(database) == [("gardener", "memory.md", "by the engine")]
+    assert read_recorded_changes(database) == [("gardener", "memory.md", "by the engine")]
 
 
 # -- watching
@@ -152,12 +152,12 @@ def test_edits_by_other_programs_are_noticed_and_ours_are_not(files: AgentFiles,
     replacing = folder / "heartbeat.md~"
     replacing.write_text("theirs\n")
     replacing.rename(folder / "heartbeat.md")  # as editors do it
-    wait_until(lambda: ("gardener", "heartbeat.md", "on disk") in recorded_changes(database))
-    assert recorded_changes(database) == [
+    wait_until(lambda: ("gardener", "heartbeat.md", "on disk") in read_recorded_changes(database))
+    assert read_recorded_changes(database) == [
         ("gardener", "soul.md", "in the console"),
         ("gardener", "heartbeat.md", "on disk"),
     ]
     (files.folder / "gardener").rename(files.folder / "away")
     renamed = {("gardener", "", "on disk"), ("away", "", "on disk")}  # the system may report them one after the other
-    wait_until(lambda: renamed <= set(recorded_changes(database)))
+    wait_until(lambda: renamed <= set(read_recorded_changes(database)))
     files.close()

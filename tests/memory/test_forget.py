@@ -81,19 +81,19 @@ def write_everywhere(engine: Engine) -> None:
     home.last_screen.write_text(json.dumps({"cards": [PRIVATE, KEPT]}))
 
 
-def files_with(root: Path, words: str = "vandersloot") -> list[Path]:
+def find_files(root: Path, words: str = "vandersloot") -> list[Path]:
     """The files below `root` that contain the words."""
     return [path for path in root.rglob("*") if path.is_file() and words.encode() in path.read_bytes().lower()]
 
 
 def test_the_words_are_in_no_file_afterwards(engine: Engine, tmp_path: Path) -> None:
     forgetting = engine.knowledge.forgetting
-    assert len(files_with(tmp_path)) >= 6
+    assert len(find_files(tmp_path)) >= 6
     preview = forgetting.preview(PRIVATE)
     assert {store for store, _ in preview.counts} == {"memories", "facts", "tasks", "files", "records"}
     assert dict(forgetting.forget(preview.wanted).counts)["memories"] == 2
-    assert files_with(tmp_path) == []
-    assert len(files_with(tmp_path, "port 8000")) >= 4
+    assert find_files(tmp_path) == []
+    assert len(find_files(tmp_path, "port 8000")) >= 4
     assert forgetting.preview(PRIVATE).total == 0
 
 
@@ -184,7 +184,7 @@ def test_a_crash_at_any_step_is_finished_at_the_next_start(
             engine.knowledge.forgetting.forget(PRIVATE)
     engine.close()
     with closing(open_home(tmp_path)) as reopened:
-        assert files_with(tmp_path) == []
+        assert find_files(tmp_path) == []
         assert unfinished_intents(reopened.database, "forget") == []
         assert len(reopened.knowledge.graph.neighbourhood("session_1").edges) == 1
 

@@ -42,24 +42,24 @@ def reopen(graph: TaskGraph, folder: Path) -> TaskGraph:
     return open_graph(folder)
 
 
-def contents(graph: TaskGraph) -> list[object]:
+def read_contents(graph: TaskGraph) -> list[object]:
     return [graph.neighbourhood(node.task_id) for node in graph.newest(limit=10_000)]
 
 
-def tasks_in(document: Path) -> list[Any]:
+def read_tasks(document: Path) -> list[Any]:
     return list(json.loads(document.read_text())["tasks"])
 
 
 def test_tasks_and_edges_are_there_after_a_restart(graph: TaskGraph, tmp_path: Path) -> None:
     graph.relate("b", Relation.DERIVED_FROM, "a")
     graph.put(GraphNode("b", "Task b", NOW, success=False))
-    before = contents(graph)
+    before = read_contents(graph)
     graph = reopen(graph, tmp_path)
-    assert contents(graph) == before
+    assert read_contents(graph) == before
     graph.compact()
     graph = reopen(graph, tmp_path)
-    assert contents(graph) == before
-    first, second, *_ = tasks_in(tmp_path / DOCUMENT)
+    assert read_contents(graph) == before
+    first, second, *_ = read_tasks(tmp_path / DOCUMENT)
     assert {"task_id", "title", "timestamp", "success", "description"} <= first["task"].keys()
     assert second["edges"] == [["derived_from", "a", 1.0]]
 
@@ -165,8 +165,8 @@ def test_a_crash_at_any_step_of_compacting_loses_nothing(
         with pytest.raises(InterruptedError):
             graph.compact()
     graph.put(GraphNode("after", "Task after", NOW))
-    before = contents(graph)
-    assert contents(reopen(graph, tmp_path)) == before
+    before = read_contents(graph)
+    assert read_contents(reopen(graph, tmp_path)) == before
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -184,4 +184,4 @@ def test_a_long_journal_becomes_part_of_the_document(
     assert not (tmp_path / DOCUMENT).exists()
     graph.put(GraphNode("e", "Task e", NOW))
     graph.flush()
-    assert len(tasks_in(tmp_path / DOCUMENT)) == 5
+    assert len(read_tasks(tmp_path / DOCUMENT)) == 5

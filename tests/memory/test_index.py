@@ -27,7 +27,7 @@ from engine.memory.memory import MemoryService
 from engine.memory.vectors import MAX_TOKENS, NoIndex, cut_into_chunks
 from engine.model import Layer, NewMemory, RecallQuery
 from engine.storage.database import Database
-from tests.memory.conftest import MakeMemory, WordVectors, turns
+from tests.memory.conftest import MakeMemory, WordVectors, make_turns
 from tests.support.helpers import wait_until
 
 LONG = 90.0
@@ -40,14 +40,14 @@ until = partial(wait_until, seconds=LONG)
 def many(memory: MemoryService, monkeypatch: pytest.MonkeyPatch) -> MemoryService:
     """A memory that has too much for exact search, indexed."""
     monkeypatch.setattr(vectors, "MAX_EXACT", 10)
-    memory.remember(turns(*(f"word{number} thing{number % 7}" for number in range(60))))
+    memory.remember(make_turns(*(f"word{number} thing{number % 7}" for number in range(60))))
     memory.remember([NewMemory("task summary", layer=Layer.CONTEXT, kind="summary")])
     assert memory.settle(LONG)
     assert memory.index.wait(LONG)
     return memory
 
 
-def nearest(memory: MemoryService, text: str) -> str:
+def find_nearest(memory: MemoryService, text: str) -> str:
     """What is nearest to a question; "" while nothing can search."""
     query = memory.vectors.embed(text)
     assert query is not None
@@ -61,8 +61,8 @@ def nearest(memory: MemoryService, text: str) -> str:
 def assert_searches_again(memory: MemoryService) -> None:
     """The search by vectors comes back without help; meanwhile words find."""
     assert [entry.text for entry in memory.entries(Layer.VECTORS, words="word17")] == ["word17 thing3"]
-    nearest(memory, "word17 thing3")
-    until(lambda: nearest(memory, "word17 thing3") == "word17 thing3")
+    find_nearest(memory, "word17 thing3")
+    until(lambda: find_nearest(memory, "word17 thing3") == "word17 thing3")
 
 
 @pytest.mark.long
@@ -78,7 +78,7 @@ def test_the_index_and_the_exact_search_find_the_same(many: MemoryService, monke
     assert {seq: value for value, _, seq in many.vectors.near(query.array, list(exactly))} == pytest.approx(exactly)
     summaries = many.vectors.search(query.array, 5, frozenset({Layer.CONTEXT}), -1.0)
     assert [memory.text for memory in many.store.by_seq(summaries).values()] == ["task summary"]
-    assert nearest(many, "task summary") == "task summary", "layer E is searched as well"
+    assert find_nearest(many, "task summary") == "task summary", "layer E is searched as well"
 
 
 @pytest.mark.long
@@ -109,7 +109,7 @@ def test_missing_and_surplus_entries_are_repaired_while_it_answers(
     answers = set()
 
     def is_repaired() -> bool:
-        answers.add(nearest(many, "word17 thing3"))
+        answers.add(find_nearest(many, "word17 thing3"))
         return "differed from the database in 2 places" in caplog.text
 
     many.housekeeping()
@@ -154,7 +154,7 @@ def test_a_helper_ends_with_its_engine() -> None:
 
 def test_another_embedder_makes_all_vectors_anew(make_memory: MakeMemory) -> None:
     memory = make_memory(embedder=WordVectors())
-    memory.remember(turns("one thing", "another thing"))
+    memory.remember(make_turns("one thing", "another thing"))
     assert memory.settle(LONG)
     memory.close()
     memory = make_memory(embedder=WordVectors(16, name="other words"))
@@ -163,7 +163,7 @@ def test_another_embedder_makes_all_vectors_anew(make_memory: MakeMemory) -> Non
     embedding = memory.vectors.embed("one thing")
     assert embedding is not None
     assert embedding.array.shape == (16,)
-    assert nearest(memory, "[05 January 2026] Ada: one thing") == "one thing"
+    assert find_nearest(memory, "[05 January 2026] Ada: one thing") == "one thing"
 
 
 # -- chunks
@@ -250,15 +250,15 @@ def test_a_server_holds_the_index_and_may_be_lost(
     memory_on_server: MemoryService, server: RunningChroma, tmp_path: Path
 ) -> None:
     memory = memory_on_server
-    memory.remember(turns(*(f"word{number} thing{number % 7}" for number in range(30))))
+    memory.remember(make_turns(*(f"word{number} thing{number % 7}" for number in range(30))))
     assert memory.settle(LONG)
     assert memory.index.wait(LONG)
-    assert nearest(memory, "word17 thing3") == "word17 thing3"
+    assert find_nearest(memory, "word17 thing3") == "word17 thing3"
     assert count_on_server(memory) == 30
     assert not (tmp_path / "chroma").exists()
 
     server.kill()
-    until(lambda: nearest(memory, "word17 thing3") == "")
+    until(lambda: find_nearest(memory, "word17 thing3") == "")
     state = memory.index.state
     assert state.state == "degraded"
     assert state.message.startswith(
@@ -266,18 +266,18 @@ def test_a_server_holds_the_index_and_may_be_lost(
     )
     matches = memory.recall(RecallQuery("word17 thing3", k=3)).items
     assert matches[0].text == "word17 thing3", "words find it, and exact vectors of those that they find"
-    memory.remember(turns("word99 thing1"))
+    memory.remember(make_turns("word99 thing1"))
     assert memory.vectoriser.settle(LONG)
     assert [layer.state for layer in memory.layers() if layer.layer is Layer.VECTORS] == ["degraded"]
 
     server.start()  # with all its data
-    until(lambda: nearest(memory, "word99 thing1") == "word99 thing1")
+    until(lambda: find_nearest(memory, "word99 thing1") == "word99 thing1")
     assert count_on_server(memory) == 31
 
     server.kill()
     shutil.rmtree(server.folder)
     server.start()  # with no data
-    until(lambda: nearest(memory, "word17 thing3") == "word17 thing3")
+    until(lambda: find_nearest(memory, "word17 thing3") == "word17 thing3")
     assert count_on_server(memory) == 31
 
 

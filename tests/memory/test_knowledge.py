@@ -35,7 +35,7 @@ def producer(graph: TaskGraph, work: FakeWork) -> GraphProducer:
     return GraphProducer(graph, work, lambda session, k, cosine: {})  # type: ignore[arg-type]
 
 
-def session_ended(session: str) -> LedgerEntry:
+def make_session_end(session: str) -> LedgerEntry:
     return LedgerEntry(1, NOW, "SessionEnded", session, "/home/me/shop", {})
 
 
@@ -58,7 +58,7 @@ def test_a_session_becomes_a_task_with_its_outcome(
     success: bool | None,
 ) -> None:
     work.add(view(**fields))
-    producer.handle(session_ended("session_1"))
+    producer.handle(make_session_end("session_1"))
     node = graph.get("session_1")
     assert node is not None
     assert (node.outcome, node.success) == (outcome, success)
@@ -74,7 +74,7 @@ def test_a_retry_and_a_continuation_are_derived_from_what_was_before(
     work.add(view("after success"))
     work.continued["continuation"] = "retry"
     for session in work.views:
-        producer.handle(session_ended(session))
+        producer.handle(make_session_end(session))
     edges = {edge for session in work.views for edge in graph.neighbourhood(session).edges}
     assert {(edge.source, edge.relation.value, edge.target) for edge in edges} == {
         ("retry", "derived_from", "failed"),
@@ -94,7 +94,7 @@ def test_similar_sessions_are_linked_once(graph: TaskGraph, work: FakeWork) -> N
 
     producer = GraphProducer(graph, work, sessions_like)  # type: ignore[arg-type]
     for session in similar:
-        producer.link_similar(session_ended(session))
+        producer.link_similar(make_session_end(session))
     (edge,) = graph.neighbourhood("a").edges
     assert (edge.target, edge.relation, edge.weight) == ("b", Relation.SIMILAR_TO, 0.8)
     assert asked_similarities == [0.8] * 2

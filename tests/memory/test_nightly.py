@@ -108,7 +108,7 @@ def crash(*_: object, **__: object) -> None:
     raise InterruptedError("the power went")
 
 
-def faults_of(facts: list[dict[str, str]]) -> str:
+def find_faults(facts: list[dict[str, str]]) -> str:
     """The faults of a model's answer about a day with the source `session_1:2`."""
     return "\n".join(parse_evaluation(json.dumps({"facts": facts}), "[session_1:2] something")[1])
 
@@ -241,13 +241,13 @@ def test_after_days_away_each_day_is_worked_through_once(world: World, clock: Fa
     ],
 )
 def test_a_fact_of_an_answer_is_valid_and_from_the_day(change: dict[str, str], fault: str) -> None:
-    assert faults_of([QUOTED | change]).partition("facts.0")[1] == ("facts.0" if fault else "")
-    assert fault in faults_of([QUOTED | change])
+    assert find_faults([QUOTED | change]).partition("facts.0")[1] == ("facts.0" if fault else "")
+    assert fault in find_faults([QUOTED | change])
 
 
 def test_an_answer_has_at_most_8_facts_as_json() -> None:
-    assert faults_of([QUOTED] * 8) == ""
-    assert "at most 8 items" in faults_of([QUOTED] * 9)
+    assert find_faults([QUOTED] * 8) == ""
+    assert "at most 8 items" in find_faults([QUOTED] * 9)
     assert parse_evaluation("I cannot", "")[1] == ("the answer is not a JSON object",)
 
 

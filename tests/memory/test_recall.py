@@ -21,7 +21,7 @@ from engine.memory.recall import MAX_LEADING_FACTS, FactSource, GraphSource, Lay
 from engine.memory.search import apply_age_decay
 from engine.model import GraphNode, Layer, NewMemory, RecallMatch, RecallQuery, Relation, ScorePart
 from engine.storage.database import Database
-from tests.memory.conftest import MakeMemory, WordVectors, turns
+from tests.memory.conftest import MakeMemory, WordVectors, make_turns
 
 NOW = datetime(2025, 6, 15, tzinfo=UTC)
 
@@ -52,15 +52,15 @@ class FakeSource:
         return LayerResult(self.matches[: query.k])
 
 
-def recaller(*sources: FakeSource) -> Recaller:
+def make_recaller(*sources: FakeSource) -> Recaller:
     return Recaller(sources, FakeClock(NOW))
 
 
-def recalled_ids(*matches: RecallMatch, **query: Any) -> list[str]:
+def recall_ids(*matches: RecallMatch, **query: Any) -> list[str]:
     """The ids that are recalled from layers with these matches."""
     layers = dict.fromkeys(item.layer for item in matches)
     sources = [FakeSource(*(item for item in matches if item.layer is layer), layer=layer) for layer in layers]
-    return [item.id for item in recaller(*sources).recall(RecallQuery("what", **query), 5.0).items]
+    return [item.id for item in make_recaller(*sources).recall(RecallQuery("what", **query), 5.0).items]
 
 
 FACTS = [match(f"fact_{number}", Layer.PARA, 0.1) for number in range(MAX_LEADING_FACTS + 1)]
@@ -93,11 +93,11 @@ ONE_SESSION = [
 def test_matches_of_all_layers_become_one_list(
     matches: list[RecallMatch], query: dict[str, Any], ids: list[str]
 ) -> None:
-    assert recalled_ids(*matches, **query) == ids == recalled_ids(*reversed(matches), **query)
+    assert recall_ids(*matches, **query) == ids == recall_ids(*reversed(matches), **query)
 
 
 def test_a_broken_layer_is_left_out_and_named() -> None:
-    recall = recaller(FakeSource(match("a")), FakeSource(layer=Layer.PARA)).recall(RecallQuery("what"), 5.0)
+    recall = make_recaller(FakeSource(match("a")), FakeSource(layer=Layer.PARA)).recall(RecallQuery("what"), 5.0)
     assert [item.id for item in recall.items] == ["a"]
     assert recall.left_out == ("layer G: OSError: the disk is gone",)
 
@@ -105,7 +105,7 @@ def test_a_broken_layer_is_left_out_and_named() -> None:
 def test_a_layer_that_hangs_is_left_out_and_not_asked_again_until_it_answers() -> None:
     slow = FakeSource(match("f", Layer.PARA), layer=Layer.PARA)
     slow.may_answer.clear()
-    layers = recaller(FakeSource(match("a")), slow)
+    layers = make_recaller(FakeSource(match("a")), slow)
     recall = layers.recall(RecallQuery("what"), 0.2)
     assert [item.id for item in recall.items] == ["a"]
     assert recall.left_out == ("layer G: no answer within 0.2 s",)
@@ -118,7 +118,7 @@ def test_a_layer_that_hangs_is_left_out_and_not_asked_again_until_it_answers() -
 
 def test_each_match_says_how_many_tokens_it_has() -> None:
     source = FakeSource(match("a", score=0.9, text="short"), match("b", score=0.1, text="x " * 8_000))
-    assert [item.tokens for item in recaller(source).recall(RecallQuery("x"), 5.0).items] == [1, 4_000]
+    assert [item.tokens for item in make_recaller(source).recall(RecallQuery("x"), 5.0).items] == [1, 4_000]
 
 
 # -- layers F and G
@@ -173,7 +173,7 @@ class MissingEmbedder(WordVectors):
 
 def test_without_an_embedder_words_find_and_the_reason_is_given(make_memory: MakeMemory) -> None:
     memory = make_memory(embedder=MissingEmbedder())
-    memory.remember(turns("We sow beans in April", "The roof leaks"))
+    memory.remember(make_turns("We sow beans in April", "The roof leaks"))
     recall = memory.recall(RecallQuery("beans"))
     assert recall.items[0].text == "We sow beans in April"
     assert recall.left_out == ("memories (C, E): found by words only: the wheel is not installed",)
@@ -222,6 +222,6 @@ def test_a_query_finds_only_what_is_in_its_scope(memory: MemoryService, scope: d
     "text", ['"', "* OR NEAR(", "\x00", "a" * 5_000, "what?", "😀", "‮beans", "-- ; DROP TABLE memories"]
 )
 def test_no_question_breaks_the_search(memory: MemoryService, text: str) -> None:
-    memory.remember(turns("We sow beans", "-- ; DROP TABLE memories"))
+    memory.remember(make_turns("We sow beans", "-- ; DROP TABLE memories"))
     memory.settle(30)
     assert not [warning for warning in memory.recall(RecallQuery(text)).left_out if "Error" in warning]

@@ -8,7 +8,7 @@ from engine.memory import search
 from engine.memory.memory import MemoryService
 from engine.model import Layer, RecallQuery
 from engine.storage.database import Database
-from tests.memory.conftest import turns
+from tests.memory.conftest import make_turns
 
 
 def test_words_that_are_everywhere_do_not_make_a_large_store_slow(
@@ -16,7 +16,7 @@ def test_words_that_are_everywhere_do_not_make_a_large_store_slow(
 ) -> None:
     """The rarest words choose the memories that are compared; of a word that is everywhere the newest are compared."""
     monkeypatch.setattr(search, "MAX_SCORED", 10)
-    memory.remember(turns(*(f"common line {number}" + " rare" * (number < 3) for number in range(40))))
+    memory.remember(make_turns(*(f"common line {number}" + " rare" * (number < 3) for number in range(40))))
     newest = memory.entries(Layer.VECTORS, limit=1)[0].seq
     with search.open_reader(database, RecallQuery("")) as reader:
         assert len(reader.by_words(["common", "rare"], 300)) == 3

@@ -14,26 +14,26 @@ from engine.memory import store
 from engine.memory.memory import MemoryService
 from engine.memory.store import MAX_BYTES
 from engine.model import Layer, NewMemory, Retention
-from tests.memory.conftest import MakeMemory, WordVectors, turns
+from tests.memory.conftest import MakeMemory, WordVectors, make_turns
 from tests.support.helpers import refused
 
 
-def texts(memory: MemoryService, words: str = "") -> list[str]:
+def read_texts(memory: MemoryService, words: str = "") -> list[str]:
     """The texts in layer C with all these words."""
     return [entry.text for entry in memory.entries(Layer.VECTORS, words=words)]
 
 
 def test_a_secret_is_cut_out_before_it_is_stored(memory: MemoryService) -> None:
-    memory.remember(turns("deploy with sk-abcdefghijklmnopqrstuvwxyz to the box"))
-    assert texts(memory, "deploy box") == ["deploy with [secret cut] to the box"]
+    memory.remember(make_turns("deploy with sk-abcdefghijklmnopqrstuvwxyz to the box"))
+    assert read_texts(memory, "deploy box") == ["deploy with [secret cut] to the box"]
 
 
 def test_the_same_twice_is_one_memory_and_another_speaker_or_session_makes_another(memory: MemoryService) -> None:
-    once = memory.remember([*turns("a", "b"), *turns("a")])
-    again = memory.remember([replace(turn, at=datetime(2026, 1, 5, tzinfo=UTC)) for turn in turns("b", "a")])
+    once = memory.remember([*make_turns("a", "b"), *make_turns("a")])
+    again = memory.remember([replace(turn, at=datetime(2026, 1, 5, tzinfo=UTC)) for turn in make_turns("b", "a")])
     assert (once.new, again.new) == (2, 0)
     assert once.ids[0] == once.ids[2] == again.ids[1]
-    assert memory.remember([*turns("a", speaker="Bob"), *turns("a", session="s2")]).new == 2
+    assert memory.remember([*make_turns("a", speaker="Bob"), *make_turns("a", session="s2")]).new == 2
     assert memory.store.count() == 4
 
 
@@ -58,17 +58,17 @@ def test_memories_expire_after_a_month_or_a_day_after_their_session(make_memory:
     )
     memory.settle(10)
 
-    def remaining_after(span: timedelta) -> set[str]:
+    def find_remaining(span: timedelta) -> set[str]:
         clock.advance(span)
         memory.housekeeping()
-        return set(texts(memory))
+        return set(read_texts(memory))
 
     second = timedelta(seconds=1)
-    assert remaining_after(timedelta(days=1) - second) == {"month", "for ever", "over", "still running"}
-    assert remaining_after(second) == {"month", "for ever", "still running"}
-    assert remaining_after(timedelta(days=29) - second) == {"month", "for ever", "still running"}
-    assert remaining_after(second) == {"for ever", "still running"}
-    assert texts(memory, "month") == []
+    assert find_remaining(timedelta(days=1) - second) == {"month", "for ever", "over", "still running"}
+    assert find_remaining(second) == {"month", "for ever", "still running"}
+    assert find_remaining(timedelta(days=29) - second) == {"month", "for ever", "still running"}
+    assert find_remaining(second) == {"for ever", "still running"}
+    assert read_texts(memory, "month") == []
     assert [memory.store.has_more_chunks_than(number) for number in (1, 2)] == [True, False], "one for each memory"
 
 

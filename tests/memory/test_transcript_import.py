@@ -32,18 +32,18 @@ TABLE = read_table(__file__)
 SECRET = "sk-" + "a1" * 15
 
 
-def json_line(**fields: Any) -> str:
+def make_json_line(**fields: Any) -> str:
     return json.dumps(fields) + "\n"
 
 
-def claude_line(number: int, speaker: str, text: str, **more: Any) -> str:
+def make_claude_line(number: int, speaker: str, text: str, **more: Any) -> str:
     """A turn as Claude Code writes it."""
     message = {"role": speaker, "content": [{"type": "text", "text": text}]}
     fields = {"type": speaker, "uuid": f"u{number}", "sessionId": "s1", "cwd": "/home/me/shop", "message": message}
-    return json_line(**fields | {"timestamp": "2026-01-05T09:30:00Z"} | more)
+    return make_json_line(**fields | {"timestamp": "2026-01-05T09:30:00Z"} | more)
 
 
-CODEX_TURN = json_line(
+CODEX_TURN = make_json_line(
     timestamp="2026-01-05T09:30:00Z",
     type="response_item",
     payload={"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hello"}]},
@@ -69,12 +69,12 @@ def test_turns_are_imported_once_and_bad_lines_are_named(tmp_path: Path, databas
     file.parent.mkdir(parents=True)
     tool_call = {"role": "assistant", "content": [{"type": "tool_use", "name": "Bash", "input": {}}]}
     file.write_text(
-        claude_line(1, "user", "Fix the parser")
+        make_claude_line(1, "user", "Fix the parser")
         + "{broken\n"
-        + claude_line(2, "assistant", "x", message=tool_call)
-        + json_line(type="summary", summary="x")
-        + claude_line(3, "assistant", f"The key is {SECRET}")
-        + claude_line(4, "user", "half a li")[:-1]
+        + make_claude_line(2, "assistant", "x", message=tool_call)
+        + make_json_line(type="summary", summary="x")
+        + make_claude_line(3, "assistant", f"The key is {SECRET}")
+        + make_claude_line(4, "user", "half a li")[:-1]
     )
     work, reports = FakeWork(), list[str]()
     folders = [tmp_path / "projects", tmp_path / "none"]
@@ -90,15 +90,15 @@ def test_turns_are_imported_once_and_bad_lines_are_named(tmp_path: Path, databas
     times = work.times
     assert importer.run() == 0
     assert work.times == times
-    file.write_text(file.read_text() + "\n" + claude_line(5, "user", "and then?"))
+    file.write_text(file.read_text() + "\n" + make_claude_line(5, "user", "and then?"))
     assert importer.run() == 2
 
 
 def test_our_own_sessions_are_not_read_and_a_folder_that_is_named_once_counts(
     tmp_path: Path, database: Database
 ) -> None:
-    (tmp_path / "ours.jsonl").write_text(claude_line(1, "user", "Do it", cwd="/ours/ses_1"))
-    file, head = tmp_path / "rollout-1.jsonl", json_line(type="session_meta", payload={"cwd": "/home/me/shop"})
+    (tmp_path / "ours.jsonl").write_text(make_claude_line(1, "user", "Do it", cwd="/ours/ses_1"))
+    file, head = tmp_path / "rollout-1.jsonl", make_json_line(type="session_meta", payload={"cwd": "/home/me/shop"})
     file.write_text(head)
     work = FakeWork()
     importer = make_importer(database, work, [tmp_path], is_ours=lambda folder: folder.startswith("/ours"))
@@ -147,7 +147,7 @@ def test_a_conversation_elsewhere_is_a_sign_of_the_operator_and_no_write(
 ) -> None:
     file, at = tmp_path / "projects/s1.jsonl", MONDAY_MORNING - timedelta(minutes=3)
     file.parent.mkdir()
-    file.write_text(claude_line(1, "user", "hello", cwd="/elsewhere"))
+    file.write_text(make_claude_line(1, "user", "hello", cwd="/elsewhere"))
     os.utime(file, (at.timestamp(), at.timestamp()))
     before = last_operator_activity(engine)
     engine.settings.set("memory.transcripts", [str(file.parent)])

@@ -45,7 +45,7 @@ from engine.prediction.routing import Route, Router
 from engine.prediction.twin import Calibrator, EmbeddedTwin
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
-from tests.prediction.sensing import session
+from tests.prediction.sensing import make_session
 
 SHOP = "/shop"
 """The workspace of cards."""
@@ -155,7 +155,7 @@ class FakeSessions:
             raise Refusal("permit_used", "the permit was used already")
         self.started.append((permit, assignment, mode))
         now = self._clock.now()
-        view = session(
+        view = make_session(
             assignment.flow, SessionState.QUEUED if self.is_full else SessionState.RUNNING,
             id=f"session_{len(self.started)}", prediction_id=permit.prediction_id, prompt=assignment.prompt,
             workspace=assignment.workspace, channel=assignment.channel, agent=agent, runner=assignment.runner,

@@ -25,7 +25,7 @@ from tests.conftest import Repository
 from tests.support.helpers import make_session_view
 
 
-def project_with(test: str = "pytest", linter: str = "ruff") -> Project:
+def make_project(test: str = "pytest", linter: str = "ruff") -> Project:
     """The project at the top, with the tools of these names in the table."""
     folder = Path("/srv/shop")
     tools = [row for row in TEST_RUNNERS if row.name == test]
@@ -37,7 +37,7 @@ def project_with(test: str = "pytest", linter: str = "ruff") -> Project:
     )
 
 
-PYTEST = project_with()
+PYTEST = make_project()
 """A project that is tested with pytest and linted with ruff."""
 
 
@@ -89,7 +89,7 @@ class World:
         if name in self.broken:
             raise RuntimeError(f"no {name} today")
 
-    def reader(self) -> ContextReader:
+    def make_reader(self) -> ContextReader:
         """A new reader of these sources."""
         world = self
 
@@ -114,17 +114,17 @@ class World:
         )  # type: ignore[arg-type]
         return ContextReader(clock, FixedSettings(), sources)
 
-    def top(self) -> tuple[WorkspaceContext, Part]:
+    def sense_top(self) -> tuple[WorkspaceContext, Part]:
         """The context and the project at the top, as templates of projects take them."""
         context = self.sense()
         return context, context.parts[0]
 
     def sense(self, last_input: datetime | None = None) -> WorkspaceContext:
         """Read the context."""
-        return self.reader().read(str(self.path), last_input=last_input)
+        return self.make_reader().read(str(self.path), last_input=last_input)
 
 
-def dated_commit(repository: Repository, message: str, files: dict[str, str], at: datetime) -> str:
+def commit_at(repository: Repository, message: str, files: dict[str, str], at: datetime) -> str:
     """Commit these files at a time; returns the commit."""
     return repository.commit(message, files, at=at.isoformat())
 
@@ -134,7 +134,9 @@ def touch(path: Path, at: datetime) -> None:
     os.utime(path, (at.timestamp(), at.timestamp()))
 
 
-def session(flow: str | None = "run_tests", state: SessionState = SessionState.SUCCEEDED, **fields: Any) -> SessionView:
+def make_session(
+    flow: str | None = "run_tests", state: SessionState = SessionState.SUCCEEDED, **fields: Any
+) -> SessionView:
     """A session that ended an hour ago, with these other fields."""
     defaults = {
         "id": "ses_1", "prompt": "Run the tests", "workspace": "/w", "cwd": "/w", "runner": "flow", "flow": flow,
@@ -149,7 +151,7 @@ def task(title: str, age: timedelta, *, state: str = "open", channel: str = "", 
     return Task("task_1", title, state, channel, "/w", "operator", NOW - age, NOW - age, session_id)
 
 
-def only(proposals: list[Proposal]) -> Proposal:
+def get_only(proposals: list[Proposal]) -> Proposal:
     """The only proposal, whose parameters its flow accepts."""
     (proposal,) = proposals
     FLOWS[proposal.flow or ""].model_validate(dict(proposal.parameters))

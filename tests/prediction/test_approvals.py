@@ -55,7 +55,7 @@ def test_a_blocked_card_stays_pending_with_the_reason(world: World) -> None:
     assert world.signals() == []
 
 
-def reviewed_card(world: World, repository: Repository) -> Card:
+def make_reviewed_card(world: World, repository: Repository) -> Card:
     """A card about the present state of a repository, which session `sess_1` reviewed."""
     facts = {REVIEWED_IN: "sess_1", REVIEWED_STATE: read_status(Git(repository.path)).digest}
     world.workspaces[:] = [str(repository.path)]
@@ -63,7 +63,7 @@ def reviewed_card(world: World, repository: Repository) -> Card:
 
 
 def test_a_review_of_the_same_state_is_not_run_again_unless_it_is_edited(world: World, repository: Repository) -> None:
-    card = reviewed_card(world, repository)
+    card = make_reviewed_card(world, repository)
     with pytest.raises(Refusal, match="clawpy work sess_1") as refused:
         world.cards.approve(card.id)
     assert refused.value.code == ALREADY_REVIEWED
@@ -74,7 +74,7 @@ def test_a_review_of_the_same_state_is_not_run_again_unless_it_is_edited(world: 
 def test_a_review_from_before_a_commit_does_not_stand_in_the_way_of_another(
     world: World, repository: Repository
 ) -> None:
-    card = reviewed_card(world, repository)
+    card = make_reviewed_card(world, repository)
     repository.commit("after the last cycle", {"a.py": "1"})
     assert world.cards.approve(card.id).status is Status.APPROVED
 
@@ -265,7 +265,7 @@ def test_pending_cards_name_their_runner_when_a_model_comes_or_goes(world: World
 # A card whose session could not even begin is pending again, with the reason (SPEC 2.7, 3.8): a provider is down.
 
 
-def could_not_begin(world: World, card: Card) -> Card:
+def fail_to_begin(world: World, card: Card) -> Card:
     """The card after its session could not begin, because its provider is down."""
     view = world.sessions.views[card.id]
     world.sessions.views[card.id] = replace(view, not_begun=True, error="openai cannot be reached")
@@ -275,7 +275,7 @@ def could_not_begin(world: World, card: Card) -> Card:
 
 def test_a_card_whose_session_could_not_begin_is_pending_again(world: World) -> None:
     card = world.start_card()
-    back = could_not_begin(world, card)
+    back = fail_to_begin(world, card)
     assert (back.status, back.outcome, back.session_id) == (Status.PENDING, None, None)
     assert back.note == "not done: openai cannot be reached"
     assert world.signals() == [], "the operator will decide again"
@@ -288,14 +288,14 @@ def test_a_card_whose_session_could_not_begin_is_pending_again(world: World) -> 
 def test_a_card_whose_session_could_not_begin_is_executed_beside_a_pending_one(world: World) -> None:
     card = world.start_card()
     world.cards.propose_again(card.id, "once more")
-    done = could_not_begin(world, card)
+    done = fail_to_begin(world, card)
     assert (done.status, done.outcome) == (Status.EXECUTED, Outcome.FAILED)
 
 
 def test_an_undone_card_whose_session_could_not_begin_is_not_approved(world: World) -> None:
     card = world.start_card()
     world.cards.undo(card.id)
-    assert could_not_begin(world, card).status is not Status.APPROVED
+    assert fail_to_begin(world, card).status is not Status.APPROVED
 
 
 @pytest.mark.parametrize(

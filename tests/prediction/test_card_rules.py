@@ -100,7 +100,7 @@ def test_decisions_move_a_kind_by_one_tier_from_this_number_on(
 LATER, EARLIER = NOW + timedelta(hours=1), NOW - timedelta(hours=1)
 
 
-def stack_card(
+def make_stack_card(
     name: str,
     tier: Tier = Tier.CHECK,
     confidence: float = 0.4,
@@ -122,14 +122,14 @@ def stack_card(
 
 
 def test_cards_that_cannot_run_come_last() -> None:
-    own = stack_card("own", source=Source.OPERATOR, can_run=False)
-    broken, upkeep = stack_card("broken", Tier.AT_RISK, can_run=False), stack_card("upkeep", Tier.UPKEEP)
+    own = make_stack_card("own", source=Source.OPERATOR, can_run=False)
+    broken, upkeep = make_stack_card("broken", Tier.AT_RISK, can_run=False), make_stack_card("upkeep", Tier.UPKEEP)
     assert sort_cards([broken, own, upkeep], NOW) == [upkeep, own, broken]
 
 
 CARDS = st.lists(
     st.builds(
-        stack_card,
+        make_stack_card,
         st.uuids().map(str),
         st.sampled_from(Tier),
         st.floats(0, 1),
@@ -148,49 +148,52 @@ CARDS = st.lists(
 @pytest.mark.parametrize(
     ("card", "takes_a_place"),
     [
-        (stack_card("a"), True),
-        (stack_card("a", snoozed=LATER), False),
-        (stack_card("a", snoozed=NOW), True),
-        (stack_card("a", source=Source.OPERATOR), False),
-        (stack_card("a", source=Source.FOLLOW_UP), False),
-        (stack_card("a", source=Source.PREDICTOR_HOOK), True),
-        (stack_card("a", kind="heartbeat-1a2b3c4d"), False),
-        (stack_card("a", kind="prepare_meeting"), False),
+        (make_stack_card("a"), True),
+        (make_stack_card("a", snoozed=LATER), False),
+        (make_stack_card("a", snoozed=NOW), True),
+        (make_stack_card("a", source=Source.OPERATOR), False),
+        (make_stack_card("a", source=Source.FOLLOW_UP), False),
+        (make_stack_card("a", source=Source.PREDICTOR_HOOK), True),
+        (make_stack_card("a", kind="heartbeat-1a2b3c4d"), False),
+        (make_stack_card("a", kind="prepare_meeting"), False),
     ],
 )
 def test_snoozed_own_ordered_and_follow_up_cards_take_no_place(card: Card, takes_a_place: bool) -> None:
     assert takes_place(card, NOW) is takes_a_place
 
 
-def ids(cards: list[Card]) -> list[str]:
+def sort_ids(cards: list[Card]) -> list[str]:
     """The ids of the cards as they lie in the stack."""
     return [card.id for card in sort_cards(cards, NOW)]
 
 
 def test_the_order_is_tier_then_confidence_then_freshness() -> None:
-    broken = stack_card("broken", Tier.AT_RISK, 0.1, ago=timedelta(days=30))
-    likely = stack_card("likely", confidence=0.7, ago=timedelta(days=30))
-    unlikely = stack_card("unlikely", confidence=0.6)
-    fresh, stale = stack_card("fresh", confidence=0.5), stack_card("stale", confidence=0.5, ago=timedelta(days=2))
-    upkeep = stack_card("upkeep", Tier.UPKEEP, 1.0)
-    assert ids([upkeep, stale, fresh, unlikely, likely, broken]) == [
+    broken = make_stack_card("broken", Tier.AT_RISK, 0.1, ago=timedelta(days=30))
+    likely = make_stack_card("likely", confidence=0.7, ago=timedelta(days=30))
+    unlikely = make_stack_card("unlikely", confidence=0.6)
+    fresh, stale = (
+        make_stack_card("fresh", confidence=0.5),
+        make_stack_card("stale", confidence=0.5, ago=timedelta(days=2)),
+    )
+    upkeep = make_stack_card("upkeep", Tier.UPKEEP, 1.0)
+    assert sort_ids([upkeep, stale, fresh, unlikely, likely, broken]) == [
         "broken", "likely", "unlikely", "fresh", "stale", "upkeep",
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("step", [timedelta(hours=1), timedelta(days=1), timedelta(days=7)])
 def test_within_a_step_of_freshness_the_kind_decides(step: timedelta) -> None:
-    check, lint = stack_card("leftovers", ago=step), stack_card("lint", ago=step - timedelta(seconds=1))
-    assert ids([lint, check]) == ["leftovers", "lint"]
-    assert ids([lint, replace(check, evidence_at=NOW - step - timedelta(seconds=1))]) == ["lint", "leftovers"]
+    check, lint = make_stack_card("leftovers", ago=step), make_stack_card("lint", ago=step - timedelta(seconds=1))
+    assert sort_ids([lint, check]) == ["leftovers", "lint"]
+    assert sort_ids([lint, replace(check, evidence_at=NOW - step - timedelta(seconds=1))]) == ["lint", "leftovers"]
 
 
 def test_equal_cards_are_ordered_by_their_subject() -> None:
     top, inner = (
-        replace(stack_card("lint"), id=card_id, subject=subject)
+        replace(make_stack_card("lint"), id=card_id, subject=subject)
         for card_id, subject in (("z", "run"), ("a", "run in x"))
     )
-    assert ids([inner, top]) == ids([top, inner]) == ["z", "a"]
+    assert sort_ids([inner, top]) == sort_ids([top, inner]) == ["z", "a"]
 
 
 @pytest.mark.long
@@ -202,20 +205,20 @@ def test_the_order_does_not_depend_on_the_order_before(cards: list[Card]) -> Non
 
 
 def test_own_prompts_lie_on_top_the_newest_first() -> None:
-    older = replace(stack_card("e", source=Source.OPERATOR), created_at=NOW - timedelta(hours=2))
-    newer = replace(stack_card("f", source=Source.OPERATOR), created_at=NOW - timedelta(hours=1))
-    assert ids([stack_card("a", Tier.AT_RISK, 0.9), older, newer]) == ["f", "e", "a"]
+    older = replace(make_stack_card("e", source=Source.OPERATOR), created_at=NOW - timedelta(hours=2))
+    newer = replace(make_stack_card("f", source=Source.OPERATOR), created_at=NOW - timedelta(hours=1))
+    assert sort_ids([make_stack_card("a", Tier.AT_RISK, 0.9), older, newer]) == ["f", "e", "a"]
 
 
 CAPS = Settings(max_pending_cards=5, max_pending_cards_in_all=12)
 
 
-def workspace_and_upkeep(card: Card) -> tuple[str, bool]:
+def group_upkeep(card: Card) -> tuple[str, bool]:
     """The workspace of a card, and whether it is upkeep. A workspace has only one upkeep card."""
     return card.workspace, card.tier is Tier.UPKEEP
 
 
-def fits(cards: list[Card]) -> bool:
+def is_within_caps(cards: list[Card]) -> bool:
     """Whether no workspace has more than five of these cards, and all together have at most twelve."""
     return len(cards) <= CAPS.max_pending_cards_in_all and all(
         sum(other.workspace == card.workspace for other in cards) <= CAPS.max_pending_cards for card in cards
@@ -228,27 +231,29 @@ def fits(cards: list[Card]) -> bool:
 )
 def test_a_workspace_has_five_places_and_all_together_twelve(taken: int, workspaces: int, left: int) -> None:
     others = ["/shop"] if workspaces == 1 else ["/other0", "/other1", "/other2"]
-    cards = [stack_card(f"t{number}", workspace=others[number % workspaces]) for number in range(taken)]
+    cards = [make_stack_card(f"t{number}", workspace=others[number % workspaces]) for number in range(taken)]
     room = Room(CAPS, cards, NOW)
-    assert [room.take(stack_card(f"n{number}")) for number in range(left + 1)] == [Seating(True)] * left + [NO_PLACE]
+    assert [room.take(make_stack_card(f"n{number}")) for number in range(left + 1)] == [Seating(True)] * left + [
+        NO_PLACE
+    ]
 
 
 def test_the_last_card_of_a_lower_tier_gives_its_place_one_that_was_not_shown_first() -> None:
-    awake = [stack_card(f"t{number}", confidence=number / 10, shown=number == 0) for number in range(5)]
-    assert Room(CAPS, awake, NOW).take(stack_card("broken", Tier.AT_RISK)) == Seating(True, ("t1",))
-    assert Room(CAPS, awake, NOW).take(stack_card("check")) == NO_PLACE
-    assert Room(CAPS, awake, NOW).take(stack_card("check"), MayDisplace.ANY) == Seating(True, ("t1",))
+    awake = [make_stack_card(f"t{number}", confidence=number / 10, shown=number == 0) for number in range(5)]
+    assert Room(CAPS, awake, NOW).take(make_stack_card("broken", Tier.AT_RISK)) == Seating(True, ("t1",))
+    assert Room(CAPS, awake, NOW).take(make_stack_card("check")) == NO_PLACE
+    assert Room(CAPS, awake, NOW).take(make_stack_card("check"), MayDisplace.ANY) == Seating(True, ("t1",))
 
 
 @pytest.mark.parametrize("source", Source)
 def test_a_workspace_has_one_upkeep_card(source: Source) -> None:
-    present, new = stack_card("quarantine", Tier.UPKEEP, source=source), stack_card("old_stash", Tier.UPKEEP)
+    present, new = make_stack_card("quarantine", Tier.UPKEEP, source=source), make_stack_card("old_stash", Tier.UPKEEP)
     assert Room(CAPS, [present], NOW).take(new) == NO_PLACE
     assert Room(CAPS, [present], NOW).take(replace(new, source=Source.FOLLOW_UP)) == Seating(True, ("quarantine",))
     woken = replace(new, snoozed_until=NOW)
     assert find_ids_without_place([present, woken], NOW, CAPS) == {"old_stash"}
     assert find_ids_without_place([woken], NOW, CAPS) == set()
-    others = [stack_card(f"check{number}") for number in range(4)]
+    others = [make_stack_card(f"check{number}") for number in range(4)]
     assert find_displaced_ids([present, *others, new], "old_stash", NOW, CAPS) == ("quarantine",)
 
 
@@ -258,9 +263,9 @@ def test_woken_cards_take_free_places_only(cards: list[Card]) -> None:
     shown = [card for card in cards if not card.snoozed(NOW) and card.id not in hidden]
     assert all(card.snoozed_until is not None for card in cards if card.id in hidden)
     woken = [card for card in shown if card.snoozed_until is not None and card.tier is Tier.UPKEEP]
-    assert all(sum(workspace_and_upkeep(other) == workspace_and_upkeep(card) for other in shown) == 1 for card in woken)
+    assert all(sum(group_upkeep(other) == group_upkeep(card) for other in shown) == 1 for card in woken)
     never_slept = [card for card in shown if card.snoozed_until is None and takes_place(card, NOW)]
-    assert fits([card for card in shown if takes_place(card, NOW)]) or not fits(never_slept)
+    assert is_within_caps([card for card in shown if takes_place(card, NOW)]) or not is_within_caps(never_slept)
 
 
 @given(CARDS, st.data())
@@ -275,9 +280,9 @@ def test_a_returning_card_displaces_others_within_the_limits(cards: list[Card], 
     rest = [card for card in shown if card.id not in displaced]
     assert returning in rest
     if returning.tier is Tier.UPKEEP:
-        assert [card for card in rest if workspace_and_upkeep(card) == workspace_and_upkeep(returning)] == [returning]
+        assert [card for card in rest if group_upkeep(card) == group_upkeep(returning)] == [returning]
     others = [card for card in shown if card is not returning and takes_place(card, NOW)]
-    assert not fits(others) or fits([card for card in rest if takes_place(card, NOW)])
+    assert not is_within_caps(others) or is_within_caps([card for card in rest if takes_place(card, NOW)])
 
 
 @pytest.mark.parametrize(

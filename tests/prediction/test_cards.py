@@ -275,12 +275,12 @@ def test_undo_at_the_moment_at_which_the_session_ends_reverses_its_landing(
     card = world.start_card()
     running = world.sessions.views[card.id]
 
-    def ended_meanwhile(prediction_id: str) -> SessionView:
+    def end_meanwhile(prediction_id: str) -> SessionView:
         world.sessions.end(prediction_id)
         world.landings.sessions.add("session_1")
         return running
 
-    monkeypatch.setattr(world.sessions, "of_card", ended_meanwhile)
+    monkeypatch.setattr(world.sessions, "of_card", end_meanwhile)
     assert world.cards.undo(card.id).status is Status.EXECUTED
     assert world.landings.sessions == set()
     assert world.signals() == ["undone"]

@@ -12,20 +12,20 @@ from engine.model import SessionState, SessionView
 from engine.prediction.context import ChangedFile, find_files_changed_since
 from engine.prediction.problems import find_unsolved_problem
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, PYTEST, PastRun, World, dated_commit, session, task, touch
+from tests.prediction.sensing import NOW, PYTEST, PastRun, World, commit_at, make_session, task, touch
 
 BEFORE, RUN, AFTER = NOW - timedelta(hours=2), NOW - timedelta(hours=1), NOW - timedelta(minutes=5)
 
 
 @pytest.fixture
 def world(repository: Repository) -> World:
-    dated_commit(repository, "one", {"a.py": "1", "b.py": "1", "t.py": "1"}, BEFORE)
+    commit_at(repository, "one", {"a.py": "1", "b.py": "1", "t.py": "1"}, BEFORE)
     for path in (".git/index", ".git/logs/HEAD"):
         touch(repository.path / path, BEFORE)
     return World(repository.path)
 
 
-def paths_of(changed: tuple[ChangedFile, ...]) -> list[str]:
+def list_paths(changed: tuple[ChangedFile, ...]) -> list[str]:
     return [file.path for file in changed]
 
 
@@ -46,7 +46,7 @@ def test_whether_an_uncommitted_file_changed_since_a_run(
     between: tuple[str, ...] | None, exact: bool, at: object, expected: list[str]
 ) -> None:
     files = [FileState("a", modified=True, modified_at=at)]  # type: ignore[arg-type]
-    assert paths_of(find_files_changed_since(RUN, between, files, exact=exact)) == expected
+    assert list_paths(find_files_changed_since(RUN, between, files, exact=exact)) == expected
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_deleted_file_changed_if_the_run_saw_it(
     between: tuple[str, ...] | None, exact: bool, expected: list[str]
 ) -> None:
     changed = find_files_changed_since(RUN, between, [FileState("gone", deleted=True)], exact=exact)
-    assert (paths_of(changed), [file.gone for file in changed]) == (expected, [True] * len(expected))
+    assert (list_paths(changed), [file.gone for file in changed]) == (expected, [True] * len(expected))
 
 
 FAILED = "`test_a` failed at 08:30 and has not passed since; fix it"
@@ -95,15 +95,18 @@ def test_a_run_of_other_tests_does_not_answer_a_failed_test(world: World, reposi
 @pytest.mark.parametrize(
     ("latest", "answer"),
     [
-        (session("bisect", SessionState.RUNNING, prompt="Find what broke `test_a`"), "a bisect is running"),
-        (session("rehearse_revert", SessionState.RUNNING, prompt="Revert it, run `test_a`"), "a revert is being tried"),
+        (make_session("bisect", SessionState.RUNNING, prompt="Find what broke `test_a`"), "a bisect is running"),
         (
-            session("bisect", facts={"test": "t.py::test_a", "culprit": "d3d1785" * 5, "subject": "tidy"}),
+            make_session("rehearse_revert", SessionState.RUNNING, prompt="Revert it, run `test_a`"),
+            "a revert is being tried",
+        ),
+        (
+            make_session("bisect", facts={"test": "t.py::test_a", "culprit": "d3d1785" * 5, "subject": "tidy"}),
             "d3d1785d3d “tidy” broke `test_a`",
         ),
-        (session("bisect", SessionState.RUNNING, prompt="Find what broke `test_b`"), "fix it"),
-        (session("bisect", facts={"test": "t.py::test_b", "culprit": "d3d1785" * 5}), "fix it"),
-        (session("rehearse_revert", facts={"test": "t.py::test_a"}, change_set_id="change_1"), "fix it"),
+        (make_session("bisect", SessionState.RUNNING, prompt="Find what broke `test_b`"), "fix it"),
+        (make_session("bisect", facts={"test": "t.py::test_b", "culprit": "d3d1785" * 5}), "fix it"),
+        (make_session("rehearse_revert", facts={"test": "t.py::test_a"}, change_set_id="change_1"), "fix it"),
     ],
 )
 def test_a_failed_test_is_named_with_its_answer(
@@ -115,11 +118,11 @@ def test_a_failed_test_is_named_with_its_answer(
 
 
 def test_a_stopped_run_stays_a_problem_until_a_run_finishes(world: World, repository: Repository) -> None:
-    stopped = session(state=SessionState.CANCELLED)
+    stopped = make_session(state=SessionState.CANCELLED)
     world.sessions = [stopped]
     expected = "the tests were stopped, no run has finished here yet; ask for “run_tests”"
     assert find_unsolved_problem(world.sense()) == expected
-    world.sessions = [session(state=SessionState.RUNNING), stopped]
+    world.sessions = [make_session(state=SessionState.RUNNING), stopped]
     assert find_unsolved_problem(world.sense()) == ""
     world.sessions, world.runs = [stopped], [PastRun(repository.git("rev-parse", "HEAD"))]
     assert find_unsolved_problem(world.sense()) == ""
@@ -154,7 +157,7 @@ def test_the_situation_in_words(world: World, repository: Repository) -> None:
     repository.git("tag", "v1.2")
     repository.write("a.py", "2")
     world.tasks = [task("cart rounding", timedelta(days=4))]
-    world.sessions = [session(state=SessionState.FAILED)]
+    world.sessions = [make_session(state=SessionState.FAILED)]
     world.runs = [PastRun(repository.git("rev-parse", "HEAD"), failing=("t",), passed=2)]
     assert world.sense(last_input=NOW - timedelta(minutes=3)).text.splitlines() == [
         "workspace: shop",

@@ -14,14 +14,14 @@ from engine.prediction.context import WorkspaceContext
 from engine.prediction.signals import OurWrite
 from engine.prediction.templates import propose
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, PastRun, World, dated_commit, session, touch
+from tests.prediction.sensing import NOW, PastRun, World, commit_at, make_session, touch
 
 BEFORE, RUN, AFTER = NOW - timedelta(hours=2), NOW - timedelta(hours=1), NOW - timedelta(minutes=5)
 
 
 @pytest.fixture
 def world(repository: Repository) -> World:
-    dated_commit(repository, "one", {"a.py": "1", "b.py": "1"}, BEFORE)
+    commit_at(repository, "one", {"a.py": "1", "b.py": "1"}, BEFORE)
     for path in (".git/index", ".git/logs/HEAD"):
         touch(repository.path / path, BEFORE)
     return World(repository.path)
@@ -33,7 +33,7 @@ def test_an_edit_ends_the_silence_and_a_landing_does_not(world: World) -> None:
     touch(edited, AFTER)
     assert world.sense().silence == timedelta(minutes=5)
     ours = [OurWrite("a.py", AFTER - timedelta(seconds=1), AFTER + timedelta(seconds=1))]
-    context = world.reader().read(str(world.path), last_input=None, ours=ours)
+    context = world.make_reader().read(str(world.path), last_input=None, ours=ours)
     assert context.silence == timedelta(hours=2)
 
 
@@ -54,12 +54,12 @@ def test_the_last_activity_is_that_of_any_workspace(world: World, tmp_path: Path
     edited = other.write("x.py", "1")
     touch(edited, AFTER)
     paths = [str(world.path), str(tmp_path / "gone"), str(other.path)]
-    reader = world.reader()
+    reader = world.make_reader()
     assert reader.last_activity(paths, {}) == AFTER
     assert reader.last_activity(paths[:1], {}) == BEFORE
     assert reader.last_activity([], {}) is None
-    world.sessions = [session(ended_at=None, cwd=str(other.path))]
-    assert world.reader().last_activity(paths, {}) == BEFORE
+    world.sessions = [make_session(ended_at=None, cwd=str(other.path))]
+    assert world.make_reader().last_activity(paths, {}) == BEFORE
 
 
 @pytest.mark.parametrize(
@@ -87,18 +87,18 @@ def test_a_folder_without_a_working_tree_gives_an_error_and_no_proposals(tmp_pat
     assert propose(context) == []
 
 
-def changed_paths(context: WorkspaceContext) -> list[str]:
+def list_changed_paths(context: WorkspaceContext) -> list[str]:
     """The files that changed since the last run of the first project."""
     return [file.path for file in context.parts[0].changed]
 
 
 def test_changes_since_a_run_of_an_older_commit(world: World, repository: Repository) -> None:
     old = repository.git("rev-parse", "HEAD")
-    dated_commit(repository, "two", {"b.py": "2"}, AFTER)
+    commit_at(repository, "two", {"b.py": "2"}, AFTER)
     repository.write("new.py", "1")
     world.runs = [PastRun(old, tree=repository.git("rev-parse", f"{old}^{{tree}}"))]
     context = world.sense()
-    assert changed_paths(context) == ["b.py", "new.py"]
+    assert list_changed_paths(context) == ["b.py", "new.py"]
     assert context.ancestors == {old}
 
 
@@ -107,12 +107,12 @@ def test_no_changes_are_known_since_a_run_whose_commit_is_gone(world: World, rep
     touch(repository.path / "new.py", BEFORE)
     world.runs = [PastRun("1" * 40, tree="2" * 40)]
     context = world.sense()
-    assert changed_paths(context) == []
+    assert list_changed_paths(context) == []
     assert context.ancestors == frozenset()
 
 
 def test_a_deletion_is_a_change_since_the_last_run(world: World, repository: Repository) -> None:
-    dated_commit(repository, "two", {"b.py": "2", "test_c.py": "1"}, BEFORE)
+    commit_at(repository, "two", {"b.py": "2", "test_c.py": "1"}, BEFORE)
     head, tree = repository.git("rev-parse", "HEAD"), repository.git("rev-parse", "HEAD^{tree}")
     world.runs = [PastRun(head, tree=tree, failing=("test_c.py::test_a",))]
     assert "still_red" in [card.kind for card in propose(world.sense())]

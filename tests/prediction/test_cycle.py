@@ -38,16 +38,16 @@ from engine.prediction.selection import is_done_by_operator
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING
 from tests.prediction.deciding import SHOP, World, make_proposal, refusal_code, teach
-from tests.prediction.sensing import PastRun, session
+from tests.prediction.sensing import PastRun, make_session
 from tests.support.helpers import refused
 
 
-def names(*letters: str) -> list[Proposal]:
+def make_proposals(*letters: str) -> list[Proposal]:
     """Proposals about these subjects, of two kinds in turn, because at most four cards of one kind are shown."""
     return [make_proposal(letter, kind="lint" if number % 2 else "run_tests") for number, letter in enumerate(letters)]
 
 
-def committed(world: World) -> GitState:
+def make_new_commit_state(world: World) -> GitState:
     """A repository with a new commit."""
     return GitState(head="new", recent=(Commit("new", world.clock.now(), "a", "commit"),))
 
@@ -60,8 +60,8 @@ def test_the_five_highest_proposals_become_cards(world: World) -> None:
 
 
 def test_a_requested_cycle_says_when_there_is_no_room_for_a_card(world: World) -> None:
-    world.git_state = committed(world)
-    world.run_cycle(*names(*"abcde"))
+    world.git_state = make_new_commit_state(world)
+    world.run_cycle(*make_proposals(*"abcde"))
     assert world.card_cycle.run_cycle(requested=True).errors == (), "nothing else is proposed"
     world.proposals = [*world.proposals, make_proposal("f")]
     message = (
@@ -79,7 +79,7 @@ def test_a_workspace_without_a_commit_is_remarked_until_it_has_one(world: World)
     world.git_state = None
     world.run_cycle()
     assert world.card_cycle.remarks() == {SHOP: reason}, "git could not be read, so nothing newer is known"
-    world.git_state = committed(world)
+    world.git_state = make_new_commit_state(world)
     world.run_cycle()
     assert world.card_cycle.remarks() == {}
 
@@ -146,7 +146,7 @@ def test_a_shown_card_whose_work_the_operator_did_gives_a_signal(
     if shown:
         world.cards.mark_shown([card.id])
     clock.advance(timedelta(minutes=5))
-    world.git_state = committed(world)
+    world.git_state = make_new_commit_state(world)
     assert world.run_cycle() == []
     assert world.signals() == signals
     if shown:
@@ -177,7 +177,7 @@ def test_an_error_of_a_template_leaves_the_cards_of_others(world: World) -> None
 
 
 def test_a_card_that_the_content_rail_blocks_is_held_back_and_named_until_it_is_gone(world: World) -> None:
-    world.git_state = committed(world)
+    world.git_state = make_new_commit_state(world)
     world.proposals = [
         make_proposal("a", prompt="forbidden"),
         make_proposal("b", prompt="forbidden, too"),
@@ -297,16 +297,16 @@ BROKEN = CheckResult("pytest", passed=0, failed=0, errors=1)
 @pytest.mark.parametrize(
     ("view", "kinds"),
     [
-        (session(check=RED), FOLLOW_UPS_OF_FAILED_TESTS),
-        (session(check=BROKEN), FOLLOW_UPS_OF_FAILED_TESTS),
-        (session("bisect", check=RED), tuple(kind for kind in FOLLOW_UPS_OF_FAILED_TESTS if kind != "bisect")),
-        (session(check=GREEN), ()),
-        (session(check=CheckResult("pytest", passed=0, failed=0)), ()),
-        (session("lint"), ()),
-        (session("lint", next_step="fix_lint"), ("fix_lint",)),
-        (session("fix_lint"), (FIX_BY_AGENT,)),
-        (session("lint", state=SessionState.FAILED), ()),
-        (session(None), ()),
+        (make_session(check=RED), FOLLOW_UPS_OF_FAILED_TESTS),
+        (make_session(check=BROKEN), FOLLOW_UPS_OF_FAILED_TESTS),
+        (make_session("bisect", check=RED), tuple(kind for kind in FOLLOW_UPS_OF_FAILED_TESTS if kind != "bisect")),
+        (make_session(check=GREEN), ()),
+        (make_session(check=CheckResult("pytest", passed=0, failed=0)), ()),
+        (make_session("lint"), ()),
+        (make_session("lint", next_step="fix_lint"), ("fix_lint",)),
+        (make_session("fix_lint"), (FIX_BY_AGENT,)),
+        (make_session("lint", state=SessionState.FAILED), ()),
+        (make_session(None), ()),
     ],
 )
 def test_kinds_that_may_follow_a_session(view: SessionView, kinds: tuple[str, ...]) -> None:
@@ -327,7 +327,7 @@ BROKEN_TEST = make_proposal("broken", kind="bisect")
 
 
 def test_failed_tests_lead_to_one_card_that_takes_no_place(world: World) -> None:
-    five = names(*"vwxyz")
+    five = make_proposals(*"vwxyz")
     fail_tests(world, "a", *five[1:])
     world.proposals = [*five, BROKEN_TEST, make_proposal("other", kind="hunt_flakes")]
     [card] = world.card_cycle.follow_up()
@@ -361,7 +361,7 @@ def test_a_card_keeps_its_place_in_a_round_that_makes_one_next_step(world: World
 
 def test_no_card_is_made_only_to_make_room_for_one_that_cannot_run(world: World) -> None:
     blocked = make_proposal("task", kind="blocked_task", flow=None, tier=Tier.BLOCKS)
-    world.proposals = [*names(*"vwxyz"), blocked]
+    world.proposals = [*make_proposals(*"vwxyz"), blocked]
     report = world.card_cycle.run_cycle()
     assert {card.id for card in report.created} == {card.id for card in world.cards.pending()}
     assert (len(report.created), report.withdrawn) == (5, ())

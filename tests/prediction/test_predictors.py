@@ -27,7 +27,7 @@ from engine.prediction.predictors import (
 )
 from engine.storage.database import Database
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, World, dated_commit, task, touch
+from tests.prediction.sensing import NOW, World, commit_at, task, touch
 
 CHANNELS = ("koji-core", "garden")
 GOOD = {"prompt": "fix the rounding", "channel": "koji-core", "confidence": 0.7, "reasoning": "red since noon"}
@@ -51,7 +51,7 @@ class ScriptedModel:
         return Answer(answer, 10)
 
 
-def twin(model: ScriptedModel, *, phase: int = 1, **settings: object) -> ModelTwin:
+def make_twin(model: ScriptedModel, *, phase: int = 1, **settings: object) -> ModelTwin:
     """A Twin that asks this model, with these settings."""
     chosen = {"twin_model_enabled": True, "twin_model_id": "ollama:twin"} | settings
     return ModelTwin(
@@ -65,7 +65,7 @@ def twin(model: ScriptedModel, *, phase: int = 1, **settings: object) -> ModelTw
 
 @pytest.fixture
 def world(repository: Repository) -> World:
-    dated_commit(repository, "one", {"cart.py": "1"}, NOW - timedelta(days=3))
+    commit_at(repository, "one", {"cart.py": "1"}, NOW - timedelta(days=3))
     return World(repository.path)
 
 
@@ -94,7 +94,7 @@ def test_an_unusable_reply_says_what_is_wrong(change: dict[str, object], message
 
 def test_a_reply_becomes_a_proposal(context: WorkspaceContext) -> None:
     model = ScriptedModel(json.dumps(GOOD))
-    [proposal] = twin(model).propose(context)
+    [proposal] = make_twin(model).propose(context)
     assert (proposal.prompt, proposal.channel, proposal.confidence) == ("fix the rounding", "koji-core", 0.7)
     assert (proposal.source, proposal.flow, proposal.reasoning) == (
         Source.TWIN_MODEL,
@@ -110,10 +110,10 @@ def test_a_reply_becomes_a_proposal(context: WorkspaceContext) -> None:
 
 def test_an_unusable_reply_is_asked_for_once_again(context: WorkspaceContext) -> None:
     model = ScriptedModel("what?", json.dumps(GOOD))
-    assert len(twin(model).propose(context)) == 1
+    assert len(make_twin(model).propose(context)) == 1
     assert "cannot be used: Invalid JSON" in model.questions[1][1].text
     model = ScriptedModel("what?", "what?", "never asked")
-    assert twin(model).propose(context) == []
+    assert make_twin(model).propose(context) == []
     [(name, usable, error)] = model.reports
     assert (name, usable) == ("ollama:twin", False)
     assert error.startswith("Invalid JSON")
@@ -121,13 +121,13 @@ def test_an_unusable_reply_is_asked_for_once_again(context: WorkspaceContext) ->
 
 def test_a_model_that_cannot_be_asked_proposes_nothing(context: WorkspaceContext) -> None:
     model = ScriptedModel(NoAnswer("no key"))
-    assert twin(model).propose(context) == []
+    assert make_twin(model).propose(context) == []
     assert model.reports == [("ollama:twin", False, "no key")]
 
 
 def test_the_model_is_asked_again_when_more_than_the_time_changed(world: World) -> None:
     world.tasks = [task("fix, then ship", timedelta(minutes=5))]
-    model_twin = twin(ScriptedModel(json.dumps(GOOD), json.dumps(GOOD | {"prompt": "another"})))
+    model_twin = make_twin(ScriptedModel(json.dumps(GOOD), json.dumps(GOOD | {"prompt": "another"})))
     first = model_twin.propose(world.sense())
     world.now += timedelta(minutes=10)
     assert model_twin.propose(world.sense()) == first, "the age of a task makes no new situation"
@@ -137,7 +137,7 @@ def test_the_model_is_asked_again_when_more_than_the_time_changed(world: World) 
 
 def test_a_model_that_fails_is_asked_again_later_and_later(world: World) -> None:
     model = ScriptedModel(*["what?"] * 4, json.dumps(GOOD))
-    model_twin = twin(model)
+    model_twin = make_twin(model)
     asked = []
     for minute in (0, 9, 10, 29, 30):
         (world.path / f"of_minute_{minute}.py").touch()
@@ -148,7 +148,7 @@ def test_a_model_that_fails_is_asked_again_later_and_later(world: World) -> None
 
 @pytest.mark.parametrize("options", [{"twin_model_enabled": False}, {"twin_model_id": ""}, {"phase": 0}])
 def test_a_model_that_is_off_or_in_phase_0_is_not_asked(context: WorkspaceContext, options: dict[str, Any]) -> None:
-    assert twin(ScriptedModel(), **options).propose(context) == []
+    assert make_twin(ScriptedModel(), **options).propose(context) == []
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ LINE = {"prediction": "Run the tests", "confidence": 0.72, "channel": "koji-core
         "timestamp": "2026-01-05T09:00:00Z"}  # fmt: skip
 
 
-def raw(**change: Any) -> bytes:
+def encode_line(**change: Any) -> bytes:
     """A line of the file with this change."""
     return json.dumps(LINE | change).encode() + b"\n"
 
@@ -192,20 +192,20 @@ class HookedFile:
         with self.file.open("ab") as file:
             file.write(data)
 
-    def prompts(self) -> list[str]:
+    def propose_prompts(self) -> list[str]:
         """The prompts that are proposed now."""
         return [proposal.prompt for proposal in self.hook.propose(self.world.sense())]
 
 
 @pytest.fixture
 def hooked(database: Database, repository: Repository, tmp_path: Path) -> HookedFile:
-    dated_commit(repository, "one", {"cart.py": "1"}, NOW - timedelta(days=3))
+    commit_at(repository, "one", {"cart.py": "1"}, NOW - timedelta(days=3))
     return HookedFile(database, World(repository.path), tmp_path / "predictions.jsonl")
 
 
 def test_a_line_becomes_a_proposal_with_its_confidence_as_the_twins_term(hooked: HookedFile) -> None:
-    assert hooked.prompts() == []
-    hooked.append(raw())
+    assert hooked.propose_prompts() == []
+    hooked.append(encode_line())
     [proposal] = hooked.hook.propose(hooked.world.sense())
     assert (proposal.source, proposal.confidence, proposal.channel) == (Source.PREDICTOR_HOOK, 0.72, "koji-core")
     assert (proposal.flow, proposal.reasoning) == ("run_tests", "red")
@@ -214,54 +214,54 @@ def test_a_line_becomes_a_proposal_with_its_confidence_as_the_twins_term(hooked:
 
 
 def test_a_half_written_line_is_read_when_it_is_whole(hooked: HookedFile) -> None:
-    line = raw(prediction="later")
-    hooked.append(raw() + line[:20])
-    assert hooked.prompts() == ["Run the tests"]
+    line = encode_line(prediction="later")
+    hooked.append(encode_line() + line[:20])
+    assert hooked.propose_prompts() == ["Run the tests"]
     hooked.append(line[20:])
-    assert hooked.prompts() == ["Run the tests", "later"]
+    assert hooked.propose_prompts() == ["Run the tests", "later"]
     assert hooked.errors == []
 
 
 def test_a_malformed_line_is_named_once_with_its_number_and_skipped(hooked: HookedFile) -> None:
-    hooked.append(raw() + b"{\n\n" + raw(confidence=1.5) + raw(prediction="good"))
-    assert hooked.prompts() == ["Run the tests", "good"]
+    hooked.append(encode_line() + b"{\n\n" + encode_line(confidence=1.5) + encode_line(prediction="good"))
+    assert hooked.propose_prompts() == ["Run the tests", "good"]
     [error] = hooked.errors
     assert error.startswith("line 2: Invalid JSON")
     assert "line 4: confidence: Input should be less than or equal to 1, not '1.5'" in error
     hooked.restart()
-    assert hooked.prompts() == ["Run the tests", "good"]
+    assert hooked.propose_prompts() == ["Run the tests", "good"]
     assert len(hooked.errors) == 1
 
 
 def test_an_unreadable_file_is_reported_once(hooked: HookedFile) -> None:
     hooked.file.mkdir()
-    assert hooked.prompts() == hooked.prompts() == []
+    assert hooked.propose_prompts() == hooked.propose_prompts() == []
     assert hooked.errors == ["cannot be read: Is a directory; make it a file that you may read"]
     hooked.file.rmdir()
-    hooked.append(raw())
-    assert hooked.prompts() == ["Run the tests"]
+    hooked.append(encode_line())
+    assert hooked.propose_prompts() == ["Run the tests"]
 
 
 def test_lines_are_proposed_for_a_day(hooked: HookedFile) -> None:
-    hooked.append(raw(timestamp=(NOW - timedelta(hours=24)).isoformat()))
-    hooked.append(raw(prediction="fresh", timestamp=(NOW - timedelta(hours=23, minutes=59)).isoformat()))
-    assert hooked.prompts() == ["fresh"]
+    hooked.append(encode_line(timestamp=(NOW - timedelta(hours=24)).isoformat()))
+    hooked.append(encode_line(prediction="fresh", timestamp=(NOW - timedelta(hours=23, minutes=59)).isoformat()))
+    assert hooked.propose_prompts() == ["fresh"]
     hooked.world.now += timedelta(minutes=1)
-    assert hooked.prompts() == []
+    assert hooked.propose_prompts() == []
 
 
 def test_a_line_without_a_time_is_as_old_as_the_file(hooked: HookedFile) -> None:
     hooked.append(json.dumps({"prediction": "Run the tests", "confidence": 0.5, "channel": ""}).encode() + b"\n")
     for age, prompts in ((timedelta(hours=23), ["Run the tests"]), (timedelta(hours=24), [])):
         touch(hooked.file, NOW - age)
-        assert hooked.prompts() == prompts
+        assert hooked.propose_prompts() == prompts
 
 
 def test_another_file_in_its_place_is_read_from_the_start(hooked: HookedFile) -> None:
-    hooked.append(raw() + raw(prediction="two"))
-    assert len(hooked.prompts()) == 2
-    hooked.file.write_bytes(raw(prediction="new"))
-    assert hooked.prompts() == ["new"]
+    hooked.append(encode_line() + encode_line(prediction="two"))
+    assert len(hooked.propose_prompts()) == 2
+    hooked.file.write_bytes(encode_line(prediction="new"))
+    assert hooked.propose_prompts() == ["new"]
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_another_file_in_its_place_is_read_from_the_start(hooked: HookedFile) ->
 )
 def test_a_malformed_line_says_what_is_wrong(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        read_line(raw(**change))
+        read_line(encode_line(**change))
 
 
 @given(st.binary(max_size=200))

@@ -28,7 +28,7 @@ CHANNELS = ["koji-core", "chronicle-hub", "garden"]
 SERVING = {"koji-core": "backend_builder", "chronicle-hub": "chronicler", "garden": "gardener"}
 
 
-def router(
+def make_router(
     *, at: datetime = NOW, placed: Route | None = None, randomness: Randomness | None = None, channels: Any = SERVING
 ) -> Router:
     """A router that places prompts by their meaning as `placed` says."""
@@ -40,31 +40,31 @@ def router(
     return Router(FixedSettings(settings), FakeClock(at), randomness or Randomness(7), place)
 
 
-def route_of(prose: str = "", *, by: Router | None = None, **options: Any) -> Route:
+def find_route(prose: str = "", *, by: Router | None = None, **options: Any) -> Route:
     """The route of a prompt or, without one, of a flow."""
-    return (by or router()).route(prose, **({"triggered": {}, "routed": {}} | options))
+    return (by or make_router()).route(prose, **({"triggered": {}, "routed": {}} | options))
 
 
 def test_a_named_channel_goes_first_then_affinity_and_the_channel_has_its_agent() -> None:
-    assert route_of(named="garden", affinity="koji-core") == Route("garden", "gardener")
-    assert route_of(affinity="chronicle-hub") == Route("chronicle-hub", "chronicler")
+    assert find_route(named="garden", affinity="koji-core") == Route("garden", "gardener")
+    assert find_route(affinity="chronicle-hub") == Route("chronicle-hub", "chronicler")
 
 
 def test_a_prompt_goes_by_its_meaning_and_a_flow_does_not() -> None:
     placed = Route("koji-core", "frontend_builder", "by meaning, 61%", b"vector")
-    assert route_of("fix the menu", by=router(placed=placed)) == placed
-    assert route_of(by=router(placed=placed)).why == "this one was unused for longest"
+    assert find_route("fix the menu", by=make_router(placed=placed)) == placed
+    assert find_route(by=make_router(placed=placed)).why == "this one was unused for longest"
 
 
-@pytest.mark.parametrize("options", [{"named": "gardn"}, {"affinity": "gardn"}, {"by": router(channels={})}])
+@pytest.mark.parametrize("options", [{"named": "gardn"}, {"affinity": "gardn"}, {"by": make_router(channels={})}])
 def test_an_unregistered_channel_is_refused(options: dict[str, Any]) -> None:
-    refused("unknown_channel", lambda: route_of(**options))
+    refused("unknown_channel", lambda: find_route(**options))
 
 
 def test_the_round_robin_passes_over_channels_that_were_triggered_recently() -> None:
     recently = NOW - RECENT_TRIGGER_AGE + timedelta(microseconds=1)
-    assert route_of(triggered={"koji-core": recently}).channel == "chronicle-hub"
-    assert route_of(triggered={"koji-core": NOW - RECENT_TRIGGER_AGE}).channel == "chronicle-hub", (
+    assert find_route(triggered={"koji-core": recently}).channel == "chronicle-hub"
+    assert find_route(triggered={"koji-core": NOW - RECENT_TRIGGER_AGE}).channel == "chronicle-hub", (
         "least recently triggered first"
     )
     triggered = {
@@ -72,19 +72,19 @@ def test_the_round_robin_passes_over_channels_that_were_triggered_recently() -> 
         "chronicle-hub": NOW - RECENT_TRIGGER_AGE * 3,
         "garden": recently,
     }
-    assert route_of(triggered=triggered).channel == "chronicle-hub"
+    assert find_route(triggered=triggered).channel == "chronicle-hub"
 
 
 def test_the_last_step_is_a_seeded_draw_by_time_of_day() -> None:
-    def draws(hour: int) -> list[str]:
+    def draw_channels(hour: int) -> list[str]:
         at = NOW.replace(hour=hour)
-        seeded = router(at=at, randomness=Randomness(3))
-        return [route_of(by=seeded, triggered=dict.fromkeys(CHANNELS, at)).channel for _ in range(300)]
+        seeded = make_router(at=at, randomness=Randomness(3))
+        return [find_route(by=seeded, triggered=dict.fromkeys(CHANNELS, at)).channel for _ in range(300)]
 
     evening, afternoon = 20, 14
-    assert draws(evening) == draws(evening)
-    assert Counter(draws(evening)).most_common(1)[0][0] == "chronicle-hub"
-    assert Counter(draws(afternoon)).most_common(1)[0][0] == "koji-core"
+    assert draw_channels(evening) == draw_channels(evening)
+    assert Counter(draw_channels(evening)).most_common(1)[0][0] == "chronicle-hub"
+    assert Counter(draw_channels(afternoon)).most_common(1)[0][0] == "koji-core"
 
 
 PROMPTS = Path(__file__).with_name("placing_prompts.jsonl")

@@ -29,7 +29,7 @@ from engine.prediction.signals import (
     make_silence_signal,
     make_tasks_signal,
 )
-from tests.prediction.sensing import NOW, session, task
+from tests.prediction.sensing import NOW, make_session, task
 
 HALF_HOUR = timedelta(minutes=30)
 
@@ -101,33 +101,35 @@ def test_a_task_is_related_to_a_text_with_a_word_of_its_title() -> None:
 
 
 def test_a_session_that_was_left_open_is_more_relevant_than_one_that_ended_well() -> None:
-    failed = session(state=SessionState.FAILED, ended_at=NOW)
+    failed = make_session(state=SessionState.FAILED, ended_at=NOW)
     assert compute_session_relevance(failed, NOW) == 1.0
-    assert compute_session_relevance(session(check=CheckResult("pytest", 3, 1), ended_at=NOW), NOW) == 0.8
-    assert compute_session_relevance(session(ended_at=NOW), NOW) == 0.4
-    assert compute_session_relevance(session(state=SessionState.RUNNING, ended_at=None), NOW) == 0.0
+    assert compute_session_relevance(make_session(check=CheckResult("pytest", 3, 1), ended_at=NOW), NOW) == 0.8
+    assert compute_session_relevance(make_session(ended_at=NOW), NOW) == 0.4
+    assert compute_session_relevance(make_session(state=SessionState.RUNNING, ended_at=None), NOW) == 0.0
     assert make_conversations_signal([failed], [], NOW, {"run_tests"}).relevance == 1.0
     assert make_conversations_signal([failed], [], NOW, {"bisect"}).relevance == 0.0, "a card of another kind"
     assert compute_session_relevance(failed, NOW + timedelta(hours=12)) == pytest.approx(0.5)
     assert compute_session_relevance(failed, NOW + timedelta(hours=24)) == 0.0
 
 
-def talk(ago: timedelta = timedelta(0), *, asks: str = "", unanswered: bool = False) -> Thread:
+def make_thread(ago: timedelta = timedelta(0), *, asks: str = "", unanswered: bool = False) -> Thread:
     """A conversation with another agent that grew last some time `ago`."""
     return Thread("claude-code:s1", "Claude Code", "/w", "Add the cart", asks, unanswered, NOW - ago)
 
 
 def test_an_open_question_of_another_agent_is_as_relevant() -> None:
-    assert compute_thread_relevance(talk(asks="Shall I?"), NOW) == 1.0
-    assert compute_thread_relevance(talk(), NOW) == 0.4
-    assert compute_thread_relevance(talk(timedelta(hours=12), asks="Shall I?"), NOW) == pytest.approx(0.5)
-    assert compute_thread_relevance(talk(timedelta(hours=24), asks="Shall I?"), NOW) == 0.0
-    assert make_conversations_signal([], [talk(asks="Shall I?")], NOW).relevance == 1.0
+    assert compute_thread_relevance(make_thread(asks="Shall I?"), NOW) == 1.0
+    assert compute_thread_relevance(make_thread(), NOW) == 0.4
+    assert compute_thread_relevance(make_thread(timedelta(hours=12), asks="Shall I?"), NOW) == pytest.approx(0.5)
+    assert compute_thread_relevance(make_thread(timedelta(hours=24), asks="Shall I?"), NOW) == 0.0
+    assert make_conversations_signal([], [make_thread(asks="Shall I?")], NOW).relevance == 1.0
 
 
 def test_a_conversation_that_an_agent_may_be_answering_is_not_relevant() -> None:
-    assert compute_thread_relevance(talk(timedelta(minutes=9, seconds=59), unanswered=True), NOW) == 0.0
-    assert compute_thread_relevance(talk(timedelta(minutes=10), unanswered=True), NOW) == pytest.approx(0.8, abs=0.01)
+    assert compute_thread_relevance(make_thread(timedelta(minutes=9, seconds=59), unanswered=True), NOW) == 0.0
+    assert compute_thread_relevance(make_thread(timedelta(minutes=10), unanswered=True), NOW) == pytest.approx(
+        0.8, abs=0.01
+    )
 
 
 @pytest.mark.parametrize(
@@ -160,45 +162,45 @@ END:VEVENT
 """A meeting on working days, which was left out on Friday, 2 January."""
 
 
-def event(name: str, begins: str, *lines: str) -> str:
+def format_event(name: str, begins: str, *lines: str) -> str:
     """An event with these further lines."""
     return "\n".join(["BEGIN:VEVENT", f"UID:{name}", f"SUMMARY:{name}", begins, *lines, "END:VEVENT", ""])
 
 
-def calendar(folder: Path, *events: str) -> str:
+def write_calendar(folder: Path, *events: str) -> str:
     """Write a calendar with these events; returns its path."""
     file = folder / "work.ics"
     file.write_text("BEGIN:VCALENDAR\nVERSION:2.0\nPRODID:test\n" + "".join(events) + "END:VCALENDAR\n")
     return str(file)
 
 
-def meetings(file: str, at: datetime = NOW) -> list[Meeting]:
+def read_meetings(file: str, at: datetime = NOW) -> list[Meeting]:
     """The next meetings in a calendar."""
     return CalendarReader().meetings([file], at.astimezone(BERLIN))
 
 
 def test_a_repeated_meeting_in_its_own_zone_and_when_it_was_last_held(tmp_path: Path) -> None:
-    file = calendar(tmp_path, STANDUP)
+    file = write_calendar(tmp_path, STANDUP)
     monday = datetime(2026, 1, 5, 11, tzinfo=BERLIN)
-    assert meetings(file) == [Meeting("Stand-up", monday, datetime(2026, 1, 1, 11, tzinfo=BERLIN))]
-    assert meetings(file, datetime(2026, 1, 2, 9, tzinfo=UTC)) == []
+    assert read_meetings(file) == [Meeting("Stand-up", monday, datetime(2026, 1, 1, 11, tzinfo=BERLIN))]
+    assert read_meetings(file, datetime(2026, 1, 2, 9, tzinfo=UTC)) == []
     summer = datetime(2026, 7, 6, 8, tzinfo=UTC)
-    assert meetings(file, summer)[0].begins == datetime(2026, 7, 6, 9, tzinfo=UTC)
+    assert read_meetings(file, summer)[0].begins == datetime(2026, 7, 6, 9, tzinfo=UTC)
 
 
 def test_whole_days_cancelled_and_free_events_are_no_meetings(tmp_path: Path) -> None:
     at = "DTSTART:20260105T100000Z"
-    file = calendar(
+    file = write_calendar(
         tmp_path,
-        event("holiday", "DTSTART;VALUE=DATE:20260105"),
-        event("cancelled", at, "STATUS:CANCELLED"),
-        event("lunch", at, "TRANSP:TRANSPARENT"),
-        event("over", "DTSTART:20260105T090000Z"),
-        event("far", "DTSTART:20260105T133000Z"),
-        event("floating", "DTSTART:20260105T120000"),
-        event("last", "DTSTART:20260105T132959Z"),
+        format_event("holiday", "DTSTART;VALUE=DATE:20260105"),
+        format_event("cancelled", at, "STATUS:CANCELLED"),
+        format_event("lunch", at, "TRANSP:TRANSPARENT"),
+        format_event("over", "DTSTART:20260105T090000Z"),
+        format_event("far", "DTSTART:20260105T133000Z"),
+        format_event("floating", "DTSTART:20260105T120000"),
+        format_event("last", "DTSTART:20260105T132959Z"),
     )
-    assert [meeting.name for meeting in meetings(file)] == ["floating", "last"]
+    assert [meeting.name for meeting in read_meetings(file)] == ["floating", "last"]
 
 
 @pytest.mark.parametrize("content", [b"", b"rubbish", b"\xff\xfe\x00", b"BEGIN:VCALENDAR\nBEGIN:VEVENT\n"])

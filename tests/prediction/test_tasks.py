@@ -15,7 +15,7 @@ from engine.prediction.tasks import TaskBoard
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.prediction.deciding import World, refusal_code
-from tests.prediction.sensing import session
+from tests.prediction.sensing import make_session
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def board(database: Database) -> TaskBoard:
 def start(world: World, board: TaskBoard, task_id: str | None = None) -> SessionView:
     """Start a session for a new card, which may be made from a task."""
     card = world.make_card(task_id=task_id)
-    view = session(state=SessionState.RUNNING, prediction_id=card.id, ended_at=None)
+    view = make_session(state=SessionState.RUNNING, prediction_id=card.id, ended_at=None)
     world.database.write(lambda tx: board.session_started(tx, view))
     return view
 
@@ -36,7 +36,7 @@ def end(world: World, board: TaskBoard, view: SessionView, state: SessionState, 
     world.database.write(lambda tx: board.session_ended(tx, replace(view, state=state, **fields)))
 
 
-def kinds_and_states(database: Database) -> list[tuple[str, str]]:
+def read_kinds_and_states(database: Database) -> list[tuple[str, str]]:
     """The kinds of the ledger entries, and the states that they name, oldest first."""
     return [(entry.kind, entry.payload.get("state", "")) for entry in reversed(Ledger(database).latest())]
 
@@ -48,9 +48,9 @@ def test_a_task_is_added_listed_and_done(board: TaskBoard, clock: FakeClock, dat
     assert [task.id for task in board.list()] == [second.id, first.id]
     assert board.done(first.id).state == "done"
     assert [task.id for task in board.list(state="open")] == [second.id]
-    assert kinds_and_states(database) == [("TaskAdded", ""), ("TaskAdded", ""), ("TaskChanged", "done")]
+    assert read_kinds_and_states(database) == [("TaskAdded", ""), ("TaskAdded", ""), ("TaskChanged", "done")]
     board.done(first.id)
-    assert len(kinds_and_states(database)) == 3, "a second time changes nothing"
+    assert len(read_kinds_and_states(database)) == 3, "a second time changes nothing"
 
 
 @pytest.mark.parametrize("title", ["", " ", "\x1b[2J", "x" * 501])
@@ -89,7 +89,7 @@ def test_a_session_has_a_task_of_its_own(world: World, board: TaskBoard) -> None
 def test_a_session_that_did_not_succeed_leaves_a_failed_task(
     world: World, board: TaskBoard, state: SessionState
 ) -> None:
-    end(world, board, session(), state)
+    end(world, board, make_session(), state)
     assert board.list() == [], "a session that ends before it starts has no task"
     end(world, board, start(world, board), state, error="no pytest")
     [task] = board.list()

@@ -18,7 +18,7 @@ from tests.conftest import MONDAY_MORNING as NOW
 SHOP = "/home/me/shop"
 
 
-def claude(speaker: str, text: str, ago: timedelta = timedelta(minutes=5), **fields: Any) -> str:
+def make_claude_line(speaker: str, text: str, ago: timedelta = timedelta(minutes=5), **fields: Any) -> str:
     """A line of a transcript of Claude Code with these other fields."""
     message = {"role": speaker, "content": [{"type": "text", "text": text}]}
     stamp = (NOW - ago).isoformat()
@@ -70,7 +70,8 @@ def test_the_question_that_a_text_ends_with(text: str, question: str) -> None:
 
 def test_an_open_question_is_found_with_what_it_is_about(transcripts: Transcripts) -> None:
     transcripts.write(
-        claude("user", "Add the cart") + claude("assistant", "Added. Shall I use hunter2-hunter2 for the tests?")
+        make_claude_line("user", "Add the cart")
+        + make_claude_line("assistant", "Added. Shall I use hunter2-hunter2 for the tests?")
     )
     [thread] = transcripts.threads.latest(SHOP)
     assert (thread.agent, thread.about, thread.unanswered) == ("Claude Code", "Add the cart", False)
@@ -90,23 +91,23 @@ def test_the_folder_of_codex_is_that_of_its_first_line(transcripts: Transcripts)
 
 
 def test_a_long_file_is_read_at_its_ends(transcripts: Transcripts) -> None:
-    filler = claude("assistant", "x" * 5000) * (TAIL_BYTES // 5000 + 20)
-    transcripts.write(claude("user", "The first wish") + filler + claude("assistant", "And now?"))
+    filler = make_claude_line("assistant", "x" * 5000) * (TAIL_BYTES // 5000 + 20)
+    transcripts.write(make_claude_line("user", "The first wish") + filler + make_claude_line("assistant", "And now?"))
     [thread] = transcripts.threads.latest(SHOP)
     assert (thread.about, thread.question) == ("The first wish", "And now?")
 
 
 def test_the_last_growth_is_not_that_of_our_own_sessions(transcripts: Transcripts) -> None:
     assert transcripts.threads.find_last_growth() is None
-    transcripts.write(claude("user", "hello"), ago=timedelta(hours=3))
-    transcripts.write(claude("user", "hello", cwd="/ours/worktree"), "s2", ago=timedelta(minutes=1))
+    transcripts.write(make_claude_line("user", "hello"), ago=timedelta(hours=3))
+    transcripts.write(make_claude_line("user", "hello", cwd="/ours/worktree"), "s2", ago=timedelta(minutes=1))
     assert transcripts.threads.find_last_growth() == NOW - timedelta(hours=3)
-    transcripts.write(claude("user", "and more"), ago=timedelta(minutes=2))
+    transcripts.write(make_claude_line("user", "and more"), ago=timedelta(minutes=2))
     assert transcripts.threads.find_last_growth() == NOW - timedelta(minutes=2)
 
 
 @pytest.mark.parametrize("ago", [timedelta(hours=24), timedelta(hours=-2)])
 def test_files_of_yesterday_and_of_the_future_are_passed_over(transcripts: Transcripts, ago: timedelta) -> None:
-    transcripts.write(claude("user", "hello"), ago=ago)
+    transcripts.write(make_claude_line("user", "hello"), ago=ago)
     assert transcripts.threads.find_last_growth() is None
     assert transcripts.threads.latest(SHOP) == []

@@ -29,7 +29,7 @@ from tests.conftest import MONDAY_MORNING
 from tests.learning.decisions.test_learner import CARD
 
 
-def figures(twin: EmbeddedTwin) -> list[float]:
+def compute_figures(twin: EmbeddedTwin) -> list[float]:
     """All figures of the Twin about one card."""
     answer = twin.predict(CARD)
     return [answer.probability, answer.pattern_share, answer.time_share, twin.calibrate("run_tests", 0.6)]
@@ -76,11 +76,11 @@ def test_a_decision_is_learnt_when_the_twin_is_next_asked(twin_world: TwinWorld)
 
 def test_a_decision_that_is_taken_back_is_unlearnt(twin_world: TwinWorld) -> None:
     twin_world.decide(0, 6)
-    before = figures(twin_world.twin)
+    before = compute_figures(twin_world.twin)
     twin_world.decide(6, 9, DecisionSignal.DISMISSED)
-    assert figures(twin_world.twin) != before
+    assert compute_figures(twin_world.twin) != before
     twin_world.take_back(6, 7, 8)
-    assert figures(twin_world.twin) == before
+    assert compute_figures(twin_world.twin) == before
 
 
 def test_only_the_newest_of_many_decisions_are_learnt(twin_world: TwinWorld, monkeypatch: pytest.MonkeyPatch) -> None:

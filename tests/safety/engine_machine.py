@@ -162,7 +162,7 @@ class EngineMachine(MachineWorld):
         """Make calls until `wanted` micro-dollars are spent in a window. Hours and days pass where another cap needs
         them, but not beyond the 28th: a new month would begin with nothing spent."""
         for _ in range(40):
-            spent = oracle.spent(self.query, self.clock.now())
+            spent = oracle.read_spent(self.query, self.clock.now())
             missing = wanted - spent[window]
             free = min(cap - spent[other] for other, cap in CAPS.items() if other != window)
             if missing <= 0 or self.clock.now().day == 28:
@@ -306,5 +306,5 @@ class EngineMachine(MachineWorld):
     @invariant()
     def no_cap_is_exceeded(self) -> None:
         coverage_counts["steps"] += 1
-        for window, spent in oracle.spent(self.query, self.clock.now()).items():
+        for window, spent in oracle.read_spent(self.query, self.clock.now()).items():
             assert spent <= CAPS[window], f"{spent} is more than the {window}'s {CAPS[window]}"

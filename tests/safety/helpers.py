@@ -119,7 +119,7 @@ def make_rails(database: Database, clock: FakeClock, data: Path, **hooks: Any) -
     return rails
 
 
-def approval(prompt: str = "run the tests", **changes: Any) -> Trigger:
+def make_approval(prompt: str = "run the tests", **changes: Any) -> Trigger:
     """An operator's approval of a flow on koji-core, with changes of the trigger's fields."""
     trigger = Trigger(
         prediction_id="pred_1",
@@ -133,10 +133,10 @@ def approval(prompt: str = "run the tests", **changes: Any) -> Trigger:
     return replace(trigger, **changes)
 
 
-def unattended(prompt: str = "run the tests", **changes: Any) -> Trigger:
+def make_unattended(prompt: str = "run the tests", **changes: Any) -> Trigger:
     """A trigger of the same by the engine itself; no rail has anything against it."""
     return replace(
-        approval(prompt),
+        make_approval(prompt),
         **{
             "type": TriggerType.AUTONOMOUS, "decided_by": DecidedBy.AUTONOMY, "confidence": 0.95, "phase": 1,
             "approval_bound": 0.9, "from_channel": "research", **changes,

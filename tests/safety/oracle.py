@@ -21,16 +21,16 @@ def stamp(at: datetime) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def windows(now: datetime) -> dict[str, datetime]:
+def find_windows(now: datetime) -> dict[str, datetime]:
     """Where each window begins; local time is UTC here."""
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     return {"hour": now - timedelta(hours=1), "day": midnight, "month": midnight.replace(day=1)}
 
 
-def spent(query: Query, now: datetime) -> dict[str, int]:
+def read_spent(query: Query, now: datetime) -> dict[str, int]:
     """Micro-dollars in each window: what is settled there, and all that is reserved."""
     amounts = {}
-    for window, begin in windows(now).items():
+    for window, begin in find_windows(now).items():
         [(amount,)] = query(
             "SELECT coalesce(sum(amount_microusd), 0) FROM cost_entries"
             " WHERE state = 'reserved' OR (state = 'settled' AND at >= :begin)",
@@ -40,7 +40,7 @@ def spent(query: Query, now: datetime) -> dict[str, int]:
     return amounts
 
 
-def fits(before: dict[str, int], amount: int) -> bool:
+def is_within_caps(before: dict[str, int], amount: int) -> bool:
     """Whether `amount` more micro-dollars stay within every cap."""
     return all(before[window] + amount <= cap for window, cap in CAPS.items())
 
@@ -59,7 +59,7 @@ class Passed:
     """Micro-dollars."""
 
 
-def passed(query: Query) -> list[Passed]:
+def read_passed(query: Query) -> list[Passed]:
     """All triggers that passed, oldest first."""
     rows = query(
         "SELECT id, created_at, from_channel, target_channel, unattended, cost_estimate"
@@ -71,7 +71,7 @@ def passed(query: Query) -> list[Passed]:
     ]
 
 
-def loop(links: Sequence[Passed], last: Passed) -> str:
+def find_loop(links: Sequence[Passed], last: Passed) -> str:
     """The loop that `last` closed after `links`; "" for none (SPEC 3.3)."""
     if last.after == "owner":
         return ""

@@ -87,13 +87,13 @@ class Facts:
     """Micro-dollars in each window."""
     inactive_for: timedelta
 
-    def approvals_like(self, kind: str, channel: str) -> tuple[int, int]:
+    def count_approvals(self, kind: str, channel: str) -> tuple[int, int]:
         """How many such cards were approved, and how many were decided."""
         return self.outcomes.get((kind, channel), (0, 0))
 
 
 @cache
-def home_with_database() -> Path:
+def make_home() -> Path:
     """The data folder of a home with a database; it is copied for each machine."""
     folder = Path(tempfile.mkdtemp(prefix="clawpy-stateful-"))
     with open_world(folder, 1, config=CONFIG):
@@ -108,7 +108,7 @@ class MachineWorld(RuleBasedStateMachine):
         super().__init__()
         self._stack = ExitStack()
         folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="clawpy-machine-")))
-        shutil.copytree(home_with_database(), folder / "home" / "data")
+        shutil.copytree(make_home(), folder / "home" / "data")
         self.world = self._stack.enter_context(open_world(folder, 1, config=CONFIG))
         self.engine, self.clock = self.world.engine, self.world.clock
         self.workspace = self.world.projects[0].workspace
@@ -173,7 +173,7 @@ class MachineWorld(RuleBasedStateMachine):
         self.set_do_not_disturb(None)
         now = self.clock.now()
         morning = now.replace(hour=10, minute=0, second=0, microsecond=0) + timedelta(days=1)
-        if oracle.spent(self.query, now)["month"] > MONTH_CAP // 2:
+        if oracle.read_spent(self.query, now)["month"] > MONTH_CAP // 2:
             morning = (morning.replace(day=1) + timedelta(days=32)).replace(day=1)
         self.clock.advance(morning - now)
         self.engine.safety.kill_switch.poll()
@@ -252,7 +252,7 @@ class MachineWorld(RuleBasedStateMachine):
     def earn_trust(self, kind: str, channel: str) -> None:
         """Let such cards have enough approvals to run by themselves, beyond the first phase."""
         facts = self.read_facts()
-        if facts.decisions < 40 or oracle.bound(*facts.approvals_like(kind, channel)) < 0.82:
+        if facts.decisions < 40 or oracle.bound(*facts.count_approvals(kind, channel)) < 0.82:
             self.record_decisions(DecisionSignal.APPROVED, kind, channel, 40)
 
     def record_decisions(self, signal: DecisionSignal, kind: str, channel: str, count: int) -> None:
@@ -273,14 +273,14 @@ class MachineWorld(RuleBasedStateMachine):
 
     def call_model(self, estimate: int, price: int | str | None) -> None:
         """Reserve a call and settle it with `price`, release it ("released"), or leave it reserved (None)."""
-        costs, before = self.engine.safety.costs, oracle.spent(self.query, self.clock.now())
+        costs, before = self.engine.safety.costs, oracle.read_spent(self.query, self.clock.now())
         try:
             entry = self.engine.database.write(lambda tx: costs.reserve_call(tx, "twin", estimate))
         except Refusal:
-            assert not oracle.fits(before, estimate), f"{estimate} fits {before} and was refused"
+            assert not oracle.is_within_caps(before, estimate), f"{estimate} fits {before} and was refused"
             coverage_counts["cost refused a call"] += 1
             return
-        assert oracle.fits(before, estimate), f"{estimate} does not fit {before}"
+        assert oracle.is_within_caps(before, estimate), f"{estimate} does not fit {before}"
         if price == "released":
             self.engine.database.write(lambda tx: costs.release(tx, entry))
         elif isinstance(price, int):
@@ -348,7 +348,7 @@ class MachineWorld(RuleBasedStateMachine):
             quiet=now.hour >= 23 or now.hour < 8 or (self.dnd_until is not None and now < self.dnd_until),
             decisions=sum(decided for _, decided in outcomes.values()),
             outcomes=outcomes,
-            spent=oracle.spent(self.query, now),
+            spent=oracle.read_spent(self.query, now),
             inactive_for=now - self.heard_at,
         )
 
@@ -404,16 +404,16 @@ class MachineWorld(RuleBasedStateMachine):
         assert not facts.quiet, f"{ran} in quiet hours"
         assert facts.decisions >= 30, f"{ran} in phase 0"
         assert session.confidence >= 0.8, f"{ran} with confidence {session.confidence}"
-        approved, decided = facts.approvals_like(session.kind, session.target_channel)
+        approved, decided = facts.count_approvals(session.kind, session.target_channel)
         assert oracle.bound(approved, decided) >= 0.8, f"{ran} after {approved} of {decided}"
 
     def check_triggers(self, facts: Facts) -> None:
         """Check every trigger that was let through since the last check: cost, loops and rate."""
-        passed = oracle.passed(self.query)
+        passed = oracle.read_passed(self.query)
         for place in range(self.seen_passed, len(passed)):
             trigger, earlier = passed[place], passed[:place]
-            assert oracle.fits(facts.spent, trigger.estimate), f"{trigger} does not fit {facts.spent}"
-            assert oracle.loop(earlier, trigger) == "", f"{trigger} closed a loop"
+            assert oracle.is_within_caps(facts.spent, trigger.estimate), f"{trigger} does not fit {facts.spent}"
+            assert oracle.find_loop(earlier, trigger) == "", f"{trigger} closed a loop"
             unattended = [previous.at for previous in earlier if previous.unattended]
             if trigger.unattended and unattended:
                 interval = timedelta(milliseconds=self.interval)

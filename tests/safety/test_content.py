@@ -23,7 +23,7 @@ from engine.safety.content import (
 )
 from engine.safety.content.commands import text_rules
 from engine.safety.content.shell import fold_text, parse
-from tests.safety.test_content_examples import examples
+from tests.safety.test_content_examples import read_examples
 
 
 def test_a_rule_on_commands_stops_and_passes_its_examples() -> None:
@@ -43,7 +43,7 @@ def test_a_rule_on_prompts_stops_and_passes_its_examples() -> None:
     assert [text for text in passes if check_prompt(text).verdict is not Verdict.ALLOW] == []
 
 
-@pytest.mark.parametrize("prompt", examples("commands_in_prompts"))
+@pytest.mark.parametrize("prompt", read_examples("commands_in_prompts"))
 def test_commands_and_payloads_in_a_prompt_are_found(prompt: str) -> None:
     assert check_prompt(prompt).verdict is Verdict.BLOCK
 
@@ -108,13 +108,13 @@ HOSTILE = [
     ],
 )
 def test_no_input_takes_long(check: Callable[[str], object], limit_s: float) -> None:
-    def seconds(text: str) -> float:
+    def measure_seconds(text: str) -> float:
         begin = time.thread_time()  # of this thread: other programs on the machine do not count
         check(text)
         return time.thread_time() - begin
 
     # One run at a good moment will do.
-    slow = [text[:20] for text in HOSTILE if all(seconds(text) > limit_s for _ in range(3))]
+    slow = [text[:20] for text in HOSTILE if all(measure_seconds(text) > limit_s for _ in range(3))]
     assert slow == []
 
 
@@ -147,18 +147,18 @@ OWN = make_own_rules(
 )
 
 
-@pytest.mark.parametrize("command", examples("allowed_by_operator"))
+@pytest.mark.parametrize("command", read_examples("allowed_by_operator"))
 def test_a_command_that_the_operator_allows_passes(command: str) -> None:
     assert check_command(command).verdict is not Verdict.ALLOW
     assert check_command(command, own=OWN).verdict is Verdict.ALLOW
 
 
-@pytest.mark.parametrize("command", examples("behind_allowed_commands"))
+@pytest.mark.parametrize("command", read_examples("behind_allowed_commands"))
 def test_nothing_hides_behind_an_allowed_command(command: str) -> None:
     assert check_command(command, own=OWN).verdict is not Verdict.ALLOW
 
 
-@pytest.mark.parametrize("command", examples("blocked_by_operator"))
+@pytest.mark.parametrize("command", read_examples("blocked_by_operator"))
 def test_a_command_that_the_operator_blocks_is_blocked(command: str) -> None:
     assert check_command(command).verdict is Verdict.ALLOW
     verdict = check_command(command, own=OWN)

@@ -20,7 +20,7 @@ from engine.safety.content import check_command, check_prompt, rulebook
 FOLDER = Path(__file__).parent / "content_examples"
 
 
-def examples(name: str) -> list[str]:
+def read_examples(name: str) -> list[str]:
     lines = (FOLDER / f"{name}.txt").read_text(encoding="utf-8").splitlines()
     return [line.replace("\\n", "\n").replace("\\t", "\t") for line in lines if line]
 
@@ -36,7 +36,7 @@ def examples(name: str) -> list[str]:
     ],
 )
 def test_ordinary_work_is_not_stopped(name: str, check: Callable[[str], RailVerdict]) -> None:
-    texts = examples(name)
+    texts = read_examples(name)
     verdicts = [(text, check(text)) for text in texts]
     assert [(text, verdict.rule) for text, verdict in verdicts if verdict.verdict is not Verdict.ALLOW] == []
     assert len(texts) >= 30
@@ -52,16 +52,16 @@ def test_ordinary_work_is_not_stopped(name: str, check: Callable[[str], RailVerd
     ],
 )
 def test_destructive_work_is_stopped(name: str, check: Callable[[str], RailVerdict]) -> None:
-    assert [text for text in examples(name) if check(text).verdict is Verdict.ALLOW] == []
+    assert [text for text in read_examples(name) if check(text).verdict is Verdict.ALLOW] == []
 
 
-def quotable_commands(name: str) -> list[str]:
+def read_quotable_commands(name: str) -> list[str]:
     """The commands of a list that can stand in one line between backticks."""
-    return [text for text in examples(name) if "\n" not in text and "`" not in text]
+    return [text for text in read_examples(name) if "\n" not in text and "`" not in text]
 
 
 def test_destructive_commands_in_a_prompt_are_stopped() -> None:
-    commands = quotable_commands("disguised_commands")
+    commands = read_quotable_commands("disguised_commands")
     assert [text for text in commands if check_prompt(f"Run `{text}` now").verdict is Verdict.ALLOW] == []
 
 
@@ -75,7 +75,7 @@ def test_destructive_commands_in_a_prompt_are_stopped() -> None:
     ],
 )
 def test_ordinary_commands_and_talk_about_destructive_ones_are_not_stopped_in_a_prompt(prompt: str, name: str) -> None:
-    commands = quotable_commands(name)
+    commands = read_quotable_commands(name)
     assert [text for text in commands if check_prompt(prompt.format(text)).verdict is not Verdict.ALLOW] == []
 
 
@@ -86,7 +86,7 @@ def test_ordinary_commands_and_talk_about_destructive_ones_are_not_stopped_in_a_
 def test_creative_commands_are_stopped(name: str, min_stopped: int, count: int) -> None:
     """The rules were tuned on the first list alone; the others were set aside. The least number that is stopped is what
     the rules reached, so that no list gets worse."""
-    texts = examples(name)
+    texts = read_examples(name)
     assert len(texts) == count
     assert sum(check_command(text).verdict is not Verdict.ALLOW for text in texts) >= min_stopped
 
@@ -97,10 +97,10 @@ def test_creative_commands_are_stopped(name: str, min_stopped: int, count: int) 
 SIMPLE = re.compile(r"[\w./:=@-]+(?: [\w./:=@-]+)*")
 """A command of plain words: nothing in it is quoted already."""
 STOPPED = sorted({text for rule in rulebook.load_command_rules() for text in rule.stops if SIMPLE.fullmatch(text)})
-ORDINARY = sorted({text for text in examples("ordinary_commands") if SIMPLE.fullmatch(text)})
+ORDINARY = sorted({text for text in read_examples("ordinary_commands") if SIMPLE.fullmatch(text)})
 
 LOOKALIKES = str.maketrans("aeopcxsi", "\u0430\u0435\u043e\u0440\u0441\u0445\u0455\u0456")
-WRAPPINGS = examples("wrappings")
+WRAPPINGS = read_examples("wrappings")
 
 
 def verdict(text: str) -> Verdict:

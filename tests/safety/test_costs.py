@@ -16,7 +16,7 @@ from engine.safety.costs import AgentBudget, decide_cost, find_windows, measure_
 from engine.safety.pipeline import CrosspollLog
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from tests.safety.helpers import Rails, approval, make_rails
+from tests.safety.helpers import Rails, make_approval, make_rails
 from tests.support.helpers import make_session_view
 
 NOTHING_SPENT = CostState(hour=0, day=0, month=0, hour_cap=2 * MICRO, day_cap=20 * MICRO, month_cap=200 * MICRO)
@@ -67,7 +67,7 @@ def test_a_day_lasts_from_midnight_to_midnight(zone: str, day: tuple[int, int, i
     assert find_windows(late).month.astimezone(ZoneInfo(zone)).strftime("%m-%d %H") == f"{day[1]:02}-01 00"
 
 
-def session_view(
+def make_ended_session(
     prediction_id: str, cost: int, *, started: bool = True, state: SessionState = SessionState.SUCCEEDED
 ) -> SessionView:
     view = make_session_view(id="auto_1", prediction_id=prediction_id, state=state, cost=cost, summary="done")
@@ -75,9 +75,9 @@ def session_view(
 
 
 def test_a_reservation_counts_until_it_is_settled_with_the_real_price(rails: Rails) -> None:
-    rails.decide(approval(estimate=50_000))
+    rails.decide(make_approval(estimate=50_000))
     assert rails.costs.state().hour == 50_000
-    ended = session_view("pred_1", 20_000)
+    ended = make_ended_session("pred_1", 20_000)
     rails.write(rails.costs.session_started, ended)
     rails.write(rails.safety.session_ended, ended)
     rails.write(rails.safety.session_ended, ended)
@@ -93,40 +93,40 @@ def test_a_reservation_counts_until_it_is_settled_with_the_real_price(rails: Rai
 
 
 def test_a_session_that_never_started_gives_its_reservation_back(rails: Rails) -> None:
-    rails.decide(approval())
-    rails.write(rails.safety.session_ended, session_view("pred_1", 0, started=False))
+    rails.decide(make_approval())
+    rails.write(rails.safety.session_ended, make_ended_session("pred_1", 0, started=False))
     assert rails.costs.state().day == 0
-    rails.decide(approval(prediction_id="pred_2"))
+    rails.decide(make_approval(prediction_id="pred_2"))
     rails.write(rails.safety.pipeline.revoke, "pred_2")
     assert rails.costs.state().day == 0
 
 
 def test_the_cap_of_a_day_warns_at_eighty_percent_and_once_when_it_is_reached(rails: Rails) -> None:
     rails.settings.change(cross_poll_cost_cap_per_hour=1000.0)
-    rails.decide(approval(prediction_id="a", estimate=15_999_999))
+    rails.decide(make_approval(prediction_id="a", estimate=15_999_999))
     ledger = Ledger(rails.database)
     assert ledger.latest(kinds=("CostWarned",)) == []
     for name in ("b", "beyond"):
-        assert rails.decide(approval(prediction_id=name, estimate=1)).permit
+        assert rails.decide(make_approval(prediction_id=name, estimate=1)).permit
         assert len(ledger.latest(kinds=("CostWarned",))) == 1
     for _ in range(2):
-        assert rails.decide(approval(prediction_id="c", estimate=5_000_000)).permit is None
+        assert rails.decide(make_approval(prediction_id="c", estimate=5_000_000)).permit is None
     assert len(ledger.latest(kinds=("CostWarned",))) == 2
     assert rails.hold_words() == ["pause"]
 
 
 def test_the_cap_of_a_month_stops_everything_until_it_is_resumed(rails: Rails) -> None:
     rails.settings.change(cross_poll_cost_cap_per_month=0.10)
-    assert rails.decide(approval(estimate=60_000)).permit
-    assert rails.decide(approval(prediction_id="b", estimate=60_000)).permit is None
+    assert rails.decide(make_approval(estimate=60_000)).permit
+    assert rails.decide(make_approval(prediction_id="b", estimate=60_000)).permit is None
     assert rails.hold_words() == ["month"]
     # The next month begins; it stays stopped.
     rails.clock.advance(timedelta(days=40))
-    blocked = rails.decide(approval(prediction_id="c", estimate=10))
+    blocked = rails.decide(make_approval(prediction_id="c", estimate=10))
     assert blocked.blocked_by is not None
     assert blocked.blocked_by.rail == "kill"
     rails.kill_switch.resume("month")
-    assert rails.decide(approval(prediction_id="d", estimate=10)).permit
+    assert rails.decide(make_approval(prediction_id="d", estimate=10)).permit
 
 
 @pytest.mark.parametrize(("price", "holds"), [(100_000, []), (100_001, ["month"])])
@@ -134,8 +134,8 @@ def test_a_price_above_its_estimate_places_the_month_stop_beyond_the_cap(
     rails: Rails, price: int, holds: list[str]
 ) -> None:
     rails.settings.change(cross_poll_cost_cap_per_month=0.10)
-    rails.decide(approval(estimate=60_000))
-    rails.write(rails.safety.session_ended, session_view("pred_1", price))
+    rails.decide(make_approval(estimate=60_000))
+    rails.write(rails.safety.session_ended, make_ended_session("pred_1", price))
     assert rails.hold_words() == holds
 
 
@@ -143,8 +143,8 @@ def test_an_exceeded_budget_of_an_agent_is_recorded_for_sessions_and_other_calls
     database: Database, clock: FakeClock, tmp_path: Path
 ) -> None:
     rails = make_rails(database, clock, tmp_path, agent_budget=lambda agent: 70_000)
-    assert rails.decide(approval()).permit
-    assert rails.decide(approval(prediction_id="b")).permit is None
+    assert rails.decide(make_approval()).permit
+    assert rails.decide(make_approval(prediction_id="b")).permit is None
     with pytest.raises(Refusal, match="today"):
         database.write(lambda tx: rails.costs.reserve_call(tx, "summary", 80_000, agent="cto"))
     database.write(lambda tx: None)  # the event of a refused call is written after it
@@ -157,28 +157,28 @@ def test_other_paid_calls_count_in_the_same_caps(rails: Rails) -> None:
     entry = rails.write(rails.costs.reserve_call, "twin", 60_000)
     with pytest.raises(Refusal, match="hour"):
         rails.write(rails.costs.reserve_call, "judge", 60_000)
-    assert rails.decide(approval(estimate=60_000)).blocked_by is not None
+    assert rails.decide(make_approval(estimate=60_000)).blocked_by is not None
     for amount in (10_000, 60_000):  # once settled a price stays
         rails.write(rails.costs.settle, entry, amount)
     rails.write(rails.costs.release, entry)
     assert rails.costs.state().hour == 10_000
-    assert rails.decide(approval(estimate=60_000)).permit
+    assert rails.decide(make_approval(estimate=60_000)).permit
 
 
 def test_recovery_settles_or_releases_what_a_crash_left_reserved(rails: Rails) -> None:
     permits = {}
     for name in ("ended", "running", "waiting", "lost"):
-        permits[name] = rails.decide(approval(prediction_id=name, estimate=100_000)).permit
+        permits[name] = rails.decide(make_approval(prediction_id=name, estimate=100_000)).permit
     for name in ("ended", "running"):  # what has begun has used its permit up
         permit = permits[name]
         assert permit is not None
         rails.write(rails.safety.permits.consume, permit, permit.digest)
     rails.write(rails.safety.permits.revoke, "lost")
     sessions = {
-        "ended": session_view("ended", 30_000),
-        "running": session_view("running", 0, state=SessionState.RUNNING),
+        "ended": make_ended_session("ended", 30_000),
+        "running": make_ended_session("running", 0, state=SessionState.RUNNING),
         # of an earlier approval, which was undone
-        "waiting": session_view("waiting", 0, started=False, state=SessionState.CANCELLED),
+        "waiting": make_ended_session("waiting", 0, started=False, state=SessionState.CANCELLED),
     }
     assert rails.safety.recover(sessions.get) == 2
     assert rails.costs.state().day == 230_000
@@ -187,8 +187,8 @@ def test_recovery_settles_or_releases_what_a_crash_left_reserved(rails: Rails) -
 
 @pytest.mark.parametrize(("counted", "price"), [(0, 100_000), (99_999, 100_000), (130_000, 130_000)])
 def test_an_interrupted_session_costs_at_least_its_reservation(rails: Rails, counted: int, price: int) -> None:
-    rails.decide(approval(estimate=100_000))
-    ended = session_view("pred_1", counted, state=SessionState.INTERRUPTED)
+    rails.decide(make_approval(estimate=100_000))
+    ended = make_ended_session("pred_1", counted, state=SessionState.INTERRUPTED)
     rails.write(rails.costs.session_started, ended)
     rails.write(rails.safety.session_ended, ended)
     assert rails.costs.state().day == price
@@ -207,8 +207,8 @@ def test_after_a_restart_a_call_costs_its_reservation_unless_it_goes_on_elsewher
 
 def start_session(rails: Rails, estimate: int) -> None:
     """A session `auto_1` of card `pred_1` for which `estimate` is reserved."""
-    rails.decide(approval(estimate=estimate))
-    rails.write(rails.costs.session_started, session_view("pred_1", 0))
+    rails.decide(make_approval(estimate=estimate))
+    rails.write(rails.costs.session_started, make_ended_session("pred_1", 0))
 
 
 def test_a_reservation_is_raised_before_a_call_and_never_lowered(rails: Rails) -> None:
@@ -217,7 +217,7 @@ def test_a_reservation_is_raised_before_a_call_and_never_lowered(rails: Rails) -
     assert rails.costs.state().hour == 300_000
     assert rails.costs.raise_reservation("auto_1", 200_000) == "", "what was reserved stays so"
     assert rails.costs.state().hour == 300_000
-    rails.write(rails.safety.session_ended, session_view("pred_1", 280_000))
+    rails.write(rails.safety.session_ended, make_ended_session("pred_1", 280_000))
     assert rails.costs.state().hour == 280_000
 
 
@@ -230,7 +230,7 @@ def test_a_running_session_cannot_pass_a_cap(rails: Rails) -> None:
 
 
 def test_reserved_and_spent_money_are_shown_apart(rails: Rails) -> None:
-    rails.decide(approval(estimate=60_000))
+    rails.decide(make_approval(estimate=60_000))
     costs = rails.costs
     entry = rails.write(costs.reserve_call, "twin", 50_000)
     rails.write(costs.settle, entry, 10_000)

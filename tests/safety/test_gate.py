@@ -18,7 +18,7 @@ from engine.safety.gate import (
     find_targets_of_command,
     find_targets_of_trigger,
 )
-from tests.safety.helpers import Rails, approval, on, unattended
+from tests.safety.helpers import Rails, make_approval, make_unattended, on
 
 CLEAR = GateFacts(
     confidence=0.95, estimate=0, targets=(), novel_pair="", rejections=0, decisions=10, content=Verdict.ALLOW,
@@ -26,7 +26,7 @@ CLEAR = GateFacts(
 )  # fmt: skip
 
 
-def asking_rules(**changes: object) -> set[str]:
+def find_asking_rules(**changes: object) -> set[str]:
     verdict = decide_gate(replace(CLEAR, **changes))  # type: ignore[arg-type]
     return set(verdict.rule.split(",")) - {""}
 
@@ -59,8 +59,8 @@ BOUNDARIES: list[tuple[str, dict[str, object], dict[str, object]]] = [
 def test_a_rule_asks_beyond_its_boundary_and_passes_at_it(
     rule: str, passes: dict[str, object], asks: dict[str, object]
 ) -> None:
-    assert rule not in asking_rules(**passes)
-    assert asking_rules(**asks) == {rule}
+    assert rule not in find_asking_rules(**passes)
+    assert find_asking_rules(**asks) == {rule}
     assert decide_gate(replace(CLEAR, **asks)).verdict == "ask"  # type: ignore[arg-type]
 
 
@@ -89,24 +89,24 @@ def test_the_gate_blocks_what_the_content_filter_blocks() -> None:
 
 def test_nothing_runs_by_itself_before_ten_decisions(rails: Rails) -> None:
     rails.decisions.decisions = 9
-    assert rails.decide(unattended()).permit is None
-    assert rails.decide(approval()).permit
+    assert rails.decide(make_unattended()).permit is None
+    assert rails.decide(make_approval()).permit
     rails.decisions.decisions = 10
-    assert rails.decide(unattended(prediction_id="b")).permit
+    assert rails.decide(make_unattended(prediction_id="b")).permit
 
 
 def test_an_order_of_the_operator_needs_no_confidence_and_no_past_approvals() -> None:
     guess = {"confidence": 0.1, "novel_pair": "never", "phase": 0, "approval_bound": 0.0}
-    assert asking_rules(**guess, ordered=True) == set()
-    assert asking_rules(confidence=0.7, ordered=True) == set(), "nor does the threshold hold it"
+    assert find_asking_rules(**guess, ordered=True) == set()
+    assert find_asking_rules(confidence=0.7, ordered=True) == set(), "nor does the threshold hold it"
     other_facts = {
         "decisions": 9, "confined": False, "estimate": MICRO + 1, "targets": ("branch main",), "rejections": 3,
         "content": Verdict.ASK, "day_cost": 17 * MICRO, "autonomous": False, "workspace_acts": False,
         "quiet": "quiet hours", "suggested": True,
     }  # fmt: skip
-    assert asking_rules(**guess, **other_facts, ordered=True) == asking_rules(**other_facts)
-    assert len(asking_rules(**other_facts)) == len(other_facts)
-    assert asking_rules(confined=False, waived=True, ordered=True) == {"sandbox-waived"}
+    assert find_asking_rules(**guess, **other_facts, ordered=True) == find_asking_rules(**other_facts)
+    assert len(find_asking_rules(**other_facts)) == len(other_facts)
+    assert find_asking_rules(confined=False, waived=True, ordered=True) == {"sandbox-waived"}
 
 
 @pytest.mark.long
@@ -150,11 +150,11 @@ def test_production_targets_are_found_in_prompts_and_parameters(
     production = ProductionSettings(
         hosts=("shop.example.com",), contexts=("live",), remotes=("heroku",), branches=("stable",), paths=("infra/*",)
     )
-    trigger = approval(assignment=Assignment(prompt, "koji-core", "/w", "model", None, parameters))
+    trigger = make_approval(assignment=Assignment(prompt, "koji-core", "/w", "model", None, parameters))
     assert find_targets_of_trigger(trigger, production) == ((expected,) if expected else ())
     if expected.startswith(("branch", "remote")):  # a flow compares and rehearses, and writes to neither
         flow = replace(trigger.assignment, runner="flow", flow="rehearse_merge")
-        assert find_targets_of_trigger(approval(assignment=flow), production) == ()
+        assert find_targets_of_trigger(make_approval(assignment=flow), production) == ()
 
 
 PRODUCTION = ProductionSettings(
@@ -178,8 +178,7 @@ PRODUCTION = ProductionSettings(
     ],
 )  # fmt: skip
 def test_production_targets_of_commands(command: str, found: str) -> None:
-    targets = find_targets_of_command(command, PRODUCTION)
-    assert found in targets if found else targets == ()
+    assert found in (find_targets_of_command(command, PRODUCTION) or ("",))
 
 
 @given(st.text(max_size=200))
@@ -196,12 +195,12 @@ def test_production_targets_of_paths_and_hosts() -> None:
 
 
 def test_a_new_pair_of_channels_asks_until_an_approval_makes_it_known(rails: Rails) -> None:
-    novel = on("garden", unattended())
-    within = rails.gate_verdict(unattended(from_channel="koji-core"))
+    novel = on("garden", make_unattended())
+    within = rails.gate_verdict(make_unattended(from_channel="koji-core"))
     assert within.verdict == "allow", "within a channel that has run there is no pair"
     gate = rails.gate_verdict(novel)
     assert (gate.verdict, gate.rule) == ("ask", "novel-pair")
     assert rails.decide(novel).permit is None
-    assert rails.decide(on("garden", approval(prediction_id="b"))).permit
-    by_owner = on("garden", approval(confidence=0.9, phase=1, approval_bound=0.9))
+    assert rails.decide(on("garden", make_approval(prediction_id="b"))).permit
+    by_owner = on("garden", make_approval(confidence=0.9, phase=1, approval_bound=0.9))
     assert rails.gate_verdict(by_owner).verdict == "allow"

@@ -19,13 +19,13 @@ from engine.safety import stop_file
 from engine.safety.kill_switch import PAUSE, PAUSE_DURATION
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
-from tests.safety.helpers import WORKSPACE, Rails, acting_settings, approval, make_rails, unattended
+from tests.safety.helpers import WORKSPACE, Rails, acting_settings, make_approval, make_rails, make_unattended
 from tests.support.helpers import refused
 
 
-def blocked_rule(rails: Rails) -> str:
+def find_blocking_rule(rails: Rails) -> str:
     """RAIL:RULE that blocks an approval; "" if none does."""
-    ruling = rails.decide(approval())
+    ruling = rails.decide(make_approval())
     return "" if ruling.blocked_by is None else f"{ruling.blocked_by.rail}:{ruling.blocked_by.rule}"
 
 
@@ -71,12 +71,12 @@ def test_each_level_blocks_ends_running_sessions_and_is_shown(
 ) -> None:
     throw(rails)
     rails.kill_switch.poll()
-    assert blocked_rule(rails) == f"kill:{rule}"
+    assert find_blocking_rule(rails) == f"kill:{rule}"
     assert len(rails.stopped) == 1
     assert rails.kill_switch.kill_reason() == reason
     assert [shown.name for shown in rails.kill_switch.levels() if shown.thrown] == [level]
     end(rails)
-    assert (blocked_rule(rails), rails.kill_switch.kill_reason()) == ("", "")
+    assert (find_blocking_rule(rails), rails.kill_switch.kill_reason()) == ("", "")
     assert not any(shown.thrown for shown in rails.kill_switch.levels())
 
 
@@ -93,7 +93,7 @@ def test_a_switch_is_off_although_sessions_cannot_be_ended_and_ends_them_later(r
 
     rails.kill_switch._stop_sessions = fail
     rails.kill_switch.set_enabled(False)
-    assert blocked_rule(rails) == "kill:api"
+    assert find_blocking_rule(rails) == "kill:api"
     rails.kill_switch._stop_sessions = rails.stopped.append
     rails.kill_switch.poll()
     assert len(rails.stopped) == 1
@@ -112,7 +112,7 @@ def test_the_switch_of_the_gateway_and_the_setting_are_holds_and_only_the_first_
         rails.kill_switch.resume("config")
     assert "clawpy config set crossPollEnabled true" in refused.value.fix
     rails.kill_switch.resume("api")
-    assert blocked_rule(rails) == "kill:config"
+    assert find_blocking_rule(rails) == "kill:config"
     rails.settings.change(cross_poll_enabled=True)
     assert rails.kill_switch.holds() == []
     with pytest.raises(Refusal, match="not active"):
@@ -123,7 +123,7 @@ def test_a_stop_survives_a_restart(rails: Rails, database: Database, clock: Fake
     rails.kill_switch.stop("F12", "console")
     restarted = make_rails(database, clock, tmp_path / "data")
     assert restarted.hold_words() == ["stop"]
-    assert blocked_rule(restarted) == "kill:stop"
+    assert find_blocking_rule(restarted) == "kill:stop"
 
 
 def test_a_stop_file_blocks_at_once_and_becomes_a_hold(rails: Rails, tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_stop_file_blocks_at_once_and_becomes_a_hold(rails: Rails, tmp_path: P
 def test_an_empty_stop_file_found_at_start_is_adopted(database: Database, clock: FakeClock, tmp_path: Path) -> None:
     (tmp_path / "STOP").touch()
     rails = make_rails(database, clock, tmp_path)
-    assert blocked_rule(rails).startswith("kill:stop-file")
+    assert find_blocking_rule(rails).startswith("kill:stop-file")
     rails.kill_switch.start()
     try:
         assert [(hold.word, hold.by) for hold in rails.kill_switch.holds()] == [("stop", "outside")]
@@ -182,11 +182,11 @@ def test_a_stop_holds_when_the_database_does_not_answer(
 def test_resume_removes_a_stop_file_or_says_that_it_cannot(rails: Rails, tmp_path: Path) -> None:
     file = stop_file.request_stop(tmp_path / "data")
     rails.kill_switch.resume("stop")
-    assert (file.exists(), blocked_rule(rails)) == (False, "")
+    assert (file.exists(), find_blocking_rule(rails)) == (False, "")
     file.mkdir()
     with pytest.raises(Refusal, match="cannot be removed"):
         rails.kill_switch.resume("stop")
-    assert blocked_rule(rails) == "kill:stop-file"
+    assert find_blocking_rule(rails) == "kill:stop-file"
 
 
 def test_each_hold_ends_by_its_own_word_only(rails: Rails) -> None:
@@ -233,10 +233,10 @@ def test_a_pause_ends_after_two_hours_and_starts_a_new_count(rails: Rails) -> No
     rails.write(rails.kill_switch.pause_after_rejections)
     rails.clock.advance(PAUSE_DURATION - timedelta(microseconds=1))
     assert rails.hold_words() != []
-    assert rails.decide(unattended()).permit is None
+    assert rails.decide(make_unattended()).permit is None
     rails.clock.advance(timedelta(microseconds=1))
     assert rails.hold_words() == []
-    assert rails.decide(unattended()).permit, "the rejections before the pause are forgiven"
+    assert rails.decide(make_unattended()).permit, "the rejections before the pause are forgiven"
     rails.write(rails.kill_switch.place, PAUSE, "test")
     rails.clock.advance(PAUSE_DURATION)
     assert rails.write(rails.kill_switch.place, PAUSE, "at its end another begins")
@@ -271,7 +271,7 @@ def test_undoing_an_older_decision_after_a_resume_changes_no_count_of_rejections
 
 
 def test_a_permit_is_not_consumed_while_stopped(rails: Rails) -> None:
-    permit = rails.decide(approval()).permit
+    permit = rails.decide(make_approval()).permit
     assert permit
     rails.kill_switch.stop("F12", "console")
     refused("stopped", lambda: rails.write(rails.safety.permits.consume, permit, permit.digest))
@@ -289,10 +289,10 @@ def test_rejections_pause_nothing_where_nothing_runs_by_itself(
     rails.decisions.rejections, rails.decisions.decisions = 3, 103
     rails.write(rails.kill_switch.pause_after_rejections)
     assert rails.hold_words() == []
-    assert rails.decide(unattended()).permit is None, "what a program asks for waits for the operator all the same"
+    assert rails.decide(make_unattended()).permit is None, "what a program asks for waits for the operator all the same"
     assert rails.hold_words() == []
     rails.settings.current = acting_settings()
-    assert rails.decide(unattended()).permit is None
+    assert rails.decide(make_unattended()).permit is None
     assert rails.hold_words() == [PAUSE], "once something may run, its first try pauses it"
 
 
@@ -303,12 +303,12 @@ def test_the_third_rejection_in_a_row_pauses_and_resuming_starts_a_new_count(rai
     rails.decisions.rejections, rails.decisions.decisions = 3, 103
     rails.write(rails.kill_switch.pause_after_rejections)
     assert rails.hold_words() == ["pause"]
-    assert rails.decide(unattended()).permit is None
-    assert rails.decide(approval()).permit, "a pause does not stop what the operator approves"
+    assert rails.decide(make_unattended()).permit is None
+    assert rails.decide(make_approval()).permit, "a pause does not stop what the operator approves"
     rails.kill_switch.resume("pause")
     rails.write(rails.kill_switch.pause_after_rejections)
     assert rails.hold_words() == []
-    assert rails.decide(unattended(prediction_id="b")).permit
+    assert rails.decide(make_unattended(prediction_id="b")).permit
     rails.decisions.rejections, rails.decisions.decisions = 6, 106
     rails.write(rails.kill_switch.pause_after_rejections)
     assert rails.hold_words() == ["pause"]

@@ -14,7 +14,7 @@ from engine.safety import pipeline as pipeline_module
 from engine.safety.permits import PERMIT_LIFETIME
 from engine.safety.pipeline import ALLOWANCE_LIFETIME, RAIL_ORDER
 from engine.storage.ledger import Ledger
-from tests.safety.helpers import WORKSPACE, Rails, approval, make_rails, unattended
+from tests.safety.helpers import WORKSPACE, Rails, make_approval, make_rails, make_unattended
 
 
 def refusal_code(rails: Rails, permit: object, digest: str) -> str:
@@ -25,7 +25,7 @@ def refusal_code(rails: Rails, permit: object, digest: str) -> str:
 
 def test_six_rails_are_asked_in_order_and_logged_in_one_row(rails: Rails) -> None:
     assert RAIL_ORDER == ("loop", "rate", "cost", "content", "gate", "kill")
-    verdicts = rails.decide(approval()).verdicts
+    verdicts = rails.decide(make_approval()).verdicts
     assert tuple(verdict.rail for verdict in verdicts) == RAIL_ORDER
     entry = rails.safety.log()[0]
     assert (entry.blocked, entry.channel, entry.from_channel, entry.estimate) == (False, "koji-core", "owner", 50_000)
@@ -33,9 +33,9 @@ def test_six_rails_are_asked_in_order_and_logged_in_one_row(rails: Rails) -> Non
 
 
 def test_the_first_rail_that_blocks_is_named_and_all_are_logged(rails: Rails) -> None:
-    rails.decide(unattended())
+    rails.decide(make_unattended())
     rails.kill_switch.stop("F12", "console")
-    ruling = rails.decide(unattended(estimate=3_000_000, prediction_id="b"))
+    ruling = rails.decide(make_unattended(estimate=3_000_000, prediction_id="b"))
     assert ruling.blocked_by is not None
     assert ruling.blocked_by.rail == "rate"
     entry = rails.safety.log(blocked_only=True)[0]
@@ -54,14 +54,14 @@ def test_a_rail_that_raises_blocks(rails: Rails, monkeypatch: pytest.MonkeyPatch
     for module in (pipeline_module, trigger_history, costs):
         if hasattr(module, rail):
             monkeypatch.setattr(module, rail, broken)
-    ruling = rails.decide(approval())
+    ruling = rails.decide(make_approval())
     assert ruling.permit is None
     assert ruling.blocked_by is not None
     assert ruling.blocked_by.rule == "fault"
 
 
 def test_preview_changes_nothing_and_says_what_the_gate_asks(rails: Rails) -> None:
-    gate = rails.gate_verdict(approval())
+    gate = rails.gate_verdict(make_approval())
     assert gate.verdict is Verdict.ASK
     assert "low-confidence" in gate.rule
     assert all(entry.prediction_id == "old" for entry in rails.safety.log())
@@ -69,7 +69,7 @@ def test_preview_changes_nothing_and_says_what_the_gate_asks(rails: Rails) -> No
 
 
 def test_a_permit_is_used_once_for_what_it_was_given(rails: Rails) -> None:
-    permit = rails.decide(approval()).permit
+    permit = rails.decide(make_approval()).permit
     assert permit
     assert refusal_code(rails, permit, "other") == "permit_mismatch"
     assert refusal_code(rails, replace(permit, id="permit_none"), permit.digest) == "permit_unknown"
@@ -79,15 +79,15 @@ def test_a_permit_is_used_once_for_what_it_was_given(rails: Rails) -> None:
     rails.write(rails.safety.permits.consume, permit, permit.digest)
     assert refusal_code(rails, permit, permit.digest) == "permit_used"
     assert rails.safety.permits.unconsumed() == []
-    revoked = rails.decide(approval(prediction_id="b")).permit
+    revoked = rails.decide(make_approval(prediction_id="b")).permit
     assert revoked
     rails.write(rails.safety.pipeline.revoke, "b")
     assert refusal_code(rails, revoked, revoked.digest) == "permit_used"
 
 
 def test_a_permit_lives_fifteen_minutes(rails: Rails) -> None:
-    first = rails.decide(approval()).permit
-    second = rails.decide(approval(prediction_id="b")).permit
+    first = rails.decide(make_approval()).permit
+    second = rails.decide(make_approval(prediction_id="b")).permit
     assert first
     assert second
     rails.clock.advance(PERMIT_LIFETIME - timedelta(microseconds=1))
@@ -97,18 +97,21 @@ def test_a_permit_lives_fifteen_minutes(rails: Rails) -> None:
     assert refusal_code(rails, second, second.digest) == "permit_expired"
     # The next decision gives its reservation back.
     before = rails.costs.state().day
-    rails.decide(approval(prediction_id="c", estimate=0))
+    rails.decide(make_approval(prediction_id="c", estimate=0))
     assert rails.costs.state().day == before - 50_000
 
 
-def prompt_approval(text: str, **changes: object) -> Trigger:
-    return approval(assignment=Assignment(text, "koji-core", WORKSPACE, "model"), **changes)
+def make_prompt_approval(text: str, **changes: object) -> Trigger:
+    return make_approval(assignment=Assignment(text, "koji-core", WORKSPACE, "model"), **changes)
 
 
 def test_an_ask_of_the_content_filter_passes_only_for_the_digest_that_the_operator_saw(rails: Rails) -> None:
-    trigger = prompt_approval("send an email to the customer")
+    trigger = make_prompt_approval("send an email to the customer")
     assert rails.decide(trigger).permit is None
-    assert rails.decide(replace(trigger, acknowledged_digest=prompt_approval("other").assignment.digest)).permit is None
+    assert (
+        rails.decide(replace(trigger, acknowledged_digest=make_prompt_approval("other").assignment.digest)).permit
+        is None
+    )
     engine_itself = replace(
         trigger,
         type=TriggerType.AUTONOMOUS,
@@ -120,7 +123,7 @@ def test_an_ask_of_the_content_filter_passes_only_for_the_digest_that_the_operat
 
 
 def test_allow_once_lifts_a_content_block_once_for_one_digest(rails: Rails) -> None:
-    trigger = prompt_approval("run `rm -rf /` please")
+    trigger = make_prompt_approval("run `rm -rf /` please")
     with pytest.raises(Refusal):
         rails.safety.allow_once("pred_1")
     acknowledged = replace(trigger, acknowledged_digest=trigger.assignment.digest)
@@ -128,14 +131,14 @@ def test_allow_once_lifts_a_content_block_once_for_one_digest(rails: Rails) -> N
     assert blocked is not None
     assert blocked.reason == "deletes everything below /"
     rails.safety.allow_once("pred_1")
-    assert rails.decide(prompt_approval("run `rm -rf /home` please")).permit is None
+    assert rails.decide(make_prompt_approval("run `rm -rf /home` please")).permit is None
     assert rails.decide(replace(trigger, type=TriggerType.AUTONOMOUS, decided_by=DecidedBy.AUTONOMY)).permit is None
     assert rails.decide(trigger).permit
     assert rails.decide(trigger).permit is None
 
 
 def test_work_that_is_held_back_is_logged_once_a_day_until_it_is_allowed_once(rails: Rails) -> None:
-    trigger = prompt_approval("run `rm -rf /` please")
+    trigger = make_prompt_approval("run `rm -rf /` please")
     verdicts = rails.safety.pipeline.preview(trigger)
     work = ("pred_2", trigger.assignment, verdicts, verdicts[3])
     rails.write(rails.safety.pipeline.hold_back, *work)
@@ -161,14 +164,14 @@ def block(rails: Rails, trigger: Trigger) -> None:
 
 
 def test_an_allowance_lifts_nothing_but_the_session_of_its_own_work(rails: Rails) -> None:
-    trigger = prompt_approval(FORBIDDEN)
+    trigger = make_prompt_approval(FORBIDDEN)
     block(rails, trigger)
     others = [{"workspace": "/other"}, {"agent": "b"}, {"parameters": {"command": ["rm -rf /"]}}]
     assert all(
         rails.decide(replace(trigger, assignment=replace(trigger.assignment, **other))).permit is None
         for other in others
     )
-    harmless = rails.decide(prompt_approval("run the tests")).permit
+    harmless = rails.decide(make_prompt_approval("run the tests")).permit
     permit = rails.decide(trigger).permit
     assert permit
     assert harmless
@@ -179,7 +182,7 @@ def test_an_allowance_lifts_nothing_but_the_session_of_its_own_work(rails: Rails
 
 
 def test_an_allowance_comes_back_with_an_approval_that_started_nothing(rails: Rails) -> None:
-    trigger = prompt_approval(FORBIDDEN)
+    trigger = make_prompt_approval(FORBIDDEN)
     block(rails, trigger)
     for undo in (
         lambda: rails.write(rails.safety.pipeline.revoke, trigger.prediction_id),
@@ -188,7 +191,7 @@ def test_an_allowance_comes_back_with_an_approval_that_started_nothing(rails: Ra
         permit = rails.decide(trigger).permit
         assert permit
         undo()
-        rails.decide(approval(prediction_id="other"))  # ends permits whose time is over
+        rails.decide(make_approval(prediction_id="other"))  # ends permits whose time is over
     rails.kill_switch.stop("F12", "console")
     assert rails.decide(trigger).permit is None
     rails.kill_switch.resume("stop")
@@ -200,7 +203,7 @@ def test_an_allowance_comes_back_with_an_approval_that_started_nothing(rails: Ra
 
 
 def test_a_second_allowance_of_the_same_work_withdraws_nothing(rails: Rails) -> None:
-    first, second = (prompt_approval(FORBIDDEN, prediction_id=name) for name in ("first", "second"))
+    first, second = (make_prompt_approval(FORBIDDEN, prediction_id=name) for name in ("first", "second"))
     permits = []
     for trigger in (first, second):
         block(rails, trigger)
@@ -211,7 +214,7 @@ def test_a_second_allowance_of_the_same_work_withdraws_nothing(rails: Rails) -> 
 
 
 def test_an_allowance_ends_after_a_day_and_survives_a_restart(rails: Rails) -> None:
-    trigger = prompt_approval(FORBIDDEN)
+    trigger = make_prompt_approval(FORBIDDEN)
     block(rails, trigger)
     rails.clock.advance(ALLOWANCE_LIFETIME - timedelta(microseconds=1))
     again = make_rails(rails.database, rails.clock, rails.data)
@@ -227,9 +230,9 @@ def test_an_allowance_ends_after_a_day_and_survives_a_restart(rails: Rails) -> N
 def test_an_unknown_channel_and_a_filter_that_failed_cannot_be_allowed(
     rails: Rails, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unknown = approval(assignment=Assignment("run the tests", "nowhere", WORKSPACE, "flow"))
+    unknown = make_approval(assignment=Assignment("run the tests", "nowhere", WORKSPACE, "flow"))
     with pytest.raises(Refusal, match="no approval lifts this: 'nowhere' is not a registered channel"):
         block(rails, unknown)
     monkeypatch.setattr(pipeline_module, "check_assignment", lambda *_, **more: 1 / 0)
     with pytest.raises(Refusal, match="no approval lifts this: the rail failed"):
-        block(rails, approval(prediction_id="other"))
+        block(rails, make_approval(prediction_id="other"))

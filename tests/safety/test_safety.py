@@ -6,42 +6,42 @@ from datetime import timedelta
 
 from engine.model import GateRuleName, RailState, Verdict
 from engine.safety.safety import GATE_BRIEF
-from tests.safety.helpers import Rails, approval, on, unattended
+from tests.safety.helpers import Rails, make_approval, make_unattended, on
 
 
-def rail_state(rails: Rails, name: str) -> RailState:
+def find_rail_state(rails: Rails, name: str) -> RailState:
     return next(state for state in rails.safety.rails() if state.rail == name)
 
 
 def test_the_rate_limiter_shows_until_when_it_waits(rails: Rails) -> None:
     began = rails.clock.now()
-    assert rails.decide(unattended()).permit is not None
-    assert rail_state(rails, "rate").until == began + timedelta(minutes=10)
+    assert rails.decide(make_unattended()).permit is not None
+    assert find_rail_state(rails, "rate").until == began + timedelta(minutes=10)
     rails.clock.advance(timedelta(minutes=10))
-    free = rail_state(rails, "rate")
+    free = find_rail_state(rails, "rate")
     assert (free.verdict, free.brief, free.until, free.last_at) == (Verdict.ALLOW, "free", None, began)
 
 
 def test_a_pause_is_shown_with_its_end_and_a_stop_without_one(rails: Rails) -> None:
     kill_switch = rails.kill_switch
     rails.write(kill_switch.place, "pause", "3 dismissals in a row")
-    paused = rail_state(rails, "kill")
+    paused = find_rail_state(rails, "kill")
     assert (paused.verdict, paused.until) == (Verdict.BLOCK, rails.clock.now() + timedelta(hours=2))
     assert kill_switch.current_verdict().verdict is Verdict.BLOCK
     assert kill_switch.current_verdict(by_operator=True).verdict is Verdict.ALLOW
     kill_switch.stop("lunch", "operator")
-    assert (rail_state(rails, "kill").brief, rail_state(rails, "kill").until) == ("stop", None)
+    assert (find_rail_state(rails, "kill").brief, find_rail_state(rails, "kill").until) == ("stop", None)
 
 
 def test_each_rail_shows_its_last_verdict_and_how_many_triggers_it_blocked_first_today(rails: Rails) -> None:
-    rails.decide(approval("clean up with rm -rf /"))
-    content, gate = rail_state(rails, "content"), rail_state(rails, "gate")
+    rails.decide(make_approval("clean up with rm -rf /"))
+    content, gate = find_rail_state(rails, "content"), find_rail_state(rails, "gate")
     assert content.last is not None
     assert content.last.verdict is Verdict.BLOCK
     assert content.last_at == rails.clock.now()
     assert (content.stopped, gate.stopped) == (1, 0)
     rails.clock.advance(timedelta(hours=24))
-    assert rail_state(rails, "content").stopped == 0
+    assert find_rail_state(rails, "content").stopped == 0
 
 
 def test_each_rule_of_the_gate_has_a_word_or_is_among_those_that_show_asks() -> None:
@@ -54,22 +54,22 @@ def test_each_rule_of_the_gate_has_a_word_or_is_among_those_that_show_asks() -> 
 
 
 def test_an_allowance_is_shown_until_it_is_used(rails: Rails) -> None:
-    trigger = approval("clean up with rm -rf /")
+    trigger = make_approval("clean up with rm -rf /")
     rails.decide(trigger)
     assert not rails.safety.log()[0].allowed_once
     rails.safety.allow_once(trigger.prediction_id)
-    assert rail_state(rails, "content").brief == "1 allowed once"
+    assert find_rail_state(rails, "content").brief == "1 allowed once"
     assert rails.safety.log(blocked_only=True)[0].allowed_once
     assert rails.decide(trigger).permit is not None
-    assert rail_state(rails, "content").brief == "on"
+    assert find_rail_state(rails, "content").brief == "on"
     assert not rails.safety.log(blocked_only=True)[0].allowed_once
 
 
 def test_the_chain_shows_depth_repeats_and_how_long_a_link_back_is_blocked(rails: Rails) -> None:
-    rails.decide(approval())
+    rails.decide(make_approval())
     rails.clock.advance(timedelta(minutes=10))
     rails.know_pairs(("koji-core", "garden"))
-    assert rails.decide(on("garden", unattended(from_channel="koji-core"))).permit is not None
+    assert rails.decide(on("garden", make_unattended(from_channel="koji-core"))).permit is not None
     newest, first = rails.safety.chain()
     assert (newest.from_channel, newest.to_channel, newest.depth, newest.runs) == ("koji-core", "garden", 2, 1)
     assert newest.answer_until == rails.clock.now() + timedelta(minutes=5)

@@ -9,7 +9,7 @@ import pytest
 
 from engine.model import DecidedBy, Trigger, TriggerType
 from engine.safety.trigger_history import MAX_LINKS, Link, decide_loop, decide_rate, measure_chain_depth, record_link
-from tests.safety.helpers import WORKSPACE, Rails, approval, on, unattended
+from tests.safety.helpers import WORKSPACE, Rails, make_approval, make_unattended, on
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 INTERVAL = timedelta(minutes=10)
@@ -28,31 +28,31 @@ UNATTENDED_TYPES = [kind for kind in TriggerType if kind is not TriggerType.MANU
     ],
 )
 def test_triggers_without_an_operator_are_ten_minutes_apart(kind: TriggerType, ago: timedelta, verdict: str) -> None:
-    assert decide_rate(unattended(type=kind), NOW - ago, NOW, INTERVAL).verdict == verdict
+    assert decide_rate(make_unattended(type=kind), NOW - ago, NOW, INTERVAL).verdict == verdict
 
 
 def test_approvals_and_forced_triggers_are_not_rate_limited() -> None:
-    assert decide_rate(approval(), NOW, NOW, INTERVAL).verdict == "allow"
-    assert decide_rate(approval(decided_by=DecidedBy.API), NOW, NOW, INTERVAL).verdict == "allow"
-    assert decide_rate(unattended(force=True), NOW, NOW, INTERVAL).verdict == "allow"
+    assert decide_rate(make_approval(), NOW, NOW, INTERVAL).verdict == "allow"
+    assert decide_rate(make_approval(decided_by=DecidedBy.API), NOW, NOW, INTERVAL).verdict == "allow"
+    assert decide_rate(make_unattended(force=True), NOW, NOW, INTERVAL).verdict == "allow"
     # Neither mark alone makes an approval.
-    assert decide_rate(approval(decided_by=DecidedBy.AUTONOMY), NOW, NOW, INTERVAL).verdict == "block"
-    assert decide_rate(unattended(decided_by=DecidedBy.OPERATOR), NOW, NOW, INTERVAL).verdict == "block"
+    assert decide_rate(make_approval(decided_by=DecidedBy.AUTONOMY), NOW, NOW, INTERVAL).verdict == "block"
+    assert decide_rate(make_unattended(decided_by=DecidedBy.OPERATOR), NOW, NOW, INTERVAL).verdict == "block"
 
 
 def test_only_unattended_triggers_that_passed_count_for_the_rate(rails: Rails) -> None:
-    assert rails.decide(approval()).permit
-    assert rails.decide(unattended()).permit
-    verdict = rails.decide(unattended(prediction_id="pred_2")).blocked_by
+    assert rails.decide(make_approval()).permit
+    assert rails.decide(make_unattended()).permit
+    verdict = rails.decide(make_unattended(prediction_id="pred_2")).blocked_by
     assert verdict is not None
     assert verdict.rail == "rate"
     assert verdict.reason.endswith("the next is allowed in 10 min")
     rails.clock.advance(INTERVAL - timedelta(seconds=119))
-    verdict = rails.decide(unattended(prediction_id="pred_2")).blocked_by
+    verdict = rails.decide(make_unattended(prediction_id="pred_2")).blocked_by
     assert verdict is not None
     assert verdict.reason.endswith("the next is allowed in 119 s")
     rails.clock.advance(timedelta(seconds=119))
-    assert rails.decide(unattended(prediction_id="pred_3")).permit
+    assert rails.decide(make_unattended(prediction_id="pred_3")).permit
 
 
 def link(
@@ -116,30 +116,30 @@ def test_a_loop_is_detected_across_a_restart_and_counted(rails: Rails) -> None:
     rails.know_pairs(("koji-core", "research"))
     old = Link("owner", "garden", "p", WORKSPACE, rails.clock.now() - INTERVAL)
     rails.database.write(lambda tx: [record_link(tx, old) for _ in range(60)])
-    assert rails.decide(unattended()).permit
+    assert rails.decide(make_unattended()).permit
     rails.safety.recover(lambda prediction_id: None)
     assert len(rails.safety.chain(100)) == MAX_LINKS
-    answer = on("research", unattended(from_channel="koji-core", prediction_id="pred_2", force=True))
+    answer = on("research", make_unattended(from_channel="koji-core", prediction_id="pred_2", force=True))
     ruling = rails.decide(answer)
     assert ruling.blocked_by is not None
     assert (ruling.blocked_by.rail, ruling.blocked_by.rule) == ("loop", "reverse")
     assert rails.safety.loop_detection_count() == 1
 
 
-def asked_by_program(by: str, channel: str = "koji-core", **more: Any) -> Trigger:
+def make_program_trigger(by: str, channel: str = "koji-core", **more: Any) -> Trigger:
     """A program asks: the gateway, or an agent that says which channel it works for."""
     fields = {"type": TriggerType.CRON, "asked_by": by, "from_channel": "owner", **more}
-    return on(channel, unattended(**fields))
+    return on(channel, make_unattended(**fields))
 
 
 def test_a_program_that_asks_again_and_again_is_a_loop(rails: Rails) -> None:
-    rails.decide(approval())  # the channel is known
+    rails.decide(make_approval())  # the channel is known
     blocked = []
     for number in range(4):
-        verdict = rails.decide(asked_by_program("gateway", prediction_id=f"pred_{number}")).blocked_by
+        verdict = rails.decide(make_program_trigger("gateway", prediction_id=f"pred_{number}")).blocked_by
         blocked.append(verdict and (verdict.rail, verdict.rule))
         rails.clock.advance(timedelta(minutes=1))
     assert blocked == [None, ("rate", "interval"), ("loop", "pair"), ("loop", "pair")]
     assert rails.safety.loop_detection_count() == 2
     rails.clock.advance(timedelta(minutes=6))  # ten after the first
-    assert rails.decide(asked_by_program("gateway", prediction_id="pred_5")).permit
+    assert rails.decide(make_program_trigger("gateway", prediction_id="pred_5")).permit

@@ -91,12 +91,12 @@ def live_week(shop: Shop) -> list[str]:
         f"It is **{second}**. What changed in the agent's prompt between morning and noon:",
     )
     week.show(*week.changed(before, week.prompt()))
-    shop.evening()
+    shop.end_day()
     week.tell("Nothing has changed by noon: learnings are sent up and evaluated in the evening.")
     week.tell("## Tuesday and Wednesday", "You add the same line to two other tasks.")
     for number in (2, 3):
         week.work(TASKS[number], RULE.correction)
-        shop.evening()
+        shop.end_day()
     week.tell("It has now come up in three tasks. The project learned this by itself:")
     week.say("learnings", "list", workspace=str(shop.repository.path))
     week.tell("## Thursday", "The engine proposes a change from the same evidence, and you approve it.")
@@ -113,12 +113,12 @@ def live_week(shop: Shop) -> list[str]:
     for number, task in enumerate(TASKS[4 : 4 + LATER_TASKS]):
         passed.append(week.work(task))
         if number == LATER_TASKS // 2 - 1:
-            shop.evening()
+            shop.end_day()
     week.tell(
         f"On Thursday and today the agent had {LATER_TASKS} more tasks of this kind, to which you added nothing: "
         f"**{sum(passed)} of {LATER_TASKS} were right at the first attempt**. Monday's first task was not.",
     )
-    shop.evening()
+    shop.end_day()
     for candidate in waiting:
         week.tell("The results of runs with the candidate, compared with the random share of runs without it:")
         week.say("candidates", f"show {candidate['id']}", action="show", id=candidate["id"])

@@ -35,12 +35,12 @@ def test_an_event_is_in_the_ledger_before_it_is_published(database: Database, bu
 def test_a_write_that_raises_leaves_nothing_and_publishes_nothing(database: Database, bus: EventBus) -> None:
     subscription = bus.subscribe(lambda: None)
 
-    def broken(tx: Transaction) -> None:
+    def record_and_fail(tx: Transaction) -> None:
         tx.record(TaskAdded(title="never"))
         raise ValueError("changed my mind")
 
     with pytest.raises(ValueError, match="changed my mind"):
-        database.write(broken)
+        database.write(record_and_fail)
 
     assert Ledger(database).latest() == []
     assert subscription.drain() == []

@@ -27,10 +27,10 @@ KEY = "test.cursor"
 
 @pytest.fixture
 def cursor(database: Database) -> LedgerCursor:
-    return new_cursor(database)
+    return make_cursor(database)
 
 
-def new_cursor(database: Database) -> LedgerCursor:
+def make_cursor(database: Database) -> LedgerCursor:
     return LedgerCursor(Ledger(database), KEY, lambda entry: entry.kind == "ChangeSetDiscarded")
 
 
@@ -45,14 +45,14 @@ def record_irrelevant(database: Database, times: int = 1) -> None:
     database.write(lambda tx: [tx.record(landed) for _ in range(times)])
 
 
-def position_after_next_write(database: Database) -> int:
+def read_position_after_write(database: Database) -> int:
     """The position at which the next engine begins: it is stored with the next write."""
     database.write(lambda tx: None)
     with database.read() as session:
         return int(state.get(session, KEY, 0))
 
 
-def subjects_read(cursor: LedgerCursor) -> list[str]:
+def handle_subjects(cursor: LedgerCursor) -> list[str]:
     """The subjects of the entries that the cursor handles now."""
     subjects: list[str] = []
     cursor.handle_new(lambda entries: subjects.extend(entry.subject for entry in entries))
@@ -63,19 +63,19 @@ def test_each_relevant_entry_is_handled_once_also_by_the_next_engine(database: D
     record_relevant(database, "a")
     record_irrelevant(database)
     record_relevant(database, "b")
-    assert subjects_read(cursor) == ["a", "b"]
-    assert subjects_read(cursor) == []
-    assert subjects_read(new_cursor(database)) == ["a", "b"], "after a crash before the next write they come again"
-    assert position_after_next_write(database) == 3
-    assert subjects_read(new_cursor(database)) == []
+    assert handle_subjects(cursor) == ["a", "b"]
+    assert handle_subjects(cursor) == []
+    assert handle_subjects(make_cursor(database)) == ["a", "b"], "after a crash before the next write they come again"
+    assert read_position_after_write(database) == 3
+    assert handle_subjects(make_cursor(database)) == []
 
 
 def test_the_position_is_stored_after_a_whole_batch_of_irrelevant_entries(
     database: Database, cursor: LedgerCursor
 ) -> None:
     record_irrelevant(database, BATCH + 1)
-    assert subjects_read(cursor) == []
-    assert position_after_next_write(database) == BATCH
+    assert handle_subjects(cursor) == []
+    assert read_position_after_write(database) == BATCH
 
 
 def test_an_unhandled_entry_and_all_after_it_come_the_next_time(database: Database, cursor: LedgerCursor) -> None:
@@ -94,20 +94,20 @@ def test_an_unhandled_entry_and_all_after_it_come_the_next_time(database: Databa
     commits = database.commits
     cursor.handle_new(handle_at_most(2))
     assert database.commits == commits, "what is stored waits for the next write"
-    assert (subjects, position_after_next_write(database)) == (["a", "b"], 2)
+    assert (subjects, read_position_after_write(database)) == (["a", "b"], 2)
     cursor.handle_new(handle_at_most(0))
-    assert position_after_next_write(database) == 2
-    assert subjects_read(new_cursor(database)) == ["c"], "also for the next engine"
+    assert read_position_after_write(database) == 2
+    assert handle_subjects(make_cursor(database)) == ["c"], "also for the next engine"
 
 
 def test_a_batch_that_fails_comes_again(database: Database, cursor: LedgerCursor) -> None:
-    def fails(entries: Sequence[LedgerEntry]) -> None:
+    def fail(entries: Sequence[LedgerEntry]) -> None:
         raise OSError("no")
 
     record_relevant(database, "a")
     with pytest.raises(OSError, match="no"):
-        cursor.handle_new(fails)
-    assert subjects_read(cursor) == ["a"]
+        cursor.handle_new(fail)
+    assert handle_subjects(cursor) == ["a"]
 
 
 def test_a_consumer_that_was_stopped_or_died_continues_there_or_before(database: Database) -> None:

@@ -55,11 +55,11 @@ def test_the_schema_has_the_columns_of_the_tables(tmp_path: Path) -> None:
     by_classes = sqlalchemy.create_engine(f"sqlite:///{tmp_path / 'by_classes.db'}")
     SQLModel.metadata.create_all(by_classes)
     by_classes.dispose()
-    made, expected = columns(tmp_path / "made.db"), columns(tmp_path / "by_classes.db")
+    made, expected = read_columns(tmp_path / "made.db"), read_columns(tmp_path / "by_classes.db")
     assert {table: made.get(table) for table in expected} == expected
 
 
-def columns(path: Path) -> dict[str, list[tuple[object, ...]]]:
+def read_columns(path: Path) -> dict[str, list[tuple[object, ...]]]:
     """Name, type, whether it may be empty, and place in the key of each column, by table. Defaults, rules and indexes
     stand in `schema.sql` alone."""
     with closing(sqlite3.connect(path)) as connection:

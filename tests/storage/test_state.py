@@ -12,7 +12,7 @@ from engine.storage.database import Database, Transaction
 from engine.storage.state import begin_intent, finish_intent, unfinished_intents
 
 
-def stored(database: Database, key: str) -> object:
+def read_state(database: Database, key: str) -> object:
     with database.read() as session:
         return state.get(session, key)
 
@@ -37,16 +37,16 @@ def test_read_then_write_loses_no_update(database: Database) -> None:
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert stored(database, "count") == 200
+    assert read_state(database, "count") == 200
 
 
 def test_a_deferred_value_is_stored_with_the_next_write_that_succeeds(database: Database) -> None:
     commits = database.commits
     state.put_with_next_write(database, "cursor", 1)
     state.put_with_next_write(database, "cursor", 2)
-    assert (database.commits, stored(database, "cursor")) == (commits, None)
+    assert (database.commits, read_state(database, "cursor")) == (commits, None)
     with pytest.raises(ZeroDivisionError):
         database.write(lambda tx: 1 / 0)
-    assert stored(database, "cursor") is None
+    assert read_state(database, "cursor") is None
     database.write(lambda tx: tx.record(TaskAdded(title="anything")))
-    assert (database.commits, stored(database, "cursor")) == (commits + 1, 2)
+    assert (database.commits, read_state(database, "cursor")) == (commits + 1, 2)

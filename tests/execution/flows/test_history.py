@@ -15,7 +15,7 @@ from tests.execution.flows.conftest import RunFlow
 TOKEN = "ghp_" + "a1B2c3D4" * 5  # put together here so that no scanner takes this file for a leak
 
 
-def january(day: int) -> str:
+def format_january(day: int) -> str:
     return f"2026-01-{day:02}T10:00:00+00:00"
 
 
@@ -59,10 +59,12 @@ def test_a_day_without_commits_says_so(repository: Repository, run_flow: RunFlow
 def test_the_last_joint_commits_are_shown_with_the_partners_changes(repository: Repository, run_flow: RunFlow) -> None:
     for number in range(1, 6):
         repository.commit(
-            f"Price {number}", {"price.py": f"{number}\n", "rules.toml": f"rate = {number}\n"}, at=january(number)
+            f"Price {number}",
+            {"price.py": f"{number}\n", "rules.toml": f"rate = {number}\n"},
+            at=format_january(number),
         )
-    repository.commit("Alone", {"price.py": "6\n"}, at=january(6))
-    repository.commit("Other", {"rules.toml": "rate = 5\nnew = 1\n"}, at=january(7))
+    repository.commit("Alone", {"price.py": "6\n"}, at=format_january(6))
+    repository.commit("Other", {"rules.toml": "rate = 5\nnew = 1\n"}, at=format_january(7))
     run = run_flow("look_together", path="price.py", partner="rules.toml")
     assert run.summary == (
         "5 commits changed both price.py and rules.toml, the last on 2026-01-05: “Price 5”, 2 lines of rules.toml"
@@ -74,8 +76,8 @@ def test_the_last_joint_commits_are_shown_with_the_partners_changes(repository: 
 
 
 def test_a_file_name_is_neither_a_pattern_nor_an_option(repository: Repository, run_flow: RunFlow) -> None:
-    repository.commit("Odd", {"a[1].py": "1\n", "--output=x": "1\n"}, at=january(1))
-    repository.commit("Plain", {"a1.py": "1\n", "b.py": "1\n"}, at=january(2))
+    repository.commit("Odd", {"a[1].py": "1\n", "--output=x": "1\n"}, at=format_january(1))
+    repository.commit("Plain", {"a1.py": "1\n", "b.py": "1\n"}, at=format_january(2))
     run = run_flow("look_together", path="a[1].py", partner="--output=x")
     assert run.facts["together"] == 1
     assert not (repository.path / "x").exists()

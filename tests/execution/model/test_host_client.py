@@ -66,7 +66,7 @@ def test_a_host_that_dies_is_replaced_and_the_conversation_continues(fresh_world
     with fresh_world.opened():
         session = fresh_world.start()
         fresh_world.server.wait(2)
-        (host,) = fresh_world.started_hosts()
+        (host,) = fresh_world.find_started_hosts()
         host.kill()
         view = fresh_world.finish(session)
         assert (view.state, view.summary) == (SessionState.SUCCEEDED, "Done.")
@@ -81,7 +81,7 @@ def test_a_host_that_does_not_cancel_is_killed_and_other_sessions_continue(fresh
     with fresh_world.opened() as engine:
         first, second = fresh_world.start("One"), fresh_world.start("Two")
         fresh_world.server.wait(2)
-        (host,) = fresh_world.started_hosts()
+        (host,) = fresh_world.find_started_hosts()
         host.suspend()
         engine.sessions.stop(first.id, "enough")
         view = engine.sessions.wait(first.id, 10)
@@ -172,7 +172,7 @@ def test_the_hourly_cap_is_never_passed(world: ModelWorld) -> None:
     with world.opened():
         view = world.run()
         assert view.state is SessionState.FAILED
-        assert world.spent() <= 60_000
+        assert world.sum_costs() <= 60_000
         world.check_end(view)
 
 
@@ -194,9 +194,9 @@ def test_the_key_appears_nowhere(fresh_world: ModelWorld, tmp_path: Path, caplog
             return len(fresh_world.server.requests) >= 3
 
         wait_until(third_request_arrived)
-        for process in [psutil.Process(), *fresh_world.started_hosts()]:
+        for process in [psutil.Process(), *fresh_world.find_started_hosts()]:
             assert KEY not in " ".join(process.cmdline())
-        (host,) = fresh_world.started_hosts()
+        (host,) = fresh_world.find_started_hosts()
         assert KEY not in json.dumps(host.environ())
         hold.set()
         view = fresh_world.finish(session)
@@ -235,6 +235,6 @@ def test_twenty_sessions_share_one_host(fresh_world: ModelWorld) -> None:
         views = [fresh_world.finish(session) for session in sessions]
         assert {view.state for view in views} == {SessionState.SUCCEEDED}
         assert {view.summary for view in views} == {"Done."}
-        assert len(fresh_world.started_hosts()) == 1
+        assert len(fresh_world.find_started_hosts()) == 1
         for view in views:
             fresh_world.check_end(view)

@@ -43,7 +43,7 @@ def test_a_card_in_prose_becomes_a_change_that_lands(world: ModelWorld) -> None:
         first, second = world.calls(view)
         assert (first.state, second.state, second.follows) == ("done", "done", first.id)
         assert (first.input_tokens, first.output_tokens, first.price_known) == (100, 20, True)
-        assert view.cost == first.cost + second.cost == world.spent() > 0
+        assert view.cost == first.cost + second.cost == world.sum_costs() > 0
         assert view.tokens == 240
         (used,) = engine.ledger.latest(kinds=("ToolsUsed",))
         assert (used.subject, used.payload["calls"]) == (view.id, ["write"])
@@ -131,10 +131,10 @@ def test_the_kill_switch_leaves_no_process_behind(fresh_world: ModelWorld) -> No
     with fresh_world.opened() as engine:
         session = fresh_world.start()
         fresh_world.server.wait(1)
-        assert fresh_world.started_hosts()
+        assert fresh_world.find_started_hosts()
         engine.safety.kill_switch.stop("F12", "operator")
         assert engine.sessions.get(session.id).state is SessionState.CANCELLED
-        wait_until(lambda: not fresh_world.started_hosts(), 2)
+        wait_until(lambda: not fresh_world.find_started_hosts(), 2)
         fresh_world.check_end(engine.sessions.get(session.id))
 
 
@@ -168,7 +168,7 @@ def test_a_landed_fix_of_a_failed_test_is_recorded_with_its_diff(world: ModelWor
 # What the X-ray shows is what the provider received (SPEC 9.6).
 
 
-def texts_of(parts: tuple[PromptPart, ...], role: str) -> list[str]:
+def select_texts(parts: tuple[PromptPart, ...], role: str) -> list[str]:
     """The texts of the parts with this role."""
     return [part.text for part in parts if part.role == role]
 
@@ -182,9 +182,9 @@ def test_the_xray_shows_what_was_sent(world: ModelWorld) -> None:
         first, second = engine.calls.for_session(view.id)
         for call, request in zip((first, second), world.server.requests, strict=True):
             sent = engine.calls.prompt(call.id)
-            assert request.system == "\n\n".join(texts_of(sent, "system"))
-            assert request.users[0] == texts_of(sent, "user")[0]
-            assert request.tool_results == texts_of(sent, "tool")
+            assert request.system == "\n\n".join(select_texts(sent, "system"))
+            assert request.users[0] == select_texts(sent, "user")[0]
+            assert request.tool_results == select_texts(sent, "tool")
         assert second.follows == first.id
         lines = [line for part in engine.calls.prompt(first.id) for line in part.lines]
         assert any(

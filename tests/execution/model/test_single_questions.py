@@ -45,7 +45,7 @@ def read_charges(engine: Engine) -> list[tuple[str, str, int]]:
         return [(row.purpose, row.state, row.amount_microusd) for row in rows]
 
 
-def only_call(engine: Engine, subject: str = "session_1") -> ModelCall:
+def get_only_call(engine: Engine, subject: str = "session_1") -> ModelCall:
     (call,) = engine.calls.for_session(subject)
     return call
 
@@ -69,7 +69,7 @@ class TestQuestions:
         assert self.ask(engine) == "It is fixed, not [secret cut]."
         assert server.requests[0].system == "Be brief."
         assert KEY not in server.requests[0].users[0]
-        call = only_call(engine)
+        call = get_only_call(engine)
         assert (call.state, call.run_kind, call.input_tokens, call.output_tokens) == ("done", "summary", 1_000, 100)
         assert call.cost > 0
         assert read_charges(engine) == [("summary", "settled", call.cost)]
@@ -91,7 +91,7 @@ class TestQuestions:
         server.script(reply)
         with pytest.raises(NoAnswer, match=words) as failed:
             self.ask(engine)
-        call = only_call(engine)
+        call = get_only_call(engine)
         assert (call.state, call.cost) == ("failed", failed.value.cost)
         assert read_charges(engine) == [("summary", "settled", call.cost)]
         assert len(server.requests) == 1, "nothing is tried again, for rules can answer instead"
@@ -110,7 +110,7 @@ class TestQuestions:
         with pytest.raises(NoAnswer, match="no answer within 30 s"):
             self.ask(engine)
         assert server.requests[0].gone.wait(10)
-        assert only_call(engine).cost > 0, "a provider may ask money for what it read"
+        assert get_only_call(engine).cost > 0, "a provider may ask money for what it read"
 
     def test_a_question_never_passes_a_cap(self, engine: Engine, server: ModelServer) -> None:
         engine.settings.set("crossPollCostCapPerHour", 0.0001)
@@ -192,5 +192,5 @@ def test_the_model_extracts_facts_of_the_day(engine: Engine, world: ModelWorld, 
     assert (report.promoted, report.drafted, report.reason) == (1, 0, "")
     learned = engine.knowledge.para.facts()[0]
     assert (learned.fact, learned.workspace) == ("The service listens on port 8000", workspace)
-    assert report.cost == only_call(engine, NIGHT).cost > 0
+    assert report.cost == get_only_call(engine, NIGHT).cost > 0
     assert read_charges(engine) == [("nightly", "settled", report.cost)]

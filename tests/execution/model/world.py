@@ -112,9 +112,9 @@ class ModelWorld:
             yield engine
         finally:
             engine.close()
-            assert self.host is not None or not self.started_hosts(), "the model host outlived its engine"
+            assert self.host is not None or not self.find_started_hosts(), "the model host outlived its engine"
 
-    def started_hosts(self) -> list[psutil.Process]:
+    def find_started_hosts(self) -> list[psutil.Process]:
         """The model hosts that its engine started and that still live."""
         return [host for host in find_hosts() if host not in self._earlier_hosts]
 
@@ -167,7 +167,7 @@ class ModelWorld:
     def card_of(self, view: SessionView) -> Card:
         return self.engine.cards.get(view.prediction_id)
 
-    def spent(self) -> int:
+    def sum_costs(self) -> int:
         """The sum of all costs that were settled, in micro-dollars."""
         return self.engine.safety.costs.settled_since(self.clock.now() - timedelta(days=40))
 
@@ -178,7 +178,7 @@ class ModelWorld:
         assert view.state is SessionState.SUCCEEDED or view.error.strip()
         cap = int(self.engine.settings.current.channels[CHANNEL].session_cost_cap * 1_000_000)
         assert view.cost <= cap
-        assert self.spent() <= int(self.engine.settings.current.cross_poll_cost_cap_per_hour * 1_000_000)
+        assert self.sum_costs() <= int(self.engine.settings.current.cross_poll_cost_cap_per_hour * 1_000_000)
         assert sum(call.cost for call in self.calls(view)) == view.cost
         assert find_marked_processes(view.id) == []
         assert KEY not in "\n".join(self.texts(view)) + view.error + view.summary

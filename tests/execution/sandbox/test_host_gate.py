@@ -201,7 +201,7 @@ def received_by_host(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return received
 
 
-def client_hello(name: str | None) -> bytes:
+def make_client_hello(name: str | None) -> bytes:
     """The first bytes of a real TLS client that asks for a host."""
     context = ssl.create_default_context()
     context.check_hostname = False
@@ -217,7 +217,7 @@ def test_tls_has_to_ask_for_the_host_that_was_named(
 ) -> None:
     """Hosts that share an address with a listed one stay out of reach."""
     gate = open_gate(LISTED, addresses=PUBLIC_ADDRESS)
-    hello = client_hello(name)
+    hello = make_client_hello(name)
     with gate.tunnel() as client:
         client.sendall(hello[:50])
         client.sendall(hello[50:])
@@ -393,8 +393,8 @@ def test_the_gate_ends_with_its_command_and_leaves_the_exit_code_alone(
 
 
 def test_the_name_is_unknown_until_all_its_bytes_are_there() -> None:
-    assert read_server_name(client_hello(None)) == "", "there is none"
-    hello = client_hello(LISTED)
+    assert read_server_name(make_client_hello(None)) == "", "there is none"
+    hello = make_client_hello(LISTED)
     assert read_server_name(hello) == LISTED
     assert all(read_server_name(hello[:size]) is None for size in range(1, len(hello)))
     body = hello[5:]

@@ -49,14 +49,14 @@ def test_the_installations_of_the_path_and_of_the_program_are_readable(
     (tmp_path / "env" / "pyvenv.cfg").touch()
     (tmp_path / "link").symlink_to(tmp_path / "env")
 
-    def below_tmp(text: str) -> str:
+    def place_below_tmp(text: str) -> str:
         return text.replace("/place", str(tmp_path))
 
-    environment = {"HOME": "/nowhere", "PATH": below_tmp(path)}
-    places = find_readable_places(make_confinement(tmp_path / "session"), below_tmp(program), environment)
+    environment = {"HOME": "/nowhere", "PATH": place_below_tmp(path)}
+    places = find_readable_places(make_confinement(tmp_path / "session"), place_below_tmp(program), environment)
     below = [place for place in places if place.is_relative_to(tmp_path) and place.suffix == ""]
     topmost = [place for place in below if not set(place.parents) & set(below)]
-    assert topmost == [Path(below_tmp(name)) for name in readable]
+    assert topmost == [Path(place_below_tmp(name)) for name in readable]
 
 
 def test_a_relative_program_is_not_searched_in_the_folder_of_the_console(

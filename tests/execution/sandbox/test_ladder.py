@@ -30,12 +30,12 @@ def clear_ladder_caches() -> Iterator[None]:
         cache.cache_clear()
 
 
-def reports() -> dict[str, RungReport]:
+def read_reports() -> dict[str, RungReport]:
     return {report.name: report for report in ladder.report_rungs()}
 
 
 def test_a_rung_that_works_is_in_force() -> None:
-    by_name = reports()
+    by_name = read_reports()
     assert [name for name, report in by_name.items() if report.in_force] == [find_best_sandbox().name]
     assert by_name["none"].works
 
@@ -56,11 +56,11 @@ def test_the_report_on_a_bubblewrap_that_cannot_start_says_why_and_how_to_fix_it
     monkeypatch.setattr(ladder, "Bubblewrap", lambda: bwrap)
     monkeypatch.setattr(ladder, "Landlock", lambda: Landlock(0))
     assert isinstance(find_best_sandbox(), NoSandbox)
-    report = reports()["bubblewrap"]
+    report = read_reports()["bubblewrap"]
     assert not report.works
     assert error in report.limitations
     assert fix in report.fix
-    assert reports()["none"].in_force
+    assert read_reports()["none"].in_force
 
 
 def test_landlock_is_in_force_where_bubblewrap_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,9 +69,9 @@ def test_landlock_is_in_force_where_bubblewrap_is_missing(monkeypatch: pytest.Mo
     monkeypatch.setattr(ladder, "Bubblewrap", lambda: Bubblewrap("no such program"))
     assert find_best_sandbox().name == "landlock"
     assert find_best_sandbox().describe(network=False, hosts=("a.org",)) == "landlock, no network, no loopback"
-    assert "/dev/shm" in reports()["landlock"].limitations
-    assert reports()["bubblewrap"].limitations == "it does not work: bwrap is not installed"
-    assert reports()["bubblewrap"].fix.startswith("install bubblewrap")
+    assert "/dev/shm" in read_reports()["landlock"].limitations
+    assert read_reports()["bubblewrap"].limitations == "it does not work: bwrap is not installed"
+    assert read_reports()["bubblewrap"].fix.startswith("install bubblewrap")
     assert [report.name for report in ladder.report_rungs() if report.works] == ["landlock", "none"]
 
 
@@ -102,7 +102,7 @@ def test_a_sandbox_exec_that_cannot_start_gets_the_advice_of_macos(
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
     rung = Seatbelt(make_program(tmp_path / "program", f"echo 'sandbox-exec: {error}' >&2; exit 71"))
     monkeypatch.setattr(ladder, "Seatbelt", lambda: rung)
-    report = reports()["seatbelt"]
+    report = read_reports()["seatbelt"]
     assert error in report.limitations
     assert fix in report.fix
     assert "part of macOS" in Seatbelt(tmp_path / "gone").fix
@@ -129,7 +129,7 @@ def test_a_sandbox_exec_that_holds_commands_is_in_force_on_macos_alone(
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
     assert find_best_sandbox().name == "seatbelt"
     assert find_best_sandbox().describe(network=False, hosts=("a.org",)) == "seatbelt, no network"
-    assert "without a Mac" in reports()["seatbelt"].limitations
+    assert "without a Mac" in read_reports()["seatbelt"].limitations
     monkeypatch.setattr(platform, "system", lambda: "Linux")
     ladder._rungs_of_platform.cache_clear()
     assert all(rung.name != "seatbelt" for rung in ladder.find_rungs())

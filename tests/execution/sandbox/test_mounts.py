@@ -20,17 +20,19 @@ def test_commands_write_their_folders_but_not_what_git_runs(tmp_path: Path) -> N
     (folder / ".git").mkdir()
     (folder / ".gitmodules").write_text('[submodule "lib"]\n\tpath = lib\n\turl = ../lib\n')
 
-    def kinds() -> dict[Path, MountKind]:
+    def plan_kinds() -> dict[Path, MountKind]:
         return {mount.at: mount.kind for mount in plan_mounts(confinement, [])}
 
-    planned = kinds()
+    planned = plan_kinds()
     for place in (folder, confinement.tmp, confinement.home, confinement.caches, folder / "lib"):
         assert planned[place] is MountKind.WRITE
     protected = {place for place, kind in planned.items() if kind is MountKind.READ}
     assert protected == {folder / ".git", folder / "lib" / ".git", folder / ".gitmodules"}
     shutil.move(folder / ".git", tmp_path / "git")
     (folder / ".git").symlink_to(tmp_path / "git")
-    assert kinds()[folder] is MountKind.READ, "nothing can be mounted on a link, so nothing in the folder is written"
+    assert plan_kinds()[folder] is MountKind.READ, (
+        "nothing can be mounted on a link, so nothing in the folder is written"
+    )
 
 
 @pytest.mark.parametrize("planted", ["link", "file", ""])

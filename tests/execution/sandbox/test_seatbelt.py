@@ -49,8 +49,8 @@ def test_a_hostile_path_is_one_string_of_the_profile(tmp_path: Path, name: str) 
         path.mkdir(parents=True)
     text = make_profile(Confinement(folder, tmp_path / "scratch", tmp_path / "caches"))
     assert text.count("(deny default)") == 1
-    assert "(allow default)" not in text_outside_strings(text)
-    assert str(folder) in strings_in(text)
+    assert "(allow default)" not in remove_strings(text)
+    assert str(folder) in find_strings(text)
 
 
 @pytest.mark.parametrize("name", ["a\nb", "a\0b", "a\x1bb", "a\x7fb"])
@@ -61,16 +61,16 @@ def test_a_path_with_a_control_character_is_refused(name: str) -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=30))
 def test_any_quoted_text_is_one_string(text: str) -> None:
-    assert strings_in(quote_path(text)) == [text]
-    assert text_outside_strings(quote_path(text)) == ""
+    assert find_strings(quote_path(text)) == [text]
+    assert remove_strings(quote_path(text)) == ""
 
 
-def strings_in(text: str) -> list[str]:
+def find_strings(text: str) -> list[str]:
     """The strings of a profile, read as its language has them."""
     return split_quoted(text)[0]
 
 
-def text_outside_strings(text: str) -> str:
+def remove_strings(text: str) -> str:
     return split_quoted(text)[1]
 
 

@@ -66,7 +66,7 @@ def commit_project(world: SessionWorld, files: dict[str, Any], ignored: str = "n
     return world.repository.path
 
 
-def command_of(top: Path, path: str = "") -> list[str]:
+def find_command_lines(top: Path, path: str = "") -> list[str]:
     """The lines of the command that installs the packages of a project."""
     [installation] = find_installations(top, find_packages(top), path)
     return installation.lines
@@ -79,7 +79,7 @@ def run_successfully(world: FlowWorld, flow: str, command: list[str]) -> Session
 
 
 def describe_outcome(world: FlowWorld, view: SessionView) -> str:
-    return f"{view.state} {view.summary}\n{world.transcript(view)}"
+    return f"{view.state} {view.summary}\n{world.read_transcript(view)}"
 
 
 # What a card says
@@ -119,7 +119,7 @@ def test_an_installation_never_starts_by_itself() -> None:
 # With real registries
 
 
-def npm_project(name: str, version: str, **package: str) -> dict[str, Any]:
+def make_npm_project(name: str, version: str, **package: str) -> dict[str, Any]:
     """A project that needs one package, which the lock file describes with the fields of `package`."""
     manifest = {"name": "shop", "version": "1.0.0", "dependencies": {name: version}}
     packages = {"": manifest, f"node_modules/{name}": {"version": version, **package}}
@@ -130,7 +130,7 @@ def npm_project(name: str, version: str, **package: str) -> dict[str, Any]:
 @pytest.mark.long
 def test_npm_installs_into_the_tree(world: FlowWorld) -> None:
     needs("npm", "node", host=NPM)
-    files = npm_project(
+    files = make_npm_project(
         "left-pad",
         "1.3.0",
         resolved="https://registry.npmjs.org/left-pad/-/left-pad-1.3.0.tgz",
@@ -139,8 +139,8 @@ def test_npm_installs_into_the_tree(world: FlowWorld) -> None:
     test = "const pad = require('left-pad');\nrequire('node:test')('pads', () => pad('a', 3));\n"
     top = commit_project(world, files | {"shop.test.js": test})
 
-    view = run_successfully(world, "prepare_environment", command_of(top))
-    assert world.transcript(view).startswith(
+    view = run_successfully(world, "prepare_environment", find_command_lines(top))
+    assert world.read_transcript(view).startswith(
         "Install packages · sandbox: bubblewrap, network only to registry.npmjs.org\n`npm ci`; network: "
     )
     assert (top / "node_modules/left-pad/package.json").is_file()
@@ -151,7 +151,7 @@ def test_npm_installs_into_the_tree(world: FlowWorld) -> None:
     assert (tests.check.passed, tests.check.failed) == (1, 0)
     # A second time: the folder is replaced by what the lock file names.
     (top / "node_modules/stranger.js").write_text("x")
-    view = run_successfully(world, "prepare_environment", command_of(top))
+    view = run_successfully(world, "prepare_environment", find_command_lines(top))
     assert not (top / "node_modules/stranger.js").exists()
     assert (top / "node_modules/left-pad/package.json").is_file()
     assert [path.name for path in top.iterdir() if "clawpy" in path.name] == []
@@ -165,7 +165,7 @@ def test_pip_installs_into_a_new_environment(world: FlowWorld) -> None:
         {"requirements.txt": "iniconfig==2.0.0\n", "test_shop.py": UV_PROJECT["test_shop.py"]},
         ignored="",
     )
-    command = command_of(top)
+    command = find_command_lines(top)
     assert command[0] == "python3 -m venv .venv"
 
     run_successfully(world, "prepare_environment", command)
@@ -187,7 +187,7 @@ def test_uv_updates_the_lock_file_and_installs(world: FlowWorld, monkeypatch: py
     assert [file.path for file in world.changes.get(change.id).files] == ["uv.lock"]
     assert "iniconfig" not in (top / "uv.lock").read_text()  # it waits to be landed
     world.changes.land(change.id)
-    run_successfully(world, "prepare_environment", command_of(top))
+    run_successfully(world, "prepare_environment", find_command_lines(top))
     assert list((top / ".venv").glob("lib/python3*/site-packages/iniconfig"))
 
 
@@ -271,7 +271,7 @@ def test_go_and_cargo_use_the_cached_packages(world: FlowWorld) -> None:
 @pytest.mark.long
 def test_another_registry_is_not_reached_and_the_tree_is_unchanged(world: FlowWorld) -> None:
     needs("npm")
-    files = npm_project("ms", "2.1.3", resolved="https://registry.invalid/ms/-/ms-2.1.3.tgz")
+    files = make_npm_project("ms", "2.1.3", resolved="https://registry.invalid/ms/-/ms-2.1.3.tgz")
     top = commit_project(world, files | {".npmrc": "fetch-retries=0\nreplace-registry-host=never\n"})
     (top / "node_modules/mine").mkdir(parents=True)
 
@@ -312,7 +312,7 @@ def test_the_environment_that_clawpy_runs_from_is_not_replaced(world: FlowWorld,
     folders = [path for path in (*sys.path, str(Path(__file__).parents[3])) if path]
     next((top / ".venv").glob("lib/python*/site-packages")).joinpath("clawpy.pth").write_text("\n".join(folders))
 
-    [command] = command_of(top)
+    [command] = find_command_lines(top)
     files = sorted((path, path.stat().st_ino) for path in (top / ".venv").rglob("*"))
 
     proposal = ["propose", f"prepare_environment command={json.dumps([command])}"]

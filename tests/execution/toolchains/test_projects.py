@@ -15,14 +15,14 @@ from engine.clock import FakeClock
 from engine.execution.runners.toolchains.projects import Project, ProjectCache, find_projects
 from engine.git import GitError
 from tests.conftest import Repository
-from tests.prediction.sensing import PYTEST, project_with
+from tests.prediction.sensing import PYTEST, make_project
 from tests.support.helpers import make_program, read_table
 
 PYTHON = {"pyproject.toml": '[project]\nname = "cart"\n', "tests/test_cart.py": "def test_a(): pass\n"}
 GO = {"go.mod": "module x\n", "x_test.go": "package x\n"}
 
 
-NODE_PROJECTS = (project_with("mocha"),)
+NODE_PROJECTS = (make_project("mocha"),)
 
 
 def make_manifest(test: str = "", **fields: object) -> dict[str, str]:

@@ -323,7 +323,7 @@ def make_entry(folder: Path, outside: Path, entry: Entry) -> None:
             os.link(outside / "b", path)
 
 
-def expected_file(folder: Path, path: str) -> Path | None:
+def find_expected_file(folder: Path, path: str) -> Path | None:
     """Where the operating system would end. None when it leaves the folder on its way, or cannot go it."""
     above = list(folder.parts[1:])
     here = folder
@@ -374,7 +374,7 @@ def test_the_jail_reads_only_files_inside(entries: list[Entry], paths: list[str]
         folder = root / "in"
         jail = Jail(folder)
         for path in paths:
-            expected = expected_file(folder, path) if path.strip() and not path.startswith(("/", "~")) else None
+            expected = find_expected_file(folder, path) if path.strip() and not path.startswith(("/", "~")) else None
             is_file = expected is not None and expected.is_file()
             try:
                 data = jail.read(path).data

@@ -21,13 +21,13 @@ DENY_ONCE, DENY_SESSION = PermissionAnswer.DENY_ONCE, PermissionAnswer.DENY_SESS
 needs_sandbox = pytest.mark.skipif(not find_best_sandbox().confines, reason="no sandbox works here")
 
 
-def offered_tools(world: BeltWorld) -> list[str]:
+def list_offered_tools(world: BeltWorld) -> list[str]:
     return [spec.name for spec in world.belt.specs()]
 
 
 def test_a_tool_that_tools_json_does_not_allow_is_not_offered(make_belt_world: MakeWorld) -> None:
     world = make_belt_world(policy=Policy(allow=("read", "exec:git *"), ask=("write",), deny=("edit",)))
-    assert offered_tools(world) == ["read", "write", "exec"]
+    assert list_offered_tools(world) == ["read", "write", "exec"]
     assert "does not allow edit (there is read, write, exec)" in world.problem(
         "edit", path="a", old_text="a", new_text="b"
     )
@@ -35,18 +35,18 @@ def test_a_tool_that_tools_json_does_not_allow_is_not_offered(make_belt_world: M
 
 def test_exactly_six_tools_are_offered(make_belt_world: MakeWorld) -> None:
     world = make_belt_world(settings={"web": {"searchUrl": "http://127.0.0.1:1/search"}})
-    assert offered_tools(world) == ["read", "write", "edit", "exec", "web_search", "web_fetch"]
+    assert list_offered_tools(world) == ["read", "write", "edit", "exec", "web_search", "web_fetch"]
     for name in ("message", "tts", "browser", "Read", ""):
         assert not world(name, path="a").ok
 
 
 def test_by_itself_nothing_is_executed_without_a_sandbox(make_belt_world: MakeWorld) -> None:
     world = make_belt_world(mode=AUTONOMOUS)
-    assert "exec" not in offered_tools(world)
+    assert "exec" not in list_offered_tools(world)
     assert "without a sandbox" in world.problem("exec", command="touch done")
     assert not (world.folder / "done").exists()
     if find_best_sandbox().confines:
-        assert "exec" in offered_tools(make_belt_world(mode=AUTONOMOUS, sandbox=find_best_sandbox()))
+        assert "exec" in list_offered_tools(make_belt_world(mode=AUTONOMOUS, sandbox=find_best_sandbox()))
 
 
 def test_a_blocked_command_is_recorded_and_not_run(world: BeltWorld) -> None:

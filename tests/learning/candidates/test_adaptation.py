@@ -24,7 +24,7 @@ def autonomous(database: Database, clock: FakeClock) -> World:
     return World(database, clock, mode=AdaptationMode.AUTONOMOUS)
 
 
-def candidate_in_review(world: World) -> Candidate:
+def bring_to_review(world: World) -> Candidate:
     """A candidate that two sessions support."""
     world.heal("sess_1")
     world.heal("sess_2")
@@ -33,7 +33,7 @@ def candidate_in_review(world: World) -> Candidate:
     return candidate
 
 
-def measured_candidate(world: World) -> Candidate:
+def measure_candidate(world: World) -> Candidate:
     """A measured candidate, without quotes, that two sessions support."""
     world.record(retry_repeated("sess_1"), retry_repeated("sess_2"))
     world.adaptation.run_round()
@@ -42,15 +42,15 @@ def measured_candidate(world: World) -> Candidate:
 
 
 def test_in_autonomous_mode_quotes_wait_for_the_operator(autonomous: World) -> None:
-    candidate = candidate_in_review(autonomous)
+    candidate = bring_to_review(autonomous)
     assert (candidate.status, candidate.trust) == (REVIEW, Trust.QUOTED)
     autonomous.adaptation.approve(candidate.id)
-    assert autonomous.active_ids() == [candidate.id]
+    assert autonomous.list_active_ids() == [candidate.id]
 
 
 def test_nothing_is_activated_in_phase_0_or_while_work_is_held(autonomous: World) -> None:
     autonomous.sources.phase_number = 0
-    assert measured_candidate(autonomous).status is REVIEW
+    assert measure_candidate(autonomous).status is REVIEW
     autonomous.sources.phase_number, autonomous.sources.hold_reason = 1, "stopped"
     autonomous.adaptation.run_round()
     assert autonomous.adaptation.candidates()[0].status is REVIEW
@@ -61,21 +61,21 @@ def test_nothing_is_activated_in_phase_0_or_while_work_is_held(autonomous: World
 
 def test_a_candidate_that_the_content_filter_objects_to_waits_for_the_operator(autonomous: World) -> None:
     autonomous.sources.objection = "it speaks of rm -rf /"
-    candidate = measured_candidate(autonomous)
+    candidate = measure_candidate(autonomous)
     assert candidate.status is REVIEW
     autonomous.adaptation.approve(candidate.id)
-    assert autonomous.active_ids() == [candidate.id]
+    assert autonomous.list_active_ids() == [candidate.id]
 
 
 def test_a_candidate_whose_approval_was_undone_waits_for_the_operator(autonomous: World) -> None:
     autonomous.sources.phase_number = 0
-    candidate = measured_candidate(autonomous)
+    candidate = measure_candidate(autonomous)
     autonomous.adaptation.approve(candidate.id)
     autonomous.adaptation.undo(candidate.id)
     autonomous.sources.phase_number = 1
     autonomous.adaptation.run_round()
     assert autonomous.adaptation.candidates()[0].status is REVIEW
-    assert autonomous.active_ids() == []
+    assert autonomous.list_active_ids() == []
 
 
 def test_a_candidate_with_as_much_evidence_against_it_waits_for_the_operator(autonomous: World) -> None:
@@ -119,7 +119,7 @@ def test_of_facts_that_say_much_the_same_one_candidate_comes_up_for_review(world
 
 
 def test_in_manual_mode_a_roll_back_of_a_harmful_candidate_is_proposed(world: World) -> None:
-    candidate = candidate_in_review(world)
+    candidate = bring_to_review(world)
     world.adaptation.approve(candidate.id)
     assert world.adaptation.waiting() == []
     world.run_trial(candidate.id, with_good=3, without_good=10)
@@ -134,14 +134,14 @@ def test_in_manual_mode_a_roll_back_of_a_harmful_candidate_is_proposed(world: Wo
 
 
 def test_in_autonomous_mode_a_harmful_candidate_is_rolled_back_even_while_work_is_held(autonomous: World) -> None:
-    candidate = measured_candidate(autonomous)
+    candidate = measure_candidate(autonomous)
     autonomous.run_trial(candidate.id, with_good=3, without_good=10)
     autonomous.sources.hold_reason, autonomous.sources.phase_number = "stopped", 0
     autonomous.adaptation.run_round()
     (candidate,) = autonomous.adaptation.candidates()
     assert (candidate.status, candidate.decided_by) == (CandidateStatus.ROLLED_BACK, "autonomy")
     assert "it makes work worse: 3 of 12 went well with it, 10 of 12 without it" in candidate.reason
-    assert autonomous.active_ids() == []
+    assert autonomous.list_active_ids() == []
     autonomous.sources.hold_reason, autonomous.sources.phase_number = "", 1
     autonomous.record(retry_repeated("sess_3"))
     autonomous.adaptation.run_round()  # it is not activated by itself again
@@ -177,16 +177,16 @@ def _fail(*_: object) -> None:
 def test_a_decision_that_fails_at_any_step_changes_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch, failing: type, step: str
 ) -> None:
-    candidate = candidate_in_review(world)
-    before = world.candidate_events()
+    candidate = bring_to_review(world)
+    before = world.read_candidate_events()
     with monkeypatch.context() as patch:
         patch.setattr(failing, step, _fail)
         with pytest.raises(PowerFailure):
             world.adaptation.approve(candidate.id)
     assert world.adaptation.candidates() == [candidate]
-    assert (world.active_ids(), world.candidate_events()) == ([], before)
+    assert (world.list_active_ids(), world.read_candidate_events()) == ([], before)
     world.adaptation.approve(candidate.id)
-    assert (world.active_ids(), world.candidate_events()) == ([candidate.id], [*before, "CandidatePromoted"])
+    assert (world.list_active_ids(), world.read_candidate_events()) == ([candidate.id], [*before, "CandidatePromoted"])
 
 
 def test_a_round_that_fails_at_any_write_is_finished_by_the_next(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,5 +213,5 @@ def test_a_round_that_fails_at_any_write_is_finished_by_the_next(world: World, m
     assert failures >= 3
     (candidate,) = world.adaptation.candidates()
     assert candidate.status is REVIEW
-    assert world.candidate_events() == ["CandidateDrafted", "CandidateWeighed"]
+    assert world.read_candidate_events() == ["CandidateDrafted", "CandidateWeighed"]
     assert len(world.adaptation.records("successful_heal")) == 2

@@ -55,14 +55,14 @@ def test_a_second_session_brings_a_candidate_to_review_and_the_operator_decides(
     assert [wait.kind for wait in world.adaptation.waiting()] == ["candidate"]
     approved = world.adaptation.approve(candidate.id[:8])
     assert (approved.status, approved.decided_by) == (CandidateStatus.ACTIVE, "operator")
-    assert world.active_ids() == [candidate.id]
+    assert world.list_active_ids() == [candidate.id]
     assert world.adaptation.waiting() == []
     refused("already_decided", lambda: world.adaptation.approve(candidate.id))
     world.adaptation.roll_back(candidate.id, "it did not help")
-    assert world.active_ids() == []
+    assert world.list_active_ids() == []
     world.adaptation.approve(candidate.id)
-    assert world.active_ids() == [candidate.id]
-    assert world.candidate_events() == [
+    assert world.list_active_ids() == [candidate.id]
+    assert world.read_candidate_events() == [
         "CandidateDrafted", "CandidateWeighed", "CandidatePromoted", "CandidateRolledBack", "CandidatePromoted",
     ]  # fmt: skip
     view = world.adaptation.view(candidate.id)
@@ -95,7 +95,7 @@ def test_failing_tests_get_the_repair_of_another_session_and_one_review(world: W
 
 
 def test_old_records_are_deleted_unless_a_candidate_names_them(world: World) -> None:
-    def sessions() -> list[str]:
+    def list_sessions() -> list[str]:
         return [record.session_id for record in world.adaptation.records()]
 
     world.heal("sess_1")
@@ -110,7 +110,7 @@ def test_old_records_are_deleted_unless_a_candidate_names_them(world: World) -> 
     world.record(validation_failed("sess_4", failing=("t.py::other",)))
     world.adaptation.run_round()
     assert retention.delete_old_rows() == {"learning_records": 1}
-    assert sessions() == ["sess_4", "sess_3", "sess_1"]
+    assert list_sessions() == ["sess_4", "sess_3", "sess_1"]
 
 
 def test_forgotten_words_leave_a_candidate_and_an_empty_one_is_rejected(world: World) -> None:
@@ -171,11 +171,11 @@ def test_only_the_operators_own_last_step_can_be_undone(world: World, candidate:
     world.adaptation.approve(candidate.id)
     undone = world.adaptation.undo(candidate.id)
     assert (undone.status, undone.decided_by, undone.reason) == (CandidateStatus.REVIEW, "", candidate.reason)
-    assert (world.active_ids(), [wait.id for wait in world.adaptation.waiting()]) == ([], [candidate.id])
+    assert (world.list_active_ids(), [wait.id for wait in world.adaptation.waiting()]) == ([], [candidate.id])
     assert is_refused(), "it is undone already"
     world.adaptation.approve(candidate.id, by="autonomy")
     assert is_refused(), "the operator did not decide"
-    assert world.active_ids() == [candidate.id]
+    assert world.list_active_ids() == [candidate.id]
 
 
 def test_an_undone_rejection_is_in_review_and_an_undone_roll_back_active_again(
@@ -188,7 +188,7 @@ def test_an_undone_rejection_is_in_review_and_an_undone_roll_back_active_again(
     world.adaptation.approve(candidate.id)
     world.adaptation.roll_back(candidate.id, "it did not help")
     assert world.adaptation.undo(candidate.id).status is CandidateStatus.ACTIVE
-    assert world.active_ids() == [candidate.id]
+    assert world.list_active_ids() == [candidate.id]
     assert world.adaptation.roll_back(candidate.id).status is CandidateStatus.ROLLED_BACK
 
 
@@ -258,7 +258,7 @@ class RandomSteps(RuleBasedStateMachine):
     def status_and_active_effects_agree(self) -> None:
         rows = load_candidates(self.world.database)
         active = {row.id for row in rows if row.status == CandidateStatus.ACTIVE}
-        assert active == set(self.world.active_ids())
+        assert active == set(self.world.list_active_ids())
         assert len({row.dedupe_key for row in rows}) == len(rows)
         for row in rows:
             steps = [step["status"] for step in row.history]

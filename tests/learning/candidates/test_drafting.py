@@ -35,7 +35,7 @@ def record(kind: RecordKind, session: str = "sess_1", label: str = "", /, **deta
     )  # fmt: skip
 
 
-def heal_record(
+def make_heal_record(
     session: str = "sess_1", attempts: int = 2, cost: int = 100_000, failing: tuple[str, ...] = (TOTAL,)
 ) -> LearningRecord:
     """A session fixed the tests that it broke."""
@@ -45,7 +45,7 @@ def heal_record(
     )  # fmt: skip
 
 
-def failed_retry(session: str = "sess_1", attempts: int = 4, cost: int = 300_000) -> LearningRecord:
+def make_failed_retry(session: str = "sess_1", attempts: int = 4, cost: int = 300_000) -> LearningRecord:
     """The attempts of a session left the same test failing."""
     return record(RecordKind.REPEATED_RETRY, session, attempts=attempts, cost=cost, failing=[TOTAL])
 
@@ -80,7 +80,7 @@ def test_a_fix_template_is_the_agents_last_message_and_the_changes() -> None:
         ("say", "total() left the discount out;"), ("say", "it is subtracted now."),
         ("tool", "edit cart.py failed: no_match"), ("tool", "edit cart.py:4"), ("command", "pytest"), ("say", "Done."),
     )  # fmt: skip
-    assert draft_of(heal_record(failing=(TOTAL, "t.py::other")), sources=sources).effect == FixTemplate(
+    assert draft_of(make_heal_record(failing=(TOTAL, "t.py::other")), sources=sources).effect == FixTemplate(
         (TOTAL, "t.py::other"),
         (HEALED_BY, "in cart.py it replaced `return net` by `return net - discount`", "it wrote new.py"),
         sources.patches["sess_1"],
@@ -142,15 +142,15 @@ def test_a_routing_hint_is_the_dearest_of_the_cheaper_models() -> None:
     )  # fmt: skip
 
 
-def sources_with_price(price: int) -> FakeSources:
+def make_sources_with_price(price: int) -> FakeSources:
     """Sources with another model of this price, where the current one costs 3,000,000."""
     return FakeSources(models_used=ModelsUsed(USED.current, "koji-core", (ModelPrice("openai:other", price),)))
 
 
 def test_a_model_is_cheaper_at_four_fifths_of_the_price() -> None:
-    assert draft_of(OVER_BUDGET, sources=sources_with_price(2_400_000)).title.endswith("openai:other")
+    assert draft_of(OVER_BUDGET, sources=make_sources_with_price(2_400_000)).title.endswith("openai:other")
     with pytest.raises(NothingToDraft, match="no configured model is cheaper"):
-        draft_of(OVER_BUDGET, sources=sources_with_price(2_400_001))
+        draft_of(OVER_BUDGET, sources=make_sources_with_price(2_400_001))
 
 
 # Limits.
@@ -159,12 +159,12 @@ def test_a_model_is_cheaper_at_four_fifths_of_the_price() -> None:
 @pytest.mark.parametrize(
     ("records", "tweak"),
     [
-        ([failed_retry()], PolicyTweak(1)),
-        ([failed_retry(attempts=3)], PolicyTweak(1)),
-        ([failed_retry(), heal_record("sess_2")], PolicyTweak(1, 150_000)),
-        ([failed_retry(), heal_record("sess_2", attempts=3)], PolicyTweak(2, 150_000)),
-        ([failed_retry(cost=140_000), heal_record("sess_2")], PolicyTweak(1)),  # the cap would save nothing
-        ([failed_retry(), heal_record("sess_2", cost=0)], PolicyTweak(1, 50_000)),
+        ([make_failed_retry()], PolicyTweak(1)),
+        ([make_failed_retry(attempts=3)], PolicyTweak(1)),
+        ([make_failed_retry(), make_heal_record("sess_2")], PolicyTweak(1, 150_000)),
+        ([make_failed_retry(), make_heal_record("sess_2", attempts=3)], PolicyTweak(2, 150_000)),
+        ([make_failed_retry(cost=140_000), make_heal_record("sess_2")], PolicyTweak(1)),  # the cap would save nothing
+        ([make_failed_retry(), make_heal_record("sess_2", cost=0)], PolicyTweak(1, 50_000)),
     ],
 )
 def test_a_limit_lies_between_the_attempts_of_heals_and_those_of_failures(
@@ -176,9 +176,9 @@ def test_a_limit_lies_between_the_attempts_of_heals_and_those_of_failures(
 @pytest.mark.parametrize(
     ("records", "max_attempts"),
     [
-        ([failed_retry(attempts=2)], 3),  # one attempt is always allowed
-        ([failed_retry()], 1),  # the settings allow only one attempt
-        ([failed_retry(), heal_record("sess_2", attempts=4)], 3),  # a repair took as many
+        ([make_failed_retry(attempts=2)], 3),  # one attempt is always allowed
+        ([make_failed_retry()], 1),  # the settings allow only one attempt
+        ([make_failed_retry(), make_heal_record("sess_2", attempts=4)], 3),  # a repair took as many
     ],
 )
 def test_a_limit_that_would_help_nothing_is_not_drafted(records: list[LearningRecord], max_attempts: int) -> None:
@@ -189,7 +189,7 @@ def test_a_limit_that_would_help_nothing_is_not_drafted(records: list[LearningRe
 # Fragments.
 
 
-def guidance_of(learning_record: LearningRecord, sources: FakeSources, *related: LearningRecord) -> tuple[str, ...]:
+def draft_guidance(learning_record: LearningRecord, sources: FakeSources, *related: LearningRecord) -> tuple[str, ...]:
     """The lines of the fragment from a record."""
     effect = draft_of(learning_record, *related, sources=sources, type=CandidateType.PROMPT_FRAGMENT).effect
     assert isinstance(effect, PromptFragment)
@@ -202,10 +202,10 @@ def test_a_fragment_from_an_edit_has_the_operators_words() -> None:
         channel="koji-core", kind="fix",
     )  # fmt: skip
     with pytest.raises(NothingToDraft, match="about a single case"):
-        guidance_of(edit, FakeSources())
-    assert guidance_of(edit, FakeSources(), edit, edit) == ("run the tests",), "three tasks had the same instruction"
+        draft_guidance(edit, FakeSources())
+    assert draft_guidance(edit, FakeSources(), edit, edit) == ("run the tests",), "three tasks had the same instruction"
     general_edit = replace(edit, details={**edit.details, "added": "Docs end with a full stop."})
-    assert guidance_of(general_edit, FakeSources()) == ("Docs end with a full stop",)
+    assert draft_guidance(general_edit, FakeSources()) == ("Docs end with a full stop",)
 
 
 def test_a_fragment_from_a_kept_fact_is_the_fact() -> None:
@@ -213,7 +213,7 @@ def test_a_fragment_from_a_kept_fact_is_the_fact() -> None:
         RecordKind.HUMAN_APPROVAL, "sess_1", "human_approval/fact:preference", text="Prices are whole cents.",
         trust="quoted",
     )  # fmt: skip
-    assert guidance_of(kept, FakeSources()) == ("Prices are whole cents.",)
+    assert draft_guidance(kept, FakeSources()) == ("Prices are whole cents.",)
 
 
 ERROR = record(RecordKind.AGENT_ERROR, tool="edit", message="no_match: the old text is not in src/a.py")
@@ -225,12 +225,12 @@ def test_a_fragment_from_an_error_says_what_worked_then() -> None:
         ("tool", "edit src/a.py:1"), ("tool", "edit src/a.py failed: the old text is not in src/a.py"),
         ("tool", "read src/a.py"), ("tool", "edit src/a.py failed: something else"), ("tool", "edit src/a.py:7"),
     )  # fmt: skip
-    line, correction = guidance_of(ERROR, sources)
+    line, correction = draft_guidance(ERROR, sources)
     assert line.startswith("A call of edit failed: “the old text is not in src/a.py”. What worked then: ")
     assert line.endswith("`read src/a.py`, `edit src/a.py:7`.")
     assert correction == "Actually the file uses tabs."
     sources.transcripts["sess_1"] = sources.transcripts["sess_1"][:3]
-    assert "What worked then: `read src/a.py`" in guidance_of(ERROR, sources)[0]
+    assert "What worked then: `read src/a.py`" in draft_guidance(ERROR, sources)[0]
 
 
 GUIDANCE = {"leader": "cto", "ref": "cto#patterns/x", "told": 12, "told_bad": 9, "untold": 14, "untold_bad": 2}
@@ -238,13 +238,13 @@ GUIDANCE = {"leader": "cto", "ref": "cto#patterns/x", "told": 12, "told_bad": 9,
 
 def test_a_fragment_from_noisy_or_stale_guidance_has_its_figures() -> None:
     sources = FakeSources(texts={"cto#patterns/x": "Mock everything."})
-    (line,) = guidance_of(record(RecordKind.GUIDANCE_NOISY, harm=0.2, **GUIDANCE), sources)
+    (line,) = draft_guidance(record(RecordKind.GUIDANCE_NOISY, harm=0.2, **GUIDANCE), sources)
     assert "“Mock everything”. Of 12 sessions with it 9 ended badly, of 14 without it 2" in line
     stale = record(RecordKind.STALE_GUIDANCE, leader="cto", ref="cto#patterns/x", days=200, most=180)
-    (line,) = guidance_of(stale, sources)
+    (line,) = draft_guidance(stale, sources)
     assert "200 days old, where 180 are the rule" in line
     with pytest.raises(NothingToDraft, match="no longer in use"):
-        guidance_of(stale, FakeSources())
+        draft_guidance(stale, FakeSources())
 
 
 # Flows and secrets.
@@ -274,7 +274,7 @@ def test_no_secret_is_drafted(secret: str) -> None:
         secret_values=("hunter2hunter2",),
     )
     sources.transcripts["sess_1"] = transcript_of(HANDED_BACK, ("say", f"It wanted {secret}."))
-    effect = draft_of(heal_record(), sources=sources, type=CandidateType.FIX_TEMPLATE).effect
+    effect = draft_of(make_heal_record(), sources=sources, type=CandidateType.FIX_TEMPLATE).effect
     assert isinstance(effect, FixTemplate)
     assert effect.repairs[0] == "It wanted [secret cut]."
     assert secret not in " ".join(effect.repairs)

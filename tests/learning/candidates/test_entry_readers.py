@@ -26,23 +26,23 @@ def read(kind: str, payload: dict[str, Any], before: int = 0, sources: FakeSourc
 # Payloads of ledger entries.
 
 
-def validation(attempts: int, cost: int, tests: int) -> dict[str, Any]:
+def make_validation(attempts: int, cost: int, tests: int) -> dict[str, Any]:
     failing = [f"t{number}" for number in range(tests)]
     return {"attempts": attempts, "cost": cost, "failing": failing, "reason": "given up"}
 
 
-def overlap(files: int, conflicting: int) -> dict[str, Any]:
+def make_overlap(files: int, conflicting: int) -> dict[str, Any]:
     names = [f"f{number}" for number in range(files)]
     return {
         "session_id": "s", "files": names, "conflicting": names[:conflicting], "other": "o", "other_session_id": "t",
     }  # fmt: skip
 
 
-def stale(days: int, most: int, told: int) -> dict[str, Any]:
+def make_stale(days: int, most: int, told: int) -> dict[str, Any]:
     return {"leader": "cto", "days": days, "most": most, "told": told}
 
 
-def error(tool: str, message: str) -> dict[str, Any]:
+def make_error(tool: str, message: str) -> dict[str, Any]:
     return {"tool": tool, "message": message}
 
 
@@ -52,21 +52,21 @@ RECALLED = {"memories": ["m"], "origins": ["o"], "session_id": "s"}
 @pytest.mark.parametrize(
     ("kind", "payload", "before", "score"),
     [
-        ("ValidationFailed", validation(2, 0, 2), 0, 59.0),  # one attempt that failed is no opportunity yet
-        ("ValidationFailed", validation(2, 0, 3), 0, 61.0),
-        ("ValidationFailed", validation(9, 10 * FULL_COST, 50), 0, 100.0),
-        ("RetryRepeated", validation(2, FULL_COST // 5, 1), 0, 60.0),
-        ("WorkOverlapped", overlap(4, 1), 0, 60.2),
+        ("ValidationFailed", make_validation(2, 0, 2), 0, 59.0),  # one attempt that failed is no opportunity yet
+        ("ValidationFailed", make_validation(2, 0, 3), 0, 61.0),
+        ("ValidationFailed", make_validation(9, 10 * FULL_COST, 50), 0, 100.0),
+        ("RetryRepeated", make_validation(2, FULL_COST // 5, 1), 0, 60.0),
+        ("WorkOverlapped", make_overlap(4, 1), 0, 60.2),
         ("BudgetExceeded", {"spent": 999_000, "budget": 1_000_000}, 0, 60.0),
         ("BudgetExceeded", {"spent": 1_000_000, "budget": 1_000_000}, 0, 60.0),
-        ("AgentErred", error("edit", "no_match: it is not there"), 0, 60.0),
-        ("AgentErred", error("edit", "it is not there"), 2, 60.0),
-        ("AgentErred", error("exec", "ruff broke off"), 3, 60.0),
-        ("AgentErred", error("model", "overloaded"), 99, 50.0),  # guidance cannot prevent it
+        ("AgentErred", make_error("edit", "no_match: it is not there"), 0, 60.0),
+        ("AgentErred", make_error("edit", "it is not there"), 2, 60.0),
+        ("AgentErred", make_error("exec", "ruff broke off"), 3, 60.0),
+        ("AgentErred", make_error("model", "overloaded"), 99, 50.0),  # guidance cannot prevent it
         ("GuidanceFoundNoisy", {"harm": 0.0}, 0, 60.0),
-        ("GuidanceFoundStale", stale(360, 180, 0), 0, 60.0),
-        ("GuidanceFoundStale", stale(359, 180, 0), 0, 59.9),
-        ("GuidanceFoundStale", stale(720, 180, 99), 0, 80.0),
+        ("GuidanceFoundStale", make_stale(360, 180, 0), 0, 60.0),
+        ("GuidanceFoundStale", make_stale(359, 180, 0), 0, 59.9),
+        ("GuidanceFoundStale", make_stale(720, 180, 99), 0, 80.0),
         ("CloudSyncFailed", {"unsent": 9}, 0, 58.0),
         ("CloudSyncFailed", {"unsent": 10}, 0, 60.0),
         ("CloudSyncFailed", {"unsent": 0}, 4, 60.0),
@@ -108,6 +108,6 @@ def test_a_score_is_from_0_to_100(parts: list[tuple[float, str]]) -> None:
 
 
 def test_a_reason_names_its_parts() -> None:
-    assert read("RetryRepeated", validation(3, FULL_COST, 1)).reason == (
+    assert read("RetryRepeated", make_validation(3, FULL_COST, 1)).reason == (
         "another attempt left the same tests failing: +45; 2 attempts made: +20; $0.50 spent on it: +25"
     )

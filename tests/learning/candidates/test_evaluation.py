@@ -47,7 +47,7 @@ def record(number: int, *, label: str = "repeated_retry", score: float = 80.0, *
     return replace(original, **changes)
 
 
-def candidate(drafted_from: LearningRecord, effect: Effect | None = None, **changes: Any) -> Candidate:
+def make_candidate(drafted_from: LearningRecord, effect: Effect | None = None, **changes: Any) -> Candidate:
     """A candidate that was drafted from a record."""
     original = Candidate(
         "cand_1", CandidateType.POLICY_TWEAK, drafted_from.scope_type, drafted_from.scope_id, drafted_from.source_label,
@@ -150,8 +150,8 @@ def test_kept_facts_support_each_other_if_they_say_much_the_same_and_replace_no_
         record(number, label=f"human_approval/fact:{text}", details={"kept": "", "text": text})
         for number, text in enumerate((fact, other), 1)
     )
-    assert select_supporting(candidate(first), [first], [first, second]) == [second] * is_support
-    assert select_supporting(candidate(second), [second], [first, second]) == [first] * is_support
+    assert select_supporting(make_candidate(first), [first], [first, second]) == [second] * is_support
+    assert select_supporting(make_candidate(second), [second], [first, second]) == [first] * is_support
 
 
 def test_supporting_records_have_the_same_label_and_scope_and_another_session() -> None:
@@ -167,17 +167,17 @@ def test_supporting_records_have_the_same_label_and_scope_and_another_session() 
         record(8, session_id=""),
         record(9, session_id=""),  # records without a session count alone
     ]
-    supporting = select_supporting(candidate(first), [first], others)
+    supporting = select_supporting(make_candidate(first), [first], others)
     assert [record.id for record in supporting] == ["rec_7", "rec_8", "rec_9"]
 
 
 def test_a_candidate_passes_only_with_a_supporting_record() -> None:
     first = record(1, score=100)
-    alone = evaluate(candidate(first), [first], [first])
+    alone = evaluate(make_candidate(first), [first], [first])
     assert (alone.score, alone.has_passed, alone.corroborated_by) == (45.0, False, ())
     assert "no other record" in alone.reason
-    assert evaluate(candidate(first), [first], [first, record(2, score=65)]).has_passed
-    assert not evaluate(candidate(first), [first], [first, record(2, score=64)]).has_passed
+    assert evaluate(make_candidate(first), [first], [first, record(2, score=65)]).has_passed
+    assert not evaluate(make_candidate(first), [first], [first, record(2, score=64)]).has_passed
 
 
 # Records against a candidate.
@@ -188,7 +188,7 @@ HEAL = record(
 FLOW = FlowOffload("f", "f", ("git status --short", "pytest"))
 
 
-def command_error(message: str) -> LearningRecord:
+def make_command_error(message: str) -> LearningRecord:
     """The record of a command that could not run."""
     return record(2, label="agent_error/exec/x", details={"tool": "exec", "message": message})
 
@@ -205,22 +205,22 @@ def command_error(message: str) -> LearningRecord:
         (RoutingHint("openai:small"), record(0, label=f"failed_tdd/{TEST}"), False),  # before the record of the draft
         (PromptFragment(("x",)), record(2, label="guidance_noisy"), True),
         (PromptFragment(("x",)), record(2, label="stale_guidance"), False),
-        (FLOW, command_error("exec:git status: code 127"), True),
-        (FLOW, command_error("exec:ruff: code 127"), False),
+        (FLOW, make_command_error("exec:git status: code 127"), True),
+        (FLOW, make_command_error("exec:ruff: code 127"), False),
     ],
 )
 def test_records_against_an_effect_are_listed_and_do_not_change_the_score(
     effect: Effect, against: LearningRecord, speaks: bool
 ) -> None:
     first = record(1)
-    evaluation = evaluate(candidate(first, effect), [first], [first, against])
+    evaluation = evaluate(make_candidate(first, effect), [first], [first, against])
     assert (evaluation.against == (against.id,)) is speaks
     assert evaluation.score == 45.0
 
 
 def test_records_against_a_fix_template_are_those_since_it_became_active() -> None:
     failure = record(5, label=f"failed_tdd/{TEST}", details={"test": TEST})
-    template = candidate(HEAL, FixTemplate((TEST,), ("fix it",)), type=CandidateType.FIX_TEMPLATE)
+    template = make_candidate(HEAL, FixTemplate((TEST,), ("fix it",)), type=CandidateType.FIX_TEMPLATE)
     assert not speaks_against(template, failure, HEAL.at, active_since=None)
     assert speaks_against(template, failure, HEAL.at, active_since=HEAL.at)
     assert not speaks_against(template, failure, HEAL.at, active_since=failure.at)
@@ -256,6 +256,6 @@ def test_a_rejected_candidate_is_reopened_by_as_many_new_records_as_before_and_a
     old_records = [record(number) for number in range(1, old + 1)]
     new_records = [record(50 + number) for number in range(1, new + 1)]
     supporting = tuple(record.id for record in old_records)
-    rejected_candidate = candidate(first, corroborated_by=supporting, changed_at=record(50).at)
+    rejected_candidate = make_candidate(first, corroborated_by=supporting, changed_at=record(50).at)
     records = [first, *old_records, *new_records]
     assert has_new_evidence(rejected_candidate, [first], records) is is_reopened

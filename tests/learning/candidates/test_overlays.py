@@ -51,7 +51,7 @@ def test_forgotten_words_leave_prompts_at_once_and_an_empty_candidate_is_rolled_
     assert texts.erase(SearchTerms(["Ann"])) == 2
     (remaining,) = world.overlays.load_active()
     assert remaining.effect == PromptFragment(("Test first.",))
-    assert "Ann" not in text(world)
+    assert "Ann" not in read_guidance(world)
 
 
 # Repairs, routing hints and limits.
@@ -140,7 +140,7 @@ def test_runs_with_another_probability_are_a_stratum_of_their_own() -> None:
 # Trials.
 
 
-def runs_by_session(world: World) -> dict[str, OverlayRun]:
+def load_runs(world: World) -> dict[str, OverlayRun]:
     """The sessions in trials, by id."""
     with world.database.read() as session:
         return {row.session_id: row for row in session.exec(select(OverlayRun)).all()}
@@ -165,7 +165,7 @@ def test_a_harmful_overlay_is_reported_once(world: World) -> None:
     assert world.trials.measure_lifts()[good.id].verdict != "harms"
     world.run("ses_more", good=False)
     world.trials.catch_up()
-    assert world.event_kinds().count("OverlayFoundHarmful") == 1
+    assert world.read_event_kinds().count("OverlayFoundHarmful") == 1
     world.adaptation.roll_back(harmful.candidate_id)
     assert world.trials.find_harmful() == []
     assert harmful.id in world.trials.measure_lifts()
@@ -181,7 +181,7 @@ def test_repairs_are_withheld_by_chance_too(world: World) -> None:
     repairs_by_session = {session: find_repairs(session) for session in map("ses_{}".format, range(40))}
     assert all(find_repairs(session) == repairs for session, repairs in repairs_by_session.items())
     assert find_repairs("ses_other", "test_other") == ()
-    runs = runs_by_session(world)
+    runs = load_runs(world)
     assert runs.keys() == repairs_by_session.keys(), "a session with other failing tests is in no trial"
     assert all((repairs_by_session[session] == ()) is row.withheld for session, row in runs.items())
     assert 8 < sum(row.withheld for row in runs.values()) < 32
@@ -190,7 +190,7 @@ def test_repairs_are_withheld_by_chance_too(world: World) -> None:
 # Active fragments in prompts.
 
 
-def text(world: World, session: str = "") -> str:
+def read_guidance(world: World, session: str = "") -> str:
     """The learned guidance in a prompt of a session."""
     part = world.part(session).part
     return part.text if part else ""
@@ -226,7 +226,7 @@ def test_no_text_can_close_the_block(lines: list[str]) -> None:
 def test_the_oldest_fragments_are_left_out_over_budget_with_a_note(world: World) -> None:
     for number in range(4):
         world.guide(f"Fragment {number}: " + "keep every function short and every name telling. " * 6)
-    budget = tokenizer.count(text(world)) * 2 // 3
+    budget = tokenizer.count(read_guidance(world)) * 2 // 3
     world.adapt(withheld=0.0, fragmentTokens=budget)
     contribution = world.part()
     assert contribution.part is not None
@@ -242,11 +242,11 @@ def test_a_fragment_is_withheld_from_all_prompts_of_a_share_of_the_sessions(worl
     world.adapt(withheld=0.2)
     first = world.guide("First.")
     world.guide("Second.")
-    texts = {f"ses_{number}": text(world, f"ses_{number}") for number in range(400)}
+    texts = {f"ses_{number}": read_guidance(world, f"ses_{number}") for number in range(400)}
     without_first = [session for session, prompt in texts.items() if "First." not in prompt]
     assert 50 <= len(without_first) <= 110
     part = world.part(next(session for session in without_first if "Second." in texts[session]))
     assert part.notes == ("learned guidance: 1 of 2 left out by chance, to measure what it does",)
     draws = {draw["id"]: draw for draw in part.provenance["overlays"]}
     assert (draws[first.id]["withheld"], draws[first.id]["propensity"]) == (True, 0.2)
-    assert "First." in text(world), "a prompt without a session has everything"
+    assert "First." in read_guidance(world), "a prompt without a session has everything"

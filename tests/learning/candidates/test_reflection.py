@@ -255,7 +255,7 @@ def run_commands(*names: str) -> list[str]:
 COMMANDS = run_commands(*(f"tool{number}" for number in range(12)))
 
 
-def random_runs(seed: int, planted: Sequence[str]) -> list[list[str]]:
+def make_random_runs(seed: int, planted: Sequence[str]) -> list[list[str]]:
     """30 sessions of 20 calls, some frequent and some rare. `planted` is somewhere in about 40 % of them."""
     chance = random.Random(seed)
     runs = []
@@ -275,7 +275,7 @@ def test_planted_sequences_are_found_and_random_calls_have_none() -> None:
     for length in found_planted:
         for seed in range(20):
             planted = tuple(random.Random(seed).sample(COMMANDS, length))
-            calls = [sequence.calls for sequence in find_sequences(random_runs(seed, planted))]
+            calls = [sequence.calls for sequence in find_sequences(make_random_runs(seed, planted))]
             found_planted[length] += planted in calls
             found_others[length] += len(calls) - (planted in calls)
     assert found_planted[3] >= 16

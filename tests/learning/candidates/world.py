@@ -168,7 +168,7 @@ class World:
         """Replace the settings of adaptation."""
         self.current = Settings(adaptation=AdaptationSettings.model_validate(settings))
 
-    def active_ids(self) -> list[str]:
+    def list_active_ids(self) -> list[str]:
         """The ids of the active candidates."""
         return [overlay.candidate_id for overlay in self.overlays.load_active()]
 
@@ -186,11 +186,11 @@ class World:
         ]  # fmt: skip
         self.database.write(lambda tx: tx.session.add_all(rows))
 
-    def candidate_events(self) -> list[str]:
+    def read_candidate_events(self) -> list[str]:
         """The kinds of all ledger entries about candidates, oldest first."""
-        return [kind for kind in self.event_kinds() if kind.startswith("Candidate")]
+        return [kind for kind in self.read_event_kinds() if kind.startswith("Candidate")]
 
-    def event_kinds(self) -> list[str]:
+    def read_event_kinds(self) -> list[str]:
         """The kinds of all ledger entries, oldest first."""
         return [entry.kind for entry in self.ledger.since(0, 10_000)]
 

@@ -43,7 +43,7 @@ def record(database: Database, decisions: Decisions) -> Record:
     return lambda signal, card: database.write(lambda tx: decisions.record(tx, signal, card))
 
 
-def pairs(database: Database) -> list[DpoPair]:
+def read_pairs(database: Database) -> list[DpoPair]:
     """All stored pairs."""
     with database.read() as session:
         return list(session.exec(select(DpoPair)))
@@ -67,7 +67,7 @@ def test_an_edit_is_one_decision_with_two_signals_and_its_own_pair(
 ) -> None:
     record(DecisionSignal.APPROVED, card("a", prompt="run them all", original="run the tests"))
     assert sorted((past.chosen, past.weight) for past in decisions.load_after(0)) == [(False, 1.0), (True, 1.0)]
-    (pair,) = pairs(database)
+    (pair,) = read_pairs(database)
     assert (pair.chosen, pair.rejected) == ("run them all → koji-core", "run the tests → koji-core")
     assert pair.context == "monday"
     with database.read() as session:
@@ -83,7 +83,7 @@ def test_an_approval_pairs_with_the_latest_rejection_of_the_hour_elsewhere(
     record(DecisionSignal.EXPIRED, card("ignored", channel="research", prompt="ignored"))
     record(DecisionSignal.DISMISSED, card("same", prompt="same channel"))
     record(DecisionSignal.APPROVED, card("yes"))
-    (pair,) = pairs(database)
+    (pair,) = read_pairs(database)
     assert pair.rejected == "ignored → research"
     assert (pair.chosen_confidence, pair.rejected_confidence) == (0.4, 0.4)
 
@@ -95,7 +95,7 @@ def test_pairing_window_includes_one_hour(
     record(DecisionSignal.DISMISSED, card("no", channel="garden"))
     clock.advance(waited)
     record(DecisionSignal.APPROVED, card("yes"))
-    assert len(pairs(database)) == pairs_made
+    assert len(read_pairs(database)) == pairs_made
 
 
 def test_a_decision_that_was_taken_back_counts_nowhere(
@@ -104,7 +104,7 @@ def test_a_decision_that_was_taken_back_counts_nowhere(
     record(DecisionSignal.DISMISSED, card("no", channel="garden"))
     record(DecisionSignal.APPROVED, card("yes"))
     database.write(lambda tx: decisions.take_back(tx, "yes"))
-    assert pairs(database) == []
+    assert read_pairs(database) == []
     assert [decision.prediction_id for decision in decisions.load_newest()] == ["no"]
     with database.read() as session:
         assert decisions.count_decided_cards(session) == 1
@@ -120,20 +120,20 @@ def test_a_later_signal_replaces_the_earlier(database: Database, decisions: Deci
 
 
 def test_consecutive_rejections_end_with_an_approval(database: Database, decisions: Decisions, record: Record) -> None:
-    def rejections() -> int:
+    def count_rejections() -> int:
         with database.read() as session:
             return decisions.consecutive_rejections(session)
 
     for name in "ab":
         record(DecisionSignal.DISMISSED, card(name))
     record(DecisionSignal.EXPIRED, card("expired"))
-    assert rejections() == 2
+    assert count_rejections() == 2
     record(DecisionSignal.APPROVED, card("c"))
-    assert rejections() == 0
+    assert count_rejections() == 0
     record(DecisionSignal.DISMISSED, card("d", by=DecidedBy.API))
-    assert rejections() == 1
+    assert count_rejections() == 1
     database.write(lambda tx: decisions.take_back(tx, "d"))
-    assert rejections() == 0
+    assert count_rejections() == 0
 
 
 def test_similar_cards_are_those_of_the_operator_alone(

@@ -43,13 +43,13 @@ def add_pairs(database: Database, count: int, name: str = "one") -> None:
     assert database.write(lambda tx: import_pairs(tx, sides)) == count
 
 
-def lines(file: Path) -> list[str]:
+def read_lines(file: Path) -> list[str]:
     return file.read_text().splitlines()
 
 
-def situations(file: Path) -> list[str]:
+def read_situations(file: Path) -> list[str]:
     """The contexts of the pairs in a file."""
-    return [json.loads(line)["prompt"] for line in lines(file)]
+    return [json.loads(line)["prompt"] for line in read_lines(file)]
 
 
 def test_a_batch_has_fifty_pairs_or_more(database: Database, exporter: Exporter, clock: FakeClock) -> None:
@@ -63,9 +63,9 @@ def test_a_batch_has_fifty_pairs_or_more(database: Database, exporter: Exporter,
     assert exporter.is_due(clock.now())
     export = exporter.export_batch()
     assert (export.records, export.new) == (50, 50)
-    assert check_preferences(lines(exporter.file)) == []
+    assert check_preferences(read_lines(exporter.file)) == []
     assert export.weights is not None
-    assert len(lines(export.weights)) == 50
+    assert len(read_lines(export.weights)) == 50
 
 
 def test_a_batch_is_due_once_a_day_and_has_each_pair_once(
@@ -77,7 +77,7 @@ def test_a_batch_is_due_once_a_day_and_has_each_pair_once(
     assert not exporter.is_due(clock.now() + timedelta(hours=24) - timedelta(seconds=1))
     assert exporter.is_due(clock.now() + timedelta(hours=24))
     assert exporter.export_batch().new == 60
-    exported = situations(exporter.file)
+    exported = read_situations(exporter.file)
     assert len(exported) == len(set(exported)) == 110
 
 
@@ -135,8 +135,8 @@ def test_after_a_crash_at_any_step_each_pair_is_in_the_file_once(
     add_pairs(database, 3, "later")
     assert exporter.recover() == 1
     assert exporter.recover() == 0
-    assert situations(exporter.file) == [f"situation one {n}" for n in range(50)]
-    assert len(lines(exporter.file.with_suffix(".weights.jsonl"))) == 50
+    assert read_situations(exporter.file) == [f"situation one {n}" for n in range(50)]
+    assert len(read_lines(exporter.file.with_suffix(".weights.jsonl"))) == 50
     with database.read() as session:
         assert len(load_pairs(session, exported=False)) == 3
 
@@ -164,16 +164,16 @@ def test_every_format_has_the_same_pairs(database: Database, exporter: Exporter,
     first = exporter.export_preferences(shape)
     second = exporter.export_preferences(shape)
     assert (first.new, second.new, second.records) == (50, 0, 50)
-    assert check_preferences(lines(second.file)) == []
+    assert check_preferences(read_lines(second.file)) == []
     assert second.weights is not None
-    assert len(lines(second.weights)) == len(lines(second.file)) == 50
+    assert len(read_lines(second.weights)) == len(read_lines(second.file)) == 50
 
 
 def test_conversations_of_the_operator_are_exported(exporter: Exporter) -> None:
     export = exporter.export_conversations()
     assert (export.records, export.new) == (1, 1)
     assert exporter.export_conversations().new == 0
-    [line] = lines(export.file)
+    [line] = read_lines(export.file)
     messages = json.loads(line)["messages"]
     assert [message["content"] for message in messages[1:]] == ["shall I merge?", "no, rebase it"]
 

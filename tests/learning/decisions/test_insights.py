@@ -78,7 +78,7 @@ def figures(database: Database, clock: FakeClock) -> InsightsReader:
     )
 
 
-def approvals(insights: Insights) -> tuple[int, int]:
+def count_approvals(insights: Insights) -> tuple[int, int]:
     """The number of approvals in the metrics, and in all slices of time."""
     return insights.metrics.approved, sum(part.approved for part in insights.over_time)
 
@@ -89,9 +89,9 @@ def test_days_begin_at_local_midnight_and_include_today(
     into_today = clock.local() - clock.local().replace(hour=0, minute=0, second=0, microsecond=0)
     decide(ago=timedelta(days=6) + into_today)
     decide(ago=timedelta(days=6) + into_today + timedelta(seconds=1))
-    assert approvals(figures.read(7)) == (1, 1)
-    assert approvals(figures.read(8)) == (2, 2)
-    assert approvals(figures.read(None)) == (2, 2)
+    assert count_approvals(figures.read(7)) == (1, 1)
+    assert count_approvals(figures.read(8)) == (2, 2)
+    assert count_approvals(figures.read(None)) == (2, 2)
     assert len(figures.read(7).over_time) == 7
 
 
@@ -144,7 +144,7 @@ def test_drift_is_of_decisions_of_a_person_however_old(decide: Decide, figures: 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
 
 
-def card(
+def make_figures(
     counted_as: str, confidence: float = 0.5, *, autonomous: bool = False, undone: bool = False,
     source: str = "template", cost: int = 0,
 ) -> CardFigures:  # fmt: skip
@@ -153,9 +153,12 @@ def card(
 
 
 def test_rates_are_of_decisions_of_a_person() -> None:
-    by_person = [card("approved", 0.7), card("approved", 0.5), card("rejected", 0.4)]
-    undecided = [card("expired", 0.3), card("", 0.6)]
-    by_itself = [card("approved", 0.9, autonomous=True), card("approved", 0.9, autonomous=True, undone=True)]
+    by_person = [make_figures("approved", 0.7), make_figures("approved", 0.5), make_figures("rejected", 0.4)]
+    undecided = [make_figures("expired", 0.3), make_figures("", 0.6)]
+    by_itself = [
+        make_figures("approved", 0.9, autonomous=True),
+        make_figures("approved", 0.9, autonomous=True, undone=True),
+    ]
     result = compute_metrics([*by_person, *undecided, *by_itself])
     assert (result.total, result.approved, result.rejected, result.expired) == (7, 2, 1, 1)
     assert result.approval_rate == pytest.approx(2 / 3)
@@ -169,7 +172,7 @@ def test_rates_are_of_decisions_of_a_person() -> None:
     [(0.3, "0.3-0.4"), (0.3999, "0.3-0.4"), (0.4, "0.4-0.5"), (0.7999, "0.7-0.8"), (0.8, "0.8-1.0"), (1.0, "0.8-1.0")],
 )
 def test_buckets_at_their_bounds(confidence: float, bucket: str) -> None:
-    result = compute_metrics([card("approved", confidence), card("rejected", confidence)])
+    result = compute_metrics([make_figures("approved", confidence), make_figures("rejected", confidence)])
     filled = [(found.name, found.approval_rate) for found in result.calibration if found.predictions]
     assert filled == [(bucket, 0.5)]
 
@@ -180,14 +183,18 @@ def test_buckets_at_their_bounds(confidence: float, bucket: str) -> None:
 )
 def test_the_trend_compares_the_newer_half_with_the_older(older: int, newer: int, trend: str) -> None:
     halves = [["approved"] * good + ["rejected"] * (MIN_TREND_HALF - good) for good in (older, newer)]
-    cards = [card(counted_as) for half in halves for counted_as in half]
+    cards = [make_figures(counted_as) for half in halves for counted_as in half]
     assert compute_metrics(cards).trend == trend
     assert compute_metrics(cards[1:]).trend == "unknown"
 
 
 def test_the_cost_is_per_card_that_was_approved_and_not_undone() -> None:
-    of_templates = [card("approved", cost=300), card("rejected", cost=100), card("approved", cost=200, undone=True)]
-    result = compute_metrics([*of_templates, card("approved", source="twin-model")])
+    of_templates = [
+        make_figures("approved", cost=300),
+        make_figures("rejected", cost=100),
+        make_figures("approved", cost=200, undone=True),
+    ]
+    result = compute_metrics([*of_templates, make_figures("approved", source="twin-model")])
     assert result.cost_per_accepted == 300
     template, twin_model = result.sources
     assert (template.name, template.predictions, template.cost_per_accepted) == ("template", 3, 600.0)
@@ -221,8 +228,8 @@ def test_slices_of_time_are_equal_and_end_today(days: int, number: int, length: 
 
 
 def test_a_decision_belongs_to_its_local_day_when_clocks_change() -> None:
-    late = replace(card("approved"), at=datetime(2026, 10, 25, 23, 30, tzinfo=BERLIN))  # a day of 25 hours
-    early = replace(card("rejected"), at=datetime(2026, 10, 26, 0, 30, tzinfo=BERLIN))
+    late = replace(make_figures("approved"), at=datetime(2026, 10, 25, 23, 30, tzinfo=BERLIN))  # a day of 25 hours
+    early = replace(make_figures("rejected"), at=datetime(2026, 10, 26, 0, 30, tzinfo=BERLIN))
     first, second = count_per_slice([late, early], late.at, early.at, BERLIN)
     assert (first.start.day, first.approved, first.rejected) == (25, 1, 0)
     assert (second.start.day, second.approved, second.rejected) == (26, 0, 1)

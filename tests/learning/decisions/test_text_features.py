@@ -16,12 +16,12 @@ from engine.learning.decisions.text_features import (
 LATEST, EARLIER = "tests failed in parser", ["parser was changed", "docs were read"]
 
 
-def by_name(features: TextFeatures) -> dict[str, float]:
+def name_features(features: TextFeatures) -> dict[str, float]:
     """The features, rounded, by their names."""
     return {name: round(value, 2) for name, value in zip(FEATURE_NAMES, features.numbers, strict=True)}
 
 
-def embedding_of(*values: float) -> numpy.ndarray:  # type: ignore[type-arg]
+def make_embedding(*values: float) -> numpy.ndarray:  # type: ignore[type-arg]
     """An embedding that begins with these values; the others are 0."""
     vector = numpy.zeros(EMBEDDING_SIZE, numpy.float32)
     vector[: len(values)] = values
@@ -29,7 +29,7 @@ def embedding_of(*values: float) -> numpy.ndarray:  # type: ignore[type-arg]
 
 
 def test_embeddings_say_how_near_the_evidence_is_to_a_prompt_and_how_long_ago() -> None:
-    embeddings = [embedding_of(1.0), embedding_of(0.6, 0.8), embedding_of(0.0, 1.0), embedding_of(0.8, 0.6)]
+    embeddings = [make_embedding(1.0), make_embedding(0.6, 0.8), make_embedding(0.0, 1.0), make_embedding(0.8, 0.6)]
     features = extract_features("fix parser tests", LATEST, EARLIER, embeddings)
     nearness = {
         "near the latest": 1.39,  # 0.6
@@ -37,15 +37,15 @@ def test_embeddings_say_how_near_the_evidence_is_to_a_prompt_and_how_long_ago() 
         "nearest of all": 2.5,  # 0.8
         "age of the nearest": 0.17,  # the line before the latest
     }
-    assert by_name(features).items() >= nearness.items()
-    assert dequantise(features.embedding) == pytest.approx(embedding_of(1.0))
+    assert name_features(features).items() >= nearness.items()
+    assert dequantise(features.embedding) == pytest.approx(make_embedding(1.0))
 
 
 def test_hashed_words_replace_all_embeddings_if_one_is_missing() -> None:
-    embeddings = [embedding_of(1.0), None, embedding_of(1.0), embedding_of(1.0)]
+    embeddings = [make_embedding(1.0), None, make_embedding(1.0), make_embedding(1.0)]
     features = extract_features("fix parser tests", LATEST, EARLIER, embeddings)
-    assert by_name(features)["near the latest"] == 3.0
-    assert by_name(features)["near all before"] != 0.54
+    assert name_features(features)["near the latest"] == 3.0
+    assert name_features(features)["near all before"] != 0.54
 
 
 def test_words_and_lengths_need_no_embeddings() -> None:
@@ -58,5 +58,5 @@ def test_words_and_lengths_need_no_embeddings() -> None:
         "lines of evidence": -0.9,
         "what is new in the evidence": 0.33,  # two of three words
     }
-    assert by_name(features).items() >= words_and_lengths.items()
+    assert name_features(features).items() >= words_and_lengths.items()
     assert features.embedding == b""

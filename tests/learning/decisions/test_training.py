@@ -195,7 +195,7 @@ def world(database: Database, tmp_path: Path) -> World:
     return World(database, tmp_path)
 
 
-def lines(world: World, run_id: str) -> list[str]:
+def read_lines(world: World, run_id: str) -> list[str]:
     """The lines of the examples of a run."""
     return (world.folder / f"{run_id}.jsonl").read_text().splitlines()
 
@@ -207,8 +207,8 @@ def test_training_on_pairs_begins_at_fifty(world: World) -> None:
     world.add_pairs(1, "the fiftieth")
     run = world.training.begin()
     assert (run.state, run.method, run.pairs_to) == (RunState.PREPARED, "dpo", 50)
-    assert check_preferences(lines(world, run.id)) == []
-    assert run.records == len(lines(world, run.id)) < 50
+    assert check_preferences(read_lines(world, run.id)) == []
+    assert run.records == len(read_lines(world, run.id)) < 50
     with pytest.raises(Refusal, match="in progress"):
         world.training.begin()
 
@@ -218,7 +218,7 @@ def test_conversations_come_first(world: World) -> None:
     world.conversations = [(f"shall I do {n}?", f"yes, {n}") for n in range(MIN_CONVERSATIONS)]
     first = world.training.begin()
     assert first.method == "sft"
-    conversations = [json.loads(line)["messages"] for line in lines(world, first.id)]
+    conversations = [json.loads(line)["messages"] for line in read_lines(world, first.id)]
     assert conversations
     for conversation in conversations:
         assert [message["role"] for message in conversation] == ["system", "user", "assistant"]
@@ -404,7 +404,7 @@ def test_no_secret_goes_to_a_provider(world: World) -> None:
     chosen, rejected = "use sk-abcdefghijklmnopqrstuvwxyz → koji-core", "rest → garden"
     sides = [(f"log in with hunter2-hunter2 {number}", chosen, rejected) for number in range(60)]
     world.database.write(lambda tx: import_pairs(tx, sides))
-    text = "\n".join(lines(world, world.training.begin().id))
+    text = "\n".join(read_lines(world, world.training.begin().id))
     assert "log in with [secret cut]" in text
     assert "hunter2" not in text
     assert "sk-abc" not in text

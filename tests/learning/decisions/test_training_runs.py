@@ -17,20 +17,20 @@ from engine.learning.decisions.training_runs import (
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
 
 
-def pair(number: int) -> Preference:
+def make_pair(number: int) -> Preference:
     return Preference(number, f"situation {number}", "run the tests → koji-core", "sum up → garden", NOW)
 
 
 def test_about_a_fifth_of_the_situations_is_held_back_for_good() -> None:
-    _, held_back = split_pairs(map(pair, range(500)))
+    _, held_back = split_pairs(map(make_pair, range(500)))
     assert 70 <= len(held_back) <= 130
-    _, held_back_later = split_pairs(map(pair, range(900)))
+    _, held_back_later = split_pairs(map(make_pair, range(900)))
     assert set(held_back) <= set(held_back_later)
 
 
 def test_agreement_counts_nearer_answers_and_half_of_the_ties() -> None:
     answers = ["run all tests → koji-core", "sum up the day → garden", "dream → research", None]
-    measured = measure_agreement([pair(n) for n in range(4)], answers)
+    measured = measure_agreement([make_pair(n) for n in range(4)], answers)
     assert measured == Agreement((1 + 0 + 0.5 + 0) / 4, 4, 1)
 
 

@@ -28,8 +28,8 @@ from tests.learning.learnings.world import (
     ScriptedModel,
     World,
     ledger_entry,
+    make_view,
     session_ended,
-    session_view,
 )
 
 UV = "We install with uv"
@@ -42,7 +42,7 @@ WRITE_ATOMIC = "engine.learning.learnings.store.write_atomic"
 """The function that writes a page."""
 
 
-def project_texts(world: World) -> list[str]:
+def list_project_texts(world: World) -> list[str]:
     """The texts of the entries of the project."""
     return [entry.text for entry in world.learnings.entries("project")]
 
@@ -90,7 +90,7 @@ def test_a_bad_page_is_reported_once_and_the_others_are_read(world: World) -> No
     page.parent.mkdir(parents=True)
     page.write_text("---\nid: lrn_x\ntype: poem\n---\nRoses\n")
     world.end_sessions(UV)
-    assert len(project_texts(world)) == 1
+    assert len(list_project_texts(world)) == 1
     for _ in range(2):
         (fault,) = world.learnings.chain().faults
     assert "learnings/global/institutional.md line 3: type is 'poem'" in fault
@@ -104,7 +104,7 @@ def test_sessions_that_continue_each_other_are_one_piece_of_work(world: World) -
     world.end_session("s1", UV)
     world.end_session("s2", UV, continues="s1")
     world.end_session("s3", UV, continues="s1")
-    assert project_texts(world) == []
+    assert list_project_texts(world) == []
     world.end_session("s4", UV)
     world.end_session("s5", UV)
     entry = world.project_entry()
@@ -152,7 +152,7 @@ def test_after_a_crash_at_any_page_the_next_start_finishes_the_promotion(
         restarted.sessions.records |= world.sessions.records
         assert restarted.learnings.recover() == []
         restarted.learnings.catch_up()
-        assert project_texts(restarted) == [UV]
+        assert list_project_texts(restarted) == [UV]
         assert [data.count(b"@s") for data in restarted.pages().values()] == sources_by_page
         promotions = restarted.events("LearningPromoted")
         assert len([event for event in promotions if f"{session}2" in event.payload["sessions"]]) == 1
@@ -167,14 +167,14 @@ def test_no_model_is_asked_about_sessions_that_ended_long_ago_and_no_risks_are_w
     world = make_world(model)
     healed = ledger_entry("ValidationHealed", "s0", failing=["tests/a.py::test_b"], attempts=1, cost=0)
     for session in ("s0", "s1", "s2"):
-        world.sessions.records[session] = SessionRecord(session_view(session), "backend_lead", entries=(healed,))
+        world.sessions.records[session] = SessionRecord(make_view(session), "backend_lead", entries=(healed,))
         world.record(SessionStarted(subject=session, workspace=SHOP, prediction_id="p", sandbox="none"))
         world.record(session_ended(session))
     clock.advance(timedelta(days=2))
     world.learnings.catch_up()
     assert model.questions == []
     assert {entry.phase for entry in world.learnings.entries()} == {"corrective"}
-    assert len(project_texts(world)) == 1
+    assert len(list_project_texts(world)) == 1
     world.end_session("s9", UV)
     assert len(model.questions) == 1
 
@@ -188,11 +188,11 @@ def test_gates_that_fail_are_reported_and_checked_again_with_the_next_ledger_ent
         patch.setattr("engine.learning.learnings.chain.plan_project", lambda *_: 1 / 0)
         world.end_session("s3", UV)
         world.learnings.catch_up()
-    assert project_texts(world) == []
+    assert list_project_texts(world) == []
     (fault,) = world.faults
     assert "could not be checked; they will be tried again: division by zero" in fault
     world.learnings.catch_up()
-    assert project_texts(world) == [UV]
+    assert list_project_texts(world) == [UV]
 
 
 def test_entries_that_cannot_be_written_wait_and_the_model_is_not_asked_again(
@@ -201,11 +201,11 @@ def test_entries_that_cannot_be_written_wait_and_the_model_is_not_asked_again(
     model = ScriptedModel(NO_CLAIMS)
     world = make_world(model)
 
-    def disk_full(path: Path, data: bytes) -> None:
+    def fail_with_full_disk(path: Path, data: bytes) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(WRITE_ATOMIC, disk_full)
+        patch.setattr(WRITE_ATOMIC, fail_with_full_disk)
         world.end_session("s1", UV)
         for _ in range(2 * MAX_ATTEMPTS):
             world.learnings.catch_up()
@@ -224,14 +224,14 @@ def test_entries_that_cannot_be_written_wait_and_the_model_is_not_asked_again(
 YES = '{"generalises": true, "reason": "it always helps"}'
 
 
-def world_with_judge(make_world: MakeWorld, *answers: str | Exception) -> World:
+def make_world_with_judge(make_world: MakeWorld, *answers: str | Exception) -> World:
     """A project with one learning, and a judge that gives these answers."""
     world = make_world(ScriptedModel(*[NO_CLAIMS] * 3, *answers))
     world.end_sessions(UV, speaker="operator")
     return world
 
 
-def global_entries(world: World) -> list[LearningEntry]:
+def list_global_entries(world: World) -> list[LearningEntry]:
     """The entries of all projects."""
     return world.learnings.entries("global")
 
@@ -246,25 +246,25 @@ def global_entries(world: World) -> list[LearningEntry]:
     ids=["no answer", "no JSON", "no"],
 )
 def test_nothing_is_promoted_without_a_clear_yes(make_world: MakeWorld, answer: str | Exception, verdict: str) -> None:
-    world = world_with_judge(make_world, answer)
+    world = make_world_with_judge(make_world, answer)
     (judged,) = world.learnings.chain(judge=True).judged.values()
     assert judged.startswith(verdict)
-    assert global_entries(world) == []
+    assert list_global_entries(world) == []
     assert len(world.events("LearningJudged")) == 1
 
 
 def test_a_yes_promotes_once_with_its_provenance(make_world: MakeWorld) -> None:
-    world = world_with_judge(make_world, YES)
+    world = make_world_with_judge(make_world, YES)
     assert world.learnings.chain().judged == {}, "without `judge` nothing is judged"
     (promoted_id,) = world.learnings.chain(judge=True).promoted
-    (promoted,) = global_entries(world)
+    (promoted,) = list_global_entries(world)
     assert promoted.id == promoted_id
     assert {source.entry for source in promoted.promoted_from} == {world.project_entry().id}
     assert world.learnings.view(promoted.id).sessions == ("s0", "s1", "s2")
     assert world.learnings.chain(judge=True).nothing
     world.end_session("s3", UV, speaker="operator")
     assert world.learnings.chain(judge=True).reinforced == (promoted.id,)
-    assert global_entries(world)[0].reinforced_by == ("s3",)
+    assert list_global_entries(world)[0].reinforced_by == ("s3",)
 
 
 class ForgettingJudge(ScriptedModel):
@@ -291,14 +291,14 @@ def test_a_verdict_about_forgotten_words_is_not_written(make_world: MakeWorld, r
     model.forget = lambda: world.learnings.texts.erase(SearchTerms([forgotten]))
     assert world.learnings.chain(judge=True).judged == {}
     assert world.events("LearningJudged") == []
-    assert global_entries(world) == []
+    assert list_global_entries(world) == []
 
 
 def test_without_a_model_the_operator_judges(world: World) -> None:
     world.end_sessions(UV, speaker="operator")
     entry = world.project_entry()
     assert world.learnings.chain(judge=True).judged == {entry.id: NO_JUDGE}
-    assert global_entries(world) == []
+    assert list_global_entries(world) == []
     promoted = world.learnings.promote(entry.id)
     assert (promoted.scope, promoted.text) == (LearningScope.GLOBAL, UV)
     for id, code in ((entry.id, "already_promoted"), (world.learnings.entries("team")[0].id, "not_promotable")):

@@ -14,7 +14,7 @@ from engine.learning.learnings.learnings import LearningTexts
 from engine.model import Answer, LearningEntry, LearningScope, Question, TranscriptLine
 from engine.storage.erasing import SearchTerms
 from tests.conftest import MONDAY_MORNING
-from tests.learning.learnings.world import SHOP, MakeWorld, ScriptedModel, World, ledger_entry, session_view
+from tests.learning.learnings.world import SHOP, MakeWorld, ScriptedModel, World, ledger_entry, make_view
 
 TEST = "tests/test_cart.py::test_total"
 HEALED = ledger_entry("ValidationHealed", "s1", failing=[TEST], attempts=2, cost=0)
@@ -39,24 +39,24 @@ def test_a_confirmed_finding_is_promoted_from_the_team_to_the_session_and_a_clai
 
 def test_risks_are_written_when_a_session_starts(world: World) -> None:
     world.end_session("s1", entries=(HEALED,))
-    world.sessions.records["s2"] = SessionRecord(session_view("s2"), "backend_lead")
+    world.sessions.records["s2"] = SessionRecord(make_view("s2"), "backend_lead")
     world.record(SessionStarted(subject="s2", workspace=SHOP, prediction_id="p", sandbox="none"))
     world.learnings.catch_up()
     (risk,) = world.learnings.entries(session="s2")
     assert (risk.phase, risk.scope, risk.about) == ("prospective", LearningScope.SESSION, f"risk/healed/{TEST}")
-    assert risk.created_at == session_view("s2").started_at
+    assert risk.created_at == make_view("s2").started_at
 
 
 @pytest.mark.parametrize("prompt", ["round cart totals", "round the totals of each cart " * 10], ids=["short", "long"])
 def test_a_failure_of_the_same_task_is_a_risk(world: World, prompt: str) -> None:
-    world.end_session("s1", entries=(HEALED,), view=session_view("s1", prompt=prompt))
+    world.end_session("s1", entries=(HEALED,), view=make_view("s1", prompt=prompt))
     entries = world.learnings.files.entries()
-    assert find_risks(SessionRecord(session_view("s2", prompt=prompt)), entries)
-    assert not find_risks(SessionRecord(session_view("s2", prompt="write the docs")), entries)
+    assert find_risks(SessionRecord(make_view("s2", prompt=prompt)), entries)
+    assert not find_risks(SessionRecord(make_view("s2", prompt="write the docs")), entries)
 
 
 def test_assumptions_are_written_at_a_milestone_once(world: World) -> None:
-    world.sessions.records["s1"] = SessionRecord(replace(session_view("s1"), ended_at=None), "backend_lead")
+    world.sessions.records["s1"] = SessionRecord(replace(make_view("s1"), ended_at=None), "backend_lead")
     world.sessions.transcripts["s1"] = [TranscriptLine(1, MONDAY_MORNING, "say", "I assume that the prices are net.")]
     world.record(PermissionAsked(subject="perm_1", workspace=SHOP, session_id="s1", tool="exec", title="ls"))
     world.learnings.catch_up()
@@ -72,18 +72,18 @@ def test_the_last_landing_or_undo_decides_whether_work_was_wanted(world: World) 
     landed = ChangeSetLanded(subject="change_1", workspace=SHOP, session_id="s1", files=2)
     undone = LandingUndone(subject="change_1", workspace=SHOP, session_id="s1")
 
-    def entries_after(event: Event) -> list[LearningEntry]:
+    def record_and_list(event: Event) -> list[LearningEntry]:
         world.record(event)
         world.learnings.catch_up()
         return world.learnings.entries()
 
-    assert entries_after(landed) == []
-    (entry,) = entries_after(undone)
+    assert record_and_list(landed) == []
+    (entry,) = record_and_list(undone)
     assert entry.text == "What was made of “round cart totals” was landed and undone: agree on the result first."
     assert (entry.confidence, entry.reasons[0], entry.scope) == (0.5, "it was observed once", LearningScope.TEAM)
-    (retired,) = entries_after(landed)
+    (retired,) = record_and_list(landed)
     assert (retired.active, retired.retired_because) == (False, "its changes were landed after all")
-    assert entries_after(undone) == [entry]
+    assert record_and_list(undone) == [entry]
 
 
 class ForgettingModel(ScriptedModel):
@@ -114,11 +114,11 @@ def test_words_that_are_forgotten_while_a_model_answers_are_not_written(make_wor
 
 
 def test_pending_changes_are_written_before_words_are_forgotten(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def disk_full(*_: object) -> None:
+    def fail_with_full_disk(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("engine.learning.learnings.store.write_atomic", disk_full)
+        patch.setattr("engine.learning.learnings.store.write_atomic", fail_with_full_disk)
         world.end_session("s1", UV)
         assert world.pages() == {}
     assert world.learnings.texts.erase(SearchTerms([UV])) == 1

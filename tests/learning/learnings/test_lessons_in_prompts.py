@@ -40,12 +40,12 @@ def correct_card(world: ModelWorld, prompt: str, correction: str) -> None:
     world.engine.adaptation.catch_up()
 
 
-def learned_patterns(engine: Engine) -> list[Pattern]:
+def select_learned_patterns(engine: Engine) -> list[Pattern]:
     """The patterns of the leader that came from findings."""
     return [pattern for pattern in engine.profiles.get("backend_lead").patterns if pattern.sources]
 
 
-def kinds_of_sources(world: ModelWorld, text: str = RULE) -> list[str]:
+def find_source_kinds(world: ModelWorld, text: str = RULE) -> list[str]:
     """The sources of the lines with a text in the prompt that the provider got last."""
     view = world.run("Describe the parser")
     (call,) = world.engine.calls.for_session(view.id)
@@ -65,29 +65,29 @@ def test_a_correction_is_in_the_next_prompts_once_until_it_is_retracted(world: M
         assert (bubble.state, bubble.learning.text, bubble.leader) == (BubbleState.QUEUED, RULE, "backend_lead")
         assert bubble.learning.category == "documentation code builds tests"
         engine.bubbles.flush()
-        (pattern,) = learned_patterns(engine)
+        (pattern,) = select_learned_patterns(engine)
         assert (pattern.key, pattern.text) == (LESSON, RULE)
-        assert kinds_of_sources(world) == ["leader"]
+        assert find_source_kinds(world) == ["leader"]
 
         for number in (2, 3):
             correct_card(world, f"Describe part {number}", "Docs end with a full stop.")
         (entry,) = engine.learnings.entries("project")
         assert (entry.lesson, entry.text.lower()) == (LESSON, RULE)
-        assert kinds_of_sources(world) == ["leader"], "the project knows it, and the leader is nearer"
+        assert find_source_kinds(world) == ["leader"], "the project knows it, and the leader is nearer"
 
         engine.settings.set("adaptation.withheld", 0)  # no trial leaves the lesson out
         fragment = approve_candidate(engine)
         assert [line.lower() for line in fragment.guidance] == [RULE]
-        assert kinds_of_sources(world) == ["overlay"], "learned guidance is nearest"
+        assert find_source_kinds(world) == ["overlay"], "learned guidance is nearest"
 
         engine.learnings.retract(LESSON, "it is wrong")
-        assert kinds_of_sources(world) == []
-        assert learned_patterns(engine) == []
+        assert find_source_kinds(world) == []
+        assert select_learned_patterns(engine) == []
         assert [candidate.status for candidate in engine.adaptation.candidates()] == [CandidateStatus.ROLLED_BACK]
         assert not [entry for entry in engine.learnings.entries("project") if entry.active]
         correct_card(world, "Describe part 4", "Docs end with a full stop.")
         engine.bubbles.flush()
-        assert kinds_of_sources(world) == [], "a retracted lesson does not come back when it is said again"
+        assert find_source_kinds(world) == [], "a retracted lesson does not come back when it is said again"
 
 
 def approve_candidate(engine: Engine) -> PromptFragment:

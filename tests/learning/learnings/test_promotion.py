@@ -25,14 +25,14 @@ from engine.learning.learnings.store import Scope
 from engine.model import EntrySource, LearningEntry, LearningKind, LearningScope, LearningStatus, LearningType, Refusal
 from engine.storage.erasing import SearchTerms
 from tests.conftest import MONDAY_MORNING
-from tests.learning.learnings.world import World, angle_vectors, make_entry
+from tests.learning.learnings.world import World, make_angle_vectors, make_entry
 
 PROJECT = Scope("shop")
 
 T = TypeVar("T")
 
 
-def mostly(usual: T, *others: T) -> st.SearchStrategy[T]:
+def draw_mostly(usual: T, *others: T) -> st.SearchStrategy[T]:
     """The usual value in at least half of the examples."""
     return st.sampled_from([*[usual] * 5, *others])
 
@@ -41,15 +41,15 @@ ENTRIES = st.builds(
     lambda angle, session, **fields: make_entry(f"a{7 * angle} w{angle}", f"s{session}", **fields),
     st.integers(0, 12),
     st.integers(0, 6),
-    kind=mostly(LearningKind.INSTITUTIONAL, LearningKind.TASK, LearningKind.PROXY),
-    type=mostly(LearningType.DIRECTIVE, LearningType.CORRECTIVE),
-    status=mostly(LearningStatus.ACTIVE, LearningStatus.RETIRED, LearningStatus.COMPACTED),
-    phase=mostly("observations", "prospective", "in-flight"),
-    review=mostly("", "look"),
+    kind=draw_mostly(LearningKind.INSTITUTIONAL, LearningKind.TASK, LearningKind.PROXY),
+    type=draw_mostly(LearningType.DIRECTIVE, LearningType.CORRECTIVE),
+    status=draw_mostly(LearningStatus.ACTIVE, LearningStatus.RETIRED, LearningStatus.COMPACTED),
+    phase=draw_mostly("observations", "prospective", "in-flight"),
+    review=draw_mostly("", "look"),
 )
 
 
-def with_ids(entries: list[LearningEntry], prefix: str, **changes: Any) -> list[LearningEntry]:
+def number_entries(entries: list[LearningEntry], prefix: str, **changes: Any) -> list[LearningEntry]:
     """The entries with distinct ids and these changes."""
     return [replace(entry, id=f"lrn_{prefix}{number}", **changes) for number, entry in enumerate(entries)]
 
@@ -73,12 +73,12 @@ def carry_out(project: list[LearningEntry], plan: PromotionPlan) -> list[Learnin
 def test_a_plan_that_was_carried_out_leaves_nothing_to_plan_whatever_the_order(
     entries: list[LearningEntry], project_entries: list[LearningEntry], chance: random.Random
 ) -> None:
-    sessions = with_ids(entries, "s")
+    sessions = number_entries(entries, "s")
     in_project = {"scope": LearningScope.PROJECT, "scope_id": "shop", "session_id": "", "phase": "observations"}
-    project = with_ids(project_entries, "p", **in_project)
+    project = number_entries(project_entries, "p", **in_project)
 
     def plan_for(sessions: list[LearningEntry], project: list[LearningEntry]) -> PromotionPlan:
-        return plan_project(sessions, project, PROJECT, angle_vectors, MONDAY_MORNING)
+        return plan_project(sessions, project, PROJECT, make_angle_vectors, MONDAY_MORNING)
 
     plan = plan_for(sessions, project)
     assert plan_for(chance.sample(sessions, len(sessions)), chance.sample(project, len(project))) == plan
@@ -111,7 +111,7 @@ def test_compaction_loses_no_source_and_no_session(entries: list[LearningEntry])
         )
         for number, entry in enumerate(entries)
     }
-    for cluster in find_duplicates(project.values(), angle_vectors):
+    for cluster in find_duplicates(project.values(), make_angle_vectors):
         centre = cluster.members[0]
         merged, *others = merge_duplicates(cluster)
         assert merged.entry == centre.id
@@ -124,7 +124,7 @@ def test_compaction_loses_no_source_and_no_session(entries: list[LearningEntry])
             project[change.entry] = replace(project[change.entry], status=LearningStatus.COMPACTED)
         assert {(member.kind, member.type) for member in cluster.members} == {(centre.kind, centre.type)}
         assert centre.kind is not LearningKind.PROXY
-    assert find_duplicates(project.values(), angle_vectors) == []
+    assert find_duplicates(project.values(), make_angle_vectors) == []
 
 
 @pytest.mark.parametrize(
@@ -152,11 +152,11 @@ def promoted(world: World) -> World:
     world.end_sessions(UV, "Tea is at four")
     for entry in world.learnings.entries("project"):
         world.learnings.keep(entry.id)
-    world.learnings.promote(project_entry(world).id)
+    world.learnings.promote(find_project_entry(world).id)
     return world
 
 
-def project_entry(world: World) -> LearningEntry:
+def find_project_entry(world: World) -> LearningEntry:
     return next(entry for entry in world.learnings.entries("project") if entry.text == UV)
 
 
@@ -178,7 +178,7 @@ def test_a_retraction_queues_everything_that_was_promoted_from_it(promoted: Worl
 
 
 def test_an_entry_under_review_is_neither_reinforced_nor_promoted_until_it_is_kept(promoted: World) -> None:
-    entry = project_entry(promoted)
+    entry = find_project_entry(promoted)
     promoted.learnings.retract(promoted.learnings.view(entry.id).promoted_from[0].id)
     promoted.end_session("s7", UV)
     assert promoted.learnings.view(entry.id).entry.reinforcement_count == 0
@@ -195,7 +195,7 @@ def test_an_entry_under_review_is_neither_reinforced_nor_promoted_until_it_is_ke
 
 
 def test_a_retracted_entry_is_valid_again_when_it_is_kept(promoted: World) -> None:
-    entry = project_entry(promoted)
+    entry = find_project_entry(promoted)
     promoted.learnings.retract(entry.id, "a mistake")
     assert entry.lesson in promoted.learnings.retracted()
     kept = promoted.learnings.keep(entry.id)
@@ -207,7 +207,7 @@ def test_a_retracted_entry_is_valid_again_when_it_is_kept(promoted: World) -> No
 
 
 def test_what_a_retraction_queued_no_longer_waits_when_the_entry_is_kept(promoted: World) -> None:
-    source = promoted.learnings.view(project_entry(promoted).id).promoted_from[0]
+    source = promoted.learnings.view(find_project_entry(promoted).id).promoted_from[0]
     report = promoted.learnings.retract(source.id, "it was pip")
     assert len(report.queued) == 2
     promoted.learnings.keep(source.id)
@@ -226,7 +226,7 @@ def test_the_copy_in_a_team_is_valid_again_only_if_it_was_retracted_with_its_ent
 
 
 def test_forgetting_leaves_empty_entries_with_their_provenance(promoted: World) -> None:
-    entry = project_entry(promoted)
+    entry = find_project_entry(promoted)
     before = promoted.learnings.view(entry.id)
     texts, terms = promoted.learnings.texts, SearchTerms([UV])
     assert texts.text_of(entry.id) == UV

@@ -5,29 +5,29 @@ from __future__ import annotations
 import pytest
 
 from engine.learning.learnings.recurrence import Cluster, Vectors, find_clusters, find_matches, find_names, find_sides
-from tests.learning.learnings.world import angle_vectors, make_entry, no_vectors, word_vectors
+from tests.learning.learnings.world import make_angle_vectors, make_entry, make_no_vectors, make_word_vectors
 
 RUN_TESTS = "please run the tests of the whole shopping cart before you hand it over"
 PARSER = "decision for the whole of this project and all who work on it we {} the old parser of the shop"
 """Texts so long that one more word, or another one, leaves them near."""
 
 
-def clusters_of(*texts: str, vectors: Vectors = word_vectors) -> list[Cluster]:
+def cluster_texts(*texts: str, vectors: Vectors = make_word_vectors) -> list[Cluster]:
     """The clusters of these texts, each from a session of its own."""
     return find_clusters([make_entry(text, f"s{number}") for number, text in enumerate(texts)], vectors)
 
 
 def test_a_cluster_has_three_distinct_sessions() -> None:
     twice = [make_entry("use uv", "s1"), make_entry("use uv", "s2")]
-    assert find_clusters(twice, no_vectors) == []
-    assert find_clusters([*twice, make_entry("Use uv!", "s2", id="lrn_again")], no_vectors) == []
-    (cluster,) = find_clusters([*twice, make_entry("use UV.", "s3")], no_vectors)
+    assert find_clusters(twice, make_no_vectors) == []
+    assert find_clusters([*twice, make_entry("Use uv!", "s2", id="lrn_again")], make_no_vectors) == []
+    (cluster,) = find_clusters([*twice, make_entry("use UV.", "s3")], make_no_vectors)
     assert cluster.sessions == ("s1", "s2", "s3")
 
 
 @pytest.mark.parametrize(("angle", "clusters"), [("a36x86", 1), ("a36x88", 0)], ids=["0.80010", "0.79989"])
 def test_the_threshold_is_a_cosine_of_four_fifths(angle: str, clusters: int) -> None:
-    assert len(clusters_of("a0 one", "a0 two", f"{angle} three", vectors=angle_vectors)) == clusters
+    assert len(cluster_texts("a0 one", "a0 two", f"{angle} three", vectors=make_angle_vectors)) == clusters
 
 
 def test_findings_of_rules_are_the_same_if_they_are_about_the_same() -> None:
@@ -36,7 +36,7 @@ def test_findings_of_rules_are_the_same_if_they_are_about_the_same() -> None:
     about_many = [
         make_entry(f"{text} {number}", f"s{number}", about=f"healed/tests/{number}.py") for number in range(3)
     ]
-    (cluster,) = find_clusters([*about_one, *about_many], word_vectors)
+    (cluster,) = find_clusters([*about_one, *about_many], make_word_vectors)
     assert {member.about for member in cluster.members} == {"healed/tests/a.py"}
 
 
@@ -52,13 +52,13 @@ def test_findings_of_rules_are_the_same_if_they_are_about_the_same() -> None:
     ids=["different files", "negated", "not negated", "opposite", "synonym"],
 )
 def test_different_names_negations_and_opposites_are_not_the_same_however_near(texts: list[str], clusters: int) -> None:
-    assert len(clusters_of(*texts)) == clusters
+    assert len(cluster_texts(*texts)) == clusters
 
 
 def test_an_opposite_is_no_match() -> None:
     keep, keep_now = make_entry(PARSER.format("keep"), "s1"), make_entry(PARSER.format("keep") + " now", "s2")
-    assert find_matches([make_entry(PARSER.format("drop"), "s3")], [keep, keep_now], word_vectors) == {}
-    assert find_matches([keep], [keep_now], word_vectors) == {keep.id: keep_now}
+    assert find_matches([make_entry(PARSER.format("drop"), "s3")], [keep, keep_now], make_word_vectors) == {}
+    assert find_matches([keep], [keep_now], make_word_vectors) == {keep.id: keep_now}
 
 
 def test_a_text_with_both_opposites_or_none_is_on_no_side() -> None:

@@ -27,17 +27,17 @@ from engine.model import (
 )
 from engine.model.learnings import Correction
 from tests.conftest import MONDAY_MORNING
-from tests.learning.learnings.world import ledger_entry, session_view
+from tests.learning.learnings.world import ledger_entry, make_view
 
 TEST = "tests/test_cart.py::test_total"
 
 
-def findings_of(**fields: Any) -> list[Finding]:
+def find_findings(**fields: Any) -> list[Finding]:
     """The findings of a session whose record has these fields."""
-    return find_learnings(SessionRecord(fields.pop("view", session_view("s1")), **fields))
+    return find_learnings(SessionRecord(fields.pop("view", make_view("s1")), **fields))
 
 
-def permission_request(answer: PermissionAnswer | None, by: str = "operator") -> PermissionRequest:
+def make_permission_request(answer: PermissionAnswer | None, by: str = "operator") -> PermissionRequest:
     """A request for `git push` with its answer."""
     title = "git push origin main"
     return PermissionRequest(
@@ -47,7 +47,7 @@ def permission_request(answer: PermissionAnswer | None, by: str = "operator") ->
 
 def test_a_healed_test_is_confirmed_by_tests_and_its_importance_is_what_it_cost() -> None:
     healed = ledger_entry("ValidationHealed", "s1", failing=[TEST], attempts=2, cost=0)
-    (finding,) = findings_of(entries=(healed,), view=replace(session_view("s1"), cost=250_000))
+    (finding,) = find_findings(entries=(healed,), view=replace(make_view("s1"), cost=250_000))
     assert (finding.about, finding.phase, finding.kind) == (f"healed/{TEST}", "corrective", LearningKind.TASK)
     assert finding.type is LearningType.PROCEDURAL
     assert (finding.confidence.value, finding.confidence.reasons) == (0.9, ("tests confirmed it",))
@@ -74,7 +74,7 @@ def test_a_healed_test_is_confirmed_by_tests_and_its_importance_is_what_it_cost(
     ],
 )
 def test_each_kind_of_ledger_entry_is_a_finding(kind: str, payload: dict[str, Any], about: str, phase: str) -> None:
-    (finding,) = findings_of(entries=(ledger_entry(kind, "s1", **payload),))
+    (finding,) = find_findings(entries=(ledger_entry(kind, "s1", **payload),))
     assert (finding.about, finding.phase) == (about, phase)
     assert finding.text
     assert finding.confidence.reasons
@@ -82,29 +82,29 @@ def test_each_kind_of_ledger_entry_is_a_finding(kind: str, payload: dict[str, An
 
 
 def test_changes_that_continue_elsewhere_and_stopped_sessions_are_no_findings() -> None:
-    assert findings_of(entries=(ledger_entry("ChangeSetDiscarded", "c1", session_id="s1", continued_in="s2"),)) == []
-    assert findings_of(entries=(ledger_entry("LandingUndone", "c1", session_id="s1", left=1),)) == []
-    assert findings_of(view=replace(session_view("s1"), state=SessionState.CANCELLED, error="stopped")) == []
-    (finding,) = findings_of(view=replace(session_view("s1"), state=SessionState.FAILED, error="no network in 30 s"))
+    assert find_findings(entries=(ledger_entry("ChangeSetDiscarded", "c1", session_id="s1", continued_in="s2"),)) == []
+    assert find_findings(entries=(ledger_entry("LandingUndone", "c1", session_id="s1", left=1),)) == []
+    assert find_findings(view=replace(make_view("s1"), state=SessionState.CANCELLED, error="stopped")) == []
+    (finding,) = find_findings(view=replace(make_view("s1"), state=SessionState.FAILED, error="no network in 30 s"))
     assert finding.about == "failed/no network in # s"
 
 
 def test_only_permission_answers_of_the_operator_are_findings() -> None:
-    (denied,) = findings_of(permissions=(permission_request(PermissionAnswer.DENY_ONCE),))
+    (denied,) = find_findings(permissions=(make_permission_request(PermissionAnswer.DENY_ONCE),))
     assert (denied.type, denied.about) == (LearningType.DIRECTIVE, "denied/exec/git push origin main")
     assert (denied.phase, denied.confidence.value) == ("escalation", 0.9)
-    (allowed,) = findings_of(permissions=(permission_request(PermissionAnswer.ALLOW_SESSION),))
+    (allowed,) = find_findings(permissions=(make_permission_request(PermissionAnswer.ALLOW_SESSION),))
     assert allowed.about.startswith("allowed/")
-    assert findings_of(permissions=(permission_request(PermissionAnswer.DENY_ONCE, by="nobody"),)) == []
-    reused = permission_request(PermissionAnswer.ALLOW_SESSION, by="operator (perm_0, for this session)")
-    assert findings_of(permissions=(reused, permission_request(None))) == []
+    assert find_findings(permissions=(make_permission_request(PermissionAnswer.DENY_ONCE, by="nobody"),)) == []
+    reused = make_permission_request(PermissionAnswer.ALLOW_SESSION, by="operator (perm_0, for this session)")
+    assert find_findings(permissions=(reused, make_permission_request(None))) == []
 
 
 def test_a_refusal_is_a_finding_unless_a_person_denied_it() -> None:
     refused = ledger_entry("ToolRefused", "s1", tool="exec", what="git push origin main", rule="denied")
-    (by_rail,) = findings_of(entries=(refused,))
+    (by_rail,) = find_findings(entries=(refused,))
     assert by_rail.about == "refused/denied/git push origin main"
-    (by_person,) = findings_of(entries=(refused,), permissions=(permission_request(PermissionAnswer.DENY_ONCE),))
+    (by_person,) = find_findings(entries=(refused,), permissions=(make_permission_request(PermissionAnswer.DENY_ONCE),))
     assert by_person.about == "denied/exec/git push origin main"
 
 
@@ -125,7 +125,7 @@ def test_the_confidence_of_a_statement_depends_on_its_speaker_and_preferences_ar
         Statement("fact", "I prefer short names", "operator", preference=True),
         Statement("fact", "port 8080 is the proxy's!", "agent"),
     )
-    claim, output, correction, preference = findings_of(statements=statements)
+    claim, output, correction, preference = find_findings(statements=statements)
     assert [finding.confidence.value for finding in (claim, output, correction, preference)] == [0.4, 0.5, 0.9, 0.9]
     assert [finding.type.value for finding in (claim, output, correction)] == ["directive", "declarative", "corrective"]
     assert [finding.kind for finding in (correction, preference)] == [LearningKind.INSTITUTIONAL, LearningKind.PROXY]

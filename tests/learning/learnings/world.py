@@ -44,7 +44,7 @@ SHOP = "/srv/shop"
 NO_ANSWER = NoAnswer("the model did not answer within 30 s")
 
 
-def session_view(id: str, **changes: Any) -> SessionView:
+def make_view(id: str, **changes: Any) -> SessionView:
     """A session that succeeded after ten minutes, with these changes."""
     succeeded = {
         "id": id, "prediction_id": f"pred_{id}", "prompt": "round cart totals", "workspace": SHOP, "cwd": "/tmp/tree",
@@ -119,7 +119,7 @@ class World:
     def end_session(self, id: str, *decisions: str, speaker: str = "agent", **fields: Any) -> None:
         """A session ended in which `speaker` stated these decisions; `fields` are others of its record."""
         statements = tuple(Statement("decision", text, speaker) for text in decisions)
-        view = fields.pop("view", None) or session_view(id)
+        view = fields.pop("view", None) or make_view(id)
         self.sessions.records[id] = SessionRecord(
             view, **{"statements": statements, "leader": "backend_lead", **fields}
         )
@@ -191,12 +191,12 @@ def make_entry(text: str, session: str = "s1", **changes: Any) -> LearningEntry:
     return entry if entry.id else replace(entry, id=id)
 
 
-def no_vectors(texts: Sequence[str]) -> list[bytes | None]:
+def make_no_vectors(texts: Sequence[str]) -> list[bytes | None]:
     """No text has a vector, as without a model."""
     return [None] * len(texts)
 
 
-def word_vectors(texts: Sequence[str]) -> list[bytes | None]:
+def make_word_vectors(texts: Sequence[str]) -> list[bytes | None]:
     """Texts with common words are near: the cosine of two texts is about that of their word counts."""
     return [_sum_of_words(text) for text in texts]
 
@@ -209,12 +209,12 @@ def _sum_of_words(text: str) -> bytes:
     return (total / numpy.linalg.norm(total)).astype("<f4").tobytes()
 
 
-def angle_vectors(texts: Sequence[str]) -> list[bytes | None]:
+def make_angle_vectors(texts: Sequence[str]) -> list[bytes | None]:
     """Vectors in the plane: a text `a30 …` has the angle of 30 degrees, one with `a36x5` of 36.5; others have none."""
-    return [_direction(text.split()[0]) for text in texts]
+    return [_make_direction(text.split()[0]) for text in texts]
 
 
-def _direction(word: str) -> bytes | None:
+def _make_direction(word: str) -> bytes | None:
     """The unit vector of the angle that a word names, None for another word."""
     if not word.startswith("a"):
         return None

@@ -7,16 +7,14 @@ from datetime import timedelta
 import pytest
 
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, World, dated_commit
+from tests.prediction.sensing import NOW, World, commit_at
 
 
 @pytest.fixture
 def world(repository: Repository) -> World:
     """A workspace whose last commit is two days old."""
-    dated_commit(
-        repository, "one", dict.fromkeys(("cart.py", "tax.py", "b.py", "notes.md"), "1"), NOW - timedelta(days=3)
-    )
-    dated_commit(repository, "two", {"cart.py": "2"}, NOW - timedelta(days=2))
+    commit_at(repository, "one", dict.fromkeys(("cart.py", "tax.py", "b.py", "notes.md"), "1"), NOW - timedelta(days=3))
+    commit_at(repository, "two", {"cart.py": "2"}, NOW - timedelta(days=2))
     return World(repository.path)
 
 

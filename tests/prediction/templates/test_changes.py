@@ -13,17 +13,17 @@ from engine.prediction.kinds import kind_title
 from engine.prediction.templates.changes import leftovers, lint
 from engine.prediction.templates.history import large_file, secret
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, World, session, touch
+from tests.prediction.sensing import NOW, World, make_session, touch
 
 
 def test_a_file_is_linted_again_after_it_was_written(world: World, repository: Repository) -> None:
     repository.write("cart.py", "3")
     touch(repository.path / "cart.py", NOW - timedelta(hours=3))
-    [first] = lint(*world.top())
-    world.sessions = [session("lint")]
-    assert lint(*world.top()) == [], "the last lint read this file"
+    [first] = lint(*world.sense_top())
+    world.sessions = [make_session("lint")]
+    assert lint(*world.sense_top()) == [], "the last lint read this file"
     touch(repository.path / "cart.py", NOW)
-    [second] = lint(*world.top())
+    [second] = lint(*world.sense_top())
     assert second.fingerprint != first.fingerprint
     assert (second.parameters, second.subject) == (first.parameters, first.subject)
 
@@ -33,7 +33,7 @@ TOKEN = "glp" + "at-" + "x7Kq2mWz9RtB4vNc8LpS"
 """Made-up secrets. They are put together here, so that no scanner takes this file for a leak."""
 
 
-def subjects(proposals: list[Proposal]) -> list[str]:
+def list_subjects(proposals: list[Proposal]) -> list[str]:
     return [proposal.subject for proposal in proposals]
 
 
@@ -49,9 +49,9 @@ def test_a_breakpoint_and_a_todo_in_one_file_are_two_subjects(world: World, repo
     [second] = leftovers(world.sense())
     assert second.fingerprint != card.fingerprint
     repository.write("größe neu.js", "  debugger;\n")
-    assert subjects(leftovers(world.sense())) == ["breakpoint in cart.py, debugger statement in größe neu.js"]
+    assert list_subjects(leftovers(world.sense())) == ["breakpoint in cart.py, debugger statement in größe neu.js"]
     repository.write("rates.py", "<<<<<<< HEAD\na = 1\n=======\na = 2\n>>>>>>> theirs\n")
-    assert subjects(leftovers(world.sense())) == ["conflict marker in rates.py"]
+    assert list_subjects(leftovers(world.sense())) == ["conflict marker in rates.py"]
 
 
 def test_another_secret_in_the_same_file_is_another_subject(world: World, repository: Repository) -> None:
@@ -63,7 +63,7 @@ def test_another_secret_in_the_same_file_is_another_subject(world: World, reposi
     assert both.subject == "AWS access key in cart.py, GitLab token in cart.py"
     assert both.prompt.endswith(", and 1 other finding")
     repository.commit("Configure")
-    assert subjects(secret(world.sense())) == [both.subject], "a commit does not change the subject"
+    assert list_subjects(secret(world.sense())) == [both.subject], "a commit does not change the subject"
 
 
 @pytest.mark.parametrize(

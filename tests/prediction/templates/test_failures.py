@@ -14,7 +14,7 @@ from engine.git import Git, GitError
 from engine.model import SessionState, Tier
 from engine.prediction.templates.failures import bisect, still_red, update_lock
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, PastRun, World, only, session, touch
+from tests.prediction.sensing import NOW, PastRun, World, get_only, make_session, touch
 
 CART = "tests/test_cart.py::TestCart::test_cart"
 HOUR = timedelta(hours=1)
@@ -26,7 +26,7 @@ def older(repository: Repository, world: World) -> str:
     return repository.git("rev-parse", "HEAD~1")
 
 
-def red_head(head: str, older: str) -> list[PastRun]:
+def make_red_runs(head: str, older: str) -> list[PastRun]:
     """Two runs at HEAD in which `CART` failed, and before them one in which it passed."""
     return [
         PastRun(head, failing=(CART,), tree="t2", ran_at=NOW - HOUR),
@@ -42,7 +42,7 @@ def change(runs: list[PastRun], index: int, **fields: Any) -> list[PastRun]:
 
 @pytest.mark.long
 def test_no_bisect_without_all_of_its_evidence(world: World, head: str, older: str, repository: Repository) -> None:
-    runs = red_head(head, older)
+    runs = make_red_runs(head, older)
     repository.git("checkout", "-q", "-b", "side", older)
     elsewhere = repository.commit("side", {"side.py": "1"})
     repository.git("checkout", "-q", "main")
@@ -59,7 +59,7 @@ def test_no_bisect_without_all_of_its_evidence(world: World, head: str, older: s
     }
     for name, case in cases.items():
         world.runs = case
-        assert bisect(*world.top()) == [], name
+        assert bisect(*world.sense_top()) == [], name
 
 
 def test_without_a_passing_run_a_bisect_goes_back_to_the_last_tag(
@@ -67,10 +67,10 @@ def test_without_a_passing_run_a_bisect_goes_back_to_the_last_tag(
 ) -> None:
     world.runs = [PastRun(head, failing=(CART, "tests/test_tax.py::test_tax"), tree="t2")]
     repository.git("tag", "v1.2", "HEAD")
-    assert bisect(*world.top()) == [], "HEAD is the tag"
+    assert bisect(*world.sense_top()) == [], "HEAD is the tag"
     repository.git("tag", "-d", "v1.2")
     repository.git("tag", "v1.2", "HEAD~1")
-    proposal = only(bisect(*world.top()))
+    proposal = get_only(bisect(*world.sense_top()))
     assert proposal.prompt == "Find what broke `test_cart`: look back to v1.2"
     assert proposal.tier is Tier.BLOCKS, "no passing run is known"
     assert proposal.reasoning == (
@@ -78,7 +78,7 @@ def test_without_a_passing_run_a_bisect_goes_back_to_the_last_tag(
     )
     assert proposal.parameters == {"test": CART, "good": "v1.2", "bad": head}
     world.runs = [dataclasses.replace(world.runs[0], clean=False)]
-    assert bisect(*world.top()) == [], "it failed with edits"
+    assert bisect(*world.sense_top()) == [], "it failed with edits"
 
 
 def test_without_a_passing_run_or_a_tag_a_bisect_goes_back_to_the_commit_of_the_test(
@@ -87,14 +87,14 @@ def test_without_a_passing_run_or_a_tag_a_bisect_goes_back_to_the_commit_of_the_
     world.projects = [dataclasses.replace(world.projects[0], path="api")]
     written = repository.commit("The test", {"api/tests/test_cart.py": "1"})
     world.runs = [PastRun(written, failing=(CART,), project="api")]
-    assert bisect(*world.top()) == [], "HEAD added the test"
+    assert bisect(*world.sense_top()) == [], "HEAD added the test"
     head = repository.commit("Faster cart", {"api/cart.py": "1"})
     world.runs = [PastRun(head, failing=("tests/test_gone.py::test_gone", CART), project="api")]
-    proposal = only(bisect(*world.top()))
+    proposal = get_only(bisect(*world.sense_top()))
     assert (proposal.prompt, proposal.tier) == (f"Find what broke `test_cart`: look back to {written[:7]}", Tier.BLOCKS)
     assert proposal.parameters == {"test": CART, "good": written, "bad": head, "project": "api"}
     repository.git("tag", "v1.2", "HEAD~2")
-    assert only(bisect(*world.top())).parameters["good"] == "v1.2"
+    assert get_only(bisect(*world.sense_top())).parameters["good"] == "v1.2"
 
 
 def test_a_bisect_goes_back_behind_a_head_that_changed_the_file_of_an_older_test(
@@ -106,9 +106,9 @@ def test_a_bisect_goes_back_behind_a_head_that_changed_the_file_of_an_older_test
     )
     repository.git("tag", "v1.2")  # there is nothing since the tag
     world.runs = [PastRun(head, failing=("tests/test_cart.py::test_new",))]
-    assert bisect(*world.top()) == [], "the older commit does not have it"
+    assert bisect(*world.sense_top()) == [], "the older commit does not have it"
     world.runs = [PastRun(head, failing=(CART,))]
-    assert only(bisect(*world.top())).parameters == {"test": CART, "good": written, "bad": head}
+    assert get_only(bisect(*world.sense_top())).parameters == {"test": CART, "good": written, "bad": head}
 
 
 @pytest.mark.parametrize(
@@ -123,9 +123,9 @@ def test_a_single_failing_test_is_run_alone_once(
     world: World, head: str, failing: tuple[str, ...], passed: int, prompt: str | None
 ) -> None:
     world.runs = [PastRun(head, failing=failing, passed=passed, tree="t2")]
-    assert [proposal.prompt for proposal in still_red(*world.top())] == ([prompt] if prompt else [])
+    assert [proposal.prompt for proposal in still_red(*world.sense_top())] == ([prompt] if prompt else [])
     world.runs += [PastRun(head, failing=(CART,), passed=0, full=False, tree="t2")]
-    assert bool(still_red(*world.top())) == (len(failing) > 1), "a single test ran alone on these files already"
+    assert bool(still_red(*world.sense_top())) == (len(failing) > 1), "a single test ran alone on these files already"
 
 
 @pytest.mark.parametrize(
@@ -143,8 +143,8 @@ def test_a_bisect_answers_whether_a_test_fails_alone(
     last = PastRun(head, failing=(CART,), tree="t2", ran_at=bisected.ran_at + timedelta(minutes=9))
     passed = PastRun(head, durations=((CART, 0.1),), tree="t3", ran_at=bisected.ran_at + timedelta(minutes=5))
     world.runs = [last, *([passed] if later else []), bisected]
-    world.sessions = [session("bisect", facts=facts)]
-    assert bool(still_red(*world.top())) is is_offered
+    world.sessions = [make_session("bisect", facts=facts)]
+    assert bool(still_red(*world.sense_top())) is is_offered
 
 
 def test_a_history_that_takes_too_long_to_search_prevents_only_the_bisect(
@@ -169,16 +169,16 @@ def test_a_bisect_of_the_same_head_is_not_offered_again(
 ) -> None:
     repository.git("tag", "v1.2", "HEAD~1")
     answer = PastRun(head, failing=(CART,), tree="t2", full=False, passed=0, session_id="ses_1")
-    for runs in ([PastRun(head, failing=(CART,), tree="t2")], red_head(head, older)):
+    for runs in ([PastRun(head, failing=(CART,), tree="t2")], make_red_runs(head, older)):
         world.runs = [answer, *runs]
-        world.sessions = [session("bisect", SessionState.FAILED)]
-        assert only(bisect(*world.top())), "the bisect did not come to its end"
-        world.sessions = [session("bisect")]
-        assert bisect(*world.top()) == []
+        world.sessions = [make_session("bisect", SessionState.FAILED)]
+        assert get_only(bisect(*world.sense_top())), "the bisect did not come to its end"
+        world.sessions = [make_session("bisect")]
+        assert bisect(*world.sense_top()) == []
     repository.commit("three", {"cart.py": "3"})
     new_head = repository.git("rev-parse", "HEAD")
     world.runs = [PastRun(new_head, failing=(CART,), tree="t3"), *world.runs]
-    assert only(bisect(*world.top()))
+    assert get_only(bisect(*world.sense_top()))
 
 
 def test_a_lock_file_card_is_as_old_as_the_change_of_its_manifest(world: World, repository: Repository) -> None:

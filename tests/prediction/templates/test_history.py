@@ -13,7 +13,7 @@ from engine.prediction.signals import Meeting
 from engine.prediction.templates.history import PREPARATION_TIME, ROUTINE_SUBJECT, prepare_meeting
 from engine.prediction.templates.offers import find_day_begin
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, World, dated_commit
+from tests.prediction.sensing import NOW, World, commit_at
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -51,16 +51,16 @@ def test_a_working_day_begins_at_five_also_when_the_clocks_change() -> None:
 
 
 def test_a_meeting_is_prepared_for_an_hour_before(repository: Repository, tmp_path: Path) -> None:
-    dated_commit(repository, "round the cart", {"cart.py": "1"}, NOW - timedelta(hours=20))
+    commit_at(repository, "round the cart", {"cart.py": "1"}, NOW - timedelta(hours=20))
     world = World(repository.path)
     context = world.sense()
 
-    def offered(meetings: list[Meeting]) -> list[str]:
+    def prepare_prompts(meetings: list[Meeting]) -> list[str]:
         return [proposal.prompt for proposal in prepare_meeting(replace(context, meetings=tuple(meetings)))]
 
-    [prompt] = offered([Meeting("Stand-up", NOW + PREPARATION_TIME, NOW - timedelta(days=3))])
+    [prompt] = prepare_prompts([Meeting("Stand-up", NOW + PREPARATION_TIME, NOW - timedelta(days=3))])
     assert prompt.startswith("Prepare for “Stand-up” at ")
     assert "sum up 1 commit since" in prompt
-    assert offered([Meeting("Stand-up", NOW + PREPARATION_TIME + timedelta(seconds=1))]) == []
+    assert prepare_prompts([Meeting("Stand-up", NOW + PREPARATION_TIME + timedelta(seconds=1))]) == []
     no_commit_since = Meeting("Stand-up", NOW + PREPARATION_TIME, NOW - timedelta(hours=1))
-    assert offered([no_commit_since]) == []
+    assert prepare_prompts([no_commit_since]) == []

@@ -12,7 +12,7 @@ from engine.git.github import GitHub
 from engine.prediction.templates.runs import failing_ci, run_tests, slower_tests
 from tests.conftest import Repository
 from tests.git.test_github import make_answering_gh
-from tests.prediction.sensing import NOW, PastRun, World, dated_commit, only
+from tests.prediction.sensing import NOW, PastRun, World, commit_at, get_only
 
 HOUR = timedelta(hours=1)
 
@@ -20,19 +20,19 @@ HOUR = timedelta(hours=1)
 def test_the_same_changes_make_the_same_card(world: World, repository: Repository, head: str) -> None:
     world.runs = [PastRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"))]
     repository.write("tax.py", "2")
-    first = only(run_tests(*world.top()))
+    first = get_only(run_tests(*world.sense_top()))
     world.now += 3 * HOUR
     repository.write("tax.py", "3")
-    assert only(run_tests(*world.top())).fingerprint == first.fingerprint
+    assert get_only(run_tests(*world.sense_top())).fingerprint == first.fingerprint
     repository.write("cart.py", "3")
-    assert only(run_tests(*world.top())).fingerprint != first.fingerprint
+    assert get_only(run_tests(*world.sense_top())).fingerprint != first.fingerprint
 
 
 def test_more_than_50_changed_files_run_the_whole_suite(world: World, repository: Repository, head: str) -> None:
     world.runs = [PastRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"))]
     for number in range(51):
         repository.write(f"many/m{number}.py", "1")
-    proposal = only(run_tests(*world.top()))
+    proposal = get_only(run_tests(*world.sense_top()))
     assert proposal.prompt == "Run the whole suite: 51 files changed"
     assert proposal.parameters == {"paths": []}
     assert "changed after the last test run, at " in proposal.reasoning
@@ -47,13 +47,13 @@ def test_failing_ci_offers_a_run_here(
     world.runs = [PastRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"), full=False)]
     world.sense()
     world.github.settle(10)
-    assert only(failing_ci(world.sense())).prompt == "Run the whole suite here: CI fails on feature/x"
+    assert get_only(failing_ci(world.sense())).prompt == "Run the whole suite here: CI fails on feature/x"
 
 
 TEST = "tests/test_cart.py::test_total"
 
 
-def measured_run(head: str, hours: int, seconds: float) -> PastRun:
+def make_measured_run(head: str, hours: int, seconds: float) -> PastRun:
     """A run so many hours ago in which `TEST` took so many seconds."""
     return PastRun(head, ran_at=NOW - timedelta(hours=hours), durations=((TEST, seconds),))
 
@@ -70,12 +70,13 @@ def measured_run(head: str, hours: int, seconds: float) -> PastRun:
 def test_a_test_is_slower_when_it_took_twice_as_long_in_the_last_two_runs(
     repository: Repository, times: tuple[float, ...], expected: str
 ) -> None:
-    first = dated_commit(repository, "one", {"cart.py": "1"}, NOW - timedelta(hours=30))
-    second = dated_commit(repository, "two", {"cart.py": "2"}, NOW - timedelta(hours=3))
+    first = commit_at(repository, "one", {"cart.py": "1"}, NOW - timedelta(hours=30))
+    second = commit_at(repository, "two", {"cart.py": "2"}, NOW - timedelta(hours=3))
     world = World(repository.path)
     heads = [second, second, *[first] * 3]
     world.runs = [
-        measured_run(head, hours, seconds) for hours, (head, seconds) in enumerate(zip(heads, times, strict=False), 1)
+        make_measured_run(head, hours, seconds)
+        for hours, (head, seconds) in enumerate(zip(heads, times, strict=False), 1)
     ]
     context = world.sense()
     proposals = [proposal for part in context.parts for proposal in slower_tests(context, part)]

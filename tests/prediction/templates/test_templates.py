@@ -18,31 +18,31 @@ from engine.prediction.templates import propose
 from engine.prediction.templates.branches import unfinished_operation
 from engine.prediction.templates.offers import is_usable, is_usable_path
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, World, dated_commit, session, task, touch
+from tests.prediction.sensing import NOW, World, commit_at, make_session, task, touch
 
 DAY = timedelta(days=1)
 
 
-def branch(repository: Repository, name: str, at: datetime) -> None:
+def make_branch(repository: Repository, name: str, at: datetime) -> None:
     """Make a branch with a commit of this time."""
     repository.git("checkout", "-q", "-b", name, "main")
-    dated_commit(repository, name, {f"{name.replace('/', '_')}.py": "1"}, at)
+    commit_at(repository, name, {f"{name.replace('/', '_')}.py": "1"}, at)
     repository.git("checkout", "-q", "main")
 
 
 def propose_when_busy(world: World, repository: Repository) -> list[Proposal]:
     """The proposals in a workspace for which many templates propose something."""
     repository.git("tag", "v1", "HEAD~1")
-    branch(repository, "a", NOW - 40 * DAY)
-    branch(repository, "b", NOW - DAY)
+    make_branch(repository, "a", NOW - 40 * DAY)
+    make_branch(repository, "b", NOW - DAY)
     repository.git("branch", "done", "main~1")
-    branch(repository, "feature/x", NOW - DAY)
-    dated_commit(repository, "three", {"cart.py": "3"}, NOW - DAY)
+    make_branch(repository, "feature/x", NOW - DAY)
+    commit_at(repository, "three", {"cart.py": "3"}, NOW - DAY)
     repository.git("checkout", "-q", "feature/x")
     repository.write("cart.py", "4")
     repository.write("cart_new.py", "4")
     world.tasks = [task("cart rounding", 8 * DAY, channel="garden")]
-    world.sessions = [session("lint", facts={"rules": {"F401": 1}})]
+    world.sessions = [make_session("lint", facts={"rules": {"F401": 1}})]
     return propose(world.sense())
 
 
@@ -54,7 +54,7 @@ def test_the_evidence_of_a_proposal_is_what_it_arises_from(world: World, reposit
     assert set(evidence["report_branches"]) == {"git"}
     assert set(evidence["lint"]) == {"git", "conversations", "tasks"}, "of the last lint, and of a task about the cart"
     world.now = NOW.replace(hour=19)
-    dated_commit(repository, "evening", {"evening.py": "1"}, NOW)
+    commit_at(repository, "evening", {"evening.py": "1"}, NOW)
     [summary] = [proposal for proposal in propose(world.sense()) if proposal.kind == "summarise_day"]
     times = [signal.evidence for signal in summary.signals if signal.name == "time" and signal.relevance]
     assert times == [("evening: summarise the day",)]
@@ -131,20 +131,20 @@ def commit_that_is_not_pushed(repository: Repository, age: timedelta) -> None:
     repository.git("init", "-q", "--bare", str(repository.path.parent / "origin"))
     repository.git("remote", "add", "origin", str(repository.path.parent / "origin"))
     repository.git("push", "-q", "-u", "origin", "main")
-    dated_commit(repository, "two", {"cart.py": "2"}, NOW - age)
+    commit_at(repository, "two", {"cart.py": "2"}, NOW - age)
 
 
-def commit_of_a_branch(repository: Repository, age: timedelta) -> None:
+def commit_on_a_branch(repository: Repository, age: timedelta) -> None:
     repository.git("switch", "-q", "-c", "coupons")
-    dated_commit(repository, "two", {"cart.py": "2"}, NOW - age)
+    commit_at(repository, "two", {"cart.py": "2"}, NOW - age)
 
 
 def change_that_is_not_committed(repository: Repository, age: timedelta) -> None:
     touch(repository.write("cart.py", "2"), NOW - age)
 
 
-def branch_without_a_commit(repository: Repository, age: timedelta) -> None:
-    commit_of_a_branch(repository, age)
+def make_branch_without_commit(repository: Repository, age: timedelta) -> None:
+    commit_on_a_branch(repository, age)
     repository.git("switch", "-q", "main")
 
 
@@ -152,15 +152,15 @@ def branch_without_a_commit(repository: Repository, age: timedelta) -> None:
     ("make", "kind", "age"),
     [
         (commit_that_is_not_pushed, "waiting_work", 2 * DAY),
-        (commit_of_a_branch, "waiting_work", 2 * DAY),
+        (commit_on_a_branch, "waiting_work", 2 * DAY),
         (change_that_is_not_committed, "waiting_work", 2 * DAY),
-        (branch_without_a_commit, "report_branches", 30 * DAY),
+        (make_branch_without_commit, "report_branches", 30 * DAY),
     ],
 )
 def test_waiting_work_is_proposed_at_this_age_and_not_a_minute_sooner(
     repository: Repository, make: Callable[[Repository, timedelta], None], kind: str, age: timedelta
 ) -> None:
-    dated_commit(repository, "one", {"cart.py": "1"}, NOW - 90 * DAY)
+    commit_at(repository, "one", {"cart.py": "1"}, NOW - 90 * DAY)
     make(repository, age)
     for now, is_offered in ((NOW - timedelta(minutes=1), False), (NOW, True)):
         context = World(repository.path, now=now).sense()

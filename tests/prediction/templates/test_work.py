@@ -12,12 +12,12 @@ from engine.model import Task
 from engine.prediction.kinds import BLOCKED_TASK, KINDS, OPEN_TASK, STALE_TASK
 from engine.prediction.templates import propose
 from engine.prediction.templates.work import LearnedWork, open_task, propose_learned
-from tests.prediction.sensing import NOW, World, session
+from tests.prediction.sensing import NOW, World, make_session
 
 HOUR = timedelta(hours=1)
 
 
-def task(world: World, name: str, age: timedelta, **fields: Any) -> Task:
+def make_task(world: World, name: str, age: timedelta, **fields: Any) -> Task:
     """An open task of the workspace that was added `age` ago, with these other fields."""
     at = NOW - age
     original = Task(f"task_{name}", f"Rework the {name}", "open", "", str(world.path), "operator", at, at)
@@ -26,7 +26,7 @@ def task(world: World, name: str, age: timedelta, **fields: Any) -> Task:
 
 @pytest.mark.parametrize(("age", "kind"), [(timedelta(days=7, seconds=-1), OPEN_TASK), (timedelta(days=7), STALE_TASK)])
 def test_a_task_without_a_change_for_seven_days_is_stale(world: World, age: timedelta, kind: str) -> None:
-    world.tasks = [task(world, "stock", timedelta(days=1), source="session"), task(world, "cart", age)]
+    world.tasks = [make_task(world, "stock", timedelta(days=1), source="session"), make_task(world, "cart", age)]
     (card,) = open_task(world.sense())
     assert (card.kind, card.task_id, card.prompt, card.flow) == (kind, "task_cart", "Rework the cart", None)
     assert card.tier is KINDS[kind].tier
@@ -36,10 +36,10 @@ def test_a_task_without_a_change_for_seven_days_is_stale(world: World, age: time
 
 
 def test_stale_tasks_come_first_then_needed_ones_and_at_most_three(world: World) -> None:
-    stale = [task(world, f"stale{days}", timedelta(days=days)) for days in (8, 30)]
-    needed = task(world, "schema", timedelta(hours=1))
-    waiting = task(world, "release", timedelta(days=9), needs=("task_schema",), waits_for=("task_schema",))
-    world.tasks = [task(world, "docs", timedelta(hours=2)), needed, waiting, *stale]
+    stale = [make_task(world, f"stale{days}", timedelta(days=days)) for days in (8, 30)]
+    needed = make_task(world, "schema", timedelta(hours=1))
+    waiting = make_task(world, "release", timedelta(days=9), needs=("task_schema",), waits_for=("task_schema",))
+    world.tasks = [make_task(world, "docs", timedelta(hours=2)), needed, waiting, *stale]
     cards = open_task(world.sense())
     assert [(card.kind, card.task_id) for card in cards] == [
         (STALE_TASK, "task_stale30"),
@@ -51,7 +51,7 @@ def test_stale_tasks_come_first_then_needed_ones_and_at_most_three(world: World)
 
 def test_a_task_that_names_a_flow_runs_it_and_says_how_it_failed_last(world: World) -> None:
     world.tasks = [
-        task(world, "x", timedelta(hours=1), title="run the tests", note="failed: 2 tests", session_id="ses_1")
+        make_task(world, "x", timedelta(hours=1), title="run the tests", note="failed: 2 tests", session_id="ses_1")
     ]
     (card,) = open_task(world.sense())
     assert card.flow == "run_tests"
@@ -60,22 +60,22 @@ def test_a_task_that_names_a_flow_runs_it_and_says_how_it_failed_last(world: Wor
 
 def test_no_card_for_tasks_of_another_workspace_of_sessions_or_running_ones(world: World) -> None:
     world.tasks = [
-        task(world, "a", HOUR, workspace="/other"),
-        task(world, "b", HOUR, source="session"),
-        task(world, "c", HOUR, state="running"),
+        make_task(world, "a", HOUR, workspace="/other"),
+        make_task(world, "b", HOUR, source="session"),
+        make_task(world, "c", HOUR, state="running"),
     ]
     assert open_task(world.sense()) == []
 
 
 def test_a_task_of_no_workspace_is_offered_in_the_first_workspace(world: World) -> None:
-    world.tasks = [task(world, "taxes", timedelta(hours=1), workspace="")]
+    world.tasks = [make_task(world, "taxes", timedelta(hours=1), workspace="")]
     context = world.sense()
     assert [proposal.task_id for proposal in open_task(context)] == ["task_taxes"]
     assert open_task(replace(context, is_first=False)) == []
 
 
 def test_a_heartbeat_task_is_offered_also_where_git_cannot_be_read(world: World) -> None:
-    world.tasks = [task(world, "cart", timedelta(0), source="heartbeat"), task(world, "docs", timedelta(0))]
+    world.tasks = [make_task(world, "cart", timedelta(0), source="heartbeat"), make_task(world, "docs", timedelta(0))]
     (world.path / ".git" / "HEAD").write_text("not a commit")
     context = world.sense()
     assert context.git is None
@@ -90,9 +90,9 @@ def test_a_learned_flow_is_offered_for_a_commit_that_it_did_not_run_on(world: Wo
     assert (proposal.kind, proposal.flow, proposal.parameters) == ("check_release", "check_release", {})
     assert proposal.prompt == "Run git status, then pytest tests"
     assert "has not run here yet" in proposal.reasoning
-    world.sessions = [replace(session("check_release"), created_at=NOW - timedelta(hours=1))]
+    world.sessions = [replace(make_session("check_release"), created_at=NOW - timedelta(hours=1))]
     assert propose_learned(world.sense(), [WORK]) == []
-    world.sessions = [replace(session("check_release"), created_at=NOW - timedelta(days=3))]
+    world.sessions = [replace(make_session("check_release"), created_at=NOW - timedelta(days=3))]
     (later_proposal,) = propose_learned(world.sense(), [WORK])
     assert later_proposal.fingerprint == proposal.fingerprint, "the same commit is the same card"
     assert "It ran last" in later_proposal.reasoning

@@ -1,0 +1,45 @@
+"""Which tests of a Python project belong to a changed file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from engine.execution.runners.toolchains.python_projects import reexported_modules, related_tests
+
+
+def test_a_changed_file_has_its_related_tests() -> None:
+    tests = {
+        "tests/a/test_cart.py": "",
+        "tests/b/test_cart.py": "",
+        "tests/test_flow.py": "from a.cart import total\n",
+        "tests/b/cart_test.py": "",
+    }
+    assert related_tests(
+        ["a/cart.py", "b/cart.py", "tests/b/conftest.py", "tests/test_flow.py", "x.md", "a/__init__.py"], tests
+    ) == {
+        "a/cart.py": ["tests/a/test_cart.py", "tests/test_flow.py"],
+        "b/cart.py": ["tests/b/cart_test.py", "tests/b/test_cart.py"],
+        "tests/b/conftest.py": ["tests/b/cart_test.py", "tests/b/test_cart.py"],
+        "tests/test_flow.py": ["tests/test_flow.py"],
+        "x.md": [],
+        "a/__init__.py": [],
+    }
+
+
+def test_tests_that_reach_a_module_through_its_package_belong_to_it() -> None:
+    tests = {
+        "tests/test_echo.py": "from click import echo\n",
+        "tests/test_help.py": "import click\nclick.utils.shorten('x')\n",
+        "tests/test_other.py": "from click.core import Context\n",
+    }
+    path = "src/click/utils.py"
+    assert related_tests([path], tests) == {path: ["tests/test_help.py"]}
+    assert related_tests([path], tests, reexported=[path]) == {path: ["tests/test_echo.py", "tests/test_help.py"]}
+
+
+def test_tests_of_a_package_belong_to_its_reexported_modules(tmp_path: Path) -> None:
+    package = tmp_path / "src" / "click"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("from .utils import echo as echo\nfrom click.core import Context\n")
+    paths = ["src/click/utils.py", "src/click/core.py", "src/click/inner.py", "src/click/__init__.py"]
+    assert reexported_modules(tmp_path, paths) == {"src/click/utils.py", "src/click/core.py"}
