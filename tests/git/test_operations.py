@@ -92,7 +92,7 @@ def test_the_commands_that_end_an_operation_whose_state_is_damaged(
     state_file.unlink()
     if not is_deleted:
         state_file.touch()
-    for command in operation_of(apart).abort_commands:
+    for command in read_current(apart).abort_commands:
         subprocess.run(command, shell=True, cwd=apart.path, check=True)
     assert read_operation(Git(apart.path)) is None
     assert apart.git("status", "--porcelain", "--branch") == "## side"
@@ -105,7 +105,7 @@ def test_a_damaged_rebase_keeps_the_commits_that_it_made(apart: Repository) -> N
     begin_operation(apart, "rebase", "main")
     made = apart.git("rev-parse", "HEAD")
     (apart.path / ".git/rebase-merge/head-name").unlink()
-    for command in operation_of(apart).abort_commands:
+    for command in read_current(apart).abort_commands:
         subprocess.run(command, shell=True, cwd=apart.path, check=True)
     assert apart.git("branch", "--contains", made, "--format=%(refname:short)") == f"backup-{made[:10]}"
 
@@ -114,7 +114,7 @@ def test_a_bisect_whose_beginning_is_lost_can_be_ended(repository: Repository) -
     first, *_, last = [repository.commit(str(number)) for number in range(6)]
     repository.git("bisect", "start", last, first)
     (repository.path / ".git/BISECT_START").unlink()
-    for command in operation_of(repository).abort_commands:
+    for command in read_current(repository).abort_commands:
         subprocess.run(command, shell=True, cwd=repository.path, check=True)
     assert read_operation(Git(repository.path)) is None
 
