@@ -4,8 +4,6 @@ which model stays in use (SPEC 8.4)."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,212 +11,41 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.learning.decisions.decisions import import_pairs
-from engine.learning.decisions.exporting import Exporter, check_preferences
-from engine.learning.decisions.training import Training
-from engine.learning.decisions.training_provider import Job, TrainingError
-from engine.learning.decisions.training_runs import (
-    AGAIN_AFTER,
-    AGAIN_FROM,
-    MIN_CONVERSATIONS,
-    MIN_PAIRS,
-    RunState,
-    TrainingPlan,
-    TrainingRun,
-    TwinModel,
-)
-from engine.model import Randomness, Refusal
-from engine.storage.database import Database, Transaction
-
-RUNNING = Job("", "running", "training", "", None)
-
-
-class FakeProvider:
-    """A provider in this process. Its calls are made before they raise `error` or, once, `crash`."""
-
-    def __init__(self) -> None:
-        self.files: dict[str, str] = {}
-        """The names of the uploaded files, by id."""
-        self.file_of_job: dict[str, str] = {}
-        self.present = RUNNING
-        """The present state of each job."""
-        self.price_of_cancelled: float | None = None
-        self.error: TrainingError | None = None
-        self.crash: BaseException | None = None
-        self.opened = 0
-        """Number of times that it was opened and not closed yet."""
-
-    def _raise_error(self) -> None:
-        if self.error:
-            raise self.error
-        if self.crash:
-            crash, self.crash = self.crash, None
-            raise crash
-
-    def upload(self, path: Path) -> str:
-        self.files[f"file-{len(self.files)}"] = path.name
-        self._raise_error()
-        return next(reversed(self.files))
-
-    def find_file(self, name: str) -> str:
-        return next((file for file, known in self.files.items() if known == name), "")
-
-    def start(self, file: str, *, model: str, checkpoint: str, method: str, suffix: str) -> Job:
-        job = f"ft-{len(self.file_of_job)}"
-        self.file_of_job[job] = file
-        self._raise_error()
-        return replace(RUNNING, id=job)
-
-    def find_job(self, file: str) -> Job | None:
-        return next((replace(RUNNING, id=job) for job, own in self.file_of_job.items() if own == file), None)
-
-    def job(self, job: str) -> Job:
-        self._raise_error()
-        return replace(self.present, id=job)
-
-    def cancel(self, job: str) -> None:
-        self._raise_error()
-        assert self.present.state == "running", "a provider refuses to cancel a finished job"
-        self.present = Job("", "cancelled", "cancelled", "", self.price_of_cancelled)
-
-    def close(self) -> None:
-        self.opened -= 1
-
-
-class FakeBudget:
-    """Reserves money, unless it `is_exhausted`."""
-
-    def __init__(self) -> None:
-        self.entries: dict[int, str] = {}
-        """What became of each reservation, by its number."""
-        self.is_exhausted = False
-
-    def reserve_call(self, transaction: Transaction, purpose: str, estimate: int) -> int:
-        if self.is_exhausted:
-            raise Refusal("cost_cap", "training: the hour's cap", "wait, or raise the cap in the settings")
-        self.entries[len(self.entries)] = f"{purpose} {estimate}"
-        return len(self.entries) - 1
-
-    def settle(self, transaction: Transaction, entry_id: int, amount: int) -> None:
-        self.entries[entry_id] = f"settled {amount}"
-
-    def release(self, transaction: Transaction, entry_id: int) -> None:
-        self.entries[entry_id] = "released"
-
-
-class World:
-    """Training on a real database, with a provider, a budget, and the settings that a test gives."""
-
-    def __init__(self, database: Database, folder: Path) -> None:
-        self.database = database
-        self.provider, self.budget = FakeProvider(), FakeBudget()
-        self.conversations: list[tuple[str, str]] = []
-        self.secrets: list[str] = []
-        self.exporter = Exporter(
-            database, folder, conversations=lambda: self.conversations, secrets=lambda: self.secrets
-        )
-        self.base_model, self.current_model, self.hold_reason, self.stop_reason = "base", "", "", ""
-        self.answers: dict[str, Callable[[str], str | None]] = {}
-        """The answer of each model to a situation."""
-        self.folder = folder
-        self.restart()
-
-    def restart(self) -> None:
-        """Start the training anew on the same home."""
-        self.training = Training(
-            self.database,
-            self.folder,
-            exporter=self.exporter,
-            twin=TwinModel(
-                lambda: TrainingPlan("together", self.base_model, 2_000_000, self.current_model),
-                self._open_provider,
-                lambda model, situation: self.answers[model](situation),
-                lambda model: setattr(self, "current_model", model),
-            ),
-            budget=self.budget,
-            randomness=Randomness(),
-            hold_reason=lambda: self.hold_reason,
-            stop_reason=lambda: self.stop_reason,
-        )
-
-    def _open_provider(self) -> FakeProvider:
-        self.provider.opened += 1
-        return self.provider
-
-    def add_pairs(self, count: int, name: str = "one") -> None:
-        """Add pairs in whose texts `name` is."""
-        sides = [(f"situation {name} {n}", f"run {name} {n} → koji-core", f"rest {n} → garden") for n in range(count)]
-        self.database.write(lambda tx: import_pairs(tx, sides))
-
-    def begin_run(self, state: str = RunState.PREPARED) -> None:
-        """Begin a run on 60 new pairs, and bring it into `state`."""
-        self.add_pairs(60)
-        self.training.begin()
-        self.step_until(state)
-
-    def crash(self) -> None:
-        """Let the process end when the provider was asked in the next step, and start again."""
-        self.provider.crash = KeyboardInterrupt()
-        with pytest.raises(KeyboardInterrupt):
-            self.training.step()
-        self.restart()
-
-    def step(self) -> TrainingRun:
-        """Carry out the next step."""
-        run = self.training.step()
-        assert run is not None
-        return run
-
-    def finish(self, model: str, dollars: float | None = 0.42) -> None:
-        """Let the job be done. Its model answers as the operator decided."""
-        self.provider.present = Job("", "done", "completed", model, dollars)
-        self.answers[f"together:{model}"] = answer_as_operator
-
-    def step_until(self, state: str) -> str:
-        """Carry out steps until the run is in `state`; returns its id."""
-        for _ in range(5):
-            run = self.training.active()
-            if run is None or run.state == state:
-                break
-            self.training.step()
-        newest = self.training.runs()[0]
-        assert newest.state == state, newest
-        return newest.id
-
-
-def answer_as_operator(situation: str) -> str:
-    """The chosen half of the pair with this situation."""
-    return f"run {situation.removeprefix('situation ')} → koji-core"
+from engine.learning.decisions.exporting import check_preferences
+from engine.learning.decisions.training_provider import TrainingError
+from engine.learning.decisions.training_runs import AGAIN_AFTER, AGAIN_FROM, MIN_CONVERSATIONS, MIN_PAIRS, RunState
+from engine.model import Refusal
+from engine.storage.database import Database
+from tests.learning.decisions.training_world import TrainingWorld, answer_as_operator
 
 
 @pytest.fixture
-def world(database: Database, tmp_path: Path) -> World:
-    return World(database, tmp_path)
+def world(database: Database, tmp_path: Path) -> TrainingWorld:
+    return TrainingWorld(database, tmp_path)
 
 
-def read_lines(world: World, run_id: str) -> list[str]:
-    """The lines of the examples of a run."""
-    return (world.folder / f"{run_id}.jsonl").read_text().splitlines()
+# The examples of a run, and when one is due
 
 
-def test_training_on_pairs_begins_at_fifty(world: World) -> None:
+def test_training_on_pairs_begins_at_fifty(world: TrainingWorld) -> None:
     world.add_pairs(MIN_PAIRS - 1)
     with pytest.raises(Refusal, match="49 pairs"):
         world.training.begin()
     world.add_pairs(1, "the fiftieth")
     run = world.training.begin()
     assert (run.state, run.method, run.pairs_to) == (RunState.PREPARED, "dpo", 50)
-    assert check_preferences(read_lines(world, run.id)) == []
-    assert run.records == len(read_lines(world, run.id)) < 50
+    assert check_preferences(world.read_examples(run.id)) == []
+    assert run.records == len(world.read_examples(run.id)) < 50
     with pytest.raises(Refusal, match="in progress"):
         world.training.begin()
 
 
-def test_conversations_come_first(world: World) -> None:
+def test_conversations_come_first(world: TrainingWorld) -> None:
     world.add_pairs(60)
     world.conversations = [(f"shall I do {n}?", f"yes, {n}") for n in range(MIN_CONVERSATIONS)]
     first = world.training.begin()
     assert first.method == "sft"
-    conversations = [json.loads(line)["messages"] for line in read_lines(world, first.id)]
+    conversations = [json.loads(line)["messages"] for line in world.read_examples(first.id)]
     assert conversations
     for conversation in conversations:
         assert [message["role"] for message in conversation] == ["system", "user", "assistant"]
@@ -228,189 +55,32 @@ def test_conversations_come_first(world: World) -> None:
     assert (second.method, second.checkpoint, second.former_model) == ("dpo", "ft-0", "together:me/twin-1")
 
 
-def test_a_run_from_examples_to_the_adopted_model(world: World) -> None:
-    world.begin_run()
-    assert [world.step().state for _ in range(3)] == [RunState.UPLOADED, RunState.STARTED, RunState.STARTED]
-    assert world.budget.entries == {0: "training 2000000"}
-    world.finish("me/twin-1")
-    world.step_until(RunState.TRAINED)
-    assert world.budget.entries == {0: "settled 420000"}
-    assert world.current_model == ""
-    run = world.step()
-    assert (run.state, run.agreement, run.former_agreement) == (RunState.ADOPTED, 1.0, 0.5)
-    assert world.current_model == "together:me/twin-1"
-    assert "100% of" in run.note
-    assert world.training.step() is None
-    assert world.provider.opened == 0
-
-
-def test_a_worse_model_is_not_adopted_unless_the_operator_says_so(world: World) -> None:
-    world.current_model = "together:me/twin-1"
-    world.answers["together:me/twin-1"] = answer_as_operator
-    world.begin_run()
-    world.finish("me/twin-2")
-    world.answers["together:me/twin-2"] = lambda situation: "rest → garden"
-    world.step_until(RunState.KEPT_OLD)
-    assert world.current_model == "together:me/twin-1"
-    assert "agrees with 0% of" in world.training.runs()[0].note
-    assert world.training.adopt().state == RunState.ADOPTED
-    assert world.current_model == "together:me/twin-2"
-    with pytest.raises(Refusal, match="not in use"):
-        world.training.adopt()
-
-
-@pytest.mark.parametrize("crash_at", [RunState.PREPARED, RunState.UPLOADED])
-def test_a_step_is_not_done_twice_after_a_crash(world: World, crash_at: str) -> None:
-    world.begin_run(crash_at)
-    world.crash()
-    world.finish("me/twin-1")
-    world.step_until(RunState.ADOPTED)
-    assert len(world.provider.files) == len(world.provider.file_of_job) == 1
-    assert world.budget.entries == {0: "settled 420000"}
-
-
-def test_a_transient_error_is_retried_and_a_lasting_one_ends_the_run(world: World) -> None:
-    world.begin_run()
-    world.provider.error = TrainingError("no network", transient=True)
-    run = world.step()
-    assert (run.state, run.note) == (RunState.PREPARED, "no network; it will be tried again")
-    world.provider.error = None
-    world.step_until(RunState.STARTED)
-    world.provider.error = TrainingError("job: 404 no such job", transient=False)
-    run = world.step()
-    assert (run.state, world.budget.entries) == (RunState.FAILED, {0: "released"})
-
-
-def test_a_cap_keeps_a_job_from_starting_with_a_note(world: World) -> None:
-    world.begin_run()
-    world.budget.is_exhausted = True
-    run_id = world.step_until(RunState.UPLOADED)
-    assert world.step().note == "training: the hour's cap; wait, or raise the cap in the settings"
-    assert world.provider.file_of_job == {}
-    world.budget.is_exhausted = False
-    assert world.step_until(RunState.STARTED) == run_id
-
-
-def test_a_run_can_be_cancelled(world: World) -> None:
-    with pytest.raises(Refusal, match="no training"):
-        world.training.cancel()
-    world.begin_run(RunState.STARTED)
-    assert world.training.cancel().state == RunState.CANCELLED
-    assert (world.provider.present.state, world.budget.entries) == ("cancelled", {0: "released"})
-
-
-def test_a_job_whose_start_a_crash_hid_is_cancelled_and_paid_for(world: World) -> None:
-    world.begin_run(RunState.UPLOADED)
-    world.crash()
-    assert world.training.reserved() == {0}
-    world.provider.price_of_cancelled = 0.07
-    assert world.training.cancel().cost_microusd == 70_000
-    assert (world.provider.present.state, world.budget.entries) == ("cancelled", {0: "settled 70000"})
-    assert world.training.reserved() == set()
-
-
-def test_the_kill_switch_ends_the_job_at_the_provider(world: World) -> None:
-    """A running job goes on costing money (SPEC 3.7). After a cap is reached, the job that is paid for still runs."""
-    world.begin_run(RunState.STARTED)
-    world.hold_reason = "month: the month's cap is reached"
-    run = world.step()
-    assert (run.state, world.provider.present.state) == (RunState.STARTED, "running")
-    world.hold_reason = world.stop_reason = "stopped by the operator"
-    world.provider.error = TrainingError("it cannot be reached", transient=True)
-    run = world.step()
-    assert run.state == RunState.STARTED
-    assert "tried again" in run.note
-    world.provider.error = None
-    run = world.step()
-    assert (run.state, run.note) == (RunState.CANCELLED, "stopped by the operator")
-    assert (world.provider.present.state, world.budget.entries) == ("cancelled", {0: "released"})
-
-
-def test_a_job_that_was_done_when_work_was_stopped_keeps_its_model(world: World) -> None:
-    world.begin_run(RunState.STARTED)
-    world.stop_reason = "stopped by the operator"
-    world.finish("ft:new")
-    run = world.step()
-    assert (run.state, run.model) == (RunState.TRAINED, "ft:new")
-
-
-def test_a_job_that_was_done_before_it_was_cancelled_is_paid_for(world: World) -> None:
-    world.begin_run(RunState.STARTED)
-    world.finish("ft:new", dollars=None)
-    run = world.training.cancel()
-    assert (run.state, run.cost_microusd, world.budget.entries) == (
-        RunState.CANCELLED,
-        2_000_000,
-        {0: "settled 2000000"},
-    )
-
-
-def test_a_crash_after_a_model_was_adopted_does_not_lose_the_former_one(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.current_model = "openai:first"
-    world.answers["openai:first"] = lambda situation: None
-    world.begin_run()
-    world.finish("me/twin-1")
-    world.step_until(RunState.TRAINED)
-    with monkeypatch.context() as patch:
-        patch.setattr(world.training, "_change_state", lambda *_, **__: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            world.training.step()
-    assert world.current_model == "together:me/twin-1"
-    world.restart()
-    world.step_until(RunState.ADOPTED)
-    world.training.restore_former()
-    assert world.current_model == "openai:first"
-
-
-def test_while_work_is_stopped_nothing_begins_that_costs(world: World) -> None:
-    world.add_pairs(60)
-    world.hold_reason = "stopped by the operator"
-    with pytest.raises(Refusal, match="stopped by the operator"):
-        world.training.begin()
-    world.hold_reason = ""
-    world.training.begin()
-    for state in (RunState.PREPARED, RunState.UPLOADED):
-        world.step_until(state)
-        world.hold_reason = "stopped by the operator"
-        run = world.step()
-        assert (run.state, run.note) == (state, "stopped by the operator")
-        world.hold_reason = ""
-    assert (world.provider.file_of_job, world.budget.entries) == ({}, {})
-
-
-def test_measuring_continues_where_an_error_interrupted_it(world: World) -> None:
-    world.begin_run()
-    world.finish("me/twin-1")
-    situations: list[str] = []
-
-    def answer_or_fail(situation: str) -> str:
-        situations.append(situation)
-        if len(situations) == 3:
-            raise TrainingError("too many requests", transient=True)
-        return answer_as_operator(situation)
-
-    world.answers["together:me/twin-1"] = answer_or_fail
-    world.step_until(RunState.TRAINED)
-    assert world.step().state == RunState.TRAINED
-    world.step_until(RunState.ADOPTED)
-    assert len(set(situations)) == world.training.runs()[0].held_back
-    assert len(situations) == len(set(situations)) + 1, "only the failed question is asked again"
-
-
-def test_no_secret_goes_to_a_provider(world: World) -> None:
+def test_no_secret_goes_to_a_provider(world: TrainingWorld) -> None:
     world.secrets = ["hunter2-hunter2"]
     chosen, rejected = "use sk-abcdefghijklmnopqrstuvwxyz → koji-core", "rest → garden"
     sides = [(f"log in with hunter2-hunter2 {number}", chosen, rejected) for number in range(60)]
     world.database.write(lambda tx: import_pairs(tx, sides))
-    text = "\n".join(read_lines(world, world.training.begin().id))
+    text = "\n".join(world.read_examples(world.training.begin().id))
     assert "log in with [secret cut]" in text
     assert "hunter2" not in text
     assert "sk-abc" not in text
 
 
-def test_the_next_training_is_due_after_50_pairs_then_100_or_a_week(world: World, clock: FakeClock) -> None:
+def test_an_offer_describes_the_next_run_and_stores_nothing(world: TrainingWorld) -> None:
+    world.add_pairs(60)
+    offer = world.training.offer()
+    assert (offer.method, offer.provider, offer.base_model, offer.cost_cap) == ("dpo", "together", "base", 2_000_000)
+    assert offer.records + offer.held_back == 60
+    assert world.training.runs() == []
+    assert world.provider.files == {}
+    run = world.training.launch()
+    assert (run.state, run.records) == (RunState.STARTED, offer.records)
+    assert offer.size == (world.folder / f"{run.id}.jsonl").stat().st_size
+    with pytest.raises(Refusal, match="in progress"):
+        world.training.offer()
+
+
+def test_the_next_training_is_due_after_50_pairs_then_100_or_a_week(world: TrainingWorld, clock: FakeClock) -> None:
     now = clock.now()
     world.add_pairs(MIN_PAIRS - 1)
     assert world.training.missing(now) == "1 more pair until the first training"
@@ -429,7 +99,7 @@ def test_the_next_training_is_due_after_50_pairs_then_100_or_a_week(world: World
     assert not world.training.missing(now)
 
 
-def test_after_a_failed_or_cancelled_run_the_next_waits(world: World, clock: FakeClock) -> None:
+def test_after_a_failed_or_cancelled_run_the_next_waits(world: TrainingWorld, clock: FakeClock) -> None:
     world.add_pairs(60)
     assert world.training.may_start(clock.now())
     world.provider.error = TrainingError("no such model", transient=False)
@@ -445,21 +115,168 @@ def test_after_a_failed_or_cancelled_run_the_next_waits(world: World, clock: Fak
     assert world.training.may_start(clock.now() + timedelta(days=7))
 
 
-def test_an_offer_describes_the_next_run_and_stores_nothing(world: World) -> None:
+# Steps, also after crashes and errors
+
+
+def test_a_run_from_examples_to_the_adopted_model(world: TrainingWorld) -> None:
+    world.begin_run()
+    assert [world.step().state for _ in range(3)] == [RunState.UPLOADED, RunState.STARTED, RunState.STARTED]
+    assert world.budget.entries == {0: "training 2000000"}
+    world.finish("me/twin-1")
+    world.step_until(RunState.TRAINED)
+    assert world.budget.entries == {0: "settled 420000"}
+    assert world.current_model == ""
+    run = world.step()
+    assert (run.state, run.agreement, run.former_agreement) == (RunState.ADOPTED, 1.0, 0.5)
+    assert world.current_model == "together:me/twin-1"
+    assert "100% of" in run.note
+    assert world.training.step() is None
+    assert world.provider.opened == 0
+
+
+@pytest.mark.parametrize("crash_at", [RunState.PREPARED, RunState.UPLOADED])
+def test_a_step_is_not_done_twice_after_a_crash(world: TrainingWorld, crash_at: str) -> None:
+    world.begin_run(crash_at)
+    world.crash()
+    world.finish("me/twin-1")
+    world.step_until(RunState.ADOPTED)
+    assert len(world.provider.files) == len(world.provider.file_of_job) == 1
+    assert world.budget.entries == {0: "settled 420000"}
+
+
+def test_a_transient_error_is_retried_and_a_lasting_one_ends_the_run(world: TrainingWorld) -> None:
+    world.begin_run()
+    world.provider.error = TrainingError("no network", transient=True)
+    run = world.step()
+    assert (run.state, run.note) == (RunState.PREPARED, "no network; it will be tried again")
+    world.provider.error = None
+    world.step_until(RunState.STARTED)
+    world.provider.error = TrainingError("job: 404 no such job", transient=False)
+    run = world.step()
+    assert (run.state, world.budget.entries) == (RunState.FAILED, {0: "released"})
+
+
+def test_measuring_continues_where_an_error_interrupted_it(world: TrainingWorld) -> None:
+    world.begin_run()
+    world.finish("me/twin-1")
+    situations: list[str] = []
+
+    def answer_or_fail(situation: str) -> str:
+        situations.append(situation)
+        if len(situations) == 3:
+            raise TrainingError("too many requests", transient=True)
+        return answer_as_operator(situation)
+
+    world.answers["together:me/twin-1"] = answer_or_fail
+    world.step_until(RunState.TRAINED)
+    assert world.step().state == RunState.TRAINED
+    world.step_until(RunState.ADOPTED)
+    assert len(set(situations)) == world.training.runs()[0].held_back
+    assert len(situations) == len(set(situations)) + 1, "only the failed question is asked again"
+
+
+# Caps, stops and cancelled runs
+
+
+def test_a_cap_keeps_a_job_from_starting_with_a_note(world: TrainingWorld) -> None:
+    world.begin_run()
+    world.budget.is_exhausted = True
+    run_id = world.step_until(RunState.UPLOADED)
+    assert world.step().note == "training: the hour's cap; wait, or raise the cap in the settings"
+    assert world.provider.file_of_job == {}
+    world.budget.is_exhausted = False
+    assert world.step_until(RunState.STARTED) == run_id
+
+
+def test_while_work_is_stopped_nothing_begins_that_costs(world: TrainingWorld) -> None:
     world.add_pairs(60)
-    offer = world.training.offer()
-    assert (offer.method, offer.provider, offer.base_model, offer.cost_cap) == ("dpo", "together", "base", 2_000_000)
-    assert offer.records + offer.held_back == 60
-    assert world.training.runs() == []
-    assert world.provider.files == {}
-    run = world.training.launch()
-    assert (run.state, run.records) == (RunState.STARTED, offer.records)
-    assert offer.size == (world.folder / f"{run.id}.jsonl").stat().st_size
-    with pytest.raises(Refusal, match="in progress"):
-        world.training.offer()
+    world.hold_reason = "stopped by the operator"
+    with pytest.raises(Refusal, match="stopped by the operator"):
+        world.training.begin()
+    world.hold_reason = ""
+    world.training.begin()
+    for state in (RunState.PREPARED, RunState.UPLOADED):
+        world.step_until(state)
+        world.hold_reason = "stopped by the operator"
+        run = world.step()
+        assert (run.state, run.note) == (state, "stopped by the operator")
+        world.hold_reason = ""
+    assert (world.provider.file_of_job, world.budget.entries) == ({}, {})
 
 
-def test_the_former_model_can_be_restored_and_the_new_one_adopted_again(world: World) -> None:
+def test_the_kill_switch_ends_the_job_at_the_provider(world: TrainingWorld) -> None:
+    """A running job goes on costing money (SPEC 3.7). After a cap is reached, the job that is paid for still runs."""
+    world.begin_run(RunState.STARTED)
+    world.hold_reason = "month: the month's cap is reached"
+    run = world.step()
+    assert (run.state, world.provider.present.state) == (RunState.STARTED, "running")
+    world.hold_reason = world.stop_reason = "stopped by the operator"
+    world.provider.error = TrainingError("it cannot be reached", transient=True)
+    run = world.step()
+    assert run.state == RunState.STARTED
+    assert "tried again" in run.note
+    world.provider.error = None
+    run = world.step()
+    assert (run.state, run.note) == (RunState.CANCELLED, "stopped by the operator")
+    assert (world.provider.present.state, world.budget.entries) == ("cancelled", {0: "released"})
+
+
+def test_a_job_that_was_done_when_work_was_stopped_keeps_its_model(world: TrainingWorld) -> None:
+    world.begin_run(RunState.STARTED)
+    world.stop_reason = "stopped by the operator"
+    world.finish("ft:new")
+    run = world.step()
+    assert (run.state, run.model) == (RunState.TRAINED, "ft:new")
+
+
+def test_a_run_can_be_cancelled(world: TrainingWorld) -> None:
+    with pytest.raises(Refusal, match="no training"):
+        world.training.cancel()
+    world.begin_run(RunState.STARTED)
+    assert world.training.cancel().state == RunState.CANCELLED
+    assert (world.provider.present.state, world.budget.entries) == ("cancelled", {0: "released"})
+
+
+def test_a_job_whose_start_a_crash_hid_is_cancelled_and_paid_for(world: TrainingWorld) -> None:
+    world.begin_run(RunState.UPLOADED)
+    world.crash()
+    assert world.training.reserved() == {0}
+    world.provider.price_of_cancelled = 0.07
+    assert world.training.cancel().cost_microusd == 70_000
+    assert (world.provider.present.state, world.budget.entries) == ("cancelled", {0: "settled 70000"})
+    assert world.training.reserved() == set()
+
+
+def test_a_job_that_was_done_before_it_was_cancelled_is_paid_for(world: TrainingWorld) -> None:
+    world.begin_run(RunState.STARTED)
+    world.finish("ft:new", dollars=None)
+    run = world.training.cancel()
+    assert (run.state, run.cost_microusd, world.budget.entries) == (
+        RunState.CANCELLED,
+        2_000_000,
+        {0: "settled 2000000"},
+    )
+
+
+# Which model is used
+
+
+def test_a_worse_model_is_not_adopted_unless_the_operator_says_so(world: TrainingWorld) -> None:
+    world.current_model = "together:me/twin-1"
+    world.answers["together:me/twin-1"] = answer_as_operator
+    world.begin_run()
+    world.finish("me/twin-2")
+    world.answers["together:me/twin-2"] = lambda situation: "rest → garden"
+    world.step_until(RunState.KEPT_OLD)
+    assert world.current_model == "together:me/twin-1"
+    assert "agrees with 0% of" in world.training.runs()[0].note
+    assert world.training.adopt().state == RunState.ADOPTED
+    assert world.current_model == "together:me/twin-2"
+    with pytest.raises(Refusal, match="not in use"):
+        world.training.adopt()
+
+
+def test_the_former_model_can_be_restored_and_the_new_one_adopted_again(world: TrainingWorld) -> None:
     with pytest.raises(Refusal, match="no trained model"):
         world.training.restore_former()
     world.current_model = "openai:first"
@@ -476,3 +293,22 @@ def test_the_former_model_can_be_restored_and_the_new_one_adopted_again(world: W
     assert (view.needed, view.pairs) == (AGAIN_FROM, 0)
     assert world.training.adopt().state == RunState.ADOPTED
     assert world.current_model == "together:me/twin-1"
+
+
+def test_a_crash_after_a_model_was_adopted_does_not_lose_the_former_one(
+    world: TrainingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.current_model = "openai:first"
+    world.answers["openai:first"] = lambda situation: None
+    world.begin_run()
+    world.finish("me/twin-1")
+    world.step_until(RunState.TRAINED)
+    with monkeypatch.context() as patch:
+        patch.setattr(world.training, "_change_state", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            world.training.step()
+    assert world.current_model == "together:me/twin-1"
+    world.restart()
+    world.step_until(RunState.ADOPTED)
+    world.training.restore_former()
+    assert world.current_model == "openai:first"
