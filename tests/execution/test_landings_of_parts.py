@@ -59,6 +59,9 @@ def read_file(world: LandingWorld, name: str) -> str | None:
     return path.read_text() if path.exists() else None
 
 
+# Landing a part and the rest
+
+
 def test_after_a_part_landed_the_rest_waits_and_each_landing_is_undone_alone(world: LandingWorld) -> None:
     before, state = world.files, world.git_state
     change = world.make_change(edit)
@@ -164,6 +167,9 @@ def test_a_file_that_replaces_another_lands_only_with_it(world: LandingWorld) ->
     refused("inseparable", lambda: change.land(FilePart("b.txt/inside")))
     change.land(FilePart("b.txt/inside"), FilePart("b.txt"))
     assert read_file(world, "b.txt/inside") == "x\n"
+
+
+# Undo, branches and our files
 
 
 def test_a_landed_part_can_be_undone_after_the_rest_was_discarded(world: LandingWorld) -> None:
@@ -272,6 +278,9 @@ def test_a_landing_that_changes_nothing_can_be_undone(world: LandingWorld) -> No
     assert (part.landed, part.landings) == (0, 1)
     assert world.changes.undo_session("session_1") == 0
     assert (change.current.state, world.files) == (ChangeState.UNDONE, before)
+
+
+# Random sequences of parts, and crashes
 
 
 def draw_parts(change: Change, chance: random.Random) -> list[FilePart]:

@@ -43,6 +43,9 @@ from engine.prediction.card_rules import (
 from engine.prediction.kinds import KINDS
 from tests.conftest import MONDAY_MORNING as NOW
 
+# Transitions
+
+
 STEPS = {
     (Status.PENDING, Status.APPROVED),
     (Status.PENDING, Status.DISMISSED),
@@ -72,6 +75,9 @@ def test_every_other_move_is_refused(status: Status, move: Move) -> None:
     assert refused.value.code == ("nothing_to_undo" if move in (Move.WAKE, Move.REOPEN) else "already_decided")
 
 
+# Tiers
+
+
 @pytest.mark.parametrize(
     ("tier", "approved", "decided", "to"),
     [
@@ -95,6 +101,9 @@ def test_decisions_move_a_kind_by_one_tier_from_this_number_on(
     adjusted, why = adjust_tier(tier, approved, decided)
     assert adjusted is to
     assert (f"you approved {approved} of {decided}" in why) is (adjusted is not tier)
+
+
+# The order and the places of the stack
 
 
 LATER, EARLIER = NOW + timedelta(hours=1), NOW - timedelta(hours=1)
@@ -283,6 +292,9 @@ def test_a_returning_card_displaces_others_within_the_limits(cards: list[Card], 
         assert [card for card in rest if group_upkeep(card) == group_upkeep(returning)] == [returning]
     others = [card for card in shown if card is not returning and takes_place(card, NOW)]
     assert not is_within_caps(others) or is_within_caps([card for card in rest if takes_place(card, NOW)])
+
+
+# Cool-downs
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,9 @@ def make_new_commit_state(world: World) -> GitState:
     return GitState(head="new", recent=(Commit("new", world.clock.now(), "a", "commit"),))
 
 
+# Which proposals become cards
+
+
 def test_the_five_highest_proposals_become_cards(world: World) -> None:
     tiers = [Tier.CHECK, Tier.AT_RISK, Tier.CHECK, Tier.BLOCKS, Tier.UPKEEP, Tier.CHECK, Tier.CHECK, Tier.UPKEEP]
     created = world.run_cycle(*(make_proposal(str(n), kind=f"kind{n}", tier=tier) for n, tier in enumerate(tiers)))
@@ -88,6 +91,9 @@ def test_the_same_evidence_makes_one_card(world: World) -> None:
     assert len(world.run_cycle(make_proposal("a"), make_proposal("a"), make_proposal("a", workspace="/other"))) == 1
     world.cards.approve(world.cards.pending()[0].id)
     assert world.run_cycle(make_proposal("a")) == [], "a session works on it"
+
+
+# Pending cards in a later cycle
 
 
 def test_a_card_is_withdrawn_when_its_evidence_is_gone(world: World) -> None:
@@ -151,6 +157,9 @@ def test_a_shown_card_whose_work_the_operator_did_gives_a_signal(
     assert world.signals() == signals
     if shown:
         assert world.cards.get(card.id).note == "you did it yourself"
+
+
+# Errors, stops and workspaces that are off
 
 
 def test_nothing_is_withdrawn_when_a_source_failed(world: World) -> None:
@@ -254,7 +263,7 @@ def test_a_second_cycle_waits_for_the_first(world: World) -> None:
     assert not world.card_cycle.is_checking
 
 
-# Whether the operator did the work of a card without it; a rule for each kind (SPEC 2.9).
+# Work that the operator did without the card (SPEC 2.9)
 
 LATER, EARLIER = MONDAY_MORNING + timedelta(hours=1), MONDAY_MORNING - timedelta(hours=1)
 RUN = PastRun("h", session_id="own", ran_at=LATER)
@@ -288,7 +297,7 @@ def test_whether_the_operator_did_the_work_of_a_card(kind: str, state: dict[str,
     assert is_done_by_operator(row, context, {"own"}) is is_done
 
 
-# The next step of a session (SPEC 2.10): one card, from present evidence, which takes no place.
+# The next step of a session (SPEC 2.10)
 
 RED, GREEN = CheckResult("pytest", passed=3, failed=1), CheckResult("pytest", passed=4, failed=0)
 BROKEN = CheckResult("pytest", passed=0, failed=0, errors=1)

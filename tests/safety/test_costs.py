@@ -24,6 +24,22 @@ NO_BUDGET = AgentBudget("a")
 NOW = datetime(2026, 3, 10, 14, 12, tzinfo=UTC)
 
 
+def make_ended_session(
+    prediction_id: str, cost: int, *, started: bool = True, state: SessionState = SessionState.SUCCEEDED
+) -> SessionView:
+    view = make_session_view(id="auto_1", prediction_id=prediction_id, state=state, cost=cost, summary="done")
+    return view if started else replace(view, started_at=None)
+
+
+def start_session(rails: Rails, estimate: int) -> None:
+    """Start session `auto_1` of card `pred_1` for which `estimate` is reserved."""
+    rails.decide(make_approval(estimate=estimate))
+    rails.write(rails.costs.session_started, make_ended_session("pred_1", 0))
+
+
+# Caps
+
+
 @pytest.mark.parametrize("window", ["hour", "day", "month"])
 def test_a_cap_may_be_reached_but_not_passed(window: str) -> None:
     cap = getattr(NOTHING_SPENT, f"{window}_cap")
@@ -65,40 +81,6 @@ def test_a_day_lasts_from_midnight_to_midnight(zone: str, day: tuple[int, int, i
     assert following - begin == timedelta(hours=hours)
     assert begin.astimezone(ZoneInfo(zone)).strftime("%d %H:%M") == f"{day[2]:02} 00:00"
     assert find_windows(late).month.astimezone(ZoneInfo(zone)).strftime("%m-%d %H") == f"{day[1]:02}-01 00"
-
-
-def make_ended_session(
-    prediction_id: str, cost: int, *, started: bool = True, state: SessionState = SessionState.SUCCEEDED
-) -> SessionView:
-    view = make_session_view(id="auto_1", prediction_id=prediction_id, state=state, cost=cost, summary="done")
-    return view if started else replace(view, started_at=None)
-
-
-def test_a_reservation_counts_until_it_is_settled_with_the_real_price(rails: Rails) -> None:
-    rails.decide(make_approval(estimate=50_000))
-    assert rails.costs.state().hour == 50_000
-    ended = make_ended_session("pred_1", 20_000)
-    rails.write(rails.costs.session_started, ended)
-    rails.write(rails.safety.session_ended, ended)
-    rails.write(rails.safety.session_ended, ended)
-    assert rails.costs.state().hour == 20_000
-    with rails.database.read() as session:
-        results = {row.prediction_id: row.result for row in session.exec(select(CrosspollLog))}
-    assert results == {
-        "old": None,
-        "pred_1": {"session": "auto_1", "state": "succeeded", "summary": "done", "cost": 0.02},
-    }
-    rails.clock.advance(timedelta(minutes=60, microseconds=1))
-    assert (rails.costs.state().hour, rails.costs.state().day) == (0, 20_000)
-
-
-def test_a_session_that_never_started_gives_its_reservation_back(rails: Rails) -> None:
-    rails.decide(make_approval())
-    rails.write(rails.safety.session_ended, make_ended_session("pred_1", 0, started=False))
-    assert rails.costs.state().day == 0
-    rails.decide(make_approval(prediction_id="pred_2"))
-    rails.write(rails.safety.pipeline.revoke, "pred_2")
-    assert rails.costs.state().day == 0
 
 
 def test_the_cap_of_a_day_warns_at_eighty_percent_and_once_when_it_is_reached(rails: Rails) -> None:
@@ -165,6 +147,54 @@ def test_other_paid_calls_count_in_the_same_caps(rails: Rails) -> None:
     assert rails.decide(make_approval(estimate=60_000)).permit
 
 
+# Reservations
+
+
+def test_a_reservation_counts_until_it_is_settled_with_the_real_price(rails: Rails) -> None:
+    rails.decide(make_approval(estimate=50_000))
+    assert rails.costs.state().hour == 50_000
+    ended = make_ended_session("pred_1", 20_000)
+    rails.write(rails.costs.session_started, ended)
+    rails.write(rails.safety.session_ended, ended)
+    rails.write(rails.safety.session_ended, ended)
+    assert rails.costs.state().hour == 20_000
+    with rails.database.read() as session:
+        results = {row.prediction_id: row.result for row in session.exec(select(CrosspollLog))}
+    assert results == {
+        "old": None,
+        "pred_1": {"session": "auto_1", "state": "succeeded", "summary": "done", "cost": 0.02},
+    }
+    rails.clock.advance(timedelta(minutes=60, microseconds=1))
+    assert (rails.costs.state().hour, rails.costs.state().day) == (0, 20_000)
+
+
+def test_a_session_that_never_started_gives_its_reservation_back(rails: Rails) -> None:
+    rails.decide(make_approval())
+    rails.write(rails.safety.session_ended, make_ended_session("pred_1", 0, started=False))
+    assert rails.costs.state().day == 0
+    rails.decide(make_approval(prediction_id="pred_2"))
+    rails.write(rails.safety.pipeline.revoke, "pred_2")
+    assert rails.costs.state().day == 0
+
+
+def test_a_reservation_is_raised_before_a_call_and_never_lowered(rails: Rails) -> None:
+    start_session(rails, 50_000)
+    assert rails.costs.raise_reservation("auto_1", 300_000) == ""
+    assert rails.costs.state().hour == 300_000
+    assert rails.costs.raise_reservation("auto_1", 200_000) == "", "what was reserved stays so"
+    assert rails.costs.state().hour == 300_000
+    rails.write(rails.safety.session_ended, make_ended_session("pred_1", 280_000))
+    assert rails.costs.state().hour == 280_000
+
+
+def test_a_running_session_cannot_pass_a_cap(rails: Rails) -> None:
+    start_session(rails, 50_000)
+    cap = rails.costs.state().hour_cap
+    assert rails.costs.raise_reservation("auto_1", cap) == "", "a cap may be reached"
+    assert "the hour's cap" in rails.costs.raise_reservation("auto_1", cap + 1)
+    assert rails.costs.state().hour == cap, "and nothing was changed"
+
+
 def test_recovery_settles_or_releases_what_a_crash_left_reserved(rails: Rails) -> None:
     permits = {}
     for name in ("ended", "running", "waiting", "lost"):
@@ -205,28 +235,7 @@ def test_after_a_restart_a_call_costs_its_reservation_unless_it_goes_on_elsewher
     assert costs.state().day == 100_000
 
 
-def start_session(rails: Rails, estimate: int) -> None:
-    """A session `auto_1` of card `pred_1` for which `estimate` is reserved."""
-    rails.decide(make_approval(estimate=estimate))
-    rails.write(rails.costs.session_started, make_ended_session("pred_1", 0))
-
-
-def test_a_reservation_is_raised_before_a_call_and_never_lowered(rails: Rails) -> None:
-    start_session(rails, 50_000)
-    assert rails.costs.raise_reservation("auto_1", 300_000) == ""
-    assert rails.costs.state().hour == 300_000
-    assert rails.costs.raise_reservation("auto_1", 200_000) == "", "what was reserved stays so"
-    assert rails.costs.state().hour == 300_000
-    rails.write(rails.safety.session_ended, make_ended_session("pred_1", 280_000))
-    assert rails.costs.state().hour == 280_000
-
-
-def test_a_running_session_cannot_pass_a_cap(rails: Rails) -> None:
-    start_session(rails, 50_000)
-    cap = rails.costs.state().hour_cap
-    assert rails.costs.raise_reservation("auto_1", cap) == "", "a cap may be reached"
-    assert "the hour's cap" in rails.costs.raise_reservation("auto_1", cap + 1)
-    assert rails.costs.state().hour == cap, "and nothing was changed"
+# What is shown
 
 
 def test_reserved_and_spent_money_are_shown_apart(rails: Rails) -> None:

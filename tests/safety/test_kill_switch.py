@@ -33,6 +33,9 @@ def request_stop_from_outside(rails: Rails) -> None:
     stop_file.request_stop(rails.data, "enough", "ann")
 
 
+# Levels and holds
+
+
 @pytest.mark.parametrize(
     ("level", "throw", "end", "rule", "reason"),  # `throw` activates the level, `end` ends it
     [
@@ -126,6 +129,52 @@ def test_a_stop_survives_a_restart(rails: Rails, database: Database, clock: Fake
     assert find_blocking_rule(restarted) == "kill:stop"
 
 
+@pytest.mark.parametrize("disk_is_full", [False, True])
+def test_a_stop_holds_when_the_database_does_not_answer(
+    rails: Rails, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disk_is_full: bool
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("No space left on device")
+
+    if disk_is_full:
+        monkeypatch.setattr(stop_file, "request_stop", fail)
+    rails.database.close()
+    with pytest.raises(Refusal):
+        rails.kill_switch.stop("F12", "console")
+    assert rails.stopped == ["F12"]
+    assert rails.kill_switch.current_verdict(by_operator=True).verdict == "block"
+    assert (tmp_path / "data" / "STOP").exists() is not disk_is_full, "the file outlives the engine"
+
+
+def test_a_permit_is_not_consumed_while_stopped(rails: Rails) -> None:
+    permit = rails.decide(make_approval()).permit
+    assert permit
+    rails.kill_switch.stop("F12", "console")
+    refused("stopped", lambda: rails.write(rails.safety.permits.consume, permit, permit.digest))
+    rails.kill_switch.resume("stop")
+    rails.write(rails.safety.permits.consume, permit, permit.digest)
+
+
+def test_each_hold_ends_by_its_own_word_only(rails: Rails) -> None:
+    rails.kill_switch.stop("F12", "console")
+    rails.write(rails.kill_switch.place, PAUSE, "test")
+    with pytest.raises(Refusal, match="month"):
+        rails.kill_switch.resume("month")
+    with pytest.raises(Refusal, match="no stop or pause called 'everything'"):
+        rails.kill_switch.resume("everything")
+    rails.kill_switch.resume("pause")
+    assert rails.hold_words() == ["stop"]
+    rails.kill_switch.resume("stop")
+    assert rails.hold_words() == []
+    with pytest.raises(Refusal, match="`stop` is not active; nothing is"):
+        rails.kill_switch.resume("stop")
+    kinds = [entry.kind for entry in Ledger(rails.database).latest(kinds=("HoldPlaced", "HoldLifted"))]
+    assert sorted(kinds) == ["HoldLifted", "HoldLifted", "HoldPlaced", "HoldPlaced"]
+
+
+# Stop files
+
+
 def test_a_stop_file_blocks_at_once_and_becomes_a_hold(rails: Rails, tmp_path: Path) -> None:
     ended = threading.Event()
     rails.kill_switch._stop_sessions = lambda reason: ended.set()
@@ -162,23 +211,6 @@ def test_a_folder_that_cannot_be_searched_counts_as_a_stop(tmp_path: Path) -> No
     assert stop_file.is_requested(tmp_path / "data" / "STOP")
 
 
-@pytest.mark.parametrize("disk_is_full", [False, True])
-def test_a_stop_holds_when_the_database_does_not_answer(
-    rails: Rails, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disk_is_full: bool
-) -> None:
-    def fail(*_: object) -> None:
-        raise OSError("No space left on device")
-
-    if disk_is_full:
-        monkeypatch.setattr(stop_file, "request_stop", fail)
-    rails.database.close()
-    with pytest.raises(Refusal):
-        rails.kill_switch.stop("F12", "console")
-    assert rails.stopped == ["F12"]
-    assert rails.kill_switch.current_verdict(by_operator=True).verdict == "block"
-    assert (tmp_path / "data" / "STOP").exists() is not disk_is_full, "the file outlives the engine"
-
-
 def test_resume_removes_a_stop_file_or_says_that_it_cannot(rails: Rails, tmp_path: Path) -> None:
     file = stop_file.request_stop(tmp_path / "data")
     rails.kill_switch.resume("stop")
@@ -189,43 +221,25 @@ def test_resume_removes_a_stop_file_or_says_that_it_cannot(rails: Rails, tmp_pat
     assert find_blocking_rule(rails) == "kill:stop-file"
 
 
-def test_each_hold_ends_by_its_own_word_only(rails: Rails) -> None:
-    rails.kill_switch.stop("F12", "console")
-    rails.write(rails.kill_switch.place, PAUSE, "test")
-    with pytest.raises(Refusal, match="month"):
-        rails.kill_switch.resume("month")
-    with pytest.raises(Refusal, match="no stop or pause called 'everything'"):
-        rails.kill_switch.resume("everything")
-    rails.kill_switch.resume("pause")
-    assert rails.hold_words() == ["stop"]
-    rails.kill_switch.resume("stop")
+# Pauses after rejections
+
+
+def test_the_third_rejection_in_a_row_pauses_and_resuming_starts_a_new_count(rails: Rails) -> None:
+    rails.decisions.rejections = 2
+    rails.write(rails.kill_switch.pause_after_rejections)
     assert rails.hold_words() == []
-    with pytest.raises(Refusal, match="`stop` is not active; nothing is"):
-        rails.kill_switch.resume("stop")
-    kinds = [entry.kind for entry in Ledger(rails.database).latest(kinds=("HoldPlaced", "HoldLifted"))]
-    assert sorted(kinds) == ["HoldLifted", "HoldLifted", "HoldPlaced", "HoldPlaced"]
-
-
-def test_who_ended_the_last_pause_is_known_after_a_restart(
-    database: Database, clock: FakeClock, tmp_path: Path
-) -> None:
-    changes: list[int] = []
-    rails = make_rails(database, clock, tmp_path, on_change=lambda: changes.append(1))
-    kill_switch = rails.kill_switch
-    for by_operator in (True, False):
-        assert rails.write(kill_switch.place, PAUSE, "test")
-        clock.advance(PAUSE_DURATION - timedelta(microseconds=1))
-        assert not rails.write(kill_switch.place, PAUSE, "another"), "it lasts still"
-        if by_operator:
-            kill_switch.resume(PAUSE)
-        else:
-            clock.advance(timedelta(microseconds=1))
-            kill_switch.poll()
-        kill_switch.stop("F12", "console")
-        kill_switch.resume("stop")
-        restarted = make_rails(database, clock, tmp_path).kill_switch
-        assert kill_switch.was_resumed_by_operator() is restarted.was_resumed_by_operator() is by_operator
-    assert len(changes) == 8, "whoever shows the state hears of each change at once"
+    rails.decisions.rejections, rails.decisions.decisions = 3, 103
+    rails.write(rails.kill_switch.pause_after_rejections)
+    assert rails.hold_words() == ["pause"]
+    assert rails.decide(make_unattended()).permit is None
+    assert rails.decide(make_approval()).permit, "a pause does not stop what the operator approves"
+    rails.kill_switch.resume("pause")
+    rails.write(rails.kill_switch.pause_after_rejections)
+    assert rails.hold_words() == []
+    assert rails.decide(make_unattended(prediction_id="b")).permit
+    rails.decisions.rejections, rails.decisions.decisions = 6, 106
+    rails.write(rails.kill_switch.pause_after_rejections)
+    assert rails.hold_words() == ["pause"]
 
 
 def test_a_pause_ends_after_two_hours_and_starts_a_new_count(rails: Rails) -> None:
@@ -270,15 +284,6 @@ def test_undoing_an_older_decision_after_a_resume_changes_no_count_of_rejections
     assert rails.hold_words() == [PAUSE], "the third since the resume"
 
 
-def test_a_permit_is_not_consumed_while_stopped(rails: Rails) -> None:
-    permit = rails.decide(make_approval()).permit
-    assert permit
-    rails.kill_switch.stop("F12", "console")
-    refused("stopped", lambda: rails.write(rails.safety.permits.consume, permit, permit.digest))
-    rails.kill_switch.resume("stop")
-    rails.write(rails.safety.permits.consume, permit, permit.digest)
-
-
 @pytest.mark.parametrize(("enabled", "autonomy"), [(False, WorkspaceAutonomy.ACT), (True, WorkspaceAutonomy.CARDS)])
 def test_rejections_pause_nothing_where_nothing_runs_by_itself(
     rails: Rails, enabled: bool, autonomy: WorkspaceAutonomy
@@ -296,19 +301,23 @@ def test_rejections_pause_nothing_where_nothing_runs_by_itself(
     assert rails.hold_words() == [PAUSE], "once something may run, its first try pauses it"
 
 
-def test_the_third_rejection_in_a_row_pauses_and_resuming_starts_a_new_count(rails: Rails) -> None:
-    rails.decisions.rejections = 2
-    rails.write(rails.kill_switch.pause_after_rejections)
-    assert rails.hold_words() == []
-    rails.decisions.rejections, rails.decisions.decisions = 3, 103
-    rails.write(rails.kill_switch.pause_after_rejections)
-    assert rails.hold_words() == ["pause"]
-    assert rails.decide(make_unattended()).permit is None
-    assert rails.decide(make_approval()).permit, "a pause does not stop what the operator approves"
-    rails.kill_switch.resume("pause")
-    rails.write(rails.kill_switch.pause_after_rejections)
-    assert rails.hold_words() == []
-    assert rails.decide(make_unattended(prediction_id="b")).permit
-    rails.decisions.rejections, rails.decisions.decisions = 6, 106
-    rails.write(rails.kill_switch.pause_after_rejections)
-    assert rails.hold_words() == ["pause"]
+def test_who_ended_the_last_pause_is_known_after_a_restart(
+    database: Database, clock: FakeClock, tmp_path: Path
+) -> None:
+    changes: list[int] = []
+    rails = make_rails(database, clock, tmp_path, on_change=lambda: changes.append(1))
+    kill_switch = rails.kill_switch
+    for by_operator in (True, False):
+        assert rails.write(kill_switch.place, PAUSE, "test")
+        clock.advance(PAUSE_DURATION - timedelta(microseconds=1))
+        assert not rails.write(kill_switch.place, PAUSE, "another"), "it lasts still"
+        if by_operator:
+            kill_switch.resume(PAUSE)
+        else:
+            clock.advance(timedelta(microseconds=1))
+            kill_switch.poll()
+        kill_switch.stop("F12", "console")
+        kill_switch.resume("stop")
+        restarted = make_rails(database, clock, tmp_path).kill_switch
+        assert kill_switch.was_resumed_by_operator() is restarted.was_resumed_by_operator() is by_operator
+    assert len(changes) == 8, "whoever shows the state hears of each change at once"

@@ -122,6 +122,9 @@ def open_gate() -> Iterator[GateOpener]:
         gate.host_gate.close()
 
 
+# Hosts and addresses
+
+
 @pytest.mark.long
 def test_the_gate_accepts_again_after_the_machine_had_no_file_left(
     open_gate: GateOpener, server: int, monkeypatch: pytest.MonkeyPatch
@@ -179,6 +182,9 @@ def test_a_name_may_not_resolve_to_this_machine(open_gate: GateOpener, server: i
         gate = open_gate(f"api.example.com:{server}", addresses={"api.example.com": address})
         assert gate.send(f"CONNECT api.example.com:{server} HTTP/1.1\n\n").startswith(b"HTTP/1.1 403")
         assert "which no session may reach" in gate.reports[0]
+
+
+# TLS
 
 
 @pytest.fixture
@@ -260,6 +266,9 @@ def test_the_next_address_of_a_host_is_tried(
     assert addresses == ["93.184.216.34", "93.184.216.35"]
 
 
+# Limits and ends
+
+
 @pytest.mark.parametrize(
     "beginning", [b"", b"CONNECT api.example.com:443 HTTP/1.1\r\n\r\n\x16\x03\x01\xff\xff\1\xff\xff\xff"]
 )
@@ -317,6 +326,9 @@ def test_closing_cuts_every_connection(open_gate: GateOpener, server: int) -> No
     with pytest.raises(OSError, match=r".+"):
         gate.connect()
     gate.host_gate.close()
+
+
+# The gate of a session
 
 
 @pytest.fixture

@@ -44,6 +44,9 @@ def check_all_refuse(world: BeltWorld, path: str, problem: str = "not in the pro
         assert [refusal.rule for refusal in world.refused] == ["outside"] * 3
 
 
+# Paths
+
+
 @pytest.mark.parametrize(
     "path",
     [
@@ -105,6 +108,9 @@ def test_the_git_folder_is_refused_in_any_spelling(world: BeltWorld, path: str) 
     assert {refusal.rule for refusal in world.refused} == {"git_folder"}
 
 
+# Links, hard links and pipes
+
+
 OUTSIDE, GIT, CIRCLE = "not in the project", ".git is not for the file tools", "too many links"
 
 
@@ -160,8 +166,11 @@ def test_a_pipe_is_neither_waited_for_nor_replaced(world: BeltWorld) -> None:
     assert stat.S_ISFIFO((world.folder / "pipe").stat().st_mode)
 
 
+# Files that are replaced meanwhile
+
+
 @contextlib.contextmanager
-def repeated(change: Callable[[], None]) -> Iterator[None]:
+def repeating(change: Callable[[], None]) -> Iterator[None]:
     """Makes a change again and again, in a thread, during the block."""
     over = threading.Event()
 
@@ -191,7 +200,7 @@ def test_a_folder_that_is_replaced_by_a_link_leads_nowhere_outside(world: BeltWo
     world.file("d/secret.txt", "inside")
     (world.folder / "link").symlink_to(world.outside)
     arguments = {"path": "d/secret.txt"} | ({"old_text": "s", "new_text": "S"} if tool == "edit" else {})
-    with repeated(lambda: swap(world.folder, "d", "link")):
+    with repeating(lambda: swap(world.folder, "d", "link")):
         for _ in range(300):
             assert SECRET not in world.belt.call(tool, arguments).text
 
@@ -218,7 +227,7 @@ def test_a_link_that_is_turned_to_outside_is_not_written_through(world: BeltWorl
         (world.folder / "next").replace(world.folder / "d")
 
     turn()
-    with repeated(turn):
+    with repeating(turn):
         written = [world.belt.call("write", {"path": "d/b.txt", "content": "inside"}).ok for _ in range(300)]
     assert (world.folder / "real/b.txt").exists() == any(written)
 
@@ -226,7 +235,7 @@ def test_a_link_that_is_turned_to_outside_is_not_written_through(world: BeltWorl
 def test_a_file_that_is_replaced_by_a_link_is_not_read(world: BeltWorld) -> None:
     world.file("f", "inside")
     (world.folder / "link").symlink_to(world.secret)
-    with repeated(lambda: swap(world.folder, "f", "link")):
+    with repeating(lambda: swap(world.folder, "f", "link")):
         for _ in range(300):
             assert world.belt.call("read", {"path": "f"}).text != SECRET
 
@@ -253,6 +262,9 @@ def test_a_replaced_folder_is_not_used(world: BeltWorld) -> None:
     finally:
         world.folder.unlink()
         (world.root / "away").rename(world.folder)
+
+
+# The engine's own files
 
 
 def test_nothing_of_the_engine_can_be_read(world: BeltWorld) -> None:
