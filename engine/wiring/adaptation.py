@@ -17,6 +17,7 @@ from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.model.single_questions import priced_model
 from engine.execution.trees import make_patch
 from engine.git import Git
+from engine.git.reader import is_in_history
 from engine.hierarchy.guidance import select_items
 from engine.learning.candidates.adaptation import Adaptation
 from engine.learning.candidates.evaluation import split_command
@@ -107,7 +108,13 @@ class _Sources:
             return None
         view = services.sessions.get(session_id)
         earlier = [run for run in services.validation_runs.latest(view.workspace) if run.ran_at <= view.created_at]
-        before = [run for run in earlier if run.project == runs[-1].project and run.session_id != session_id]
+        before = [
+            run
+            for run in earlier
+            if run.project == runs[-1].project
+            and run.session_id != session_id
+            and is_in_history(Path(view.workspace), run.head, runs[-1].head)  # another branch may lack the fault
+        ]
         causes = {
             test: self._signature(run.session_id, test) for test, run in find_mended_tests(before, runs[-1]).items()
         }

@@ -291,6 +291,20 @@ def test_a_known_fix_is_offered_and_its_landing_confirms_it(situation: Situation
     assert len(fix.corroborated_by) == 1, "another session turned the same test green"
 
 
+def test_a_test_that_fails_on_another_branch_is_not_repaired_by_a_landing_here(shop: Situation) -> None:
+    shop.checkout("-b", "discount")
+    shop.commit("Mean price", {"cart.py": DIVIDING_TOTAL}, days_ago=0.02)
+    shop.run_tests()
+    shop.checkout("main")
+    note = shop.commit("A note", {"cart.py": "# Prices are cents.\n" + RIGHT_TOTAL}, days_ago=0.01)
+    shop.advance(minutes=1)
+    session = shop.approve(shop.propose(f"rehearse_revert commit={note} test={TEST}"))
+    assert session.result is Result.SUCCEEDED
+    shop.land(session)
+    shop.engine.adaptation.run_round()
+    assert shop.engine.adaptation.candidates() == []
+
+
 def test_a_fix_that_the_files_have_is_not_offered(situation: Situation) -> None:
     break_and_fix(situation)
     situation.advance(minutes=1)

@@ -122,8 +122,22 @@ class Adaptation:
         self, status: CandidateStatus | None = None, type: CandidateType | None = None, limit: int = 200
     ) -> list[Candidate]:
         """The candidates, latest change first; of one status or type if given."""
-        rows = load_candidates(self._database, *([] if status is None else [status]))
+        rows = self._load_present(*([] if status is None else [status]))
         return [row.value for row in rows if type in (None, row.type)][:limit]
+
+    def _load_present(self, *statuses: CandidateStatus) -> list[CandidateRow]:
+        """The candidates of these statuses, of all without any. A proposal is left out while the landings that it was
+        drafted from are undone."""
+        rows = load_candidates(self._database, *statuses)
+        return [row for row in rows if row.status not in PROPOSED or not self._is_undone(row)]
+
+    def _is_undone(self, row: CandidateRow) -> bool:
+        records = self._records.by_id(row.drafted_from) if row.type is CandidateType.FIX_TEMPLATE else []
+        return bool(records) and not any(map(self._still_holds, records))
+
+    def _still_holds(self, record: LearningRecord) -> bool:
+        """Whether a record is evidence. That of a landing that was undone is none."""
+        return "landed" not in record.details or bool(self._sources.title(record.session_id))
 
     def view(self, candidate_id: str) -> CandidateView:
         """A candidate with its details, by its id or a prefix. Raises `Refusal` `unknown_candidate`, `ambiguous_id`."""
@@ -148,7 +162,7 @@ class Adaptation:
 
     def counts(self) -> tuple[dict[CandidateStatus, int], int]:
         """The number of candidates of each status, and of learning records."""
-        statuses = Counter(row.status for row in load_candidates(self._database))
+        statuses = Counter(row.status for row in self._load_present())
         return {status: statuses[status] for status in CandidateStatus}, self._records.last_seq()
 
     def fixes(self, workspace: str) -> list[KnownFix]:
@@ -168,7 +182,7 @@ class Adaptation:
 
     def waiting(self) -> list[Waiting]:
         """The decisions that wait for the operator (SPEC 9.3), on candidates in review and on harmful candidates."""
-        in_review = load_candidates(self._database, CandidateStatus.REVIEW)
+        in_review = self._load_present(CandidateStatus.REVIEW)
         return [*map(_make_activation_question, in_review), *self._make_rollback_questions()]
 
     def _make_rollback_questions(self) -> list[Waiting]:
@@ -318,7 +332,7 @@ class Adaptation:
         """The id of another candidate of the same scope that reached review and is a duplicate, "" for none. It makes
         the same change, or the record from which this candidate was drafted supports it."""
         scope = (candidate.type, candidate.scope_type, candidate.scope_id)
-        for row in load_candidates(self._database):
+        for row in self._load_present():
             if row.status is CandidateStatus.DRAFTED or row.id == candidate.id:
                 continue
             is_supported = not {*row.corroborated_by}.isdisjoint(candidate.drafted_from)
@@ -352,10 +366,7 @@ class Adaptation:
         """Evaluate a candidate by the `records` of its scope, and store the transition that follows. It was drafted
         from the records `drafted`. A rejected candidate is evaluated only with enough new evidence."""
         candidate = row.value
-        # A landing that was undone is no evidence.
-        records = [
-            record for record in records if "landed" not in record.details or self._sources.title(record.session_id)
-        ]
+        records = list(filter(self._still_holds, records))
         if row.status is CandidateStatus.REJECTED and not has_new_evidence(candidate, drafted, records):
             return
         active_since = row.since if row.status is CandidateStatus.ACTIVE else None
@@ -373,7 +384,7 @@ class Adaptation:
         candidates whose approval the operator undid, or that have as much evidence against them as for them."""
         if not self._sources.phase() or self._sources.block_reason():
             return
-        for row in load_candidates(self._database, CandidateStatus.REVIEW):
+        for row in self._load_present(CandidateStatus.REVIEW):
             is_disputed = len(row.against) >= len(row.corroborated_by)
             if row.trust is Trust.QUOTED or row.is_undone or is_disputed:
                 continue

@@ -215,3 +215,14 @@ def test_a_round_that_fails_at_any_write_is_finished_by_the_next(world: World, m
     assert candidate.status is REVIEW
     assert world.read_candidate_events() == ["CandidateDrafted", "CandidateWeighed"]
     assert len(world.adaptation.records("successful_heal")) == 2
+
+
+def test_an_undone_landing_takes_its_lesson_back_until_it_is_landed_again(world: World) -> None:
+    world.land_repair("sess_1")
+    world.adaptation.run_round()
+    (candidate,) = world.adaptation.candidates()
+    world.sources.undone_sessions.add("sess_1")
+    assert world.adaptation.candidates() == []
+    assert world.adaptation.counts()[0][CandidateStatus.DRAFTED] == 0
+    world.sources.undone_sessions.clear()
+    assert world.adaptation.candidates() == [candidate]
