@@ -38,7 +38,7 @@ LATER = NIGHT + TICK
 """The first instant after `NIGHT`, since which activity counts."""
 
 
-def session(name: str, ended_at: datetime | None, **fields: Any) -> SessionView:
+def make_session(name: str, ended_at: datetime | None, **fields: Any) -> SessionView:
     return replace(view(name), ended_at=ended_at, **fields)
 
 
@@ -46,7 +46,7 @@ def log_entry(at: datetime, *verdicts: RailVerdict) -> Any:
     return SimpleNamespace(at=at, prediction_id="pred_2", prompt="push", verdicts=verdicts, decided_by="autonomy")
 
 
-def ledger_entry(at: datetime, kind: str, by: str = "operator", card: str = "pred_1", status: str = "") -> Any:
+def make_entry(at: datetime, kind: str, by: str = "operator", card: str = "pred_1", status: str = "") -> Any:
     return SimpleNamespace(at=at, kind=kind, subject=card, payload={"decided_by": by, "by": by, "status": status})
 
 
@@ -54,20 +54,20 @@ ALLOW, ASK = RailVerdict("rate", Verdict.ALLOW, ""), RailVerdict("content", Verd
 BLOCK = RailVerdict("gate", Verdict.BLOCK, "later rail")
 
 
-def activity(**read: Any) -> ActivitySince:
+def make_activity(**read: Any) -> ActivitySince:
     """The activity since `NIGHT`, of what was `read`; of everything else there was nothing."""
     nothing: dict[str, Any] = {"sessions": (), "blocked_entries": (), "decision_entries": (), "spent": 0, "waiting": ()}
     return activity_since(NIGHT, **(nothing | read))
 
 
 def test_sessions_that_ended_later_count_sorted_by_their_end() -> None:
-    later, before, running = session("b", LATER), session("a", NIGHT), session("c", None)
-    latest = session("d", NIGHT + 2 * TICK)
-    assert [ended.id for ended in activity(sessions=[running, latest, later, before]).ended_sessions] == ["b", "d"]
+    later, before, running = make_session("b", LATER), make_session("a", NIGHT), make_session("c", None)
+    latest = make_session("d", NIGHT + 2 * TICK)
+    assert [ended.id for ended in make_activity(sessions=[running, latest, later, before]).ended_sessions] == ["b", "d"]
 
 
 def test_blocked_work_names_the_first_rail_that_did_not_allow_it() -> None:
-    result = activity(blocked_entries=[log_entry(LATER, ALLOW, ASK, BLOCK), log_entry(NIGHT, BLOCK)])
+    result = make_activity(blocked_entries=[log_entry(LATER, ALLOW, ASK, BLOCK), log_entry(NIGHT, BLOCK)])
     assert [(work.rail, work.verdict, work.reason) for work in result.blocked] == [
         ("content", Verdict.ASK, "it pushes")
     ]
@@ -75,11 +75,11 @@ def test_blocked_work_names_the_first_rail_that_did_not_allow_it() -> None:
 
 def test_decisions_are_counted_by_who_made_them() -> None:
     confirmed, rejected = "PredictionConfirmed", "PredictionRejected"
-    result = activity(
+    result = make_activity(
         decision_entries=[
-            ledger_entry(LATER, confirmed), ledger_entry(LATER, confirmed, "autonomy", "pred_2"),
-            ledger_entry(NIGHT, confirmed, card="pred_3"), ledger_entry(LATER, rejected, card="pred_4"),
-            ledger_entry(NIGHT, rejected, card="pred_5"),
+            make_entry(LATER, confirmed), make_entry(LATER, confirmed, "autonomy", "pred_2"),
+            make_entry(NIGHT, confirmed, card="pred_3"), make_entry(LATER, rejected, card="pred_4"),
+            make_entry(NIGHT, rejected, card="pred_5"),
         ]
     )  # fmt: skip
     assert (result.approved, result.approved_by_itself, result.rejected) == (2, 1, 1)
@@ -88,27 +88,27 @@ def test_decisions_are_counted_by_who_made_them() -> None:
 def test_a_reversed_decision_does_not_count_and_a_later_one_counts_once() -> None:
     confirmed, rejected, reopened = "PredictionConfirmed", "PredictionRejected", "PredictionReopened"
     newest_first = [
-        ledger_entry(NIGHT + 4 * TICK, confirmed),
-        ledger_entry(NIGHT + 3 * TICK, reopened),
-        ledger_entry(NIGHT + 2 * TICK, rejected),
-        ledger_entry(NIGHT + 2 * TICK, reopened, card="pred_2"),
-        ledger_entry(LATER, rejected, card="pred_2"),
+        make_entry(NIGHT + 4 * TICK, confirmed),
+        make_entry(NIGHT + 3 * TICK, reopened),
+        make_entry(NIGHT + 2 * TICK, rejected),
+        make_entry(NIGHT + 2 * TICK, reopened, card="pred_2"),
+        make_entry(LATER, rejected, card="pred_2"),
     ]
-    result = activity(decision_entries=newest_first)
+    result = make_activity(decision_entries=newest_first)
     assert (result.approved, result.rejected) == (1, 0)
     assert set(DECISION_KINDS) == {confirmed, rejected, reopened}
 
 
 def test_learned_things_are_counted_by_sort() -> None:
     entries = [
-        ledger_entry(LATER, "LearningPromoted"),
-        ledger_entry(LATER, "LearningPromoted", card="y"),
-        ledger_entry(LATER, "FactPromoted"),
-        ledger_entry(LATER, "CandidateWeighed", card="cand_1", status="review"),
-        ledger_entry(LATER, "CandidateWeighed", card="cand_1", status="drafted"),
-        ledger_entry(LATER, "CandidateWeighed", card="cand_1", status="review"),
-        ledger_entry(LATER, "CandidatePromoted", "operator", "cand_1"),
-        ledger_entry(LATER, "CandidatePromoted", "autonomy", "cand_2"),
+        make_entry(LATER, "LearningPromoted"),
+        make_entry(LATER, "LearningPromoted", card="y"),
+        make_entry(LATER, "FactPromoted"),
+        make_entry(LATER, "CandidateWeighed", card="cand_1", status="review"),
+        make_entry(LATER, "CandidateWeighed", card="cand_1", status="drafted"),
+        make_entry(LATER, "CandidateWeighed", card="cand_1", status="review"),
+        make_entry(LATER, "CandidatePromoted", "operator", "cand_1"),
+        make_entry(LATER, "CandidatePromoted", "autonomy", "cand_2"),
     ]
     assert {entry.kind for entry in entries} == set(LEARNING_KINDS)
     assert count_learned(entries, NIGHT) == LearnedCounts(learnings=2, facts=1, proposed=1, by_itself=1)
@@ -121,30 +121,30 @@ NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 CHANGE = ChangeSet("change_1", "sess_0", "pred_0", "/shop", ChangeState.WAITING, (), "fix", NOW)
 
 
-def interrupted(name: str, at: datetime = NOW) -> SessionView:
-    return session(name, at, flow="lint", state=SessionState.INTERRUPTED)
+def make_interrupted(name: str, at: datetime = NOW) -> SessionView:
+    return make_session(name, at, flow="lint", state=SessionState.INTERRUPTED)
 
 
-def queued_ids(*newest_first: SessionView, now: datetime = NOW) -> list[str]:
+def list_queued_ids(*newest_first: SessionView, now: datetime = NOW) -> list[str]:
     """The ids in the queue of these sessions and of `CHANGE`."""
     return [entry.id for entry in sort_queue(waiting_entries([CHANGE], newest_first, [], now))]
 
 
 def test_the_queue_begins_with_what_waits_longest() -> None:
-    early = interrupted("sess_1", NOW - timedelta(hours=1))
-    assert queued_ids(early) == ["sess_1", "change_1"]
+    early = make_interrupted("sess_1", NOW - timedelta(hours=1))
+    assert list_queued_ids(early) == ["sess_1", "change_1"]
 
 
 def test_an_interrupted_session_leaves_the_queue_when_it_ran_again_or_after_a_day() -> None:
-    stopped, later = interrupted("sess_1"), session("sess_2", NOW, flow="run_tests")
-    assert "sess_1" in queued_ids(later, stopped)
-    assert "sess_1" not in queued_ids(replace(later, flow="lint"), stopped)
-    assert "sess_1" in queued_ids(stopped, now=NOW + timedelta(hours=24) - timedelta(microseconds=1))
-    assert "sess_1" not in queued_ids(stopped, now=NOW + timedelta(hours=24))
+    stopped, later = make_interrupted("sess_1"), make_session("sess_2", NOW, flow="run_tests")
+    assert "sess_1" in list_queued_ids(later, stopped)
+    assert "sess_1" not in list_queued_ids(replace(later, flow="lint"), stopped)
+    assert "sess_1" in list_queued_ids(stopped, now=NOW + timedelta(hours=24) - timedelta(microseconds=1))
+    assert "sess_1" not in list_queued_ids(stopped, now=NOW + timedelta(hours=24))
 
 
 def test_interrupted_work_that_is_pending_again_is_not_in_the_queue_besides() -> None:
-    stopped = interrupted("sess_1")
+    stopped = make_interrupted("sess_1")
     again: Any = SimpleNamespace(workspace=stopped.workspace, assignment=SimpleNamespace(prompt=stopped.prompt))
     elsewhere: Any = SimpleNamespace(workspace="/other", assignment=again.assignment)
     assert waiting_entries([], [stopped], [], NOW, pending=[again]) == []
@@ -155,7 +155,7 @@ def test_a_permission_comes_before_what_waits_longer() -> None:
     permission = PermissionRequest(
         "perm_1", "sess_1", "builder", "/shop", "exec", "exec git push", "git push", "why", NOW
     )
-    early = interrupted("sess_2", NOW - timedelta(hours=1))
+    early = make_interrupted("sess_2", NOW - timedelta(hours=1))
     first, *others = sort_queue(waiting_entries([CHANGE], [early], [permission], NOW))
     assert (first.id, first.kind, first.session_id) == ("perm_1", "permission", "sess_1")
     assert first.title == "builder asks: exec git push"
@@ -172,5 +172,5 @@ def test_acknowledged_sessions_are_stored_for_a_day(database: Database, clock: F
 
 
 def test_an_acknowledged_session_is_not_in_the_queue() -> None:
-    queue = waiting_entries([CHANGE], [interrupted("sess_1")], [], NOW, {"sess_1"})
+    queue = waiting_entries([CHANGE], [make_interrupted("sess_1")], [], NOW, {"sess_1"})
     assert [entry.id for entry in queue] == ["change_1"]

@@ -52,7 +52,7 @@ class FailingKeyring(MemoryKeyring):
         raise RuntimeError(f"locked; the key was {password}")
 
 
-def keys_of(home: Home, backend: KeyringBackend | None = None, **environment: str) -> Keys:
+def find_keys(home: Home, backend: KeyringBackend | None = None, **environment: str) -> Keys:
     """The keys of a home with this keyring (None: the machine has none) and this environment."""
 
     def find() -> KeyringBackend:
@@ -69,18 +69,18 @@ def keys_of(home: Home, backend: KeyringBackend | None = None, **environment: st
 def test_the_environment_comes_first_then_the_keyring_then_the_file(home: Home) -> None:
     backend = MemoryKeyring()
     KeyFile(home.config / "keys.json").set("openai", "sk-file")
-    keys = keys_of(home, backend)
+    keys = find_keys(home, backend)
     assert keys.find_source("openai") == "file"
     backend.held["clawpy-console", "openai"] = "sk-keyring"
     keys.forget()
     assert keys.find_source("openai") == "keyring"
-    keys = keys_of(home, backend, CLAWPY_OPENAI_API_KEY=" sk-environment\n")
+    keys = find_keys(home, backend, CLAWPY_OPENAI_API_KEY=" sk-environment\n")
     found = keys.get("openai")
     assert (found.source, found.value) == ("environment", "sk-environment")
 
 
 def test_names_are_those_of_the_environment_and_the_file(home: Home) -> None:
-    keys = keys_of(home, CLAWPY_TOGETHER_API_KEY="x", CLAWPY_HOME="/x")
+    keys = find_keys(home, CLAWPY_TOGETHER_API_KEY="x", CLAWPY_HOME="/x")
     keys.set("openai", SECRET, consent_file=True)
     assert keys.names() == ("together", "openai")
 
@@ -90,7 +90,7 @@ def test_names_are_those_of_the_environment_and_the_file(home: Home) -> None:
 
 def test_a_key_is_stored_in_one_place_only(home: Home) -> None:
     backend = MemoryKeyring()
-    keys = keys_of(home, backend)
+    keys = find_keys(home, backend)
     keys.set("openai", "sk-1", consent_file=True)
     keys.set("openai", "sk-2")
     assert (keys.find_source("openai"), keys.badge()) == ("keyring", "")
@@ -104,7 +104,7 @@ def test_a_key_is_stored_in_one_place_only(home: Home) -> None:
 
 
 def test_a_key_is_deleted_where_it_is_stored(home: Home) -> None:
-    keys = keys_of(home, MemoryKeyring(), CLAWPY_TOGETHER_API_KEY=SECRET)
+    keys = find_keys(home, MemoryKeyring(), CLAWPY_TOGETHER_API_KEY=SECRET)
     keys.set("openai", SECRET)
     assert keys.delete("openai") == ("keyring",)
     assert keys.get("openai") is None
@@ -115,7 +115,7 @@ def test_a_key_is_deleted_where_it_is_stored(home: Home) -> None:
 
 @pytest.mark.parametrize("value", ["", "  ", "sk hush", "sk-hush\nsk-hush", "sk-h\u00fcsh", "s" * 4001, "sk-\x1b[2J"])
 def test_a_malformed_key_is_not_stored(home: Home, value: str) -> None:
-    refusal = refused("bad_key", lambda: keys_of(home, MemoryKeyring()).set("openai", value))
+    refusal = refused("bad_key", lambda: find_keys(home, MemoryKeyring()).set("openai", value))
     assert "hush" not in str(refusal)
 
 
@@ -124,7 +124,7 @@ def test_a_malformed_key_is_not_stored(home: Home, value: str) -> None:
 
 def test_a_keyring_that_hangs_blocks_nothing(home: Home) -> None:
     backend = HangingKeyring()
-    keys = keys_of(home, backend)
+    keys = find_keys(home, backend)
     before = threading.active_count()
     try:
         assert keys.get("openai") is None
@@ -139,11 +139,11 @@ def test_a_keyring_that_hangs_blocks_nothing(home: Home) -> None:
 
 def test_a_keyring_that_drops_values_is_noticed(home: Home) -> None:
     with pytest.raises(Refusal, match="did not store it"):
-        keys_of(home, keyring.backends.null.Keyring()).set("openai", SECRET)
+        find_keys(home, keyring.backends.null.Keyring()).set("openai", SECRET)
 
 
 def test_the_error_of_a_keyring_contains_no_secret(home: Home) -> None:
-    keys = keys_of(home, FailingKeyring())
+    keys = find_keys(home, FailingKeyring())
     assert keys.get("openai") is None
     with pytest.raises(Refusal) as caught:
         keys.set("openai", SECRET)
@@ -172,7 +172,7 @@ def test_only_a_real_keyring_of_the_machine_is_used(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o606, 0o660, 0o610])
 def test_a_file_that_others_may_read_is_refused_with_the_command_to_run(home: Home, mode: int) -> None:
-    keys = keys_of(home)
+    keys = find_keys(home)
     keys.set("openai", SECRET, consent_file=True)
     file = home.config / "keys.json"
     file.chmod(mode)
@@ -188,7 +188,7 @@ def test_a_damaged_key_file_is_refused_without_repeating_its_text(home: Home, te
     file = home.config / "keys.json"
     file.write_text(text)
     file.chmod(0o600)
-    refusal = refused("damaged_keys", lambda: keys_of(home).get("openai"))
+    refusal = refused("damaged_keys", lambda: find_keys(home).get("openai"))
     assert "hush" not in "".join(traceback.format_exception(refusal))
     assert file.read_text() == text
 
@@ -197,7 +197,7 @@ def test_a_damaged_key_file_is_refused_without_repeating_its_text(home: Home, te
 
 
 def test_no_text_of_a_key_contains_its_value(home: Home) -> None:
-    keys = keys_of(home, MemoryKeyring())
+    keys = find_keys(home, MemoryKeyring())
     keys.set("openai", SECRET)
     key = keys.get("openai")
     assert key is not None
@@ -215,7 +215,7 @@ def test_secrets_are_known_before_they_are_used(home: Home) -> None:
     """A command that prints a `.env` may print a key that was not read yet."""
     KeyFile(home.config / "keys.json").set("openai", "file-value-1")
     others = {"GITHUB_TOKEN": "abc123abc123abc123", "SIGNING_TOKEN": "disabled", "MY_PASSWORD": "/run/secrets/db-1"}
-    keys = keys_of(home, MemoryKeyring(), CLAWPY_TWIN_API_KEY="from-the-environment", PATH="/usr/bin:/bin1", **others)
+    keys = find_keys(home, MemoryKeyring(), CLAWPY_TWIN_API_KEY="from-the-environment", PATH="/usr/bin:/bin1", **others)
     assert set(keys.secrets()) == {"file-value-1", "from-the-environment", "abc123abc123abc123"}
     KeyFile(home.config / "keys.json").set("openai", "file-value-2")
     assert "file-value-2" in keys.secrets(), "another process may have set it"

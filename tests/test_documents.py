@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.wording import catalogue
+from tests.wording import collect_sentences
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
@@ -69,7 +69,7 @@ def test_every_cited_section_of_a_document_exists() -> None:
 def test_the_interface_uses_no_word_that_the_glossary_replaces() -> None:
     found = [
         f"{path}:{line}: {text} (say: {better})"
-        for path, line, text in catalogue()
+        for path, line, text in collect_sentences()
         for word, better in REPLACED_WORDS.items()
         if path not in SILENT_MODULES and re.search(word, text)
     ]

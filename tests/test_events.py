@@ -70,23 +70,23 @@ WITHOUT_SENTENCE = {"PermitIssued", "CostReserved", "CostSettled", "SessionQueue
 """Kinds whose sentence is that of another event."""
 
 
-def sentence_from_ledger(event: Event) -> str:
+def read_sentence(event: Event) -> str:
     """The sentence of an event that was written as JSON and read again."""
     return Event.kinds[event.kind](subject=event.subject, **json.loads(json.dumps(event.payload()))).sentence()
 
 
-def example(kind: type[Event], *, empty: bool) -> Event:
+def make_example(kind: type[Event], *, empty: bool) -> Event:
     """An event of `kind` whose fields have values of their types; with `empty` its lists and tables are empty."""
     hints = get_type_hints(kind)
-    return kind(**{field.name: example_value(hints[field.name], field.name, empty) for field in fields(kind)})
+    return kind(**{field.name: make_value(hints[field.name], field.name, empty) for field in fields(kind)})
 
 
-def example_value(hint: Any, name: str, empty: bool) -> Any:
+def make_value(hint: Any, name: str, empty: bool) -> Any:
     """A value for the field `name` of the type `hint`."""
     if isinstance(hint, UnionType):
-        return None if empty else example_value(get_args(hint)[0], name, empty)
+        return None if empty else make_value(get_args(hint)[0], name, empty)
     if get_origin(hint) is tuple:
-        return () if empty else (example_value(get_args(hint)[0], name, empty),) * 5
+        return () if empty else (make_value(get_args(hint)[0], name, empty),) * 5
     if get_origin(hint) is not None:
         return {} if empty else {f"{name}-key": 3}
     if name == "tier":
@@ -99,7 +99,7 @@ def example_value(hint: Any, name: str, empty: bool) -> Any:
 @pytest.mark.parametrize("empty", [False, True], ids=["filled", "empty"])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_each_kind_has_a_sentence_of_its_own_or_none(kind: type[Event], empty: bool) -> None:
-    line = sentence_from_ledger(example(kind, empty=empty))
+    line = read_sentence(make_example(kind, empty=empty))
     assert (line == "") is (kind.__name__ in WITHOUT_SENTENCE)
     assert kind.__name__ not in line
     assert not re.search(r"\w=|[\[\]{}]|None", line), line
@@ -112,7 +112,7 @@ def test_the_sentence_of_an_event(row: dict[str, Any]) -> None:
 
 
 def test_the_sentence_of_a_tier_that_rules_decide() -> None:
-    assert sentence_from_ledger(TierAssigned(subject="ui", tier=None)) == "the rules decide the tier of ui again"
+    assert read_sentence(TierAssigned(subject="ui", tier=None)) == "the rules decide the tier of ui again"
 
 
 def test_the_sentence_of_a_block_gives_one_reason() -> None:

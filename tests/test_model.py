@@ -38,11 +38,11 @@ def test_any_edit_changes_the_digest() -> None:
 
 
 def test_the_same_facts_give_the_same_fingerprint_in_any_order() -> None:
-    def proposal(facts: dict[str, object]) -> Proposal:
+    def make_proposal(facts: dict[str, object]) -> Proposal:
         return Proposal("lint", "/shop", "Lint", "because", "main", facts, "lint")
 
-    assert proposal({"a": 1, "b": 2}).fingerprint == proposal({"b": 2, "a": 1}).fingerprint
-    assert proposal({"a": 1}).fingerprint != proposal({"a": 2}).fingerprint
+    assert make_proposal({"a": 1, "b": 2}).fingerprint == make_proposal({"b": 2, "a": 1}).fingerprint
+    assert make_proposal({"a": 1}).fingerprint != make_proposal({"a": 2}).fingerprint
 
 
 @pytest.mark.parametrize(

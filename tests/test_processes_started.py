@@ -44,13 +44,13 @@ _DANGEROUS = re.compile(
 """Commands of git that look into nested repositories, or fetch."""
 
 
-def modules() -> list[Path]:
+def list_modules() -> list[Path]:
     return sorted(file for folder in ("engine", "clawpy_console") for file in (ROOT / folder).rglob("*.py"))
 
 
 @pytest.mark.long
 def test_only_the_listed_modules_start_processes() -> None:
-    starting = {str(file.relative_to(ROOT)) for file in modules() if _STARTS.search(file.read_text())}
+    starting = {str(file.relative_to(ROOT)) for file in list_modules() if _STARTS.search(file.read_text())}
     assert starting - {_EXECS} == set(STARTERS), "start git by engine.git, commands by a session"
 
 
@@ -62,7 +62,7 @@ def test_only_one_module_runs_git(module: str) -> None:
 def test_no_command_of_git_enters_nested_repositories() -> None:
     used = {
         f"{file.relative_to(ROOT)}: {match[1]}"
-        for file in modules()
+        for file in list_modules()
         for match in _DANGEROUS.finditer(file.read_text())
         if file.parts[-1] != "demo.py"  # a repository that the program made itself
     }

@@ -25,7 +25,7 @@ DAY = timedelta(days=1)
 INSTANT = timedelta(microseconds=1)
 SHOP, BLOG = "/srv/shop", "/srv/blog"
 READER = "test.reader"
-"""The key of the cursor of a consumer; see `read_to`."""
+"""The key of the cursor of a consumer; see `mark_read_to`."""
 
 EVENTS = "[retention]\nmemoryEvents = 90"
 """Settings that keep events for 90 days."""
@@ -45,12 +45,12 @@ USUAL: dict[str, dict[str, Any]] = {
 """What a row of a table has where a test says nothing else."""
 
 
-def settings(document: str = "") -> Settings:
+def make_settings(document: str = "") -> Settings:
     return read_settings(document, file="config.toml", environment={})
 
 
-def retention_with(database: Database, clock: FakeClock, document: str = "") -> Retention:
-    return Retention(database, clock, FixedSettings(settings(document)), {READER})
+def make_retention(database: Database, clock: FakeClock, document: str = "") -> Retention:
+    return Retention(database, clock, FixedSettings(make_settings(document)), {READER})
 
 
 def put_row(database: Database, table: str, **values: Any) -> None:
@@ -58,26 +58,26 @@ def put_row(database: Database, table: str, **values: Any) -> None:
     given = USUAL[table] | values
     columns = {name: as_stored(value) if isinstance(value, datetime) else value for name, value in given.items()}
     empty = {"INTEGER": 0, "BOOLEAN": 0, "FLOAT": 0, "JSON": "[]"}
-    for _, name, kind, needed, default, key in rows(database, f"PRAGMA table_info({table})"):
+    for _, name, kind, needed, default, key in read_rows(database, f"PRAGMA table_info({table})"):
         if needed and not key and default is None:
             columns.setdefault(name, empty.get(kind, ""))
     names, marks = ", ".join(columns), ", ".join(f":{name}" for name in columns)
     database.write(lambda tx: tx.driver.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", columns))
 
 
-def rows(database: Database, query: str) -> list[tuple[Any, ...]]:
+def read_rows(database: Database, query: str) -> list[tuple[Any, ...]]:
     with database.read() as session:
         return ask(session, query)
 
 
-def keys(database: Database, table: str, key: str = "id") -> list[Any]:
-    return [name for (name,) in rows(database, f"SELECT {key} FROM {table} ORDER BY {key}")]
+def read_keys(database: Database, table: str, key: str = "id") -> list[Any]:
+    return [name for (name,) in read_rows(database, f"SELECT {key} FROM {table} ORDER BY {key}")]
 
 
-def sums(database: Database, table: str) -> dict[str, tuple[int, int]]:
+def read_sums(database: Database, table: str) -> dict[str, tuple[int, int]]:
     """The number of deleted rows of a table, and their micro-dollars, by day."""
     query = f"SELECT day, sum(number), sum(microusd) FROM table_days WHERE \"table\" = '{table}' GROUP BY day"
-    return {day: (number, money) for day, number, money in rows(database, query)}
+    return {day: (number, money) for day, number, money in read_rows(database, query)}
 
 
 def land_changes(database: Database, *subjects: str, workspace: str = SHOP) -> None:
@@ -101,17 +101,17 @@ def set_processed(database: Database, seq: int = 100) -> None:
     database.write(lambda tx: state.put(tx, LAST_PROCESSED_KEY, seq))
 
 
-def read_to(database: Database, id: int) -> None:
-    """The consumer has read all entries up to `id`."""
+def mark_read_to(database: Database, id: int) -> None:
+    """Let the consumer have read all entries up to `id`."""
     database.write(lambda tx: state.put(tx, READER, id))
 
 
-def read_all(database: Database) -> None:
-    read_to(database, max(keys(database, "memory_events"), default=0))
+def mark_all_read(database: Database) -> None:
+    mark_read_to(database, max(read_keys(database, "memory_events"), default=0))
 
 
 def test_by_default_only_learning_records_are_deleted_after_half_a_year() -> None:
-    assert settings().retention.model_dump() == {
+    assert make_settings().retention.model_dump() == {
         "memory_events": 0, "learning_records": 180, "validation_runs": 0, "cost_entries": 0, "crosspoll_log": 0,
     }  # fmt: skip
 
@@ -122,11 +122,11 @@ def test_by_default_only_learning_records_are_deleted_after_half_a_year() -> Non
 )
 @pytest.mark.parametrize("section", ["retention", 'workspaces."/srv/shop".retention'])
 def test_a_table_accepts_its_fewest_days_and_no_less(section: str, table: str, least: int) -> None:
-    assert settings(f"[{section}]\n{table} = {least}\n")
-    assert settings(f"[{section}]\n{table} = 0\n")
+    assert make_settings(f"[{section}]\n{table} = {least}\n")
+    assert make_settings(f"[{section}]\n{table} = 0\n")
     for wrong in (least - 1, 1, -1, 36_501):
         with pytest.raises(BadConfig, match=rf"config.toml:2: .*{wrong} is not accepted; expected 0 .*{least} to"):
-            settings(f"[{section}]\n{table} = {wrong}\n")
+            make_settings(f"[{section}]\n{table} = {wrong}\n")
     assert str(least) in describe_accepted(parse_key(f"{section}.{table}"))
 
 
@@ -136,13 +136,13 @@ def test_an_event_of_exactly_its_days_stays_and_an_older_one_is_deleted(database
     land_changes(database, "exact")
     clock.advance(90 * DAY)
     land_changes(database, "new")
-    read_all(database)
-    assert retention_with(database, clock, EVENTS).delete_old_rows() == {"memory_events": 1}
-    assert keys(database, "memory_events", "subject") == ["", "exact", "new"]
+    mark_all_read(database)
+    assert make_retention(database, clock, EVENTS).delete_old_rows() == {"memory_events": 1}
+    assert read_keys(database, "memory_events", "subject") == ["", "exact", "new"]
     [event] = Ledger(database).latest(1)
     assert (event.kind, event.payload) == ("RowsLetGo", {"rows": {"memory_events": 1}})
     written = database.commits
-    assert retention_with(database, clock, EVENTS).delete_old_rows() == {}, "again changes nothing"
+    assert make_retention(database, clock, EVENTS).delete_old_rows() == {}, "again changes nothing"
     assert database.commits == written
 
 
@@ -156,23 +156,23 @@ def test_days_are_counted_back_from_the_first_event_that_a_consumer_has_not_read
     clock.advance(90 * DAY)
     land_changes(database, "unread")
     clock.advance(400 * DAY)
-    assert retention_with(database, clock, EVENTS).delete_old_rows() == {}, "nothing is known of the consumer"
-    read_to(database, 2)
-    assert retention_with(database, clock, EVENTS).delete_old_rows() == {"memory_events": 1}
-    assert keys(database, "memory_events", "subject") == ["", "90 days before", "unread"]
+    assert make_retention(database, clock, EVENTS).delete_old_rows() == {}, "nothing is known of the consumer"
+    mark_read_to(database, 2)
+    assert make_retention(database, clock, EVENTS).delete_old_rows() == {"memory_events": 1}
+    assert read_keys(database, "memory_events", "subject") == ["", "90 days before", "unread"]
 
 
 def test_the_newest_event_stays_however_old(database: Database, clock: FakeClock) -> None:
     land_changes(database, "a", "b")
-    read_all(database)
+    mark_all_read(database)
     clock.advance(400 * DAY)
-    assert retention_with(database, clock, EVENTS).delete_old_rows() == {"memory_events": 1}
-    assert keys(database, "memory_events", "subject")[-1] == "b"
+    assert make_retention(database, clock, EVENTS).delete_old_rows() == {"memory_events": 1}
+    assert read_keys(database, "memory_events", "subject")[-1] == "b"
 
 
 def test_events_that_something_refers_to_stay(database: Database, clock: FakeClock) -> None:
     land_changes(database, "unsent", "sent", "evidence", "running", "ended", "open", "decided")
-    unsent, sent, evidence = keys(database, "memory_events")[:3]
+    unsent, sent, evidence = read_keys(database, "memory_events")[:3]
     for event_id, standing in ((unsent, "waiting"), (sent, "sent")):
         put_row(database, "notifications", fact_id=event_id, standing=standing)
     put_row(database, "learning_records", seq=1, id="r1", at=clock.now(), fact=evidence)
@@ -182,9 +182,9 @@ def test_events_that_something_refers_to_stay(database: Database, clock: FakeClo
     put_card(database, "decided", "executed")
     clock.advance(100 * DAY)
     land_changes(database, "new")
-    read_all(database)
-    assert retention_with(database, clock, EVENTS).delete_old_rows() == {"memory_events": 3}
-    assert {"unsent", "evidence", "running", "open"} <= set(keys(database, "memory_events", "subject"))
+    mark_all_read(database)
+    assert make_retention(database, clock, EVENTS).delete_old_rows() == {"memory_events": 3}
+    assert {"unsent", "evidence", "running", "open"} <= set(read_keys(database, "memory_events", "subject"))
 
 
 def test_deleted_costs_stay_in_sums_by_day(database: Database, clock: FakeClock) -> None:
@@ -196,13 +196,15 @@ def test_deleted_costs_stay_in_sums_by_day(database: Database, clock: FakeClock)
     put_row(database, "cost_entries", id=4, at=clock.now(), amount_microusd=5)
     put_row(database, "cost_entries", id=5, at=clock.now())
     clock.advance(35 * DAY)
-    retention_job = retention_with(database, clock, "[retention]\ncostEntries = 35")
+    retention_job = make_retention(database, clock, "[retention]\ncostEntries = 35")
     assert retention_job.delete_old_rows() == {"cost_entries": 3}, "a day of exactly 35 stays"
-    assert sums(database, "cost_entries") == {"2026-01-05": (3, 100)}
+    assert read_sums(database, "cost_entries") == {"2026-01-05": (3, 100)}
     clock.advance(INSTANT)
     assert retention_job.delete_old_rows() == {"cost_entries": 1}
-    assert sums(database, "cost_entries") == {"2026-01-05": (3, 100), "2026-01-06": (1, 5)}
-    first_day = rows(database, "SELECT kind, number, microusd FROM table_days WHERE day < '2026-01-06' ORDER BY kind")
+    assert read_sums(database, "cost_entries") == {"2026-01-05": (3, 100), "2026-01-06": (1, 5)}
+    first_day = read_rows(
+        database, "SELECT kind, number, microusd FROM table_days WHERE day < '2026-01-06' ORDER BY kind"
+    )
     assert first_day == [("judge", 1, 70), ("released", 1, 0), ("twin", 1, 30)]
 
 
@@ -217,8 +219,8 @@ def test_costs_that_count_stay(database: Database, clock: FakeClock) -> None:
     put_session(database, "running", "running")
     put_row(database, "training_runs", id="t", cost_entry=4)
     clock.advance(400 * DAY)
-    assert retention_with(database, clock, "[retention]\ncostEntries = 35").delete_old_rows() == {"cost_entries": 1}
-    assert keys(database, "cost_entries") == [1, 2, 3, 4, 6], "the newest stays, so that no id is used twice"
+    assert make_retention(database, clock, "[retention]\ncostEntries = 35").delete_old_rows() == {"cost_entries": 1}
+    assert read_keys(database, "cost_entries") == [1, 2, 3, 4, 6], "the newest stays, so that no id is used twice"
 
 
 def test_learning_records_that_candidates_name_stay(database: Database, clock: FakeClock) -> None:
@@ -229,14 +231,14 @@ def test_learning_records_that_candidates_name_stay(database: Database, clock: F
     put_row(database, "candidates", id="c", **named)
     clock.advance(180 * DAY)
     set_processed(database, 4)
-    assert retention_with(database, clock).delete_old_rows() == {}
+    assert make_retention(database, clock).delete_old_rows() == {}
     clock.advance(INSTANT)
-    assert retention_with(database, clock).delete_old_rows() == {"learning_records": 1}
+    assert make_retention(database, clock).delete_old_rows() == {"learning_records": 1}
     set_processed(database)
-    own = retention_with(database, clock, f'[workspaces."{BLOG}".retention]\nlearningRecords = 0')
+    own = make_retention(database, clock, f'[workspaces."{BLOG}".retention]\nlearningRecords = 0')
     assert own.delete_old_rows() == {"learning_records": 1}
-    assert keys(database, "learning_records", "seq") == [1, 2, 3, 6, 7]
-    assert sums(database, "learning_records") == {"2026-01-05": (2, 0)}
+    assert read_keys(database, "learning_records", "seq") == [1, 2, 3, 6, 7]
+    assert read_sums(database, "learning_records") == {"2026-01-05": (2, 0)}
 
 
 def test_the_newest_validation_runs_and_those_of_open_sessions_stay(database: Database, clock: FakeClock) -> None:
@@ -247,10 +249,10 @@ def test_the_newest_validation_runs_and_those_of_open_sessions_stay(database: Da
     for id in range(4, 4 + retention.KEPT_RUNS):
         put_row(database, "validation_runs", id=id, ran_at=clock.now())
     clock.advance(60 * DAY)
-    retention_job = retention_with(database, clock, "[retention]\nvalidationRuns = 59")
+    retention_job = make_retention(database, clock, "[retention]\nvalidationRuns = 59")
     assert retention_job.delete_old_rows() == {"validation_runs": 2}
-    assert keys(database, "validation_runs")[:2] == [1, 4]
-    assert rows(database, "SELECT kind, number FROM table_days ORDER BY kind") == [("green", 1), ("red", 1)]
+    assert read_keys(database, "validation_runs")[:2] == [1, 4]
+    assert read_rows(database, "SELECT kind, number FROM table_days ORDER BY kind") == [("green", 1), ("red", 1)]
 
 
 def test_only_blocked_triggers_of_decided_cards_are_deleted(database: Database, clock: FakeClock) -> None:
@@ -261,8 +263,8 @@ def test_only_blocked_triggers_of_decided_cards_are_deleted(database: Database, 
     put_row(database, "crosspoll_log", id=3, created_at=at, prediction_id="open")
     put_row(database, "crosspoll_log", id=4, created_at=at)
     clock.advance(36 * DAY)
-    assert retention_with(database, clock, "[retention]\ncrosspollLog = 35").delete_old_rows() == {"crosspoll_log": 1}
-    assert keys(database, "crosspoll_log") == [2, 3, 4]
+    assert make_retention(database, clock, "[retention]\ncrosspollLog = 35").delete_old_rows() == {"crosspoll_log": 1}
+    assert read_keys(database, "crosspoll_log") == [2, 3, 4]
 
 
 def test_rows_are_deleted_in_small_batches_and_the_rest_in_the_next_round(
@@ -273,9 +275,9 @@ def test_rows_are_deleted_in_small_batches_and_the_rest_in_the_next_round(
     for id in range(1, 10):
         put_row(database, "cost_entries", id=id, at=clock.now())
     clock.advance(40 * DAY)
-    retention_job = retention_with(database, clock, "[retention]\ncostEntries = 35")
+    retention_job = make_retention(database, clock, "[retention]\ncostEntries = 35")
     before = database.commits
     assert retention_job.delete_old_rows() == {"cost_entries": 6}
     assert database.commits - before == 4, "three batches and one event"
     assert retention_job.delete_old_rows() == {"cost_entries": 2}
-    assert sums(database, "cost_entries") == {"2026-01-05": (8, 800)}
+    assert read_sums(database, "cost_entries") == {"2026-01-05": (8, 800)}

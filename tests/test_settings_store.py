@@ -49,18 +49,21 @@ def save(file: Path, text: str) -> None:
     file.write_text(text)
 
 
-def events(database: Database) -> list[tuple[str, str, str]]:
+def read_events(database: Database) -> list[tuple[str, str, str]]:
     """(kind, subject, value) of each entry of the ledger, oldest first."""
     database.write(lambda tx: None)  # what was submitted before is done now
     entries = reversed(Ledger(database).latest())
     return [(entry.kind, entry.subject, entry.payload.get("value", "")) for entry in entries]
 
 
+# Edits of ours
+
+
 def test_set_writes_the_file_and_records_the_change(store: SettingsStore, file: Path, database: Database) -> None:
     store.set("crossPollEnabled", "false")
     assert not store.current.cross_poll_enabled
     assert file.stat().st_mode & 0o777 == 0o600
-    assert events(database) == [("SettingChanged", "crossPollEnabled", "False")]
+    assert read_events(database) == [("SettingChanged", "crossPollEnabled", "False")]
 
 
 def test_set_keeps_comments_and_order(file: Path, clock: FakeClock) -> None:
@@ -95,7 +98,7 @@ def test_an_edit_that_a_variable_overrides_is_refused(file: Path, clock: FakeClo
     assert not file.exists()
 
 
-def nested(depth: int) -> list[object]:
+def make_nested_list(depth: int) -> list[object]:
     """A list in a list, and so on."""
     value: list[object] = []
     for _ in range(depth):
@@ -107,7 +110,7 @@ def nested(depth: int) -> list[object]:
     ("key", "value"),
     [
         ("console.theme", "x" * 300_000),
-        ("production.branches", nested(5000)),
+        ("production.branches", make_nested_list(5000)),
         ("production.branches", "[" * 400 + "]" * 400),
     ],
     ids=["long_text", "deep_list", "deep_text"],
@@ -121,6 +124,9 @@ def test_a_value_after_which_the_file_could_not_be_read_is_refused(
     assert file.read_bytes() == before
 
 
+# Files that other programs write
+
+
 def test_an_edit_by_another_program_counts_within_a_second(
     store: SettingsStore, file: Path, clock: FakeClock, database: Database
 ) -> None:
@@ -128,7 +134,7 @@ def test_an_edit_by_another_program_counts_within_a_second(
     assert store.current.quiet_hours_start == 23  # looked at less than a second ago
     clock.advance(SECOND)
     assert store.current.quiet_hours_start == 20
-    assert events(database) == [("SettingChanged", "quietHoursStart", "20")]
+    assert read_events(database) == [("SettingChanged", "quietHoursStart", "20")]
     file.unlink()
     clock.advance(SECOND)
     assert store.current.quiet_hours_start == 20, "an editor may be writing it again"
@@ -144,7 +150,7 @@ def test_an_invalid_edit_keeps_the_last_valid_settings_and_is_reported_once(
     for _ in range(3):
         clock.advance(SECOND)
         assert store.current.quiet_hours_start == 20
-    assert [kind for kind, _, _ in events(database)] == ["SettingChanged", "FaultReported"]
+    assert [kind for kind, _, _ in read_events(database)] == ["SettingChanged", "FaultReported"]
     assert "config.toml:1: quietHoursStart: 99" in store.fault
     with pytest.raises(Refusal, match="99"):
         store.set("quietHoursEnd", "7")
@@ -188,10 +194,13 @@ def test_a_workspace_is_the_same_by_any_path_to_it(
     assert store.unset(full) == "cards"
 
 
-def all_keys(settings: Mapping[str, Any], *section: str) -> Iterator[str]:
+# Any key and value
+
+
+def list_keys(settings: Mapping[str, Any], *section: str) -> Iterator[str]:
     for name, value in settings.items():
         yield format_key((*section, name))
-        yield from all_keys(value, *section, name) if isinstance(value, dict) else ()
+        yield from list_keys(value, *section, name) if isinstance(value, dict) else ()
 
 
 WRONG_TYPES = ["", " ", "x", "[1]", "[]", "{}", "-1", "nan", "1979-05-27", "9" * 400, "[" * 2000, "\0"]
@@ -206,16 +215,16 @@ def test_each_setting_accepts_a_value_or_refuses_it_and_changes_nothing(
     file: Path, clock: FakeClock, value: object
 ) -> None:
     store = open_store(file, clock)
-    for key in [*all_keys(store.document()), 'workspaces."/srv".autonomy', "providers.own", "keys.nothing"]:
+    for key in [*list_keys(store.document()), 'workspaces."/srv".autonomy', "providers.own", "keys.nothing"]:
         before = file.read_bytes() if file.exists() else b""
-        if (refusal := refusal_of_set(store, key, value)) is not None:
+        if (refusal := find_refusal(store, key, value)) is not None:
             assert refusal.code == "bad_config"
             assert refusal.message.startswith(key)
             assert refusal.fix.startswith("nothing was changed")
             assert before == (file.read_bytes() if file.exists() else b"")
 
 
-def refusal_of_set(store: SettingsStore, key: str, value: object) -> Refusal | None:
+def find_refusal(store: SettingsStore, key: str, value: object) -> Refusal | None:
     try:
         store.set(key, value)
     except Refusal as refusal:

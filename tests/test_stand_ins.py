@@ -22,7 +22,7 @@ TEST_METHODS = {"fill", "note", "things", "add", "hold", "preview", "forget"}
 """Methods that only tests call, and those of `knowledge.forgetting`, which a stand-in answers itself."""
 
 
-def service_names() -> dict[str, set[str]]:
+def list_services() -> dict[str, set[str]]:
     """By attribute of `Services`, the names of the methods and attributes of its class."""
     tree = ast.parse(inspect.getsource(services))
     imports = {
@@ -30,14 +30,14 @@ def service_names() -> dict[str, set[str]]:
     }
     fields = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Services").body
     return {
-        field.target.id: names_in(getattr(importlib.import_module(imports[name]), name))
+        field.target.id: list_names(getattr(importlib.import_module(imports[name]), name))
         for field in fields
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
         if (name := re.match(r"\w*", ast.unparse(field.annotation))[0]) in imports
     }
 
 
-def names_in(service: type) -> set[str]:
+def list_names(service: type) -> set[str]:
     """The names of the methods and attributes of a class."""
     assigned = re.compile(r"self\.(\w+)\b[^=\n]*=")
     bases = [base for base in service.__mro__ if base.__module__.startswith("engine.")]
@@ -50,7 +50,7 @@ def stand_in(request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock) -
 
 
 def test_a_stand_in_has_no_method_that_the_service_lacks(stand_in: Any) -> None:
-    names = service_names()
+    names = list_services()
     replaced = {service: value for service, value in vars(stand_in).items() if service in names}
     missing = []
     for service, value in replaced.items():

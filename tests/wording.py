@@ -25,7 +25,7 @@ _NO_SENTENCE = re.compile(
 )
 
 
-def sentences(path: Path) -> Iterator[tuple[int, str]]:
+def list_sentences(path: Path) -> Iterator[tuple[int, str]]:
     """The sentences of one module, each with its line number."""
     nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
     skipped_nodes = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}  # docstrings
@@ -44,11 +44,11 @@ def sentences(path: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, " ".join(text.split())
 
 
-def catalogue() -> Iterator[tuple[str, int, str]]:
+def collect_sentences() -> Iterator[tuple[str, int, str]]:
     """All sentences of the product as `(path, line, sentence)`, in the order of the files."""
     for folder in CODE:
         for path in sorted((ROOT / folder).rglob("*.py")):
-            for line, text in sorted(sentences(path)):
+            for line, text in sorted(list_sentences(path)):
                 yield path.relative_to(ROOT).as_posix(), line, text
     for path in (ROOT / "clawpy_console/keys.txt", ROOT / "clawpy_console/cli/verbs.toml"):
         for line, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -60,7 +60,7 @@ def main() -> None:
     """Print the catalogue; with a word, the sentences that contain it."""
     wanted = sys.argv[1].lower() if len(sys.argv) > 1 else ""
     printed_path = ""
-    for path, line, text in catalogue():
+    for path, line, text in collect_sentences():
         if wanted in text.lower():
             if path != printed_path:
                 print(f"\n{path}")

@@ -50,6 +50,9 @@ def test_an_attempt_from_the_operators_tree_is_held(checker: Victim, name: str) 
     checker.assert_held(ATTEMPTS["in_the_operators_tree"][name])
 
 
+# Mounted folders and /tmp
+
+
 @pytest.mark.long
 def test_no_link_replaces_a_folder_that_the_next_command_mounts(worker: Victim) -> None:
     for name in ("files", "tmp", "home", "layers", "caches"):
@@ -94,6 +97,9 @@ def test_nothing_is_left_in_the_tmp_of_the_machine(worker: Victim) -> None:
     name = f"clawpy-left-{os.getpid()}"
     worker.attempt("for place in ('/tmp/', '/var/tmp/', '/dev/shm/'): attempt(write, place + P['name'])", name=name)
     assert not any(Path(place, name).exists() for place in ("/tmp", "/var/tmp", "/dev/shm"))
+
+
+# The git folder and submodules
 
 
 @pytest.mark.long
@@ -165,6 +171,9 @@ def test_the_configuration_of_a_submodule_in_a_worktree_is_held(mounting_worker:
     before = [file.read_bytes() for file in files]
     mounting_worker.assert_held(SUBMODULE)
     assert [file.read_bytes() for file in files] == before
+
+
+# Users, terminals, descriptors and resources
 
 
 def test_setuid_programs_have_no_effect(worker: Victim) -> None:

@@ -57,6 +57,9 @@ def victim_on_every_rung(every_rung: Sandbox, outside: Path) -> Victim:
     return victim
 
 
+# Other processes
+
+
 @each_attack("signals")
 def test_no_signal_reaches_another_process(victim: Victim, other_process: subprocess.Popen[bytes], code: str) -> None:
     victim.attempt(code, pid=other_process.pid)
@@ -92,6 +95,9 @@ def test_another_process_is_not_changed(victim: Victim, other_process: subproces
     before = process_settings(other_process.pid)
     victim.attempt(code, pid=other_process.pid)
     assert process_settings(other_process.pid) == before
+
+
+# Files and users
 
 
 def read_file_state(file: Path) -> Any:
@@ -144,6 +150,9 @@ def test_a_command_does_not_become_another_user(victim: Victim) -> None:
     assert "another" not in attempt.output
 
 
+# What the machine shares
+
+
 def test_a_crash_leaves_no_core_dump(victim: Victim) -> None:
     victim.attempt("os.kill(os.getpid(), signal.SIGSEGV); time.sleep(5)")
     assert not list(victim.confinement.folder.glob("core*"))
@@ -183,6 +192,9 @@ def test_a_socket_of_another_program_is_not_reached(victim: Victim, outside: Pat
             server.listen()
         victim.attempt(code, path=path, name=name, port=port.getsockname()[1], datagram=datagram_path)
         assert select.select([file, abstract, port, datagram], [], [], 0)[0] == []
+
+
+# Ends and limits
 
 
 @each_attack("ways_out")

@@ -28,6 +28,8 @@ from engine.storage.ledger import Ledger
 from tests.execution.session_world import SLEEP, MakeWorld, ScriptWorld, run_python
 from tests.support.helpers import is_alive, wait_for_threads, wait_until
 
+# Stops
+
 
 @contextmanager
 def at_most(seconds: float) -> Iterator[None]:
@@ -131,6 +133,9 @@ def test_git_commands_of_a_session_end_with_it(world: ScriptWorld) -> None:
     assert find_marked_processes(view.id) == []
 
 
+# Crashes
+
+
 CRASHER = """
 import sys, time
 from pathlib import Path
@@ -182,6 +187,9 @@ def test_after_kill_minus_nine_no_session_is_lost_and_none_runs_twice(
     assert world.sessions.recover() == []
     world.sessions.close()
     database.close()
+
+
+# What cannot be stored or started
 
 
 def test_a_transcript_that_cannot_be_made_fails_the_session(world: ScriptWorld) -> None:

@@ -37,6 +37,9 @@ def take_snapshot(repository: Repository) -> trees.Snapshot:
     return trees.take_snapshot(Git(repository.path).pin())
 
 
+# Snapshots
+
+
 def test_a_snapshot_has_staged_unstaged_and_untracked_files_and_no_ignored_ones(repository: Repository) -> None:
     repository.commit("one", {"staged": "1", "unstaged": "1", "gone": "1", ".gitignore": "*.log\n", "kept.txt": "k"})
     repository.write("staged", "2")
@@ -172,16 +175,6 @@ def test_a_split_index_is_read_and_stays_as_it_is(repository: Repository) -> Non
     assert (read_git_state(repository.path), sorted((repository.path / ".git").glob("sharedindex.*"))) == before
 
 
-@pytest.mark.parametrize("name", ["", "../x", "a/b", "a.b", "x" * 81, "a\n"])
-def test_a_text_that_is_unsafe_in_a_path_is_no_session_id(name: str) -> None:
-    with pytest.raises(ValueError, match="session id"):
-        trees.validate_id(name)
-
-
-def test_a_printable_path_has_no_invisible_characters() -> None:
-    assert trees.printable_path(b"a\nb\x1b[31m\xff\xe2\x80\xae") == "a\\nb\\x1b[31m\\xff\\u202e"
-
-
 def test_a_file_of_an_unknown_encoding_is_stored_byte_for_byte(repository: Repository) -> None:
     repository.commit("one", {".gitattributes": "*.txt working-tree-encoding=NO-SUCH\n"})
     repository.write("a.txt", "bytes")
@@ -223,6 +216,19 @@ def test_a_file_that_cannot_be_read_stays_as_in_the_index(repository: Repository
     assert repository.git("cat-file", "blob", f"{tree}:a.txt") == "1"
     assert repository.git("cat-file", "blob", f"{tree}:b.txt") == "2"
     assert repository.git("ls-tree", "--name-only", tree).split() == ["a.txt", "b.txt"]
+
+
+# Names of sessions, paths and branches
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", "a.b", "x" * 81, "a\n"])
+def test_a_text_that_is_unsafe_in_a_path_is_no_session_id(name: str) -> None:
+    with pytest.raises(ValueError, match="session id"):
+        trees.validate_id(name)
+
+
+def test_a_printable_path_has_no_invisible_characters() -> None:
+    assert trees.printable_path(b"a\nb\x1b[31m\xff\xe2\x80\xae") == "a\\nb\\x1b[31m\\xff\\u202e"
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,9 @@ def world(make_world: Callable[..., World]) -> World:
     return make_world()
 
 
+# The work of a night
+
+
 @pytest.mark.parametrize(
     ("model", "questions", "promoted", "drafted", "reason"),
     [
@@ -225,6 +228,9 @@ def test_after_days_away_each_day_is_worked_through_once(world: World, clock: Fa
     clock.advance(timedelta(days=3))
     assert [report.subject for report in world.nightly.run_due()] == ["2026-01-05", "2026-01-06", "2026-01-07"]
     assert world.nightly.run_due() == []
+
+
+# Answers, days and limits
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,8 @@ from tests.conftest import MONDAY_MORNING
 from tests.prediction.deciding import SHOP, World, make_proposal, refusal_code
 from tests.prediction.test_card_rules import STEPS
 
+# Any steps
+
 
 class RandomSteps(RuleBasedStateMachine):
     """An operator who does anything at any time. After every step the rules of cards hold."""
@@ -129,6 +131,9 @@ TestRandomSteps.settings = settings(
 )
 
 
+# Outcomes and signals
+
+
 MOMENT = timedelta(microseconds=1)
 
 LANDED = ChangeSetLanded(subject="change_1", session_id="session_1", files=1)
@@ -223,6 +228,9 @@ def test_a_result_that_nobody_reviewed_counts_nothing(world: World, clock: FakeC
     assert world.signals() == []
     world.cards.mark_reviewed(card.id)
     assert world.store.credit_kept() == 1, "a review after more than a day counts, too"
+
+
+# Expiry, events and refused rows
 
 
 def test_a_card_expires_after_24_hours(world: World, clock: FakeClock) -> None:

@@ -23,6 +23,9 @@ def refusal_code(rails: Rails, permit: object, digest: str) -> str:
     return refused.value.code
 
 
+# Rails and log
+
+
 def test_six_rails_are_asked_in_order_and_logged_in_one_row(rails: Rails) -> None:
     assert RAIL_ORDER == ("loop", "rate", "cost", "content", "gate", "kill")
     verdicts = rails.decide(make_approval()).verdicts
@@ -68,6 +71,9 @@ def test_preview_changes_nothing_and_says_what_the_gate_asks(rails: Rails) -> No
     assert rails.costs.state().hour == 0
 
 
+# Permits
+
+
 def test_a_permit_is_used_once_for_what_it_was_given(rails: Rails) -> None:
     permit = rails.decide(make_approval()).permit
     assert permit
@@ -99,6 +105,9 @@ def test_a_permit_lives_fifteen_minutes(rails: Rails) -> None:
     before = rails.costs.state().day
     rails.decide(make_approval(prediction_id="c", estimate=0))
     assert rails.costs.state().day == before - 50_000
+
+
+# What the operator allows once
 
 
 def make_prompt_approval(text: str, **changes: object) -> Trigger:

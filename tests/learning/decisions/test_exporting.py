@@ -52,6 +52,9 @@ def read_situations(file: Path) -> list[str]:
     return [json.loads(line)["prompt"] for line in read_lines(file)]
 
 
+# Batches
+
+
 def test_a_batch_has_fifty_pairs_or_more(database: Database, exporter: Exporter, clock: FakeClock) -> None:
     add_pairs(database, MIN_BATCH - 1)
     assert not exporter.is_due(clock.now())
@@ -187,6 +190,9 @@ def test_pairs_are_imported_once_and_all_or_none(database: Database, exporter: E
     assert refused.value.code == "bad_pairs"
     with database.read() as session:
         assert [pair.context for pair in load_pairs(session)] == ["monday"]
+
+
+# Formats, and our check of them
 
 
 PAIR = Preference(

@@ -42,6 +42,9 @@ from engine.storage.database import Database
 SHOP, BLOG = "/shop", "/blog"
 TRAINING = TrainingView(0, 50, "", None, (), "", False, False)
 
+# Which cards are included
+
+
 Decide = Callable[..., None]
 
 
@@ -139,6 +142,9 @@ def test_drift_is_of_decisions_of_a_person_however_old(decide: Decide, figures: 
     assert (drift.decisions, drift.has_shifts) == (MIN_DRIFT, False)
     assert drift.words == "too few earlier decisions to detect changes of taste"
     assert figures.read(7, BLOG).drift.decisions == 0
+
+
+# Rates, costs and drift
 
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
