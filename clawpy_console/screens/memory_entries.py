@@ -302,7 +302,7 @@ def _session_link(id: str, heading: str) -> list[Entry]:
 
 def _neighbour_links(engine: Engine, task_id: str) -> list[Entry]:
     """The tasks one step away in the graph."""
-    neighbourhood = engine.knowledge.graph.neighbourhood(task_id)
+    neighbourhood = engine.knowledge.graph.get_neighbourhood(task_id)
     nodes = {node.task_id: node for node in neighbourhood.neighbours}
     links = []
     for edge in neighbourhood.edges:

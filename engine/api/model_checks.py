@@ -250,9 +250,9 @@ def check_embedder(settings: Settings) -> Check:
     """The embedding model, which finds memories by meaning."""
     if settings.memory.embedder:
         return Check("embedder", OK, f"{settings.memory.embedder}: memories and questions are sent there")
-    from engine.memory.helper_main import WHEEL, model_fault
+    from engine.memory.helper_main import WHEEL, find_model_fault
 
-    if why := model_fault():
+    if why := find_model_fault():
         message = f"{why}; memories are found by words only"
         return Check("embedder", WARN, message, install_command(WHEEL))
     return Check("embedder", OK, f"{WHEEL}, on this machine")

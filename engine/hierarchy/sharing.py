@@ -51,7 +51,7 @@ class ProfileSharing(Exchange):
         self._send(shared)
         self._fetch(shared, TOPIC, self._merge)
 
-    def _unsent_count(self, shared: SharedDatabase) -> int:
+    def _count_unsent(self, shared: SharedDatabase) -> int:
         return len(self._unsent_rows())
 
     def _unsent_rows(self) -> list[ProfileEntry | PatternUse]:

@@ -31,7 +31,7 @@ Problem = tuple[Sequence[str | int], str]
 FILES = ("soul.md", "memory.md", "heartbeat.md", "comms.json", "tools.json")
 """The files in the folder of an agent, in the order in which they are shown."""
 
-MAX_BYTES = 256 * 1024
+MAX_FILE_BYTES = 256 * 1024
 """Maximum size of a file; larger ones are neither read nor written."""
 
 POLL_MS = 250
@@ -104,7 +104,7 @@ class AgentFiles:
             agent,
             name,
             text=text,
-            digest=_digest(data),
+            digest=_compute_digest(data),
             written=written,
             problem=self._describe_problem(agent, name, text),
         )
@@ -121,14 +121,14 @@ class AgentFiles:
 
     def _read_bytes(self, agent: str, name: str) -> tuple[bytes, datetime] | None:
         """The bytes of a file, and when it was written; None if it does not exist."""
-        path = self._path(agent, name)
+        path = self._locate(agent, name)
         try:
             status = path.stat()
             if not path.is_file():
                 raise Refusal("unreadable_file", f"{agent}/{name} is not a regular file", f"move {path} away")
-            if status.st_size > MAX_BYTES:
+            if status.st_size > MAX_FILE_BYTES:
                 raise Refusal(
-                    "unreadable_file", f"{agent}/{name} is larger than {MAX_BYTES // 1024} kB", f"shorten {path}"
+                    "unreadable_file", f"{agent}/{name} is larger than {MAX_FILE_BYTES // 1024} kB", f"shorten {path}"
                 )
             return path.read_bytes(), datetime.fromtimestamp(status.st_mtime, UTC)
         except FileNotFoundError:
@@ -137,7 +137,7 @@ class AgentFiles:
             reason = error.strerror or str(error)
             raise Refusal("unreadable_file", f"{agent}/{name} cannot be read: {reason}", f"see {path}") from error
 
-    def _path(self, agent: str, name: str) -> Path:
+    def _locate(self, agent: str, name: str) -> Path:
         if not AGENT_ID.fullmatch(agent) or name not in FILES:
             name_given = sanitise(f"{agent}/{name}")
             raise Refusal("unknown_file", f"no agent has a file {name_given}", "files: " + ", ".join(FILES))
@@ -148,7 +148,7 @@ class AgentFiles:
         if not name.endswith(".json"):
             return ""
         try:
-            json.loads(text, object_pairs_hook=_unique_keys)
+            json.loads(text, object_pairs_hook=_require_unique_keys)
         except RecursionError:
             return "it is nested too deeply"
         except ValueError as error:
@@ -173,7 +173,7 @@ class AgentFiles:
         """
         with self._lock:
             before = self._read_bytes(agent, name)
-            if (_digest(before[0]) if before else "") != based_on:
+            if (_compute_digest(before[0]) if before else "") != based_on:
                 raise Refusal(
                     "changed_meanwhile",
                     f"{agent}/{name} was changed by another program while it was edited here",
@@ -198,11 +198,11 @@ class AgentFiles:
 
     def _replace(self, agent: str, name: str, data: bytes, how: str) -> AgentFile:
         """Write a file, and record the change. `how` says who made it, in words."""
-        path = self._path(agent, name)
+        path = self._locate(agent, name)
         if not path.parent.is_dir():
             raise Refusal("unknown_file", f"there is no agent {agent}", "see `clawpy agents list`")
-        if len(data) > MAX_BYTES:
-            raise Refusal("bad_file", f"{agent}/{name} may have at most {MAX_BYTES // 1024} kB", f"shorten {path}")
+        if len(data) > MAX_FILE_BYTES:
+            raise Refusal("bad_file", f"{agent}/{name} may have at most {MAX_FILE_BYTES // 1024} kB", f"shorten {path}")
         try:
             write_atomic(path, data)
         except OSError as error:
@@ -210,7 +210,7 @@ class AgentFiles:
             raise Refusal(
                 "unwritable_file", f"{agent}/{name} cannot be written: {reason}", f"see {path}; nothing changed"
             ) from error
-        self._known[agent, name] = _digest(data)
+        self._known[agent, name] = _compute_digest(data)
         self._record(agent, name, how)
         return self.read(agent, name)
 
@@ -239,7 +239,9 @@ class AgentFiles:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with self._lock:
                 self._known = {
-                    (agent, name): self._digest_or_problem(agent, name) for agent in self.agents() for name in FILES
+                    (agent, name): self._compute_digest_or_problem(agent, name)
+                    for agent in self.agents()
+                    for name in FILES
                 }
             for changes in watch(
                 self.folder,
@@ -253,7 +255,7 @@ class AgentFiles:
             ):
                 places = {Path(path).relative_to(self.folder.resolve()).parts for _, path in changes}
                 # The first time, also notice edits since the files were read and before the folder was watched.
-                self._notice(places if self.is_watched.is_set() else places | self._known.keys())
+                self._record_changes(places if self.is_watched.is_set() else places | self._known.keys())
                 self.is_watched.set()
         except Exception as error:
             if not self._stop.is_set():  # else the engine closed while a change was recorded
@@ -263,26 +265,26 @@ class AgentFiles:
         finally:
             self.is_watched.set()
 
-    def _notice(self, places: set[tuple[str, ...]]) -> None:
+    def _record_changes(self, places: set[tuple[str, ...]]) -> None:
         """Record which of these files other programs changed, and which folders came or went."""
         for agent, *rest in sorted(places):
             name = rest[0] if rest else ""
             if agent.startswith(".") or len(rest) > 1 or (name and name not in FILES):
                 continue
             with self._lock:
-                state = self._digest_or_problem(agent, name) if name else ""
+                state = self._compute_digest_or_problem(agent, name) if name else ""
                 is_news = not name or self._known.get((agent, name), "") != state
                 self._known[agent, name] = state
             if is_news:
                 self._record(sanitise(agent)[:80], name, "on disk")
 
-    def _digest_or_problem(self, agent: str, name: str) -> str:
+    def _compute_digest_or_problem(self, agent: str, name: str) -> str:
         """The digest of a file, "" if it does not exist; for an unreadable file the problem, in words."""
         try:
             content = self._read_bytes(agent, name)
         except Refusal as refusal:
             return refusal.message
-        return _digest(content[0]) if content else ""
+        return _compute_digest(content[0]) if content else ""
 
 
 def _encode_like(before: bytes, text: str) -> bytes:
@@ -295,11 +297,11 @@ def _encode_like(before: bytes, text: str) -> bytes:
     return edited.encode("utf-8", errors="replace")
 
 
-def _digest(data: bytes) -> str:
+def _compute_digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def _require_unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """Raises ValueError for an object with the same key twice: a parser would silently drop one."""
     keys = [key for key, _ in pairs]
     for key in keys:

@@ -81,7 +81,7 @@ class WorkReader:
         return find_or_none(self.session, session_id)
 
 
-def session_of(entry: LedgerEntry) -> str:
+def get_session_id(entry: LedgerEntry) -> str:
     """The session that an event of `ENDED` is about."""
     return str(entry.payload.get("session_id") or entry.subject)
 
@@ -145,7 +145,7 @@ class Captures:
     def handle(self, entry: LedgerEntry) -> None:
         """A session ended, or its changes were discarded: capture what was said in it, with its outcome. A second call
         changes nothing."""
-        self.capture_session(session_of(entry))
+        self.capture_session(get_session_id(entry))
 
     def capture_session(self, session_id: str) -> list[Capture]:
         """Store and remember the captures of a session, and return them; none for an unknown session."""
@@ -156,9 +156,9 @@ class Captures:
         captures = self._database.write(
             lambda tx: [_store_capture(tx, view, sentence, line) for sentence, line in extracted]
         )
-        remembered = [item for item in captures if not item.forgotten]
+        remembered = [capture for capture in captures if not capture.forgotten]
         if remembered:
-            self._remember([_to_memory(item) for item in remembered])
+            self._remember([_to_memory(capture) for capture in remembered])
         return remembered
 
     def extract(self, session_id: str) -> list[tuple[CapturedSentence, TranscriptLine]]:
@@ -167,7 +167,7 @@ class Captures:
         operator's."""
         by_digest: dict[str, tuple[CapturedSentence, TranscriptLine]] = {}
         secrets = tuple(self._secrets())
-        for kind, lines in _messages(all_lines(self._work.transcript, session_id)):
+        for kind, lines in _group_into_messages(read_all_lines(self._work.transcript, session_id)):
             is_operator = kind == OPERATOR_LINE
             for sentence in capture_sentences(
                 [(line.number, line.text) for line in lines],
@@ -211,7 +211,7 @@ class Captures:
 
     def approve(self, tx: Transaction, workspace: str, text: str) -> None:
         """Mark these words of others as approved by the operator: from now on they may guide (SPEC 6.8)."""
-        row = _row_of(tx.session, workspace, digest_sentence(text))
+        row = _find_row(tx.session, workspace, digest_sentence(text))
         if row is not None and row.text == text:
             row.approved_at = tx.now
             tx.session.add(row)
@@ -227,7 +227,7 @@ class Captures:
             return [row.view for row in session.exec(query)]
 
 
-def all_lines(transcript: ReadTranscript, session_id: str) -> Iterator[TranscriptLine]:
+def read_all_lines(transcript: ReadTranscript, session_id: str) -> Iterator[TranscriptLine]:
     """All lines of a session's transcript, which is read page by page."""
     after = 0
     while page := transcript(session_id, after=after, limit=PAGE):
@@ -235,7 +235,7 @@ def all_lines(transcript: ReadTranscript, session_id: str) -> Iterator[Transcrip
         after = page[-1].number
 
 
-def _messages(lines: Iterable[TranscriptLine]) -> Iterator[tuple[str, list[TranscriptLine]]]:
+def _group_into_messages(lines: Iterable[TranscriptLine]) -> Iterator[tuple[str, list[TranscriptLine]]]:
     """Messages: neighbouring lines of one kind, with the kind. Each line of output is a message of its own. Output
     without a label is left out, because there may be a hundred thousand lines of it."""
     block: list[TranscriptLine] = []
@@ -256,7 +256,7 @@ def _messages(lines: Iterable[TranscriptLine]) -> Iterator[tuple[str, list[Trans
 def _store_capture(tx: Transaction, view: SessionView, captured: CapturedSentence, line: TranscriptLine) -> Capture:
     """Store a sentence of a session, or count it again if its workspace has it. Returns its capture."""
     trust, tags = trust_of_line(line.kind), [*captured.tags, view.outcome]
-    row = _row_of(tx.session, view.workspace, captured.digest)
+    row = _find_row(tx.session, view.workspace, captured.digest)
     if row is None:
         row = CaptureRow(
             id="cap_" + hex_hash(f"{view.workspace}\n{captured.digest}", 12),
@@ -270,7 +270,7 @@ def _store_capture(tx: Transaction, view: SessionView, captured: CapturedSentenc
             workspace=view.workspace,
             at=line.at,
             last_session=view.id,
-            corrects=_corrected_id(tx.session, view.workspace, captured),
+            corrects=_find_corrected_id(tx.session, view.workspace, captured),
             trust=trust,
         )
     elif row.session_id == view.id:
@@ -286,14 +286,14 @@ def _store_capture(tx: Transaction, view: SessionView, captured: CapturedSentenc
     return row.view
 
 
-def _row_of(session: Session, workspace: str, sentence_digest: str) -> CaptureRow | None:
+def _find_row(session: Session, workspace: str, sentence_digest: str) -> CaptureRow | None:
     """The capture of a workspace with the same words."""
     return session.exec(
         select(CaptureRow).where(CaptureRow.workspace == workspace, CaptureRow.digest == sentence_digest)
     ).first()
 
 
-def _corrected_id(session: Session, workspace: str, captured: CapturedSentence) -> str:
+def _find_corrected_id(session: Session, workspace: str, captured: CapturedSentence) -> str:
     """The id of the capture that a correction most likely corrects; "" for none, and if it is no correction."""
     if captured.kind is not CaptureKind.CORRECTION:
         return ""

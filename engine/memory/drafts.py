@@ -49,10 +49,10 @@ MIN_FAILING_SESSIONS = 2
 MAX_LINES = 12
 """Maximum number of lines of one agent's day."""
 
-MAX_LINE = 200
+MAX_LINE_CHARS = 200
 """Maximum number of characters of such a line."""
 
-MAX_SYNTHESIS = 12_000
+MAX_SYNTHESIS_CHARS = 12_000
 """Maximum number of characters of the synthesis."""
 
 
@@ -103,12 +103,14 @@ class Drafts:
         digests = [fact.digest for fact in facts]
         rows = tx.session.exec(select(DraftRow.workspace, DraftRow.digest).where(col(DraftRow.digest).in_(digests)))
         existing = {tuple(row) for row in rows}
-        new = {(fact.workspace, fact.digest): fact for fact in facts if (fact.workspace, fact.digest) not in existing}
-        for key, fact in new.items():
+        new_facts = {
+            (fact.workspace, fact.digest): fact for fact in facts if (fact.workspace, fact.digest) not in existing
+        }
+        for key, fact in new_facts.items():
             name = hex_hash("\n".join(key), 12)
             row = DraftRow(id=f"draft_{name}", day=day, digest=fact.digest, created_at=tx.now, **shallow_dict(fact))
             tx.session.add(row)
-        return len(new)
+        return len(new_facts)
 
     def waiting(self, limit: int = 200) -> list[FactDraft]:
         """The drafts that wait for a decision, oldest first."""
@@ -203,12 +205,12 @@ class Day:
         """The facts that rules draw from the day: at most 8, corrections first, without facts that are known."""
         known_digests = {digest_sentence(fact.fact) for fact in known_facts if not fact.forgotten}
         new_facts: dict[str, NewFact] = {}
-        for item in (*self._captured_facts(), *self._failure_facts(), *self._landed_facts()):
-            if item.digest not in known_digests:
-                new_facts.setdefault(item.digest, item)
-        return [_add_superseded(item, known_facts) for item in list(new_facts.values())[:MAX_FACTS]]
+        for new_fact in (*self._make_captured_facts(), *self._make_failure_facts(), *self._make_landed_facts()):
+            if new_fact.digest not in known_digests:
+                new_facts.setdefault(new_fact.digest, new_fact)
+        return [_add_superseded(new_fact, known_facts) for new_fact in list(new_facts.values())[:MAX_FACTS]]
 
-    def lines_for(self, agent: str) -> list[str]:
+    def make_lines_for(self, agent: str) -> list[str]:
         """The lines of this day for an agent's `memory.md`; none if it did nothing."""
         lines = [
             f"{label_outcome(session.outcome)}: {session.prompt}{self._describe_landed(session, ' ({} landed)')}"
@@ -224,7 +226,7 @@ class Day:
         ]
         if len(lines) > MAX_LINES:
             lines = [*lines[: MAX_LINES - 1], f"and {len(lines) - MAX_LINES + 1} more"]
-        return [plain(line, MAX_LINE) for line in lines]
+        return [plain(line, MAX_LINE_CHARS) for line in lines]
 
     def synthesis(self) -> str:
         """The day as a model reads it: one event a line, each beginning with its source in brackets."""
@@ -239,10 +241,10 @@ class Day:
         ]
         for session_id, (_, tests) in sorted(self.failing.items()):
             lines.append(f"[{session_id}] still failed: {', '.join(tests[:5])}")
-        joined = "\n".join(plain(line, 2 * MAX_LINE) for line in lines)
-        return joined if len(joined) <= MAX_SYNTHESIS else joined[: MAX_SYNTHESIS - 1] + "…"
+        joined = "\n".join(plain(line, 2 * MAX_LINE_CHARS) for line in lines)
+        return joined if len(joined) <= MAX_SYNTHESIS_CHARS else joined[: MAX_SYNTHESIS_CHARS - 1] + "…"
 
-    def fact_of(self, *, fact: str, category: str, bucket: Bucket, group: str, source: str) -> NewFact:
+    def make_fact(self, *, fact: str, category: str, bucket: Bucket, group: str, source: str) -> NewFact:
         """A fact that a model draws from the line of the synthesis with this `source`, in whose workspace it belongs.
         If a capture has the same words, the fact has its trust; otherwise it is the model's own statement."""
         captures = [capture for capture in self.captures if capture.source == source]
@@ -260,7 +262,7 @@ class Day:
         files = self.files.get(session.id)
         return words.format(count(files, "file")) if files else ""
 
-    def _captured_facts(self) -> Iterator[NewFact]:
+    def _make_captured_facts(self) -> Iterator[NewFact]:
         """Facts of what was captured: corrections first, then decisions, then facts."""
         order = ("correction", "decision", "fact")
         for item in sorted(self.captures, key=lambda item: (order.index(item.kind), -item.seen, item.at, item.id)):
@@ -277,7 +279,7 @@ class Day:
                 reason=f"said {_describe_speaker(item)}{occurrences}",
             )
 
-    def _failure_facts(self) -> Iterator[NewFact]:
+    def _make_failure_facts(self) -> Iterator[NewFact]:
         """Facts about tests that still failed in several sessions."""
         sessions = group_pairs(
             ((workspace, test), session)
@@ -297,7 +299,7 @@ class Day:
                     reason=f"it still failed in {len(failed)} sessions of {self.date}",
                 )
 
-    def _landed_facts(self) -> Iterator[NewFact]:
+    def _make_landed_facts(self) -> Iterator[NewFact]:
         """Facts about work that landed."""
         for session in self.sessions:
             if landed := self._describe_landed(session, " ({})"):

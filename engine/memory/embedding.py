@@ -134,14 +134,14 @@ class EndpointEmbedder:
                 rows = sorted(json.load(response)["data"], key=lambda row: row["index"])
                 if len(rows) != len(texts):
                     raise ValueError(f"{len(rows)} vectors for {len(texts)} texts")
-                return [Embedding(unit(row["embedding"])) for row in rows]
+                return [Embedding(make_unit_vector(row["embedding"])) for row in rows]
         except urllib.error.HTTPError as error:
             raise NoEmbedder(f"{self.name} answered {error.code}: {error.reason}") from error
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise NoEmbedder(f"{self.name} gave an invalid answer: {error}") from error
 
 
-def unit(vector: Sequence[float]) -> bytes:
+def make_unit_vector(vector: Sequence[float]) -> bytes:
     """A vector scaled to length 1, as bytes. Raises ValueError for a vector of zeros."""
     length = math.sqrt(math.fsum(item * item for item in vector))
     if not length or not math.isfinite(length):

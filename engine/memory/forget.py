@@ -38,7 +38,7 @@ INTENT = "forget"
 MAX_SHOWN = 20
 """Maximum number of places of each store in a preview."""
 
-MAX_EXCERPT = 120
+MAX_EXCERPT_CHARS = 120
 """Maximum number of characters of a place in a preview."""
 
 NOT_ERASED = (
@@ -58,7 +58,7 @@ SKIPPED_FOLDERS = frozenset({"worktrees", "scratch", "chroma"})
 TEXT_SUFFIXES = frozenset({".md", ".txt"})
 """Suffixes of files from which a line with a term is removed as a whole."""
 
-_BINARY_PROBE = 8_192
+_BINARY_PROBE_BYTES = 8_192
 """A file with a NUL among this many first bytes is binary."""
 
 
@@ -100,13 +100,13 @@ class Forgetting:
     def preview(self, id_or_words: str) -> ForgetPreview:
         """What forgetting an entry, or all that contains these words, would erase. Raises `Refusal` `too_short`."""
         terms = self._search_terms(id_or_words)
-        found = {store.name: list(store.find(terms)) for store in self._stores}
+        matches_by_store = {store.name: list(store.find(terms)) for store in self._stores}
         places = [
-            ForgetMatch(name, id, plain(text, MAX_EXCERPT))
-            for name, matches in found.items()
+            ForgetMatch(name, id, plain(text, MAX_EXCERPT_CHARS))
+            for name, matches in matches_by_store.items()
             for id, text in matches[:MAX_SHOWN]
         ]
-        counts = tuple((name, len(matches)) for name, matches in found.items() if matches)
+        counts = tuple((name, len(matches)) for name, matches in matches_by_store.items() if matches)
         return ForgetPreview(terms.texts, tuple(places), counts, NOT_ERASED)
 
     def forget(self, target: str | Sequence[str]) -> ForgetReport:
@@ -178,11 +178,11 @@ class ErasableRows:
 
     def find(self, terms: SearchTerms) -> Iterator[tuple[str, str]]:
         with self._database.read() as session:
-            yield from [(row.id, row.texts[0]) for row in self._matching(session, terms)]
+            yield from [(row.id, row.texts[0]) for row in self._select_matching(session, terms)]
 
     def erase(self, terms: SearchTerms) -> int:
         def empty_rows(tx: Transaction) -> int:
-            rows = self._matching(tx.session, terms)
+            rows = self._select_matching(tx.session, terms)
             for row in rows:
                 row.forget()
                 tx.session.add(row)
@@ -190,7 +190,7 @@ class ErasableRows:
 
         return self._database.write(empty_rows)
 
-    def _matching(self, session: Session, terms: SearchTerms) -> list[CaptureRow | DraftRow]:
+    def _select_matching(self, session: Session, terms: SearchTerms) -> list[CaptureRow | DraftRow]:
         rows: Iterable[CaptureRow | DraftRow] = session.exec(select(self._table))
         return [row for row in rows if any(map(terms.match, row.texts))]
 
@@ -223,7 +223,7 @@ class HomeFiles:
 
     def find(self, terms: SearchTerms) -> Iterator[tuple[str, str]]:
         """Each file that contains the terms, with the first such line."""
-        for path in self._files():
+        for path in self._walk_files():
             line = _find_line(path, terms)
             if line is not None:
                 yield str(path), line
@@ -235,7 +235,7 @@ class HomeFiles:
             _erase_from_file(path, terms)
         return len(paths)
 
-    def _files(self) -> Iterator[Path]:
+    def _walk_files(self) -> Iterator[Path]:
         for folder in self._folders:
             for parent, names, files in os.walk(folder):
                 names[:] = sorted(set(names) - SKIPPED_FOLDERS)
@@ -247,7 +247,7 @@ def _read_text(path: Path) -> str:
     """The text of a file, "" for one that is binary, or gone by now."""
     try:
         with path.open("rb") as file:
-            head = file.read(_BINARY_PROBE)
+            head = file.read(_BINARY_PROBE_BYTES)
             return "" if b"\x00" in head else (head + file.read()).decode("utf-8", errors="surrogateescape")
     except OSError:
         return ""

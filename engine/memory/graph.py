@@ -104,7 +104,7 @@ class TaskGraph:
                     if number % FREEZE_EVERY == 0:
                         gc.freeze()
                 if self._files.faults:
-                    self._files.replace(self._records())  # what is damaged was copied aside
+                    self._files.replace(self._make_records())  # what is damaged was copied aside
             except OSError as error:
                 message = f"the task graph cannot be read: {error.strerror or error}"
                 self._files.faults = [message]
@@ -136,7 +136,7 @@ class TaskGraph:
         self.load()
         return self._nodes.get(task_id)
 
-    def latest_named(self, workspace: str, title: str) -> GraphNode | None:
+    def find_latest_named(self, workspace: str, title: str) -> GraphNode | None:
         """The newest task with this title in a workspace."""
         self.load()
         return self._latest_named.get((workspace, _shorten(title, MAX_TITLE)))
@@ -153,19 +153,21 @@ class TaskGraph:
         )
         return list(itertools.islice(matching, limit))
 
-    def neighbourhood(self, task_id: str) -> Neighbourhood:
+    def get_neighbourhood(self, task_id: str) -> Neighbourhood:
         """A task with its edges and the tasks one step away, the valid ones first. Raises `Refusal` `unknown_task`."""
         self.load()
-        edges = self._edges_around(task_id)
-        others = dict.fromkeys(edge.other_end(task_id) for edge in edges)
-        return Neighbourhood(self._existing(task_id), tuple(edges), tuple(self._nodes[other] for other in others))
+        edges = self._read_edges_around(task_id)
+        neighbour_ids = dict.fromkeys(edge.other_end(task_id) for edge in edges)
+        return Neighbourhood(
+            self._require_task(task_id), tuple(edges), tuple(self._nodes[other] for other in neighbour_ids)
+        )
 
     def neighbours(self, task_ids: Sequence[str]) -> list[tuple[GraphEdge, GraphNode]]:
         """The valid tasks one step from `task_ids`, with the edge that leads there; each once, without these tasks."""
         self.load()
         visited, results = set(task_ids), []
         for task_id in task_ids:
-            for edge in self._edges_around(task_id):
+            for edge in self._read_edges_around(task_id):
                 neighbour = self._nodes[edge.other_end(task_id)]
                 if neighbour.task_id not in visited and not edge.invalidated and neighbour.invalidated_at is None:
                     visited.add(neighbour.task_id)
@@ -187,10 +189,13 @@ class TaskGraph:
         """Add an edge; False if it exists already. Raises `Refusal`: `unknown_task`, `cycle`, and OSError."""
         self.load()
         with self._write_lock:
-            self._existing(source)
-            self._existing(target)
+            self._require_task(source)
+            self._require_task(target)
             edge = GraphEdge(source, relation, target, round(weight, 4))
-            if any(_is_same(edge, other) and not other.invalidated for other in self._outgoing.get(source, ())):
+            if any(
+                _is_same(edge, known_edge) and not known_edge.invalidated
+                for known_edge in self._outgoing.get(source, ())
+            ):
                 return False
             if source == target or (relation in ACYCLIC and self._has_path(target, relation, source)):
                 raise Refusal(
@@ -221,7 +226,7 @@ class TaskGraph:
         self.load()
         with self._write_lock:
             if not self._closed:
-                self._files.replace(self._records())
+                self._files.replace(self._make_records())
 
     # -- forgetting
 
@@ -243,13 +248,13 @@ class TaskGraph:
 
     # -- inside
 
-    def _existing(self, task_id: str) -> GraphNode:
+    def _require_task(self, task_id: str) -> GraphNode:
         node = self._nodes.get(task_id)
         if node is None:
             raise Refusal("unknown_task", f"the task graph has no {sanitise(task_id)}", "see layer F of the memory")
         return node
 
-    def _records(self) -> Iterator[Record]:
+    def _make_records(self) -> Iterator[Record]:
         return ((node, self._outgoing.get(node.task_id, ())) for node in tuple(self._nodes.values()))
 
     def _write(self, node: GraphNode, edges: Sequence[GraphEdge]) -> None:
@@ -260,8 +265,10 @@ class TaskGraph:
 
     def _draw(self, edge: GraphEdge) -> None:
         """Write the task at which an edge begins, with this edge added, or in place of the same one."""
-        others = (other for other in self._outgoing.get(edge.source, ()) if not _is_same(edge, other))
-        self._write(self._nodes[edge.source], (*others, edge))
+        other_edges = (
+            known_edge for known_edge in self._outgoing.get(edge.source, ()) if not _is_same(edge, known_edge)
+        )
+        self._write(self._nodes[edge.source], (*other_edges, edge))
 
     def _add(self, node: GraphNode, edges: Sequence[GraphEdge]) -> None:
         """Put a record into memory. A second call changes nothing."""
@@ -285,7 +292,7 @@ class TaskGraph:
             reached |= targets
         return goal in reached
 
-    def _edges_around(self, task_id: str) -> list[GraphEdge]:
+    def _read_edges_around(self, task_id: str) -> list[GraphEdge]:
         edges = [edge for edge in self._outgoing.get(task_id, ()) if edge.target in self._nodes]
         sources = tuple(self._sources.get(task_id, ()))
         edges += [edge for source in sources for edge in self._outgoing[source] if edge.target == task_id]

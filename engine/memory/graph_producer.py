@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from engine.memory.captures import ENDED, WorkReader, session_of
+from engine.memory.captures import ENDED, WorkReader, get_session_id
 from engine.memory.graph import TaskGraph
 from engine.model import (
     PROBLEM_FOUND,
@@ -36,7 +36,7 @@ MAX_SIMILAR = 5
 """Maximum number of similar tasks that a new task is linked to: the closest."""
 
 SimilarSessions = Callable[[str, int, float], Mapping[str, float] | None]
-"""`(session, k, cosine)`: see `MemorySearch.sessions_like`."""
+"""`(session, k, cosine)`: see `MemorySearch.find_sessions_like`."""
 
 
 class GraphProducer:
@@ -51,7 +51,7 @@ class GraphProducer:
         """Put what an event of `KINDS` says into the graph. A second call changes nothing."""
         try:
             if entry.kind in ENDED or entry.kind == "SessionStarted":
-                self._put_session(session_of(entry))
+                self._put_session(get_session_id(entry))
             elif entry.kind == "WorkOverlapped":
                 self._relate(entry.payload["session_id"], Relation.RELATED_TO, entry.payload["other_session_id"])
             else:
@@ -69,7 +69,7 @@ class GraphProducer:
         similar = self._similar_sessions(entry.subject, MAX_COMPARED, MIN_SIMILARITY)
         if similar is None:
             raise NotReady
-        linked = {edge.source for edge in self._edges_of(entry.subject) if edge.relation is Relation.SIMILAR_TO}
+        linked = {edge.source for edge in self._read_edges(entry.subject) if edge.relation is Relation.SIMILAR_TO}
         for other_id in [session for session in similar if session != entry.subject][:MAX_SIMILAR]:
             other_node = self._graph.get(other_id)
             if other_node is not None and other_node.invalidated_at is None and other_id not in linked:
@@ -81,7 +81,7 @@ class GraphProducer:
         view = self._work.session(session_id)
         if view.started_at is None or view.not_begun:
             return  # the session was withdrawn before it began
-        previous = self._graph.latest_named(view.workspace, view.prompt)
+        previous = self._graph.find_latest_named(view.workspace, view.prompt)
         self._graph.put(
             GraphNode(
                 task_id=view.id,
@@ -118,8 +118,8 @@ class GraphProducer:
             )
             if task.session_id:
                 self._relate(task.session_id, Relation.DERIVED_FROM, task.id)
-        for needed in task.needs:
-            self._update_block(self._work.task(needed), task)
+        for prerequisite_id in task.needs:
+            self._update_block(self._work.task(prerequisite_id), task)
         for waiting in self._work.dependent_tasks(task.id):
             self._update_block(task, waiting)
 
@@ -127,20 +127,24 @@ class GraphProducer:
         """If a session that worked on the task `needed` has failed, it blocks the task `waiting` until `needed` is
         done."""
         if needed.state == TaskState.DONE:
-            for edge in self._edges_of(waiting.id):
-                if edge.relation is Relation.BLOCKS and not edge.invalidated and self._worked_on(edge.source, needed):
+            for edge in self._read_edges(waiting.id):
+                if (
+                    edge.relation is Relation.BLOCKS
+                    and not edge.invalidated
+                    and self._has_worked_on(edge.source, needed)
+                ):
                     self._graph.cut(edge)
         elif needed.session_id and SUCCESS_BY_OUTCOME.get(self._work.session(needed.session_id).outcome) is False:
             self._relate(needed.session_id, Relation.BLOCKS, waiting.id)
 
-    def _worked_on(self, session_id: str, task: Task) -> bool:
+    def _has_worked_on(self, session_id: str, task: Task) -> bool:
         return session_id == task.session_id or any(
             (edge.source, edge.relation, edge.target) == (session_id, Relation.DERIVED_FROM, task.id)
-            for edge in self._edges_of(session_id)
+            for edge in self._read_edges(session_id)
         )
 
-    def _edges_of(self, task_id: str) -> Sequence[GraphEdge]:
-        return self._graph.neighbourhood(task_id).edges if self._graph.get(task_id) is not None else ()
+    def _read_edges(self, task_id: str) -> Sequence[GraphEdge]:
+        return self._graph.get_neighbourhood(task_id).edges if self._graph.get(task_id) is not None else ()
 
     def _relate(self, source: str, relation: Relation, target: str) -> None:
         try:

@@ -181,7 +181,7 @@ def _pack(token_vectors: Any) -> bytes:
     return pack_tokens(token_vectors)
 
 
-def model_fault() -> str:
+def find_model_fault() -> str:
     """Why the model cannot be loaded, in words; "" if it can. Reads its file."""
     try:
         _read_model()

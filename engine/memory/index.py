@@ -66,7 +66,7 @@ QUERY_TIMEOUT_S = 5.0
 MAX_BUILDS = 3
 """Number of builds in a row that may fail. After that the index stays degraded until `check` is called."""
 
-RETRY_SECONDS = 15.0
+RETRY_S = 15.0
 """Seconds after which a server that was lost is asked again."""
 
 _FAULTS = (HelperGone, HelperFailed, TimeoutError, OSError)
@@ -158,7 +158,7 @@ class Index:
             log.warning("the index did not answer: %s", error)
             self._reopen_wanted = True
             if (server := self._server()) is not None:
-                self._disconnected(server, error)  # so that the next search does not wait for the server
+                self._note_disconnection(server, error)  # so that the next search does not wait for the server
             self.wake()
             return None
         return hits
@@ -180,13 +180,13 @@ class Index:
             self._sync()
             self._failures = 0
         except (*_FAULTS, DamagedIndex) as error:
-            return None if self._background.closed else self._failed(error)
+            return None if self._background.closed else self._recover_from(error)
         except Exception as error:
             log.exception("the index has stopped")
             self._set_state("degraded", f"{type(error).__name__}: {error}")
         return None
 
-    def _failed(self, error: Exception) -> float | None:
+    def _recover_from(self, error: Exception) -> float | None:
         """Handle an error; returns the seconds until the next attempt, None for no attempt before `check`. A lost
         server is no reason to build again."""
         self._opened = None
@@ -194,14 +194,14 @@ class Index:
         if server is None or isinstance(error, TimeoutError):
             self._helper.end()  # if it hangs, the next search would wait for it; and only its end releases a folder
         if server is not None and (isinstance(error, HelperGone | TimeoutError) or str(error).startswith(UNREACHABLE)):
-            self._disconnected(server, error)
-            return RETRY_SECONDS
+            self._note_disconnection(server, error)
+            return RETRY_S
         self._failures += 1
         which = f"the index on {server.host}" if server else "the index"
         log.warning("%s is built again: %s", which, error)
         if self._failures > MAX_BUILDS:
             self._set_state("degraded", f"{which} cannot be built: {error}")
-            return RETRY_SECONDS * 20 if server else None
+            return RETRY_S * 20 if server else None
         self._set_state("building", f"built again: {error}", 0.0)
         if server is not None:
             self._clear_wanted = True
@@ -209,13 +209,13 @@ class Index:
             self._move_aside()
         return 0.0
 
-    def _disconnected(self, server: ChromaServer, error: Exception) -> None:
+    def _note_disconnection(self, server: ChromaServer, error: Exception) -> None:
         reason = str(error).removeprefix(f"{UNREACHABLE}: ") or f"{server.host} does not answer"
-        words = f"the connection to the Chroma server was lost: {reason}; it is tried again every {RETRY_SECONDS:g} s"
+        message = f"the connection to the Chroma server was lost: {reason}; it is tried again every {RETRY_S:g} s"
         if not self._is_disconnected:
             self._is_disconnected = True
-            log.warning("%s", words)
-        self._set_state("degraded", words)
+            log.warning("%s", message)
+        self._set_state("degraded", message)
 
     def _sync(self) -> None:
         """Open the index if needed, and make it equal to the database."""
@@ -232,9 +232,9 @@ class Index:
             self._set_state("ready")
 
     def _is_open(self) -> bool:
-        return self._opened is not None and self._opened == (self._helper.pid, self._where(), self._model())
+        return self._opened is not None and self._opened == (self._helper.pid, self._identify_index(), self._model())
 
-    def _where(self) -> int | ChromaServer:
+    def _identify_index(self) -> int | ChromaServer:
         """Identifies the index: the server, or the inode of the file."""
         if (server := self._server()) is not None:
             return server
@@ -259,7 +259,7 @@ class Index:
             self._clear_wanted = self._is_disconnected = False
         self._last_chunk = max((max(ids, default=0) for ids in self._store.indexed(model).values()), default=0)
         self._removed = 0
-        self._opened = (self._helper.pid, self._where(), model)
+        self._opened = (self._helper.pid, self._identify_index(), model)
 
     def _reconcile(self) -> int:
         """Make the index contain what the database does, a page of ids at a time; searches are answered in between.
@@ -312,11 +312,11 @@ class Index:
 
     def _add_new(self) -> None:
         while not self._background.closed:
-            page = self._store.vector_page(self._model(), self._last_chunk, PAGE)
+            page = self._store.read_vector_page(self._model(), self._last_chunk, PAGE)
             if not page:
                 return
             for layer in sorted(LAYERS):
-                self._add(layer, {chunk: vector for chunk, _, of, vector in page if of is layer})
+                self._add(layer, {chunk: vector for chunk, _, chunk_layer, vector in page if chunk_layer is layer})
             self._last_chunk = page[-1][0]
 
     def _add(self, layer: Layer, vectors: Mapping[int, bytes]) -> None:

@@ -80,10 +80,10 @@ class MemoryService:
         self._endpoint = endpoint
         self.store = MemoryStore(database, self._on_erased)
         self.vectoriser = Vectoriser(
-            database, self.store, self._helper, embedder=self._embedder, on_complete=lambda: self.index.wake()
+            database, self.store, self._helper, embedder=self._get_embedder, on_complete=lambda: self.index.wake()
         )
         self.index = Index(self.store, self._helper, folder, model=lambda: self.vectoriser.model, server=server)
-        self.vectors = Vectors(self.store, self.index, embedder=self._embedder, model=lambda: self.vectoriser.model)
+        self.vectors = Vectors(self.store, self.index, embedder=self._get_embedder, model=lambda: self.vectoriser.model)
         self.search = MemorySearch(database, self.store, self.vectors)
         self.recaller = Recaller([self.search], clock)
 
@@ -110,7 +110,7 @@ class MemoryService:
 
     def missing(self) -> tuple[int, str]:
         """How many memories have no vectors yet, and why no vectors can be made, "" if they can."""
-        return self.store.pending_count(self.vectoriser.model), self.vectoriser.problem
+        return self.store.count_pending(self.vectoriser.model), self.vectoriser.problem
 
     # -- recalling
 
@@ -134,7 +134,7 @@ class MemoryService:
 
     def layers(self) -> list[LayerState]:
         """The states of layers C and E (SPEC 9.5)."""
-        pending = self.store.pending_count(self.vectoriser.model)
+        pending = self.store.count_pending(self.vectoriser.model)
         fault = self.vectoriser.problem or self.vectors.problem
         states = []
         for layer in (Layer.VECTORS, Layer.CONTEXT):
@@ -183,7 +183,7 @@ class MemoryService:
         self.vectoriser.close()
         self.index.close()
 
-    def _embedder(self) -> Embedder:
+    def _get_embedder(self) -> Embedder:
         if self._given_embedder is not None:
             return self._given_embedder
         name = self._settings.current.memory.embedder
@@ -232,7 +232,7 @@ class Knowledge:
             files=files,
             model=model,
         )
-        producer = GraphProducer(self.graph, work, memory.search.sessions_like)
+        producer = GraphProducer(self.graph, work, memory.search.find_sessions_like)
         summariser = SessionSummariser(
             work, self.captures, memory.store, memory.remember, model=model, clock=clock, report=report
         )
@@ -247,7 +247,7 @@ class Knowledge:
             report,
             service="memory",
         )
-        graph_source = GraphSource(self.graph, memory.search.sessions_near)
+        graph_source = GraphSource(self.graph, memory.search.find_sessions_near)
         memory.recaller.join(LedgerSource(ledger), graph_source, FactSource(self.para))
 
     def build_forgetting(
@@ -259,12 +259,12 @@ class Knowledge:
         home, database = self._home, self._memory.database
         captures, drafts = ErasableRows("captures", database, CaptureRow), ErasableRows("drafts", database, DraftRow)
         own = (self._memory.store, captures, drafts, self.para, self.graph)
-        rest = (HomeFiles((home.data, home.logs, home.cache)), DatabaseRows(database))
+        files_and_tables = (HomeFiles((home.data, home.logs, home.cache)), DatabaseRows(database))
         self._text_of_other = text_of_other
         self.forgetting = Forgetting(
             database,
-            [*own, *others, *rest],
-            text_of=self._text_of,
+            [*own, *others, *files_and_tables],
+            text_of=self._find_text,
             running=lambda: [item.id for item in self._work.running_sessions()],
             second_pass=others,
         )
@@ -327,7 +327,7 @@ class Knowledge:
             for draft in self.drafts.waiting()
         ]
 
-    def _text_of(self, id: str) -> str | None:
+    def _find_text(self, id: str) -> str | None:
         """The text of the entry of any layer with this id, None when there is none."""
         prefix = id.partition("_")[0]
         try:

@@ -24,7 +24,7 @@ from engine.frozen import frozen
 from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import Captures, WorkReader
 from engine.memory.drafts import MAX_FACTS, Day, Drafts
-from engine.memory.para import GROUP, MAX_FACT, Para
+from engine.memory.para import GROUP, MAX_FACT_CHARS, Para
 from engine.model import Asks, Bucket, CheckResult, NoAnswer, Question, Refusal, Trust, sanitise
 from engine.model.secrets import redact
 from engine.model.text import validation_faults
@@ -42,7 +42,7 @@ START_HOUR = 3
 MAX_DAYS = 7
 """Maximum number of missed days that are made up for: the newest."""
 
-COST_CAP = 120_000
+COST_CAP_MICROUSD = 120_000
 """Maximum cost of evaluating a day in micro-dollars: 12 cents."""
 
 MAX_ATTEMPTS = 3
@@ -93,7 +93,7 @@ class ProposedFact(BaseModel):
 
     model_config = ConfigDict(frozen=True, str_strip_whitespace=True)
 
-    fact: str = Field(min_length=1, max_length=MAX_FACT)
+    fact: str = Field(min_length=1, max_length=MAX_FACT_CHARS)
     category: str
     bucket: Bucket
     group: str = Field(pattern=f"^{GROUP.pattern}$")
@@ -189,7 +189,7 @@ class Nightly:
 
     def _keep(self, day: Day, night: NightRow) -> NightlyFinished:
         """Store the facts and drafts of an evaluated day, write the diaries, and mark the day as done."""
-        proposed = [day.fact_of(**fact.model_dump()) for fact in night.facts]
+        proposed = [day.make_fact(**fact.model_dump()) for fact in night.facts]
         promoted = self._para.add([fact for fact in proposed if fact.trust is not Trust.QUOTED])
         drafts = [replace(fact, reason="the model would keep it") for fact in proposed if fact.trust is Trust.QUOTED]
         has_chosen_none = night.reason == NOTHING_KEPT
@@ -246,8 +246,8 @@ class Nightly:
         runs: list[tuple[CheckResult, int]] = []
         synthesis = redact(day.synthesis())
         faults: tuple[str, ...] = ()
-        while night.attempts < MAX_ATTEMPTS and night.cost_microusd < COST_CAP:
-            attempt = self._ask_model(day.date, synthesis, faults, COST_CAP - night.cost_microusd)
+        while night.attempts < MAX_ATTEMPTS and night.cost_microusd < COST_CAP_MICROUSD:
+            attempt = self._ask_model(day.date, synthesis, faults, COST_CAP_MICROUSD - night.cost_microusd)
             if attempt is None:
                 night.reason = "no model: you decide"
                 return runs
@@ -256,8 +256,8 @@ class Nightly:
             night.cost_microusd += max(0, attempt.cost)
             check = CheckResult("nightly", len(attempt.facts), len(faults), failing=faults)
             runs.append((check, night.cost_microusd))
-            if night.cost_microusd > COST_CAP and not failure:
-                failure = f"it cost {night.cost_microusd / 1e6:.3f} dollars, more than {COST_CAP / 1e6:.2f}"
+            if night.cost_microusd > COST_CAP_MICROUSD and not failure:
+                failure = f"it cost {night.cost_microusd / 1e6:.3f} dollars, more than {COST_CAP_MICROUSD / 1e6:.2f}"
             if failure or not faults:
                 night.facts = () if failure else attempt.facts
                 night.reason = failure or ("" if attempt.facts else NOTHING_KEPT)
@@ -307,7 +307,7 @@ class Nightly:
         heading = f"## {day.date}"
         active_agents = {session.agent for session in day.sessions} | {capture.agent for capture in day.captures}
         for agent in active_agents.intersection(self._files.agents()):
-            body = "\n".join(f"- {line}" for line in day.lines_for(agent))
+            body = "\n".join(f"- {line}" for line in day.make_lines_for(agent))
             try:
                 text = self._files.read(agent, MEMORY_FILE).text
                 if heading not in text.splitlines():

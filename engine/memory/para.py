@@ -35,7 +35,7 @@ ITEMS, SUMMARY = "items.json", "summary.md"
 GROUP = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}")
 """The name of a group."""
 
-MAX_FACT = 1_000
+MAX_FACT_CHARS = 1_000
 """Maximum number of characters of a fact."""
 
 INTENT = "para"
@@ -97,7 +97,7 @@ class Para:
         terms = words.casefold().split()
         matching = [
             fact
-            for fact in self._all_facts().values()
+            for fact in self._read_all_facts().values()
             if (fact.active or not active)
             and (workspace is None or fact.workspace in ("", workspace))
             and all(word in fact.fact.casefold() for word in terms)
@@ -106,12 +106,12 @@ class Para:
 
     def get(self, fact_id: str) -> ParaFact:
         """One fact. Raises `Refusal` `unknown_fact`."""
-        return _existing(self._all_facts(), fact_id)
+        return _require_fact(self._read_all_facts(), fact_id)
 
     def corrections(self, fact_id: str) -> list[ParaFact]:
         """The chain of corrections that a fact belongs to, oldest first, up to the fact that is valid now. Raises
         `Refusal` `unknown_fact`."""
-        facts = self._all_facts()
+        facts = self._read_all_facts()
 
         def follow_successors(fact: ParaFact) -> list[str]:
             chain = [fact.id]
@@ -120,13 +120,13 @@ class Para:
             return chain
 
         chains = {fact.id: follow_successors(fact) for fact in facts.values()}
-        last = chains[_existing(facts, fact_id).id][-1]
+        last = chains[_require_fact(facts, fact_id).id][-1]
         members = [fact for fact in facts.values() if chains[fact.id][-1] == last]
         return sorted(members, key=lambda fact: (-len(chains[fact.id]), fact.created_at, fact.id))
 
     def problems(self) -> list[str]:
         """The files that cannot be read, in words."""
-        return [group.broken for group in self._groups() if group.broken]
+        return [group.broken for group in self._list_groups() if group.broken]
 
     # -- writing
 
@@ -137,7 +137,7 @@ class Para:
         """
         with self._lock:
             changes: dict[str, ParaFact] = {}
-            stored = [self._plan_addition(_validated(item), changes) for item in new]
+            stored = [self._plan_addition(_validate_fact(item), changes) for item in new]
             self._change(list(changes.values()))
             return stored
 
@@ -151,7 +151,7 @@ class Para:
     def flush(self) -> None:
         """Write the counts of `count_access` into the files. Raises OSError; then a later call writes them."""
         with self._lock:
-            facts = self._all_facts()
+            facts = self._read_all_facts()
             self._write_files([
                 replace(fact, access_count=fact.access_count + number, last_accessed=at)
                 for fact_id, (number, at) in self._accesses.items()
@@ -161,7 +161,7 @@ class Para:
 
     def find(self, terms: SearchTerms) -> Iterator[tuple[str, str]]:
         """Facts that contain `terms`, for forgetting."""
-        yield from ((fact.id, fact.fact) for fact in self._matching(terms))
+        yield from ((fact.id, fact.fact) for fact in self._select_matching(terms))
 
     def erase(self, terms: SearchTerms) -> int:
         """Empty the facts that contain the terms; returns how many. The stubs keep their places in the chain (SPEC
@@ -169,7 +169,7 @@ class Para:
         with self._lock:
             stubs = [
                 replace(fact, fact="", category="", source="", status="superseded", forgotten=True)
-                for fact in self._matching(terms)
+                for fact in self._select_matching(terms)
             ]
             self._change(stubs)
             return len(stubs)
@@ -188,18 +188,18 @@ class Para:
 
     # -- inside
 
-    def _matching(self, terms: SearchTerms) -> list[ParaFact]:
+    def _select_matching(self, terms: SearchTerms) -> list[ParaFact]:
         return [fact for fact in self.facts() if any(map(terms.match, (fact.fact, fact.category, fact.source)))]
 
     def _plan_addition(self, new: NewFact, changes: dict[str, ParaFact]) -> ParaFact:
         """Put the fact that `new` becomes, and other facts that change with it, into `changes`."""
-        facts = self._all_facts() | changes
-        same = _find_same(facts.values(), new)
-        if same is not None:
-            if new.approved_at is not None and same.approved_at is None and new.fact == same.fact:
-                same = replace(same, approved_at=new.approved_at)
-                changes[same.id] = same
-            return same
+        facts = self._read_all_facts() | changes
+        same_fact = _find_same(facts.values(), new)
+        if same_fact is not None:
+            if new.approved_at is not None and same_fact.approved_at is None and new.fact == same_fact.fact:
+                same_fact = replace(same_fact, approved_at=new.approved_at)
+                changes[same_fact.id] = same_fact
+            return same_fact
         fact = ParaFact(
             id=_free_id(new, facts),
             fact=new.fact,
@@ -214,20 +214,22 @@ class Para:
             approved_at=new.approved_at,
         )
         if new.supersedes:
-            old = _existing(facts, new.supersedes)
-            if not old.active:
+            superseded_fact = _require_fact(facts, new.supersedes)
+            if not superseded_fact.active:
                 raise Refusal(
                     "already_superseded",
-                    f"{old.id} was superseded by {old.superseded_by or 'nothing'}",
-                    f"supersede {old.superseded_by}" if old.superseded_by else "add the fact separately",
+                    f"{superseded_fact.id} was superseded by {superseded_fact.superseded_by or 'nothing'}",
+                    f"supersede {superseded_fact.superseded_by}"
+                    if superseded_fact.superseded_by
+                    else "add the fact separately",
                 )
-            changes[old.id] = replace(old, status="superseded", superseded_by=fact.id)
+            changes[superseded_fact.id] = replace(superseded_fact, status="superseded", superseded_by=fact.id)
         changes[fact.id] = fact
         return fact
 
     def _change(self, facts: Sequence[ParaFact]) -> None:
         """Write changed facts into their files. After a crash the next start writes all of them."""
-        for folder in {self._folder_of(fact) for fact in facts}:
+        for folder in {self._locate_folder(fact) for fact in facts}:
             _refuse_broken(self._group(folder))
         payload = {"facts": _FACTS.dump_python(list(facts), mode="json")}
         intent = self._database.write(lambda tx: begin_intent(tx, INTENT, "", payload))
@@ -244,26 +246,26 @@ class Para:
     def _write_files(self, changed: Sequence[ParaFact]) -> None:
         """Write changed facts into the files of their groups. Raises OSError, and `Refusal` `para_damaged`."""
         with self._lock:
-            for folder in {self._folder_of(fact): None for fact in changed}:
+            for folder in {self._locate_folder(fact): None for fact in changed}:
                 group = self._group(folder)
                 _refuse_broken(group)
-                facts = {**group.facts, **{fact.id: fact for fact in changed if self._folder_of(fact) == folder}}
+                facts = {**group.facts, **{fact.id: fact for fact in changed if self._locate_folder(fact) == folder}}
                 folder.mkdir(parents=True, exist_ok=True)
                 items = _FACTS.dump_python(list(facts.values()), mode="json", exclude={"__all__": {"bucket", "group"}})
                 _write_if_changed(folder / ITEMS, json_bytes(items))
                 _write_if_changed(folder / SUMMARY, render_summary(folder, facts.values()).encode(errors="replace"))
 
-    def _all_facts(self) -> dict[str, ParaFact]:
-        return {fact.id: fact for group in self._groups() for fact in group.facts.values()}
+    def _read_all_facts(self) -> dict[str, ParaFact]:
+        return {fact.id: fact for group in self._list_groups() for fact in group.facts.values()}
 
-    def _groups(self) -> list[_Group]:
+    def _list_groups(self) -> list[_Group]:
         folders = [path for bucket in Bucket for path in sorted((self._folder / bucket).glob("*"))]
         return [self._group(path) for path in folders if path.is_dir() and GROUP.fullmatch(path.name)]
 
     def _group(self, folder: Path) -> _Group:
         return self._read.get(folder, (folder / ITEMS,), lambda: _read_group(folder))
 
-    def _folder_of(self, fact: ParaFact) -> Path:
+    def _locate_folder(self, fact: ParaFact) -> Path:
         return self._folder / fact.bucket / fact.group
 
 
@@ -295,7 +297,7 @@ def _refuse_broken(group: _Group) -> None:
         raise Refusal("para_damaged", group.broken, "fix the file, or move it away to start afresh")
 
 
-def _existing(facts: Mapping[str, ParaFact], fact_id: str) -> ParaFact:
+def _require_fact(facts: Mapping[str, ParaFact], fact_id: str) -> ParaFact:
     if fact_id not in facts:
         raise Refusal("unknown_fact", f"there is no fact {sanitise(fact_id)}", "see layer G of the memory")
     return facts[fact_id]
@@ -308,11 +310,11 @@ def _find_same(facts: Iterable[ParaFact], new: NewFact) -> ParaFact | None:
     return next((fact for fact in in_group if digest_sentence(fact.fact) == new_digest), None)
 
 
-def _validated(new: NewFact) -> NewFact:
+def _validate_fact(new: NewFact) -> NewFact:
     """A new fact with its texts cleaned. Raises `Refusal` `bad_fact`."""
     text = one_line(new.fact)
-    if not text or len(text) > MAX_FACT:
-        raise Refusal("bad_fact", f"a fact must have 1 to {MAX_FACT} characters", "write it in one sentence")
+    if not text or len(text) > MAX_FACT_CHARS:
+        raise Refusal("bad_fact", f"a fact must have 1 to {MAX_FACT_CHARS} characters", "write it in one sentence")
     if not GROUP.fullmatch(new.group):
         raise Refusal(
             "bad_fact", f"{sanitise(new.group)!r} is not a valid group name", "use lower-case letters, digits, - and _"

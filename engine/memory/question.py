@@ -151,9 +151,9 @@ class Question:
     asks_latest: bool
     asks_advice: bool
 
-    def date_fit(self, at: str) -> float:
+    def compute_date_fit(self, at: str) -> float:
         """How well a time (ISO 8601) fits the dates that the question names, in [0, 1]; 0 if it names none."""
-        return max((when.fits(date.fromisoformat(at[:10])) for when in self.dates), default=0.0)
+        return max((named_date.fits(date.fromisoformat(at[:10])) for named_date in self.dates), default=0.0)
 
 
 def read_question(text: str, speakers: Iterable[str] = (), *, now: datetime | None = None) -> Question:
@@ -167,12 +167,14 @@ def read_question(text: str, speakers: Iterable[str] = (), *, now: datetime | No
     topic = _find_topic(text)
     lower = topic.casefold()
     all_words = list(dict.fromkeys(WORD_PATTERN.findall(lower)))
-    named = frozenset(speaker for speaker, words in names.items() if _is_named(lower, all_words, speaker, words))
-    used_names = {word for speaker in named for word in names[speaker]}
+    named_speakers = frozenset(
+        speaker for speaker, words in names.items() if _is_named(lower, all_words, speaker, words)
+    )
+    used_names = {word for speaker in named_speakers for word in names[speaker]}
     words = [word for word in all_words if word not in STOP_WORDS and word not in used_names]
     words = words or [word for word in all_words if word not in used_names] or all_words
-    asked_about = named or _find_roles(text, lower_speakers)
-    if len(named) > 1:
+    asked_about = named_speakers or _find_roles(text, lower_speakers)
+    if len(named_speakers) > 1:
         asked_about = frozenset()
     return Question(
         text=text,
@@ -220,9 +222,9 @@ def _remove_ending(word: str) -> str:
     doubled before it: `planned` becomes `plan`."""
     for ending in _WORD_ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) >= 3:
-            rest = word.removesuffix(ending)
-            is_doubled = len(rest) > 3 and rest[-1] == rest[-2] and rest[-1] not in "lsz"
-            return rest[:-1] if is_doubled else rest
+            stem = word.removesuffix(ending)
+            is_doubled = len(stem) > 3 and stem[-1] == stem[-2] and stem[-1] not in "lsz"
+            return stem[:-1] if is_doubled else stem
     return word
 
 

@@ -183,24 +183,26 @@ def select_candidates(
     words, by `seq`. `near` has chunks, the nearest first.
     """
     similarities = {seq: similarity for similarity, _, seq in reversed(near)}
-    found = _add_searches([row.seq for row in rows], word_scores, similarities)
-    adjacent = _find_best_adjacent(rows, previous, found.total)
+    found_scores = _add_searches([row.seq for row in rows], word_scores, similarities)
+    adjacent = _find_best_adjacent(rows, previous, found_scores.total)
     is_asked_speaker = numpy.array([row.speaker.casefold() in question.speakers for row in rows], numpy.float32)
-    date_fit = numpy.array([question.date_fit(row.at) if question.dates else 0.0 for row in rows], numpy.float32)
-    preliminary_scores = (
-        found.total + ADJACENT_SHARE * adjacent + SPEAKER_SHARE * is_asked_speaker + DATE_SHARE * date_fit
+    date_fit = numpy.array(
+        [question.compute_date_fit(row.at) if question.dates else 0.0 for row in rows], numpy.float32
     )
-    chosen = numpy.argsort(-preliminary_scores, kind="stable")[:MAX_CLOSE]
+    preliminary_scores = (
+        found_scores.total + ADJACENT_SHARE * adjacent + SPEAKER_SHARE * is_asked_speaker + DATE_SHARE * date_fit
+    )
+    close_indexes = numpy.argsort(-preliminary_scores, kind="stable")[:MAX_CLOSE]
     features = {
-        Feature.WORDS: found.words,
-        Feature.MEANING: numpy.clip(found.similarities, 0.0, 1.0),
+        Feature.WORDS: found_scores.words,
+        Feature.MEANING: numpy.clip(found_scores.similarities, 0.0, 1.0),
         Feature.ADJACENT_TURN: adjacent,
-        Feature.SESSION: _find_best_of_session(rows, found.total),
+        Feature.SESSION: _find_best_of_session(rows, found_scores.total),
         Feature.SPEAKER: is_asked_speaker,
         Feature.DATE: date_fit,
     }
-    chosen_rows = [rows[index] for index in chosen.tolist()]
-    return Selection(question, now, chosen_rows, {name: values[chosen] for name, values in features.items()})
+    chosen_rows = [rows[index] for index in close_indexes.tolist()]
+    return Selection(question, now, chosen_rows, {name: values[close_indexes] for name, values in features.items()})
 
 
 @frozen
@@ -254,7 +256,7 @@ def add_text_features(
     selection: Selection, texts: Sequence[str], tokens: Sequence[float], passages: Sequence[float]
 ) -> Candidates:
     """The candidates with the features that need texts. For each candidate, `texts` has the text that was read,
-    `tokens` its score by `vector_math.maxsim`, and `passages` the similarity of its nearest passages."""
+    `tokens` its score by `vector_math.compute_maxsim`, and `passages` the similarity of its nearest passages."""
     question, rows = selection.question, selection.rows
     texts = [text.casefold() for text in texts]
     terms = question.terms or ("",)
@@ -322,8 +324,8 @@ def _find_terms(terms: Sequence[str], texts: Sequence[str]) -> list[frozenset[st
     because a stem differs from its word only at the end."""
     beginnings = "|".join(re.escape(term[:-1] or term) for term in terms)
     word = re.compile(rf"(?<![^\W_])(?:{beginnings})[^\W_]*")
-    wanted = frozenset(terms)
-    return [wanted.intersection(map(make_stem, word.findall(text))) for text in texts]
+    wanted_terms = frozenset(terms)
+    return [wanted_terms.intersection(map(make_stem, word.findall(text))) for text in texts]
 
 
 def _scale(values: Vector, floor: float) -> Vector:

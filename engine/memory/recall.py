@@ -20,7 +20,7 @@ from engine import tokenizer
 from engine.background import run_in_thread
 from engine.clock import Clock
 from engine.frozen import frozen
-from engine.memory.captures import session_of
+from engine.memory.captures import get_session_id
 from engine.memory.graph import SEMANTIC_WEIGHT, TaskGraph, compute_recency
 from engine.memory.para import Para
 from engine.memory.question import STOP_WORDS, find_stems, make_stem
@@ -50,10 +50,10 @@ OPTIONAL_SHARE = 0.8
 MAX_ITEMS = 1_000
 """Maximum number of matches of one recall."""
 
-MAX_WARNING = 280
+MAX_WARNING_CHARS = 280
 """Maximum number of characters of the error of a layer that is left out."""
 
-MAX_COUNTED = 8_000
+MAX_COUNTED_CHARS = 8_000
 """Up to this many characters the tokens of a text are counted; those of a longer text are estimated."""
 
 MAX_LEADING_FACTS = 5
@@ -76,7 +76,7 @@ NEAREST_FACTOR = 4
 """This many times the wanted number of matches is the number of sessions that are asked for: not all are tasks that may
 be found."""
 
-MAX_ORIGIN = 60
+MAX_ORIGIN_CHARS = 60
 """Maximum number of characters of the title of the task from which a neighbour was reached."""
 
 NEIGHBOUR_WEIGHT = 0.8
@@ -104,7 +104,7 @@ _EDGE_REASONS = {
 _STOP_STEMS = frozenset(map(make_stem, STOP_WORDS))
 
 NearestSessions = Callable[[str, int], Mapping[str, float]]
-"""See `MemorySearch.sessions_near`."""
+"""See `MemorySearch.find_sessions_near`."""
 
 
 # -- asking the layers
@@ -163,7 +163,7 @@ class Recaller:
         others = [match for match in matches if not match.about or match.about != query.session]
         best = _drop_duplicates(_sort(others))[: query.k]
         left_out = tuple(f"{name}: {result.warning}" for name, result in results.items() if result.warning)
-        return Recall(tuple(map(_with_tokens, best)), left_out, time.perf_counter() - started)
+        return Recall(tuple(map(_add_token_count, best)), left_out, time.perf_counter() - started)
 
     def _ask_layers(self, query: RecallQuery, now: datetime, deadline_s: float) -> dict[str, LayerResult]:
         """The results of the layers that the query asks, by their names. A layer that is still busy with an earlier
@@ -179,20 +179,20 @@ class Recaller:
             ask = partial(_ask, source, query, now, deadline_s * OPTIONAL_SHARE)
             futures[source.name] = run_in_thread("clawpy-recall", ask)
         wait(futures.values(), deadline_s)
-        return results | {name: self._result_of(name, future, deadline_s) for name, future in futures.items()}
+        return results | {name: self._collect_result(name, future, deadline_s) for name, future in futures.items()}
 
     def _is_busy(self, name: str) -> bool:
         """Whether the layer `name` has still not answered an earlier question."""
         return name in self._late and not self._late[name].done()
 
-    def _result_of(self, name: str, future: Future[LayerResult], deadline_s: float) -> LayerResult:
+    def _collect_result(self, name: str, future: Future[LayerResult], deadline_s: float) -> LayerResult:
         """What the layer `name` has answered by the deadline; nothing but a warning if it has not, or if it failed."""
         if not future.done():
             self._late[name] = future
             return LayerResult((), f"no answer within {deadline_s:g} s")
         error = future.exception()
         if error is not None:
-            return LayerResult((), f"{type(error).__name__}: {error}"[:MAX_WARNING])
+            return LayerResult((), f"{type(error).__name__}: {error}"[:MAX_WARNING_CHARS])
         return future.result()
 
 
@@ -204,9 +204,9 @@ def _ask(source: LayerSource, query: RecallQuery, now: datetime, timeout: float)
         raise
 
 
-def _with_tokens(match: RecallMatch) -> RecallMatch:
+def _add_token_count(match: RecallMatch) -> RecallMatch:
     """The match with the number of its tokens."""
-    is_short = len(match.text) <= MAX_COUNTED
+    is_short = len(match.text) <= MAX_COUNTED_CHARS
     return replace(match, tokens=tokenizer.count(match.text) if is_short else len(match.text) // 4)
 
 
@@ -251,13 +251,13 @@ class LedgerSource:
         matches = []
         for entry in self._ledger.latest(MAX_COMPARED, kinds=tuple(EVENT_TEXTS)):
             text = describe_event(entry)
-            share = share_of_terms(terms, text)
+            share = compute_share_of_terms(terms, text)
             if share >= MIN_SHARE and (not query.workspace or entry.workspace in ("", query.workspace)):
                 parts = (
                     ScorePart("words", share, SEMANTIC_WEIGHT),
                     ScorePart("recency", compute_recency(entry.at, now), REST_WEIGHT),
                 )
-                session = session_of(entry)
+                session = get_session_id(entry)
                 match = RecallMatch(
                     id=f"event_{entry.id}",
                     layer=Layer.LEDGER,
@@ -302,7 +302,7 @@ class GraphSource:
         tasks += [
             (node, "words", share)
             for node in self._graph.newest(limit=MAX_COMPARED)
-            if node.task_id not in nearest and (share := share_of_terms(terms, node.title)) >= MIN_SHARE
+            if node.task_id not in nearest and (share := compute_share_of_terms(terms, node.title)) >= MIN_SHARE
         ]
         for node, part, similarity in tasks:
             if _is_candidate(node, query):
@@ -322,7 +322,7 @@ class GraphSource:
                 reason = if_it_begins_here if edge.source == node.task_id else if_it_ends_here
                 score = min(1.0, scores[origin.task_id] * edge.weight)
                 parts = (ScorePart("neighbour", score, NEIGHBOUR_WEIGHT),)
-                yield _make_task_match(node, parts, reason.format(f"“{origin.title[:MAX_ORIGIN]}”"))
+                yield _make_task_match(node, parts, reason.format(f"“{origin.title[:MAX_ORIGIN_CHARS]}”"))
 
 
 class FactSource:
@@ -339,7 +339,7 @@ class FactSource:
         terms = key_terms(query.text)
         matches = []
         for fact in self._para.facts(active=True, workspace=query.workspace):
-            if (share := share_of_terms(terms, fact.fact)) >= MIN_SHARE:
+            if (share := compute_share_of_terms(terms, fact.fact)) >= MIN_SHARE:
                 parts = (ScorePart("words", share, SEMANTIC_WEIGHT), ScorePart("ground truth", 1.0, REST_WEIGHT))
                 match = RecallMatch(
                     id=fact.id,
@@ -385,7 +385,7 @@ def key_terms(text: str) -> frozenset[str]:
     return words - _STOP_STEMS or words
 
 
-def share_of_terms(words: frozenset[str], text: str) -> float:
+def compute_share_of_terms(words: frozenset[str], text: str) -> float:
     """The share of `words` that a text has, in [0, 1]."""
     return len(words.intersection(find_stems(text))) / len(words) if words else 0.0
 

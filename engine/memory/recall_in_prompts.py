@@ -90,7 +90,7 @@ class RecallPromptPart:
         dropped: list[RecallMatch] = []
         for match in recall.items:
             # A memory that cannot fit is not rendered: a megabyte would take long.
-            new_lines = memory_lines(match) if tokens + match.tokens <= budget else []
+            new_lines = make_memory_lines(match) if tokens + match.tokens <= budget else []
             cost = tokenizer.count_lines(new_lines)
             if new_lines and tokens + cost <= budget:
                 lines += new_lines
@@ -126,7 +126,7 @@ class RecallPromptPart:
         return replace(recall, items=tuple(memories))
 
 
-def memory_lines(memory: RecallMatch) -> list[PromptLine]:
+def make_memory_lines(memory: RecallMatch) -> list[PromptLine]:
     """One memory as lines of a prompt: an element with its escaped text, and its layer, date, speaker and source as
     attributes. For a passage of a long memory, `part` says which one it is. The element is `evidence` unless the
     operator said or approved the text, or it was measured."""

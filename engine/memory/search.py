@@ -22,7 +22,7 @@ from engine.memory.embedding import Embedding
 from engine.memory.graph import SEMANTIC_WEIGHT, compute_recency
 from engine.memory.question import STOP_WORDS, read_question
 from engine.memory.recall import LayerResult
-from engine.memory.store import IN_ARRAY, LAYERS, MAX_FOUND, MemoryRow, MemoryStore, json_array, quote_words
+from engine.memory.store import IN_ARRAY, LAYERS, MAX_FOUND, MemoryRow, MemoryStore, make_json_array, quote_words
 from engine.memory.vectors import NoIndex, Vectors
 from engine.model import Layer, Memory, RecallMatch, RecallQuery, ScorePart
 from engine.model.memory import weighted_sum
@@ -46,13 +46,13 @@ CHUNKS_PER_MEMORY = 3
 MAX_WHOLE_CHARS = 800
 """Characters up to which a memory is returned whole even if passages are asked for."""
 
-MAX_EXTENSION = 200
+MAX_EXTENSION_CHARS = 200
 """Maximum number of characters by which a passage grows at each end, to the end of a sentence or a line."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 """What stands between two sentences or lines."""
 
-MAX_CHARACTERS = 2_000
+MAX_BEGINNING_CHARS = 2_000
 """Characters that are read of a memory without chunks."""
 
 MAX_SCORED = 4_000
@@ -134,14 +134,14 @@ class MemorySearch:
         is_unscoped = query.workspace is query.agent is query.session is None and layers == LAYERS
         limit = MAX_FOUND if is_unscoped else MAX_SCOPED
         with open_reader(self._database, query) as reader:
-            question = read_question(query.text, reader.speakers(), now=now)
+            question = read_question(query.text, reader.read_speakers(), now=now)
             pending = run_in_thread("clawpy-question", lambda: self._vectors.embed(question.topic))
-            word_scores = reader.by_words(question.words, limit)
+            word_scores = reader.find_by_words(question.words, limit)
         embedding, similarities, warning = self._search_vectors(pending, timeout, limit, layers)
         from engine.memory.ranking import choose_pool, select_candidates  # not while the question waits to be embedded
 
         with open_reader(self._database, query) as reader:
-            rows, previous = reader.rows_with_neighbours(choose_pool(word_scores, similarities))
+            rows, previous = reader.read_rows_with_neighbours(choose_pool(word_scores, similarities))
             near = [] if embedding is None else self._vectors.near(embedding.array, [row.seq for row in rows])
             selection = select_candidates(question, rows, previous, word_scores, near, now)
             nearest = _group_nearest_chunks(near, [row.seq for row in selection.rows])
@@ -149,24 +149,24 @@ class MemorySearch:
         candidates, best_passages = _add_passages(selection, passages, embedding, nearest)
         return CollectedCandidates(candidates, best_passages, warning)
 
-    def sessions_near(self, text: str, k: int) -> dict[str, float]:
+    def find_sessions_near(self, text: str, k: int) -> dict[str, float]:
         """The sessions whose summaries are nearest to a text, nearest first, with their cosines; {} if vectors cannot
         be searched."""
         from engine.memory.ranking import MIN_RELEVANCE
 
         question = self._vectors.embed(text)
-        return {} if question is None else self._sessions(question.vector, k, MIN_RELEVANCE)
+        return {} if question is None else self._find_sessions(question.vector, k, MIN_RELEVANCE)
 
-    def sessions_like(self, session_id: str, k: int, min_similarity: float) -> dict[str, float] | None:
+    def find_sessions_like(self, session_id: str, k: int, min_similarity: float) -> dict[str, float] | None:
         """The sessions whose summaries are nearest to the summary of a session, which is among them. {} if it has no
         summary, None while the summary has no vector yet."""
         summary = self._store.get(SUMMARY_PREFIX + session_id)
         if summary is None or summary.forgotten:
             return {}
-        vectors = self._store.vectors_of(seqs=[summary.seq])
-        return self._sessions(vectors[0][2], k, min_similarity) if vectors else None
+        vectors = self._store.read_vectors_of(seqs=[summary.seq])
+        return self._find_sessions(vectors[0][2], k, min_similarity) if vectors else None
 
-    def _sessions(self, vector: bytes, k: int, min_similarity: float) -> dict[str, float]:
+    def _find_sessions(self, vector: bytes, k: int, min_similarity: float) -> dict[str, float]:
         """The sessions whose summaries are nearest to a vector, with their cosines."""
         try:
             hits = self._vectors.search(Embedding(vector).array, k, frozenset({Layer.CONTEXT}), min_similarity)
@@ -231,12 +231,12 @@ def _add_passages(
 
 def _score_tokens(embedding: Embedding | None, packed: list[bytes | None]) -> Vector:
     """The score of each passage: how near its tokens come to those of the question, stop words left out."""
-    from engine.memory.vector_math import maxsim
+    from engine.memory.vector_math import compute_maxsim
 
     if embedding is None or not embedding.packed_tokens:
-        return maxsim(b"", [], packed)
+        return compute_maxsim(b"", [], packed)
     counted = [row for row, piece in enumerate(embedding.tokens) if piece[:1].isalnum() and piece not in STOP_WORDS]
-    return maxsim(embedding.packed_tokens, counted, packed)
+    return compute_maxsim(embedding.packed_tokens, counted, packed)
 
 
 def _to_match(memory: Memory, ranked: RankedCandidate, text: str, place: str, now: datetime) -> RecallMatch:
@@ -261,7 +261,7 @@ def _to_match(memory: Memory, ranked: RankedCandidate, text: str, place: str, no
 
 def _expand_passage(text: str, passage: Passage) -> tuple[str, str]:
     """A passage of a long text, extended to whole sentences or lines, and where in the text it is, in words."""
-    start, stop = max(0, passage.start - MAX_EXTENSION), min(len(text), passage.stop + MAX_EXTENSION)
+    start, stop = max(0, passage.start - MAX_EXTENSION_CHARS), min(len(text), passage.stop + MAX_EXTENSION_CHARS)
     if start:
         start = next((match.end() for match in _SENTENCE_END.finditer(text, start, passage.start)), passage.start)
     if stop < len(text):
@@ -316,12 +316,12 @@ class SearchReader:
         self._values = list(limits.values())
         self._scope = " AND ".join(["m.forgotten = 0", "m.superseded_by = ''", *limits])
 
-    def speakers(self) -> list[str]:
+    def read_speakers(self) -> list[str]:
         """The names of all speakers; none if there are more than `MAX_SPEAKERS`."""
         names = [row[0] for row in self._execute(_SELECT_SPEAKERS, (MAX_SPEAKERS + 1,))]
         return names if len(names) <= MAX_SPEAKERS else []
 
-    def by_words(self, words: Sequence[str], limit: int) -> dict[int, float]:
+    def find_by_words(self, words: Sequence[str], limit: int) -> dict[int, float]:
         """The `limit` best memories that have any of the words: their BM25 by their `seq`."""
         phrases = quote_words(words)
         if not phrases:
@@ -331,7 +331,7 @@ class SearchReader:
         condition = "WHERE f.memories_fts MATCH ? AND f.rowid >= ?"
         if self._values:
             # Without a scope the full-text table finds its best without reading a row of `memories`. Memories that no
-            # longer count are then left out by `rows_with_neighbours`.
+            # longer count are then left out by `read_rows_with_neighbours`.
             query, condition = f"{query} JOIN memories m ON m.seq = f.rowid", f"{condition} AND {self._scope}"
         values = (" OR ".join(rarest), first_seq, *self._values, limit)
         return dict(self._execute(f"{query} {condition} ORDER BY f.rank LIMIT ?", values))
@@ -354,13 +354,13 @@ class SearchReader:
         row = self._execute(query, (" OR ".join(rarest), MAX_SCORED)).fetchone()
         return rarest, row[0] if row else 0
 
-    def rows_with_neighbours(self, seqs: Iterable[int]) -> tuple[list[MemoryRow], dict[int, int]]:
+    def read_rows_with_neighbours(self, seqs: Iterable[int]) -> tuple[list[MemoryRow], dict[int, int]]:
         """The rows of memories and of those before and after each in its session, without those out of scope; and for
         the `seq` of each turn the `seq` of the turn before it."""
         rows: list[MemoryRow] = []
         previous: dict[int, int] = {}
         neighbours: set[int] = set()
-        for seq, speaker, session, at, before, after in self._rows(
+        for seq, speaker, session, at, before, after in self._read_rows(
             f"{_ROW_COLUMNS}, {_SEQ_BEFORE}, {_SEQ_AFTER}", seqs
         ):
             rows.append(MemoryRow(seq, speaker, session, at))
@@ -371,17 +371,17 @@ class SearchReader:
                 previous[after] = seq
                 neighbours.add(after)
         neighbours.difference_update(row.seq for row in rows)
-        return [*rows, *(MemoryRow(*row) for row in self._rows(_ROW_COLUMNS, neighbours))], previous
+        return [*rows, *(MemoryRow(*row) for row in self._read_rows(_ROW_COLUMNS, neighbours))], previous
 
-    def _rows(self, columns: str, seqs: Iterable[int]) -> list[Any]:
+    def _read_rows(self, columns: str, seqs: Iterable[int]) -> list[Any]:
         """These columns of the memories `seqs` that are in scope."""
         query = f"SELECT {columns} FROM memories m WHERE m.seq IN {IN_ARRAY} AND {self._scope}"
-        return self._execute(query, (*json_array(seqs), *self._values)).fetchall()
+        return self._execute(query, (*make_json_array(seqs), *self._values)).fetchall()
 
     def passages(self, nearest: Mapping[int, Sequence[Near]]) -> list[Passage]:
         """The nearest chunks of each memory, and the beginning of each memory that has none."""
         chunks = [chunk for near in nearest.values() for _, chunk, _ in near]
-        passages = list(map(Passage._make, self._execute(_SELECT_PASSAGES, json_array(chunks))))
+        passages = list(map(Passage._make, self._execute(_SELECT_PASSAGES, make_json_array(chunks))))
         remaining = nearest.keys() - {passage.seq for passage in passages}
-        beginnings = self._execute(_SELECT_BEGINNINGS, (MAX_CHARACTERS, *json_array(remaining)))
+        beginnings = self._execute(_SELECT_BEGINNINGS, (MAX_BEGINNING_CHARS, *make_json_array(remaining)))
         return passages + [Passage(0, seq, start=0, stop=len(text), text=text, tokens=None) for seq, text in beginnings]

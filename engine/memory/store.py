@@ -30,10 +30,10 @@ LAYERS = frozenset({Layer.VECTORS, Layer.CONTEXT})
 MAX_FOUND = 300
 """Candidates of each search. Similarities are scaled so that the last candidate has 0."""
 
-MAX_BYTES = 1024 * 1024
+MAX_MEMORY_BYTES = 1024 * 1024
 """Maximum number of bytes of one memory, in UTF-8."""
 
-MAX_NAME = 1_000
+MAX_NAME_CHARS = 1_000
 """Maximum number of characters of a speaker, a session, a source and the like."""
 
 _UNWRITABLE = {0: "\ufffd", **dict.fromkeys(range(0xD800, 0xE000), "\ufffd")}
@@ -79,7 +79,7 @@ _WITH_VECTORS = (
 """The chunks with a vector of one model, with their memories."""
 
 
-def memory_id(new: NewMemory) -> str:
+def make_memory_id(new: NewMemory) -> str:
     """The id of a memory, made of its layer, session, speaker, text and the caller's own id (without one, its source).
     So a memory that is remembered twice has one id, and is stored once."""
     parts = [new.layer.value, new.session, new.speaker, new.text, new.ref or "", "" if new.ref else new.source]
@@ -93,9 +93,9 @@ def check_memory(new: NewMemory) -> NewMemory:
     text = redact(new.text.translate(_UNWRITABLE))
     if not text.strip():
         raise Refusal("empty_memory", "the memory has no text", "write what to remember")
-    if (size := len(text.encode())) > MAX_BYTES:
+    if (size := len(text.encode())) > MAX_MEMORY_BYTES:
         raise Refusal(
-            "memory_too_long", f"{size:,} bytes are too many for one memory", f"at most {MAX_BYTES:,}; split it"
+            "memory_too_long", f"{size:,} bytes are too many for one memory", f"at most {MAX_MEMORY_BYTES:,}; split it"
         )
     if new.layer not in LAYERS:
         raise Refusal("bad_memory", f"layer {new.layer.value} cannot be written this way", "layer C or E")
@@ -104,10 +104,10 @@ def check_memory(new: NewMemory) -> NewMemory:
     names = {}
     for field in ("kind", "speaker", "session", "agent", "workspace", "source", "ref"):
         name = getattr(new, field).translate(_UNWRITABLE)
-        if len(name) > MAX_NAME:
-            raise Refusal("bad_memory", f"the {field} has {len(name):,} characters", f"at most {MAX_NAME:,}")
+        if len(name) > MAX_NAME_CHARS:
+            raise Refusal("bad_memory", f"the {field} has {len(name):,} characters", f"at most {MAX_NAME_CHARS:,}")
         names[field] = name
-    tags = tuple(tag.translate(_UNWRITABLE)[:MAX_NAME] for tag in new.tags)
+    tags = tuple(tag.translate(_UNWRITABLE)[:MAX_NAME_CHARS] for tag in new.tags)
     return replace(new, text=text, tags=tags, **names)
 
 
@@ -148,7 +148,7 @@ class MemoryStore:
     # -- remembering
 
     def remember(self, items: Sequence[NewMemory]) -> RememberResult:
-        """Write `items` in one transaction. A memory that exists (see `memory_id`) keeps its row, and gets the new
+        """Write `items` in one transaction. A memory that exists (see `make_memory_id`) keeps its row, and gets the new
         tags.
 
         Raises `Refusal`: `empty_memory`, `memory_too_long`, `bad_memory`; then nothing of `items` is written.
@@ -157,7 +157,7 @@ class MemoryStore:
         return self._database.write(lambda tx: self._insert(tx, checked))
 
     def _insert(self, tx: Transaction, items: Sequence[NewMemory]) -> RememberResult:
-        ids = [memory_id(item) for item in items]
+        ids = [make_memory_id(item) for item in items]
         by_id = dict(zip(ids, items, strict=True))
         new = tx.driver.executemany(_INSERT, [_to_row(id, item, tx.now) for id, item in by_id.items()]).rowcount
         tags = [(json.dumps(item.tags), id) for id, item in by_id.items() if item.tags]
@@ -174,7 +174,7 @@ class MemoryStore:
 
     def empty(self, tx: Transaction, ids: Iterable[str]) -> None:
         """Forget memories: texts, chunks and vectors are deleted, empty stubs stay (SPEC 4.10)."""
-        id_array = json_array(ids)
+        id_array = make_json_array(ids)
         tx.driver.execute(_EMPTY, id_array)
         tx.driver.execute(_DELETE_CHUNKS, id_array)
         tx.after_commit(self._on_removed)
@@ -215,7 +215,7 @@ class MemoryStore:
 
     def by_seq(self, seqs: Iterable[int]) -> dict[int, Memory]:
         """Memories by their number; deleted ones are left out."""
-        return {memory.seq: memory for memory in self.load(f"WHERE seq IN {IN_ARRAY}", json_array(seqs))}
+        return {memory.seq: memory for memory in self.load(f"WHERE seq IN {IN_ARRAY}", make_json_array(seqs))}
 
     def entries(self, layer: Layer, *, words: str = "", before: int | None = None, limit: int = 200) -> list[Memory]:
         """Memories with all `words`, newest first; page on with `before` = the last `seq`."""
@@ -228,13 +228,13 @@ class MemoryStore:
             {"layer": layer.value, "before": before, "terms": terms, "limit": limit},
         )
 
-    def previous_turns(self, seqs: Sequence[int]) -> dict[int, int]:
+    def find_previous_turns(self, seqs: Sequence[int]) -> dict[int, int]:
         """The number of the memory before each in its session, if there is one."""
         query = (
             "SELECT seq, (SELECT max(b.seq) FROM memories b WHERE b.session = m.session AND b.seq < m.seq) "
             f"FROM memories m WHERE seq IN {IN_ARRAY} AND session <> ''"
         )
-        return {seq: before for seq, before in self._select(query, json_array(seqs)) if before is not None}
+        return {seq: before for seq, before in self._select(query, make_json_array(seqs)) if before is not None}
 
     def count(self) -> int:
         """How many memories there are that are not forgotten."""
@@ -248,13 +248,13 @@ class MemoryStore:
 
     # -- chunks and vectors
 
-    def pending(self, model: str, limit: int, *, characters: int = MAX_BYTES) -> list[Memory]:
+    def pending(self, model: str, limit: int, *, characters: int = MAX_MEMORY_BYTES) -> list[Memory]:
         """Memories whose vectors are missing or were made by another model, oldest first, with the first `characters`
         of their text."""
         values = {"model": model, "limit": limit, "characters": characters}
         return self.load(f"WHERE {_PENDING} ORDER BY seq LIMIT :limit", values, text="substr(text, 1, :characters)")
 
-    def pending_count(self, model: str) -> int:
+    def count_pending(self, model: str) -> int:
         """How many memories `pending` would return without a limit."""
         return int(self._select(f"SELECT count(*) FROM memories WHERE {_PENDING}", {"model": model})[0][0])
 
@@ -262,21 +262,21 @@ class MemoryStore:
         """Store the chunks of memories with their vectors, and delete their former ones. A memory that was deleted or
         forgotten meanwhile is skipped."""
         driver = tx.driver
-        driver.execute(f"DELETE FROM memory_chunks WHERE seq IN {IN_ARRAY}", json_array(passages))
+        driver.execute(f"DELETE FROM memory_chunks WHERE seq IN {IN_ARRAY}", make_json_array(passages))
         existing = f"SELECT seq FROM memories WHERE seq IN {IN_ARRAY} AND NOT forgotten"
-        for (seq,) in driver.execute(existing, json_array(passages)).fetchall():
+        for (seq,) in driver.execute(existing, make_json_array(passages)).fetchall():
             for ordinal, passage in enumerate(passages[seq]):
                 chunk = driver.execute(
                     _INSERT_CHUNK, (seq, ordinal, passage.start, passage.stop, passage.tokens)
                 ).lastrowid
                 driver.execute("INSERT INTO memory_vectors (chunk_id, vector) VALUES (?, ?)", (chunk, passage.vector))
-        driver.execute(f"UPDATE memories SET model = ? WHERE seq IN {IN_ARRAY}", (model, *json_array(passages)))
+        driver.execute(f"UPDATE memories SET model = ? WHERE seq IN {IN_ARRAY}", (model, *make_json_array(passages)))
 
     def vectors(self, chunk_ids: Iterable[int]) -> dict[int, bytes]:
         """Vectors by chunk id."""
-        return {chunk: vector for chunk, _, vector in self.vectors_of(chunks=chunk_ids)}
+        return {chunk: vector for chunk, _, vector in self.read_vectors_of(chunks=chunk_ids)}
 
-    def vectors_of(self, *, seqs: Iterable[int] = (), chunks: Iterable[int] = ()) -> list[tuple[int, int, bytes]]:
+    def read_vectors_of(self, *, seqs: Iterable[int] = (), chunks: Iterable[int] = ()) -> list[tuple[int, int, bytes]]:
         """(chunk id, seq, vector) of all chunks of memories (`seqs`), or of some `chunks`, in the order of the
         texts."""
         query = (
@@ -284,9 +284,9 @@ class MemoryStore:
             f"WHERE {{}} IN {IN_ARRAY} ORDER BY c.seq, c.ordinal"
         )
         seq_list = list(seqs)
-        return self._select(query.format("c.seq" if seq_list else "c.id"), json_array(seq_list or chunks))
+        return self._select(query.format("c.seq" if seq_list else "c.id"), make_json_array(seq_list or chunks))
 
-    def vector_page(self, model: str, after: int, limit: int) -> list[tuple[int, int, Layer, bytes]]:
+    def read_vector_page(self, model: str, after: int, limit: int) -> list[tuple[int, int, Layer, bytes]]:
         """The next vectors of `model` after the chunk `after`, as (chunk id, seq, layer, vector), by growing chunk
         id."""
         query = f"SELECT c.id, c.seq, m.layer, v.vector {_WITH_VECTORS} AND v.chunk_id > ? ORDER BY v.chunk_id LIMIT ?"
@@ -355,6 +355,6 @@ def quote_words(words: Iterable[str]) -> list[str]:
     return [f'"{word}"' for word in plain if any(map(str.isalnum, word))]
 
 
-def json_array(values: Iterable[Any]) -> tuple[str]:
+def make_json_array(values: Iterable[Any]) -> tuple[str]:
     """The parameter of `IN_ARRAY`."""
     return (json.dumps(list(values)),)

@@ -19,9 +19,9 @@ from pydantic import TypeAdapter
 
 from engine.clock import Clock
 from engine.frozen import frozen
-from engine.memory.captures import Captures, WorkReader, session_of
+from engine.memory.captures import Captures, WorkReader, get_session_id
 from engine.memory.search import SUMMARY_PREFIX
-from engine.memory.store import MemoryStore, check_memory, memory_id
+from engine.memory.store import MemoryStore, check_memory, make_memory_id
 from engine.model import (
     Asks,
     Layer,
@@ -50,7 +50,7 @@ MAX_WORDS = 120
 MAX_WORD_CHARS = 200
 """Maximum number of characters of one word; longer ones are cut."""
 
-MAX_COST = 50_000
+MAX_COST_MICROUSD = 50_000
 """Maximum cost of one summary in micro-dollars: five cents."""
 
 MAX_TOKENS = 2_048
@@ -164,7 +164,7 @@ class SessionSummariser:
 
     def handle(self, entry: LedgerEntry) -> None:
         """Remember the summary of a session that ended, or whose changes were discarded, once for each outcome."""
-        session_id = session_of(entry)
+        session_id = get_session_id(entry)
         view = self._work.find_session(session_id)
         existing = self._store.get(SUMMARY_PREFIX + session_id)
         if view is None or view.started_at is None or view.not_begun:
@@ -197,9 +197,9 @@ class SessionSummariser:
 
     def summary(self, record: SessionFacts) -> str:
         """A summary of at most 120 words: the model's, or one made of the record if the model gives none."""
-        return clip_words(self._by_model(record), MAX_WORDS) or record.summarise_by_rules()
+        return clip_words(self._ask_model(record), MAX_WORDS) or record.summarise_by_rules()
 
-    def _by_model(self, record: SessionFacts) -> str:
+    def _ask_model(self, record: SessionFacts) -> str:
         """The model's summary, "" without a model and for `RETRY_AFTER` after a failure."""
         now = self._clock.now()
         if self._failed_at is not None and now - self._failed_at < RETRY_AFTER:
@@ -210,7 +210,7 @@ class SessionSummariser:
             instructions=_SUMMARY_INSTRUCTION,
             text=record.describe(),
             max_tokens=MAX_TOKENS,
-            budget=MAX_COST,
+            budget=MAX_COST_MICROUSD,
             seconds=TIMEOUT_S,
             agent=record.view.agent,
             workspace=record.view.workspace,
@@ -308,7 +308,7 @@ class SummarySharing(Exchange):
         # Forgotten summaries are few. Sending them again does no harm.
         forgotten = self._memories.load(_WHERE_OURS, (True, 0, -1))
         self._push(shared, projects, [(memory, SharedRow(memory.id, {}, version=1)) for memory in forgotten])
-        while memories := self._unsent(shared, MAX_SENT_AT_ONCE):
+        while memories := self._read_unsent(shared, MAX_SENT_AT_ONCE):
             self._push(shared, projects, [(memory, self._to_shared(memory)) for memory in memories])
             last = memories[-1].seq
             self._database.write(partial(state.put, key=f"{SENT_PREFIX}.{shared.name}", value=last))
@@ -318,9 +318,9 @@ class SummarySharing(Exchange):
     ) -> None:
         """Send rows, each to the topic of its project. A summary without a project is not sent, unless it was
         forgotten."""
-        named = ((projects.get(memory.workspace, ""), row) for memory, row in rows)
+        projects_and_rows = ((projects.get(memory.workspace, ""), row) for memory, row in rows)
         # What was forgotten is emptied whatever became of its workspace.
-        by_project = group_pairs((project, row) for project, row in named if project or not row.document)
+        by_project = group_pairs((project, row) for project, row in projects_and_rows if project or not row.document)
         for project, project_rows in by_project.items():
             shared.push(_find_topic(project), project_rows)
 
@@ -332,13 +332,13 @@ class SummarySharing(Exchange):
 
     def _store(self, workspace: str, rows: Sequence[SharedRow]) -> None:
         """Remember the summaries of other machines, and forget what was forgotten there."""
-        valid = [new for row in rows if row.document and (new := self._valid_memory(row, workspace)) is not None]
+        valid = [new for row in rows if row.document and (new := self._make_valid_memory(row, workspace)) is not None]
         if valid:
             self._remember(valid)
         if forgotten := [row.key for row in rows if not row.document]:
             self._database.write(lambda tx: self._memories.empty(tx, forgotten))
 
-    def _valid_memory(self, row: SharedRow, workspace: str) -> NewMemory | None:
+    def _make_valid_memory(self, row: SharedRow, workspace: str) -> NewMemory | None:
         """A summary of another machine as it is remembered here. None if it comes from this home, or if its id does not
         fit its content."""
         summary = _SUMMARY_ADAPTER.validate_python(row.document)
@@ -359,20 +359,20 @@ class SummarySharing(Exchange):
         )
         try:
             checked = check_memory(new)
-            if memory_id(checked) == row.key:
+            if make_memory_id(checked) == row.key:
                 return checked
             log.warning("a shared summary of %s was left out: its id is not its own", summary.origin)
         except Refusal as refusal:
             log.warning("a shared summary of %s was left out: %s", summary.origin, refusal)
         return None
 
-    def _unsent(self, shared: SharedDatabase, limit: int) -> list[Memory]:
+    def _read_unsent(self, shared: SharedDatabase, limit: int) -> list[Memory]:
         with self._database.read() as session:
             last_sent = int(state.get(session, f"{SENT_PREFIX}.{shared.name}", 0))
         return self._memories.load(_WHERE_OURS, (False, last_sent, limit))
 
-    def _unsent_count(self, shared: SharedDatabase) -> int:
-        return len(self._unsent(shared, -1))
+    def _count_unsent(self, shared: SharedDatabase) -> int:
+        return len(self._read_unsent(shared, -1))
 
 
 def _find_topic(project: str) -> str:
@@ -381,6 +381,6 @@ def _find_topic(project: str) -> str:
 
 def list_shared_sources(sources: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The ids of summaries of other machines among a prompt's `memory_sources`, and the names of their homes. Pure."""
-    theirs = [source for source in sources if str(source.get("source", "")).startswith(SHARED_PREFIX)]
-    homes = dict.fromkeys(str(summary["source"]).removeprefix(SHARED_PREFIX) for summary in theirs)
-    return tuple(str(summary["id"]) for summary in theirs), tuple(homes)
+    foreign_summaries = [source for source in sources if str(source.get("source", "")).startswith(SHARED_PREFIX)]
+    homes = dict.fromkeys(str(summary["source"]).removeprefix(SHARED_PREFIX) for summary in foreign_summaries)
+    return tuple(str(summary["id"]) for summary in foreign_summaries), tuple(homes)

@@ -46,7 +46,7 @@ MAX_REPORTED = 3
 MAX_LINE_BYTES = 4 * 1024 * 1024
 """Maximum size of a line in bytes."""
 
-MAX_TURN = 100_000
+MAX_TURN_CHARS = 100_000
 """Maximum number of characters of a turn; the rest is cut."""
 
 
@@ -144,7 +144,7 @@ class Importer:
                 except ValueError as error:
                     problems.append(f"{path.name} line {progress['line']}: {error}")
                     continue
-                progress["folder"] = folder_in_metadata(raw) or progress["folder"]
+                progress["folder"] = find_folder_in_metadata(raw) or progress["folder"]
                 if turn is None:
                     continue
                 folder = turn.folder or progress["folder"]
@@ -201,14 +201,14 @@ def read_turn(raw: bytes, name: str) -> Turn | None:
     """The turn in a line of a transcript of Claude Code or Codex, None for a line without one of a person or a model.
     `name` is the session of a line that names none. Raises ValueError for a line that cannot be read."""
     line = _parse_line(raw)
-    found = _find_message(line)
-    if found is None:
+    agent_and_message = _find_message(line)
+    if agent_and_message is None:
         return None
-    agent, message = found
+    agent, message = agent_and_message
     if not isinstance(message, dict):
         raise ValueError("message is not an object")
     speaker = message.get("role", line["type"])
-    text = "\n".join(_text_parts(message.get("content"))).strip()
+    text = "\n".join(_extract_texts(message.get("content"))).strip()
     if speaker not in ("user", "assistant") or not text:
         return None
     session = str(line.get("sessionId") or name)
@@ -217,7 +217,7 @@ def read_turn(raw: bytes, name: str) -> Turn | None:
     return Turn(
         f"{agent}:{session}:{identity}"[:500],
         speaker,
-        text[:MAX_TURN],
+        text[:MAX_TURN_CHARS],
         _parse_timestamp(line.get("timestamp")),
         f"{agent}:{session}"[:500],
         str(line.get("cwd") or ""),
@@ -251,7 +251,7 @@ def _find_message(line: dict[str, Any]) -> tuple[str, object] | None:
     return None
 
 
-def folder_of(line: object) -> str:
+def find_folder(line: object) -> str:
     """The working folder that a line names, "" for none: each line of Claude Code, the first of Codex."""
     if not isinstance(line, dict):
         return ""
@@ -261,13 +261,13 @@ def folder_of(line: object) -> str:
     return folder if isinstance(folder, str) else ""
 
 
-def folder_in_metadata(raw: bytes) -> str:
+def find_folder_in_metadata(raw: bytes) -> str:
     """The working folder in a line of metadata, as Codex writes it before the first turn; "" for any other line."""
     start = raw[:200]
-    return folder_of(json.loads(raw)) if b"session_meta" in start or b"turn_context" in start else ""
+    return find_folder(json.loads(raw)) if b"session_meta" in start or b"turn_context" in start else ""
 
 
-def _text_parts(content: object) -> Iterator[str]:
+def _extract_texts(content: object) -> Iterator[str]:
     """The texts of a message, without tool calls, their results and thoughts."""
     if isinstance(content, str):
         yield content
@@ -322,8 +322,8 @@ def _parse_memory(line: str, source: str) -> tuple[NewMemory, str]:
     try:
         fields = json.loads(line)
     except ValueError as error:
-        where = f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else error
-        raise ValueError(f"not JSON: {where}") from error
+        reason = f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else error
+        raise ValueError(f"not JSON: {reason}") from error
     if not isinstance(fields, dict) or not isinstance(fields.get("text"), str):
         raise ValueError('each line must be an object with "text"')
     problem = ""
@@ -331,7 +331,7 @@ def _parse_memory(line: str, source: str) -> tuple[NewMemory, str]:
         at = parse_time(fields.get("timestamp"))
     except ValueError as error:
         at, problem = None, f"{error}; stored without its time"
-    speaker, session, agent, ref = (_string_field(fields, name) for name in ("speaker", "session", "agent", "id"))
+    speaker, session, agent, ref = (_get_string(fields, name) for name in ("speaker", "session", "agent", "id"))
     text, retention = fields["text"], Retention.FOREVER
     memory = NewMemory(
         text, speaker=speaker, at=at, session=session, agent=agent, source=source, retention=retention, ref=ref
@@ -339,7 +339,7 @@ def _parse_memory(line: str, source: str) -> tuple[NewMemory, str]:
     return memory, problem
 
 
-def _string_field(fields: dict[str, Any], name: str) -> str:
+def _get_string(fields: dict[str, Any], name: str) -> str:
     value = fields.get(name)
     if value is None:
         return ""

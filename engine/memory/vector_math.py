@@ -42,11 +42,11 @@ def compare_chunks(query: Matrix, chunks: Sequence[tuple[int, int, bytes]]) -> l
     if not chunks:
         return []
     matrix = numpy.frombuffer(b"".join(vector for _, _, vector in chunks), dtype="<f4").reshape(len(chunks), -1)
-    near = products(matrix, query).tolist()
+    near = compute_products(matrix, query).tolist()
     return [(value, chunk_id, seq) for (chunk_id, seq, _), value in zip(chunks, near, strict=True)]
 
 
-def first_hits(hits: Iterable[tuple[int, float]], k: int) -> dict[int, float]:
+def select_first_hits(hits: Iterable[tuple[int, float]], k: int) -> dict[int, float]:
     """The first `k` memories of pairs (`seq`, similarity), each memory once."""
     first: dict[int, float] = {}
     for seq, value in hits:
@@ -56,7 +56,7 @@ def first_hits(hits: Iterable[tuple[int, float]], k: int) -> dict[int, float]:
     return first
 
 
-def products(matrix: Matrix, vector: Matrix) -> Matrix:
+def compute_products(matrix: Matrix, vector: Matrix) -> Matrix:
     """The product of each row with a vector, in the calling thread. `@` would use several threads that wait for each
     other: on a busy machine that takes ten times as long, and the screen gets no processor."""
     return numpy.asarray(numpy.einsum("ij,j->i", matrix, vector))
@@ -94,7 +94,7 @@ class VectorMatrix:
     def near(self, query: Matrix, seqs: Iterable[int]) -> list[Near]:
         """All chunks of these memories, in no order."""
         rows = [row for seq in seqs for row in self._rows_of.get(seq, ())]
-        near = products(self._matrix[rows], query).tolist() if rows else []
+        near = compute_products(self._matrix[rows], query).tolist() if rows else []
         return [(value, self._chunks[row], self._seqs[row]) for value, row in zip(near, rows, strict=True)]
 
     def search(self, query: Matrix, k: int, layers: frozenset[Layer], min_similarity: float) -> dict[int, float]:
@@ -102,36 +102,36 @@ class VectorMatrix:
         size = len(self._chunks)
         if not size:
             return {}
-        near = products(self._matrix[:size], query)
+        near = compute_products(self._matrix[:size], query)
         if not layers >= LAYERS:
             is_summary = numpy.frombuffer(bytes(self._is_summary[:size]), bool)
             near[is_summary != (Layer.CONTEXT in layers)] = -numpy.inf
         rows = numpy.flatnonzero(near >= min_similarity)
         rows = rows[numpy.argsort(-near[rows], kind="stable")]
-        return first_hits(((self._seqs[row], float(near[row])) for row in rows), k)
+        return select_first_hits(((self._seqs[row], float(near[row])) for row in rows), k)
 
 
 def pack_tokens(vectors: Matrix) -> bytes:
     """The token vectors of a text (the rows) as they are stored, b"" if they are of another model."""
-    mean, directions = _projection()
+    mean, directions = _load_projection()
     if not len(vectors) or vectors.shape[1] != len(directions):
         return b""
-    projected = _unit_rows(vectors.astype(numpy.float32)) @ directions - mean
-    return bytes(numpy.round(_unit_rows(projected) * TOKEN_SCALE).astype(numpy.int8).tobytes())
+    projected = _scale_to_unit_rows(vectors.astype(numpy.float32)) @ directions - mean
+    return bytes(numpy.round(_scale_to_unit_rows(projected) * TOKEN_SCALE).astype(numpy.int8).tobytes())
 
 
-def _unit_rows(rows: Matrix) -> Matrix:
+def _scale_to_unit_rows(rows: Matrix) -> Matrix:
     lengths: Matrix = numpy.maximum(numpy.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
     return numpy.asarray(rows / lengths, numpy.float32)
 
 
 @functools.cache
-def _projection() -> tuple[Vector, Matrix]:
+def _load_projection() -> tuple[Vector, Matrix]:
     rows = numpy.load(PROJECTION).astype(numpy.float32)
     return rows[0], rows[1:]
 
 
-def maxsim(question: bytes, counted: Sequence[int], texts: Sequence[bytes | None]) -> Vector:
+def compute_maxsim(question: bytes, counted: Sequence[int], texts: Sequence[bytes | None]) -> Vector:
     """The MaxSim score of each text, in [0, 1]: the mean, over the question's words, of the similarity of the nearest
     word in the text; 0 for a text without stored tokens.
 
@@ -139,21 +139,21 @@ def maxsim(question: bytes, counted: Sequence[int], texts: Sequence[bytes | None
     empty.
     """
     scores = numpy.zeros(len(texts), numpy.float32)
-    question_rows = _unpacked(question)
+    question_rows = _unpack(question)
     if len(counted):
         question_rows = question_rows[[row for row in counted if row < len(question_rows)]]
     positions = [position for position, text in enumerate(texts) if text]
     if not len(question_rows) or not positions:
         return scores
-    rows = _unpacked(b"".join(texts[position] or b"" for position in positions))
+    rows = _unpack(b"".join(texts[position] or b"" for position in positions))
     starts = numpy.cumsum([0] + [len(texts[position] or b"") // TOKEN_DIMENSIONS for position in positions[:-1]])
-    similarity = numpy.einsum("ij,kj->ik", rows, question_rows)  # not `@`: see `products`
+    similarity = numpy.einsum("ij,kj->ik", rows, question_rows)  # not `@`: see `compute_products`
     best = numpy.maximum.reduceat(similarity, starts, axis=0)
     scores[positions] = numpy.clip(best.mean(axis=1), 0.0, 1.0)
     return scores
 
 
-def _unpacked(packed: bytes) -> Matrix:
+def _unpack(packed: bytes) -> Matrix:
     return numpy.frombuffer(packed, numpy.int8).reshape(-1, TOKEN_DIMENSIONS).astype(numpy.float32) / numpy.float32(
         TOKEN_SCALE
     )

@@ -31,20 +31,20 @@ log = logging.getLogger(__name__)
 VERSION = 2
 """Must change when the texts that are embedded are made in another way. Then all memories are embedded again."""
 
-MAX_TOKENS = 96
+MAX_CHUNK_TOKENS = 96
 """Tokens of a chunk, a few sentences. The vector of a longer text says less about each of its sentences. The embedder
 takes 256 tokens, so that the context before the chunk fits as well."""
 
-OVERLAP = 16
+OVERLAP_TOKENS = 16
 """Tokens that a chunk shares with the one before it."""
 
 MAX_CHUNKS = 64
 """Maximum number of chunks of one memory, about 4,000 words. The text after them is found by its words alone."""
 
-MAX_CHARACTERS = 40_000
+MAX_EMBEDDED_CHARS = 40_000
 """Maximum number of characters of a memory that are cut into chunks."""
 
-PREVIOUS_TURN = 240
+PREVIOUS_TURN_CHARS = 240
 """Number of characters of the turn before that are put before a chunk: its last ones."""
 
 MAX_MEMORIES = 64
@@ -75,10 +75,11 @@ not near may belong to one that is. With 0.25 here, recall@10 of chats would fal
 
 def cut_into_chunks(offsets: Sequence[tuple[int, int]], length: int) -> list[tuple[int, int]]:
     """Cut a text of `length` characters into chunks. `offsets` says where its tokens begin and end. A chunk has at most
-    `MAX_TOKENS` tokens, and shares `OVERLAP` with the next. Together they are the whole text, up to `MAX_CHUNKS`."""
+    `MAX_CHUNK_TOKENS` tokens, and shares `OVERLAP_TOKENS` with the next. Together they are the whole text, up to
+    `MAX_CHUNKS`."""
     chunks: list[tuple[int, int]] = []
-    for first in range(0, max(1, len(offsets) - OVERLAP), MAX_TOKENS - OVERLAP):
-        last = first + MAX_TOKENS
+    for first in range(0, max(1, len(offsets) - OVERLAP_TOKENS), MAX_CHUNK_TOKENS - OVERLAP_TOKENS):
+        last = first + MAX_CHUNK_TOKENS
         start = offsets[first][0] if first else 0
         stop = offsets[last - 1][1] if last < len(offsets) else length
         chunks.append((start, stop))
@@ -134,7 +135,7 @@ class Vectoriser:
         """Make one batch; returns the seconds until the next step, None to wait for `wake`."""
         problem = ""
         try:
-            more = self._make_batch()
+            has_more = self._make_batch()
         except (NoEmbedder, HelperGone, HelperFailed, TimeoutError) as error:
             problem = str(error) or "memory's helper process does not answer"
         except Refusal as refusal:
@@ -149,12 +150,12 @@ class Vectoriser:
         self.problem, self._failures = problem, self._failures + 1 if problem else 0
         if problem:
             return RETRY_DELAYS_S[min(self._failures, len(RETRY_DELAYS_S)) - 1]
-        return 0.0 if more else None
+        return 0.0 if has_more else None
 
     def _make_batch(self) -> bool:
         """Make vectors for the oldest memories without them; True if more may be missing."""
         embedder, model = self._embedder(), self.model
-        chunks = self._next_chunks(model)
+        chunks = self._read_next_chunks(model)
         if chunks:
             texts = [chunk.head + chunk.text for chunk in chunks]
             embeddings = embedder.embed(texts, keep=[len(chunk.head) for chunk in chunks])
@@ -171,11 +172,11 @@ class Vectoriser:
         self._has_new = bool(chunks)
         return self._has_new
 
-    def _next_chunks(self, model: str) -> list[_Chunk]:
+    def _read_next_chunks(self, model: str) -> list[_Chunk]:
         """The chunks of the oldest memories without vectors of `model`: at least those of one memory, if there is one,
         then until a batch is full."""
-        memories = self._store.pending(model, MAX_MEMORIES, characters=MAX_CHARACTERS)
-        previous = self._store.previous_turns([memory.seq for memory in memories])
+        memories = self._store.pending(model, MAX_MEMORIES, characters=MAX_EMBEDDED_CHARS)
+        previous = self._store.find_previous_turns([memory.seq for memory in memories])
         turns_before = self._store.by_seq(previous.values())
         chunks: list[_Chunk] = []
         for memory in memories:
@@ -184,14 +185,14 @@ class Vectoriser:
             turn_before = turns_before.get(previous.get(memory.seq, 0))
             chunks += [
                 _Chunk(memory, start, stop, _make_head(memory, None if start else turn_before))
-                for start, stop in cut_into_chunks(self._token_offsets(memory.text), len(memory.text))
+                for start, stop in cut_into_chunks(self._find_token_offsets(memory.text), len(memory.text))
             ]
         return chunks
 
-    def _token_offsets(self, text: str) -> list[tuple[int, int]]:
+    def _find_token_offsets(self, text: str) -> list[tuple[int, int]]:
         """Where the tokens of a text begin and end. A text of no more characters than a chunk has tokens is not asked
         about, because no token is shorter than a character."""
-        if len(text) <= MAX_TOKENS:
+        if len(text) <= MAX_CHUNK_TOKENS:
             return []
         offsets: list[tuple[int, int]] = self._helper.call("offsets", text, timeout=OFFSETS_TIMEOUT_S)
         return offsets
@@ -214,7 +215,7 @@ class _Chunk:
 
 def _make_head(memory: Memory, previous: Memory | None) -> str:
     """The context before a chunk of `memory`: the end of the turn before it (`previous`), its date and its speaker."""
-    before = f"{previous.text[-PREVIOUS_TURN:]} " if previous is not None and previous.text else ""
+    before = f"{previous.text[-PREVIOUS_TURN_CHARS:]} " if previous is not None and previous.text else ""
     month = list(MONTHS)[memory.at.month - 1].capitalize()
     speaker = f"{memory.speaker}: " if memory.speaker else ""
     return f"{before}[{memory.at.day:02d} {month} {memory.at.year}] {speaker}"
@@ -257,9 +258,9 @@ class Vectors:
     ) -> dict[int, float]:
         """The similarities of the `k` nearest memories by their `seq`, best first. None is below `min_similarity`.
         Raises `NoIndex`."""
-        from engine.memory.vector_math import compare_chunks, first_hits
+        from engine.memory.vector_math import compare_chunks, select_first_hits
 
-        exact = self._exact_vectors()
+        exact = self._load_exact_vectors()
         if exact is not None:
             return exact.search(query, k, layers, min_similarity)
         chunks: list[int] = []
@@ -269,15 +270,15 @@ class Vectors:
                 state = self._index.state
                 raise NoIndex(f"the index is {state.state}" + (f": {state.message}" if state.message else ""))
             chunks += [chunk_id for chunk_id, distance in hits if 1 - distance / 2 >= min_similarity]
-        near = compare_chunks(query, self._store.vectors_of(chunks=chunks))
-        return first_hits(((seq, value) for value, _, seq in sorted(near, reverse=True)), k)
+        near = compare_chunks(query, self._store.read_vectors_of(chunks=chunks))
+        return select_first_hits(((seq, value) for value, _, seq in sorted(near, reverse=True)), k)
 
     def near(self, query: Vector, seqs: Sequence[int]) -> list[Near]:
         """All chunks of these memories, nearest first. Memories without vectors are left out."""
         from engine.memory.vector_math import compare_chunks
 
-        exact = self._exact_vectors()
-        near = exact.near(query, seqs) if exact else compare_chunks(query, self._store.vectors_of(seqs=seqs))
+        exact = self._load_exact_vectors()
+        near = exact.near(query, seqs) if exact else compare_chunks(query, self._store.read_vectors_of(seqs=seqs))
         return sorted(near, reverse=True)
 
     def forget(self) -> None:
@@ -285,7 +286,7 @@ class Vectors:
         with self._exact_lock:
             self._exact, self._exact_state = None, ("", -1)
 
-    def _exact_vectors(self) -> VectorMatrix | None:
+    def _load_exact_vectors(self) -> VectorMatrix | None:
         """All vectors, None if they are too many. They are read at the first call; later calls read new ones."""
         from engine.memory.vector_math import VectorMatrix
 
@@ -297,7 +298,7 @@ class Vectors:
                 if self._store.has_more_chunks_than(MAX_EXACT):
                     self._exact = None
                 else:
-                    while page := self._store.vector_page(model, self._exact.last, PAGE):
+                    while page := self._store.read_vector_page(model, self._exact.last, PAGE):
                         self._exact.add(page)
                 self._exact_state = model, commits
             return self._exact

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from engine.clock import Clock
 from engine.frozen import frozen
-from engine.memory.transcript_import import Turn, folder_of, read_turn
+from engine.memory.transcript_import import Turn, find_folder, read_turn
 from engine.model import Thread
 from engine.model.secrets import redact
 from engine.model.text import plain
@@ -198,7 +198,7 @@ def _find_named_folder(lines: Iterable[bytes]) -> str:
     """The folder that is named in a line without a turn, as in the first line of a transcript of Codex. "" for none."""
     for raw in lines:
         with contextlib.suppress(ValueError, RecursionError):
-            if folder := folder_of(json.loads(raw)):
+            if folder := find_folder(json.loads(raw)):
                 return folder
     return ""
 

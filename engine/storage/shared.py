@@ -154,7 +154,7 @@ class Exchange(ABC):
     def _send_and_fetch(self, shared: SharedDatabase) -> None: ...
 
     @abstractmethod
-    def _unsent_count(self, shared: SharedDatabase) -> int:
+    def _count_unsent(self, shared: SharedDatabase) -> int:
         """How many rows were not sent yet."""
 
     def _fetch(self, shared: SharedDatabase, topic: str, store: Callable[[Sequence[SharedRow]], None]) -> None:
@@ -175,7 +175,7 @@ class Exchange(ABC):
         log.warning("%s could not be shared: %s", self.subject, message)
         if not self._is_failing and self._shared is not None:
             self._is_failing = True
-            failure = CloudSyncFailed(subject=self.subject, message=message, unsent=self._unsent_count(self._shared))
+            failure = CloudSyncFailed(subject=self.subject, message=message, unsent=self._count_unsent(self._shared))
             try:
                 self._database.record(failure)
             except Refusal as refusal:

@@ -12,7 +12,7 @@ from engine.hierarchy.teaching import remove_lesson
 from engine.learning.learnings.findings import ENTRY_KINDS, SessionRecord, Statement, select_entries_about
 from engine.learning.learnings.learnings import Learnings
 from engine.memory.capture_rules import CapturedSentence
-from engine.memory.captures import all_lines
+from engine.memory.captures import read_all_lines
 from engine.memory.embedding import LOCAL_MODEL, NoEmbedder
 from engine.model import (
     Answer,
@@ -115,7 +115,7 @@ class SessionSource:
 
     def transcript(self, session_id: str) -> Iterable[TranscriptLine]:
         """Its transcript."""
-        return all_lines(self._services.sessions.transcript, session_id)
+        return read_all_lines(self._services.sessions.transcript, session_id)
 
     def secrets(self) -> Iterable[str]:
         """Secrets that must not be stored."""

@@ -108,7 +108,7 @@ def search_plainly(memory: MemoryService, text: str) -> tuple[tuple[str, ...], t
     from engine.memory.search import open_reader
 
     with open_reader(memory.database, RecallQuery(text)) as reader:
-        words = reader.by_words(re.findall(r"\w+", text), 300)
+        words = reader.find_by_words(re.findall(r"\w+", text), 300)
     vector = memory.vectors.embed(text)
     by_distance = memory.vectors.search(vector.array, 300)
 

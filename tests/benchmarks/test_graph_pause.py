@@ -47,7 +47,7 @@ def write_snapshot(folder: Path) -> None:
 
 def query_graph(graph: TaskGraph) -> None:
     for number in range(50):
-        graph.neighbourhood(format_task_id(number * 1_999))
+        graph.get_neighbourhood(format_task_id(number * 1_999))
         graph.neighbours([format_task_id(number * 1_999 + offset) for offset in range(20)])
     assert len(graph.newest(words="module 999", limit=50)) == 50
     assert list(graph.find(SearchTerms(["module 99999"])))

@@ -22,7 +22,7 @@ import numpy
 from engine.clock import FakeClock
 from engine.config import FixedSettings
 from engine.events import SettingChanged
-from engine.memory.embedding import Embedding, LocalEmbedder, unit
+from engine.memory.embedding import Embedding, LocalEmbedder, make_unit_vector
 from engine.memory.helper import Helper
 from engine.memory.helper_main import MiniLM
 from engine.memory.memory import MemoryService
@@ -159,7 +159,7 @@ class FakePassageEmbedder(LocalEmbedder):
             return super().embed(texts, keep=keep, now=True)
         chance = numpy.random.default_rng(len(texts[0]))
         tokens = numpy.random.default_rng(1).integers(-60, 60, (24, 32), dtype=numpy.int8).tobytes()
-        return [Embedding(unit(chance.normal(size=384).tolist()), tokens) for _ in texts]
+        return [Embedding(make_unit_vector(chance.normal(size=384).tolist()), tokens) for _ in texts]
 
 
 def test_recall_beside_a_bare_index(database: Database, clock: FakeClock, tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_recall_beside_a_bare_index(database: Database, clock: FakeClock, tmp_pa
         for at in range(0, MEMORIES, 500):
             memory.remember(turns[at : at + 500])
         assert memory.settle(3600, indexed=True)
-        page = memory.store.vector_page(memory.vectoriser.model, 0, MEMORIES)
+        page = memory.store.read_vector_page(memory.vectoriser.model, 0, MEMORIES)
         bare = chromadb.EphemeralClient().create_collection(
             "bare", embedding_function=None, configuration={"hnsw": {"space": "l2"}}
         )

@@ -75,7 +75,7 @@ class StandInMemory(StandInService):
         self.captures = SimpleNamespace(
             entries=self._captures, entry=lambda id: self._find(read_values(Capture, "captures"), id)
         )
-        self.graph = SimpleNamespace(newest=self._nodes, get=self._node, neighbourhood=self._neighbourhood)
+        self.graph = SimpleNamespace(newest=self._nodes, get=self._node, get_neighbourhood=self._neighbourhood)
         self.facts = read_values(ParaFact, "facts")
         self.para = SimpleNamespace(
             facts=lambda words="": [fact for fact in self.facts if words.lower() in fact.fact.lower()],

@@ -12,7 +12,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.config import FixedSettings
-from engine.memory.embedding import Embedding, unit
+from engine.memory.embedding import Embedding, make_unit_vector
 from engine.memory.memory import MemoryService
 from engine.model import NewMemory
 from engine.storage.database import Database
@@ -26,7 +26,7 @@ class WordVectors:
         self.name = name
 
     def embed(self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False) -> list[Embedding]:
-        return [Embedding(unit(self._sum(text))) for text in texts]
+        return [Embedding(make_unit_vector(self._sum(text))) for text in texts]
 
     def _sum(self, text: str) -> list[float]:
         total = [1e-6] * self.dimensions

@@ -11,7 +11,7 @@ import pytest
 
 from engine.config import FixedSettings
 from engine.hierarchy.agents import Agents
-from engine.memory.agent_files import MAX_BYTES, AgentFiles
+from engine.memory.agent_files import MAX_FILE_BYTES, AgentFiles
 from engine.model import AgentFile
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
@@ -102,7 +102,7 @@ def test_invalid_json_is_refused_with_its_place_and_not_written(
 def test_a_file_that_cannot_be_read_says_why(files: AgentFiles) -> None:
     folder = files.folder / "gardener"
     (folder / "soul.md").write_bytes(b"caf\xe9")
-    (folder / "memory.md").write_bytes(b"x" * (MAX_BYTES + 1))
+    (folder / "memory.md").write_bytes(b"x" * (MAX_FILE_BYTES + 1))
     (folder / "heartbeat.md").unlink()
     os.mkfifo(folder / "heartbeat.md")  # reading it would wait without end
     problems = {file.name: file.problem for file in files.files() if file.agent == "gardener"}

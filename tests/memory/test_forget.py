@@ -99,7 +99,7 @@ def test_the_words_are_in_no_file_afterwards(engine: Engine, tmp_path: Path) -> 
 
 def test_stubs_keep_graphs_and_chains_whole(engine: Engine) -> None:
     engine.knowledge.forgetting.forget(PRIVATE)
-    stub = engine.knowledge.graph.neighbourhood("session_1")
+    stub = engine.knowledge.graph.get_neighbourhood("session_1")
     assert stub.node.title == ""
     assert stub.node.invalidated_at is not None
     assert [neighbour.task_id for neighbour in stub.neighbours] == ["session_2"]
@@ -186,7 +186,7 @@ def test_a_crash_at_any_step_is_finished_at_the_next_start(
     with closing(open_home(tmp_path)) as reopened:
         assert find_files(tmp_path) == []
         assert unfinished_intents(reopened.database, "forget") == []
-        assert len(reopened.knowledge.graph.neighbourhood("session_1").edges) == 1
+        assert len(reopened.knowledge.graph.get_neighbourhood("session_1").edges) == 1
 
 
 def test_a_transcript_that_is_being_written_is_not_touched(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

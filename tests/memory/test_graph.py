@@ -43,7 +43,7 @@ def reopen(graph: TaskGraph, folder: Path) -> TaskGraph:
 
 
 def read_contents(graph: TaskGraph) -> list[object]:
-    return [graph.neighbourhood(node.task_id) for node in graph.newest(limit=10_000)]
+    return [graph.get_neighbourhood(node.task_id) for node in graph.newest(limit=10_000)]
 
 
 def read_tasks(document: Path) -> list[Any]:

@@ -24,7 +24,7 @@ from engine.memory import index as indexing
 from engine.memory import vectors
 from engine.memory.index import ChromaServer
 from engine.memory.memory import MemoryService
-from engine.memory.vectors import MAX_TOKENS, NoIndex, cut_into_chunks
+from engine.memory.vectors import MAX_CHUNK_TOKENS, NoIndex, cut_into_chunks
 from engine.model import Layer, NewMemory, RecallQuery
 from engine.storage.database import Database
 from tests.memory.conftest import MakeMemory, WordVectors, make_turns
@@ -179,7 +179,7 @@ def test_chunks_cover_the_text_fit_the_embedder_and_overlap(lengths: list[int]) 
     for (_, stop), (start, _) in itertools.pairwise(chunks):
         assert start < stop
     for start, stop in chunks:
-        assert sum(start <= first and last <= stop for first, last in offsets) <= MAX_TOKENS
+        assert sum(start <= first and last <= stop for first, last in offsets) <= MAX_CHUNK_TOKENS
 
 
 # -- on a server
@@ -225,7 +225,7 @@ def server(tmp_path: Path) -> Iterator[RunningChroma]:
 def memory_on_server(
     server: RunningChroma, tmp_path: Path, database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[MemoryService]:
-    monkeypatch.setattr(indexing, "RETRY_SECONDS", 0.1)
+    monkeypatch.setattr(indexing, "RETRY_S", 0.1)
     monkeypatch.setattr(vectors, "MAX_EXACT", 10)
     memory = MemoryService(
         database,

@@ -75,7 +75,7 @@ def test_a_retry_and_a_continuation_are_derived_from_what_was_before(
     work.continued["continuation"] = "retry"
     for session in work.views:
         producer.handle(make_session_end(session))
-    edges = {edge for session in work.views for edge in graph.neighbourhood(session).edges}
+    edges = {edge for session in work.views for edge in graph.get_neighbourhood(session).edges}
     assert {(edge.source, edge.relation.value, edge.target) for edge in edges} == {
         ("retry", "derived_from", "failed"),
         ("continuation", "derived_from", "retry"),
@@ -88,13 +88,13 @@ def test_similar_sessions_are_linked_once(graph: TaskGraph, work: FakeWork) -> N
     similar = {"a": {"a": 1.0, "gone": 1.0, "b": 0.8}, "b": {"b": 1.0, "a": 0.8}}
     asked_similarities = []
 
-    def sessions_like(session: str, k: int, min_similarity: float) -> dict[str, float]:
+    def find_sessions_like(session: str, k: int, min_similarity: float) -> dict[str, float]:
         asked_similarities.append(min_similarity)
         return similar[session]
 
-    producer = GraphProducer(graph, work, sessions_like)  # type: ignore[arg-type]
+    producer = GraphProducer(graph, work, find_sessions_like)  # type: ignore[arg-type]
     for session in similar:
         producer.link_similar(make_session_end(session))
-    (edge,) = graph.neighbourhood("a").edges
+    (edge,) = graph.get_neighbourhood("a").edges
     assert (edge.target, edge.relation, edge.weight) == ("b", Relation.SIMILAR_TO, 0.8)
     assert asked_similarities == [0.8] * 2

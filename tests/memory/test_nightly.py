@@ -19,7 +19,7 @@ from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import Captures
 from engine.memory.drafts import MAX_FACTS, Day, Drafts
 from engine.memory.nightly import (
-    COST_CAP,
+    COST_CAP_MICROUSD,
     Nightly,
     find_day_bounds,
     find_latest_day,
@@ -149,7 +149,7 @@ def test_a_day_is_worked_through_once_whatever_the_model_answers(
     drafted: int,
     reason: str,
 ) -> None:
-    assert COST_CAP == 120_000
+    assert COST_CAP_MICROUSD == 120_000
     world = make_world(model)
     report = world.nightly.run(TODAY)
     assert (report.promoted, report.drafted) == (promoted, drafted)
@@ -167,7 +167,7 @@ def test_the_model_is_asked_again_with_the_faults(make_world: Callable[..., Worl
     model = ScriptedModel([INVALID], [QUOTED])
     make_world(model).nightly.run(TODAY)
     assert "nowhere" in model.questions[1].text
-    assert [question.budget for question in model.questions] == [COST_CAP, COST_CAP - 30_000]
+    assert [question.budget for question in model.questions] == [COST_CAP_MICROUSD, COST_CAP_MICROUSD - 30_000]
     assert [run.check.failed for run in ValidationRuns(database).latest("")] == [0, 1]
 
 
@@ -280,7 +280,7 @@ def test_rules_draft_at_most_8_facts_and_a_diary_has_at_most_12_lines() -> None:
     captures = tuple(replace(part, text=f"The part number {number} lives in the shop") for number in range(20))
     day = Day("2026-01-05", captures=captures)
     assert len(day.draft([])) == MAX_FACTS == 8
-    lines = day.lines_for("backend_builder")
+    lines = day.make_lines_for("backend_builder")
     assert (len(lines), lines[-1]) == (12, "and 9 more")
 
 

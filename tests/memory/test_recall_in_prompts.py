@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine import tokenizer
 from engine.config import FixedSettings, MemorySettings, Settings
-from engine.memory.recall_in_prompts import BLOCK_TAG, PREAMBLE, RecallPromptPart, memory_lines
+from engine.memory.recall_in_prompts import BLOCK_TAG, PREAMBLE, RecallPromptPart, make_memory_lines
 from engine.model import Layer, PromptRequest, Recall, RecallMatch, RecallQuery, SourceKind, sanitise
 
 
@@ -117,7 +117,7 @@ def assert_contains_only(lines: list[str], item: RecallMatch) -> None:
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=6), max_size=12).map("".join), st.text(max_size=40))
 def test_no_text_and_no_source_breaks_its_element(text: str, source: str) -> None:
     item = match(1, text, source=source, speaker=text[:20])
-    assert_contains_only([f"<{BLOCK_TAG}>", *(line.text for line in memory_lines(item)), f"</{BLOCK_TAG}>"], item)
+    assert_contains_only([f"<{BLOCK_TAG}>", *(line.text for line in make_memory_lines(item)), f"</{BLOCK_TAG}>"], item)
 
 
 def test_a_memory_of_a_megabyte_is_left_out_without_being_rendered() -> None:

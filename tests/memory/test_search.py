@@ -19,7 +19,7 @@ def test_words_that_are_everywhere_do_not_make_a_large_store_slow(
     memory.remember(make_turns(*(f"common line {number}" + " rare" * (number < 3) for number in range(40))))
     newest = memory.entries(Layer.VECTORS, limit=1)[0].seq
     with search.open_reader(database, RecallQuery("")) as reader:
-        assert len(reader.by_words(["common", "rare"], 300)) == 3
-        everywhere = reader.by_words(["common"], 300)
+        assert len(reader.find_by_words(["common", "rare"], 300)) == 3
+        everywhere = reader.find_by_words(["common"], 300)
         assert sorted(everywhere) == list(range(newest - 10, newest + 1))  # and the one after which the search begins
-        assert reader.by_words(['"', "nowhere"], 300) == {}
+        assert reader.find_by_words(['"', "nowhere"], 300) == {}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engine.clock import FakeClock
 from engine.memory import store
 from engine.memory.memory import MemoryService
-from engine.memory.store import MAX_BYTES
+from engine.memory.store import MAX_MEMORY_BYTES
 from engine.model import Layer, NewMemory, Retention
 from tests.memory.conftest import MakeMemory, WordVectors, make_turns
 from tests.support.helpers import refused
@@ -76,8 +76,8 @@ def test_memories_expire_after_a_month_or_a_day_after_their_session(make_memory:
     ("new_memory", "code"),
     [
         (NewMemory("  \n"), "empty_memory"),
-        (NewMemory("x" * (MAX_BYTES + 1)), "memory_too_long"),
-        (NewMemory("ä" * (MAX_BYTES // 2 + 1)), "memory_too_long"),
+        (NewMemory("x" * (MAX_MEMORY_BYTES + 1)), "memory_too_long"),
+        (NewMemory("ä" * (MAX_MEMORY_BYTES // 2 + 1)), "memory_too_long"),
         (NewMemory("x", layer=Layer.PARA), "bad_memory"),
         (NewMemory("x", speaker="y" * 1001), "bad_memory"),
         (NewMemory("x", at=datetime(2026, 1, 1)), "bad_memory"),  # noqa: DTZ001

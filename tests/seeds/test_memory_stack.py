@@ -135,11 +135,11 @@ def test_task_graph(world: World) -> None:
     graph = world.engine.knowledge.graph
     failed = graph.get(view.id)
     assert failed.success is False
-    edges = graph.neighbourhood(release["id"]).edges
+    edges = graph.get_neighbourhood(release["id"]).edges
     assert [edge.source for edge in edges if edge.relation is Relation.BLOCKS] == [view.id]
     world.say("tasks", action="done", id=tests["id"])
     world.engine.knowledge.catch_up()
-    edges = graph.neighbourhood(release["id"]).edges
+    edges = graph.get_neighbourhood(release["id"]).edges
     assert all(edge.invalidated for edge in edges if edge.relation is Relation.BLOCKS)
     with world.restarted() as engine:
         assert engine.knowledge.graph.get(view.id) is not None
