@@ -215,7 +215,7 @@ class CardStore:
         if reason is DismissReason.ALREADY_DONE:
             self.decisions.take_back(tx, row.id)  # the work was wanted
         else:
-            if self.decisions.current_signal(tx.session, row.id) is None:
+            if self.decisions.read_current_signal(tx.session, row.id) is None:
                 self.decisions.record(tx, DecisionSignal.DISMISSED, make_decided_card(row, by))
             if reason is not None:
                 self.decisions.set_weight(tx, row.id, NOT_NOW if reason is DismissReason.NOT_NOW else 1.0)
@@ -307,7 +307,7 @@ class CardStore:
 
     def retract_approval(self, tx: Transaction, row: CardRow, signal: DecisionSignal, at: datetime) -> None:
         """Replace the approval of a card by the signal that the operator undid or discarded its result, once."""
-        if self.decisions.current_signal(tx.session, row.id) in (DecisionSignal.UNDONE, DecisionSignal.DISCARDED):
+        if self.decisions.read_current_signal(tx.session, row.id) in (DecisionSignal.UNDONE, DecisionSignal.DISCARDED):
             return
         row.undo_requested_at = row.undo_requested_at or at
         if signal is DecisionSignal.DISCARDED:
@@ -379,7 +379,7 @@ class CardStore:
 
     def _restore_approval(self, tx: Transaction, row: CardRow, at: datetime) -> None:
         """Restore the approval of a card whose result the operator undid and landed again."""
-        if self.decisions.current_signal(tx.session, row.id) is not DecisionSignal.UNDONE:
+        if self.decisions.read_current_signal(tx.session, row.id) is not DecisionSignal.UNDONE:
             return
         row.undo_requested_at = None
         self.decisions.take_back(tx, row.id)

@@ -234,10 +234,10 @@ def _check_outcomes(scored_outcomes: Sequence[tuple[float, bool]]) -> Calibratio
     if number < MIN_HELD_OUT:
         reason = f"{number} of {MIN_HELD_OUT} held-out decisions are available to check its confidence"
         return CalibrationCheck(held_out=number, is_calibrated=False, reason=reason)
-    from engine.learning.decisions.calibration import calibration_bound, calibration_error
+    from engine.learning.decisions.calibration import compute_calibration_bound, compute_calibration_error
 
     scores, outcomes = zip(*scored_outcomes, strict=True)
-    error, bound = calibration_error(scores, outcomes), calibration_bound(scores)
+    error, bound = compute_calibration_error(scores, outcomes), compute_calibration_bound(scores)
     is_calibrated = error <= bound
     reason = f"its confidence was off by {error:.3f} on {number} held-out decisions"
     why = (

@@ -283,7 +283,7 @@ class KillSwitch:
     def rejections(self, session: Session) -> int:
         """Number of rejections in a row since the last pause ended (SPEC 7.1)."""
         after = state.get(session, _LAST_AT_RESUME, 0)
-        return self.decisions.consecutive_rejections(session, after)
+        return self.decisions.count_consecutive_rejections(session, after)
 
     def pause_after_rejections(self, transaction: Transaction) -> None:
         """Place a pause after the third rejection in a row (SPEC 3.6), if cards may run by themselves. Call it in the

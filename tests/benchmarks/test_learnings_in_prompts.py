@@ -11,7 +11,7 @@ from pathlib import Path
 from engine import tokenizer
 from engine.config import FixedSettings
 from engine.learning.learnings.prompt_part import LearningsPart
-from engine.learning.learnings.store import LearningFiles, Scope, add_entry, project_key
+from engine.learning.learnings.store import LearningFiles, Scope, add_entry, make_project_key
 from engine.model import LearningKind, PromptRequest
 from engine.storage.database import Database
 from tests.benchmarks.measuring import p95, print_table, time_call
@@ -30,7 +30,7 @@ WORKSPACE = "/srv/shop"
 
 def test_the_part_with_three_hundred_learnings(tmp_path: Path, database: Database) -> None:
     files = LearningFiles(tmp_path, database)
-    scope = Scope(project_key(WORKSPACE))
+    scope = Scope(make_project_key(WORKSPACE))
     kinds = (LearningKind.INSTITUTIONAL, LearningKind.TASK)
     entries = [
         make_entry(

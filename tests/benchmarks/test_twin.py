@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy
 import pytest
 
-from engine.learning.decisions.calibration import calibration_bound, calibration_error
+from engine.learning.decisions.calibration import compute_calibration_bound, compute_calibration_error
 from engine.learning.decisions.learner import Learner
 from tests.benchmarks.twin_sets import STRENGTHS, TEXTS, Row, make_baseline, read_rows, train_twin
 
@@ -95,7 +95,7 @@ def test_the_twin_on_a_trace_that_it_has_not_learned(all_rows: list[Row]) -> Non
             for place in numpy.flatnonzero(trace_of_row == trace):
                 scores[place] = twin.estimate(all_rows[place].query(len(all_rows))).probability
         auc, brier = compute_auc(wanted, scores), compute_brier(wanted, scores)
-        error, bound = calibration_error(list(scores), list(wanted)), calibration_bound(list(scores))
+        error, bound = compute_calibration_error(list(scores), list(wanted)), compute_calibration_bound(list(scores))
         by_order.append((auc, brier, error, bound))
         print(f"  Twin, others in order {seed + 1:<20} AUC {auc:.3f}  Brier {brier:.4f}  "
               f"ECE {error:.4f} (95 % of perfect: {bound:.4f})")  # fmt: skip
@@ -130,8 +130,8 @@ def test_the_twin_from_a_cold_start(all_rows: list[Row], how: str) -> None:
         print(f"  order {seed + 1}: Twin {auc:.3f}, best baseline {best:.3f} ({name}); "
               f"{wanted_of_sure[0]} of {wanted_of_sure[1]} wanted at {SURE} or more; "
               f"{int(wanted[FROM:][surest].sum())} of its foremost {SUREST}; "
-              f"ECE {calibration_error(list(scores), list(wanted)):.4f} "
-              f"(95 % of perfect: {calibration_bound(list(scores)):.4f})")  # fmt: skip
+              f"ECE {compute_calibration_error(list(scores), list(wanted)):.4f} "
+              f"(95 % of perfect: {compute_calibration_bound(list(scores)):.4f})")  # fmt: skip
         assert auc > best
     print(f"  at {SURE} or more in all orders: {calibrated[0]} of {calibrated[1]} wanted; "
           f"before calibration it would have been {before[0]} of {before[1]}")  # fmt: skip

@@ -40,7 +40,7 @@ class StandInDecisions:
     decisions: int = 100
     """How many there are, and so the id of the newest."""
 
-    def consecutive_rejections(self, session: Session, after: int = 0) -> int:
+    def count_consecutive_rejections(self, session: Session, after: int = 0) -> int:
         return max(0, min(self.rejections, self.decisions - after))
 
     def find_newest_id(self, session: Session) -> int:

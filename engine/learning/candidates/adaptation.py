@@ -35,8 +35,8 @@ from engine.learning.candidates.evaluation import (
     evaluate,
     format_preview,
     has_new_evidence,
+    is_same_change,
     list_texts,
-    same_change,
 )
 from engine.learning.candidates.overlays import Trials
 from engine.learning.candidates.records import (
@@ -163,7 +163,7 @@ class Adaptation:
     def counts(self) -> tuple[dict[CandidateStatus, int], int]:
         """The number of candidates of each status, and of learning records."""
         statuses = Counter(row.status for row in self._load_present())
-        return {status: statuses[status] for status in CandidateStatus}, self._records.last_seq()
+        return {status: statuses[status] for status in CandidateStatus}, self._records.read_last_seq()
 
     def fixes(self, workspace: str) -> list[KnownFix]:
         """The landed diffs that fixed tests of a workspace, highest score first, then newest. Diffs of candidates that
@@ -265,7 +265,7 @@ class Adaptation:
 
     def _draft_and_evaluate(self) -> list[Candidate]:
         """Draft candidates and evaluate all of them, if there are new records. Returns the new candidates."""
-        last_seq = self._records.last_seq()
+        last_seq = self._records.read_last_seq()
         with self._database.read() as session:
             if last_seq <= int(state.get(session, LAST_PROCESSED_KEY, 0)):
                 return []
@@ -296,7 +296,7 @@ class Adaptation:
     def _draft_candidate(self, opportunity: Opportunity) -> str:
         """Draft and store a candidate; returns its id. Raises `NothingToDraft` and `Refusal`."""
         record, now = opportunity.record, self._clock.now()
-        draft = draft_candidate(opportunity, self._related_records(opportunity), self._sources)
+        draft = draft_candidate(opportunity, self._select_related_records(opportunity), self._sources)
         candidate = Candidate(
             id=self._randomness.new_id("cand"),
             type=opportunity.type,
@@ -315,12 +315,12 @@ class Adaptation:
             drafted_from=(record.id,),
             trust=draft.trust,
         )
-        if other := self._duplicate_of(candidate):
-            raise NothingToDraft(f"{other} already proposes that")
+        if duplicate_id := self._find_duplicate(candidate):
+            raise NothingToDraft(f"{duplicate_id} already proposes that")
         self._database.write(lambda tx: add_candidate(tx, candidate, f"drafted from {record.kind}: {record.reason}"))
         return candidate.id
 
-    def _related_records(self, opportunity: Opportunity) -> list[LearningRecord]:
+    def _select_related_records(self, opportunity: Opportunity) -> list[LearningRecord]:
         """The records for a draft: those of the opportunity's scope, or of all scopes if it is about healing."""
         record = opportunity.record
         if opportunity.type is not CandidateType.POLICY_TWEAK:
@@ -328,7 +328,7 @@ class Adaptation:
         records = self._records.of_kind(RecordKind.REPEATED_RETRY, RecordKind.SUCCESSFUL_HEAL)
         return [other for other in records if record.scope_type != "agent" or other.agent == record.scope_id]
 
-    def _duplicate_of(self, candidate: Candidate) -> str:
+    def _find_duplicate(self, candidate: Candidate) -> str:
         """The id of another candidate of the same scope that reached review and is a duplicate, "" for none. It makes
         the same change, or the record from which this candidate was drafted supports it."""
         scope = (candidate.type, candidate.scope_type, candidate.scope_id)
@@ -336,7 +336,7 @@ class Adaptation:
             if row.status is CandidateStatus.DRAFTED or row.id == candidate.id:
                 continue
             is_supported = not {*row.corroborated_by}.isdisjoint(candidate.drafted_from)
-            is_same = is_supported or same_change(row.value.effect, candidate.effect)
+            is_same = is_supported or is_same_change(row.value.effect, candidate.effect)
             if is_same and (row.type, row.scope_type, row.scope_id) == scope:
                 return row.id
         return ""
@@ -372,7 +372,7 @@ class Adaptation:
         active_since = row.since if row.status is CandidateStatus.ACTIVE else None
         evaluation = evaluate(candidate, drafted, records, active_since=active_since)
         move = _move_after(row.status, evaluation)
-        if move is CandidateMove.CORROBORATE and (duplicate := self._duplicate_of(candidate)):
+        if move is CandidateMove.CORROBORATE and (duplicate := self._find_duplicate(candidate)):
             evaluation, move = replace(evaluation, reason=f"{duplicate} already proposes that"), None
         before = (candidate.corroborated_by, candidate.against, candidate.score)
         if move is None and before == (evaluation.corroborated_by, evaluation.against, evaluation.score):

@@ -275,14 +275,14 @@ def _prepare_effect(tx: Transaction, row: CandidateRow, flow_names: Collection[s
     once_active = select(CandidateRow).where(
         CandidateRow.type == effect.kind, CandidateRow.id != row.id, col(CandidateRow.term) > 0
     )
-    for other in tx.session.exec(once_active):
-        is_same = other.effect["commands"] == list(effect.commands)
-        is_active = other.status is CandidateStatus.ACTIVE
-        if is_same and is_active and other.workspace in ("", row.workspace):
-            message = f"the flow {other.effect['name']} already runs these commands"
-            raise Refusal("already_in_force", message, f"reject this candidate; the other is {other.id}")
+    for earlier_row in tx.session.exec(once_active):
+        is_same = earlier_row.effect["commands"] == list(effect.commands)
+        is_active = earlier_row.status is CandidateStatus.ACTIVE
+        if is_same and is_active and earlier_row.workspace in ("", row.workspace):
+            message = f"the flow {earlier_row.effect['name']} already runs these commands"
+            raise Refusal("already_in_force", message, f"reject this candidate; the other is {earlier_row.id}")
         if is_active or not is_same:
-            names.add(other.effect["name"])
+            names.add(earlier_row.effect["name"])
     return replace(effect, name=free_name(effect.name, names))
 
 
@@ -293,17 +293,17 @@ def list_stations(row: CandidateRow, drafted_from: Sequence[LearningRecord]) -> 
         origin = drafted_from[0].reason
         detected_at = max(record.at for record in drafted_from)
         score = max(record.score for record in drafted_from)
-    drafted_at, corroborated = step_time(row.history[0]), _corroboration_station(row)
+    drafted_at, corroborated = step_time(row.history[0]), _make_corroboration_station(row)
     return (
         Station("detect", detected_at, origin, "done"),
         Station("draft", drafted_at, f"from {count(len(row.drafted_from), 'record')}", "done"),
         Station("score", drafted_at, f"{score:.0f} of 100, from its own record", "done"),
         corroborated,
-        *_decision_stations(row, corroborated.at),
+        *_make_decision_stations(row, corroborated.at),
     )
 
 
-def _corroboration_station(row: CandidateRow) -> Station:
+def _make_corroboration_station(row: CandidateRow) -> Station:
     """The stage in which other records support a candidate."""
     if row.status is CandidateStatus.DRAFTED:
         reason = f"{row.reason}; it comes up for review from a score of {MIN_REVIEW_SCORE:.0f}"
@@ -314,7 +314,7 @@ def _corroboration_station(row: CandidateRow) -> Station:
     return Station("corroborate", None, "it was rejected before", "ahead")
 
 
-def _decision_stations(row: CandidateRow, corroborated_at: datetime | None) -> tuple[Station, Station]:
+def _make_decision_stations(row: CandidateRow, corroborated_at: datetime | None) -> tuple[Station, Station]:
     """The stages of review and of its result."""
     last_step = row.history[-1]
     if row.status is CandidateStatus.REVIEW:

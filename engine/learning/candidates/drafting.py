@@ -41,19 +41,19 @@ MAX_PRICE_RATIO = 0.8
 COST_MARGIN = 1.5
 """A new cost cap is this factor above the dearest heal."""
 
-MIN_COST = 50_000
+MIN_COST_MICROUSD = 50_000
 """Minimum cost cap of healing in micro-dollars."""
 
 MAX_FRAGMENT_LINES = 5
 """Maximum number of lines of a prompt fragment."""
 
-MAX_FLOW_TITLE = 240
+MAX_FLOW_TITLE_CHARS = 240
 """Maximum number of characters of the title of a flow."""
 
 MIN_TASKS = 3
 """Minimum number of tasks with the same instruction before it becomes a lesson (SPEC 6.8)."""
 
-MAX_MESSAGE_LENGTH = 300
+MAX_MESSAGE_CHARS = 300
 """Maximum number of quoted characters of an agent's message."""
 
 MAX_CHANGED_LINES = 12
@@ -62,7 +62,7 @@ MAX_CHANGED_LINES = 12
 MAX_CHANGES = 4
 """Maximum number of edits that are described."""
 
-MAX_QUOTE_LENGTH = 160
+MAX_QUOTE_CHARS = 160
 """Maximum number of quoted characters of a changed line or a call."""
 
 PRECEDING_CALLS = 2
@@ -109,11 +109,11 @@ class Evidence:
         """The agent that is the scope of the record, "" if the scope is a workspace or a leader."""
         return self.record.scope_id if self.record.scope_type == "agent" else ""
 
-    def related_of(self, kind: RecordKind) -> list[LearningRecord]:
+    def select_related(self, kind: RecordKind) -> list[LearningRecord]:
         """The related records of a kind."""
         return [record for record in self.related if record.kind is kind]
 
-    def ended_session(self, session_id: str) -> str:
+    def require_ended_session(self, session_id: str) -> str:
         """Return the id of a session if it is over. Raises `StillRunning`."""
         if not self.sources.session_ended(session_id):
             raise StillRunning(f"session {session_id} is still running")
@@ -141,13 +141,13 @@ def _draft_fix_template(evidence: Evidence) -> Draft:
     heal = _find_heal(evidence, test)
     if heal is None:
         raise NothingToDraft(f"nothing has fixed {test} yet")
-    session = evidence.ended_session(heal.session_id)
+    session = evidence.require_ended_session(heal.session_id)
     patch = sources.patch(session, landed="landed" in heal.details)
     repairs = _describe_heal(sources, session, patch)
     if not repairs:
         raise NothingToDraft(f"session {session} fixed {test} but does not say how")
     failing = tuple(dict.fromkeys([test, *map(str, heal.details["failing"])]))
-    more = f" and {len(failing) - 1} more" if len(failing) > 1 else ""
+    other_tests = f" and {len(failing) - 1} more" if len(failing) > 1 else ""
     template = FixTemplate(
         failing,
         repairs,
@@ -155,7 +155,7 @@ def _draft_fix_template(evidence: Evidence) -> Draft:
         causes=tuple(map(str, heal.details.get("causes", ()))),
         project=heal.details.get("project", ""),
     )
-    title = f"Keep the repair of {test}{more} as a playbook"
+    title = f"Keep the repair of {test}{other_tests} as a playbook"
     return Draft(template, title, run_kind="heal", workspace=record.workspace)
 
 
@@ -173,12 +173,12 @@ def _draft_routing_hint(evidence: Evidence) -> Draft:
     models = evidence.sources.models(record.agent)
     if models is None:
         raise NothingToDraft(f"the price of the model of {record.agent} is not known")
-    chosen = _choose_cheaper_model(models)
-    saved = 1 - chosen.price / models.current.price
-    reason = f"{_explain_saving(record)}; {chosen.model} costs {saved:.0%} less than {models.current.model}"
+    cheaper_model = _choose_cheaper_model(models)
+    saved = 1 - cheaper_model.price / models.current.price
+    reason = f"{_explain_saving(record)}; {cheaper_model.model} costs {saved:.0%} less than {models.current.model}"
     return Draft(
-        RoutingHint(chosen.model, models.channel, models.median_prompt, reason),
-        f"Give shorter tasks of {record.agent} to {chosen.model}",
+        RoutingHint(cheaper_model.model, models.channel, models.median_prompt, reason),
+        f"Give shorter tasks of {record.agent} to {cheaper_model.model}",
         agent_id=record.agent,
         run_kind="task",
         workspace=record.workspace if record.kind is RecordKind.TASK_CONFLICT else "",
@@ -214,17 +214,19 @@ def _draft_policy_tweak(evidence: Evidence) -> Draft:
     failures = _find_failed_retries(evidence)
     if not failures:
         raise NothingToDraft("no failed attempt here would be avoided by a lower limit")
-    heals = [heal for heal in evidence.related_of(RecordKind.SUCCESSFUL_HEAL) if "landed" not in heal.details]
-    needed = max(map(_count_retries, heals), default=1)
-    failed = min(max(map(_count_retries, failures)), evidence.sources.max_healing_attempts())
-    if needed >= failed:
-        raise NothingToDraft(f"a repair took {needed} attempts and a failure {failed}: no limit separates them")
+    heals = [heal for heal in evidence.select_related(RecordKind.SUCCESSFUL_HEAL) if "landed" not in heal.details]
+    retries_needed = max(map(_count_retries, heals), default=1)
+    retries_that_failed = min(max(map(_count_retries, failures)), evidence.sources.max_healing_attempts())
+    if retries_needed >= retries_that_failed:
+        raise NothingToDraft(
+            f"a repair took {retries_needed} attempts and a failure {retries_that_failed}: no limit separates them"
+        )
     cost_cap = _choose_cost_cap(heals, failures)
     capped = f", for at most {money(cost_cap)}" if cost_cap is not None else ""
-    times = {1: "once", 2: "twice"}.get(needed, f"{needed} times")
+    times = {1: "once", 2: "twice"}.get(retries_needed, f"{retries_needed} times")
     for_agent = f" for {evidence.scope_agent}" if evidence.scope_agent else ""
-    title = f"Try a repair at most {times}{capped}: attempt {failed} changed nothing{for_agent}"
-    return Draft(PolicyTweak(needed, cost_cap), title, agent_id=evidence.scope_agent, trust=Trust.MEASURED)
+    title = f"Try a repair at most {times}{capped}: attempt {retries_that_failed} changed nothing{for_agent}"
+    return Draft(PolicyTweak(retries_needed, cost_cap), title, agent_id=evidence.scope_agent, trust=Trust.MEASURED)
 
 
 def _find_failed_retries(evidence: Evidence) -> list[LearningRecord]:
@@ -232,7 +234,7 @@ def _find_failed_retries(evidence: Evidence) -> list[LearningRecord]:
     record = evidence.record
     if record.kind is RecordKind.REPEATED_RETRY:
         return [record]
-    retries = evidence.related_of(RecordKind.REPEATED_RETRY)
+    retries = evidence.select_related(RecordKind.REPEATED_RETRY)
     return [retry for retry in retries if retry.session_id != record.session_id]
 
 
@@ -240,7 +242,7 @@ def _choose_cost_cap(heals: Sequence[LearningRecord], failures: Sequence[Learnin
     """A cap above the dearest heal, in micro-dollars; None if no failure cost more, or nothing was healed."""
     if not heals:
         return None
-    cap = max(MIN_COST, round(COST_MARGIN * max(int(heal.details["cost"]) for heal in heals)))
+    cap = max(MIN_COST_MICROUSD, round(COST_MARGIN * max(int(heal.details["cost"]) for heal in heals)))
     return cap if cap < max(int(failure.details["cost"]) for failure in failures) else None
 
 
@@ -265,7 +267,7 @@ def _draft_flow(evidence: Evidence) -> Draft:
     if not commands:
         raise NothingToDraft("no session has its steps as commands that run without a shell")
     return Draft(
-        FlowOffload(_make_flow_name(calls), plain(" > ".join(commands), MAX_FLOW_TITLE), commands),
+        FlowOffload(_make_flow_name(calls), plain(" > ".join(commands), MAX_FLOW_TITLE_CHARS), commands),
         f"Run {' > '.join(call.removeprefix('exec:') for call in calls)} as a flow, without a model",
         agent_id=record.agent,
         workspace=record.workspace,
@@ -304,7 +306,7 @@ def _draft_from_error(evidence: Evidence) -> Draft:
     tool, message = str(record.details["tool"]), str(record.details["message"])
     cause = message.partition(": ")[2] or message  # without the error code
     line = f"A call of {tool} failed: {quote(cause)}."
-    session = evidence.ended_session(record.session_id)
+    session = evidence.require_ended_session(record.session_id)
     remedies = _find_calls_after_error(sources.transcript(session), tool, cause)
     corrections = sources.corrections(session)
     if not remedies and not corrections:
@@ -411,7 +413,7 @@ def _describe_section(section: str) -> str:
     removed, added = _find_signed_lines(body, "-"), _find_signed_lines(body, "+")
     if not 0 < len(removed) + len(added) <= MAX_CHANGED_LINES:
         return f"it changed {path}"
-    before, after = (plain(" / ".join(lines), MAX_QUOTE_LENGTH) for lines in (removed, added))
+    before, after = (plain(" / ".join(lines), MAX_QUOTE_CHARS) for lines in (removed, added))
     if before and after:
         return f"in {path} it replaced `{before}` by `{after}`"
     return f"in {path} it {'added' if after else 'took out'} `{after or before}`"
@@ -430,7 +432,7 @@ def _find_calls_after_error(lines: Sequence[TranscriptLine], tool: str, cause: s
     successful_calls = [call for call in later_calls if not _has_failed(call)]
     calls_of_tool = (index for index, call in enumerate(successful_calls) if call.split(" ", 1)[0] == tool)
     last = next(calls_of_tool, 0)
-    return tuple(plain(call, MAX_QUOTE_LENGTH) for call in successful_calls[max(0, last - PRECEDING_CALLS) : last + 1])
+    return tuple(plain(call, MAX_QUOTE_CHARS) for call in successful_calls[max(0, last - PRECEDING_CALLS) : last + 1])
 
 
 def _find_common_commands(transcripts: Sequence[Sequence[TranscriptLine]], calls: Sequence[str]) -> tuple[str, ...]:
@@ -488,8 +490,8 @@ def _find_program_name(word: str) -> str:
 
 def _cut_to_sentences(text: str) -> tuple[str, ...]:
     """The beginning of a text, cut after a whole sentence if possible; () for an empty text."""
-    head = plain(text, MAX_MESSAGE_LENGTH)
+    head = plain(text, MAX_MESSAGE_CHARS)
     end = max(head.rfind(". "), head.rfind("! "), head.rfind("? "))
-    if head.endswith("…") and end > MAX_MESSAGE_LENGTH // 3:
+    if head.endswith("…") and end > MAX_MESSAGE_CHARS // 3:
         head = head[: end + 1]
     return (head,) if head else ()

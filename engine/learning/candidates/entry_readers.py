@@ -19,7 +19,7 @@ from engine.model.learnings import distil_rule, find_added_sentences, normalise
 from engine.model.text import count, jaccard, money, quote
 from engine.statistics import share
 
-FULL_COST = MICRO // 2
+FULL_COST_MICROUSD = MICRO // 2
 """Cost of healing in micro-dollars that gives all points for cost. It is the default cap in the settings."""
 
 FULL_BREADTH = 5
@@ -61,7 +61,7 @@ def _read_validation(reading: Reading) -> NewRecords:
     parts = (
         (45.0, "tests still failed"),
         (10.0 * min(3, tries), f"{count(tries, 'attempt')} to fix them"),
-        (15.0 * share(cost, FULL_COST), _describe_cost(cost)),
+        (15.0 * share(cost, FULL_COST_MICROUSD), _describe_cost(cost)),
         (10.0 * share(len(failing), FULL_BREADTH), count(len(failing), "test")),
     )
     details["gave_up"] = reading.entry.payload["reason"]
@@ -75,7 +75,7 @@ def score_heal(attempts: int, cost: int, failing: int) -> tuple[Part, ...]:
     return (
         (60.0, "failing tests were fixed"),
         (20.0 / tries, f"at attempt {tries}"),
-        (10.0 * share(cost, FULL_COST), _describe_cost(cost)),
+        (10.0 * share(cost, FULL_COST_MICROUSD), _describe_cost(cost)),
         (10.0 * share(failing, FULL_BREADTH), count(failing, "test")),
     )
 
@@ -113,7 +113,7 @@ def _read_retry(reading: Reading) -> NewRecords:
     parts = (
         (45.0, "another attempt left the same tests failing"),
         (10.0 * min(3, tries), f"{count(tries, 'attempt')} made"),
-        (25.0 * share(cost, FULL_COST), _describe_cost(cost)),
+        (25.0 * share(cost, FULL_COST_MICROUSD), _describe_cost(cost)),
     )
     details = reading.select("attempts", "cost", "failing")
     yield reading.record(RecordKind.REPEATED_RETRY, ("agent", agent), parts, details, session_id=reading.entry.subject)

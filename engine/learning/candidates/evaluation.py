@@ -38,7 +38,7 @@ from engine.model.text import jaccard, money, one_line
 MAX_LINES = 20
 """Maximum number of lines of guidance, repairs or commands in one effect."""
 
-MAX_LINE_LENGTH = 500
+MAX_LINE_CHARS = 500
 """Maximum number of characters of each line."""
 
 _FLOW_NAME = re.compile(r"[a-z][a-z0-9_]{1,39}")
@@ -74,15 +74,15 @@ def validate_effect(effect: Effect) -> Effect:
             return PromptFragment(_validate_lines("guidance", effect.guidance))
         case FixTemplate():
             if not effect.failing:
-                raise _invalid_effect("it names no failing test")
+                raise _make_invalid_effect_refusal("it names no failing test")
             return replace(effect, repairs=_validate_lines("repairs", effect.repairs))
         case RoutingHint():
             if problem := model_problem(effect.model):
-                raise _invalid_effect(problem)
+                raise _make_invalid_effect_refusal(problem)
             return effect
         case PolicyTweak():
             if effect.tries is None and effect.cost is None:
-                raise _invalid_effect("it changes no limit")
+                raise _make_invalid_effect_refusal("it changes no limit")
             return effect
         case FlowOffload():
             return _validate_flow(effect)
@@ -92,7 +92,7 @@ def _validate_flow(flow: FlowOffload) -> FlowOffload:
     """Check a flow, and return it as `validate_effect` does."""
     if not _FLOW_NAME.fullmatch(flow.name):
         name = sanitise(flow.name)[:80]
-        raise _invalid_effect(f"{name!r} is not a valid flow name: use lower-case letters, digits and _")
+        raise _make_invalid_effect_refusal(f"{name!r} is not a valid flow name: use lower-case letters, digits and _")
     commands = _validate_lines("commands", flow.commands)
     for command in commands:
         split_command(command)
@@ -105,11 +105,11 @@ def split_command(command: str) -> list[str]:
         tokens = list(shlex.shlex(command, posix=True, punctuation_chars=True))
         arguments = shlex.split(command)
     except ValueError as error:
-        raise _invalid_effect(f"{command[:80]!r} is not a command: {error}") from error
+        raise _make_invalid_effect_refusal(f"{command[:80]!r} is not a command: {error}") from error
     if not arguments or arguments[0].startswith("-"):
-        raise _invalid_effect(f"{command[:80]!r} is not a command")
+        raise _make_invalid_effect_refusal(f"{command[:80]!r} is not a command")
     if any(token and set(token) <= set("();<>|&") for token in tokens):
-        raise _invalid_effect(f"{command[:80]!r} needs a shell")
+        raise _make_invalid_effect_refusal(f"{command[:80]!r} needs a shell")
     return arguments
 
 
@@ -117,21 +117,21 @@ def _validate_lines(name: str, texts: Sequence[str]) -> tuple[str, ...]:
     """Check the texts of the field `name`, and return each that is not empty in a single line."""
     lines = tuple(line for text in texts if (line := _validate_line(text)))
     if not lines:
-        raise _invalid_effect(f"{name} says nothing")
+        raise _make_invalid_effect_refusal(f"{name} says nothing")
     if len(lines) > MAX_LINES:
-        raise _invalid_effect(f"{name} has {len(lines)} lines, at most {MAX_LINES}")
+        raise _make_invalid_effect_refusal(f"{name} has {len(lines)} lines, at most {MAX_LINES}")
     return lines
 
 
 def _validate_line(text: str) -> str:
     """Check the length of a text, and return it in a single line."""
     line = one_line(text)
-    if len(line) > MAX_LINE_LENGTH:
-        raise _invalid_effect(f"a line has {len(line)} characters, at most {MAX_LINE_LENGTH}: {line[:60]}…")
+    if len(line) > MAX_LINE_CHARS:
+        raise _make_invalid_effect_refusal(f"a line has {len(line)} characters, at most {MAX_LINE_CHARS}: {line[:60]}…")
     return line
 
 
-def _invalid_effect(problem: str) -> Refusal:
+def _make_invalid_effect_refusal(problem: str) -> Refusal:
     """The refusal of an effect with this problem."""
     return Refusal("bad_effect", f"this change cannot be activated: {problem}", "reject its candidate")
 
@@ -264,10 +264,10 @@ def select_supporting(
             _do_facts_agree(_find_kept_fact(record), fact) for fact in facts
         )
 
-    return _best_of_each_session(filter(supports, records))
+    return _select_best_of_each_session(filter(supports, records))
 
 
-def _best_of_each_session(records: Iterable[LearningRecord]) -> list[LearningRecord]:
+def _select_best_of_each_session(records: Iterable[LearningRecord]) -> list[LearningRecord]:
     """Of each session the first record with the highest score. A record without a session counts alone."""
     best: dict[str, LearningRecord] = {}
     for record in records:
@@ -376,13 +376,15 @@ def has_new_evidence(
     """Whether there is enough evidence from after the rejection to reopen a rejected candidate. It needs at least three
     new supporting records, at least as many as before the rejection (drafts included), and the new ones alone must pass
     the evaluation."""
-    new = [record for record in select_supporting(candidate, drafted, records) if record.at > candidate.changed_at]
+    new_evidence = [
+        record for record in select_supporting(candidate, drafted, records) if record.at > candidate.changed_at
+    ]
     before = len(candidate.drafted_from) + len(candidate.corroborated_by)
-    enough = len(new) >= max(MIN_NEW_EVIDENCE, before)
-    return enough and compute_score(0.0, [record.score for record in new]) >= MIN_REVIEW_SCORE
+    enough = len(new_evidence) >= max(MIN_NEW_EVIDENCE, before)
+    return enough and compute_score(0.0, [record.score for record in new_evidence]) >= MIN_REVIEW_SCORE
 
 
-def same_change(effect: Effect, other: Effect) -> bool:
+def is_same_change(effect: Effect, other: Effect) -> bool:
     """Whether two effects make the same change: the same repair of a test, the same model for a channel, or equal
     effects."""
     match effect, other:

@@ -205,11 +205,11 @@ class Trials(SessionFollower[OverlayRun]):
     ) -> None:
         """Store the overlays in the provenance of a prompt that is sent, including the withheld ones. Each is stored
         once for a session."""
-        new = insert(OverlayRun).on_conflict_do_nothing()
+        statement = insert(OverlayRun).on_conflict_do_nothing()
         run = {"session_id": session_id, "agent": agent, "workspace": workspace, "state": "", "at": tx.now}
         for draw in provenance.get(PROVENANCE_KEY, ()):
             values = {"overlay_id": draw["id"], "withheld": draw["withheld"], "propensity": draw["propensity"]}
-            tx.session.execute(new, run | values)
+            tx.session.execute(statement, run | values)
 
     def find_repairs(self, *, agent: str, workspace: str, broken: Sequence[str], session_id: str = "") -> Sequence[str]:
         """Earlier repairs of the tests that fail now, newest first, without duplicates. A trial withholds repairs from
@@ -298,7 +298,7 @@ class LearnedGuidance:
         overlays = self._find_fragments(request)
         fitting = self._choose_fitting(overlays)
         draws = self._trials.draw(fitting, request.session_id)
-        lines = [line for draw in draws if not draw.withheld for line in fragment_lines(draw.overlay)]
+        lines = [line for draw in draws if not draw.withheld for line in make_fragment_lines(draw.overlay)]
         notes = []
         if left_out := len(overlays) - len(fitting):
             notes.append(f"learned guidance: {left_out} of {len(overlays)} fragments had no room")
@@ -333,14 +333,14 @@ class LearnedGuidance:
         room = budget - tokenizer.count_lines((*_BLOCK_HEAD, _BLOCK_END))
         fitting = set[str]()
         for overlay in sorted(overlays, key=lambda item: (differences.get(item.id, 0.0), item.since), reverse=True):
-            tokens = tokenizer.count_lines(fragment_lines(overlay))
+            tokens = tokenizer.count_lines(make_fragment_lines(overlay))
             if tokens <= room:
                 fitting.add(overlay.id)
                 room -= tokens
         return [overlay for overlay in overlays if overlay.id in fitting]
 
 
-def fragment_lines(overlay: Overlay) -> list[PromptLine]:
+def make_fragment_lines(overlay: Overlay) -> list[PromptLine]:
     """The lines of a fragment in a prompt, with their source. They are escaped, so that they cannot close the tags
     around them. Quotes are labelled as approved by the operator (SPEC 6.8)."""
     assert isinstance(overlay.effect, PromptFragment)

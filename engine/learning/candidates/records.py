@@ -110,11 +110,11 @@ class Records:
 
     def add(self, tx: Transaction, records: Iterable[LearningRecord]) -> None:
         """Write records; those with an existing id are ignored."""
-        new = insert(LearningRecordRow).on_conflict_do_nothing(index_elements=["id"])
+        statement = insert(LearningRecordRow).on_conflict_do_nothing(index_elements=["id"])
         for record in records:
-            tx.session.execute(new, shallow_dict(record) | {"details": dict(record.details)})
+            tx.session.execute(statement, shallow_dict(record) | {"details": dict(record.details)})
 
-    def last_seq(self) -> int:
+    def read_last_seq(self) -> int:
         """The `seq` of the newest record, 0 without any."""
         with self._database.read() as session:
             return ask(session, _LAST_SEQ).scalar() or 0
@@ -177,8 +177,8 @@ def select_opportunities(records: Iterable[LearningRecord], known_keys: Collecti
     """
     strong = (record for record in records if record.score >= MIN_OPPORTUNITY_SCORE)
     opportunities = (Opportunity(type, record) for record in strong for type in find_types(record.kind))
-    new = (opportunity for opportunity in opportunities if opportunity.key not in known_keys)
-    best_by_key = {opportunity.key: opportunity for opportunity in sorted(new, key=_rank)}
+    new_opportunities = (opportunity for opportunity in opportunities if opportunity.key not in known_keys)
+    best_by_key = {opportunity.key: opportunity for opportunity in sorted(new_opportunities, key=_rank)}
     return sorted(best_by_key.values(), key=_rank, reverse=True)[:MAX_OPPORTUNITIES]
 
 
@@ -200,7 +200,7 @@ CountBefore = Callable[[str, RecordScope], int]
 def add_parts(*parts: Part) -> tuple[float, str]:
     """The sum of the points, from 0 to 100, rounded to tenths, and its reason, such as "a call was wrong: +50"."""
     total = round(min(100.0, max(0.0, sum(points for points, _ in parts))), 1)
-    reason = "; ".join(f"{words}: {round(points, 1):+g}" for points, words in parts if abs(points) >= 0.05)
+    reason = "; ".join(f"{description}: {round(points, 1):+g}" for points, description in parts if abs(points) >= 0.05)
     return total, reason
 
 

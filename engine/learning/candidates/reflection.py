@@ -113,9 +113,9 @@ class Reflection:
         zone = self._clock.local().tzinfo
         for entry in entries:
             count_before = partial(self._count_before, unwritten, entry.id)
-            new = list(READER_OF_KIND[entry.kind](Reading(entry, self._sources, count_before, zone)))
-            unwritten.update((record.source_label, (record.scope_type, record.scope_id)) for record in new)
-            records += new
+            new_records = list(READER_OF_KIND[entry.kind](Reading(entry, self._sources, count_before, zone)))
+            unwritten.update((record.source_label, (record.scope_type, record.scope_id)) for record in new_records)
+            records += new_records
         return records
 
     def _count_before(
@@ -136,7 +136,7 @@ class Reflection:
     def _find_sequences(self, agent: str, newest: LedgerEntry, *, since_id: int) -> list[LearningRecord]:
         """The records of an agent's sequences: one for each session with a sequence whose ledger entry is not older
         than `since_id`. Older sessions have their records already."""
-        sessions = self._recent_sessions(agent, newest)
+        sessions = self._read_recent_sessions(agent, newest)
         if len(sessions) < MIN_RUNS:
             return []
         records = []
@@ -151,7 +151,7 @@ class Reflection:
             ]
         return records
 
-    def _recent_sessions(self, agent: str, newest: LedgerEntry) -> list[LedgerEntry]:
+    def _read_recent_sessions(self, agent: str, newest: LedgerEntry) -> list[LedgerEntry]:
         """The entries of the agent's recent sessions up to `newest`, oldest first."""
         until = newest.at + timedelta(microseconds=1)
         entries = self._ledger.between(newest.at - SEQUENCE_SPAN, until, (TOOLS_USED,))
@@ -295,13 +295,13 @@ class _UsedCalls:
         """The places of a sequence of this length that have no used call."""
         unused: dict[int, list[int]] = {}
         for run, starts in places.items():
-            free = [
+            free_starts = [
                 start
                 for start in starts
                 if self._calls.isdisjoint((run, index) for index in range(start, start + length))
             ]
-            if free:
-                unused[run] = free
+            if free_starts:
+                unused[run] = free_starts
         return unused
 
 
@@ -329,10 +329,10 @@ class _Chance:
 
 def _estimate_probability(calls: Calls, counts: Mapping[str, int], total: int) -> float:
     """The probability that a run of `total` calls, so many of each, has a sequence in random order."""
-    probability, used = 1.0, Counter[str]()
+    probability, used_calls = 1.0, Counter[str]()
     for index, call in enumerate(calls):
-        probability *= max(0, counts.get(call, 0) - used[call]) / max(1, total - index)
-        used[call] += 1
+        probability *= max(0, counts.get(call, 0) - used_calls[call]) / max(1, total - index)
+        used_calls[call] += 1
     return 1 - (1 - probability) ** max(0, total - len(calls) + 1)
 
 

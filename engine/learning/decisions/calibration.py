@@ -63,7 +63,7 @@ BINS = 10
 """Number of bins of the calibration error."""
 
 SAMPLES = 1000
-"""Number of random outcomes of perfectly calibrated scores that `calibration_bound` draws."""
+"""Number of random outcomes of perfectly calibrated scores that `compute_calibration_bound` draws."""
 
 BOUND_QUANTILE = 0.95
 """Share of these samples whose error is below the bound."""
@@ -89,7 +89,7 @@ def logit(p: float) -> float:
     return math.log(p / (1 - p))
 
 
-def logistic_update(mean: float, variance: float, outcome: bool, weight: float) -> tuple[float, float]:
+def update_by_logistic_regression(mean: float, variance: float, outcome: bool, weight: float) -> tuple[float, float]:
     """The update of a Bayesian logistic regression by one observation. It had expected log-odds of `mean`, `variance`.
 
     Returns (step, shrinkage). The weights move by `step` times their covariance with the log-odds. Their own covariance
@@ -117,7 +117,7 @@ class _Slope:
     def learn(self, x: float, outcome: bool, weight: float, *, offset: float = 0.0) -> None:
         """Learn the outcome at `x`, `weight` in (0, 1]."""
         covariance = self.variance * x
-        step, shrinkage = logistic_update(offset + self.value * x, covariance * x, outcome, weight)
+        step, shrinkage = update_by_logistic_regression(offset + self.value * x, covariance * x, outcome, weight)
         self.value += covariance * step
         self.variance -= shrinkage * covariance * covariance
 
@@ -263,7 +263,7 @@ class KindCalibration:
 # -- checks
 
 
-def calibration_error(scores: Sequence[float], outcomes: Sequence[bool]) -> float:
+def compute_calibration_error(scores: Sequence[float], outcomes: Sequence[bool]) -> float:
     """Expected calibration error, in [0, 1]: the mean difference of score and outcome over bins of equal width."""
     differences = [0.0] * BINS
     for score, outcome in zip(scores, outcomes, strict=True):
@@ -271,8 +271,8 @@ def calibration_error(scores: Sequence[float], outcomes: Sequence[bool]) -> floa
     return sum(map(abs, differences)) / len(scores) if scores else 0.0
 
 
-def calibration_bound(scores: Sequence[float]) -> float:
-    """The 95th percentile of `calibration_error` for such scores if they are perfectly calibrated."""
+def compute_calibration_bound(scores: Sequence[float]) -> float:
+    """The 95th percentile of `compute_calibration_error` for such scores if they are perfectly calibrated."""
     import numpy
 
     random = numpy.random.default_rng(0)

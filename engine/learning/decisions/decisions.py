@@ -186,7 +186,7 @@ class Decisions:
         """
         has_replaced = self._take_back_signals(tx, card.prediction_id, keep_original=True)
         approved = signal is DecisionSignal.APPROVED
-        partner = self._recent_rejection(tx, card) if approved else None
+        partner = self._find_recent_rejection(tx, card) if approved else None
         edited = approved and bool(card.original_prompt)
         if edited:
             tx.insert(self._make_row(tx, DecisionSignal.ORIGINAL, card, card.original_prompt))
@@ -215,7 +215,7 @@ class Decisions:
         """Take back the decision on this card, which was undone before it had an effect, with its signals and pairs."""
         self._count_change(tx, has_replaced=self._take_back_signals(tx, prediction_id, keep_original=False))
 
-    def current_signal(self, session: Session, prediction_id: str) -> DecisionSignal | None:
+    def read_current_signal(self, session: Session, prediction_id: str) -> DecisionSignal | None:
         """The current signal of this card, None when there is none."""
         signals = [
             DecisionSignal(row.signal) for row in load_all(session, Decision, _SELECT_OF_CARD, {"card": prediction_id})
@@ -234,7 +234,7 @@ class Decisions:
         """Number of cards that a person has decided, here or over the API (SPEC 2.6, and 3.6's onboarding)."""
         return int(ask(session, _COUNT_CARDS).scalar())
 
-    def consecutive_rejections(self, session: Session, after: int = 0) -> int:
+    def count_consecutive_rejections(self, session: Session, after: int = 0) -> int:
         """Number of dismissals in a row at the end of a person's decisions with ids above `after` (SPEC 3.6)."""
         return int(ask(session, _COUNT_CONSECUTIVE_REJECTIONS, {"after": after}).scalar())
 
@@ -289,7 +289,7 @@ class Decisions:
             hour=local.hour,
         )
 
-    def _recent_rejection(self, tx: Transaction, approved: DecidedCard) -> Decision | None:
+    def _find_recent_rejection(self, tx: Transaction, approved: DecidedCard) -> Decision | None:
         """The newest rejection on another channel within `PAIRING_WINDOW`, None without one."""
         since = tx.now - PAIRING_WINDOW
         rejected = load_all(tx.session, Decision, _SELECT_REJECTION, {"channel": approved.channel, "since": since})
@@ -430,10 +430,10 @@ def import_pairs(tx: Transaction, texts: Iterable[tuple[str, str, str]]) -> int:
     """Store the pairs (context, chosen, rejected) from a file that are not stored already. Returns their number."""
     added = 0
     for context, chosen, rejected in texts:
-        same = select(DpoPair.id).where(
+        same_pair = select(DpoPair.id).where(
             DpoPair.context == context, DpoPair.chosen == chosen, DpoPair.rejected == rejected
         )
-        if tx.session.exec(same).first() is not None:
+        if tx.session.exec(same_pair).first() is not None:
             continue
         tx.insert(
             DpoPair(

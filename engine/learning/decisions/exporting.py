@@ -54,7 +54,7 @@ OPERATOR_INSTRUCTION = (
 INSTRUCTION_OF_PAIRS = TWIN_TASK + "Answer with the action and its channel: prompt → channel."
 """The Twin's instruction for pairs, whose texts have only an action and a channel (SPEC 8.2)."""
 
-MAX_LINE_LENGTH = 200_000
+MAX_LINE_CHARS = 200_000
 """Maximum number of characters of a training line."""
 
 MAX_ERRORS = 20
@@ -149,11 +149,11 @@ class Exporter:
         """Append the new pairs to the file. Raises `Refusal` `few_pairs` below `MIN_BATCH`, and writes nothing."""
 
         def begin(tx: Transaction) -> tuple[int, dict[str, Any]]:
-            new = load_pairs(tx.session, exported=False)
-            if len(new) < MIN_BATCH:
-                message = f"{count(len(new), 'new pair')}; a batch needs at least {MIN_BATCH}"
+            new_pairs = load_pairs(tx.session, exported=False)
+            if len(new_pairs) < MIN_BATCH:
+                message = f"{count(len(new_pairs), 'new pair')}; a batch needs at least {MIN_BATCH}"
                 raise Refusal("few_pairs", message, MORE_PAIRS)
-            payload = {"pairs": [pair.id for pair in new]}
+            payload = {"pairs": [pair.id for pair in new_pairs]}
             return begin_intent(tx, EXPORT_INTENT, self.file.name, payload), payload
 
         with self._batch_lock:
@@ -167,15 +167,15 @@ class Exporter:
         with self._database.read() as session:
             exported_before = len(load_pairs(session, exported=True))
             has_batch = len(load_pairs(session, exported=False)) >= MIN_BATCH
-        new = self.export_batch().new if has_batch or not exported_before else 0
+        new_lines = self.export_batch().new if has_batch or not exported_before else 0
         file = self.file
         if shape is not Shape.PLAIN:
             file = self.file.with_name(f"dpo-pairs.{shape.value}.jsonl")
             with self._database.read() as session:
                 pairs = self._redact_rows(load_pairs(session, exported=True))
             write_atomic(file, encode_lines(format_preference(pair, shape) for pair in pairs))
-            write_atomic(_weights_file(file), encode_lines(format_weight(pair) for pair in pairs))
-        return ExportedFile(file, _weights_file(file), records=exported_before + new, new=new)
+            write_atomic(_locate_weights(file), encode_lines(format_weight(pair) for pair in pairs))
+        return ExportedFile(file, _locate_weights(file), records=exported_before + new_lines, new=new_lines)
 
     def export_conversations(self) -> ExportedFile:
         """Write all conversations into a file: cards that the operator approved or carried out, and replies to agents.
@@ -223,7 +223,7 @@ class Exporter:
         batch = self._redact_rows(rows)
         plain = encode_lines(format_preference(pair, Shape.PLAIN) for pair in batch)
         _append_once(self.file, plain)
-        _append_once(_weights_file(self.file), encode_lines(format_weight(pair) for pair in batch))
+        _append_once(_locate_weights(self.file), encode_lines(format_weight(pair) for pair in batch))
 
         def mark_exported(tx: Transaction) -> None:
             tx.session.execute(
@@ -240,7 +240,7 @@ class Exporter:
             tx.record(PairsExported(pairs=len(batch), file=self.file.name))
 
         self._database.write(mark_exported)
-        return ExportedFile(self.file, _weights_file(self.file), _count_lines(self.file), len(batch))
+        return ExportedFile(self.file, _locate_weights(self.file), _count_lines(self.file), len(batch))
 
     def _redact_rows(self, rows: Iterable[DpoPair]) -> list[Preference]:
         """The pairs of these rows without secrets."""
@@ -288,7 +288,7 @@ def _append_once(file: Path, data: bytes) -> None:
         write_atomic(file, before + gap + data)
 
 
-def _weights_file(file: Path) -> Path:
+def _locate_weights(file: Path) -> Path:
     """The file of weights beside a file of pairs."""
     return file.with_suffix(".weights.jsonl")
 
@@ -315,7 +315,7 @@ def format_preference(pair: Preference, shape: Shape) -> str:
 def format_exchange(exchange: Exchange) -> str:
     """A conversation as one line of JSON: `messages`, as Together, OpenAI and TRL take them."""
     return json.dumps(
-        {"messages": [*_prompt_messages(exchange.situation, exchange.system), _reply_message(exchange.answer)]},
+        {"messages": [*_make_prompt_messages(exchange.situation, exchange.system), _reply_message(exchange.answer)]},
         ensure_ascii=False,
     )
 
@@ -336,14 +336,14 @@ def _format_preference(pair: Preference, shape: Shape) -> dict[str, Any]:
         confidences = {"confidence_chosen": pair.chosen_confidence, "confidence_rejected": pair.rejected_confidence}
         metadata = {"timestamp": format_instant(pair.at), **confidences}
         return {"prompt": pair.context, "chosen": pair.chosen, "rejected": pair.rejected, "metadata": metadata}
-    messages = _prompt_messages(pair.context, INSTRUCTION_OF_PAIRS)
+    messages = _make_prompt_messages(pair.context, INSTRUCTION_OF_PAIRS)
     chosen, rejected = [_reply_message(pair.chosen)], [_reply_message(pair.rejected)]
     if shape is Shape.TRL:
         return {"prompt": messages, "chosen": chosen, "rejected": rejected}
     return {"input": {"messages": messages}, "preferred_output": chosen, "non_preferred_output": rejected}
 
 
-def _prompt_messages(situation: str, system: str) -> list[dict[str, str]]:
+def _make_prompt_messages(situation: str, system: str) -> list[dict[str, str]]:
     """The messages that a model gets."""
     return [{"role": "system", "content": system}, {"role": "user", "content": situation}]
 
@@ -436,8 +436,8 @@ def check_preferences(lines: Iterable[str]) -> list[str]:
     number = 0
     for number, line in enumerate(lines, 1):
         try:
-            if len(line) > MAX_LINE_LENGTH:
-                raise ValueError(f"longer than {MAX_LINE_LENGTH} characters")
+            if len(line) > MAX_LINE_CHARS:
+                raise ValueError(f"longer than {MAX_LINE_CHARS} characters")
             content = read_preference(line)
             if (first := first_lines.setdefault(content, number)) != number:
                 raise ValueError(f"has the same content as line {first}")

@@ -287,9 +287,9 @@ def compute_metrics(cards: Sequence[CardFigures]) -> Metrics:
         auto_undone=undone,
         approval_rate=_divide(len(approved), len(decided_by_you)),
         auto_success_rate=_divide(len(auto) - undone, len(auto)),
-        confidence=_mean_confidence(predictions),
-        approved_confidence=_mean_confidence(approved),
-        rejected_confidence=_mean_confidence(rejected),
+        confidence=_compute_mean_confidence(predictions),
+        approved_confidence=_compute_mean_confidence(approved),
+        rejected_confidence=_compute_mean_confidence(rejected),
         calibration=tuple(make_bucket(low, high, decided_by_you) for low, high in BUCKETS),
         trend=_describe_trend(decided_by_you),
         sources=_sort_by_size(_group_cards(cards, lambda card: card.source)),
@@ -300,7 +300,7 @@ def compute_metrics(cards: Sequence[CardFigures]) -> Metrics:
             _group_cards(decided_by_you, lambda card: f"{card.at.hour:02}"), [f"{hour:02}" for hour in range(24)]
         ),
         spent=sum(card.cost for card in cards),
-        cost_per_accepted=_cost_per_accepted(cards),
+        cost_per_accepted=_compute_cost_per_accepted(cards),
     )
 
 
@@ -320,7 +320,7 @@ def make_bucket(low: float, high: float, cards: Iterable[CardFigures]) -> Confid
         high,
         predictions=len(inside),
         approval_rate=_divide(approved, len(inside)),
-        confidence=_mean_confidence(inside),
+        confidence=_compute_mean_confidence(inside),
         at_least=at_least,
         at_most=at_most,
         unstated=sum(not card.stated for card in inside),
@@ -354,8 +354,8 @@ def find_drift(decisions: Sequence[tuple[str, bool]]) -> TasteDrift:
     (kind, approved), oldest first."""
     newest, earlier = decisions[-NEWEST:], decisions[-NEWEST - BEFORE : -NEWEST]
     if len(newest) < MIN_DRIFT:
-        missing = count(MIN_DRIFT - len(newest), "more decision")
-        return TasteDrift(len(newest), f"{missing} until changes of taste can be detected")
+        decisions_missing = count(MIN_DRIFT - len(newest), "more decision")
+        return TasteDrift(len(newest), f"{decisions_missing} until changes of taste can be detected")
     newest_by_kind, earlier_by_kind = group_pairs(newest), group_pairs(earlier)
     compared = [
         kind
@@ -364,8 +364,8 @@ def find_drift(decisions: Sequence[tuple[str, bool]]) -> TasteDrift:
     ]
     if not compared:
         return TasteDrift(len(newest), "too few earlier decisions to detect changes of taste")
-    found = (_find_shift(kind, newest_by_kind[kind], earlier_by_kind[kind]) for kind in compared)
-    shifts = tuple(shift for shift in found if shift is not None)
+    possible_shifts = (_find_shift(kind, newest_by_kind[kind], earlier_by_kind[kind]) for kind in compared)
+    shifts = tuple(shift for shift in possible_shifts if shift is not None)
     if shifts:
         return TasteDrift(len(newest), f"your taste changed in the last {len(newest)} decisions", shifts)
     return TasteDrift(len(newest), f"no change: the last {len(newest)} decisions were like the earlier ones")
@@ -411,7 +411,7 @@ def _make_group(name: str, cards: Sequence[CardFigures]) -> CardGroup:
     approved = sum(card.counted_as == CountedAs.APPROVED for card in by_you)
     rejected = sum(card.counted_as in (CountedAs.REJECTED, CountedAs.DISCARDED) for card in by_you)
     approval_rate = _divide(approved, approved + rejected)
-    return CardGroup(name, len(cards), approved, rejected, approval_rate, _cost_per_accepted(cards))
+    return CardGroup(name, len(cards), approved, rejected, approval_rate, _compute_cost_per_accepted(cards))
 
 
 def _sort_by_size(groups: Iterable[CardGroup]) -> tuple[CardGroup, ...]:
@@ -424,7 +424,7 @@ def _sort_by_name(groups: Iterable[CardGroup], names: Sequence[str]) -> tuple[Ca
     return tuple(sorted(groups, key=lambda group: names.index(group.name)))
 
 
-def _cost_per_accepted(cards: Sequence[CardFigures]) -> float | None:
+def _compute_cost_per_accepted(cards: Sequence[CardFigures]) -> float | None:
     """The cost of all cards, divided by the number of cards that were approved and not undone."""
     accepted = sum(card.counted_as == CountedAs.APPROVED and not card.undone for card in cards)
     return sum(card.cost for card in cards) / accepted if accepted else None
@@ -435,6 +435,6 @@ def _divide(part: int, whole: int) -> float | None:
     return part / whole if whole else None
 
 
-def _mean_confidence(cards: Sequence[CardFigures]) -> float | None:
+def _compute_mean_confidence(cards: Sequence[CardFigures]) -> float | None:
     """The mean confidence of cards, None without cards."""
     return fmean(card.confidence for card in cards) if cards else None

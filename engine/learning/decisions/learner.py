@@ -24,7 +24,13 @@ import numpy
 from numpy.typing import NDArray
 
 from engine.frozen import frozen
-from engine.learning.decisions.calibration import KindCalibration, TwinCalibration, logistic, logistic_update, logit
+from engine.learning.decisions.calibration import (
+    KindCalibration,
+    TwinCalibration,
+    logistic,
+    logit,
+    update_by_logistic_regression,
+)
 from engine.learning.decisions.decisions import CardFeatures, PastDecision
 from engine.learning.decisions.text_features import (
     EMBEDDING_SIZE,
@@ -166,7 +172,7 @@ class Learner:
 
     def pattern_share(self, query: CardFeatures) -> float:
         """The shrunk share approved among the most similar past decisions (SPEC 2.5), in [0, 1]."""
-        return self.neighbours.pattern_share(query, self.habits.shares_of([()])[0].overall)
+        return self.neighbours.pattern_share(query, self.habits.compute_shares([()])[0].overall)
 
     def _estimate(self, row: Array) -> Estimate:
         """The estimate for a card with these values."""
@@ -176,15 +182,15 @@ class Learner:
     def _make_feature_row(self, query: CardFeatures) -> Array:
         """The values of `FEATURE_PRIORS` for this card."""
         habits = self.habits
-        shares = habits.shares_of(level_keys(query))
+        shares = habits.compute_shares(make_level_keys(query))
         overall, kind = shares[0].overall, shares[1].overall
         level_odds = [logit(share.overall) for share in shares]
         overall_odds, kind_odds = level_odds[:2]
-        time_odds = [kind_odds, *(logit(share.overall) for share in habits.shares_of(time_keys(query), kind))]
+        time_odds = [kind_odds, *(logit(share.overall) for share in habits.compute_shares(make_time_keys(query), kind))]
         if query.hour is None:
             time_odds.append(time_odds[-1])
-        place_odds = [logit(habits.shares_of([key], overall)[0].overall) for key in place_keys(query)]
-        word_shares = [habits.shares_of([key], overall)[0].recent for key in word_keys(query)]
+        place_odds = [logit(habits.compute_shares([key], overall)[0].overall) for key in place_keys(query)]
+        word_shares = [habits.compute_shares([key], overall)[0].recent for key in make_word_keys(query)]
         word_odds = [logit(share) - overall_odds for share in word_shares] or [0.0]
         row = [
             1.0,
@@ -193,7 +199,7 @@ class Learner:
             *(logit(share.recent) - level for share, level in zip(shares, level_odds, strict=True)),
             *(level - above for above, level in pairwise(time_odds)),
             *(place - overall_odds for place in place_odds),
-            logit(self.neighbours.text_share(query, kind)) - kind_odds,
+            logit(self.neighbours.compute_text_share(query, kind)) - kind_odds,
             sum(word_odds) / len(word_odds) ** 0.5,
             max(word_odds),
             min(word_odds),
@@ -221,7 +227,9 @@ class LogisticRegression:
     def learn(self, features: Array, outcome: bool, weight: float = 1.0) -> None:
         """Learn one case, `weight` in (0, 1]."""
         covariance = self.covariance @ features
-        step, shrinkage = logistic_update(float(self.mean @ features), float(features @ covariance), outcome, weight)
+        step, shrinkage = update_by_logistic_regression(
+            float(self.mean @ features), float(features @ covariance), outcome, weight
+        )
         self.mean += covariance * step
         self.covariance -= numpy.outer(covariance, covariance) * shrinkage
 
@@ -267,13 +275,13 @@ def shrink_share(chosen: float, decided: float, prior: float, strength: float = 
     return (prior * strength + chosen) / (strength + decided)
 
 
-def level_keys(card: CardFeatures) -> tuple[Key, ...]:
+def make_level_keys(card: CardFeatures) -> tuple[Key, ...]:
     """The keys from the most general to the most specific: everything, the kind, on this channel, in this workspace."""
     kind, channel = card.kind, card.channel
     return (), ("kind", kind), ("channel", kind, channel), ("workspace", kind, channel, card.workspace)
 
 
-def time_keys(card: CardFeatures) -> tuple[Key, ...]:
+def make_time_keys(card: CardFeatures) -> tuple[Key, ...]:
     """The keys of the kind in this part of the day, on working days or weekends, and at this hour."""
     kind, part, weekend = card.kind, card.part.value, "1" if card.weekend else "0"
     keys: tuple[Key, ...] = (("part", kind, part), ("week", kind, part, weekend))
@@ -285,7 +293,7 @@ def place_keys(card: CardFeatures) -> tuple[Key, ...]:
     return ("any kind", card.workspace), ("any kind on", card.channel)
 
 
-def word_keys(card: CardFeatures) -> tuple[Key, ...]:
+def make_word_keys(card: CardFeatures) -> tuple[Key, ...]:
     """The keys of the words of the prompt, for all kinds. They have a hash instead of the word, so that the counts stay
     small and contain no word that the operator wants forgotten (SPEC 4.10)."""
     hashes = {crc32(word.encode()) % WORD_BUCKETS for word in card.words}
@@ -302,7 +310,7 @@ class Habits:
     def add(self, decision: PastDecision) -> None:
         """Count one decision."""
         card = decision.card
-        keys = (*level_keys(card), *time_keys(card), *place_keys(card), *word_keys(card))
+        keys = (*make_level_keys(card), *make_time_keys(card), *place_keys(card), *make_word_keys(card))
         for key in (*keys, ("in time", card.kind, card.channel, card.part.value)):
             self.counts.setdefault(key, Counts()).add(decision.chosen, decision.weight)
         if decision.chosen and decision.weight >= EXPLICIT_WEIGHT and decision.waited_hours is not None:
@@ -310,9 +318,9 @@ class Habits:
 
     def time_share(self, card: CardFeatures) -> float:
         """The share approved of this kind in this part of the day and week, and at this hour, in [0, 1]."""
-        return self.shares_of((*level_keys(card)[:2], *time_keys(card)))[-1].overall
+        return self.compute_shares((*make_level_keys(card)[:2], *make_time_keys(card)))[-1].overall
 
-    def shares_of(self, keys: Iterable[Key], prior: float = NEUTRAL) -> list[Shares]:
+    def compute_shares(self, keys: Iterable[Key], prior: float = NEUTRAL) -> list[Shares]:
         """The shares of each key. The first is drawn towards `prior`, and each other towards the share of the key
         before it."""
         shares = []
@@ -332,12 +340,12 @@ class Habits:
         most half of the decisions there."""
 
         def approvals(channel: str) -> tuple[int, str]:
-            return self._explicit_counts(("channel", kind, channel))[0], channel
+            return self._get_explicit_counts(("channel", kind, channel))[0], channel
 
         best = max(registered, key=approvals, default=None)
         if best is None:
             return None
-        approved, decided = self._explicit_counts(("channel", kind, best))
+        approved, decided = self._get_explicit_counts(("channel", kind, best))
         return best if approved >= MIN_CHANNEL_APPROVALS and 2 * approved > decided else None
 
     def explain(self, card: CardFeatures) -> tuple[str, ...]:
@@ -348,12 +356,12 @@ class Habits:
             (("channel", kind, channel), ""),
             (("kind", kind), " on any channel"),
         ):
-            approved, decided = self._explicit_counts(key)
+            approved, decided = self._get_explicit_counts(key)
             if decided:
                 return (f"you approved {approved} of {decided} like this{circumstance}",)
         return ("you have not decided on anything like this yet",)
 
-    def _explicit_counts(self, key: Key) -> tuple[int, int]:
+    def _get_explicit_counts(self, key: Key) -> tuple[int, int]:
         """(approved, decided) of the decisions with a key that were given on the card itself."""
         counts = self.counts.get(key, Counts())
         return counts.explicit_approved, counts.explicit_decided
@@ -390,28 +398,28 @@ class NewestDecisions:
         """The share chosen of the most similar decisions, weighted by similarity and drawn towards `prior`."""
         size = self._size
         same_fields = self._fields[:size] == _hash_fields(query)
-        similarity = same_fields @ FIELD_WEIGHTS + TEXT_WEIGHT * self._text_similarity(query)
+        similarity = same_fields @ FIELD_WEIGHTS + TEXT_WEIGHT * self._compute_text_similarity(query)
         similarity[similarity < MIN_SIMILARITY] = 0.0
         if size > NEAREST:
             similarity[similarity < numpy.partition(similarity, size - NEAREST)[size - NEAREST]] = 0.0
-        return self._share_chosen(similarity, prior)
+        return self._compute_share_chosen(similarity, prior)
 
-    def text_share(self, query: CardFeatures, prior: float) -> float:
+    def compute_text_share(self, query: CardFeatures, prior: float) -> float:
         """The share chosen of the decisions with a similar text, of any kind, drawn towards `prior`."""
-        similarity = numpy.maximum(self._text_similarity(query) - MIN_TEXT_SIMILARITY, 0.0) ** 2 * 4
-        return self._share_chosen(similarity, prior)
+        similarity = numpy.maximum(self._compute_text_similarity(query) - MIN_TEXT_SIMILARITY, 0.0) ** 2 * 4
+        return self._compute_share_chosen(similarity, prior)
 
     @property
     def _size(self) -> int:
         """Number of decisions in the ring."""
         return min(self.count, RING_SIZE)
 
-    def _share_chosen(self, similarity: Floats, prior: float) -> float:
+    def _compute_share_chosen(self, similarity: Floats, prior: float) -> float:
         """The share chosen of the decisions, weighted by similarity and drawn towards `prior`."""
         weights = similarity * self._weights[: self._size]
         return shrink_share(float((weights * self._chosen[: self._size]).sum()), float(weights.sum()), prior)
 
-    def _text_similarity(self, query: CardFeatures) -> Floats:
+    def _compute_text_similarity(self, query: CardFeatures) -> Floats:
         """The similarities of the texts, in [0, 1]: by embeddings if both have one, else by words."""
         size = self._size
         similarity: Floats = self._words[:size] @ hash_word_set(query.words)

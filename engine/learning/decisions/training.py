@@ -33,11 +33,11 @@ from engine.learning.decisions.training_runs import (
     TrainingRun,
     TrainingViews,
     TwinModel,
+    load_newest_run,
     load_run,
     make_batch,
     may_replace,
     measure_agreement,
-    newest_run,
     split_pairs,
 )
 from engine.model import Randomness, Refusal, TrainingOffer, microusd
@@ -87,12 +87,12 @@ class Training(TrainingViews):
         """
         plan, batch, adopted = self._prepare_run()
         run_id = self._randomness.new_id("train")
-        self._examples_file(run_id).parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(self._examples_file(run_id), batch.data)
+        self._locate_examples(run_id).parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(self._locate_examples(run_id), batch.data)
 
         def add_run(tx: Transaction) -> TrainingRun:
-            if (active := newest_run(tx.session, IS_ACTIVE)) is not None:
-                raise _active_refusal(active)
+            if (active := load_newest_run(tx.session, IS_ACTIVE)) is not None:
+                raise _make_active_refusal(active)
             run = TrainingRun(
                 id=run_id,
                 state=RunState.PREPARED,
@@ -113,7 +113,7 @@ class Training(TrainingViews):
         try:
             return self._database.write(add_run)
         except Refusal:
-            self._examples_file(run_id).unlink(missing_ok=True)
+            self._locate_examples(run_id).unlink(missing_ok=True)
             raise
 
     def launch(self) -> TrainingRun:
@@ -129,7 +129,7 @@ class Training(TrainingViews):
         """The run that `begin` would start now. Raises as `begin`."""
         plan, batch, _ = self._prepare_run()
         if (active := self.active()) is not None:
-            raise _active_refusal(active)
+            raise _make_active_refusal(active)
         return TrainingOffer(
             batch.method, plan.provider, plan.base_url, plan.base_model, batch.records, len(batch.data),
             batch.held_back, plan.cost_cap, plan.current_model,
@@ -212,7 +212,7 @@ class Training(TrainingViews):
 
     def _upload(self, run: TrainingRun, api: Provider) -> None:
         """Send the examples to the provider."""
-        file = self._examples_file(run.id)
+        file = self._locate_examples(run.id)
         if not file.exists():
             self._change_state(run.id, RunState.FAILED, note=f"{file} is gone; start a new training")
             return
@@ -315,7 +315,7 @@ class Training(TrainingViews):
                 self._answers[model, situation] = self._twin.answer(model, situation)
         return measure_agreement(pairs, [self._answers[model, pair.context] for pair in pairs])
 
-    def _examples_file(self, run_id: str) -> Path:
+    def _locate_examples(self, run_id: str) -> Path:
         """The file of examples of a run."""
         return self._folder / f"{run_id}.jsonl"
 
@@ -346,7 +346,7 @@ class Training(TrainingViews):
         run = self._database.write(update)
         if state not in ACTIVE:
             self._answers.clear()
-            self._examples_file(run_id).unlink(missing_ok=True)  # the provider has it
+            self._locate_examples(run_id).unlink(missing_ok=True)  # the provider has it
         return run
 
     def _settle_cost(self, tx: Transaction, run: TrainingRun, job: Job | None) -> None:
@@ -363,7 +363,7 @@ class Training(TrainingViews):
             run.cost_entry = None
 
 
-def _active_refusal(run: TrainingRun) -> Refusal:
+def _make_active_refusal(run: TrainingRun) -> Refusal:
     """The refusal of another run while this one is in progress."""
     return Refusal("training_active", f"{run.id} is in progress ({run.state})", "clawpy train cancel")
 

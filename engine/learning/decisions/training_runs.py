@@ -140,7 +140,7 @@ def load_run(tx: Transaction, run_id: str) -> TrainingRun:
     return run
 
 
-def newest_run(session: Session, *where: ColumnElement[bool] | bool, by_start: bool = False) -> TrainingRun | None:
+def load_newest_run(session: Session, *where: ColumnElement[bool] | bool, by_start: bool = False) -> TrainingRun | None:
     """The run that meets the conditions and changed last, or began last if `by_start`."""
     at = TrainingRun.created_at if by_start else TrainingRun.updated_at
     return session.exec(select(TrainingRun).where(*where).order_by(col(at).desc())).first()
@@ -238,9 +238,9 @@ class TrainingViews:
         return f"{more}, or any by {day:%d %B}, until the next training"
 
     def _load_newest(self, *where: ColumnElement[bool] | bool, by_start: bool = False) -> TrainingRun | None:
-        """See `newest_run`."""
+        """See `load_newest_run`."""
         with self._database.read() as session:
-            return newest_run(session, *where, by_start=by_start)
+            return load_newest_run(session, *where, by_start=by_start)
 
 
 @frozen

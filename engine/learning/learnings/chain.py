@@ -30,7 +30,7 @@ from engine.learning.learnings.promotion import (
 )
 from engine.learning.learnings.questions import ask_judge
 from engine.learning.learnings.recurrence import Vectors
-from engine.learning.learnings.store import GLOBAL, LearningFiles, Scope, project_key, scope_of_path
+from engine.learning.learnings.store import GLOBAL, LearningFiles, Scope, make_project_key, parse_scope_path
 from engine.model import Asks, ChainReport, LearningEntry, LearningScope, LearningStatus, Refusal, Trust
 from engine.storage import state
 from engine.storage.database import Database, Transaction
@@ -112,7 +112,7 @@ class Chain:
 
     def _handle(self, entry: LedgerEntry) -> None:
         """See `handle`. Raises the refusals of pages that cannot be written."""
-        scope = Scope(project_key(entry.workspace), str(entry.payload.get("session_id") or entry.subject))
+        scope = Scope(make_project_key(entry.workspace), str(entry.payload.get("session_id") or entry.subject))
         is_recent = entry.at > self._clock.now() - RECENT
         with self._work_lock:
             self._files.check(scope)  # before a model is asked, whose answer could not be written
@@ -153,7 +153,7 @@ class Chain:
             errors = self._files.errors()
             for error in errors:
                 self._report_once(f"{error}; it is ignored until you fix it in an editor")
-            projects = sorted({scope_of_path(page.path).project for page in self._files.pages()} - {""})
+            projects = sorted({parse_scope_path(page.path).project for page in self._files.pages()} - {""})
             steps: list[Callable[[], None]] = [partial(self.promote_to_project, Scope(key)) for key in projects]
             steps += [partial(self._judge, judged)] if judge else []
             steps.append(partial(self.compact, GLOBAL))
@@ -203,7 +203,7 @@ class Chain:
                 raise Refusal(
                     "not_promotable", f"{entry.id} {_describe_obstacle(entry)}", "see `clawpy learnings show`"
                 )
-            plan = self._global_plan(entry)
+            plan = self._plan_global_promotion(entry)
             if not plan.promoted and not plan.reinforced:
                 raise Refusal("already_promoted", f"all projects already have what {entry.id} says")
             self._carry_out(plan, "operator")
@@ -266,7 +266,7 @@ class Chain:
                 continue
             if self._files.erasures != erasures:
                 return
-            if self._global_plan(entry).promoted:
+            if self._plan_global_promotion(entry).promoted:
                 judged |= self._judge_one(entry, erasures)
             else:
                 self._promote_globally(entry)
@@ -287,16 +287,16 @@ class Chain:
             self._promote_globally(entry)
         return {entry.id: f"{word}: {verdict.reason}"}
 
-    def _global_plan(self, entry: LearningEntry) -> PromotionPlan:
+    def _plan_global_promotion(self, entry: LearningEntry) -> PromotionPlan:
         """The plan to promote an entry from its project to all projects."""
         return plan_global(entry, self._files.entries(GLOBAL, below=False), self._vectors, self._clock.now())
 
     def _promote_globally(self, entry: LearningEntry) -> None:
         """Promote an entry to all projects, unless it changed while the model was asked."""
         with self.plan_lock:
-            current = next((other for other in self._files.entries() if other.id == entry.id), None)
+            current = next((candidate for candidate in self._files.entries() if candidate.id == entry.id), None)
             if current is not None and current.text == entry.text and is_promotable(current):
-                self._carry_out(self._global_plan(current), "model")
+                self._carry_out(self._plan_global_promotion(current), "model")
 
     def _carry_out(self, plan: PromotionPlan, by: str) -> None:
         """Carry out a plan, and record its events."""
@@ -308,12 +308,12 @@ def make_report(
 ) -> ChainReport:
     """The report of a run, from the entries of a home before and after it. Pure."""
     former = {entry.id: entry for entry in before}
-    new = [entry for entry in after if entry.id not in former]
+    new_entries = [entry for entry in after if entry.id not in former]
     high = (LearningScope.PROJECT, LearningScope.GLOBAL)
     known_entries = [entry for entry in after if entry.id in former and entry.scope in high]
     return ChainReport(
-        extracted=Counter(entry.session_id for entry in new if entry.scope not in high),
-        promoted=tuple(entry.id for entry in new if entry.scope in high),
+        extracted=Counter(entry.session_id for entry in new_entries if entry.scope not in high),
+        promoted=tuple(entry.id for entry in new_entries if entry.scope in high),
         reinforced=tuple(
             entry.id for entry in known_entries if entry.reinforcement_count > former[entry.id].reinforcement_count
         ),

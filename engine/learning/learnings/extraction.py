@@ -37,16 +37,24 @@ from engine.learning.learnings.findings import (
 from engine.learning.learnings.promotion import (
     PromotionPlan,
     Provenance,
-    entry_id,
     is_about_own_tools,
+    make_entry_id,
+    make_promoted_entry,
     plan_retraction,
-    promoted_entry,
-    retracted_lessons,
+    read_retracted_lessons,
 )
 from engine.learning.learnings.questions import ask_learnings
 from engine.learning.learnings.recurrence import find_names
 from engine.learning.learnings.rules import find_in_entry, find_learnings
-from engine.learning.learnings.store import Change, LearningFiles, Scope, add_entry, domain_of, project_key, title_of
+from engine.learning.learnings.store import (
+    Change,
+    LearningFiles,
+    Scope,
+    add_entry,
+    get_domain,
+    make_project_key,
+    make_title,
+)
 from engine.model import (
     Asks,
     EntrySource,
@@ -69,7 +77,7 @@ from engine.storage.ledger import LedgerEntry, NotReady
 
 log = logging.getLogger(__name__)
 
-MAX_TEXT = 2_000
+MAX_TEXT_CHARS = 2_000
 """Maximum number of characters of an entry that the engine writes."""
 
 MIN_SESSION_CONFIDENCE = 0.75
@@ -127,7 +135,7 @@ class Extraction:
         record = self._sessions.load_start(session_id)
         if record is None or record.view.flow is not None:
             return []
-        entries = self._files.entries(Scope(project_key(record.view.workspace)))
+        entries = self._files.entries(Scope(make_project_key(record.view.workspace)))
         findings = find_risks(record, [entry for entry in entries if entry.session_id != session_id])
         return self._write(record, findings, record.view.started_at or record.view.created_at, erasures)
 
@@ -188,7 +196,7 @@ class Extraction:
         Entries about the operator or about an agent's own tools, and retracted lessons, are not offered."""
         if not entry.agent or entry.kind is LearningKind.PROXY or is_about_own_tools(entry):
             return
-        if entry.lesson in retracted_lessons(self._database):
+        if entry.lesson in read_retracted_lessons(self._database):
             return
         try:
             self._sessions.offer(entry)
@@ -200,21 +208,21 @@ class Extraction:
     ) -> list[LearningEntry]:
         """Write the findings that are not written yet. Confirmed ones are also promoted from their team to the session.
         Returns all new entries. Raises `NotReady` if words were forgotten since `erasures` was read."""
-        session = _session_scope(record)
+        session = _make_session_scope(record)
         secrets = tuple(self._sessions.secrets())
-        safe_findings = [without_secrets(finding, secrets) for finding in findings]
+        safe_findings = [remove_secrets_from_finding(finding, secrets) for finding in findings]
         with self._files.lock:
             if self._files.erasures != erasures:
                 raise NotReady("something was forgotten meanwhile")
             known_ids = {entry.id for entry in self._files.entries(session)}
-            new = _make_new_entries(record, safe_findings, at, known_ids)
-            for finding, entry in new:
+            new_entries = _make_new_entries(record, safe_findings, at, known_ids)
+            for finding, entry in new_entries:
                 if finding.general and not _stays_in_session(finding):
                     self.offer(entry)
-            entries = [entry for _, entry in new]
+            entries = [entry for _, entry in new_entries]
             promoted = _promote_confirmed(entries, session, at, known_ids)
             events = [
-                _extraction_event(record, entries, by),
+                _make_extraction_event(record, entries, by),
                 *PromotionPlan(tuple(promoted)).events("establishment"),
             ]
             self._files.apply([add_entry(entry) for entry in (*entries, *promoted)], events)
@@ -222,7 +230,7 @@ class Extraction:
 
     def _retire_undone(self, record: SessionRecord, at: datetime) -> None:
         """Retire the entries that say that changes were not wanted, because they were landed after all."""
-        for entry in self._files.entries(_session_scope(record)):
+        for entry in self._files.entries(_make_session_scope(record)):
             if entry.active and entry.about.startswith(UNDONE):
                 provenance = Provenance.trace(self._files.entries())
                 changes, event, _ = plan_retraction(entry, provenance, LANDED_AFTER_ALL, at)
@@ -235,18 +243,18 @@ class Extraction:
         self._files.apply(
             [
                 Change(entry.path, entry.id, fields)
-                for entry in self._files.entries(_session_scope(record))
+                for entry in self._files.entries(_make_session_scope(record))
                 if entry.about in about and entry.retired_because == LANDED_AFTER_ALL
             ]
         )
 
 
-def _session_scope(record: SessionRecord) -> Scope:
+def _make_session_scope(record: SessionRecord) -> Scope:
     """The scope of a session."""
-    return Scope(project_key(record.view.workspace), record.view.id)
+    return Scope(make_project_key(record.view.workspace), record.view.id)
 
 
-def _extraction_event(record: SessionRecord, entries: Sequence[LearningEntry], by: str) -> LearningsExtracted:
+def _make_extraction_event(record: SessionRecord, entries: Sequence[LearningEntry], by: str) -> LearningsExtracted:
     """The event that these entries were written for a session."""
     phases = tuple(dict.fromkeys(entry.phase for entry in entries))
     view = record.view
@@ -257,15 +265,15 @@ def _make_new_entries(
     record: SessionRecord, findings: Iterable[Finding], at: datetime, known_ids: set[str]
 ) -> list[tuple[Finding, LearningEntry]]:
     """The findings whose entries have no known id, each with its entry. Their ids become known."""
-    session = _session_scope(record)
+    session = _make_session_scope(record)
     team = replace(session, team=record.leader)
-    new: list[tuple[Finding, LearningEntry]] = []
+    new_entries: list[tuple[Finding, LearningEntry]] = []
     for finding in findings:
         entry = make_entry(finding, session if _stays_in_session(finding) else team, record, at)
         if entry.id not in known_ids:
             known_ids.add(entry.id)
-            new.append((finding, entry))
-    return new
+            new_entries.append((finding, entry))
+    return new_entries
 
 
 def _promote_confirmed(
@@ -275,7 +283,9 @@ def _promote_confirmed(
     confirmed = [
         entry for entry in entries if entry.scope is LearningScope.TEAM and entry.confidence >= MIN_SESSION_CONFIDENCE
     ]
-    promoted = [promoted_entry(entry, session, [EntrySource(entry.id, entry.session_id)], at) for entry in confirmed]
+    promoted = [
+        make_promoted_entry(entry, session, [EntrySource(entry.id, entry.session_id)], at) for entry in confirmed
+    ]
     return [entry for entry in promoted if entry.id not in known_ids]
 
 
@@ -288,7 +298,7 @@ def find_risks(record: SessionRecord, entries: Iterable[LearningEntry]) -> list[
     """The risks of a session at its start. They are tests that fail, and entries about failures among `entries`, which
     are those of its project and earlier sessions. Such an entry counts if it is in the project scope, has the same
     task, or names a file in the prompt."""
-    task, prompt_names = normalise(_task_title(record.view)), find_names(record.view.prompt)
+    task, prompt_names = normalise(_make_task_title(record.view)), find_names(record.view.prompt)
     findings = [
         _make_risk(f"Tests are red before anything is changed: `{test}`.", f"red/{test}", Basis.TESTS)
         for test in record.failing
@@ -343,7 +353,7 @@ def _make_risk(text: str, about: str, basis: Basis) -> Finding:
     )  # fmt: skip
 
 
-def without_secrets(finding: Finding, secrets: Iterable[str]) -> Finding:
+def remove_secrets_from_finding(finding: Finding, secrets: Iterable[str]) -> Finding:
     """A finding without secrets and without texts that look like one (SPEC 11.1)."""
     text, about, title = (redact(part, secrets) for part in (finding.text, finding.about, finding.title))
     return replace(finding, text=text, about=about, title=title)
@@ -353,8 +363,8 @@ def make_entry(finding: Finding, scope: Scope, record: SessionRecord, at: dateti
     """A finding as an entry of a scope."""
     view = record.view
     within = f"{view.id}/{scope.team}" if scope.team else scope.id
-    text = finding.text[:MAX_TEXT]
-    id = entry_id(scope.level, within, finding.kind, finding.about, text, finding.trust)
+    text = finding.text[:MAX_TEXT_CHARS]
+    id = make_entry_id(scope.level, within, finding.kind, finding.about, text, finding.trust)
     validity = () if finding.about or finding.trust is not Trust.OPERATOR else (finding.general or ABOUT_ONE,)
     return LearningEntry(
         id=id,
@@ -362,9 +372,9 @@ def make_entry(finding: Finding, scope: Scope, record: SessionRecord, at: dateti
         scope_id=scope.id,
         kind=finding.kind,
         type=finding.type,
-        domain=domain_of(finding.kind),
+        domain=get_domain(finding.kind),
         text=text,
-        title=finding.title or title_of(text),
+        title=finding.title or make_title(text),
         importance=finding.importance.value,
         confidence=finding.confidence.value,
         reasons=(*finding.confidence.reasons, *finding.importance.reasons, *validity),
@@ -372,7 +382,7 @@ def make_entry(finding: Finding, scope: Scope, record: SessionRecord, at: dateti
         status=LearningStatus.ACTIVE,
         created_at=at,
         session_id=view.id,
-        session_task=_task_title(view),
+        session_task=_make_task_title(view),
         workspace=view.workspace,
         agent=view.agent,
         about=finding.about,
@@ -383,6 +393,6 @@ def make_entry(finding: Finding, scope: Scope, record: SessionRecord, at: dateti
     )
 
 
-def _task_title(view: SessionView) -> str:
+def _make_task_title(view: SessionView) -> str:
     """The title of a session's task, without secrets."""
-    return title_of(redact(view.prompt))
+    return make_title(redact(view.prompt))

@@ -19,11 +19,11 @@ from engine.learning.learnings.promotion import (
     mark_retracted,
     plan_retraction,
     plan_revival,
-    retracted_lessons,
+    read_retracted_lessons,
 )
 from engine.learning.learnings.prompt_part import load_prompts_with
 from engine.learning.learnings.recurrence import EmbedTexts, StoredVectors
-from engine.learning.learnings.store import Change, LearningFiles, Scope, project_key, scope_of_path
+from engine.learning.learnings.store import Change, LearningFiles, Scope, make_project_key, parse_scope_path
 from engine.model import (
     Asks,
     ChainReport,
@@ -99,7 +99,7 @@ class Learnings:
         entries: dict[Scope, list[LearningEntry]] = {}
         errors: dict[Scope, list[str]] = {}
         for page in self.files.pages():
-            scope = scope_of_path(page.path)
+            scope = parse_scope_path(page.path)
             entries.setdefault(scope, []).extend(page.entries)
             errors.setdefault(scope, []).extend(page.errors)
         order = sorted(entries, key=lambda scope: (bool(scope.project), scope.project, scope.session, scope.team))
@@ -123,7 +123,7 @@ class Learnings:
         """
         only_scope, only_kind = _parse(LearningScope, scope, "scope"), _parse(LearningKind, kind, "kind")
         terms = words.casefold().split()
-        within = Scope(project_key(workspace), session) if workspace else None
+        within = Scope(make_project_key(workspace), session) if workspace else None
         matching = [
             entry
             for entry in self.files.entries(within)
@@ -133,7 +133,7 @@ class Learnings:
             and all(word in f"{entry.title}\n{entry.text}".casefold() for word in terms)
         ]
         promoted = {source.entry for entry in matching if entry.active for source in entry.promoted_from}
-        return sorted((entry for entry in matching if entry.id not in promoted), key=_newest_first)[:limit]
+        return sorted((entry for entry in matching if entry.id not in promoted), key=_make_newest_first_key)[:limit]
 
     def view(self, id: str) -> LearningView:
         """An entry with its provenance in both directions. `id` is its id, the beginning of it, or its lesson. Raises
@@ -184,7 +184,7 @@ class Learnings:
 
     def retracted(self) -> frozenset[str]:
         """The ids of the lessons that were retracted."""
-        return retracted_lessons(self._database)
+        return read_retracted_lessons(self._database)
 
     def keep(self, id: str) -> LearningEntry:
         """Make an entry valid that is under review, or that was retracted; a quote is approved to be guidance. What its
@@ -201,7 +201,7 @@ class Learnings:
             event = LearningKept(subject=entry.id, workspace=entry.workspace)
             self.files.apply([Change(entry.path, entry.id, fields), *plan_revival(entry, provenance)], [event])
             mark_retracted(self._database, entry.lesson, is_valid=True)
-            approved = self._entry(entry.id)
+            approved = self._get_entry(entry.id)
             self._chain.offer_to_leaders(approved)
             return approved
 
@@ -211,9 +211,9 @@ class Learnings:
 
         Raises `Refusal`: `unknown_learning`, `ambiguous_id`, `not_promotable`, `already_promoted`.
         """
-        return self._entry(self._chain.promote(self._entry(id)))
+        return self._get_entry(self._chain.promote(self._get_entry(id)))
 
-    def _entry(self, id: str) -> LearningEntry:
+    def _get_entry(self, id: str) -> LearningEntry:
         """The entry with this id or the beginning of it. Raises `Refusal` `unknown_learning`, `ambiguous_id`."""
         return _find_entry(Provenance.trace(self.files.entries()), id)
 
@@ -244,7 +244,7 @@ class LearningTexts:
     def find(self, query: SearchTerms, /) -> Iterator[tuple[str, str]]:
         """(id, text) of each entry that matches."""
         for entry in self._files.entries():
-            if any(map(query.match, _texts_of(entry))):
+            if any(map(query.match, _collect_texts(entry))):
                 yield entry.id, entry.text or entry.title
 
     def erase(self, query: SearchTerms, /) -> int:
@@ -252,9 +252,9 @@ class LearningTexts:
         with self._plan_lock, self._files.lock:
             self._files.finish_pending()  # pending changes may contain the words
             self._files.erasures += 1
-            matching = [entry for entry in self._files.entries() if any(map(query.match, _texts_of(entry)))]
+            matching = [entry for entry in self._files.entries() if any(map(query.match, _collect_texts(entry)))]
             self._forget_vectors([entry.text for entry in matching])
-            self._files.apply([_erasing_change(entry) for entry in matching])
+            self._files.apply([_make_erasing_change(entry) for entry in matching])
             return len(matching)
 
     def text_of(self, id: str) -> str | None:
@@ -263,14 +263,14 @@ class LearningTexts:
         return None if entry is None else entry.text or None
 
 
-def _erasing_change(entry: LearningEntry) -> Change:
+def _make_erasing_change(entry: LearningEntry) -> Change:
     """The change that retires an entry and empties all its texts."""
     cleared = {"title": "", "about": "", "session_task": "", "reasons": [], "review": "", "review_since": ""}
     ended = {"status": LearningStatus.RETIRED.value, "retired_because": "forgotten"}
     return Change(entry.path, entry.id, {**cleared, **ended}, text="")
 
 
-def _texts_of(entry: LearningEntry) -> list[str]:
+def _collect_texts(entry: LearningEntry) -> list[str]:
     """All texts of an entry that people or models wrote."""
     return [
         entry.text,
@@ -324,7 +324,7 @@ def _describe_state(scope: Scope, entries: Sequence[LearningEntry], errors: Sequ
     )
 
 
-def _newest_first(entry: LearningEntry) -> tuple[float, str]:
+def _make_newest_first_key(entry: LearningEntry) -> tuple[float, str]:
     """The sort key that puts the newest entry first, and entries without a date last."""
     return (-entry.created_at.timestamp() if entry.created_at else 0.0, entry.id)
 

@@ -175,7 +175,7 @@ class Page:
         """Set the text of an existing entry."""
         part = self.part(entry)
         if part is not None and part.text != text:
-            part.lines[part.closing + 1 :] = self._text_lines(text)
+            part.lines[part.closing + 1 :] = self._make_text_lines(text)
 
     def append(self, entry: str, values: Mapping[str, Value], text: str) -> None:
         """Add an entry at the end; its id must be new. `values` are its other fields."""
@@ -187,13 +187,13 @@ class Page:
         fields = [f"{key}: {format_value(value)}" for key, value in ({"id": entry} | dict(values)).items()]
         lines = [
             *(line + self.newline for line in (FRONT_MATTER_MARK, *fields, FRONT_MATTER_MARK)),
-            *self._text_lines(text),
+            *self._make_text_lines(text),
         ]
         part = Part(sum(len(part.lines) for part in self.parts) + 1, lines)
         part.parse()
         self.parts.append(part)
 
-    def _text_lines(self, text: str) -> list[str]:
+    def _make_text_lines(self, text: str) -> list[str]:
         """The lines of an entry's text below its front matter, an empty one first."""
         lines = clean_text(text).split("\n") if clean_text(text) else []
         return [self.newline, *(("\\" if _MARK_TO_ESCAPE.match(line) else "") + line + self.newline for line in lines)]

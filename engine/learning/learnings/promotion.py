@@ -29,7 +29,7 @@ from engine.learning.learnings.findings import (
     rate_confidence,
 )
 from engine.learning.learnings.page import Value, format_sources, format_time
-from engine.learning.learnings.recurrence import Cluster, Vectors, comparison_key, find_clusters, find_matches
+from engine.learning.learnings.recurrence import Cluster, Vectors, find_clusters, find_matches, make_comparison_key
 from engine.learning.learnings.store import GLOBAL, Change, Scope, add_entry
 from engine.model import EntrySource, LearningEntry, LearningKind, LearningScope, LearningStatus, RetractReport, Trust
 from engine.model.base import hex_hash, lowest_trust, may_guide
@@ -141,9 +141,11 @@ def plan_project(
         entry for entry in entries if is_promotable(entry) and entry.session_id and not is_about_own_tools(entry)
     ]
     existing = [entry for entry in project_entries if entry.kind is not LearningKind.PROXY]
-    new = _promote_recurring(promotable, existing, scope, vectors, now)
+    promoted = _promote_recurring(promotable, existing, scope, vectors, now)
     work_by_session = {entry.session_id: entry.work for entry in entries}
-    return PromotionPlan(tuple(new), _find_reinforced(promotable, [*existing, *new], vectors, work_by_session))
+    return PromotionPlan(
+        tuple(promoted), _find_reinforced(promotable, [*existing, *promoted], vectors, work_by_session)
+    )
 
 
 def _promote_recurring(
@@ -167,15 +169,15 @@ def plan_global(
     entry: LearningEntry, global_entries: Sequence[LearningEntry], vectors: Vectors, now: datetime
 ) -> PromotionPlan:
     """Plan the promotion of an entry from its project to all projects."""
-    sessions = sorted(_counted_sessions(entry) - {""})
+    sessions = sorted(_collect_counted_sessions(entry) - {""})
     comparable = [other for other in global_entries if other.kind is not LearningKind.PROXY]
     existing = _match_entries([entry], comparable, vectors).get(entry.id)
     if existing is not None:
-        new_sessions = tuple(session for session in sessions if session not in _counted_sessions(existing))
+        new_sessions = tuple(session for session in sessions if session not in _collect_counted_sessions(existing))
         if not new_sessions or not existing.active or existing.review:
             return PromotionPlan()
         return PromotionPlan(reinforced=(Reinforcement(existing, new_sessions),))
-    above = promoted_entry(
+    above = make_promoted_entry(
         entry,
         GLOBAL,
         (EntrySource(entry.id, session) for session in sessions or ("",)),
@@ -186,7 +188,7 @@ def plan_global(
     return PromotionPlan(() if any(other.id == above.id for other in global_entries) else (above,))
 
 
-def _counted_sessions(entry: LearningEntry) -> set[str]:
+def _collect_counted_sessions(entry: LearningEntry) -> set[str]:
     """The sessions that an entry was promoted from, and those that reinforced it."""
     return {source.session for source in entry.promoted_from} | set(entry.reinforced_by)
 
@@ -203,12 +205,14 @@ def find_duplicates(entries: Iterable[LearningEntry], vectors: Vectors) -> list[
 def merge_duplicates(cluster: Cluster) -> list[Change]:
     """The changes that merge a cluster into its centre. No source and no session is lost; a session that reinforced
     several members is counted once."""
-    centre, others = cluster.members[0], cluster.members[1:]
+    centre, other_members = cluster.members[0], cluster.members[1:]
     sources = list(dict.fromkeys(source for member in cluster.members for source in member.promoted_from))
     source_sessions = {source.session for source in sources}
-    named = [session for member in cluster.members for session in member.reinforced_by]
-    sessions = [session for session in dict.fromkeys(named) if session not in source_sessions]
-    counted = sum(member.reinforcement_count for member in cluster.members) - (len(named) - len(sessions))
+    reinforcing_sessions = [session for member in cluster.members for session in member.reinforced_by]
+    sessions = [session for session in dict.fromkeys(reinforcing_sessions) if session not in source_sessions]
+    counted = sum(member.reinforcement_count for member in cluster.members) - (
+        len(reinforcing_sessions) - len(sessions)
+    )
     fields: dict[str, Value] = {
         "promoted_from": format_sources(tuple(sources)),
         "reinforced_by": sessions,
@@ -216,13 +220,13 @@ def merge_duplicates(cluster: Cluster) -> list[Change]:
         "importance": max(member.importance for member in cluster.members),
     }
     merged: dict[str, Value] = {"status": LearningStatus.COMPACTED.value, "merged_into": centre.id}
-    return [Change(centre.path, centre.id, fields), *(Change(other.path, other.id, merged) for other in others)]
+    return [Change(centre.path, centre.id, fields), *(Change(other.path, other.id, merged) for other in other_members)]
 
 
 # -- promoted entries
 
 
-def entry_id(scope: LearningScope, scope_id: str, kind: LearningKind, about: str, text: str, trust: Trust) -> str:
+def make_entry_id(scope: LearningScope, scope_id: str, kind: LearningKind, about: str, text: str, trust: Trust) -> str:
     """The id of an entry, derived from its scope and content, so that a second run writes nothing. A quote has another
     id than a trusted entry with the same text."""
     identity = f"{scope.value}\n{scope_id}\n{kind.value}\n{about or normalise(text)}"
@@ -230,12 +234,12 @@ def entry_id(scope: LearningScope, scope_id: str, kind: LearningKind, about: str
     return "lrn_" + hex_hash(identity, 16)
 
 
-def promoted_entry(
+def make_promoted_entry(
     entry: LearningEntry, scope: Scope, sources: Iterable[EntrySource], at: datetime, **changes: Any
 ) -> LearningEntry:
     """The entry of a higher scope that `entry` becomes when it is promoted from these sources, with these changes."""
     above = replace(entry, **changes)
-    id = entry_id(scope.level, scope.id, above.kind, above.about, above.text, above.trust)
+    id = make_entry_id(scope.level, scope.id, above.kind, above.about, above.text, above.trust)
     return replace(
         above,
         id=id,
@@ -265,7 +269,7 @@ def _promote_cluster(cluster: Cluster, scope: Scope, now: datetime) -> LearningE
     if best.confidence > value:
         value, reasons = best.confidence, (*best.reasons[:1], *reasons)
     weight = max(member.importance for member in cluster.members)
-    return promoted_entry(
+    return make_promoted_entry(
         centre,
         scope,
         (EntrySource(member.id, member.session_id) for member in sources),
@@ -367,10 +371,10 @@ class Provenance:
     def sessions(self, entry: LearningEntry) -> tuple[str, ...]:
         """The sessions that an entry comes from, sorted."""
         entries = [entry, *self.sources(entry)[0]]
-        named = {entry.session_id for entry in entries} | {
+        session_ids = {entry.session_id for entry in entries} | {
             source.session for entry in entries for source in entry.promoted_from
         }
-        return tuple(sorted(named - {""}))
+        return tuple(sorted(session_ids - {""}))
 
     def _walk(self, start: str, step: Callable[[str], Iterable[str]]) -> tuple[list[LearningEntry], list[str]]:
         """(entries reached from `start` by repeated steps, nearest first; ids that are in no file)."""
@@ -436,7 +440,7 @@ def _find_same_in_teams(entry: LearningEntry, provenance: Provenance) -> list[Le
         for source in provenance.sources(entry)[0]
         if (source.status, source.retired_because) == (entry.status, entry.retired_because)
         and source.session_id == entry.session_id
-        and comparison_key(source) == comparison_key(entry)
+        and make_comparison_key(source) == make_comparison_key(entry)
     ]
 
 
@@ -452,7 +456,7 @@ def _find_dependent(
     return list(dependent.values())
 
 
-def retracted_lessons(database: Database) -> frozenset[str]:
+def read_retracted_lessons(database: Database) -> frozenset[str]:
     """The lessons that the operator retracted."""
     with database.read() as session:
         return frozenset(state.get(session, RETRACTED, ()))
@@ -462,7 +466,7 @@ def mark_retracted(database: Database, lesson: str, *, is_valid: bool) -> None:
     """Store that a lesson is retracted, or that it `is_valid` again."""
 
     def update(tx: Transaction) -> None:
-        others = set(state.get(tx.session, RETRACTED, ())) - {lesson}
-        state.put(tx, RETRACTED, sorted(others if is_valid else {*others, lesson}))
+        other_lessons = set(state.get(tx.session, RETRACTED, ())) - {lesson}
+        state.put(tx, RETRACTED, sorted(other_lessons if is_valid else {*other_lessons, lesson}))
 
     database.write(update)

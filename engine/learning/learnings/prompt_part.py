@@ -17,7 +17,7 @@ from engine.config import SettingsSource
 from engine.files import LEARNT, read_plain, read_section
 from engine.learning.learnings.promotion import is_promotable
 from engine.learning.learnings.recurrence import find_names
-from engine.learning.learnings.store import GLOBAL, LearningFiles, Scope, project_key
+from engine.learning.learnings.store import GLOBAL, LearningFiles, Scope, make_project_key
 from engine.model import (
     Contribution,
     LearningEntry,
@@ -83,31 +83,33 @@ class LearningsPart:
     def part(self, request: PromptRequest) -> Contribution:
         """The block for a request, None without learnings. Its provenance names them. Its notes say how many did not
         fit."""
-        entries = self._ordered_entries(request)
-        chosen = self._choose_fitting(entries)
-        left_out = len(entries) - len(chosen)
+        entries = self._rank_entries(request)
+        fitting_entries = self._choose_fitting(entries)
+        left_out = len(entries) - len(fitting_entries)
         notes = (f"learnings: {left_out} of {len(entries)} had no room",) if left_out else ()
-        if not chosen:
+        if not fitting_entries:
             return Contribution(None, notes=notes)
-        lines = (*_BLOCK_HEAD, *(line for entry in chosen for line in entry_lines(entry)), _BLOCK_END)
-        return Contribution(PromptPart(BLOCK_TAG, lines), {PROVENANCE_KEY: [entry.id for entry in chosen]}, notes)
+        lines = (*_BLOCK_HEAD, *(line for entry in fitting_entries for line in make_entry_lines(entry)), _BLOCK_END)
+        return Contribution(
+            PromptPart(BLOCK_TAG, lines), {PROVENANCE_KEY: [entry.id for entry in fitting_entries]}, notes
+        )
 
     def lessons(self, request: PromptRequest) -> frozenset[str]:
         """The lessons in this part and in the parts nearer to the agent."""
-        chosen = self._choose_fitting(self._ordered_entries(request))
-        return self._nearer_lessons(request).union(entry.lesson for entry in chosen)
+        fitting_entries = self._choose_fitting(self._rank_entries(request))
+        return self._nearer_lessons(request).union(entry.lesson for entry in fitting_entries)
 
-    def _ordered_entries(self, request: PromptRequest) -> list[LearningEntry]:
+    def _rank_entries(self, request: PromptRequest) -> list[LearningEntry]:
         """The learnings for a request whose lessons are in no nearer part, the most fitting first."""
         if not self._settings.current.memory.learnings_tokens:
             return []
         nearer = self._nearer_lessons(request)
-        valid = [entry for entry in self._valid_entries(request.workspace) if entry.lesson not in nearer]
+        valid = [entry for entry in self._collect_valid_entries(request.workspace) if entry.lesson not in nearer]
         return order_entries(valid, request.task)
 
-    def _valid_entries(self, workspace: str) -> list[LearningEntry]:
+    def _collect_valid_entries(self, workspace: str) -> list[LearningEntry]:
         """The learnings of the project of a workspace, and those of all projects; one for each lesson."""
-        own = self._files.entries(Scope(project_key(workspace)), below=False) if workspace else []
+        own = self._files.entries(Scope(make_project_key(workspace)), below=False) if workspace else []
         entries = [*own, *self._files.entries(GLOBAL, below=False)]
         valid = [entry for entry in entries if is_promotable(entry) and entry.may_guide]
         agents_md = _read_agents_md_words(workspace) if valid and workspace else ""
@@ -121,17 +123,17 @@ class LearningsPart:
         """The first of `entries` that fit into the token budget."""
         budget = self._settings.current.memory.learnings_tokens
         room = budget - tokenizer.count_lines((*_BLOCK_HEAD, _BLOCK_END))
-        chosen, misses = [], 0
+        fitting_entries, misses = [], 0
         for entry in entries:
-            tokens = tokenizer.count_lines(entry_lines(entry))
+            tokens = tokenizer.count_lines(make_entry_lines(entry))
             if tokens <= room:
-                chosen.append(entry)
+                fitting_entries.append(entry)
                 room -= tokens
             else:
                 misses += 1
                 if misses == MAX_MISSES:
                     break
-        return chosen
+        return fitting_entries
 
 
 def order_entries(entries: Sequence[LearningEntry], task: str) -> list[LearningEntry]:
@@ -147,7 +149,7 @@ def order_entries(entries: Sequence[LearningEntry], task: str) -> list[LearningE
     return sorted(entries, key=rank)
 
 
-def entry_lines(entry: LearningEntry) -> list[PromptLine]:
+def make_entry_lines(entry: LearningEntry) -> list[PromptLine]:
     """An entry as lines of a prompt, each with the entry as its source."""
     label = "learnt everywhere" if entry.scope is LearningScope.GLOBAL else "learnt here"
     approved = entry.trust is Trust.QUOTED

@@ -53,7 +53,7 @@ EXTRACT_BUDGET, JUDGE_BUDGET = 50_000, 20_000
 EXTRACT_TIMEOUT_S, JUDGE_TIMEOUT_S = 60.0, 30.0
 """Maximum time for the answers in seconds."""
 
-MAX_SESSION_LENGTH = 8_000
+MAX_SESSION_CHARS = 8_000
 """Maximum number of characters of a session that are sent."""
 
 _SCOPES = (OBSERVATIONS, ESCALATION, ALIGNMENT, CORRECTIVE)
@@ -155,7 +155,7 @@ def ask_learnings(model: Asks, record: SessionRecord, lines: Iterable[Transcript
             purpose=EXTRACT,
             subject=view.id,
             instructions=_EXTRACT,
-            text=redact(session_text(record, lines)),
+            text=redact(make_session_text(record, lines)),
             max_tokens=EXTRACT_TOKENS,
             budget=EXTRACT_BUDGET,
             seconds=EXTRACT_TIMEOUT_S,
@@ -183,8 +183,8 @@ def read_claims(text: str, impact: Impact) -> list[Finding]:
     return [claim.finding(impact) for claim in claims]
 
 
-def session_text(record: SessionRecord, lines: Iterable[TranscriptLine]) -> str:
-    """A session as text for a model, of at most `MAX_SESSION_LENGTH` characters. Pure."""
+def make_session_text(record: SessionRecord, lines: Iterable[TranscriptLine]) -> str:
+    """A session as text for a model, of at most `MAX_SESSION_CHARS` characters. Pure."""
     view = record.view
     parts = [f"Task: {view.prompt[:1_000]}", f"It ended as: {view.state.value}"]
     if record.edit is not None:
@@ -193,22 +193,22 @@ def session_text(record: SessionRecord, lines: Iterable[TranscriptLine]) -> str:
         parts.append(f"Tests: {view.check.passed} passed, {view.check.failed + view.check.errors} failed")
     if view.error:
         parts.append(f"Error: {view.error[:600]}")
-    parts += [f"{entry.kind}: {_payload_text(entry.payload)}" for entry in record.entries[:15]]
+    parts += [f"{entry.kind}: {_format_payload(entry.payload)}" for entry in record.entries[:15]]
     parts += [
         f"Asked: {request.title}: {request.answer.value if request.answer else 'unanswered'}"
         for request in record.permissions
     ]
     if view.summary:
         parts.append(f"Its last words: {view.summary[:1_500]}")
-    text = "\n".join(parts)[:MAX_SESSION_LENGTH]
-    room = MAX_SESSION_LENGTH - len(text)
+    text = "\n".join(parts)[:MAX_SESSION_CHARS]
+    room = MAX_SESSION_CHARS - len(text)
     lines_said = [f"{line.kind}: {line.text[:300]}" for line in lines if line.kind in ("say", "reply", "ask", "error")]
     while lines_said and sum(map(len, lines_said)) + len(lines_said) > room:
         lines_said.pop(0)
     return sanitise("\n".join([text, *lines_said]))
 
 
-def _payload_text(payload: Mapping[str, Any]) -> str:
+def _format_payload(payload: Mapping[str, Any]) -> str:
     """The fields of a ledger entry that are not empty, as JSON of at most 300 characters."""
     fields = {key: value for key, value in payload.items() if value not in ("", (), [], None)}
     return json.dumps(fields, ensure_ascii=False, default=str)[:300]

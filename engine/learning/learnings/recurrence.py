@@ -80,7 +80,7 @@ _OPPOSITES = [
 # -- comparing texts
 
 
-def comparison_key(entry: LearningEntry) -> tuple[object, ...]:
+def make_comparison_key(entry: LearningEntry) -> tuple[object, ...]:
     """The key of an entry: only entries with equal keys can be the same. Quotes are compared only with quotes, because
     a tool that repeats the operator's words adds no evidence."""
     subject = (entry.about,) if entry.about else (find_names(entry.text), _NEGATION.search(entry.text) is not None)
@@ -156,16 +156,18 @@ class StoredVectors:
         )
         with self._database.read() as session:
             by_digest = dict(session.exec(query).all())
-        missing = [text for text, digest in digests.items() if digest not in by_digest]
-        for start in range(0, len(missing), BATCH_TEXTS):
-            batch = missing[start : start + BATCH_TEXTS]
+        missing_texts = [text for text, digest in digests.items() if digest not in by_digest]
+        for start in range(0, len(missing_texts), BATCH_TEXTS):
+            batch = missing_texts[start : start + BATCH_TEXTS]
             vectors = self._embed(batch)
             if vectors is None:
-                log.info("%d learnings are compared by words only: they cannot be embedded now", len(missing) - start)
+                log.info(
+                    "%d learnings are compared by words only: they cannot be embedded now", len(missing_texts) - start
+                )
                 break
-            new = {digests[text]: vector for text, vector in zip(batch, vectors, strict=True)}
-            self._database.write(partial(_store_vectors, model=model, vectors=new))
-            by_digest |= new
+            new_vectors = {digests[text]: vector for text, vector in zip(batch, vectors, strict=True)}
+            self._database.write(partial(_store_vectors, model=model, vectors=new_vectors))
+            by_digest |= new_vectors
         return [by_digest.get(digests[text]) for text in texts]
 
     def forget(self, texts: Iterable[str]) -> None:
@@ -266,8 +268,8 @@ def _group_wordings(entries: Iterable[LearningEntry]) -> dict[tuple[object, ...]
     """Wordings by comparison key, ordered by content."""
     grouped: dict[tuple[object, ...], dict[str, _Wording]] = defaultdict(dict)
     for entry in sort_entries(entries):
-        words = "" if entry.about else normalise(entry.text)
-        grouped[comparison_key(entry)].setdefault(words, _Wording(words)).entries.append(entry)
+        wording_key = "" if entry.about else normalise(entry.text)
+        grouped[make_comparison_key(entry)].setdefault(wording_key, _Wording(wording_key)).entries.append(entry)
     return {key: list(group.values()) for key, group in grouped.items()}
 
 
@@ -291,11 +293,11 @@ def _find_stars(wordings: Sequence[_Wording], min_sessions: int) -> list[Cluster
         return -count_sessions(neighbours[centre]), -best.confidence, -best.importance, centre
 
     clusters = []
-    free = set(range(len(wordings)))
-    for centre in sorted(free, key=rank):
-        members = free.intersection(neighbours[centre])
+    unassigned = set(range(len(wordings)))
+    for centre in sorted(unassigned, key=rank):
+        members = unassigned.intersection(neighbours[centre])
         if centre in members and count_sessions(members) >= min_sessions:
-            free -= members
+            unassigned -= members
             clusters.append(_make_cluster([wordings[index] for index in (centre, *sorted(members - {centre}))]))
     return clusters
 
@@ -334,8 +336,8 @@ def _find_near_vectors(
         for row, cosines in zip(batch, _stack_vectors(wordings, batch) @ matrix.T, strict=True):
             row_sides = numpy.array(find_sides(wordings[row].text), dtype=numpy.int8)
             cosines[(column_sides * row_sides < 0).any(axis=1)] = -1.0
-            near = numpy.flatnonzero(cosines >= MIN_SIMILARITY - ROUNDING)
-            nearest = near[numpy.argsort(-cosines[near], kind="stable")]
+            near_columns = numpy.flatnonzero(cosines >= MIN_SIMILARITY - ROUNDING)
+            nearest = near_columns[numpy.argsort(-cosines[near_columns], kind="stable")]
             yield row, [columns[position] for position in nearest]
 
 

@@ -50,7 +50,7 @@ MAX_PER_ENTRY = 5
 MAX_FINDINGS = 60
 """Maximum number of findings that rules make of one session."""
 
-MAX_QUOTE_LENGTH = 300
+MAX_QUOTE_CHARS = 300
 """Maximum number of characters of a quote."""
 
 _PREFERENCE = re.compile(r"\bI\b[^.!?]*\b(?:dis)?(?:like|prefer|want|insist)\b")
@@ -325,5 +325,5 @@ def _measure_impact(record: SessionRecord) -> Impact:
 
 
 def _shorten(text: str) -> str:
-    """A text in one line of at most `MAX_QUOTE_LENGTH` characters."""
-    return plain(text, MAX_QUOTE_LENGTH)
+    """A text in one line of at most `MAX_QUOTE_CHARS` characters."""
+    return plain(text, MAX_QUOTE_CHARS)

@@ -63,7 +63,7 @@ FOLDERS = {"tasks": LearningKind.TASK, "proxy-tasks": LearningKind.PROXY}
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
 """A name that is valid for a folder as it is."""
 
-MAX_TITLE = 80
+MAX_TITLE_CHARS = 80
 """Maximum number of characters of a title that is made from a text."""
 
 
@@ -93,8 +93,8 @@ class Scope:
     def folder(self) -> str:
         """The folder of the scope, relative to the home's data folder."""
         parts = [ROOT, *(("projects", self.project) if self.project else ("global",))]
-        parts += ["sessions", folder_name(self.session)] if self.session else []
-        parts += ["teams", folder_name(self.team)] if self.team else []
+        parts += ["sessions", make_folder_name(self.session)] if self.session else []
+        parts += ["teams", make_folder_name(self.team)] if self.team else []
         return "/".join(parts)
 
     def page(self, kind: LearningKind, entry: str = "") -> str:
@@ -105,7 +105,7 @@ class Scope:
 GLOBAL = Scope()
 
 
-def project_key(workspace: str) -> str:
+def make_project_key(workspace: str) -> str:
     """The unique folder name of a workspace."""
     if not workspace:
         return NO_WORKSPACE
@@ -115,24 +115,24 @@ def project_key(workspace: str) -> str:
 
 def page_location(path: str) -> tuple[Scope, LearningKind] | None:
     """The scope and kind of a page, by its path; None for other files."""
-    scope = scope_of_path(path)
-    rest = path[len(scope.folder) + 1 :].split("/") if path.startswith(f"{scope.folder}/") else []
+    scope = parse_scope_path(path)
+    parts = path[len(scope.folder) + 1 :].split("/") if path.startswith(f"{scope.folder}/") else []
     kind = None
-    if len(rest) == 1:
-        kind = next((kind for kind, name in PAGES.items() if name == rest[0]), None)
-    elif len(rest) == 2 and rest[1].endswith(".md") and not rest[1].startswith("."):
-        kind = FOLDERS.get(rest[0])
+    if len(parts) == 1:
+        kind = next((kind for kind, name in PAGES.items() if name == parts[0]), None)
+    elif len(parts) == 2 and parts[1].endswith(".md") and not parts[1].startswith("."):
+        kind = FOLDERS.get(parts[0])
     return None if kind is None else (scope, kind)
 
 
-def folder_name(name: str) -> str:
+def make_folder_name(name: str) -> str:
     """A valid name of a folder: `name` itself if it is valid, else one derived from it."""
     if _FOLDER_NAME.fullmatch(name):
         return name
     return f"x-{hex_hash(name, 16)}"
 
 
-def scope_of_path(path: str) -> Scope:
+def parse_scope_path(path: str) -> Scope:
     """The scope of a page."""
     parts = path.split("/")
     if parts[:2] != [ROOT, "projects"] or len(parts) < 4:
@@ -385,8 +385,8 @@ def read_entry(part: Part, path: str, scope: Scope, kind: LearningKind) -> Learn
     # An entry without `trust` was written by the operator, unless it names the session that it is from.
     quoted = scope.session or front.session_id or front.promoted_from
     values: dict[str, Any] = dict(front) | {
-        "domain": front.domain or domain_of(kind),
-        "title": front.title or title_of(text),
+        "domain": front.domain or get_domain(kind),
+        "title": front.title or make_title(text),
         "lesson": front.lesson or make_lesson_id(text),
         "session_id": front.session_id or scope.session,
         "promoted_from": tuple(EntrySource(*source.split("@", 1)) for source in front.promoted_from),
@@ -395,14 +395,14 @@ def read_entry(part: Part, path: str, scope: Scope, kind: LearningKind) -> Learn
     return LearningEntry(id=part.id, scope=scope.level, scope_id=scope.id, kind=kind, text=text, path=path, **values)
 
 
-def domain_of(kind: LearningKind) -> str:
+def get_domain(kind: LearningKind) -> str:
     """The domain of entries of a kind."""
     return "task" if kind is LearningKind.TASK else "team"
 
 
-def title_of(text: str) -> str:
+def make_title(text: str) -> str:
     """The title of a text: its beginning, in one line."""
-    return plain(text, MAX_TITLE)
+    return plain(text, MAX_TITLE_CHARS)
 
 
 def _restore_event(stored: Mapping[str, Any]) -> Event:

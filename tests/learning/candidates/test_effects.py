@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.learning.candidates.evaluation import (
-    MAX_LINE_LENGTH,
+    MAX_LINE_CHARS,
     MAX_LINES,
     format_preview,
     map_texts,
@@ -76,7 +76,7 @@ def test_a_flow_with_the_commands_of_another_is_refused_unless_their_workspaces_
         (PromptFragment(()), "says nothing"),
         (PromptFragment((" \n",)), "says nothing"),
         (PromptFragment(tuple("x" * 3 for _ in range(MAX_LINES + 1))), "at most 20"),
-        (PromptFragment(("x" * (MAX_LINE_LENGTH + 1),)), "at most 500"),
+        (PromptFragment(("x" * (MAX_LINE_CHARS + 1),)), "at most 500"),
         (FixTemplate((), ("fix it",)), "no failing test"),
         (FixTemplate(("t",), ()), "says nothing"),
         (RoutingHint("gpt"), "not a model"),

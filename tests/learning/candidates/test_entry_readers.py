@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.learning.candidates.entry_readers import FULL_COST, READER_OF_KIND, score_heal
+from engine.learning.candidates.entry_readers import FULL_COST_MICROUSD, READER_OF_KIND, score_heal
 from engine.learning.candidates.records import Reading, add_parts
 from engine.model import Trust
 from engine.model.adaptation import LearningRecord
@@ -54,8 +54,8 @@ RECALLED = {"memories": ["m"], "origins": ["o"], "session_id": "s"}
     [
         ("ValidationFailed", make_validation(2, 0, 2), 0, 59.0),  # one attempt that failed is no opportunity yet
         ("ValidationFailed", make_validation(2, 0, 3), 0, 61.0),
-        ("ValidationFailed", make_validation(9, 10 * FULL_COST, 50), 0, 100.0),
-        ("RetryRepeated", make_validation(2, FULL_COST // 5, 1), 0, 60.0),
+        ("ValidationFailed", make_validation(9, 10 * FULL_COST_MICROUSD, 50), 0, 100.0),
+        ("RetryRepeated", make_validation(2, FULL_COST_MICROUSD // 5, 1), 0, 60.0),
         ("WorkOverlapped", make_overlap(4, 1), 0, 60.2),
         ("BudgetExceeded", {"spent": 999_000, "budget": 1_000_000}, 0, 60.0),
         ("BudgetExceeded", {"spent": 1_000_000, "budget": 1_000_000}, 0, 60.0),
@@ -108,6 +108,6 @@ def test_a_score_is_from_0_to_100(parts: list[tuple[float, str]]) -> None:
 
 
 def test_a_reason_names_its_parts() -> None:
-    assert read("RetryRepeated", make_validation(3, FULL_COST, 1)).reason == (
+    assert read("RetryRepeated", make_validation(3, FULL_COST_MICROUSD, 1)).reason == (
         "another attempt left the same tests failing: +45; 2 attempts made: +20; $0.50 spent on it: +25"
     )

@@ -13,7 +13,7 @@ from engine.learning.candidates.evaluation import (
     compute_score,
     evaluate,
     has_new_evidence,
-    same_change,
+    is_same_change,
     select_supporting,
     speaks_against,
 )
@@ -241,7 +241,7 @@ def test_records_against_a_fix_template_are_those_since_it_became_active() -> No
     ],
 )
 def test_effects_that_make_the_same_change(effect: Effect, other: Effect, same: bool) -> None:
-    assert same_change(effect, other) is same_change(other, effect) is same
+    assert is_same_change(effect, other) is is_same_change(other, effect) is same
 
 
 # Rejected candidates.

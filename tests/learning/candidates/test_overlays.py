@@ -18,7 +18,7 @@ from engine.learning.candidates.candidates import CandidateTexts
 from engine.learning.candidates.overlays import (
     MAX_REPAIRS,
     OverlayRun,
-    fragment_lines,
+    make_fragment_lines,
     measure_lift,
 )
 from engine.model import PromptRequest, SourceKind
@@ -217,7 +217,7 @@ def test_a_fragment_is_in_the_prompt_until_it_is_rolled_back(world: World) -> No
 @settings(max_examples=60, deadline=None)
 def test_no_text_can_close_the_block(lines: list[str]) -> None:
     overlay = Overlay("over_1", "cand_1", CandidateType.PROMPT_FRAGMENT, "", "", "", PromptFragment(tuple(lines)), None)  # type: ignore[arg-type]
-    for line in fragment_lines(overlay):
+    for line in make_fragment_lines(overlay):
         assert line.text.startswith("- ")
         assert "<" not in line.text
         assert "\x1b" not in line.text

@@ -13,8 +13,8 @@ from engine.learning.decisions.calibration import (
     MIN_UNANIMOUS,
     KindCalibration,
     TwinCalibration,
-    calibration_bound,
-    calibration_error,
+    compute_calibration_bound,
+    compute_calibration_error,
 )
 
 SCORE = st.floats(0, 1)
@@ -83,14 +83,16 @@ def test_the_base_rate_of_new_kinds_is_that_of_first_decisions() -> None:
 
 
 def test_the_calibration_error_is_the_weighted_distance_of_the_bins() -> None:
-    assert calibration_error([0.25, 0.25, 0.25, 0.25], [True, False, False, False]) == 0
-    assert calibration_error([0.9, 0.9, 0.1, 0.1], [False, True, False, False]) == pytest.approx(0.25)
-    assert calibration_error([], []) == 0
+    assert compute_calibration_error([0.25, 0.25, 0.25, 0.25], [True, False, False, False]) == 0
+    assert compute_calibration_error([0.9, 0.9, 0.1, 0.1], [False, True, False, False]) == pytest.approx(0.25)
+    assert compute_calibration_error([], []) == 0
 
 
 def test_perfectly_calibrated_scores_are_below_the_bound_in_about_95_of_100_cases() -> None:
     chance = random.Random(1)
     scores = [chance.random() for _ in range(150)]
-    bound = calibration_bound(scores)
-    below = sum(calibration_error(scores, [chance.random() < score for score in scores]) <= bound for _ in range(400))
+    bound = compute_calibration_bound(scores)
+    below = sum(
+        compute_calibration_error(scores, [chance.random() < score for score in scores]) <= bound for _ in range(400)
+    )
     assert 0.9 <= below / 400 <= 0.99

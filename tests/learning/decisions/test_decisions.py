@@ -115,14 +115,14 @@ def test_a_later_signal_replaces_the_earlier(database: Database, decisions: Deci
     record(DecisionSignal.UNDONE, card("a"))
     assert [(past.chosen, past.weight) for past in decisions.load_after(0)] == [(False, 0.8)]
     with database.read() as session:
-        assert decisions.current_signal(session, "a") is DecisionSignal.UNDONE
+        assert decisions.read_current_signal(session, "a") is DecisionSignal.UNDONE
         assert decisions.count_similar(session, "run_tests", "koji-core", "/shop") == (0, 1)
 
 
 def test_consecutive_rejections_end_with_an_approval(database: Database, decisions: Decisions, record: Record) -> None:
     def count_rejections() -> int:
         with database.read() as session:
-            return decisions.consecutive_rejections(session)
+            return decisions.count_consecutive_rejections(session)
 
     for name in "ab":
         record(DecisionSignal.DISMISSED, card(name))

@@ -11,9 +11,9 @@ import pytest
 from engine import tokenizer
 from engine.config import FixedSettings, MemorySettings, Settings
 from engine.files import LEARNT, write_section
-from engine.learning.learnings.promotion import entry_id
+from engine.learning.learnings.promotion import make_entry_id
 from engine.learning.learnings.prompt_part import LearningsPart
-from engine.learning.learnings.store import GLOBAL, LearningFiles, Scope, add_entry, project_key
+from engine.learning.learnings.store import GLOBAL, LearningFiles, Scope, add_entry, make_project_key
 from engine.model import Contribution, LearningEntry, LearningKind, LearningStatus, PromptRequest
 from engine.storage.database import Database
 from tests.learning.learnings.world import make_entry
@@ -29,9 +29,9 @@ class World:
 
     def add(self, text: str, *, scope: Scope | None = None, **changes: Any) -> LearningEntry:
         """Add an entry, by default to the project of the workspace."""
-        scope = scope or Scope(project_key(str(self.workspace)))
+        scope = scope or Scope(make_project_key(str(self.workspace)))
         entry = replace(make_entry(text), scope=scope.level, scope_id=scope.id, session_id="", **changes)
-        entry = replace(entry, id=entry_id(scope.level, scope.id, entry.kind, "", text, entry.trust))
+        entry = replace(entry, id=make_entry_id(scope.level, scope.id, entry.kind, "", text, entry.trust))
         entry = replace(entry, path=scope.page(entry.kind, entry.id))
         self.files.apply([add_entry(entry)])
         return entry

@@ -17,7 +17,7 @@ from engine.clock import FakeClock
 from engine.events import Event, FaultReported, SessionEnded, SessionStarted
 from engine.learning.learnings.findings import SessionRecord, Statement
 from engine.learning.learnings.learnings import Learnings
-from engine.learning.learnings.promotion import entry_id
+from engine.learning.learnings.promotion import make_entry_id
 from engine.model import (
     Answer,
     Asks,
@@ -187,7 +187,7 @@ def make_entry(text: str, session: str = "s1", **changes: Any) -> LearningEntry:
         trust=Trust.OPERATOR,
     )
     entry = replace(entry, **changes)
-    id = entry_id(entry.scope, entry.scope_id, entry.kind, entry.about, entry.text, entry.trust)
+    id = make_entry_id(entry.scope, entry.scope_id, entry.kind, entry.about, entry.text, entry.trust)
     return entry if entry.id else replace(entry, id=id)
 
 
