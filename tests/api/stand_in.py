@@ -232,7 +232,7 @@ class StandInSafety:
 class StandInAutonomy:
     """Watches since `now`, and acts nowhere."""
 
-    scheduled = True
+    schedule = SimpleNamespace(running=True)
 
     def __init__(self, now: datetime) -> None:
         self._now = now
