@@ -49,7 +49,7 @@ def world(world: LandingWorld) -> LandingWorld:
     return commit_landing_files(world)
 
 
-# Other kinds of entries at the name of a file, and at those of temporary files
+# Other kinds of entries in place of a file
 
 
 def plant_fifo(path: Path, canary: Canary) -> None:
@@ -290,7 +290,7 @@ def test_nothing_lands_while_a_session_runs_without_a_sandbox(world: LandingWorl
         refused("session_writes", change.land)
 
 
-# Landing, undoing and rolling back while a folder is exchanged for a link, just before each call to the system
+# Folders that are exchanged for a link just before each call to the system
 
 
 CALLS = ("open", "replace", "link", "unlink", "symlink", "mkdir", "rmdir", "readlink", "stat")

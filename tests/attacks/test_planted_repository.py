@@ -75,7 +75,7 @@ def configure(folder: Path, **git_settings: object) -> None:
         subprocess.run(["git", "config", name.replace("__", "."), str(value)], cwd=folder, check=True)
 
 
-# Repositories that a session plants in `sub`, the folder of the submodule. Git would start the trap in each.
+# Repositories in `sub`, the folder of the submodule, in which git would start the trap
 
 
 def plant_monitor(tree: Path, trap: Trap) -> None:

@@ -207,7 +207,6 @@ def _make_earlier_stat(pid: int) -> str:
     return f"{head}) {' '.join(fields)}"
 
 
-# By what is forged: the file's name, and its content for the id of a process.
 FORGED_FILES: dict[str, tuple[str, Callable[[int], str | bytes]]] = {
     "its number and its beginning": ("sess_x.1.command", _read_stat),
     "its number alone": ("sess_x.1.command", str),
@@ -221,6 +220,7 @@ FORGED_FILES: dict[str, tuple[str, Callable[[int], str | bytes]]] = {
     "the root of groups": ("sess_x.group", lambda pid: "/sys/fs/cgroup"),
     "no group": ("sess_x.group", lambda pid: "../../../clawpy-sess_x"),
 }
+"""By what is forged: the file's name, and its content for the id of a process."""
 NOT_REGULAR: dict[str, Callable[[Path, int], object]] = {
     "a link": lambda path, pid: path.symlink_to(f"/proc/{pid}/stat"),
     "a pipe": lambda path, pid: os.mkfifo(path),

@@ -105,7 +105,7 @@ def test_assigning_a_model_replaces_the_agent(build: Build, settings: SettingsSt
     refused("no_model", lambda: setup.assign_model("qwen3"))
 
 
-# Local model servers: only those of this machine are asked, and only a list of models is believed
+# Model servers of this machine
 
 
 MODEL_LIST = b'{"object": "list", "data": [{"id": "qwen3:8b"}, {"id": "llama3.2:3b"}]}'

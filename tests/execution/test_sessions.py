@@ -231,7 +231,7 @@ def test_the_watch_ends_with_the_last_session(world: ScriptWorld) -> None:
     wait_for_threads("clawpy-session-watch")
 
 
-# How many run, who waits, and what becomes of the queue
+# The queue
 
 
 def test_the_limit_on_running_sessions_holds_and_the_queue_keeps_its_order(world: ScriptWorld) -> None:

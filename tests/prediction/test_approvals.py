@@ -155,7 +155,7 @@ def test_a_card_that_cannot_start_is_pending_again(world: World) -> None:
     assert world.signals() == []
 
 
-# Recovery after a crash between the approval and the start.
+# Recovery after a crash
 
 
 @contextmanager
@@ -214,7 +214,7 @@ def test_an_error_after_the_start_does_not_make_a_card_pending(world: World, mon
     assert refusal_code(world.cards.approve, card.id) == "already_decided"
 
 
-# The runner (SPEC 3.8): an approval agrees to it, too.
+# The runner to which an approval agrees (SPEC 3.8)
 
 
 def test_another_runner_is_shown_first_and_used_when_approved_again(world: World) -> None:
@@ -262,7 +262,7 @@ def test_pending_cards_name_their_runner_when_a_model_comes_or_goes(world: World
     assert served == [(card.id, with_model.consent_text), (other.id, "")]
 
 
-# A card whose session could not even begin is pending again, with the reason (SPEC 2.7, 3.8): a provider is down.
+# Sessions that could not begin (SPEC 2.7, 3.8)
 
 
 def fail_to_begin(world: World, card: Card) -> Card:

@@ -138,7 +138,7 @@ def test_a_follow_up_that_a_program_triggers_stays_in_its_chain(world: World, da
     assert find_chain_start(trigger) == "garden"
 
 
-# Undo.
+# Undo
 
 
 def test_an_undone_dismissal_stays_as_long_as_there_is_evidence(world: World, clock: FakeClock) -> None:
@@ -226,7 +226,24 @@ def test_an_undone_dismissal_keeps_the_note_of_the_card(world: World) -> None:
         assert world.cards.undo(card.id).note == note
 
 
-# Snoozes.
+def test_undo_at_the_moment_at_which_the_session_ends_reverses_its_landing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card = world.start_card()
+    running = world.sessions.views[card.id]
+
+    def end_meanwhile(prediction_id: str) -> SessionView:
+        world.sessions.end(prediction_id)
+        world.landings.sessions.add("session_1")
+        return running
+
+    monkeypatch.setattr(world.sessions, "of_card", end_meanwhile)
+    assert world.cards.undo(card.id).status is Status.EXECUTED
+    assert world.landings.sessions == set()
+    assert world.signals() == ["undone"]
+
+
+# Snoozes
 
 
 def test_a_snoozed_card_sleeps_two_hours_and_does_not_expire(world: World, clock: FakeClock) -> None:
@@ -248,7 +265,7 @@ def test_a_snooze_has_bounds(world: World, span: timedelta) -> None:
     assert refusal_code(world.cards.snooze, world.make_card().id, span=span) == "bad_span"
 
 
-# Other rules.
+# Dismissed subjects and own prompts
 
 
 def test_a_dismissed_subject_returns_early_only_in_tier_1(world: World) -> None:
@@ -267,20 +284,3 @@ def test_approvals_of_own_prompts_count_for_no_prediction(world: World) -> None:
         world.cards.approve(world.propose("run_tests").id)
     assert world.cards.similar(world.make_card().id) == (0, 0)
     assert [past.waited_hours for past in world.decisions.load_after(0)] == [None] * 11
-
-
-def test_undo_at_the_moment_at_which_the_session_ends_reverses_its_landing(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    card = world.start_card()
-    running = world.sessions.views[card.id]
-
-    def end_meanwhile(prediction_id: str) -> SessionView:
-        world.sessions.end(prediction_id)
-        world.landings.sessions.add("session_1")
-        return running
-
-    monkeypatch.setattr(world.sessions, "of_card", end_meanwhile)
-    assert world.cards.undo(card.id).status is Status.EXECUTED
-    assert world.landings.sessions == set()
-    assert world.signals() == ["undone"]

@@ -160,7 +160,7 @@ def test_together_is_the_default_provider(text: str, full_id: str) -> None:
     assert complete_model_id(text, ("openai", "ollama", "together")) == full_id
 
 
-# The file with predictions of other programs.
+# Predictions of other programs
 
 LINE = {"prediction": "Run the tests", "confidence": 0.72, "channel": "koji-core", "reasoning": "red",
         "timestamp": "2026-01-05T09:00:00Z"}  # fmt: skip

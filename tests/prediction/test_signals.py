@@ -147,7 +147,7 @@ def test_what_waits_in_the_repository_adds_up(
     assert make_git_signal(state, github, stale).relevance == pytest.approx(relevance)
 
 
-# Calendars.
+# Calendars
 
 BERLIN = ZoneInfo("Europe/Berlin")
 STANDUP = """BEGIN:VEVENT

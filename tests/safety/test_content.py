@@ -87,7 +87,7 @@ def test_any_text_has_a_verdict(text: str) -> None:
     check_prompt(text)
 
 
-# Texts of 10,000 to 1,000,000 characters, each of which a careless parser would read again and again.
+# Long texts that a careless parser would read again and again
 HOSTILE = [
     "$(" * 12_000, "`" * 24_000, "((((" * 6_000, "{a," * 8_000, "${" * 12_000, "<(" * 12_000, '"$(' * 8_000,
     "'" * 24_000, "<<A\n" * 6_000, "a|" * 12_000, "sudo " * 5_000, "env -S " * 3_000, "echo x | " * 2_700 + "sh",
@@ -132,7 +132,7 @@ def test_the_reason_names_the_system_path_among_others(command: str) -> None:
     assert "changes who may use /etc and everything below" in verdict.reason
 
 
-# SPEC 3.5: the operator adds rules and allow-lists; what an allowed command hides is judged all the same.
+# Rules and allow-lists of the operator (SPEC 3.5)
 
 
 OWN = make_own_rules(

@@ -91,7 +91,7 @@ def test_creative_commands_are_stopped(name: str, min_stopped: int, count: int) 
     assert sum(check_command(text).verdict is not Verdict.ALLOW for text in texts) >= min_stopped
 
 
-# SPEC 3.5: a verdict does not change with look-alikes, invisible characters, wrapping or encoding.
+# Disguised commands (SPEC 3.5)
 
 
 SIMPLE = re.compile(r"[\w./:=@-]+(?: [\w./:=@-]+)*")

@@ -220,7 +220,7 @@ def test_in_the_sandbox_it_writes_by_itself_only_where_it_may(make: Make) -> Non
     assert [file.path for file in world.change_of(view).files] == ["mine.txt", "term.txt"]
 
 
-# The whole engine with an agent: card, approval, session, X-ray, landing, undo (SPEC 2.4, 9.2, 9.4, 9.6).
+# The whole engine with an agent (SPEC 2.4, 9.2, 9.4, 9.6)
 
 
 @pytest.fixture

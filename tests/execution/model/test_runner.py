@@ -138,7 +138,7 @@ def test_the_kill_switch_leaves_no_process_behind(fresh_world: ModelWorld) -> No
         fresh_world.check_end(engine.sessions.get(session.id))
 
 
-# What is learned from a session with a model (SPEC 5).
+# What is learned from a session (SPEC 5)
 
 
 def test_a_landed_fix_of_a_failed_test_is_recorded_with_its_diff(world: ModelWorld) -> None:
@@ -165,7 +165,7 @@ def test_a_landed_fix_of_a_failed_test_is_recorded_with_its_diff(world: ModelWor
         assert "\n-    return sum(prices) / len([])\n+    return sum(prices)\n" in known_fix.template.patch
 
 
-# What the X-ray shows is what the provider received (SPEC 9.6).
+# The X-ray (SPEC 9.6)
 
 
 def select_texts(parts: tuple[PromptPart, ...], role: str) -> list[str]:

@@ -162,7 +162,7 @@ def test_a_candidate_is_drafted_after_its_session_ended(world: World) -> None:
     assert len(world.adaptation.run_round()) == 1
 
 
-# Failures.
+# Failures
 
 
 class PowerFailure(Exception):

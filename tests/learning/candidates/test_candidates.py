@@ -148,7 +148,7 @@ def test_fixes_are_offered_of_landed_changes_that_were_not_rejected(world: World
     assert [fix.title for fix in world.adaptation.fixes(SHOP)] == ["the task of sess_2"]
 
 
-# The operator undoes the last decision on a candidate: its status and effect are as before (SPEC 5.3).
+# Undone decisions (SPEC 5.3)
 
 
 @pytest.fixture
@@ -192,7 +192,7 @@ def test_an_undone_rejection_is_in_review_and_an_undone_roll_back_active_again(
     assert world.adaptation.roll_back(candidate.id).status is CandidateStatus.ROLLED_BACK
 
 
-# In any order of steps, statuses and active effects agree, and every transition is legal (SPEC 5.3, 5.4).
+# Any order of steps (SPEC 5.3, 5.4)
 
 
 LEGAL = {(before.value, after.value) for (before, _), after in CANDIDATE_MOVES.items()}

@@ -59,7 +59,7 @@ def draft_of(
     )
 
 
-# Repairs.
+# Repairs
 
 HANDED_BACK = ("note", "1 test failed; back to the agent, try 1")
 
@@ -121,7 +121,7 @@ def test_a_diff_that_is_too_long_or_has_a_secret_is_left_out(ending: str, is_kep
     assert effect.patch == (patch if is_kept else "")
 
 
-# Models.
+# Models
 
 USED = ModelsUsed(
     ModelPrice("openai:gpt-5", 3_000_000), "koji-core",
@@ -153,7 +153,7 @@ def test_a_model_is_cheaper_at_four_fifths_of_the_price() -> None:
         draft_of(OVER_BUDGET, sources=make_sources_with_price(2_400_001))
 
 
-# Limits.
+# Limits
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_a_limit_that_would_help_nothing_is_not_drafted(records: list[LearningRe
         draft_of(*records, sources=FakeSources(max_attempts=max_attempts))
 
 
-# Fragments.
+# Fragments
 
 
 def draft_guidance(learning_record: LearningRecord, sources: FakeSources, *related: LearningRecord) -> tuple[str, ...]:
@@ -247,7 +247,7 @@ def test_a_fragment_from_noisy_or_stale_guidance_has_its_figures() -> None:
         draft_guidance(stale, FakeSources())
 
 
-# Flows and secrets.
+# Flows and secrets
 
 
 def test_a_flow_has_the_commands_of_most_sessions_word_for_word() -> None:

@@ -23,7 +23,7 @@ def read(kind: str, payload: dict[str, Any], before: int = 0, sources: FakeSourc
     return next(iter(READER_OF_KIND[kind](Reading(entry, sources or FakeSources(), lambda label, scope: before))))
 
 
-# Payloads of ledger entries.
+# Payloads of ledger entries
 
 
 def make_validation(attempts: int, cost: int, tests: int) -> dict[str, Any]:

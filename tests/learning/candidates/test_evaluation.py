@@ -57,7 +57,7 @@ def make_candidate(drafted_from: LearningRecord, effect: Effect | None = None, *
     return replace(original, **changes)
 
 
-# Opportunities.
+# Opportunities
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_opportunities_are_the_best_and_newest_of_each_key() -> None:
     assert scores == list(range(89, 64, -1))
 
 
-# Scores and supporting records.
+# Scores and supporting records
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_a_candidate_passes_only_with_a_supporting_record() -> None:
     assert not evaluate(make_candidate(first), [first], [first, record(2, score=64)]).has_passed
 
 
-# Records against a candidate.
+# Records against a candidate
 
 HEAL = record(
     2, label=f"successful_heal/{TEST}", details={"attempts": 3, "cost": 200_000, "test": TEST, "failing": [TEST]}
@@ -244,7 +244,7 @@ def test_effects_that_make_the_same_change(effect: Effect, other: Effect, same: 
     assert is_same_change(effect, other) is is_same_change(other, effect) is same
 
 
-# Rejected candidates.
+# Rejected candidates
 
 
 @pytest.mark.parametrize(("old", "new", "is_reopened"), [(1, 2, False), (1, 3, True), (4, 4, False), (4, 5, True)])

@@ -54,7 +54,7 @@ def test_forgotten_words_leave_prompts_at_once_and_an_empty_candidate_is_rolled_
     assert "Ann" not in read_guidance(world)
 
 
-# Repairs, routing hints and limits.
+# Repairs, routing hints and limits
 
 
 def repairs(world: World, *failing: str, agent: str = "cto", workspace: str = "/w") -> tuple[str, ...]:
@@ -100,7 +100,7 @@ def test_the_newest_routing_hint_that_applies_is_followed(world: World) -> None:
     assert world.overlays.choose_model(ModelRun("cfo", "koji-core", "task", "short")) is None
 
 
-# Lift: how much better sessions go with an effect (SPEC 5.7).
+# Lift (SPEC 5.7)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_runs_with_another_probability_are_a_stratum_of_their_own() -> None:
     assert lift.difference == pytest.approx(0, abs=0.02)
 
 
-# Trials.
+# Trials
 
 
 def load_runs(world: World) -> dict[str, OverlayRun]:
@@ -187,7 +187,7 @@ def test_repairs_are_withheld_by_chance_too(world: World) -> None:
     assert 8 < sum(row.withheld for row in runs.values()) < 32
 
 
-# Active fragments in prompts.
+# Active fragments in prompts
 
 
 def read_guidance(world: World, session: str = "") -> str:

@@ -1,5 +1,5 @@
-"""Ledger entries become records once, each kind with its label, scope and score; and which repeated commands are
-sequences (SPEC 5.1)."""
+"""Ledger entries become records once, each kind with its label, scope and score; signatures of errors, and which
+repeated commands are sequences (SPEC 5.1)."""
 
 from __future__ import annotations
 
@@ -51,22 +51,7 @@ from tests.learning.candidates.world import (
 
 HERE = {"workspace": SHOP}
 
-# Events as their producers record them.
-
-
-def overlap(session: str = "sess_1", conflicting: tuple[str, ...] = ("a.py",)) -> Event:
-    return WorkOverlapped(
-        subject="chg_2", **HERE, session_id=session, agent=AGENT, other="chg_1", other_session_id="sess_0",
-        files=("a.py", "b.py"), conflicting=conflicting,
-    )  # fmt: skip
-
-
-def guidance_applied(items: int = 3) -> Event:
-    return GuidanceApplied(
-        subject=AGENT, **HERE, session_id="sess_1", call="call_1", chain=("cto",), sources=("cto",),
-        items=tuple(f"cto#patterns/{n}" for n in range(items)), wordings=("w",) * items, tokens=40,
-    )  # fmt: skip
-
+# Events as their producers record them
 
 FLUSHED = MemoryBubbleFlushed(
     subject="cto", bubbles=("bub_1", "bub_2"), patterns=("p1", "p2"), agents=(AGENT, "other"), confidences=(0.9, 0.75),
@@ -90,12 +75,29 @@ EDITED = PredictionConfirmed(subject="pred_edited", **HERE, decided_by="operator
 UNSHARED = CloudSyncFailed(subject="leadership", message="no route", unsent=10)
 
 
+def overlap(session: str = "sess_1", conflicting: tuple[str, ...] = ("a.py",)) -> Event:
+    return WorkOverlapped(
+        subject="chg_2", **HERE, session_id=session, agent=AGENT, other="chg_1", other_session_id="sess_0",
+        files=("a.py", "b.py"), conflicting=conflicting,
+    )  # fmt: skip
+
+
+def guidance_applied(items: int = 3) -> Event:
+    return GuidanceApplied(
+        subject=AGENT, **HERE, session_id="sess_1", call="call_1", chain=("cto",), sources=("cto",),
+        items=tuple(f"cto#patterns/{n}" for n in range(items)), wordings=("w",) * items, tokens=40,
+    )  # fmt: skip
+
+
 def fact_promoted(fact: str, by: str = "operator") -> Event:
     return FactPromoted(subject=fact, **HERE, by=by)
 
 
 def permission_answered(answer: str, by: str = "") -> Event:
     return PermissionAnswered(subject="perm_1", **HERE, session_id="sess_1", tool="exec", answer=answer, by=by)
+
+
+# Records
 
 
 @pytest.mark.parametrize(
@@ -196,7 +198,28 @@ def test_earlier_errors_raise_the_score_also_within_one_reading(world: World) ->
     assert [record.score for record in world.adaptation.records()[::-1]] == [50.0, 55.0, 60.0, 65.0]
 
 
-# Sequences of sessions.
+# Signatures of errors
+
+
+@pytest.mark.parametrize(
+    ("tool", "message", "signature"),
+    [
+        ("edit", "no_match: the old text is not in src/a.py", "no_match"),
+        ("grep", "there is no tool 'grep'; there are read, write", "there-tool-there-are-read-write"),
+        ("exec", "exec:pytest: exit code 127", "exec-pytest-exit-code"),
+        ("model", "HTTP 529: overloaded", "http-overloaded"),
+    ],
+)
+def test_the_signature_of_an_error_has_no_names_and_numbers(
+    world: World, tool: str, message: str, signature: str
+) -> None:
+    world.record(agent_erred("sess_1", message, tool))
+    world.adaptation.catch_up()
+    (record,) = world.adaptation.records()
+    assert record.source_label == f"agent_error/{tool}/{signature}"
+
+
+# Sequences
 
 STEPS = ("exec:git status", "exec:git diff", "exec:pytest")
 
@@ -221,30 +244,6 @@ def test_repeated_steps_are_a_record_of_each_session_that_has_them(world: World)
     world.adaptation.catch_up()
     world.adaptation.run_round()
     assert len(world.adaptation.records("tool_sequence")) == 7
-
-
-# Signatures of errors.
-
-
-@pytest.mark.parametrize(
-    ("tool", "message", "signature"),
-    [
-        ("edit", "no_match: the old text is not in src/a.py", "no_match"),
-        ("grep", "there is no tool 'grep'; there are read, write", "there-tool-there-are-read-write"),
-        ("exec", "exec:pytest: exit code 127", "exec-pytest-exit-code"),
-        ("model", "HTTP 529: overloaded", "http-overloaded"),
-    ],
-)
-def test_the_signature_of_an_error_has_no_names_and_numbers(
-    world: World, tool: str, message: str, signature: str
-) -> None:
-    world.record(agent_erred("sess_1", message, tool))
-    world.adaptation.catch_up()
-    (record,) = world.adaptation.records()
-    assert record.source_label == f"agent_error/{tool}/{signature}"
-
-
-# Sequences in runs: which are more frequent than by chance.
 
 
 def run_commands(*names: str) -> list[str]:

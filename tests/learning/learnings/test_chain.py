@@ -219,7 +219,7 @@ def test_entries_that_cannot_be_written_wait_and_the_model_is_not_asked_again(
     assert len(world.events("LearningsExtracted")) == 1
 
 
-# From a project to all projects: only at a clear yes (SPEC 6.4).
+# From a project to all projects (SPEC 6.4)
 
 YES = '{"generalises": true, "reason": "it always helps"}'
 

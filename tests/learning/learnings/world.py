@@ -163,7 +163,7 @@ def session_ended(id: str, workspace: str = SHOP) -> SessionEnded:
     return SessionEnded(subject=id, workspace=workspace, prediction_id="p", state="succeeded", summary="", cost=0)
 
 
-# Entries for tests, and vectors in which words are directions.
+# Entries and vectors
 
 
 def make_entry(text: str, session: str = "s1", **changes: Any) -> LearningEntry:

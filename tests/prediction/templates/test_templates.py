@@ -124,7 +124,7 @@ def test_a_name_that_is_hidden_broken_or_an_option_becomes_no_parameter(name: st
     assert is_usable_path(name) == (name == "-x")
 
 
-# The age at which waiting work is proposed.
+# Waiting work
 
 
 def commit_that_is_not_pushed(repository: Repository, age: timedelta) -> None:
