@@ -76,13 +76,13 @@ class ControlServer(socketserver.ThreadingUnixStreamServer):
     def __init__(self, home: Home, dispatch: Dispatch, attach: Attach | None = None) -> None:
         self.dispatch = dispatch
         self.attach = attach
-        self._folder, self._is_temporary = _private_folder(home)
+        self._folder, self._is_temporary = _make_private_folder(home)
         try:
             self._bind()
         except OSError as error:  # a file system without sockets
             if self._is_temporary:
-                raise _no_socket(error) from error
-            self._folder, self._is_temporary = _temporary_folder(), True
+                raise _make_no_socket_refusal(error) from error
+            self._folder, self._is_temporary = _make_temporary_folder(), True
             self._bind()
         self._thread = threading.Thread(target=self.serve_forever, name="clawpy-control", daemon=True)
 
@@ -195,21 +195,21 @@ def _parse_request(line: bytes) -> tuple[str, Any]:
         raise Refusal("bad_request", "a request must be one line of JSON with a verb", fix) from error
 
 
-def _private_folder(home: Home) -> tuple[Path, bool]:
+def _make_private_folder(home: Home) -> tuple[Path, bool]:
     """(folder of mode 0700 for the socket, whether it is temporary). The folder is in the home, unless that path is too
     long. Raises `Refusal` `no_socket`."""
     beside = home.data / "run"
     if len(os.fsencode(beside / SOCKET_NAME)) > MAX_PATH_BYTES:
-        return _temporary_folder(), True
+        return _make_temporary_folder(), True
     try:
         beside.mkdir(mode=0o700, exist_ok=True)
         beside.chmod(0o700)
     except OSError as error:
-        raise _no_socket(error) from error
+        raise _make_no_socket_refusal(error) from error
     return beside, False
 
 
-def _temporary_folder() -> Path:
+def _make_temporary_folder() -> Path:
     """A new private folder with a short path. Raises `Refusal` `no_socket`."""
     problem: OSError | None = None
     for base in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"):
@@ -218,10 +218,10 @@ def _temporary_folder() -> Path:
                 return Path(tempfile.mkdtemp(prefix="clawpy-", dir=base))
         except OSError as error:  # a variable may name a folder that does not exist, for instance in a container
             problem = error
-    raise _no_socket(problem)
+    raise _make_no_socket_refusal(problem)
 
 
-def _no_socket(error: OSError | None) -> Refusal:
+def _make_no_socket_refusal(error: OSError | None) -> Refusal:
     reason = f": {error.strerror or error}" if error else ""
     message = f"no socket can be created beside the home nor elsewhere{reason}"
     return Refusal("no_socket", message, "use a shorter --home")

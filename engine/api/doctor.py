@@ -85,7 +85,7 @@ def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> d
             {"name": check.name, "state": check.state, "message": sanitise(check.message), "fix": sanitise(check.fix)}
             for check in checks
         ],
-        "rungs": _sandbox_rungs(),
+        "rungs": _describe_sandbox_rungs(),
         "paths": home.paths(),
         "settings": None if config.state == FAIL else settings.model_dump(mode="json", by_alias=True),
     }
@@ -101,8 +101,8 @@ def _run_checks(
         _check_engine(home),
         config,
         _check_gateway(home, settings),
-        *_workspace_settings_checks(home, settings),
-        *_variable_checks(os.environ),
+        *_check_workspace_settings(home, settings),
+        *_check_variables(os.environ),
         check_database(home.database),
         check_index(home, is_local=not index_server_url(settings)),
         *index_server_checks(settings, online=online),
@@ -192,7 +192,7 @@ def _load_settings(home: Home) -> tuple[Settings, Check]:
     return settings, Check("config", OK, message)
 
 
-def _workspace_settings_checks(home: Home, settings: Settings) -> list[Check]:
+def _check_workspace_settings(home: Home, settings: Settings) -> list[Check]:
     """Workspaces in the settings whose folder is missing, and those that may run without a sandbox or install
     packages."""
     checks = []
@@ -211,7 +211,7 @@ def _workspace_settings_checks(home: Home, settings: Settings) -> list[Check]:
     return checks
 
 
-def _variable_checks(environment: Iterable[str]) -> list[Check]:
+def _check_variables(environment: Iterable[str]) -> list[Check]:
     """Environment variables that look like settings but are not, such as misspelt ones."""
     unknown = sorted(
         name
@@ -242,7 +242,7 @@ def _check_gh() -> Check:
     return Check("gh", OK, path)
 
 
-def _sandbox_rungs() -> list[dict[str, Any]]:
+def _describe_sandbox_rungs() -> list[dict[str, Any]]:
     """Each rung of the sandbox ladder, with its guarantees on this machine: "held", "not held", or "n.a." if the rung
     does not work here."""
     from engine.execution.sandbox.ladder import UNMEASURED, measure_rungs, report_rungs
@@ -287,7 +287,7 @@ def notification_checks(home: Home, settings: Settings, keys: Keys) -> list[Chec
     """The address of each surface, and notifications that were not delivered (SPEC 10.2)."""
     addresses = Addresses(FixedSettings(settings), keys)
     checks = [check for surface in Surface if (check := _check_surface(surface, addresses, settings))]
-    checks += _undelivered_checks(home.database)
+    checks += _check_undelivered(home.database)
     gateway = settings.notify.gateway
     if gateway and (urlsplit(gateway).hostname or "") not in {*settings.gateway.hosts, "127.0.0.1", "localhost", "::1"}:
         message = f"buttons call {gateway}, and the gateway does not answer to that name"
@@ -310,7 +310,7 @@ def _check_surface(surface: Surface, addresses: Addresses, settings: Settings) -
     return Check("notify", OK, f"{surface.value}: {address.service}, from the {address.source}{flag}")
 
 
-def _undelivered_checks(database: Path) -> list[Check]:
+def _check_undelivered(database: Path) -> list[Check]:
     """The notifications that were not delivered, by surface."""
     if not database.exists():
         return []

@@ -85,24 +85,24 @@ def document(value: Any) -> Any:
             return list(map(document, value))
         case Path():
             return str(value)
-    return _document_of_fields(value) if dataclasses.is_dataclass(value) else value
+    return _make_document_of_fields(value) if dataclasses.is_dataclass(value) else value
 
 
-def _document_of_fields(value: Any) -> Document:
+def _make_document_of_fields(value: Any) -> Document:
     kind = value.__class__
     rules = _RULES.get(kind.__name__, _FieldRules())
     fields: Document = {}
-    for name, key in _keys(kind).items():
-        fields[key] = _number(getattr(value, name), rules.digits, money=rules.money or name in _MONEY)
+    for name, key in _list_keys(kind).items():
+        fields[key] = _round_number(getattr(value, name), rules.digits, money=rules.money or name in _MONEY)
     for key, path in rules.values.items():
-        fields[key] = _number(attrgetter(path)(value), rules.digits)
+        fields[key] = _round_number(attrgetter(path)(value), rules.digits)
     for key, compute in _COMPUTED.get(kind, {}).items():
-        fields[key] = _number(compute(value), rules.digits)
+        fields[key] = _round_number(compute(value), rules.digits)
     return fields
 
 
 @cache
-def _keys(kind: type[Any]) -> dict[str, str]:
+def _list_keys(kind: type[Any]) -> dict[str, str]:
     """The fields and properties of a class that its document has, each with its name there."""
     rules = _RULES.get(kind.__name__, _FieldRules())
     left_out = rules.left_out.split()
@@ -113,13 +113,13 @@ def _keys(kind: type[Any]) -> dict[str, str]:
     }
 
 
-def _number(value: Any, digits: int | None, *, money: bool = False) -> Any:
+def _round_number(value: Any, digits: int | None, *, money: bool = False) -> Any:
     if money:
         return None if value is None else dollars(value)
     return round(value, digits) if digits is not None and isinstance(value, float) else document(value)
 
 
-def _agent(agent: AgentView) -> Document:
+def _make_agent_document(agent: AgentView) -> Document:
     """An agent with its activity."""
     activity = agent.activity
     return {
@@ -139,13 +139,13 @@ def _agent(agent: AgentView) -> Document:
     }
 
 
-def _metrics(read: Insights) -> Document:
+def _make_metrics_document(read: Insights) -> Document:
     """All figures but those of past training runs."""
     return {
         "period": "all_time" if read.days is None else f"last_{read.days}_days",
         **document(read.metrics),
-        "calibrationError": _number(read.check.error, 4),
-        "calibrationErrorBound": _number(read.check.bound, 4),
+        "calibrationError": _round_number(read.check.error, 4),
+        "calibrationErrorBound": _round_number(read.check.bound, 4),
         "calibrationHolds": read.check.is_calibrated,
         "calibrationWords": read.check.reason,
         "autoExecuteThreshold": read.threshold,
@@ -161,7 +161,7 @@ def _metrics(read: Insights) -> Document:
     }
 
 
-def _profile(profile: LeaderProfile) -> Document:
+def _make_profile_document(profile: LeaderProfile) -> Document:
     return {
         "domain": profile.domain,
         "principles": list(profile.principles),
@@ -174,7 +174,7 @@ def _profile(profile: LeaderProfile) -> Document:
     }
 
 
-def _bubble(bubble: Bubble) -> Document:
+def _make_bubble_document(bubble: Bubble) -> Document:
     """A finding with the results of its gates."""
     learning, refused = bubble.learning, bubble.refused_by
     return {
@@ -199,7 +199,7 @@ def _bubble(bubble: Bubble) -> Document:
     }
 
 
-def _learning(view: LearningView) -> Document:
+def _make_learning_document(view: LearningView) -> Document:
     """A learning with its sources and the entries that were promoted from it."""
     return {
         **document(view.entry),
@@ -213,28 +213,28 @@ def _learning(view: LearningView) -> Document:
 
 
 _CUSTOM: Mapping[type, Callable[[Any], Document]] = {
-    AgentView: _agent,
-    Insights: _metrics,
-    LeaderProfile: _profile,
-    Bubble: _bubble,
-    LearningView: _learning,
+    AgentView: _make_agent_document,
+    Insights: _make_metrics_document,
+    LeaderProfile: _make_profile_document,
+    Bubble: _make_bubble_document,
+    LearningView: _make_learning_document,
     DiffComment: dataclasses.asdict,
 }
 """The classes that have their own function to make the document."""
 
 
-def _title(value: Card | Mute | TasteShift) -> str:
+def _find_kind_title(value: Card | Mute | TasteShift) -> str:
     return kind_title(value.kind)
 
 
 _COMPUTED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
-    Card: {"kindTitle": _title},
+    Card: {"kindTitle": _find_kind_title},
     Mute: {
-        "kindTitle": _title,
+        "kindTitle": _find_kind_title,
         "workspace": lambda mute: mute.workspace or None,
         "subject": lambda mute: mute.subject or None,
     },
-    TasteShift: {"kindTitle": _title},
+    TasteShift: {"kindTitle": _find_kind_title},
     SessionView: {"state": lambda view: "discarded" if view.discarded_at else view.state},
     LearningEntry: {
         "trust": lambda entry: label(entry.trust, approved=bool(entry.approved_by)),

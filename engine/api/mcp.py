@@ -89,14 +89,14 @@ class _Server(MCPServer[Any]):
                         if isinstance(line, SessionMessage):
                             await sender.send(line)
                         else:
-                            await replies.send(SessionMessage(_line_error(line)))
+                            await replies.send(SessionMessage(_make_line_error(line)))
 
             tasks.start_soon(forward)
             server = self._lowlevel_server
             await server.run(messages, replies, server.create_initialization_options())
 
 
-def _line_error(error: Exception) -> JSONRPCError:
+def _make_line_error(error: Exception) -> JSONRPCError:
     is_json = isinstance(error, ValidationError) and error.errors()[0]["type"] != "json_invalid"
     code, message = (INVALID_REQUEST, "no message of JSON-RPC") if is_json else (PARSE_ERROR, "not JSON")
     return JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=code, message=f"this line is {message}"))
@@ -117,9 +117,9 @@ class _Tools:
         everywhere: Annotated[bool, Field(description="also from other projects")] = False,
     ) -> dict[str, Any]:
         """What is known about something: decisions, facts, corrections, former work and talks, each with its source."""
-        scope = {} if everywhere else self._scope()
+        scope = {} if everywhere else self._make_scope()
         document = self._query_engine("recall", query=query, k=k, **scope)
-        return {"results": [_recall_line(memory) for memory in document["results"]]}
+        return {"results": [_make_recalled_memory(memory) for memory in document["results"]]}
 
     def remember(
         self,
@@ -131,7 +131,7 @@ class _Tools:
         ] = "fact",
     ) -> dict[str, Any]:
         """Keep one fact, decision or correction for later, under your name. Anyone who works here may be told of it."""
-        by = _speaker(context, self._agent)
+        by = _choose_speaker(context, self._agent)
         return self._query_engine("note", text=text, kind=kind, by=by, workspace=self._workspace)
 
     def propose(
@@ -146,15 +146,17 @@ class _Tools:
         """Put a card before the person you work for. It waits for their decision; nothing runs before that."""
         if not self._workspace:
             raise ToolError("a card belongs to a repository: start `clawpy mcp` in one, or with --workspace DIR")
-        by = _speaker(context, self._agent)
+        by = _choose_speaker(context, self._agent)
         document = self._query_engine(
             "suggest", text=text, reason=reason, channel=channel, workspace=self._workspace, by=by
         )
-        return {"card": _card(document["predictions"][0]), "new": document["new"]}
+        return {"card": _make_card(document["predictions"][0]), "new": document["new"]}
 
     def cards(self) -> dict[str, Any]:
         """The cards that wait for a decision, best first."""
-        return {"cards": [_card(card) for card in self._query_engine("cards", **self._scope())["predictions"]]}
+        return {
+            "cards": [_make_card(card) for card in self._query_engine("cards", **self._make_scope())["predictions"]]
+        }
 
     def status(self) -> dict[str, Any]:
         """Whether work goes on: state, what is stopped or paused and why, what runs, how many cards wait."""
@@ -170,7 +172,7 @@ class _Tools:
             ],
         }
 
-    def _scope(self) -> dict[str, list[str]]:
+    def _make_scope(self) -> dict[str, list[str]]:
         return {"workspaces": [self._workspace]} if self._workspace else {}
 
     def _query_engine(self, verb: str, **arguments: Any) -> dict[str, Any]:
@@ -181,7 +183,7 @@ class _Tools:
             raise ToolError(redact(f"{refusal.message}. {refusal.fix}" if refusal.fix else refusal.message)) from None
 
 
-def _speaker(context: Context[Any], agent: str) -> str:
+def _choose_speaker(context: Context[Any], agent: str) -> str:
     """The agent's name: `agent` if the operator chose one, else the client's own name."""
     if agent:
         return agent
@@ -189,7 +191,7 @@ def _speaker(context: Context[Any], agent: str) -> str:
     return client.client_info.name if client is not None and client.client_info.name.strip() else UNNAMED
 
 
-def _recall_line(memory: Mapping[str, Any]) -> dict[str, Any]:
+def _make_recalled_memory(memory: Mapping[str, Any]) -> dict[str, Any]:
     """A recalled memory without the fields that only programs need."""
     result = {
         "text": redact(memory["text"]),
@@ -202,6 +204,6 @@ def _recall_line(memory: Mapping[str, Any]) -> dict[str, Any]:
     return result | ({"when": datetime.fromisoformat(when).date().isoformat()} if when else {})
 
 
-def _card(card: Mapping[str, Any]) -> dict[str, Any]:
+def _make_card(card: Mapping[str, Any]) -> dict[str, Any]:
     values = {name: card[name] for name in CARD_FIELDS.split()}
     return {name: redact(value) if isinstance(value, str) else value for name, value in values.items()}

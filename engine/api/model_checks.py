@@ -202,13 +202,13 @@ def check_key_storage(keys: Keys) -> Check:
 def provider_checks(router: ModelRouter, keys: Keys, *, online: bool) -> list[Check]:
     """Providers that can be used, and those in the settings that cannot."""
     return [
-        _usable_provider(state, keys, online=online) if state.usable else _unusable_provider(state)
+        _check_usable_provider(state, keys, online=online) if state.usable else _check_unusable_provider(state)
         for state in router.providers()
         if state.usable or state.is_configured
     ]
 
 
-def _unusable_provider(state: ProviderState) -> Check:
+def _check_unusable_provider(state: ProviderState) -> Check:
     message, fix = state.problem, f"clawpy key set {state.name}"
     if not has_extra(MODELS):
         absent = extra_not_installed(MODELS)
@@ -216,7 +216,7 @@ def _unusable_provider(state: ProviderState) -> Check:
     return Check("provider", WARN, f"{state.name}: {message}", fix)
 
 
-def _usable_provider(state: ProviderState, keys: Keys, *, online: bool) -> Check:
+def _check_usable_provider(state: ProviderState, keys: Keys, *, online: bool) -> Check:
     settings = state.settings
     if online:
         key = keys.get(state.name)
@@ -325,7 +325,7 @@ def store_key(home: Home, name: str, value: str, *, in_file: bool = False) -> Do
         "source": source,
         "message": message,
         "badge": keys.badge(),
-        "next": _next_step(home, settings, keys, name),
+        "next": _describe_next_step(home, settings, keys, name),
     }
 
 
@@ -364,7 +364,7 @@ def list_keys(home: Home) -> Document:
         {"name": state.name, "source": state.source, "usable": state.usable, "message": state.problem}
         for state in map(models.provider, known)
     ]
-    for name in dict.fromkeys([TWIN, *_known_names(keys)]):
+    for name in dict.fromkeys([TWIN, *_list_known_names(keys)]):
         if name not in known:
             source = keys.find_source(name)
             message = "" if source else f"no key: clawpy key set {name}"
@@ -376,14 +376,14 @@ def list_keys(home: Home) -> Document:
     return {"keys": entries, "keyring": keyring, "badge": keys.badge()}
 
 
-def _known_names(keys: Keys) -> tuple[str, ...]:
+def _list_known_names(keys: Keys) -> tuple[str, ...]:
     try:
         return keys.names()
     except Refusal:
         return ()  # the badge reports the problem of the file
 
 
-def _next_step(home: Home, settings: SettingsSource, keys: Keys, name: str) -> str:
+def _describe_next_step(home: Home, settings: SettingsSource, keys: Keys, name: str) -> str:
     """The next step, in words for the operator."""
     if name == CHROMA:
         return "it is sent to the Chroma server of the index, from the next start on"

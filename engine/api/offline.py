@@ -49,9 +49,9 @@ def completion_names(home: Home, kind: str) -> Mapping[str, Any]:
             case "workspaces":
                 return dict.fromkeys(home.configured_workspaces(), "workspace")
             case "channels":
-                return {**_load_program_names(home)["channels"], **_names_in_settings(home, "channels")}
+                return {**_load_program_names(home)["channels"], **_read_names_in_settings(home, "channels")}
             case "providers":
-                return {**_load_program_names(home)["providers"], **_names_in_settings(home, "providers")}
+                return {**_load_program_names(home)["providers"], **_read_names_in_settings(home, "providers")}
             case _:
                 return dict(_load_program_names(home)[kind])
     return {}
@@ -69,7 +69,7 @@ def _read_ids(home: Home, query: str) -> dict[str, str]:
     return {id: " ".join(title.split()) for id, title in records}
 
 
-def _names_in_settings(home: Home, name: str) -> dict[str, str]:
+def _read_names_in_settings(home: Home, name: str) -> dict[str, str]:
     """The names of the tables `[name.…]` in the settings file."""
     if not home.config_file.is_file():
         return {}
@@ -119,7 +119,7 @@ def _collect_program_names() -> dict[str, Any]:
         for name, flow in FLOWS.items()
     }
     settings = Settings()
-    keys = _setting_keys(settings.model_dump(mode="json", by_alias=True))
+    keys = _list_setting_keys(settings.model_dump(mode="json", by_alias=True))
     return {
         "flows": flows,
         "settings": {key: describe_accepted(parse_key(key)) for key in keys},
@@ -129,10 +129,10 @@ def _collect_program_names() -> dict[str, Any]:
     }
 
 
-def _setting_keys(section: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def _list_setting_keys(section: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """The dotted keys of all single values in a document of settings."""
     for name, value in section.items():
         if isinstance(value, dict) and value:
-            yield from _setting_keys(value, f"{prefix}{name}.")
+            yield from _list_setting_keys(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}"

@@ -149,7 +149,7 @@ class ChannelSetup:
 def query_local_models(providers: Mapping[str, ProviderSettings]) -> LocalModels:
     """Ask the providers on this machine for their models, all at the same time. Blocks for at most a second."""
     addresses = {
-        name: address for name, provider in providers.items() if (address := _local_address(provider)) is not None
+        name: address for name, provider in providers.items() if (address := _find_local_address(provider)) is not None
     }
     until = time.monotonic() + TIMEOUT_S
     pending = {
@@ -168,7 +168,7 @@ def query_local_models(providers: Mapping[str, ProviderSettings]) -> LocalModels
     return LocalModels(tuple(ids), tuple(faults))
 
 
-def _local_address(provider: ProviderSettings) -> SplitResult | None:
+def _find_local_address(provider: ProviderSettings) -> SplitResult | None:
     """The address of a provider on this machine that needs no key. None for every other one."""
     if not provider.keyless or provider.kind is not ProviderKind.OPENAI:
         return None

@@ -86,7 +86,7 @@ def list_file_changes(git: Git, base: str, result: str, left_out: Sequence[bytes
             file.status,
             *counts.get(file.path, (None, None)),
             old_path=printable_path(file.old_path),
-            note=_review_note(git, file, in_bare=file.path in bare),
+            note=_make_review_note(git, file, in_bare=file.path in bare),
             refused=refused.get(file.path, ""),
         )
         for file in files
@@ -95,14 +95,14 @@ def list_file_changes(git: Git, base: str, result: str, left_out: Sequence[bytes
     return (*changes, *(FileChange(printable_path(path), "left out", None, None, note=nested) for path in left_out))
 
 
-def _review_note(git: Git, file: TreeChange, *, in_bare: bool) -> str:
+def _make_review_note(git: Git, file: TreeChange, *, in_bare: bool) -> str:
     """A note for the reviewer in one line; "" for an ordinary change of an ordinary file."""
     old, new = file.old_mode, file.new_mode
     notes = []
     if old == LINK != new and not file.is_removed:
-        notes.append(f"was a link to {_link_target(git, file.old_oid)}")
+        notes.append(f"was a link to {_read_link_target(git, file.old_oid)}")
     if new == LINK:
-        notes.append(f"a link to {_link_target(git, file.new_oid)}")
+        notes.append(f"a link to {_read_link_target(git, file.new_oid)}")
     elif new == GITLINK:
         notes.append(f"a submodule at {file.new_oid[:10]}")
     elif new == EXECUTABLE and old in (ABSENT, LINK):
@@ -117,7 +117,7 @@ def _review_note(git: Git, file: TreeChange, *, in_bare: bool) -> str:
     return "; ".join(notes)
 
 
-def _link_target(git: Git, oid: str) -> str:
+def _read_link_target(git: Git, oid: str) -> str:
     target = printable_path(git.output("cat-file", "blob", oid))
     return target if len(target) <= MAX_TARGET_CHARACTERS else f"{target[:MAX_TARGET_CHARACTERS]}…"
 
@@ -215,7 +215,7 @@ def write_tree_with(git: Git, base: str, result: str, landed: str, parts: Sequen
             raise Refusal("already_decided", f"{part.path} is landed already", f"left: {join_paths(waiting)}")
         file, patch = files[part.path]
         chosen |= file.paths
-        entries += _index_entries(git, file, patch, remaining, part)
+        entries += _make_index_entries(git, file, patch, remaining, part)
     with scratch_index() as index:
         partial = git.over(git.folder, index)
         partial.output("read-tree", landed)
@@ -227,7 +227,7 @@ def write_tree_with(git: Git, base: str, result: str, landed: str, parts: Sequen
     return tree
 
 
-def _index_entries(
+def _make_index_entries(
     git: Git, file: TreeChange, patch: bytes, remaining: Mapping[bytes, TreeChange], part: FilePart
 ) -> list[bytes]:
     """The lines for `git update-index` that remove a file from an index, and add it with this part of its change."""

@@ -302,7 +302,7 @@ def is_carried_out(root: Beneath, plan: Plan) -> bool:
 
 def remove_temporaries(root: Beneath, plan: Plan) -> None:
     """Remove the temporary files of `plan` that a crash left."""
-    prefix = _temporary_prefix(plan)
+    prefix = _make_temporary_prefix(plan)
     folders = {"", *(parent for entry in plan.entries for parent in parents(entry.path))}
     for folder in filter(root.is_folder, folders):
         for name in root.names(folder):
@@ -316,7 +316,7 @@ def _remove_temporary(root: Beneath, path: str) -> None:
         _unlink(root, path)
 
 
-def _temporary_prefix(plan: Plan) -> str:
+def _make_temporary_prefix(plan: Plan) -> str:
     return f"{TEMPORARY_PREFIX}{plan.token}-"
 
 
@@ -339,7 +339,7 @@ def _prepare(root: Beneath, plan: Plan, contents: Contents, step: Step) -> dict[
     new = [entry for entry in plan.entries if entry.after.exists and entry.after != entry.before]
     blobs = contents(entry.after.blob for entry in new)
     for number, entry in enumerate(new):
-        path = _join_path(_nearest_folder(root, entry.path), f"{_temporary_prefix(plan)}{number}")
+        path = _join_path(_find_nearest_folder(root, entry.path), f"{_make_temporary_prefix(plan)}{number}")
         data = blobs[entry.after.blob]
         temporaries[entry.path] = _Temporary(path, os.fsdecode(data) if entry.after.kind == Kind.LINK else "")
         if entry.after.kind == Kind.FILE:
@@ -352,7 +352,7 @@ def _prepare(root: Beneath, plan: Plan, contents: Contents, step: Step) -> dict[
     return temporaries
 
 
-def _nearest_folder(root: Beneath, path: str) -> str:
+def _find_nearest_folder(root: Beneath, path: str) -> str:
     """The innermost folder above a path that exists; "" for the top folder."""
     return next((parent for parent in reversed(parents(path)) if root.is_folder(parent)), "")
 

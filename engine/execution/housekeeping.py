@@ -118,7 +118,7 @@ class Housekeeping:
             return None
         now = self._clock.monotonic()
         if self._measured is None or now - self._measured[0] >= MEASURE_INTERVAL_S:
-            folders = [*self._unneeded_worktrees().values(), *self._caches.idle_slots()]
+            folders = [*self._find_unneeded_worktrees().values(), *self._caches.find_idle_slots()]
             self._measured = now, measure_folders(folders)
         before = self._full
         urgent = is_urgent(free, before is not None and before.urgent)
@@ -127,22 +127,22 @@ class Housekeeping:
 
     def count_needed_worktrees(self) -> int:
         """The number of worktrees that are still needed."""
-        return len(self._worktrees.list_sessions()) - len(self._unneeded_worktrees())
+        return len(self._worktrees.list_sessions()) - len(self._find_unneeded_worktrees())
 
     def reclaim(self) -> ReclaimedSpace:
         """Remove the worktrees of sessions whose changes are decided, and the caches that no session uses. Undecided
         and unsaved changes stay. Raises OSError."""
         self._measured = None
-        unneeded, freed = self._unneeded_worktrees(), 0
+        unneeded, freed = self._find_unneeded_worktrees(), 0
         for session_id, folder in unneeded.items():
             size = measure_folders([folder])
             self._worktrees.remove(session_id)
             freed += 0 if folder.exists() else size
-        idle = self._caches.idle_slots()
+        idle = self._caches.find_idle_slots()
         freed += measure_folders(idle)
         return ReclaimedSpace(tuple(unneeded), self._caches.drop(idle), freed)
 
-    def _unneeded_worktrees(self) -> dict[str, Path]:
+    def _find_unneeded_worktrees(self) -> dict[str, Path]:
         """The worktrees by session that are not needed, because the session is over, and its changes are stored and
         decided."""
         busy = set(self._busy())
@@ -188,7 +188,7 @@ class Caches:
         """The folder of caches for a session that checks `workspace` at the commit `head`. `descends` says whether
         `head` descends from a commit. Raises OSError."""
         with self._lock:
-            slot = self._choose_slot(self._workspace_folder(workspace), head, descends)
+            slot = self._choose_slot(self._get_workspace_folder(workspace), head, descends)
             self._users[slot] += 1
             for name in ("files", "tree"):
                 (slot / name).mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -210,7 +210,7 @@ class Caches:
             if not any(workspace.iterdir()):
                 workspace.rmdir()
 
-    def idle_slots(self) -> list[Path]:
+    def find_idle_slots(self) -> list[Path]:
         """The caches that no session uses now."""
         with self._lock:
             return [slot for slot in self._folder.glob("*/*") if not self._users[slot]]
@@ -226,7 +226,7 @@ class Caches:
                     dropped += 1
         return dropped
 
-    def _workspace_folder(self, workspace: str) -> Path:
+    def _get_workspace_folder(self, workspace: str) -> Path:
         return self._folder / hex_hash(workspace, 16)
 
     def _choose_slot(self, folder: Path, head: str, descends: Callable[[str], bool]) -> Path:

@@ -67,7 +67,7 @@ class LandingIntent:
     tree: str
     """The tree up to which the change set is landed afterwards."""
     files: Files
-    """The files to show afterwards, and those that are landed then; see `_files_after`."""
+    """The files to show afterwards, and those that are landed then; see `_list_files_after`."""
     landed: Files
 
 
@@ -119,7 +119,7 @@ class Landings(ChangeReader):
         with self._lock_for_decision(change_set_id, ChangeState.UNDONE) as (row, root):
             plan = Plan.from_json(row.landings[-1]["plan"]).reversed()
             if changed := find_changed(root, plan):
-                raise _later_edits(changed)
+                raise _make_later_edits_refusal(changed)
             old_folders = {*plan.old_folders, *find_replaced_folders(root, plan.entries).items()}
             plan = dataclasses.replace(
                 plan, token=self._randomness.new_id("land"), old_folders=tuple(sorted(old_folders))
@@ -185,7 +185,7 @@ class Landings(ChangeReader):
         self, git: Git, root: Beneath, row: ChangeSetRow, plan: Plan, state: ChangeState, tree: str
     ) -> ChangeSet:
         """Carry out `plan`, after which the change set is landed up to the tree `tree`."""
-        files, landed = _files_after(git, row, tree)
+        files, landed = _list_files_after(git, row, tree)
         begun = LandingIntent(
             row.id, row.workspace, state=state.value, plan=plan.as_json(), tree=tree, files=files, landed=landed
         )
@@ -201,7 +201,7 @@ class Landings(ChangeReader):
             ) from error
         except (FilesChanged, OSError, Refusal) as error:
             finish_intent_now(self._database, intent)
-            raise _refusal_of(error, row.workspace, state) from error
+            raise _make_refusal(error, row.workspace, state) from error
         self._step("files done")
         changed = self._record(root, begun, plan, written, intent)
         if changed.state is not ChangeState.WAITING:
@@ -274,7 +274,7 @@ def open_workspace(workspace: str) -> Beneath:
         ) from error
 
 
-def _later_edits(paths: Sequence[str]) -> Refusal:
+def _make_later_edits_refusal(paths: Sequence[str]) -> Refusal:
     """The refusal of an undo that would lose later edits of these files."""
     return Refusal(
         "later_edits",
@@ -283,13 +283,13 @@ def _later_edits(paths: Sequence[str]) -> Refusal:
     )
 
 
-def _refusal_of(error: FilesChanged | OSError | Refusal, workspace: str, state: ChangeState) -> Refusal:
+def _make_refusal(error: FilesChanged | OSError | Refusal, workspace: str, state: ChangeState) -> Refusal:
     """The refusal that explains why a change to `state` was rolled back."""
     if isinstance(error, Refusal):
         return error
     if isinstance(error, FilesChanged):
         if state is ChangeState.UNDONE:
-            return _later_edits(error.paths)
+            return _make_later_edits_refusal(error.paths)
         return Refusal(
             "conflict", f"changed while landing: {join_paths(error.paths)}; nothing was landed", "land again"
         )
@@ -298,16 +298,16 @@ def _refusal_of(error: FilesChanged | OSError | Refusal, workspace: str, state: 
     return Refusal("cannot_write", message, "free disk space or make it writable, then try again")
 
 
-def _files_after(git: Git, row: ChangeSetRow, tree: str) -> tuple[Files, Files]:
+def _list_files_after(git: Git, row: ChangeSetRow, tree: str) -> tuple[Files, Files]:
     """The files to show, and the landed files, once the change set is landed up to `tree`. The files to show are those
     of the rest; without a rest, all of them."""
     is_complete = tree == row.result_tree
     if is_complete and not row.landings:
         return row.files, row.files
 
-    def between(old: str, new: str) -> Files:
+    def list_between(old: str, new: str) -> Files:
         left_out = (file for file in row.files if file["status"] == "left out")
         return [*map(dataclasses.asdict, list_file_changes(git, old, new)), *left_out]
 
-    landed = between(row.base_tree, tree)
-    return (landed if is_complete else between(tree, row.result_tree)), landed
+    landed = list_between(row.base_tree, tree)
+    return (landed if is_complete else list_between(tree, row.result_tree)), landed

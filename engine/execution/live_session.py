@@ -144,7 +144,7 @@ class LiveSession:
             self.cost += amount
             self.tokens += tokens
             self._reserved = 0
-            exceeded = self._exceeded_budget()
+            exceeded = self._find_exceeded_budget()
         if exceeded:
             self.stop(StopRequest(SessionState.FAILED, exceeded))
         self.check_running()
@@ -379,10 +379,10 @@ class LiveSession:
     def exceeded_limit(self) -> str:
         """Why it exceeds one of its limits; "" when it does not."""
         with self._lock:
-            over_budget = self._exceeded_budget()
+            over_budget = self._find_exceeded_budget()
         return self.limits.exceeded_time(self._stopwatch) or over_budget
 
-    def _exceeded_budget(self) -> str:
+    def _find_exceeded_budget(self) -> str:
         if self.cost > self.limits.cost:
             return f"it spent {money(self.cost)} of {money(self.limits.cost)}"
         if self.limits.tokens is not None and self.tokens > self.limits.tokens:

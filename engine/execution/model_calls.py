@@ -164,7 +164,7 @@ class ModelCalls:
         packed = pack_parts([with_token_count(without_secrets(part, secrets)) for part in (*prompt_parts, *messages)])
 
         def work(tx: Transaction) -> None:
-            provenance = prompt.provenance if prompt is not None else _carried_provenance(tx.session, follows)
+            provenance = prompt.provenance if prompt is not None else _carry_provenance(tx.session, follows)
             tx.session.add(
                 ModelCallRow(
                     id=call_id,
@@ -300,19 +300,19 @@ class ModelCalls:
 
 
 @cache
-def _parts_adapter() -> TypeAdapter[tuple[PromptPart, ...]]:
+def _make_parts_adapter() -> TypeAdapter[tuple[PromptPart, ...]]:
     return TypeAdapter(tuple[PromptPart, ...])
 
 
 def pack_parts(parts: Sequence[PromptPart]) -> bytes:
     """Parts as compressed JSON."""
-    document = _parts_adapter().dump_python(tuple(parts), mode="json")
+    document = _make_parts_adapter().dump_python(tuple(parts), mode="json")
     return zlib.compress(json.dumps(document, ensure_ascii=False).encode(errors="replace"))
 
 
 def unpack_parts(data: bytes) -> tuple[PromptPart, ...]:
     """The inverse of `pack_parts`."""
-    return _parts_adapter().validate_json(zlib.decompress(data)) if data else ()
+    return _make_parts_adapter().validate_json(zlib.decompress(data)) if data else ()
 
 
 def _end_calls(tx: Transaction, rows: Sequence[ModelCallRow], state: CallState, reason: str) -> int:
@@ -323,7 +323,7 @@ def _end_calls(tx: Transaction, rows: Sequence[ModelCallRow], state: CallState, 
     return len(rows)
 
 
-def _carried_provenance(session: Session, follows: str) -> Mapping[str, Any]:
+def _carry_provenance(session: Session, follows: str) -> Mapping[str, Any]:
     """The provenance of a call that continues a conversation, which is that of its beginning (SPEC 1.10)."""
     previous = session.get(ModelCallRow, follows)
     if previous is None or not previous.provenance:

@@ -135,18 +135,18 @@ class ModelRouter:
         self, agent: str, channel: str, run_kind: str = "task", prompt: str = "", workspace: str = ""
     ) -> ModelChoice:
         """The model for one run. Raises `Refusal` `no_model`, and as the agent's folder."""
-        hinted = self._hinted_model(self._hints(ModelRun(agent, channel, run_kind, prompt, workspace)))
+        hinted = self._choose_hinted_model(self._hints(ModelRun(agent, channel, run_kind, prompt, workspace)))
         if hinted is None:
-            return self._configured_model(agent, channel, run_kind)
+            return self._choose_configured_model(agent, channel, run_kind)
         if hinted.keyless:
             return hinted
         try:
-            configured = self._configured_model(agent, channel, run_kind)
+            configured = self._choose_configured_model(agent, channel, run_kind)
         except Refusal:
             return hinted
         return configured if configured.keyless else hinted
 
-    def _hinted_model(self, hint: tuple[str, str] | None) -> ModelChoice | None:
+    def _choose_hinted_model(self, hint: tuple[str, str] | None) -> ModelChoice | None:
         """The model of a hint; None without one, and if the hint cannot be followed."""
         if hint is None:
             return None
@@ -155,7 +155,7 @@ class ModelRouter:
         except Refusal:
             return None  # the hint is outdated
 
-    def _configured_model(self, agent: str, channel: str, run_kind: str) -> ModelChoice:
+    def _choose_configured_model(self, agent: str, channel: str, run_kind: str) -> ModelChoice:
         """The operator's choice, or the model of the first usable provider."""
         models = self._models(agent)
         for kind in (run_kind, DEFAULT):
@@ -169,7 +169,7 @@ class ModelRouter:
         for state in states:
             if state.usable and state.settings.model:
                 return _make_choice(state, state.settings.model, f"{state.name} is the first usable provider")
-        raise Refusal("no_model", _why_no_model(states), describe_setup(missing_steps(states)))
+        raise Refusal("no_model", _describe_missing_model(states), describe_setup(missing_steps(states)))
 
     def missing_steps(self) -> list[SetupStep]:
         """See `missing_steps`."""
@@ -192,19 +192,21 @@ class ModelRouter:
             )
         is_configured = name in current.providers
 
-        def unusable(kind: ProviderProblem, problem: str) -> ProviderState:
+        def make_unusable(kind: ProviderProblem, problem: str) -> ProviderState:
             return ProviderState(name, settings, "", problem, kind, is_configured)
 
         try:
             key = self._keys.get(name)
         except Refusal as refusal:
-            return unusable(ProviderProblem.UNREADABLE_KEYS, f"{refusal.message}: {refusal.fix}")
+            return make_unusable(ProviderProblem.UNREADABLE_KEYS, f"{refusal.message}: {refusal.fix}")
         if key is None and not settings.keyless:
-            return unusable(ProviderProblem.NO_KEY, f"no key: clawpy key set {name}")
+            return make_unusable(ProviderProblem.NO_KEY, f"no key: clawpy key set {name}")
         if key is None and not is_configured:
-            return unusable(ProviderProblem.NOT_CONFIGURED, f"not named in the settings: {_set_model_command(name)}")
+            return make_unusable(
+                ProviderProblem.NOT_CONFIGURED, f"not named in the settings: {_set_model_command(name)}"
+            )
         if not has_extra(MODELS):
-            return unusable(ProviderProblem.NOT_INSTALLED, str(extra_not_installed(MODELS)))
+            return make_unusable(ProviderProblem.NOT_INSTALLED, str(extra_not_installed(MODELS)))
         source = KEYLESS if key is None else key.source
         return ProviderState(name, settings, source, is_configured=is_configured)
 
@@ -227,7 +229,7 @@ class ModelRouter:
             absent = extra_not_installed(MODELS)
             raise Refusal("no_model", f"{model_id} cannot be used ({reason}): {absent.message}", absent.fix)
         if not (state.usable or keyed):
-            raise Refusal("no_model", f"{model_id} cannot be used ({reason}): {state.problem}", _fix_of(state))
+            raise Refusal("no_model", f"{model_id} cannot be used ({reason}): {state.problem}", _describe_fix(state))
         return _make_choice(state, model, reason)
 
 
@@ -271,7 +273,7 @@ def _make_choice(state: ProviderState, model: str, reason: str) -> ModelChoice:
     )
 
 
-def _fix_of(state: ProviderState) -> str:
+def _describe_fix(state: ProviderState) -> str:
     """How to make a provider usable."""
     if state.problem_kind is ProviderProblem.UNREADABLE_KEYS:
         return READ_KEYS.command
@@ -280,7 +282,7 @@ def _fix_of(state: ProviderState) -> str:
     return _set_model_command(state.name)
 
 
-def _why_no_model(states: list[ProviderState]) -> str:
+def _describe_missing_model(states: list[ProviderState]) -> str:
     """Why there is no usable provider with a model."""
     if not has_extra(MODELS):
         return extra_not_installed(MODELS).message

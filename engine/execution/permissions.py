@@ -174,7 +174,7 @@ class Permissions:
             row = _load_row(tx.session, request_id)
             _check_waiting(row)
             _store_answer(tx, row, answer, OPERATOR)
-            others = _waiting_rows(tx.session, row.session_id) if answer.lasts else []
+            others = _load_waiting_rows(tx.session, row.session_id) if answer.lasts else []
             matching = [other for other in others if other.key == row.key and other.id != row.id]
             for other in matching:
                 _store_answer(tx, other, answer, f"{OPERATOR} ({row.id}, for this session)")
@@ -196,7 +196,7 @@ class Permissions:
     def waiting(self) -> list[PermissionRequest]:
         """The requests that wait for an answer, the oldest first."""
         with self._database.read() as session:
-            return [row.view for row in _waiting_rows(session)]
+            return [row.view for row in _load_waiting_rows(session)]
 
     def latest(self, limit: int = 50, *, session_id: str | None = None) -> list[PermissionRequest]:
         """Requests of any state, newest first."""
@@ -215,7 +215,7 @@ class Permissions:
         """At start-up, when no session runs: withdraw waiting requests. Returns messages on them."""
 
         def withdraw_waiting(tx: Transaction) -> list[PermissionRequest]:
-            rows = _waiting_rows(tx.session)
+            rows = _load_waiting_rows(tx.session)
             _withdraw(tx, rows, "the engine stopped while it waited")
             return [row.view for row in rows]
 
@@ -228,10 +228,10 @@ class Permissions:
 
     def session_ended(self, tx: Transaction, view: SessionView) -> None:
         """Withdraw the waiting requests of a session that is over."""
-        _withdraw(tx, _waiting_rows(tx.session, view.id), "its session ended")
+        _withdraw(tx, _load_waiting_rows(tx.session, view.id), "its session ended")
 
 
-def _waiting_rows(session: Session, session_id: str | None = None) -> list[PermissionRow]:
+def _load_waiting_rows(session: Session, session_id: str | None = None) -> list[PermissionRow]:
     """The requests that wait, of one session or of all, the oldest first."""
     if session_id is None:
         return load_all(session, PermissionRow, _WAITING)

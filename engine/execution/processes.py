@@ -207,7 +207,9 @@ class Processes:
                 memory += process.memory_info().rss
                 count += 1
         if memory > self._memory:
-            return f"its processes used {_in_gigabytes(memory)} of memory, more than {_in_gigabytes(self._memory)}"
+            return (
+                f"its processes used {_format_gigabytes(memory)} of memory, more than {_format_gigabytes(self._memory)}"
+            )
         if count > sandbox.MAX_PROCESSES:
             return f"it ran {count:,} processes, more than {sandbox.MAX_PROCESSES:,}"
         return ""
@@ -255,7 +257,7 @@ def _read_output(descriptor: int, on_output: Callable[[bytes], None]) -> bool:
     return bool(chunk)
 
 
-def _in_gigabytes(size: int) -> str:
+def _format_gigabytes(size: int) -> str:
     return f"{size / 1024**3:.1f} GiB"
 
 

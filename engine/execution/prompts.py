@@ -277,15 +277,15 @@ class TaskPart:
         if card is not None:
             evidence = [sentence for signal in card.signals if signal.relevance for sentence in signal.evidence]
             about = PromptSource(SourceKind.TASK, card.id, "card", Trust.QUOTED)
-            lines += _sub_block("why", [card.reasoning, *evidence], about)
+            lines += _make_sub_block("why", [card.reasoning, *evidence], about)
         last_check = self._last_run(request.workspace)
         if last_check is not None:
             tests_source = PromptSource(SourceKind.TASK, request.workspace, "tests", trust_of_names(last_check.failing))
-            lines += _sub_block("last-tests", _describe_run(last_check), tests_source)
+            lines += _make_sub_block("last-tests", _describe_run(last_check), tests_source)
         return make_block("task", lines, role="user")
 
 
-def _sub_block(name: str, texts: Sequence[str], source: PromptSource) -> Sequence[PromptLine]:
+def _make_sub_block(name: str, texts: Sequence[str], source: PromptSource) -> Sequence[PromptLine]:
     lines = [line for text in texts if text.strip() for line in quote_lines(text, source)]
     return make_block(name, lines).lines if lines else ()
 

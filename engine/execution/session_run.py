@@ -123,7 +123,7 @@ class Admission(SessionStore):
         replaced, because no agent understands its parameters. If none is available, the assignment stays as it is, and
         `check` says what is missing.
         """
-        chosen = self._with_runner(assignment)
+        chosen = self._fill_in_runner(assignment)
         info = self._check_runner(chosen)
         if info.available:
             return chosen, ""
@@ -144,7 +144,7 @@ class Admission(SessionStore):
         """
         if assignment.runner == AUTO:
             assignment, _ = self.choose(assignment)
-        chosen = self._with_runner(assignment)
+        chosen = self._fill_in_runner(assignment)
         info = self._check_runner(chosen)
         if not info.available:
             return info
@@ -176,7 +176,7 @@ class Admission(SessionStore):
                 return prose
             raise Refusal("bad_parameters", refusal.message, refusal.fix) from None
 
-    def _with_runner(self, assignment: Assignment) -> Assignment:
+    def _fill_in_runner(self, assignment: Assignment) -> Assignment:
         """The assignment with a definite runner in place of `auto`; see `choose`."""
         if assignment.runner != AUTO:
             return assignment
@@ -221,7 +221,7 @@ class Admission(SessionStore):
             raise Refusal("no_sandbox", NOT_CONFIRMED, "look at the card and approve it again")
         if mode == AUTONOMOUS and (reason := self._rails.unattended(assignment.workspace)):
             raise Refusal("unattended", reason, "approve it yourself, or wait")
-        if mode == AUTONOMOUS and (busy := self._recent_write_reason(assignment, info)):
+        if mode == AUTONOMOUS and (busy := self._find_recent_write_reason(assignment, info)):
             raise Refusal("workspace_busy", busy, "it may run once nobody has written there for 10 minutes")
         if reason := self.stop_reason():
             raise Refusal("stopped", reason, "clawpy resume")
@@ -247,9 +247,9 @@ class Admission(SessionStore):
             return info.reason
         if not self.sandbox.confines:
             return NOTHING_BY_ITSELF
-        return self._recent_write_reason(assignment, info)
+        return self._find_recent_write_reason(assignment, info)
 
-    def _recent_write_reason(self, assignment: Assignment, info: RunnerInfo) -> str:
+    def _find_recent_write_reason(self, assignment: Assignment, info: RunnerInfo) -> str:
         """Why an assignment with this `info` of its runner has to wait until nobody writes in its workspace; "" when it
         need not. It starts git."""
         last_write = None if info.check_only else self._rails.last_write(assignment.workspace)

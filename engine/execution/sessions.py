@@ -154,7 +154,7 @@ class Sessions(Admission):
 
     def transcript(self, session_id: str, *, after: int = 0, limit: int = 2_000) -> list[TranscriptLine]:
         """At most `limit` lines after line `after`. The last tenth of a second of a running session may be missing."""
-        return self._reader.page(self._transcript_path(session_id), after=after, limit=limit)
+        return self._reader.page(self._get_transcript_path(session_id), after=after, limit=limit)
 
     def unfinished_line(self, session_id: str) -> TranscriptLine | None:
         """The last line of a running session that streams in and is not complete, None for none."""
@@ -353,13 +353,13 @@ class Sessions(Admission):
         """The folder with the scratch folders of all sessions."""
         return self._home.cache / "scratch"
 
-    def _transcript_path(self, session_id: str) -> Path:
+    def _get_transcript_path(self, session_id: str) -> Path:
         """The file of a session's transcript."""
         return self._home.transcripts / f"{session_id}.jsonl"
 
     def _open_transcript(self, session_id: str) -> TranscriptWriter:
         """The transcript of a session, to be continued."""
-        return TranscriptWriter(self._transcript_path(session_id), self._clock, self._rails.secrets)
+        return TranscriptWriter(self._get_transcript_path(session_id), self._clock, self._rails.secrets)
 
     # -- ending
 
@@ -449,7 +449,7 @@ class Sessions(Admission):
             row.set_result(result)
         live = self._live.get(row.id)
         if live is None or row.state != SessionState.RUNNING:
-            return _with_worktree_fate(row.view)
+            return _add_worktree_fate(row.view)
         return replace(row.view, cwd=str(live.folder), tokens=live.tokens, cost=live.cost, lines=live.transcript.lines)
 
     # Last in the class, because its name hides the type `list` from what follows.
@@ -458,7 +458,7 @@ class Sessions(Admission):
         return [self._make_view(row) for row in self.rows(limit, workspace=workspace, agent=agent)]
 
 
-def _with_worktree_fate(view: SessionView) -> SessionView:
+def _add_worktree_fate(view: SessionView) -> SessionView:
     """The view of a session. If the session is over and its worktree is gone, the view has a note on that. Reads the
     disk."""
     if not view.state.over or view.cwd == view.workspace or Path(view.cwd).is_dir():

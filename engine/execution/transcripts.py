@@ -249,19 +249,19 @@ class LineSplitter:
 
     def _clean(self, data: bytes) -> list[str]:
         """The lines of `data` as a terminal shows them, without secrets."""
-        return self._redactor.lines(_visible_lines(data))
+        return self._redactor.lines(_select_visible_lines(data))
 
 
-def _visible_lines(data: bytes) -> list[str]:
+def _select_visible_lines(data: bytes) -> list[str]:
     text = data.decode(errors="replace")
     if "\r" in text:
-        text = "\n".join(_visible_text(line) for line in text.split("\n"))
+        text = "\n".join(_select_visible_text(line) for line in text.split("\n"))
     if "\x1b" in text:  # line by line, so that an escape without an end does not reach into the next line
         return [sanitise(line) for line in text.split("\n")]
     return sanitise(text).split("\n")
 
 
-def _visible_text(line: str) -> str:
+def _select_visible_text(line: str) -> str:
     """The visible text of a line with carriage returns: its last piece that is not empty."""
     return next((piece for piece in reversed(line.split("\r")) if piece), "")
 

@@ -101,7 +101,7 @@ def take_snapshot(
         base: a tree whose files count as tracked, and no others, whatever a session did to its index.
         without: untracked files to leave out.
     """
-    head, committed = _head_of(git)
+    head, committed = _read_head(git)
     with scratch_index(index or git.repository.git_dir / "index") as scratch:
         scanned = git.over(folder or git.folder, scratch)
         if base:
@@ -111,7 +111,7 @@ def take_snapshot(
     return Snapshot(head, tree, tree == (committed or store_empty_tree(git)), nested)
 
 
-def _head_of(git: Git) -> tuple[str, str]:
+def _read_head(git: Git) -> tuple[str, str]:
     """The checked-out commit and its tree, both "" before the first commit."""
     queries = b"HEAD^{commit}\nHEAD^{tree}\n"
     answer = git.text("cat-file", "--batch-check=%(objectname)", stdin=queries).splitlines()
@@ -286,11 +286,11 @@ def find_unsupported(git: Git, tree: str, changes: Sequence[TreeChange]) -> dict
     names that lead out of the folder or into git's own, links that lead out, and files with a configured filter."""
     reasons = {change.path: reason for change in changes if (reason := _explain_refusal(change))}
     links = [change for change in changes if change.path not in reasons and change.new_mode == LINK]
-    for path, target in _links_leading_out(git, tree, links):
+    for path, target in _find_links_leading_out(git, tree, links):
         reasons[path] = f"a link that points outside the project, to {printable_path(target)}"
     if git.repository.filters:
         others = [change.path for change in changes if change.path not in reasons]
-        for path, name in _files_with_filter(git, tree, others):
+        for path, name in _find_files_with_filter(git, tree, others):
             reasons[path] = f"uses the filter program {name.decode(errors='replace')!r}, which is not run"
     return reasons
 
@@ -307,7 +307,7 @@ def _explain_refusal(change: TreeChange) -> str:
     return ""
 
 
-def _files_with_filter(git: Git, tree: str, paths: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+def _find_files_with_filter(git: Git, tree: str, paths: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
     """Those of `paths` that have a configured filter by the attributes of `tree`, each with the filter's name."""
     with scratch_index() as index:
         staged = git.over(git.folder, index)
@@ -318,7 +318,7 @@ def _files_with_filter(git: Git, tree: str, paths: Sequence[bytes]) -> Iterator[
             yield path, name
 
 
-def _links_leading_out(git: Git, tree: str, links: Sequence[TreeChange]) -> Iterator[tuple[bytes, bytes]]:
+def _find_links_leading_out(git: Git, tree: str, links: Sequence[TreeChange]) -> Iterator[tuple[bytes, bytes]]:
     """The links that lead out of the tree, by themselves or through other links, each with the place where it ends."""
     if not links:
         return

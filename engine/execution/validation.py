@@ -214,7 +214,7 @@ class Validation:
                 tree=files.tree,
                 clean=files.clean,
             )
-            failing = _shown_names(latest.broken, redact)
+            failing = _select_shown_names(latest.broken, redact)
             about: dict[str, Any] = {
                 "subject": view.id,
                 "workspace": view.workspace,
@@ -225,7 +225,7 @@ class Validation:
             if tried > 1 and latest.broken and latest.broken == attempts[-2].broken:
                 tx.record(RetryRepeated(**about, failing=failing))
             if tried > 1 and not latest.broken:
-                tx.record(ValidationHealed(**about, failing=_shown_names(attempts[0].broken, redact)))
+                tx.record(ValidationHealed(**about, failing=_select_shown_names(attempts[0].broken, redact)))
             if reason:
                 tx.record(ValidationFailed(**about, failing=failing, reason=redact(reason)))
 
@@ -250,7 +250,7 @@ class _ChangedTests:
     def run(self) -> Attempt | None:
         """Run the tests of the changed files; None when there are none. The first run is skipped if the changes concern
         no tool. Raises `WorkFailed`."""
-        paths = self._changed_paths()
+        paths = self._list_changed_paths()
         tools = project_at(self._workspace.folder, self._project).tools
         covered = [path for path in paths if any(tool.covers(path) for tool in tools)]
         if not tools or not (covered or self._runs):
@@ -280,7 +280,7 @@ class _ChangedTests:
         ((_, compared),) = compare_with_base(job, self._worktree.base, [(toolchain_for(tools, check.failing), check)])
         return None if compared.failed_before is None else frozenset(compared.failed_before)
 
-    def _changed_paths(self) -> list[str]:
+    def _list_changed_paths(self) -> list[str]:
         """The paths of the files that the session changed and did not remove."""
         git = self._workspace.git
         present_tree = take_snapshot(git).tree
@@ -321,7 +321,7 @@ class _OutputCollector:
         return result
 
 
-def _shown_names(tests: frozenset[str], redact: Callable[[str], str]) -> tuple[str, ...]:
+def _select_shown_names(tests: frozenset[str], redact: Callable[[str], str]) -> tuple[str, ...]:
     """The names that an event has, without secrets."""
     return tuple(redact(test) for test in sorted(tests)[:MAX_NAMED_TESTS])
 

@@ -186,7 +186,7 @@ class Worktrees:
             _name_repository(git, folder)
             included = _copy_included_files(git, folder)
             if included.names:
-                (_admin_folder(git, folder) / _INCLUDED).write_bytes(join_nul(included.names))
+                (_find_admin_folder(git, folder) / _INCLUDED).write_bytes(join_nul(included.names))
         except (Refusal, OSError):
             self.remove(session_id)
             self.release(workspace, session_id)
@@ -230,7 +230,7 @@ class Worktrees:
         """Store the files of a worktree as a tree in the operator's repository, which a ref of the session keeps. The
         ignored files that were copied into the worktree are left out."""
         git = Git(worktree.workspace).pin()
-        admin = _admin_folder(git, worktree.folder)
+        admin = _find_admin_folder(git, worktree.folder)
         included_list = admin / _INCLUDED
         without = frozenset(split_nul(included_list.read_bytes())) if included_list.is_file() else frozenset()
         result = take_snapshot(git, folder=worktree.folder, index=admin / "index", base=worktree.base, without=without)
@@ -287,14 +287,14 @@ class Worktrees:
             git = Git(workspace).pin()
         except GitError:
             return  # no repository any more
-        admin = _admin_folder(git, folder)
+        admin = _find_admin_folder(git, folder)
         if admin.is_dir():
             remove_folder(admin)
         with contextlib.suppress(OSError):  # others have worktrees too
             admin.parent.rmdir()
 
 
-def _admin_folder(git: Git, folder: Path) -> Path:
+def _find_admin_folder(git: Git, folder: Path) -> Path:
     """git's own folder for the worktree at `folder`, which has the same name; session ids are unique."""
     return git.repository.common / "worktrees" / folder.name
 
@@ -302,7 +302,7 @@ def _admin_folder(git: Git, folder: Path) -> Path:
 def _name_repository(git: Git, folder: Path) -> None:
     """Write the repository's own folder into the `.git` file of the worktree at `folder`. git wrote the shadow folder
     of this process, which commands in a sandbox do not see, and which is removed at the end of the process."""
-    (folder / ".git").write_bytes(b"gitdir: " + os.fsencode(_admin_folder(git, folder)) + b"\n")
+    (folder / ".git").write_bytes(b"gitdir: " + os.fsencode(_find_admin_folder(git, folder)) + b"\n")
 
 
 def _copy_included_files(git: Git, folder: Path) -> IncludedFiles:

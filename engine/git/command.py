@@ -211,7 +211,7 @@ def _add_paths(git: Git, paths: list[bytes]) -> None:
         _run_update(git, paths)
     except GitError:
         readable = [path for path in paths if _can_read(git, path)]
-        unknown = _unknown_encodings(git, readable)
+        unknown = _find_unknown_encodings(git, readable)
         if readable == paths and not unknown:
             raise
         unread = sorted({*paths} - {*readable})
@@ -259,7 +259,7 @@ def _can_read(git: Git, path: bytes) -> bool:
     return True
 
 
-def _unknown_encodings(git: Git, paths: list[bytes]) -> set[bytes]:
+def _find_unknown_encodings(git: Git, paths: list[bytes]) -> set[bytes]:
     """Those of `paths` that have an unknown `working-tree-encoding`."""
     answer = split_nul(git.output("check-attr", "-z", "--stdin", "working-tree-encoding", stdin=join_nul(paths)))
     unknown = set()

@@ -245,11 +245,11 @@ def _create_shadow(repository: Repository, root: Path) -> _Shadow:
     # The stamp is taken before the files are read: what changes meanwhile makes the shadow out of date.
     operators = operators_files()
     stamp = configuration_stamp(repository, operators)
-    own = _own_settings(repository, root)
+    own = _read_own_settings(repository, root)
     allowed_own = [(key, value) for key, value in own if _ALLOWED_SETTING.fullmatch(key)]
     # The repository's settings are written before the operator's are read, because `includeIf` may depend on them.
     _write_config(folder, allowed_own)
-    foreign, files = _operators_settings(repository, folder)
+    foreign, files = _read_operators_settings(repository, folder)
     allowed_foreign = [
         (key, value)
         for key, value in foreign
@@ -264,7 +264,7 @@ def _create_shadow(repository: Repository, root: Path) -> _Shadow:
     return _Shadow(folder, filters, sources, stamp)
 
 
-def _operators_settings(repository: Repository, shadow: Path) -> tuple[list[Setting], list[Path]]:
+def _read_operators_settings(repository: Repository, shadow: Path) -> tuple[list[Setting], list[Path]]:
     """The settings of the operator and of the machine, and the files that have them."""
     environment = {"GIT_DIR": str(repository.git_dir), "GIT_COMMON_DIR": str(shadow), **operators_configuration()}
     fields = _list_settings(["--show-origin", "--includes"], repository, repository.top, environment)
@@ -276,7 +276,7 @@ def _operators_settings(repository: Repository, shadow: Path) -> tuple[list[Sett
     return settings, files
 
 
-def _own_settings(repository: Repository, root: Path) -> list[Setting]:
+def _read_own_settings(repository: Repository, root: Path) -> list[Setting]:
     """The configuration in the repository's own files, without included files."""
     own = _read_settings(repository.common / "config", repository, root)
     if dict(own).get("extensions.worktreeconfig", "") in (None, "true", "yes", "on", "1"):
@@ -350,10 +350,10 @@ def configuration_stamp(repository: Repository, operators: tuple[Path, ...]) -> 
     """A value that changes whenever a configuration changes."""
     files = (repository.common / "config", repository.git_dir / "config.worktree", *operators)
     has_logs, no_system = (repository.common / "logs").is_dir(), os.environ.get("GIT_CONFIG_NOSYSTEM")
-    return *map(_file_stamp, files), has_logs, repository.common, no_system, operators
+    return *map(_read_file_stamp, files), has_logs, repository.common, no_system, operators
 
 
-def _file_stamp(file: Path) -> tuple[int, ...] | None:
+def _read_file_stamp(file: Path) -> tuple[int, ...] | None:
     try:
         status = file.stat()
     except OSError:

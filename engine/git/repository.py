@@ -31,13 +31,13 @@ def find_repository(folder: Path) -> Repository | None:
     """The repository whose working tree contains `folder`, or None. It is found by its files, without running git."""
     folder = folder.absolute()
     for top in (folder, *folder.parents):
-        git_dir = _git_dir(top)
+        git_dir = _find_git_dir(top)
         if git_dir is not None:
-            return Repository(top, git_dir, _common_folder(git_dir))
+            return Repository(top, git_dir, _find_common_folder(git_dir))
     return None
 
 
-def _git_dir(top: Path) -> Path | None:
+def _find_git_dir(top: Path) -> Path | None:
     """The git folder of `top`, which is `.git` or is named in the file `.git`. None if git would not accept it."""
     entry = top / ".git"
     if os.path.lexists(entry / "HEAD"):
@@ -48,7 +48,7 @@ def _git_dir(top: Path) -> Path | None:
     return Path(os.path.realpath(top / os.fsdecode(text[len(b"gitdir: ") :].rstrip(b"\r\n"))))
 
 
-def _common_folder(git_dir: Path) -> Path:
+def _find_common_folder(git_dir: Path) -> Path:
     target = os.fsdecode(read_plain_or_nothing(git_dir / "commondir", 65_536).rstrip(b"\r\n"))
     return Path(os.path.realpath(git_dir / target))
 
@@ -68,13 +68,13 @@ def repository_root(folder: Path) -> Path:
     stamp = configuration_stamp(nearest, operators_files()) if nearest else ()
     if nearest is not None and _trusted_folders.get(folder) == (nearest, stamp):
         return nearest.top
-    root = _require_utf8(_root_by_git(folder, nearest))
+    root = _require_utf8(_ask_git_for_root(folder, nearest))
     if nearest is not None and root == nearest.top:
         _trusted_folders[folder] = nearest, stamp
     return root
 
 
-def _root_by_git(folder: Path, nearest: Repository | None) -> Path:
+def _ask_git_for_root(folder: Path, nearest: Repository | None) -> Path:
     """The top of the working tree that git itself finds, because it knows which owners are trusted. `nearest` is the
     repository that was found by its files. Raises `Refusal`."""
     arguments = ["rev-parse", "--is-bare-repository", "--show-toplevel"]  # this runs no program

@@ -168,13 +168,13 @@ class Access:
     def is_pass(self, credential: str, *, method: str, path: str, now: float) -> bool:
         """Whether a credential is a pass for this request that has not expired. The caller must still `spend` it. `now`
         is in seconds since 1970."""
-        until, _ = _parts_of_pass(credential)
+        until, _ = _parse_pass(credential)
         expected = self.issue_pass(method, path, until=until)
         return bool(expected) and now < until and hmac.compare_digest(expected.encode(), credential.encode())
 
     def spend(self, credential: str, *, now: float) -> bool:
         """Use a pass up. Returns False if it was used before. Raises `Refusal` if that cannot be stored."""
-        until, signature = _parts_of_pass(credential)
+        until, signature = _parse_pass(credential)
 
         def store_use(tx: Transaction) -> bool:
             stored = state.get(tx.session, USED_PASSES_KEY, {})
@@ -195,7 +195,7 @@ class Access:
         return f"{PASS_PREFIX}{int(until)}.{base64.urlsafe_b64encode(signed).rstrip(b'=').decode()}"
 
 
-def _parts_of_pass(credential: str) -> tuple[int, str]:
+def _parse_pass(credential: str) -> tuple[int, str]:
     """(time of expiry, signature) in a credential that looks like a pass; (0, "") for another credential."""
     match = re.fullmatch(rf"{PASS_PREFIX}([0-9]{{1,12}})\.([A-Za-z0-9_-]+)", credential)
     return (int(match[1]), match[2]) if match else (0, "")
@@ -215,11 +215,11 @@ def gateway_token(home: Home, *, new: bool = False, in_file: bool = False) -> di
     elif (key := keys.get(TOKEN_NAME)) is not None:
         token, source, message = key.value, key.source, f"it is stored in the {key.source}"
     else:
-        raise _no_token(keys, listening=bool(url))
+        raise _make_no_token_refusal(keys, listening=bool(url))
     return {"token": token, "source": source, "message": message, "url": url, "badge": keys.badge()}
 
 
-def _no_token(keys: Keys, *, listening: bool) -> Refusal:
+def _make_no_token_refusal(keys: Keys, *, listening: bool) -> Refusal:
     """The refusal that says why there is no token, and which command makes one on this machine."""
     fix = "`clawpy token new` makes one that lasts"
     try:
@@ -323,20 +323,20 @@ def check_certificate(certificate: str, key: str) -> None:
 
     def refuse_passphrase() -> str:
         fix = f"remove it: openssl pkey -in {key} -out open.pem, and name that file"
-        raise _bad_certificate(f"the key in {key} is protected by a passphrase", fix)
+        raise _make_certificate_refusal(f"the key in {key} is protected by a passphrase", fix)
 
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=refuse_passphrase)
     except ssl.SSLError as error:
         message = f"{certificate} with {key} cannot be used: {error.reason or error}"
         fix = f"name a certificate and its key in PEM form; {HOW_TO_MAKE_PAIR}"
-        raise _bad_certificate(message, fix) from error
+        raise _make_certificate_refusal(message, fix) from error
     except OSError as error:
         message = f"{certificate} or {key} cannot be read: {error.strerror or error}"
-        raise _bad_certificate(message, "make it readable for the user that runs clawpy") from error
+        raise _make_certificate_refusal(message, "make it readable for the user that runs clawpy") from error
 
 
-def _bad_certificate(message: str, fix: str) -> Refusal:
+def _make_certificate_refusal(message: str, fix: str) -> Refusal:
     return Refusal("bad_certificate", sanitise(message), sanitise(fix))
 
 

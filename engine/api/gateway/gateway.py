@@ -175,7 +175,7 @@ class Gateway:
 
     def _close_if_address_changed(self, before: GatewaySettings | None, settings: GatewaySettings) -> None:
         """Close it if the new settings need a new socket, unless the operator opened it."""
-        if before is not None and _without_names(settings) != _without_names(before) and not self._is_pinned:
+        if before is not None and _clear_names(settings) != _clear_names(before) and not self._is_pinned:
             self.close()
             self._fault = ""
 
@@ -202,7 +202,7 @@ class Gateway:
             log.warning("%s could not be recorded: %s", event.kind, refusal.message)
 
 
-def _without_names(settings: GatewaySettings) -> GatewaySettings:
+def _clear_names(settings: GatewaySettings) -> GatewaySettings:
     """The settings whose change needs a new socket: all but host names and origins."""
     return settings.model_copy(update={"hosts": (), "origins": ()})
 

@@ -166,7 +166,7 @@ class Pulse:
                 self.head = frame.end
                 self._wake_clients()
 
-    async def frame_after(self, cursor: int) -> Frame:
+    async def make_frame_after(self, cursor: int) -> Frame:
         """The frame with the messages after `cursor`, which is behind `head`."""
         if (frame := self._frames.get(cursor)) is None:
             frame = await asyncio.to_thread(self._make_frame, cursor, self.head)
@@ -174,7 +174,7 @@ class Pulse:
 
     def _make_frame(self, cursor: int, last: int) -> Frame:
         entries = [entry for entry in self.engine.ledger.since(cursor, FRAME_ENTRIES) if entry.id <= last]
-        messages = [message for entry in entries for message in _messages_of(self.engine, entry)]
+        messages = [message for entry in entries for message in _make_messages(self.engine, entry)]
         end = entries[-1].id if entries else max(cursor, min(last, self.head))
         if len(messages) > 1:
             messages = [{"type": "batch", "id": end, "events": messages}]
@@ -299,7 +299,7 @@ class _Client:
             if self._pulse.access.generation != self._token_generation:
                 raise _Disconnect(CLOSE_TOKEN_CHANGED, "the token has changed")
             if self._cursor < self._pulse.head:
-                frame = await self._pulse.frame_after(self._cursor)
+                frame = await self._pulse.make_frame_after(self._cursor)
                 if frame.text:
                     await self._socket.send_text(frame.text)
                 self._cursor = frame.end
@@ -324,7 +324,7 @@ def serialise(message: Document) -> str:
     return json.dumps(message, ensure_ascii=False, separators=(",", ":"))
 
 
-def _messages_of(engine: Services, entry: LedgerEntry) -> Iterator[Document]:
+def _make_messages(engine: Services, entry: LedgerEntry) -> Iterator[Document]:
     about: Document = {"id": entry.id, "at": instant(entry.at)}
     payload = entry.payload
     match entry.kind:
@@ -332,7 +332,7 @@ def _messages_of(engine: Services, entry: LedgerEntry) -> Iterator[Document]:
             with contextlib.suppress(Refusal):
                 yield {"type": "prediction.new", **about, "prediction": document(engine.cards.get(entry.subject))}
         case "PredictionExecuted":
-            yield {"type": "prediction.executed", **about, **_execution_document(engine, entry)}
+            yield {"type": "prediction.executed", **about, **_make_execution_document(engine, entry)}
         case "PredictionExpired":
             reason = {"withdrawn": payload["withdrawn"], "reason": payload["reason"]}
             yield {"type": "prediction.expired", **about, "predictionId": entry.subject, **reason}
@@ -343,7 +343,7 @@ def _messages_of(engine: Services, entry: LedgerEntry) -> Iterator[Document]:
             yield {"type": "crosspoll.resumed", **about}
 
 
-def _execution_document(engine: Services, entry: LedgerEntry) -> Document:
+def _make_execution_document(engine: Services, entry: LedgerEntry) -> Document:
     result: Document = {"outcome": entry.payload["outcome"], "session": None, "summary": "", "cost": 0.0}
     task = None
     with contextlib.suppress(Refusal):  # a card or session that was forgotten meanwhile

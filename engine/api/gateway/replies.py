@@ -43,7 +43,7 @@ def error_reply(
 EXAMPLES: Mapping[str, Any] = read_table(__file__, "examples.toml")
 
 
-def _with_example(name: str) -> ConfigDict:
+def _make_example_config(name: str) -> ConfigDict:
     return ConfigDict(json_schema_extra={"example": EXAMPLES["replies"][name]})
 
 
@@ -79,7 +79,7 @@ class Hold(ApiModel):
 class Status(ApiModel):
     """The state, costs and triggers; money in dollars."""
 
-    model_config = _with_example("Status")
+    model_config = _make_example_config("Status")
 
     enabled: bool
     state: Literal["DISABLED", "WATCHING", "PRIMING", "AUTONOMOUS", "PAUSED"]
@@ -100,7 +100,7 @@ class Status(ApiModel):
 class Prediction(ApiModel):
     """A card."""
 
-    model_config = _with_example("Prediction")
+    model_config = _make_example_config("Prediction")
 
     id: str
     prompt: str

@@ -56,7 +56,7 @@ def find_http_status(refusal: Refusal) -> int:
     return 503 if refusal.code in _UNAVAILABLE_CODES else 409
 
 
-def _document_errors(table: str) -> dict[int | str, dict[str, Any]]:
+def _read_example_errors(table: str) -> dict[int | str, dict[str, Any]]:
     """The errors in a table of `examples.toml`, by status."""
     return {
         int(status): {
@@ -68,8 +68,8 @@ def _document_errors(table: str) -> dict[int | str, dict[str, Any]]:
     }
 
 
-CARD_ERRORS = _document_errors("card_errors")
-BODY_ERRORS = _document_errors("body_errors")
+CARD_ERRORS = _read_example_errors("card_errors")
+BODY_ERRORS = _read_example_errors("body_errors")
 RPC_ERRORS: dict[int | str, dict[str, Any]] = {
     400: {
         "model": replies.ErrorReply | replies.RpcReply,
@@ -134,7 +134,7 @@ def build_server(
         docs_url=None,  # that page would load scripts from another machine
         redoc_url=None,
         servers=[{"url": address.url}] if address.port else None,
-        responses=_document_errors("errors"),
+        responses=_read_example_errors("errors"),
         redirect_slashes=False,
         telemetry=NO_TELEMETRY,
     )
@@ -215,7 +215,7 @@ def _add_route(router: APIRouter, route: Route, operations: OperationRunner) -> 
     model = operation.model(f"{route.operation.capitalize()}Body", without=excluded, strict=not is_get)
     parameters = [inspect.Parameter("id", inspect.Parameter.KEYWORD_ONLY, annotation=CardId)] if has_id else []
     if model.model_fields:
-        parameters.append(_values_parameter(route, model))
+        parameters.append(_make_values_parameter(route, model))
 
     def endpoint(*, id: str | None = None, values: BaseModel | None = None) -> Any:
         arguments = dict(values or ())
@@ -239,7 +239,7 @@ def _add_route(router: APIRouter, route: Route, operations: OperationRunner) -> 
     )
 
 
-def _values_parameter(route: Route, model: type[BaseModel]) -> inspect.Parameter:
+def _make_values_parameter(route: Route, model: type[BaseModel]) -> inspect.Parameter:
     """The parameter `values` of an endpoint: the query of a GET, or the body, which may be left out if no argument is
     required."""
     default: Any = inspect.Parameter.empty

@@ -297,7 +297,7 @@ class Guard:
         cors_headers: dict[str, str] = {}
         try:
             headers = _read_headers(scope)
-            if origin := self._allowed_origin(headers):
+            if origin := self._check_origin(headers):
                 cors_headers = {"access-control-allow-origin": origin, "vary": "Origin"}
             is_preflight = scope["type"] == "http" and scope["method"] == "OPTIONS"
             if origin and is_preflight and "access-control-request-method" in headers:
@@ -328,7 +328,7 @@ class Guard:
             # The application has answered already. The error goes only to the log, because it may contain secrets.
             log.error("a request to the gateway failed\n%s", redact(traceback.format_exc()))
 
-    def _allowed_origin(self, headers: dict[str, str]) -> str:
+    def _check_origin(self, headers: dict[str, str]) -> str:
         """The Origin of a request, if the settings allow it; "" for no Origin. Raises `HttpRefusal` for a foreign host
         or page."""
         if not self.address.answers_to(headers.get("host", "")):

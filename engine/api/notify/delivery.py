@@ -78,7 +78,7 @@ class Addresses:
 
     def is_configured(self, surface: Surface) -> bool:
         """Whether an address is set. Quick."""
-        return bool(self._url_in_environment(surface) or self._url_in_settings(surface))
+        return bool(self._read_url_in_environment(surface) or self._read_url_in_settings(surface))
 
     def of(self, surface: Surface) -> Address | None:
         """The address of a surface, None if none is set.
@@ -86,9 +86,9 @@ class Addresses:
         Raises `Refusal`: `no_address` if the settings say that it is stored and it is not, `bad_address` if it is
         malformed, and as `KeyFile.get`.
         """
-        url, source = self._url_in_environment(surface), ENVIRONMENT
+        url, source = self._read_url_in_environment(surface), ENVIRONMENT
         if not url:
-            url, source = self._url_in_settings(surface), "settings"
+            url, source = self._read_url_in_settings(surface), "settings"
         if url == STORED_WITH_KEYS:
             key = self._keys.get(address_key_name(surface))
             if key is None:
@@ -105,13 +105,13 @@ class Addresses:
 
     def secrets(self) -> tuple[str, ...]:
         """Parts of all known addresses that may be secret, to be removed from what is sent."""
-        urls = [*map(self._url_in_environment, Surface), *self._stored_urls.values()]
-        return tuple(part for url in urls if url for part in secret_parts(url))
+        urls = [*map(self._read_url_in_environment, Surface), *self._stored_urls.values()]
+        return tuple(part for url in urls if url for part in find_secret_parts(url))
 
-    def _url_in_environment(self, surface: Surface) -> str:
+    def _read_url_in_environment(self, surface: Surface) -> str:
         return self._environment.get(address_variable(surface), "").strip()
 
-    def _url_in_settings(self, surface: Surface) -> str:
+    def _read_url_in_settings(self, surface: Surface) -> str:
         return self._settings.current.notify.of(surface).url
 
 
@@ -121,7 +121,7 @@ def is_malformed(url: str) -> bool:
     return not between or not scheme.isascii() or not scheme.isalnum() or any(sign.isspace() for sign in rest)
 
 
-def secret_parts(url: str) -> tuple[str, ...]:
+def find_secret_parts(url: str) -> tuple[str, ...]:
     """An address and its parts that may be secret. For services without secrets, the path is not one of them."""
     try:
         split = urlsplit(url)
@@ -309,7 +309,7 @@ def adapt(note: Note, buttons: Mapping[str, Button], fields: dict[str, Any]) -> 
     """Add the options of a service to the `fields` of Apprise. Returns (title, body) in the form that it shows."""
     match fields["schema"]:
         case "ntfy" | "ntfys":
-            fields |= _ntfy_fields(note, buttons)
+            fields |= _make_ntfy_fields(note, buttons)
         case "json" | "jsons":
             if buttons and note.ask:  # the program that receives the push can answer the question
                 note = replace(note, body=f"{note.body} {note.ask}")
@@ -320,11 +320,11 @@ def adapt(note: Note, buttons: Mapping[str, Button], fields: dict[str, Any]) -> 
         case "discord":
             is_embed = note.form in (Form.EMBED, Form.RESULT)  # Apprise sends Markdown as an embed
             fields |= {"avatar": False} | ({"format": "markdown"} if is_embed else {})
-            return _discord_text(note.title, is_embed=is_embed), _discord_text(note.text, is_embed=is_embed)
+            return _escape_for_discord(note.title, is_embed=is_embed), _escape_for_discord(note.text, is_embed=is_embed)
     return note.title, note.text
 
 
-def _ntfy_fields(note: Note, buttons: Mapping[str, Button]) -> dict[str, Any]:
+def _make_ntfy_fields(note: Note, buttons: Mapping[str, Button]) -> dict[str, Any]:
     """The fields of ntfy: its priority, and buttons that call an address."""
     actions = [
         {
@@ -338,11 +338,11 @@ def _ntfy_fields(note: Note, buttons: Mapping[str, Button]) -> dict[str, Any]:
         for name in note.actions
         if name in buttons
     ]
-    fields = {"priority": _ntfy_priority(note), "include_image": False}
+    fields = {"priority": _choose_ntfy_priority(note), "include_image": False}
     return fields | ({"actions": json.dumps(actions)} if actions else {})
 
 
-def _ntfy_priority(note: Note) -> str:
+def _choose_ntfy_priority(note: Note) -> str:
     if note.haptic in ("notice", "failure") or note.form is Form.PAUSE:
         return "high"
     if note.haptic:
@@ -352,7 +352,7 @@ def _ntfy_priority(note: Note) -> str:
     return "low" if note.form in QUIET_FORMS else "default"
 
 
-def _discord_text(text: str, *, is_embed: bool) -> str:
+def _escape_for_discord(text: str, *, is_embed: bool) -> str:
     """The text as Discord shows it literally, and without mentions, which would notify people. Apprise escapes the
     Markdown of an embed."""
     literal = text if is_embed else _MARKDOWN.sub(r"\\\1", text)

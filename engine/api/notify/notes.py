@@ -178,7 +178,7 @@ def content_of(
         case NotificationKind.PAUSED:
             return NotificationContent(kind, entry.at, f"Paused: {payload['cause']}")
         case NotificationKind.COMPLETED | NotificationKind.FAILED:
-            return _session_content(kind, entry, session_of)
+            return _make_session_content(kind, entry, session_of)
     try:
         card = card_of(entry.subject)
     except Refusal:  # forgotten
@@ -199,7 +199,7 @@ def content_of(
     )
 
 
-def _session_content(
+def _make_session_content(
     kind: NotificationKind, entry: LedgerEntry, session_of: Callable[[str], SessionView]
 ) -> NotificationContent:
     """The result of a session, even if the session was forgotten."""

@@ -245,7 +245,7 @@ class Notifications:
             replies.append(
                 {
                     "surface": surface.value,
-                    **self._address_document(surface),
+                    **self._describe_address(surface),
                     "undelivered": undelivered.count if undelivered else 0,
                     "since": instant(undelivered.since) if undelivered else None,
                     "why": undelivered.reason if undelivered else self.last_failure(surface),
@@ -253,7 +253,7 @@ class Notifications:
             )
         return replies
 
-    def _address_document(self, surface: Surface) -> Document:
+    def _describe_address(self, surface: Surface) -> Document:
         """The service of a surface, or what is missing to use it."""
         is_on, setting = is_switched_on(surface, self.engine.settings.current), setting_of(surface)
         reply: Document = {"service": "", "source": "", "enabled": is_on, "message": "", "fix": ""}

@@ -149,11 +149,11 @@ class Outbox:
     def revive(self, surface: Surface | None) -> int:
         """Let rows that were given up wait again, on one surface or all. Returns their number."""
         changes = {"state": DeliveryState.WAITING, "tries": 0, "is_collected": True}
-        return self._update(_given_up_on(surface), changes, now=("due_at", "created_at"))
+        return self._update(_match_given_up(surface), changes, now=("due_at", "created_at"))
 
     def dismiss(self, surface: Surface | None) -> int:
         """Drop rows that were given up. Returns their number."""
-        return self._update(_given_up_on(surface), {"state": DeliveryState.DROPPED, "reason": "dismissed by you"})
+        return self._update(_match_given_up(surface), {"state": DeliveryState.DROPPED, "reason": "dismissed by you"})
 
     def _update_waiting(self, rows: Sequence[NotificationRow], event: Event | None = None, **changes: object) -> None:
         if rows:
@@ -179,7 +179,7 @@ class Outbox:
         return self._database.write(update)
 
 
-def _given_up_on(surface: Surface | None) -> sa.ColumnElement[bool]:
+def _match_given_up(surface: Surface | None) -> sa.ColumnElement[bool]:
     return _IS_GIVEN_UP if surface is None else _IS_GIVEN_UP & (_surface == surface)
 
 

@@ -57,7 +57,7 @@ def predict(
     faults = engine.ledger.latest(50, kinds=("FaultReported",))
     # Faults of this cycle, for instance a line of a predictor that cannot be read.
     new_faults = [fault for fault in reversed(faults) if not latest or fault.id > latest[0].id]
-    return _pending_document(engine, workspaces, channel, snoozed=snoozed, shown=shown) | {
+    return _make_pending_document(engine, workspaces, channel, snoozed=snoozed, shown=shown) | {
         "created": [card.id for card in report.created],
         "withdrawn": list(report.withdrawn),
         "errors": [*report.errors, *(f"{fault.payload['where']}: {fault.payload['message']}" for fault in new_faults)],
@@ -80,7 +80,7 @@ def cards(
     `elsewhere` counts pending cards of other workspaces, if there are any.
     """
     if not all:
-        return _pending_document(engine, workspaces, channel, snoozed=snoozed, shown=shown)
+        return _make_pending_document(engine, workspaces, channel, snoozed=snoozed, shown=shown)
     recent = engine.cards.recent(limit, workspaces=workspaces, channel=check_channel(engine, channel))
     return {"predictions": document(recent)}
 
@@ -126,7 +126,7 @@ def approve(
         target.card_id, edit=edit, parameters=parameters, by=decided_by, without_sandbox=without_sandbox
     )
     if not wait or card.session_id is None:
-        return _decision_document(engine, card)
+        return _make_decision_document(engine, card)
     engine.sessions.wait(card.session_id, None)
     return document_with_transcript(engine, find_target(engine, card.session_id), SHOWN_TRANSCRIPT_LINES)
 
@@ -139,8 +139,8 @@ def dismiss(
     `never-anywhere` switch the kind of card off."""
     card_id = find_target(engine, id).card_id
     if reason and engine.cards.get(card_id).status is Status.DISMISSED:
-        return _decision_document(engine, engine.cards.explain(card_id, reason))
-    return _decision_document(engine, engine.cards.dismiss(card_id, reason=reason or None, by=decided_by))
+        return _make_decision_document(engine, engine.cards.explain(card_id, reason))
+    return _make_decision_document(engine, engine.cards.dismiss(card_id, reason=reason or None, by=decided_by))
 
 
 @operation(marks_presence=True)
@@ -158,13 +158,13 @@ def muted(engine: Services, action: Literal["list", "unmute"] = "list", id: Text
 def snooze(engine: Services, id: NonEmptyText, seconds: Seconds = 7200) -> Document:
     """Show a card again later, after 2 hours by default."""
     card_id = find_target(engine, id).card_id
-    return _decision_document(engine, engine.cards.snooze(card_id, span=timedelta(seconds=seconds)))
+    return _make_decision_document(engine, engine.cards.snooze(card_id, span=timedelta(seconds=seconds)))
 
 
 @operation(marks_presence=True)
 def undo(engine: Services, id: NonEmptyText) -> Document:
     """Undo a decision, end its session, or reverse its landing (SPEC 2.7)."""
-    return _decision_document(engine, engine.cards.undo(find_target(engine, id).card_id))
+    return _make_decision_document(engine, engine.cards.undo(find_target(engine, id).card_id))
 
 
 @operation(marks_presence=True)
@@ -197,7 +197,7 @@ def check_channel(engine: Services, name: str | None) -> str | None:
     return name or None
 
 
-def _pending_document(
+def _make_pending_document(
     engine: Services, workspaces: Sequence[str], channel: str | None, *, snoozed: bool, shown: bool
 ) -> Document:
     pending = engine.cards.pending(channel=check_channel(engine, channel), include_snoozed=snoozed)
@@ -210,7 +210,7 @@ def _pending_document(
     return reply | {"elsewhere": dict(elsewhere.most_common())} if elsewhere else reply
 
 
-def _decision_document(engine: Services, card: Card) -> Document:
+def _make_decision_document(engine: Services, card: Card) -> Document:
     """A card that was decided, with the note of the decision."""
     reply = find_target(engine, card.id).document()
     return reply | {"prediction": reply["prediction"] | {"note": card.note}} if card.note else reply
@@ -263,7 +263,7 @@ def trigger(
     card = _choose_card(engine, prediction_id, hint, channel, workspace)
     if card is None:
         where = f" for #{channel}" if channel else ""
-        return _trigger_document(engine, None, channel, f"nothing to propose{where} now")
+        return _make_trigger_document(engine, None, channel, f"nothing to propose{where} now")
     try:
         if prediction_id is not None and from_channel is None:
             _check_card(card, hint, channel)
@@ -274,8 +274,8 @@ def trigger(
     except Refusal as refusal:
         if refusal.code not in ("blocked", "needs_acknowledgement", "no_runner"):
             raise
-        return _trigger_document(engine, card.id, channel, f"it is pending as a card: {refusal.message}")
-    return _trigger_document(engine, card.id, channel, "")
+        return _make_trigger_document(engine, card.id, channel, f"it is pending as a card: {refusal.message}")
+    return _make_trigger_document(engine, card.id, channel, "")
 
 
 @operation()
@@ -320,7 +320,7 @@ def _choose_card(
     if card_id is not None:
         return engine.cards.get(card_id)
     if hint:
-        return _card_of_hint(engine, hint, channel, workspace)
+        return _find_card_of_hint(engine, hint, channel, workspace)
     engine.card_cycle.run_cycle(requested=True)
     return next(iter(engine.cards.pending(channel=channel)), None)
 
@@ -333,7 +333,7 @@ def _check_card(card: Card, hint: str | None, channel: str | None) -> None:
         raise Refusal("another_card", message, "read it again, then approve it")
 
 
-def _card_of_hint(engine: Services, hint: str, channel: str | None, workspace: str | None) -> Card:
+def _find_card_of_hint(engine: Services, hint: str, channel: str | None, workspace: str | None) -> Card:
     if workspace is not None and workspace not in engine.workspaces:
         raise Refusal("unknown_workspace", f"{sanitise(workspace)} is not watched", "see `clawpy status`")
     watched_workspace = workspace or next(iter(engine.workspaces), None)
@@ -347,7 +347,7 @@ def _card_of_hint(engine: Services, hint: str, channel: str | None, workspace: s
     return engine.cards.propose(hint, workspace=watched_workspace, channel=channel, reasoning=CARD_REASONING)
 
 
-def _trigger_document(engine: Services, card_id: str | None, channel: str | None, obstacle: str) -> Document:
+def _make_trigger_document(engine: Services, card_id: str | None, channel: str | None, obstacle: str) -> Document:
     about: Document = {"prediction": None, "session": None}
     if card_id:
         about = find_target(engine, card_id).document()

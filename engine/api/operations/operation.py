@@ -216,17 +216,17 @@ def find_target(engine: Services, prefix: str, *, see: str = "clawpy cards") -> 
     """The target whose id is `prefix` or begins with it. `see` is the verb that lists ids, for the error. Raises
     `Refusal`: `unknown_id`, `ambiguous_id`."""
     if (card := find_or_none(engine.cards.get, prefix)) is not None:
-        return _of_card(engine, card)
+        return _make_card_target(engine, card)
     if (session := find_or_none(engine.sessions.get, prefix)) is not None:
-        return _of_session(engine, session)
+        return _make_session_target(engine, session)
     cards, sessions, changes = (
         service.ids_with_prefix(prefix) for service in (engine.cards, engine.sessions, engine.changes)
     )
     found_id = match_prefix(prefix, [*cards, *sessions, *changes], see=see)
     if found_id in cards:
-        return _of_card(engine, engine.cards.get(found_id))
+        return _make_card_target(engine, engine.cards.get(found_id))
     session_id = engine.changes.get(found_id).session_id if found_id in changes else found_id
-    return _of_session(engine, engine.sessions.get(session_id))
+    return _make_session_target(engine, engine.sessions.get(session_id))
 
 
 def match_prefix(
@@ -259,11 +259,11 @@ def document_with_transcript(engine: Services, target: Target, lines: int) -> Do
     return reply
 
 
-def _of_card(engine: Services, card: Card) -> Target:
+def _make_card_target(engine: Services, card: Card) -> Target:
     session = find_or_none(engine.sessions.get, card.session_id) if card.session_id else None
     return Target(card, session, engine.changes.for_session(session.id) if session else None)
 
 
-def _of_session(engine: Services, session: SessionView) -> Target:
+def _make_session_target(engine: Services, session: SessionView) -> Target:
     card = find_or_none(engine.cards.get, session.prediction_id)
     return Target(card, session, engine.changes.for_session(session.id))

@@ -71,7 +71,7 @@ def agents(
     if action == "list":
         return {
             "agents": document(hierarchy.list()),
-            "coding": _coding_agents(engine),
+            "coding": _list_coding_agents(engine),
             "codingSupported": list(engine.channel_setup.supported_agents),
             "retired": [agent.id for agent in hierarchy.retired()],
             "problems": [*hierarchy.problems(), *heartbeat_problems(*hierarchy.heartbeats())],
@@ -80,11 +80,14 @@ def agents(
     match action:
         case "serve":
             engine.channel_setup.assign_agent(id, require("channel", channel))
-            return {"channel": channel, "coding": [agent for agent in _coding_agents(engine) if agent["name"] == id]}
+            return {
+                "channel": channel,
+                "coding": [agent for agent in _list_coding_agents(engine) if agent["name"] == id],
+            }
         case "show":
-            return _agent_document(engine, id)
+            return _make_agent_document(engine, id)
         case "retire":
-            return _agent_document(engine, hierarchy.retire(id))
+            return _make_agent_document(engine, hierarchy.retire(id))
         case "restore":
             id = hierarchy.restore(id).id
         case "add":
@@ -94,7 +97,7 @@ def agents(
             hierarchy.move(id, require("reportsTo", reports_to))
         case "tier":
             hierarchy.assign_tier(id, _parse_tier(tier))
-    reply = _agent_document(engine, id)
+    reply = _make_agent_document(engine, id)
     reply.pop("soul", None)
     return reply
 
@@ -176,7 +179,7 @@ def learnings(
     match action:
         case "show":
             view = service.view(require("id", id))
-            return {"learning": document(view) | _lesson_uses(engine, view.entry.lesson)}
+            return {"learning": document(view) | _find_lesson_uses(engine, view.entry.lesson)}
         case "scopes":
             return {"scopes": document(service.scopes())}
         case "retract":
@@ -195,7 +198,7 @@ def learnings(
         where = "" if scope == LearningScope.GLOBAL.value else workspace
         entries = service.entries(scope, where, session, kind, words, limit)
         return {"workspace": workspace, "learnings": document(entries)}
-    listed = _learnings_for_workspace(engine, workspace, kind, words, limit)
+    listed = _find_learnings_for_workspace(engine, workspace, kind, words, limit)
     return {"workspace": workspace, "learnings": listed[:limit]}
 
 
@@ -268,7 +271,7 @@ def train(
         "twinModel": engine.model_twin.model_id or None,
         "enabled": engine.settings.current.twin_model_enabled,
         "next": training.missing(engine.clock.now()) or "the next training is due: clawpy train start",
-        "runs": [_training_document(run) for run in training.runs(MAX_LISTED_RUNS)],
+        "runs": [_make_training_document(run) for run in training.runs(MAX_LISTED_RUNS)],
     }
 
 
@@ -290,7 +293,7 @@ def _parse_tier(value: object) -> int | None:
         raise Refusal("bad_tier", f"{value!r} is not a tier", "a whole number from 1 to 5, or auto") from error
 
 
-def _agent_document(engine: Services, agent_id: str) -> Document:
+def _make_agent_document(engine: Services, agent_id: str) -> Document:
     """An agent with its chain of leaders, and fewer fields if it is broken or retired."""
     hierarchy = engine.agents
     retired = next((agent for agent in hierarchy.retired() if agent.id == agent_id), None)
@@ -321,7 +324,7 @@ def _agent_document(engine: Services, agent_id: str) -> Document:
     }
 
 
-def _coding_agents(engine: Services) -> list[Document]:
+def _list_coding_agents(engine: Services) -> list[Document]:
     """Coding agents that are installed or configured, and the channels they serve."""
     settings = engine.settings.current
     return [
@@ -336,7 +339,9 @@ def _coding_agents(engine: Services) -> list[Document]:
     ]
 
 
-def _learnings_for_workspace(engine: Services, workspace: str, kind: str, words: str, limit: int) -> list[Document]:
+def _find_learnings_for_workspace(
+    engine: Services, workspace: str, kind: str, words: str, limit: int
+) -> list[Document]:
     """The active learnings of a project and of all projects, then accepted findings that have another lesson."""
     entries = [
         entry
@@ -354,7 +359,7 @@ def _learnings_for_workspace(engine: Services, workspace: str, kind: str, words:
     return list(document([*entries, *taught]))
 
 
-def _lesson_uses(engine: Services, lesson: str) -> Document:
+def _find_lesson_uses(engine: Services, lesson: str) -> Document:
     """The other uses of a lesson: the leaders that teach it, and the active candidates that have it."""
     profiles = engine.profiles.load([agent.id for agent in engine.agents.list() if agent.tier <= 3])
     leaders = [
@@ -398,7 +403,7 @@ def _propose_agents_md(engine: Services, workspace: str) -> Document:
     return {"predictions": [document(card)], "leftOut": len(texts) - len(lessons)}
 
 
-def _training_document(run: TrainingRun) -> Document:
+def _make_training_document(run: TrainingRun) -> Document:
     return {
         "id": run.id,
         "state": run.state,

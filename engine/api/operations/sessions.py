@@ -157,7 +157,9 @@ def xray(engine: Services, id: NonEmptyText, call: Any = None) -> Document:
         return reply
     chosen = _find_call(calls, call, id)
     parts = engine.calls.prompt(chosen.id)
-    prompt = [_prompt_part(part, objections) for part, objections in zip(parts, engine.objections(parts), strict=True)]
+    prompt = [
+        _make_prompt_part(part, objections) for part, objections in zip(parts, engine.objections(parts), strict=True)
+    ]
     return reply | {"call": document(chosen), "prompt": prompt, "reply": engine.calls.reply(chosen.id)}
 
 
@@ -184,7 +186,7 @@ def permissions(
     runs."""
     if action == "list":
         requests = engine.permissions.latest(limit) if all else engine.permissions.waiting()
-        return {"permissions": [_permission_document(engine, request) for request in requests]}
+        return {"permissions": [_make_permission_document(engine, request) for request in requests]}
     requests = [*engine.permissions.waiting(), *engine.permissions.latest(MAX_SEARCHED_REQUESTS)]
     request_id = match_prefix(
         require("id", id),
@@ -193,7 +195,7 @@ def permissions(
         see="clawpy permissions list",
     )
     answer = PermissionAnswer(f"{action}-{'session' if session else 'once'}")
-    return {"permissions": [_permission_document(engine, engine.permissions.answer(request_id, answer))]}
+    return {"permissions": [_make_permission_document(engine, engine.permissions.answer(request_id, answer))]}
 
 
 def _find_target_of_work(engine: Services, wanted: str) -> Target:
@@ -228,7 +230,7 @@ def _parse_file_part(part: object) -> FilePart:
     return FilePart(path, tuple(hunks))
 
 
-def _prompt_part(part: PromptPart, objections: Sequence[str]) -> Document:
+def _make_prompt_part(part: PromptPart, objections: Sequence[str]) -> Document:
     lines = [
         {
             "text": line.text,
@@ -255,6 +257,6 @@ def _find_call(calls: list[ModelCall], named: object, session_id: str) -> ModelC
     )
 
 
-def _permission_document(engine: Services, request: PermissionRequest) -> Document:
+def _make_permission_document(engine: Services, request: PermissionRequest) -> Document:
     until = request.answered_at or engine.clock.now()
     return {**document(request), "waitedSeconds": round((until - request.asked_at).total_seconds(), 1)}

@@ -157,12 +157,12 @@ def stop(engine: ApiServices, reason: Text = "") -> Document:
 def resume(engine: ApiServices, word: Text = "") -> Document:
     """End a hold, by default the only one that a command ends. `lifted` has it, `holds` those that remain."""
     before = engine.safety.kill_switch.holds()
-    word = word or _word_of_only_hold(before)
+    word = word or _find_word_of_only_hold(before)
     engine.safety.kill_switch.resume(word)
     return status(engine) | {"lifted": document([hold for hold in before if hold.word == word])}
 
 
-def _word_of_only_hold(holds: Sequence[Hold]) -> str:
+def _find_word_of_only_hold(holds: Sequence[Hold]) -> str:
     """The word of the only active hold; `config`, which the settings end, only if there is no other.
 
     Raises `Refusal`: `which_hold` for several, `not_held` for none."""

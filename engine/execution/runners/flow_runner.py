@@ -127,7 +127,7 @@ class FlowRunner:
         """The assignment with edited parameters, and with the prompt that describes them.
 
         Raises `Refusal`: `no_runner`, `bad_parameters`."""
-        flow_type = self._flow_type(assignment)
+        flow_type = self._find_flow_type(assignment)
         flow = edit_parameters(flow_type, assignment.parameters, edit)
         try:
             flow.require_present(Path(assignment.workspace))
@@ -161,7 +161,7 @@ class FlowRunner:
             )
             with _prepare_installation(live, installation, place) if installation else nullcontext():
                 if live.work_allowed_once:
-                    live.commands_allowed_once = _named_commands(flow, installation, live.assignment)
+                    live.commands_allowed_once = _list_named_commands(flow, installation, live.assignment)
                 result = flow.run(job)
             facts = {**result.facts, **(_find_first_lock(live, workspace.git, installation) if installation else {})}
             discarded_files = self._workspaces.describe_discarded(live)
@@ -171,7 +171,7 @@ class FlowRunner:
         summary = f"{result.summary} · {discarded_files}" if discarded_files else result.summary
         return RunnerResult(summary, check, result.sound, facts, write)
 
-    def _flow_type(self, assignment: Assignment) -> type[Flow]:
+    def _find_flow_type(self, assignment: Assignment) -> type[Flow]:
         """The class of a flow. Raises `Refusal` `no_runner`."""
         if assignment.flow is None:
             problem = "This text names no flow, and no model or agent is set up for it"
@@ -186,7 +186,7 @@ class FlowRunner:
 
     def _resolve(self, assignment: Assignment) -> Flow:
         """The flow with its parameters. Raises `Refusal`: `no_runner`, `bad_parameters`."""
-        return validate_parameters(self._flow_type(assignment), assignment.parameters)
+        return validate_parameters(self._find_flow_type(assignment), assignment.parameters)
 
 
 def _find_installation(flow: Flow, assignment: Assignment) -> Installation | None:
@@ -202,7 +202,7 @@ def _find_installation(flow: Flow, assignment: Assignment) -> Installation | Non
     return installation
 
 
-def _named_commands(flow: Flow, installation: Installation | None, assignment: Assignment) -> list[str]:
+def _list_named_commands(flow: Flow, installation: Installation | None, assignment: Assignment) -> list[str]:
     """The commands that stand in an assignment, exactly as the flow runs them."""
     if installation is not None:
         return installation.lines
@@ -261,7 +261,7 @@ def named_flow(prompt: str, flows: Collection[str], workspace: str) -> tuple[str
 def similar_flow(prompt: str, flows: Collection[str]) -> str:
     """The flow whose name is nearly that in a prompt, as in `bisct test=a` and `test cart`; "" for none."""
     first, _, rest = prompt.strip().partition(" ")
-    name = normalise_words(first if _are_parameters(rest) else " ".join(_plain_words(prompt)))
+    name = normalise_words(first if _are_parameters(rest) else " ".join(_select_plain_words(prompt)))
     flow_by_name = {
         normalise_words(_SLOT.sub("", alias)): flow
         for flow in flows
@@ -299,10 +299,10 @@ def _are_parameters(text: str) -> bool:
     """Whether a text has the form of parameters: a JSON object, pairs, or values alone, also none."""
     text = text.strip()
     are_pairs = "=" in text and all(map(_PAIR.match, text.split("\n")[1:]))
-    return text.startswith("{") or are_pairs or not _plain_words(text)
+    return text.startswith("{") or are_pairs or not _select_plain_words(text)
 
 
-def _plain_words(text: str) -> list[str]:
+def _select_plain_words(text: str) -> list[str]:
     """The words of a text that may be those of a sentence, see `VALUE`."""
     return [word for word in re.split("[\\s,`]+", text) if word and not VALUE.fullmatch(word)]
 
@@ -345,7 +345,7 @@ def _describe_faults(flow: type[Flow], error: ValidationError) -> str:
 
 def parameter_refusal(flow: type[Flow], problem: str, *, code: str = "bad_parameters") -> Refusal:
     """The refusal of parameters. It says how they are written, and what each of them means."""
-    fields = _sorted_fields(flow)
+    fields = _sort_fields(flow)
     if not fields:
         return Refusal(code, problem, "it has no parameters")
     form = " ".join(f"{name}=…" if field.is_required() else f"[{name}=…]" for name, field in fields)
@@ -353,7 +353,7 @@ def parameter_refusal(flow: type[Flow], problem: str, *, code: str = "bad_parame
     return Refusal(code, problem, f"`{flow.name} {form}`; {accepted}")
 
 
-def _sorted_fields(flow: type[Flow]) -> list[tuple[str, FieldInfo]]:
+def _sort_fields(flow: type[Flow]) -> list[tuple[str, FieldInfo]]:
     """The parameters of a flow by name, required ones first."""
     return sorted(flow.model_fields.items(), key=lambda named: not named[1].is_required())
 
@@ -383,7 +383,7 @@ def _parse_pairs(flow: type[Flow], text: str) -> dict[str, Any]:
     names, values, stray = pieces[::2], pieces[1::2], before.strip()
     if typo := re.search(r"(?:^|\s)([A-Za-z_]\w*)=", " ".join([stray, *values])):
         raise parameter_refusal(flow, f"{flow.name} has no parameter {typo[1]}")
-    if len(stray.split()) > 1 and _plain_words(stray):
+    if len(stray.split()) > 1 and _select_plain_words(stray):
         message = f"{flow.name} takes parameters, and no model or agent is configured for other text"
         raise parameter_refusal(flow, message, code=PROSE)
     if stray or not names:
@@ -485,7 +485,7 @@ class FlowRegistry(Mapping[str, type[Flow]]):
             FlowForm(
                 flow.name,
                 flow.label,
-                tuple((name, field.description or "", field.is_required()) for name, field in _sorted_fields(flow)),
+                tuple((name, field.description or "", field.is_required()) for name, field in _sort_fields(flow)),
             )
             for flow in self.values()
         ]

@@ -92,29 +92,29 @@ def assistant_part(text: str, calls: Sequence[Mapping[str, Any]], call_id: str) 
     """The text and the tool calls of the model's answer to the call `call_id`."""
     source = PromptSource(SourceKind.CONVERSATION, call_id, "the model", Trust.QUOTED)
     lines = text.split("\n") if text else []
-    lines += [f"{call['name']}({_compact_json(call['arguments'])})" for call in calls]
-    return PromptPart("answer", _prompt_lines("\n".join(lines), source), "assistant")
+    lines += [f"{call['name']}({_make_compact_json(call['arguments'])})" for call in calls]
+    return PromptPart("answer", _make_prompt_lines("\n".join(lines), source), "assistant")
 
 
 def result_part(tool: str, text: str, call_id: str) -> PromptPart:
     """The result of a tool."""
     name = one_line(tool)[:40]  # a model may ask for a tool by any name
     source = PromptSource(SourceKind.CONVERSATION, call_id, name, Trust.QUOTED)
-    return PromptPart(name, _prompt_lines(text, source), "tool")
+    return PromptPart(name, _make_prompt_lines(text, source), "tool")
 
 
 def operator_part(text: str, kind: str) -> PromptPart:
     """A message between turns, from the operator, the validation loop, or Clawpy itself."""
     source_kind = SourceKind.OPERATOR if kind == REPLY else SourceKind.RUNNER
     source = PromptSource(source_kind, label=_LABELS.get(kind, "clawpy"), trust=_TRUST.get(kind))
-    return PromptPart(kind, _prompt_lines(text, source), "user")
+    return PromptPart(kind, _make_prompt_lines(text, source), "user")
 
 
-def _prompt_lines(text: str, source: PromptSource) -> tuple[PromptLine, ...]:
+def _make_prompt_lines(text: str, source: PromptSource) -> tuple[PromptLine, ...]:
     return tuple(PromptLine(line, source) for line in sanitise(text).split("\n"))
 
 
-def _compact_json(arguments: str) -> str:
+def _make_compact_json(arguments: str) -> str:
     try:
         return json.dumps(json.loads(arguments), ensure_ascii=False)
     except (ValueError, RecursionError):

@@ -63,31 +63,31 @@ def find_readable_places(
         paths.append(confinement.tree)
     path = environment.get("PATH", "")
     absolute_folders = [folder for folder in path.split(os.pathsep) if folder.startswith("/")]
-    paths += [place for folder in absolute_folders for place in _installation_of(Path(folder) / "program", user)]
+    paths += [place for folder in absolute_folders for place in _find_installation(Path(folder) / "program", user)]
     relative = os.sep in program and not program.startswith(os.sep)  # in the command's folder, which is shown anyway
     if not relative and (executable := shutil.which(program, path=path)):
         paths += [Path(executable), *find_program_installations(Path(executable), user)]
-    paths += _virtual_environments(confinement, user)
+    paths += _find_virtual_environments(confinement, user)
     own_parents = {user, *user.parents}
     return [place for place in dict.fromkeys(paths) if place not in own_parents and _is_accessible(place)]
 
 
-def _virtual_environments(confinement: Confinement, user: Path) -> Iterator[Path]:
+def _find_virtual_environments(confinement: Confinement, user: Path) -> Iterator[Path]:
     """The virtual environments of the project, each with the installations of its interpreters."""
     for project in dict.fromkeys((confinement.tree or confinement.folder, confinement.folder)):
         for name in HOST_TABLES["environment_folders"]:
             if _is_accessible(project / name / "pyvenv.cfg"):
                 yield (project / name).resolve()
-                yield from _base_interpreters(project / name, user)
+                yield from _find_base_interpreters(project / name, user)
 
 
 def find_program_installations(program: Path, user: Path) -> Iterator[Path]:
     """The installations that `program` needs, except those in `SYSTEM`: the one that contains it, the one that contains
     the file it links to, and for a virtual environment that of its base interpreter."""
     for spelling in dict.fromkeys((program, program.parent.resolve() / program.name, program.resolve())):
-        for place in _installation_of(spelling, user):
+        for place in _find_installation(spelling, user):
             yield place
-            yield from _base_interpreters(place, user)
+            yield from _find_base_interpreters(place, user)
 
 
 def find_installed_tools(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
@@ -113,7 +113,7 @@ def link_tools(home: Path, environment: Mapping[str, str] = os.environ) -> None:
         if not os.path.lexists(link):
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(place)
-    identity = _git_identity(user / ".gitconfig") or _git_identity(user / ".config" / "git" / "config")
+    identity = _read_git_identity(user / ".gitconfig") or _read_git_identity(user / ".config" / "git" / "config")
     if identity:
         (home / ".gitconfig").write_text(identity)
 
@@ -126,10 +126,10 @@ def find_home(environment: Mapping[str, str]) -> Path:
 def find_system_secrets() -> list[Path]:
     """Files and folders in /etc and /opt that the engine may read and other users may not. They are hidden from
     commands."""
-    return [*_private_entries("/etc", deep=True), *_private_entries("/opt", deep=False)]
+    return [*_list_private_entries("/etc", deep=True), *_list_private_entries("/opt", deep=False)]
 
 
-def _private_entries(folder: str, *, deep: bool) -> Iterator[Path]:
+def _list_private_entries(folder: str, *, deep: bool) -> Iterator[Path]:
     try:
         entries = list(os.scandir(folder))
     except OSError:
@@ -144,7 +144,7 @@ def _private_entries(folder: str, *, deep: bool) -> Iterator[Path]:
         if is_private and os.access(entry.path, os.R_OK):
             yield Path(entry.path)
         if not is_private and deep and entry.is_dir(follow_symlinks=False):
-            yield from _private_entries(entry.path, deep=True)
+            yield from _list_private_entries(entry.path, deep=True)
 
 
 def _is_readable_for_others(entry: os.DirEntry[str]) -> bool:
@@ -158,7 +158,7 @@ def _is_accessible(path: Path) -> bool:
     return os.access(path, os.F_OK)
 
 
-def _installation_of(program: Path, user: Path) -> list[Path]:
+def _find_installation(program: Path, user: Path) -> list[Path]:
     """The folder that `program` needs, [] for none.
 
     For `x/bin/program` that is `x` if `x` looks like an installation, and otherwise `x/bin`. For a script in an npm
@@ -180,7 +180,7 @@ def _installation_of(program: Path, user: Path) -> list[Path]:
     return [prefix] if marked or any(prefix.glob("lib/python3*")) else [folder]
 
 
-def _base_interpreters(environment: Path, user: Path) -> Iterator[Path]:
+def _find_base_interpreters(environment: Path, user: Path) -> Iterator[Path]:
     """The installations of the interpreters with which a virtual environment was made."""
     try:
         config_text = (environment / "pyvenv.cfg").read_text(errors="replace")
@@ -191,10 +191,10 @@ def _base_interpreters(environment: Path, user: Path) -> Iterator[Path]:
         return
     for program in (Path(home[1]) / "python", environment / "bin" / "python"):
         for spelling in (program, program.parent.resolve() / program.name, program.resolve()):
-            yield from _installation_of(spelling, user)
+            yield from _find_installation(spelling, user)
 
 
-def _git_identity(config: Path) -> str:
+def _read_git_identity(config: Path) -> str:
     """A git configuration with the operator's name and address only. The file `config` may contain secrets, too."""
     try:
         config_text = config.read_text(errors="replace")
@@ -259,10 +259,10 @@ def make_session_environment(
         "temporary": sandbox.temporary_folder(confinement),
     }
     fixed = {name: template.format(**places) for name, template in HOST_TABLES["environment"].items()}
-    return variables | fixed | {SESSION_MARK: session_id} | _package_variables(confinement)
+    return variables | fixed | {SESSION_MARK: session_id} | _make_package_variables(confinement)
 
 
-def _package_variables(confinement: Confinement) -> dict[str, str]:
+def _make_package_variables(confinement: Confinement) -> dict[str, str]:
     """Variables by which tools find the packages that were installed into the caches or into `vendor`."""
     variables = {
         row["variable"]: row["value"].format(confinement.caches / row["folder"])

@@ -172,8 +172,8 @@ ESCAPES: Mapping[str, Callable[[_Surroundings], bool]] = {
     "reading your home": lambda around: f"canary {around.token}" in around.output,
     "writing outside": lambda around: (around.outside / "written").exists(),
     "modes and times outside": lambda around: stat.S_IMODE((around.outside / "mode").stat().st_mode) != 0o600,
-    "sockets of programs": lambda around: _got_connection(around.unix_listener),
-    "ports of this machine": lambda around: _got_connection(around.port_listener),
+    "sockets of programs": lambda around: _has_connection(around.unix_listener),
+    "ports of this machine": lambda around: _has_connection(around.port_listener),
     "signals to processes": lambda around: around.victim.poll() is not None,
     "the list of processes": lambda around: "listed" in around.output,
     "programs as their owner": lambda around: bool((around.folder / "program").stat().st_mode & stat.S_ISUID),
@@ -279,7 +279,7 @@ def _start_listening(family: socket.AddressFamily, address: str | tuple[str, int
     return listener
 
 
-def _got_connection(listener: socket.socket) -> bool:
+def _has_connection(listener: socket.socket) -> bool:
     """Whether a program connected to the listener."""
     try:
         listener.accept()[0].close()

@@ -90,7 +90,7 @@ class Landlock(Sandbox):
             readable.append(Path("/etc/resolv.conf").resolve())
         own_tmp = {confinement.tmp: confinement.tmp}
         planned = mounts.plan_mounts(confinement, [path.resolve() for path in readable], own_tmp)
-        arguments = self._supervisor_options(planned, network=confinement.network)
+        arguments = self._make_supervisor_options(planned, network=confinement.network)
         git = confinement.folder / ".git"
         if git.is_file() and not git.is_symlink():
             arguments.append(f"git={git}")
@@ -111,7 +111,7 @@ class Landlock(Sandbox):
             planned.append(Mount(MountKind.WRITE, inside, inside))
             script = "touch in && chmod 700 in || exit 1; cat ../outside; chmod 000 ../outside; echo x >../outside"
             argv = make_supervised_command(
-                [*self._supervisor_options(planned), f"cwd={inside}"], ["/bin/sh", "-c", f"{script}; exit 0"]
+                [*self._make_supervisor_options(planned), f"cwd={inside}"], ["/bin/sh", "-c", f"{script}; exit 0"]
             )
             trial = try_command(argv)
             if trial.problem:
@@ -136,7 +136,7 @@ class Landlock(Sandbox):
             missing.append("the engine runs as root, and the kernel does not count root's processes")
         return missing
 
-    def _supervisor_options(self, planned: Sequence[Mount], *, network: bool = False) -> list[str]:
+    def _make_supervisor_options(self, planned: Sequence[Mount], *, network: bool = False) -> list[str]:
         """The options by which the supervisor confines a command to the planned places."""
         everything = find_handled_rights(self._abi)
         write = everything & ~(_MAKE_CHAR | _MAKE_BLOCK | LANDLOCK_IOCTL_DEV)

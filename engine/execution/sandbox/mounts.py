@@ -77,18 +77,18 @@ def plan_mounts(
     """
     moved = dict(moved or {})
     mounts: dict[Path, Mount] = {}
-    kinds = _kinds_of_places(confinement, readable, moved)
+    kinds = _collect_kinds_of_places(confinement, readable, moved)
     for path in sorted(kinds, key=lambda path: len(path.parts)):
         mount = Mount(kinds[path], path, moved.get(path, path))
         enclosing = next((mounts[parent] for parent in path.parents if parent in mounts), None)
         if _is_needed(mount, enclosing, confinement.tmp):
-            for pinned_mount in _pinned_mounts(mount, enclosing):
+            for pinned_mount in _make_pinned_mounts(mount, enclosing):
                 mounts.setdefault(pinned_mount.at, pinned_mount)
             mounts[path] = mount
     return list(mounts.values())
 
 
-def _kinds_of_places(
+def _collect_kinds_of_places(
     confinement: Confinement, readable: Iterable[Path], moved: Mapping[Path, Path]
 ) -> dict[Path, MountKind]:
     """The places that commands see or that are hidden from them, each with its kind. The later of two entries for one
@@ -104,10 +104,10 @@ def _kinds_of_places(
     if confinement.tmp not in moved.values():
         own_folders.append(confinement.tmp)
     kinds |= dict.fromkeys((folder, *own_folders, *confinement.writable), MountKind.WRITE)
-    return kinds | _kinds_of_git_paths(confinement)
+    return kinds | _collect_kinds_of_git_paths(confinement)
 
 
-def _kinds_of_git_paths(confinement: Confinement) -> dict[Path, MountKind]:
+def _collect_kinds_of_git_paths(confinement: Confinement) -> dict[Path, MountKind]:
     """The paths that commands may only read, for the sake of git."""
     folder = confinement.folder
     if confinement.is_ephemeral:
@@ -127,7 +127,7 @@ def _is_needed(mount: Mount, enclosing: Mount | None, tmp: Path) -> bool:
     return not (mount.kind is enclosing.kind is MountKind.READ and is_same_source)
 
 
-def _pinned_mounts(mount: Mount, enclosing: Mount | None) -> Iterator[Mount]:
+def _make_pinned_mounts(mount: Mount, enclosing: Mount | None) -> Iterator[Mount]:
     """Mounts for the folders between a writable place and a mount in it, so that none of them can be renamed or
     replaced."""
     if enclosing is not None and enclosing.kind is MountKind.WRITE:

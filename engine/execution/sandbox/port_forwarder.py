@@ -32,7 +32,7 @@ def forward_command(gate: Path, local_hosts: Sequence[str], argv: Sequence[str])
     return [sys.executable, "-I", "-S", str(SCRIPT), str(gate), ",".join(local_hosts), *argv]
 
 
-def _proxy_environment(port: int) -> dict[str, str]:
+def _make_proxy_environment(port: int) -> dict[str, str]:
     """The variables that make curl, Python, Go, Rust, and node from version 24 on use the gate as their proxy. For the
     loopback of the sandbox they use none."""
     address = f"http://127.0.0.1:{port}"
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> None:
         _serve(openings, gate)  # never returns
     for server in openings:
         server.close()
-    os.environ.update(_proxy_environment(proxy_port))
+    os.environ.update(_make_proxy_environment(proxy_port))
     try:
         os.execvp(argv[0], argv)
     except OSError as error:

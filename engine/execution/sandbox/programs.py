@@ -102,10 +102,10 @@ class Bubblewrap(Sandbox):
         if layers is not None and mounts.find_mount_problem(layers):
             assert not confinement.is_ephemeral, "a session works in a copy where nothing can be laid over the tree"
             layers = None
-        options = [*self._base_options(), *self._all_mount_options(confinement, readable, layers)]
+        options = [*self._make_base_options(), *self._make_all_mount_options(confinement, readable, layers)]
         if gate is not None:
             options += ["--bind", str(gate), GATE_INSIDE]
-        return self._launch_command([*options, "--remount-ro", "/", "--chdir", str(cwd)], command, layers)
+        return self._make_launch_command([*options, "--remount-ro", "/", "--chdir", str(cwd)], command, layers)
 
     @functools.cached_property
     def problem(self) -> str:
@@ -113,8 +113,17 @@ class Bubblewrap(Sandbox):
         options that are used."""
         if not self._program:
             return "bwrap is not installed"
-        options = [*self._base_options(), *_system_options(), "--tmpfs", "/tmp", "--remount-ro", "/", "--chdir", "/"]
-        return try_command(self._launch_command(options, ["true"])).problem
+        options = [
+            *self._make_base_options(),
+            *_make_system_options(),
+            "--tmpfs",
+            "/tmp",
+            "--remount-ro",
+            "/",
+            "--chdir",
+            "/",
+        ]
+        return try_command(self._make_launch_command(options, ["true"])).problem
 
     @property
     def fix(self) -> str:
@@ -134,7 +143,7 @@ class Bubblewrap(Sandbox):
             missing.append("the engine runs as root, and the kernel does not count root's processes")
         return missing
 
-    def _launch_command(
+    def _make_launch_command(
         self, options: Sequence[str], command: Sequence[str], layers: mounts.Layers | None = None
     ) -> list[str]:
         """The command line that sets limits, opens the filter on descriptor 9, mounts the overlays and starts bwrap.
@@ -152,7 +161,7 @@ class Bubblewrap(Sandbox):
             command = [*mounts.UNSHARE, "/bin/sh", "-c", script, str(layers.folder), *command]
         return ["/bin/sh", "-c", make_limit_script() + _LAUNCH, program or "/dev/null", *command]
 
-    def _base_options(self) -> list[str]:
+    def _make_base_options(self) -> list[str]:
         """The options of every command: its namespaces, its rights, /proc and /dev."""
         # With die-with-parent and a process namespace, no process survives. With new-session, no command can type into
         # our terminal.
@@ -162,14 +171,14 @@ class Bubblewrap(Sandbox):
             options += ["--unshare-user", "--uid", str(os.geteuid()), "--gid", str(os.getegid())]
         return [
             *options, "--proc", "/proc", *_KERNEL_SETTINGS, "--dev", "/dev",
-            *self._memory_options("/dev/shm", SHARED_MEMORY_BYTES),
+            *self._make_memory_options("/dev/shm", SHARED_MEMORY_BYTES),
         ]  # fmt: skip
 
-    def _memory_options(self, path: str, max_bytes: int = PLACEHOLDER_BYTES) -> list[str]:
+    def _make_memory_options(self, path: str, max_bytes: int = PLACEHOLDER_BYTES) -> list[str]:
         """Options for a folder in memory, of at most `max_bytes` if this bwrap can limit it."""
         return [*(("--size", str(max_bytes)) if _has_size(self._program) else ()), "--tmpfs", path]
 
-    def _all_mount_options(
+    def _make_all_mount_options(
         self, confinement: Confinement, readable: Sequence[Path], layers: mounts.Layers | None
     ) -> list[str]:
         """The options that show the places of a command. Missing folders of the session are made."""
@@ -178,25 +187,25 @@ class Bubblewrap(Sandbox):
         if layers is not None:
             moved |= {place: layers.source(place) for place in layers.places}
         if confinement.is_ephemeral:
-            moved |= _sources_over_tree(confinement, moved[confinement.folder])
-        links = _link_options()
+            moved |= _find_sources_over_tree(confinement, moved[confinement.folder])
+        links = _make_link_options()
         planned = mounts.plan_mounts(confinement, (path for path in readable if str(path) not in links), moved)
         mounts.make_pinned((mount for mount in planned if mount.kind is MountKind.WRITE), confinement.tmp)
         arguments = [*links, "--dir", "/run", "--dir", "/tmp", "--dir", "/var"]
         for mount in planned:
-            arguments += self._mount_options(mount, empty)
+            arguments += self._make_mount_options(mount, empty)
         return arguments
 
-    def _mount_options(self, mount: Mount, empty: str) -> list[str]:
+    def _make_mount_options(self, mount: Mount, empty: str) -> list[str]:
         at, source = str(mount.at), str(mount.source)
         if mount.kind is MountKind.WRITE:
             return ["--bind", source, at]
         if mount.kind is MountKind.READ:
             return ["--ro-bind", source, at]
-        return self._memory_options(at) if mount.at.is_dir() else ["--ro-bind", empty, at]
+        return self._make_memory_options(at) if mount.at.is_dir() else ["--ro-bind", empty, at]
 
 
-def _sources_over_tree(confinement: Confinement, overlay: Path) -> dict[Path, Path]:
+def _find_sources_over_tree(confinement: Confinement, overlay: Path) -> dict[Path, Path]:
     """The sources of what commands see over the operator's tree, by path: the `.git` in the `overlay` of the tree,
     the caches of tools, and the bind mounts."""
     sources = {}
@@ -220,7 +229,7 @@ def _has_size(program: str) -> bool:
 
 
 @functools.cache
-def _link_options() -> list[str]:
+def _make_link_options() -> list[str]:
     """Options that make those system folders which are links."""
     options = []
     for place in map(Path, _SYSTEM_LINKS):
@@ -229,10 +238,10 @@ def _link_options() -> list[str]:
     return options
 
 
-def _system_options() -> list[str]:
+def _make_system_options() -> list[str]:
     """Options that show only the system, for a trial."""
     shown = [str(place) for place in host_paths.SYSTEM if place.is_dir() and not place.is_symlink()]
-    return [*_link_options(), *(word for place in shown for word in ("--ro-bind", place, place))]
+    return [*_make_link_options(), *(word for place in shown for word in ("--ro-bind", place, place))]
 
 
 class Seatbelt(Sandbox):

@@ -149,29 +149,29 @@ def make_filter(machine: str, without_namespaces: WithoutNamespaces | None = Non
     if without_namespaces is not None:
         actions |= {"shared": absent, "attributes": _SECCOMP_RET_ERRNO | errno.EOPNOTSUPP}
     for table, action in actions.items():
-        for number in _call_numbers(table, architecture).values():
+        for number in _read_call_numbers(table, architecture).values():
             program.return_when(_BPF_JEQ, number, action)
     if without_namespaces is not None:
         _add_passed_on_calls(program, passed_on_calls(machine, without_namespaces))
     for call in (architecture.clone, architecture.unshare):
-        program.add_block(call, _argument_program(0, _BPF_JSET, (_CLONE_NEWUSER,), refused))
+        program.add_block(call, _make_argument_program(0, _BPF_JSET, (_CLONE_NEWUSER,), refused))
     for call, index in architecture.modes:
-        program.add_block(call, _argument_program(index, _BPF_JSET, (_S_ISUID,), refused))
+        program.add_block(call, _make_argument_program(index, _BPF_JSET, (_S_ISUID,), refused))
     truncation = without_namespaces is None or without_namespaces.truncation
     for call, index in architecture.opens:
-        program.add_block(call, _open_program(index, refused, truncation=truncation))
+        program.add_block(call, _make_open_program(index, refused, truncation=truncation))
     # The kernel compares only the lower half of the number of an ioctl, so the filter does the same.
     if without_namespaces is None:
-        terminal_input = _argument_program(1, _BPF_JEQ, (_TIOCSTI, _TIOCLINUX), refused)
+        terminal_input = _make_argument_program(1, _BPF_JEQ, (_TIOCSTI, _TIOCLINUX), refused)
         program.add_block(architecture.ioctl, terminal_input)
-        program.add_block(architecture.socket, _socket_program((_AF_UNIX, _AF_INET, _AF_INET6)))
+        program.add_block(architecture.socket, _make_socket_program((_AF_UNIX, _AF_INET, _AF_INET6)))
     else:
         numbers = (_TIOCSTI, _TIOCLINUX, *_SET_FILE_FLAGS, *_SET_SIGNAL_OWNER)
         families = (_AF_INET, _AF_INET6) if without_namespaces.network else ()
-        program.add_block(architecture.ioctl, _argument_program(1, _BPF_JEQ, numbers, refused))
-        program.add_block(architecture.fcntl, _argument_program(1, _BPF_JEQ, _F_SET_OWNER, refused))
-        program.add_block(architecture.socket, _socket_program(families))
-        program.add_block(architecture.socketpair, _socketpair_program())
+        program.add_block(architecture.ioctl, _make_argument_program(1, _BPF_JEQ, numbers, refused))
+        program.add_block(architecture.fcntl, _make_argument_program(1, _BPF_JEQ, _F_SET_OWNER, refused))
+        program.add_block(architecture.socket, _make_socket_program(families))
+        program.add_block(architecture.socketpair, _make_socketpair_program())
     program.return_action(_SECCOMP_RET_ALLOW)
     return program.as_bytes()
 
@@ -183,11 +183,11 @@ def passed_on_calls(machine: str, without_namespaces: WithoutNamespaces) -> dict
         *(SIGNALS if without_namespaces.signals else ()),
         *(("truncate",) if without_namespaces.truncation else ()),
     }
-    calls = _call_numbers("passed_on", ARCHITECTURES[machine])
+    calls = _read_call_numbers("passed_on", ARCHITECTURES[machine])
     return {name: call for name, call in calls.items() if name not in confined}
 
 
-def _call_numbers(table: str, architecture: Architecture) -> dict[str, int]:
+def _read_call_numbers(table: str, architecture: Architecture) -> dict[str, int]:
     """The numbers of the system calls in a table, by name. Calls that the architecture lacks are left out."""
     calls = {name: numbers[architecture.column] for name, numbers in _TABLES[table].items()}
     return {name: number for name, number in calls.items() if number >= 0}
@@ -199,13 +199,13 @@ def _add_passed_on_calls(program: _Program, calls: Mapping[str, int]) -> None:
     for name, call in calls.items():
         if name in with_process:
             program.add_block(
-                call, _argument_program(0, _BPF_JEQ, (0,), _SECCOMP_RET_ALLOW, otherwise=_SECCOMP_RET_USER_NOTIF)
+                call, _make_argument_program(0, _BPF_JEQ, (0,), _SECCOMP_RET_ALLOW, otherwise=_SECCOMP_RET_USER_NOTIF)
             )
         else:
             program.return_when(_BPF_JEQ, call, _SECCOMP_RET_USER_NOTIF)
 
 
-def _argument_program(
+def _make_argument_program(
     index: int, test: int, values: Iterable[int], action: int, *, otherwise: int = _SECCOMP_RET_ALLOW
 ) -> _Program:
     """Return `action` if the lower half of argument `index` passes `test` with one of `values`, and `otherwise` if
@@ -218,7 +218,7 @@ def _argument_program(
     return body
 
 
-def _open_program(index: int, refused: int, *, truncation: bool) -> _Program:
+def _make_open_program(index: int, refused: int, *, truncation: bool) -> _Program:
     """Refuse to make a file that runs as its owner. Unless `truncation` is confined by Landlock, also refuse to
     truncate a file that is opened for reading only."""
     mode = _Program()
@@ -236,7 +236,7 @@ def _open_program(index: int, refused: int, *, truncation: bool) -> _Program:
     return body
 
 
-def _socketpair_program() -> _Program:
+def _make_socketpair_program() -> _Program:
     """Allow any pair except of datagram sockets, which could be connected to other sockets."""
     body = _Program()
     body.load_word(_OFFSET_OF_ARGUMENTS + 8)
@@ -246,7 +246,7 @@ def _socketpair_program() -> _Program:
     return body
 
 
-def _socket_program(allowed: Iterable[int]) -> _Program:
+def _make_socket_program(allowed: Iterable[int]) -> _Program:
     """Allow sockets of these families, and those that list network interfaces."""
     body = _Program()
     body.load_word(_OFFSET_OF_ARGUMENTS)

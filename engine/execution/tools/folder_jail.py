@@ -186,7 +186,9 @@ class Jail:
             if resolved.status is None or not stat.S_ISDIR(resolved.status.st_mode):
                 return None
             with files.within(resolved.path) as folder:
-                entries = sorted(_listed_name(folder, name) for name in folder.names("") if not is_git_name(name))
+                entries = sorted(
+                    _format_listed_name(folder, name) for name in folder.names("") if not is_git_name(name)
+                )
         return entries[:limit], len(entries)
 
     def write(self, path: str, data: bytes, *, only_if: Content | None = None) -> bool:
@@ -196,7 +198,7 @@ class Jail:
         exist and must not have changed since it had that content.
         """
         if len(data) > MAX_FILE_BYTES:
-            raise _too_large_refusal(path, len(data))
+            raise _make_too_large_refusal(path, len(data))
         with self._files(path) as files:
             resolved = self._walk(files, path, _MissingFolders.CREATE if only_if is None else _MissingFolders.REFUSE)
             if resolved.status is not None:
@@ -259,11 +261,11 @@ class Jail:
             with Beneath.open(self._folder) as files:
                 status = files.lstat("")
                 if status is None or (status.st_dev, status.st_ino) != self._identity:
-                    raise _changed_refusal(".")
+                    raise _make_changed_refusal(".")
                 yield files
         except OSError as error:
             if error.errno in (errno.ENOENT, errno.ESTALE, *REPLACED):
-                raise _changed_refusal(path) from error
+                raise _make_changed_refusal(path) from error
             raise Refusal(
                 "no_access",
                 f"{shorten_path(path)}: {error.strerror or error}",
@@ -281,7 +283,7 @@ def _assume_path(place: _Place) -> ResolvedPath:
 def _enter_folder(files: Beneath, place: _Place, *, create: bool) -> None:
     """Check that a folder on the way exists, or `create` it. Raises `Refusal` `not_there`."""
     if place.status is None and not create:
-        raise _not_there_refusal(place.path)
+        raise _make_not_there_refusal(place.path)
     if place.status is None:
         with contextlib.suppress(FileExistsError):
             files.mkdir(place.path)
@@ -291,7 +293,7 @@ def _enter_folder(files: Beneath, place: _Place, *, create: bool) -> None:
         )
 
 
-def _listed_name(folder: Beneath, name: str) -> str:
+def _format_listed_name(folder: Beneath, name: str) -> str:
     """A name of a folder as it is listed; that of a folder ends with a `/`."""
     status = folder.lstat(name)
     return f"{name}/" if status is not None and stat.S_ISDIR(status.st_mode) else name
@@ -307,12 +309,12 @@ def _read_content(descriptor: int, path: str) -> Content:
             "look at it with exec, or make a copy of its own there first",
         )
     if status.st_size > MAX_FILE_BYTES:
-        raise _too_large_refusal(path, status.st_size)
+        raise _make_too_large_refusal(path, status.st_size)
     with os.fdopen(os.dup(descriptor), "rb") as file:
         data = file.read(MAX_FILE_BYTES + 1)  # one byte more shows that the file grew meanwhile
     if len(data) > MAX_FILE_BYTES:
-        raise _too_large_refusal(path, len(data))
-    return Content(data, _file_stamp(status))
+        raise _make_too_large_refusal(path, len(data))
+    return Content(data, _make_file_stamp(status))
 
 
 def _replace_file(folder: Beneath, resolved: ResolvedPath, data: bytes, only_if: Content | None) -> None:
@@ -323,8 +325,8 @@ def _replace_file(folder: Beneath, resolved: ResolvedPath, data: bytes, only_if:
         folder.write(temporary, data, mode=None if resolved.status is None else resolved.status.st_mode)
         if only_if is not None:
             present = folder.lstat(name)
-            if present is None or _file_stamp(present) != only_if.stamp:
-                raise _changed_refusal(resolved.path)
+            if present is None or _make_file_stamp(present) != only_if.stamp:
+                raise _make_changed_refusal(resolved.path)
         folder.replace(temporary, name)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
@@ -335,25 +337,25 @@ def _replace_file(folder: Beneath, resolved: ResolvedPath, data: bytes, only_if:
 def _check_regular_file(resolved: ResolvedPath) -> None:
     """Raises `Refusal` `not_there` or `not_a_file` if the path is no regular file."""
     if resolved.status is None:
-        raise _not_there_refusal(resolved.name)
+        raise _make_not_there_refusal(resolved.name)
     mode = resolved.status.st_mode
     if not stat.S_ISREG(mode):
         kind = "a folder" if stat.S_ISDIR(mode) else "no ordinary file"
         raise Refusal("not_a_file", f"{shorten_path(resolved.name)} is {kind}", "name a file")
 
 
-def _file_stamp(status: os.stat_result) -> tuple[int, ...]:
+def _make_file_stamp(status: os.stat_result) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _not_there_refusal(path: str) -> Refusal:
+def _make_not_there_refusal(path: str) -> Refusal:
     return Refusal("not_there", f"there is no {shorten_path(path)}", "read the folder to see what is there")
 
 
-def _changed_refusal(path: str) -> Refusal:
+def _make_changed_refusal(path: str) -> Refusal:
     return Refusal("changed", f"{shorten_path(path)} was changed meanwhile by somebody else", "read it again")
 
 
-def _too_large_refusal(path: str, size: int) -> Refusal:
+def _make_too_large_refusal(path: str, size: int) -> Refusal:
     message = f"{shorten_path(path)} has {size:,} bytes, more than {MAX_FILE_BYTES:,}"
     return Refusal("too_large", message, "look at parts of it with exec")

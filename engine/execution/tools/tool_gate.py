@@ -174,7 +174,9 @@ class Policy:
             for entry in listed:
                 if _entry_matches(entry, tool, subjects):
                     return Decision(verdict, entry)
-        entries = [self._allowing_entry(tool, subject) for subject in self._required_subjects(tool, subjects)]
+        entries = [
+            self._find_allowing_entry(tool, subject) for subject in self._select_required_subjects(tool, subjects)
+        ]
         if tool == "web_fetch":  # the subjects are spellings of one host, so one entry is enough, preferably a pattern
             entries = sorted(filter(None, entries), key=lambda entry: ":" not in entry)[:1]
         if entries and all(entries):
@@ -182,11 +184,11 @@ class Policy:
         return Decision(Verdict.BLOCK)
 
     @staticmethod
-    def _required_subjects(tool: str, subjects: Sequence[str]) -> Sequence[str]:
+    def _select_required_subjects(tool: str, subjects: Sequence[str]) -> Sequence[str]:
         """The subjects that must be allowed: the whole text of a command, or every file."""
         return subjects[:1] if tool == "exec" else subjects or ("",)
 
-    def _allowing_entry(self, tool: str, subject: str) -> str:
+    def _find_allowing_entry(self, tool: str, subject: str) -> str:
         """The entry that allows a subject, preferably a pattern; "" for none."""
         # `git status*` must not allow `git status; make`.
         compound = tool == "exec" and _COMPOUND.search(subject)
@@ -412,7 +414,7 @@ class Gate:
         title = sanitise(call.title)
         detail = sanitise(call.detail) or title
         if call.kind in _FILE_KINDS and (call.paths or call.kind in ("read", "search")):
-            return self._files_request(call, detail, reasons)
+            return self._make_files_request(call, detail, reasons)
         # The call is unknown. It is judged as a command, which is the most that an agent can do.
         return ToolRequest(
             "exec",
@@ -432,7 +434,7 @@ class Gate:
         if self.live.sandbox.confines and not any(rule.matches(target.host, target.port) for rule in rules):
             check_public(target, known_addresses(target.host), f"`hosts` of [acp.{name}]")
 
-    def _files_request(self, call: AgentToolCall, detail: str, reasons: list[str]) -> ToolRequest:
+    def _make_files_request(self, call: AgentToolCall, detail: str, reasons: list[str]) -> ToolRequest:
         """The request for an agent's own tool that uses files."""
         tool, program = _FILE_KINDS[call.kind]
         resolved = []

@@ -100,7 +100,7 @@ class Toolbelt:
             outcome = self._handlers[tool](check_arguments(tool, arguments))
             result = outcome if isinstance(outcome, ToolResult) else ToolResult(outcome)
         except (Refusal, WorkFailed) as error:
-            result = self._report_failure(tool or "tool", arguments, _as_refusal(error))
+            result = self._report_failure(tool or "tool", arguments, _convert_to_refusal(error))
         self._live.check_running()
         return replace(result, text=self._live.without_secrets(result.text))
 
@@ -282,7 +282,7 @@ class Toolbelt:
     def _report_failure(self, name: str, arguments: Any, refusal: Refusal) -> ToolResult:
         """Write a failed call into the transcript, and record it. Returns its result for the model."""
         self._live.check_running()
-        subject = self._live.without_secrets(_call_subject(arguments))[:MAX_SUBJECT]
+        subject = self._live.without_secrets(_describe_call(arguments))[:MAX_SUBJECT]
         denied = refusal.code in RAIL_REFUSALS
         message = sanitise(refusal.message)
         self._live.write("tool", f"{name} {subject}".strip() + (CALL_REFUSED if denied else CALL_FAILED) + message)
@@ -303,7 +303,7 @@ class Toolbelt:
         return ToolResult(message[: texts.MAX_RESULT] + advice, ok=False, denied=denied)
 
 
-def _as_refusal(error: Refusal | WorkFailed) -> Refusal:
+def _convert_to_refusal(error: Refusal | WorkFailed) -> Refusal:
     if isinstance(error, Refusal):
         return error
     return Refusal("blocked" if isinstance(error, CommandBlocked) else "unable", error.message, error.fix)
@@ -351,7 +351,7 @@ def _decode_text(path: str, data: bytes) -> str:
     return data.decode(errors="replace")
 
 
-def _call_subject(arguments: Any) -> str:
+def _describe_call(arguments: Any) -> str:
     """The file, command, URL or query of a call, in one line."""
     if not isinstance(arguments, Mapping):
         return ""

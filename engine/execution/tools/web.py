@@ -96,7 +96,7 @@ def parse_url(url: str) -> Target:
     and for a port below 1024 other than 80 and 443."""
     text = url.strip()
     if not text or len(text) > MAX_URL or sanitise(text) != text:
-        raise _bad_url_refusal(url, f"must be plain text of at most {MAX_URL} characters")
+        raise _make_bad_url_refusal(url, f"must be plain text of at most {MAX_URL} characters")
     try:
         parts = urlsplit(text)
         port = parts.port
@@ -104,9 +104,9 @@ def parse_url(url: str) -> Target:
         host = host if ":" in host else host.encode("idna").decode().lower()
         host = host.rstrip(".")  # after IDNA, which turns other full stops into dots
     except (ValueError, UnicodeError):
-        raise _bad_url_refusal(url, "is not a URL") from None
+        raise _make_bad_url_refusal(url, "is not a URL") from None
     if problem := _find_url_problem(parts, host, port):
-        raise _bad_url_refusal(url, problem)
+        raise _make_bad_url_refusal(url, problem)
     port = DEFAULT_PORTS[parts.scheme] if port is None else port
     path = urlunsplit(("", "", parts.path or "/", parts.query, ""))
     path = path if path.startswith("/") and not path.startswith("//") else "/" + path.lstrip("/")
@@ -126,7 +126,7 @@ def _find_url_problem(parts: SplitResult, host: str, port: int | None) -> str:
     return ""
 
 
-def _bad_url_refusal(url: str, problem: str) -> Refusal:
+def _make_bad_url_refusal(url: str, problem: str) -> Refusal:
     return Refusal(
         "bad_url", f"{sanitise(url)[:200]!r} {problem}", "give a full URL, for example https://docs.python.org/3/"
     )

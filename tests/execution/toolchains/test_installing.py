@@ -20,9 +20,9 @@ from engine.execution.runners.flow import CommandResult, FlowResult, Job, Place,
 from engine.execution.runners.toolchains.detection import PackageSetup
 from engine.execution.runners.toolchains.installing import (
     Installation,
+    _make_temporary_path,
     _put_in_place,
     _restore_old_folder,
-    _temporary_path,
     find_installations,
     find_lock_updates,
     install_into_tree,
@@ -378,7 +378,7 @@ def test_an_installed_folder_replaces_the_old_one(tmp_path: Path, disk: Path | N
     assert stat.S_IMODE((target / "tool").stat().st_mode) == 0o755
     assert list((tmp_path / "tree").iterdir()) == [target]
     assert not fresh.exists()
-    target.rename(_temporary_path(target, "old"))  # as a crash leaves it
+    target.rename(_make_temporary_path(target, "old"))  # as a crash leaves it
     _restore_old_folder(target)
     assert (target / "tool").read_text() == "new"
 

@@ -90,7 +90,7 @@ class AgentTranscript:
         while len(self._calls) > MAX_TOOL_CALLS:
             self._calls.popitem(last=False)
         call.kind = update.kind or call.kind
-        call.title = _single_line(update.title) or call.title or update.kind or "a tool"
+        call.title = _format_single_line(update.title) or call.title or update.kind or "a tool"
         call.status = update.status or call.status or "pending"
         line = f"{call.title} · {STATUS_WORDS[call.status]}"
         if line == call.last_line:
@@ -113,7 +113,8 @@ class AgentTranscript:
         self.flush()
         before = self._plan
         self._plan = [
-            (_single_line(entry.content), str(entry.status)) for entry in itertools.islice(entries, MAX_CONTENT_LINES)
+            (_format_single_line(entry.content), str(entry.status))
+            for entry in itertools.islice(entries, MAX_CONTENT_LINES)
         ]
         for number, (text, status) in enumerate(self._plan, 1):
             if (text, status) not in before:
@@ -150,5 +151,5 @@ def _read_block(content: Any) -> str:
     return f"[{getattr(content, 'type', 'content')}]"
 
 
-def _single_line(text: str | None) -> str:
+def _format_single_line(text: str | None) -> str:
     return " ".join((text or "").split())[:500]

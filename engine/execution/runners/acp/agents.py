@@ -66,7 +66,7 @@ def find_agents(data: Path, path: str | None = None) -> list[FoundAgent]:
 def describe_agent(name: str, command: Sequence[str], data: Path) -> FoundAgent:
     """Describe the agent `name`, which `command` starts. It need not be a known agent."""
     agent = find_known_agent(name, command)
-    login = _login_hint(name, agent_home(data, name), command)
+    login = _describe_login(name, agent_home(data, name), command)
     if agent is None:
         return FoundAgent(name, tuple(command), name, (), login)
     return FoundAgent(name, tuple(command), agent.title, agent.hosts, login)
@@ -87,7 +87,7 @@ def agent_home(data: Path, name: str) -> Path:
     return data / "acp" / name
 
 
-def _login_hint(name: str, home: Path, command: Sequence[str]) -> str:
+def _describe_login(name: str, home: Path, command: Sequence[str]) -> str:
     """How the operator logs an agent in: with a command that is run once, or with a variable that is passed on."""
     agent = find_known_agent(name, command)
     folder = shlex.quote(str(home))
@@ -115,14 +115,14 @@ class ConfiguredAgent:
     @property
     def login(self) -> str:
         """How the operator logs it in."""
-        return _login_hint(self.name, self.home, self.settings.command)
+        return _describe_login(self.name, self.home, self.settings.command)
 
 
 def agent_confinement(session: Confinement, *, home: Path, command: Sequence[str], hosts: Sequence[str]) -> Confinement:
     """The confinement of the agent. It is that of its session, with the agent's home, its scripts and `hosts` added."""
     return replace(
         session,
-        readable=tuple(dict.fromkeys((*session.readable, *_script_paths(command)))),
+        readable=tuple(dict.fromkeys((*session.readable, *_find_script_paths(command)))),
         writable=(*session.writable, home),
         hosts=(*session.hosts, *hosts),
     )
@@ -134,7 +134,7 @@ def command_confinement(agent: Confinement, session: Confinement, *, home: Path)
     return replace(agent, writable=tuple(folder for folder in agent.writable if folder != home), hosts=session.hosts)
 
 
-def _script_paths(command: Sequence[str]) -> list[Path]:
+def _find_script_paths(command: Sequence[str]) -> list[Path]:
     """The scripts that the command names. For a script in a `node_modules`, that whole folder."""
     paths = []
     for word in command[1:]:

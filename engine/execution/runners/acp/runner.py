@@ -57,7 +57,7 @@ class AcpRunner(AgentRunner):
     def check(self, assignment: Assignment) -> RunnerInfo:
         """Whether the agent is configured and installed, and which hosts it needs."""
         try:
-            agent = self.configured_agent(assignment.runner)
+            agent = self.find_configured_agent(assignment.runner)
         except Refusal as refusal:
             return RunnerInfo(available=False, reason=refusal.message)
         if assignment.flow is not None:
@@ -72,7 +72,7 @@ class AcpRunner(AgentRunner):
             executor=agent.title,
         )
 
-    def configured_agent(self, runner: str) -> ConfiguredAgent:
+    def find_configured_agent(self, runner: str) -> ConfiguredAgent:
         """The agent of the runner `acp:NAME`. Raises `Refusal` `no_runner` if it is not configured or not on the
         PATH."""
         name = runner.removeprefix(ACP_PREFIX)
@@ -88,7 +88,7 @@ class AcpRunner(AgentRunner):
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         """Let the agent do the work. Raises `WorkFailed` if it fails, `RetryLater` if it did nothing at all, and
         `SessionStopped` when the session ends."""
-        agent = self.configured_agent(live.assignment.runner)
+        agent = self.find_configured_agent(live.assignment.runner)
         agent.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._services.workspaces.open(live, view, Place.CHANGE_SET, for_agent=True) as workspace:
             kind = REPLY if workspace.continues else TASK

@@ -468,7 +468,7 @@ def _find_end_of_section(lines: Sequence[str], section: str) -> int | None:
 
 def format_section(lessons: list[str]) -> str:
     """The Markdown of the section: a list in which each lesson is one item, whatever its text is."""
-    return SECTION_HEAD + "\n".join(f"- {_to_markdown(lesson)}" for lesson in lessons)
+    return SECTION_HEAD + "\n".join(f"- {_escape_markdown(lesson)}" for lesson in lessons)
 
 
 def read_lessons(data: bytes) -> list[str]:
@@ -477,7 +477,7 @@ def read_lessons(data: bytes) -> list[str]:
     return [_parse_markdown(line.removeprefix("- ")) for line in lines if line.startswith("- ")]
 
 
-def _to_markdown(text: str) -> str:
+def _escape_markdown(text: str) -> str:
     """One line of Markdown that shows `text`. It is escaped, so that it begins no comment, and its first character has
     no special meaning."""
     escaped = _NEEDS_ESCAPE.sub(lambda match: "&amp;" if match[0] == "&" else "&lt;", text)
@@ -485,6 +485,6 @@ def _to_markdown(text: str) -> str:
 
 
 def _parse_markdown(item: str) -> str:
-    """The inverse of `_to_markdown`."""
+    """The inverse of `_escape_markdown`."""
     escaped = item.removeprefix("\\")
     return _ESCAPED_CHARACTER.sub(lambda match: "<" if match[1] == "lt" else "&", escaped)

@@ -198,7 +198,7 @@ class NarrowFailures(ProjectFlow):
         if passed := [test for test in tests if test not in check.failing and "::" in test]:
             why = "passes without the rest of the suite; it depends on other tests or chance"
             job.say(f"{join_names(passed, 3)}: {why}")
-        command = _shell_command(job, tool, [failing[0] for _, failing in groups])
+        command = _format_shell_command(job, tool, [failing[0] for _, failing in groups])
         job.say(f"The smallest selection that shows every cause: {command}")
         signatures, messages = find_signatures(texts, check.failing, tool.folder)
         facts = {
@@ -245,7 +245,7 @@ def _summarise_causes(groups: Sequence[CauseGroup], dependent: Sequence[str]) ->
     return summary
 
 
-def _shell_command(job: Job, tool: Toolchain, tests: Sequence[str]) -> str:
+def _format_shell_command(job: Job, tool: Toolchain, tests: Sequence[str]) -> str:
     """The command with which the operator can run these tests."""
     if tool.name == "pytest":
         return f"pytest {shlex.join(tests)}"
@@ -331,7 +331,7 @@ def _search(
     between = int(job.git.text("rev-list", "--count", f"{good}..{bad}"))
     job.say(f"{count(between, 'commit')} between the two ends")
     reset_worktree(job, bad)
-    output = _git_bisect(job, "start", bad, good)
+    output = _run_git_bisect(job, "start", bad, good)
     verdicts: dict[str, Verdict] = {}
     while not (first_bad := _FIRST_BAD.search(output)) and "only 'skip'ped commits left" not in output:
         commit = job.git.text("rev-parse", "HEAD")
@@ -346,7 +346,7 @@ def _search(
         verdicts[commit] = verdict
         job.say(f"{commit[:10]} is {verdict if verdict != 'skip' else 'skipped: the test cannot run there'}")
         reset_worktree(job, commit)
-        output = _git_bisect(job, verdict)
+        output = _run_git_bisect(job, verdict)
     suspects = [first_bad[1]] if first_bad else re.findall(r"^[0-9a-f]{40,64}$", output, re.M)
     return suspects, verdicts
 
@@ -359,7 +359,7 @@ def verdict_of(check: CheckResult, at_bad: CheckResult) -> Verdict:
     return "bad" if check.failed or (check.errors and not at_bad.failed) else "skip"
 
 
-def _git_bisect(job: Job, *arguments: str) -> str:
+def _run_git_bisect(job: Job, *arguments: str) -> str:
     """Run one step of `git bisect`, and return its output. Its refs belong to this worktree only."""
     try:
         result = job.git.run("bisect", *arguments, allowed=(0, 2))

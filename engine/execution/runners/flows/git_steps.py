@@ -98,7 +98,7 @@ def show_diff(job: Job, sha: str) -> None:
     job.say_list(lines, MAX_DIFF_LINES)
 
 
-def _recent_commits(git: Git, path: str, span: str) -> list[str]:
+def _read_recent_commits(git: Git, path: str, span: str) -> list[str]:
     """The newest commits of the range `span` that changed `path`, one line each."""
     output = git.text(
         "log", f"-n{MAX_RECENT_COMMITS}", "--no-merges", "--no-show-signature", "--format=%h %s", span, "--", path,
@@ -181,7 +181,7 @@ def report_conflicts(job: Job, conflicts: Mapping[str, int], sides: Mapping[str,
     for path, places in conflicts.items():
         job.say(f"conflict  {path}  ({count(places, 'place') if places else 'whole file'})")
         for name, span in sides.items():
-            for commit in _recent_commits(job.git, path, span):
+            for commit in _read_recent_commits(job.git, path, span):
                 job.say(f"          {name}: {commit}")
 
 

@@ -74,7 +74,7 @@ class SummariseDay(Flow):
 
     def run(self, job: Job) -> FlowResult:
         commits = _read_commits(job, self.since, self.until)
-        uncommitted = _uncommitted_files(job)
+        uncommitted = _read_uncommitted_files(job)
         summary = _format_day_summary(commits, self.sessions, self.checks, uncommitted)
         for line in summary.split("\n"):
             job.say(line)
@@ -140,11 +140,13 @@ def _parse_commit(record: str, main: str | None, shared: set[str], zone: tzinfo 
     rows = [entry.strip("\n").split("\t", 2) for entry in numbers.split("\0")]
     branch = main if main and sha in shared else source.removeprefix("refs/heads/")
     day = (datetime.fromisoformat(date).astimezone(zone) - DAY_STARTS_AT).date().isoformat()
-    files = tuple(ChangedFile(row[2], _line_count(row[0]), _line_count(row[1])) for row in rows if len(row) == 3)
+    files = tuple(
+        ChangedFile(row[2], _parse_line_count(row[0]), _parse_line_count(row[1])) for row in rows if len(row) == 3
+    )
     return CommitSummary(day, branch, author, subject, files)
 
 
-def _uncommitted_files(job: Job) -> list[str]:
+def _read_uncommitted_files(job: Job) -> list[str]:
     """Changed and untracked files, as `git status` names them."""
     entries = job.git.items("status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal")
     return [entry[3:] for entry in entries]
@@ -178,7 +180,7 @@ class FindJointChanges(Flow):
     def run(self, job: Job) -> FlowResult:
         git = operator_git(job)
         path, partner = self.path, self.partner
-        commits = _joint_commits(git, path, partner)
+        commits = _read_joint_commits(git, path, partner)
         if not commits:
             raise WorkFailed(f"no commit changed both {path} and {partner}")
         changes = [_read_joint_change(git, sha, partner) for sha in commits[:MAX_SHOWN_COMMITS]]
@@ -187,8 +189,8 @@ class FindJointChanges(Flow):
         newest = changes[0]
         job.say("")
         job.say(f"{partner} in {newest.sha[:10]}:")
-        job.say_list(_changed_lines(git, newest.sha, partner), MAX_SHOWN_LINES)
-        lines = count(_line_count(newest.added) + _line_count(newest.deleted), "line")
+        job.say_list(_read_changed_lines(git, newest.sha, partner), MAX_SHOWN_LINES)
+        lines = count(_parse_line_count(newest.added) + _parse_line_count(newest.deleted), "line")
         times = "commit changed" if len(commits) == 1 else "commits changed"
         last = f"the last on {newest.date}: “{newest.subject}”, {lines} of {partner}"
         facts = {
@@ -200,7 +202,7 @@ class FindJointChanges(Flow):
         return FlowResult(f"{len(commits)} {times} both {path} and {partner}, {last}", facts=facts)
 
 
-def _joint_commits(git: Git, path: str, partner: str) -> list[str]:
+def _read_joint_commits(git: Git, path: str, partner: str) -> list[str]:
     """The commits in which both files changed, newest first, without merges."""
     first, second = (
         git.text(
@@ -225,21 +227,21 @@ def _read_joint_change(git: Git, sha: str, partner: str) -> JointChange:
     return JointChange(commit, date, subject, added, deleted)
 
 
-def _line_count(lines: str) -> int:
+def _parse_line_count(lines: str) -> int:
     """The number of lines that git printed; 0 for a binary file, for which git prints `-`."""
     return int(lines) if lines.isdigit() else 0
 
 
-def _changed_lines(git: Git, sha: str, partner: str) -> list[str]:
+def _read_changed_lines(git: Git, sha: str, partner: str) -> list[str]:
     """The lines of the partner that the commit changed, without the header of the patch."""
     patch = git.text(
         "show", "--no-renames", "--unified=0", "--format=", sha, "--", _make_pathspec(partner)
     ).splitlines()
     start = next((at for at, line in enumerate(patch) if line.startswith("@@")), len(patch))
-    return [_printable_line(line, partner) for line in patch[start:] if line[:1] in ("+", "-")]
+    return [_format_patch_line(line, partner) for line in patch[start:] if line[:1] in ("+", "-")]
 
 
-def _printable_line(line: str, partner: str) -> str:
+def _format_patch_line(line: str, partner: str) -> str:
     """A line of a patch for the transcript. Its white space stays, and a line with a likely secret is replaced."""
     if any(hit.is_secret for hit in scan_line(partner, line[1:])):
         return f"{line[:1]} (a likely secret, not shown)"

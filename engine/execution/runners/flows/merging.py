@@ -144,7 +144,7 @@ class ForecastConflicts(Flow):
         times = {name: int(job.git.text("show", "--no-patch", "--format=%ct", tips[name])) for name in self.branches}
         newest = sorted(times, key=lambda name: -times[name])[:MAX_PAIRED_BRANCHES]
         pairs = [(branch, self.base) for branch in times] + list(combinations(newest, 2))
-        conflicts = {pair: _conflicting_files(job, tips[pair[1]], tips[pair[0]]) for pair in pairs}
+        conflicts = {pair: _find_conflicting_files(job, tips[pair[1]], tips[pair[0]]) for pair in pairs}
         titles = {pair: " → ".join(pair) for pair in pairs}
         width = max(map(len, titles.values()))
         for pair, files in conflicts.items():
@@ -205,7 +205,7 @@ def _try_orders(job: Job, target: str, tips: dict[str, str]) -> dict[tuple[str, 
     return {names: [merge(names[:end])[1] for end in range(1, len(names) + 1)] for names in permutations(tips)}
 
 
-def _conflicting_files(job: Job, target: str, source: str) -> tuple[str, ...]:
+def _find_conflicting_files(job: Job, target: str, source: str) -> tuple[str, ...]:
     try:
         return merge_trees(job.git, target, source, separate_objects(job.git, job.scratch))[1]
     except GitError as error:
@@ -228,7 +228,7 @@ class UnfinishedOperation(ProjectFlow):
     def describe(self) -> str:
         if self.operation == "bisect":
             return "Say what is left of the unfinished bisect"
-        return f"Rehearse both sides of the unfinished {_operation_label(self.operation)}"
+        return f"Rehearse both sides of the unfinished {_describe_operation(self.operation)}"
 
     def run(self, job: Job) -> FlowResult:
         git = operator_git(job)
@@ -240,7 +240,7 @@ class UnfinishedOperation(ProjectFlow):
         stages = read_conflicted_files(git)
         conflicts = {path: _count_conflicts(job, git, stages[path]) for path in operation.unmerged}
         _report_files(job, operation, conflicts)
-        go_on, give_up, way_out = _next_commands(operation)
+        go_on, give_up, way_out = _describe_next_commands(operation)
         facts: Facts = {
             "operation": operation.name,
             "conflicts": conflicts,
@@ -248,7 +248,7 @@ class UnfinishedOperation(ProjectFlow):
             "go_on": go_on,
             "give_up": give_up,
         }
-        label = _operation_label(operation.name)
+        label = _describe_operation(operation.name)
         if not conflicts:
             check, outcome = try_whole_suite(job, self.project)
             tests = f"; the tests in the present state: {describe_check(check)}" if check else outcome
@@ -279,7 +279,7 @@ class UnfinishedOperation(ProjectFlow):
         return outcomes
 
 
-def _operation_label(operation: str) -> str:
+def _describe_operation(operation: str) -> str:
     """The name of the operation in a sentence."""
     return {CONFLICT_OPERATION: "merge of files", "am": "`git am`"}.get(operation, operation)
 
@@ -290,7 +290,7 @@ def _report_files(job: Job, operation: Operation, conflicts: dict[str, int]) -> 
         job.say(f"Theirs: {operation.theirs.name} “{operation.theirs.subject}”")
     for path in operation.files[:MAX_LISTED_FILES]:
         if path in conflicts:
-            report_conflicts(job, {path: conflicts[path]}, _commit_ranges(operation))
+            report_conflicts(job, {path: conflicts[path]}, _find_commit_ranges(operation))
         else:
             job.say(f"resolved  {path}")
     if len(operation.files) > MAX_LISTED_FILES:
@@ -299,7 +299,7 @@ def _report_files(job: Job, operation: Operation, conflicts: dict[str, int]) -> 
         job.say(f"{count(len(operation.remaining), 'commit')} to apply after this one")
 
 
-def _commit_ranges(operation: Operation) -> dict[str, str]:
+def _find_commit_ranges(operation: Operation) -> dict[str, str]:
     """For each side by name, the range of its commits since the common base."""
     theirs = operation.theirs
     if theirs is None or not operation.base:
@@ -312,7 +312,7 @@ def _commit_ranges(operation: Operation) -> dict[str, str]:
     return ours | {operation.rebased or theirs.name: f"{theirs.commit}^!"}
 
 
-def _next_commands(operation: Operation) -> tuple[str, str, str]:
+def _describe_next_commands(operation: Operation) -> tuple[str, str, str]:
     """(how to go on, how to give up, both as sentences), in words."""
     give_up = ", ".join(f"`{command}`" for command in operation.abort_commands)
     if operation.damaged_file:
@@ -328,7 +328,7 @@ def _next_commands(operation: Operation) -> tuple[str, str, str]:
 
 def _report_bisect(job: Job, operation: Operation) -> FlowResult:
     git, (bad, good) = operator_git(job), operation.terms
-    _, give_up, way_out = _next_commands(operation)
+    _, give_up, way_out = _describe_next_commands(operation)
     job.say(f"Checked out: {read_commit(git, operation.ours.commit)}")
     for term, commits in ((bad, [operation.bad] if operation.bad else []), (good, operation.good)):
         for commit in [str(read_commit(git, sha)) for sha in commits] or ["none yet"]:
@@ -374,9 +374,14 @@ def _resolve_file(job: Job, path: str, versions: dict[int, Stage], side: str, st
         if merged.returncode == 0:
             oid = job.git.text("hash-object", "-w", "--no-filters", "--stdin", stdin=merged.stdout)
     job.git.run(
-        "update-index", "--add", "--replace", "-z", "--index-info", stdin=f"{mode} {oid}\t".encode() + _raw_path(path)
+        "update-index",
+        "--add",
+        "--replace",
+        "-z",
+        "--index-info",
+        stdin=f"{mode} {oid}\t".encode() + _encode_path(path),
     )
-    job.git.run("checkout-index", "--force", "-z", "--stdin", stdin=_raw_path(path))
+    job.git.run("checkout-index", "--force", "-z", "--stdin", stdin=_encode_path(path))
 
 
 def _count_conflicts(job: Job, git: Git, versions: dict[int, Stage]) -> int:
@@ -398,5 +403,5 @@ def _write_versions(job: Job, git: Git, versions: dict[int, Stage]) -> Sequence[
     return [str(file) for file in files]
 
 
-def _raw_path(path: str) -> bytes:
+def _encode_path(path: str) -> bytes:
     return path.encode(errors="surrogateescape") + b"\0"

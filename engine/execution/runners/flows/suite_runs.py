@@ -110,12 +110,12 @@ def run_tests(
     lacks_report = command.report is not None and result.exit_code in (0, 1) and not report.exists()
     if result.exit_code not in command.exit_codes or lacks_report:
         # A tool that ran tests has written a report. Without one, the exit code is that of another program.
-        raise _not_started_error(job, tool, result)
+        raise _make_not_started_error(job, tool, result)
     run = tool.read_run(report, result.output, result.exit_code)
     check = read_result(run)
     if check.passed + check.failed + check.skipped + check.errors == 0:
         raise CannotRun(f"{tool.title} found no tests", "name other tests, or write the first one")
-    error = _missing_items_error(job, tool, run, check)
+    error = _make_missing_items_error(job, tool, run, check)
     if error is not None:
         raise error
     if texts is not None:
@@ -123,23 +123,23 @@ def run_tests(
     return replace(check, seconds=round(result.seconds, 3))  # that of the whole command, as its exit line says
 
 
-def _not_started_error(job: Job, tool: Toolchain, result: CommandResult) -> CannotRun:
+def _make_not_started_error(job: Job, tool: Toolchain, result: CommandResult) -> CannotRun:
     """The error of a tool that ran no test."""
     missing = _find_missing_item(job, tool, result.output)
     if missing is not None:
-        return _cannot_run_error(tool, missing)
+        return _make_cannot_run_error(tool, missing)
     ending = f"ended with exit code {result.exit_code}" if result.exit_code else "did not run"
     if result.exit_code < 0:
         ending = "was killed"
     return CannotRun(f"{tool.title} {ending}: {last_error_line(result.output)}")
 
 
-def _missing_items_error(job: Job, tool: Toolchain, run: FinishedRun, check: CheckResult) -> CannotRun | None:
+def _make_missing_items_error(job: Job, tool: Toolchain, run: FinishedRun, check: CheckResult) -> CannotRun | None:
     """The error of a run that failed or tested nothing only because of missing items; None for any other run."""
     if not check.counted:
         kinds = EXECUTION_KINDS if run.exit_code == 0 else MISSING_KINDS
         missing = _find_missing_item(job, tool, run.output, kinds)
-        return None if missing is None else _cannot_run_error(tool, missing)
+        return None if missing is None else _make_cannot_run_error(tool, missing)
     names_all_failures = check.failing and len(check.failing) >= check.failed + check.errors
     if check.green or not names_all_failures:
         return None
@@ -148,7 +148,7 @@ def _missing_items_error(job: Job, tool: Toolchain, run: FinishedRun, check: Che
     if len(missing_items) == number_failing:
         total = count(check.passed + check.failed + check.errors, "test")
         scope = f"{number_failing} of {total} could not run" if check.passed else ""
-        return _cannot_run_error(tool, missing_items[0], scope)
+        return _make_cannot_run_error(tool, missing_items[0], scope)
     if missing_items:
         number = count(len(missing_items), "test")
         job.say(f"{number} of {number_failing} could not run: {missing_items[0].sentence}")
@@ -176,7 +176,7 @@ def _find_missing_item(
     return first_missing(output, is_valid)
 
 
-def _cannot_run_error(tool: Toolchain, missing: MissingItem, scope: str = "") -> CannotRun:
+def _make_cannot_run_error(tool: Toolchain, missing: MissingItem, scope: str = "") -> CannotRun:
     """The error of a tool that lacks an item. `scope` says what could not run; by default, that is the tool."""
     # What another interpreter lacks may well be installed in the project's environment.
     reason = f"{tool.substitution}, and there {missing.sentence}" if tool.substitution else missing.sentence

@@ -331,10 +331,10 @@ def _measure(
         return replace(command, argv=argv, environment={**command.environment, "PYTEST_ADDOPTS": addopts})
 
     check = run_tests(job, tool, tests, wrap=wrap)
-    return check, _uncovered_by_file(job, tool, interpreter, data)
+    return check, _read_uncovered_lines(job, tool, interpreter, data)
 
 
-def _uncovered_by_file(job: Job, tool: Toolchain, interpreter: str, data: Path) -> dict[str, set[int]]:
+def _read_uncovered_lines(job: Job, tool: Toolchain, interpreter: str, data: Path) -> dict[str, set[int]]:
     """The lines that no test ran, by file, from the `data` of coverage. Raises `CannotRun` if it measured nothing."""
     report = job.scratch / "coverage.json"
     if not data.exists():  # with the setting `parallel`, each process writes a file of its own

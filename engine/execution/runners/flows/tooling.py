@@ -54,7 +54,7 @@ _LINE_NUMBER = re.compile(r"\bline \d+")
 """The number of another line in the message of a finding."""
 
 
-def _linter_failure(linter: Linter, result: CommandResult) -> CannotRun:
+def _make_linter_error(linter: Linter, result: CommandResult) -> CannotRun:
     """The error of a linter that could not do its work, with a fix where one is known."""
     missing = first_missing(result.output, linter.is_really_missing)
     if missing is not None:
@@ -72,11 +72,11 @@ def _run_linter(job: Job, linter: Linter, targets: list[str]) -> list[Finding]:
     result = run_command(job, command, linter.folder)
     findings = linter.parse(result.output, result.exit_code)
     if result.exit_code not in command.exit_codes or (result.exit_code != 0 and not findings):
-        raise _linter_failure(linter, result)
+        raise _make_linter_error(linter, result)
     return findings
 
 
-def _finding_keys(folder: Path, findings: list[Finding], names: dict[str, str]) -> list[tuple[str, ...]]:
+def _make_finding_keys(folder: Path, findings: list[Finding], names: dict[str, str]) -> list[tuple[str, ...]]:
     """A key for each finding, which is the same in two states of the files. It has the text of the line, because the
     number of the line may change. `names` has the present names of files that were renamed."""
     lines_by_path: dict[str, list[str]] = {}
@@ -179,11 +179,13 @@ class Lint(_LintFlow):
         items = job.git.items("diff-tree", "-r", "-M", "--diff-filter=R", "--name-status", "-z", base, present)
         renames = [self.paths_inside(pair) for pair in zip(items[1::3], items[2::3], strict=True)]
         old_names = {after: before for before, after in (pair for pair in renames if len(pair) == 2)}
-        keys = [_finding_keys(run.linter.folder, run.findings, {}) for run in runs]
+        keys = [_make_finding_keys(run.linter.folder, run.findings, {}) for run in runs]
         job.say(f"Linting the same files at {base[:10]}, to see what is new")
         try:
             restore_tree(job, base)
-            return [_without_known(job, run, run_keys, old_names) for run, run_keys in zip(runs, keys, strict=True)]
+            return [
+                _remove_known_findings(job, run, run_keys, old_names) for run, run_keys in zip(runs, keys, strict=True)
+            ]
         finally:
             restore_tree(job, present)
 
@@ -241,7 +243,7 @@ def _describe_rules(rules: Mapping[str, int]) -> str:
     return ", ".join(f"{rule} {number}" for rule, number in islice(rules.items(), 3))
 
 
-def _without_known(job: Job, run: _LintRun, keys: list[tuple[str, ...]], old_names: dict[str, str]) -> _LintRun:
+def _remove_known_findings(job: Job, run: _LintRun, keys: list[tuple[str, ...]], old_names: dict[str, str]) -> _LintRun:
     """Remove from `run` the findings that its linter also has in the files of the base. `keys` are those of the
     findings of the run. `old_names` has the names that renamed files have in the base."""
     old_paths = [old_names.get(path, path) for path in run.targets]
@@ -254,7 +256,7 @@ def _without_known(job: Job, run: _LintRun, keys: list[tuple[str, ...]], old_nam
         job.say(f"{error.message}: old findings cannot be told apart from new ones")
         return replace(run, findings=[finding for finding in run.findings if finding.path in run.targets])
     new_names = {before: after for after, before in old_names.items()}
-    old_numbers = Counter(_finding_keys(run.linter.folder, old, new_names))
+    old_numbers = Counter(_make_finding_keys(run.linter.folder, old, new_names))
     new: list[Finding] = []
     for finding, key in zip(run.findings, keys, strict=True):
         if old_numbers[key]:
@@ -283,7 +285,7 @@ class FixLint(_LintFlow):
                 for command in linter.fix_commands_for(targets, job.scratch):
                     result = run_command(job, command, linter.folder)
                     if result.exit_code not in command.exit_codes:
-                        raise _linter_failure(linter, result)
+                        raise _make_linter_error(linter, result)
                     used.append(" ".join([Path(command.argv[0]).name, *command.argv[1:2]]))
         changed = job.git.items("diff-tree", "-r", "-z", "--name-only", "--diff-filter=d", before, store_tree(job))
         tools = join_names(dict.fromkeys(used))

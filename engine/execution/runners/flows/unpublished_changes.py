@@ -96,7 +96,7 @@ class ReviewUnpushed(Flow):
             job.say(f"The lines of {count(unpushed.unread, 'commit')} were not checked for secrets: too many at once")
         findings = [*unpushed.committed, *uncommitted]
         job.say_list([_describe_finding(finding) for finding in findings], MAX_FINDINGS)
-        steps = _cleanup_steps(job, findings, status, span)
+        steps = _describe_cleanup(job, findings, status, span)
         for line in [*self.broken, *steps]:
             job.say(line)
         result = _make_result(unpushed, findings, self.broken)
@@ -108,7 +108,9 @@ def _describe_finding(finding: UnpushedProblem) -> str:
     return f"{finding.description}, {f'in {finding.sha[:10]}' if finding.sha else 'not committed yet'}"
 
 
-def _cleanup_steps(job: Job, findings: Sequence[UnpushedProblem], status: Status, span: CommitSpan | None) -> list[str]:
+def _describe_cleanup(
+    job: Job, findings: Sequence[UnpushedProblem], status: Status, span: CommitSpan | None
+) -> list[str]:
     """What removes the secrets and the unwanted files, a line each; the commands are indented.
 
     A commit must be changed, because a later commit removes nothing from the history. A secret must be replaced,
@@ -124,9 +126,9 @@ def _cleanup_steps(job: Job, findings: Sequence[UnpushedProblem], status: Status
     if affected and operation:
         steps = [f"First finish the unfinished {operation}, or abort it. Then review again."]
     elif span is None or not affected:
-        steps = [*_removal_steps(job, written, status.head)]
+        steps = [*_describe_removal(job, written, status.head)]
     else:
-        steps = [*_rewrite_steps(job, written, status, span)]
+        steps = [*_describe_rewrite(job, written, status, span)]
     if unwritable:
         steps.append(f"No command is given for {join_names(unwritable, 3)}: the name has unusual characters.")
     if holders := _list_other_refs(job, affected, status.branch):
@@ -144,7 +146,7 @@ def _can_be_written(path: str) -> bool:
     return sanitise(path) == path and len(path.splitlines()) == 1
 
 
-def _removal_steps(job: Job, findings: Sequence[UnpushedProblem], base: str) -> Iterator[str]:
+def _describe_removal(job: Job, findings: Sequence[UnpushedProblem], base: str) -> Iterator[str]:
     """The steps that take what was found out of the index, as if the commits since `base` were not made. `base` is ""
     for all commits. A file of keys that `base` does not have is taken out as a whole."""
     found = read_since(job.git, base, (finding.path for finding in findings))
@@ -155,7 +157,7 @@ def _removal_steps(job: Job, findings: Sequence[UnpushedProblem], base: str) -> 
     files = dict.fromkeys(finding.path for finding in present if not finding.line or finding.path in key_files)
     edited = dict.fromkeys([*(finding.path for finding in present), *_list_renamed(job, findings)])
     if lines := [path for path in edited if path not in files]:
-        yield _describe_removal(lines)
+        yield _format_removal(lines)
         yield "Then stage the file:"
         if hidden := _list_hidden(job, lines):
             yield f"  git update-index --no-assume-unchanged -- {shlex.join(hidden)}"
@@ -164,10 +166,10 @@ def _removal_steps(job: Job, findings: Sequence[UnpushedProblem], base: str) -> 
     if files:
         yield "Remove it from git, but keep the file:"
         yield f"  git rm -r --cached --force -- {_quote(files)}"
-        yield from _ignore_steps(job, files)
+        yield from _describe_ignoring(job, files)
 
 
-def _ignore_steps(job: Job, paths: Iterable[str]) -> Iterator[str]:
+def _describe_ignoring(job: Job, paths: Iterable[str]) -> Iterator[str]:
     """The steps that add to .gitignore what git does not ignore yet, after an empty line, because the file may not end
     with a line break."""
     listing = "".join(f"{path}\0" for path in (*paths, IGNORE_FILE)).encode()
@@ -197,12 +199,12 @@ def _list_hidden(job: Job, paths: Iterable[str]) -> list[str]:
     return [path for path in paths if (mark := marks.get(path, "H")) == "S" or mark.islower()]
 
 
-def _describe_removal(paths: Iterable[str]) -> str:
+def _format_removal(paths: Iterable[str]) -> str:
     names = join_names(paths, 3)
     return f"Remove the secret from {names}, if it is still there, for example into an environment variable."
 
 
-def _rewrite_steps(job: Job, findings: Sequence[UnpushedProblem], status: Status, span: CommitSpan) -> Iterator[str]:
+def _describe_rewrite(job: Job, findings: Sequence[UnpushedProblem], status: Status, span: CommitSpan) -> Iterator[str]:
     """The steps if commits have findings. If only the last one has, it is amended. An earlier one gets a fixup commit
     if nothing can be in its way. Otherwise one commit replaces the affected commits and all later ones, which never
     conflicts and changes no file."""
@@ -217,7 +219,7 @@ def _rewrite_steps(job: Job, findings: Sequence[UnpushedProblem], status: Status
     commits = status.head[:10] if is_first else f"{start[:10]}..{status.head[:10]}"
     is_last = affected == {status.head}
     if not is_last and _can_be_fixed_up(job, findings, status, commits):
-        yield _describe_removal(paths)
+        yield _format_removal(paths)
         yield "Then put all your changes of the file into the commit with the secret, before you push:"
         for sha in sorted(affected):
             fixed = dict.fromkeys(finding.path for finding in findings if finding.sha == sha)
@@ -234,7 +236,7 @@ def _rewrite_steps(job: Job, findings: Sequence[UnpushedProblem], status: Status
         if job.git.text("rev-list", "--max-count=1", "--min-parents=2", commits):
             yield "The merges among them are lost, but not what they brought."
         yield f"  git reset --soft {start[:10]}"
-    yield from _removal_steps(job, findings, "" if is_first else start)
+    yield from _describe_removal(job, findings, "" if is_first else start)
     if staged := [file.path for file in status.files if file.staged and file.path not in paths]:
         yield f"What else is staged is committed, too, unless you unstage it now: {join_names(staged, 3)}."
     if is_last:
@@ -329,7 +331,7 @@ def _quote(paths: Iterable[str]) -> str:
 
 
 def _make_result(unpushed: UnpushedWork, findings: list[UnpushedProblem], branch_problems: list[str]) -> FlowResult:
-    facts: Facts = {"commits": unpushed.commits, "findings": list(map(_finding_facts, findings[:MAX_FINDINGS]))}
+    facts: Facts = {"commits": unpushed.commits, "findings": list(map(_make_finding_facts, findings[:MAX_FINDINGS]))}
     commits = count(unpushed.commits, "unpushed commit")
     if not findings and not branch_problems:
         unread = f", but {unpushed.unread} of them could not be read" if unpushed.unread else ""
@@ -354,7 +356,7 @@ def _is_serious(finding: UnpushedProblem) -> bool:
     return finding.is_secret or not finding.line
 
 
-def _finding_facts(finding: UnpushedProblem) -> Facts:
+def _make_finding_facts(finding: UnpushedProblem) -> Facts:
     facts = {
         "kind": finding.kind,
         "path": finding.path,
@@ -453,23 +455,23 @@ def _group_by_topic(changes: Sequence[UncommittedFile]) -> Mapping[str, list[Unc
     """The changes by topic, the topic with the most files first. A topic is a folder together with the tests of its
     files, documentation, or settings."""
     sources = [change.file.path for change in changes if _is_code(change.file.path)]
-    folders = {_topic_of_file(path): _topic_folder(path) for path in sources}
+    folders = {_find_file_topic(path): _find_topic_folder(path) for path in sources}
     groups: dict[str, list[UncommittedFile]] = defaultdict(list)
     for change in changes:
         path = change.file.path
         if _is_code(path):
-            topic = _topic_folder(path)
+            topic = _find_topic_folder(path)
         elif _SOURCE_FILE.search(path):  # a test
-            topic = folders.get(_topic_of_file(path), "tests")
+            topic = folders.get(_find_file_topic(path), "tests")
         elif _PROSE_FILE.search(path):
             topic = "documentation"
         else:
-            topic = "settings" if _SETTINGS_FILE.search(path) else _topic_folder(path)
+            topic = "settings" if _SETTINGS_FILE.search(path) else _find_topic_folder(path)
         groups[topic].append(change)
     return dict(sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])))
 
 
-def _topic_of_file(path: str) -> str:
+def _find_file_topic(path: str) -> str:
     """The topic of a file: `cart` for `cart.py`, `tests/test_cart.py` and `cart.spec.ts`."""
     name = PurePosixPath(path).stem.lower()
     match = _TEST_STEM.match(name)
@@ -481,6 +483,6 @@ def _is_code(path: str) -> bool:
     return bool(_SOURCE_FILE.search(path)) and not TEST_FILE.search(path)
 
 
-def _topic_folder(path: str) -> str:
+def _find_topic_folder(path: str) -> str:
     folders = PurePosixPath(path).parts[:-1]
     return "/".join(folders[:3]) if folders else PurePosixPath(path).stem

@@ -293,18 +293,18 @@ def add_skip_mark(text: str, names: list[str], until: date, why: str) -> str | N
     newline = "\r" if rows[0].endswith("\r") else ""
     first = min([test.lineno, *(decorator.lineno for decorator in test.decorator_list)]) - 1
     indent = " " * (len(rows[first]) - len(rows[first].lstrip()))
-    date_class, imports = _needed_imports(text)
+    date_class, imports = _find_needed_imports(text)
     for old_mark in reversed(old_marks):
         del rows[old_mark.lineno - 1 : old_mark.end_lineno]
     rows.insert(first, f"{indent}{_skip_mark(text, date_class, until, why)}{newline}")
-    import_row = _import_row(tree)
+    import_row = _find_import_row(tree)
     rows[import_row:import_row] = [f"{line}{newline}" for line in imports]
     after = "\n".join(rows)
     ast.parse(after)
     return after
 
 
-def _needed_imports(text: str) -> tuple[str, list[str]]:
+def _find_needed_imports(text: str) -> tuple[str, list[str]]:
     """(name of the class `date` in the `text` of a file, imports that a mark still needs there)."""
     imports = [] if re.search(r"^import pytest\b", text, re.M) else ["import pytest"]
     imported = re.search(r"^from datetime import date(?: as (\w+))?[ \t\r]*$", text, re.M)
@@ -323,7 +323,7 @@ def _skip_mark(text: str, date_class: str, until: date, why: str) -> str:
     return f"@pytest.mark.skipif({condition}, reason={quote}{reason}{quote})"
 
 
-def _import_row(tree: ast.Module) -> int:
+def _find_import_row(tree: ast.Module) -> int:
     """The index of the row for new imports. It is before the first import of the file, but after its docstring and its
     imports from `__future__`."""
     at = 0

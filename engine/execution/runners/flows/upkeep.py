@@ -273,7 +273,7 @@ class RehearseAutosquash(ProjectFlow):
         onto = resolve_commit(job, self.onto) if self.onto else ""
         command = f"git -c sequence.editor=: rebase -i --autosquash {onto[:10] or '--root'}"
         reset_worktree(job, head)
-        before = _commits_since(job, onto)
+        before = _read_commits_since(job, onto)
         facts: Facts = {"head": head, "onto": onto, "before": len(before)}
         squashed = try_git(
             job, "rebase", "--interactive", "--autosquash", "--no-verify", onto or "--root", environment=_NO_EDITOR
@@ -284,7 +284,7 @@ class RehearseAutosquash(ProjectFlow):
             return FlowResult(
                 f"The autosquash {squashed.stop}", sound=False, facts=facts | {"conflicts": [*squashed.conflicts]}
             )
-        after = _commits_since(job, onto)
+        after = _read_commits_since(job, onto)
         effect = f"{count(len(before), 'commit')} would become {len(after)}"
         job.say(f"{effect}:")
         list_commits(job, job.git, after)
@@ -298,7 +298,7 @@ class RehearseAutosquash(ProjectFlow):
         return FlowResult(summary, check=check, facts=facts | {"command": command}, full=check is not None)
 
 
-def _commits_since(job: Job, onto: str) -> list[str]:
+def _read_commits_since(job: Job, onto: str) -> list[str]:
     return job.git.text("rev-list", "HEAD", *(["--not", onto] if onto else [])).split()
 
 

@@ -279,7 +279,7 @@ class AgentLoop:
     def _send_once(self, request: _Request, messages: Sequence[PromptPart]) -> Message:
         """Send the request once, and count its usage, however it ends. Raises `_RequestFailed`, `HelperGone`."""
         conversation = self._open_conversation()
-        budget = self._request_budget(self._size.plus(request.size))
+        budget = self._make_request_budget(self._size.plus(request.size))
         self._live.reserve_cost(max(budget.max_cost, self._price.min_cost - self._live.cost))
         call_id = self._calls.begin(
             self._view,
@@ -320,7 +320,7 @@ class AgentLoop:
         self._store(answer["messages"])
         self._end_call(call_id, CallState.DONE, usage, reply=str(answer["text"]))
 
-    def _request_budget(self, size: PromptSize) -> RequestBudget:
+    def _make_request_budget(self, size: PromptSize) -> RequestBudget:
         """The budget of the next request. Raises `WorkFailed` when there is no room for an answer."""
         limits, live = self._live.limits, self._live
         allowance = request_limits.Allowance(

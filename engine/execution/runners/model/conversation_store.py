@@ -49,7 +49,7 @@ class ConversationStore:
         with os.fdopen(descriptor, "wb") as copy:
             if continues:
                 try:
-                    copy.writelines(self._redacted_lines(self.file(continues)))
+                    copy.writelines(self._read_redacted_lines(self.file(continues)))
                 except FileNotFoundError as error:
                     raise Refusal(
                         "no_conversation",
@@ -58,7 +58,7 @@ class ConversationStore:
                     ) from error
         return file
 
-    def _redacted_lines(self, file: Path) -> Iterator[bytes]:
+    def _read_redacted_lines(self, file: Path) -> Iterator[bytes]:
         secrets = tuple(self._secrets())
         with file.open("rb") as lines:
             for line in lines:

@@ -158,7 +158,7 @@ class _Host:
             failure_kind = FailureKind.HISTORY
             history = _read_history(Path(message["history"])) if message["history"] else []
         except Exception as error:
-            send(host_protocol.failure_message(Failure(failure_kind, _failure_of(error, model.key).message)))
+            send(host_protocol.failure_message(Failure(failure_kind, _make_failure(error, model.key).message)))
             return
         tools = [
             ToolDefinition(
@@ -179,13 +179,17 @@ def _make_client(model: host_protocol.Model) -> PydanticModel:
         "http_client": _make_http_client(model.base_url),
         "max_retries": 0,
     }
-    return _anthropic_model(model.name, options) if model.kind == "anthropic" else _openai_model(model.name, options)
+    return (
+        _make_anthropic_model(model.name, options)
+        if model.kind == "anthropic"
+        else _make_openai_model(model.name, options)
+    )
 
 
 # The libraries of a protocol take a second to load. So they are imported only when they are needed.
 
 
-def _anthropic_model(name: str, options: dict[str, Any]) -> PydanticModel:
+def _make_anthropic_model(name: str, options: dict[str, Any]) -> PydanticModel:
     from anthropic import AsyncAnthropic
     from pydantic_ai.models.anthropic import AnthropicModel
     from pydantic_ai.providers.anthropic import AnthropicProvider
@@ -193,7 +197,7 @@ def _anthropic_model(name: str, options: dict[str, Any]) -> PydanticModel:
     return AnthropicModel(name, provider=AnthropicProvider(anthropic_client=AsyncAnthropic(**options)))
 
 
-def _openai_model(name: str, options: dict[str, Any]) -> PydanticModel:
+def _make_openai_model(name: str, options: dict[str, Any]) -> PydanticModel:
     from openai import AsyncOpenAI
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.profiles.openai import OpenAIModelProfile
@@ -258,7 +262,7 @@ class _Conversation:
         try:
             response = await self._request(request, message)
         except Exception as error:
-            failure = _failure_of(error, self.model.key, received=self._received)
+            failure = _make_failure(error, self.model.key, received=self._received)
             self.send(host_protocol.failure_message(failure))
             return
         self.messages += [request, response]
@@ -315,7 +319,7 @@ class _Conversation:
         parts += [ToolReturnPart(result["name"], result["text"], result["id"]) for result in results]
         return [*parts, *(UserPromptPart(text) for text in message["texts"])]
 
-    def _without_key(self, text: str) -> str:
+    def _remove_key(self, text: str) -> str:
         """The text of a provider without our key, so that the key is not stored (SPEC 11.1)."""
         return text.replace(self.model.key, CUT) if self.model.key else text
 
@@ -324,12 +328,12 @@ class _Conversation:
         is_reported = usage.input_tokens > 0 or usage.output_tokens > 0
         return {
             "type": "done",
-            "text": self._without_key("".join(part.content for part in response.parts if isinstance(part, TextPart))),
+            "text": self._remove_key("".join(part.content for part in response.parts if isinstance(part, TextPart))),
             "calls": [
                 {
                     "id": call.tool_call_id,
                     "name": call.tool_name,
-                    "arguments": self._without_key(_format_arguments(call)),
+                    "arguments": self._remove_key(_format_arguments(call)),
                 }
                 for call in response.tool_calls
             ],
@@ -337,7 +341,7 @@ class _Conversation:
             "output": usage.output_tokens if is_reported else None,
             "cost": prices.cost_of(usage, self.model) if is_reported else None,
             "finish": response.finish_reason or "",
-            "messages": [_redacted_line(message, self.model.key) for message in (request, response)],
+            "messages": [_format_redacted_line(message, self.model.key) for message in (request, response)],
         }
 
 
@@ -345,7 +349,7 @@ def _format_arguments(call: ToolCallPart) -> str:
     return call.args if isinstance(call.args, str) else json.dumps(call.args or {})
 
 
-def _redacted_line(message: ModelMessage, key: str) -> str:
+def _format_redacted_line(message: ModelMessage, key: str) -> str:
     """The message as a line of JSON, without secrets (SPEC 11.1)."""
     (document,) = json.loads(ModelMessagesTypeAdapter.dump_json([message]))
     return json.dumps(redact_json(document, (key,) if key else (), kept=UNREDACTED_FIELDS), ensure_ascii=False)
@@ -416,13 +420,13 @@ def _make_http_client(base_url: str) -> httpx2.AsyncClient:
     )
 
 
-def _failure_of(error: BaseException, key: str, *, received: int = 0) -> Failure:
+def _make_failure(error: BaseException, key: str, *, received: int = 0) -> Failure:
     """The failure for an error. `key` is removed from its message."""
-    chain = list(_exception_chain(error))
+    chain = list(_walk_exception_chain(error))
     codes = (getattr(cause, "status_code", None) for cause in chain)
     status = next((code for code in codes if isinstance(code, int)), None)
     retry_after = next((cause.retry_after for cause in chain if isinstance(cause, exceptions.ModelAPIError)), None)
-    message = redact(_error_message(error), [key])[:MAX_MESSAGE]
+    message = redact(_read_error_message(error), [key])[:MAX_MESSAGE]
     kind = _classify(chain, status)
     if kind is FailureKind.CONNECTION and received:
         kind = FailureKind.BROKEN_OFF
@@ -436,7 +440,7 @@ def _classify(chain: list[BaseException], status: int | None) -> FailureKind:
         return unusable
     if status is not None and 300 <= status < 400:
         return FailureKind.REDIRECT
-    if status == 413 or any(_error_body(cause).get("type") == _TOO_LONG for cause in chain):
+    if status == 413 or any(_read_error_body(cause).get("type") == _TOO_LONG for cause in chain):
         return FailureKind.CONTEXT
     kinds = (kind for cause in chain for error, kind in _FAILURE_KINDS if isinstance(cause, error))
     return next(kinds, None) or _classify_unknown(chain, status)
@@ -450,21 +454,21 @@ def _classify_unknown(chain: list[BaseException], status: int | None) -> Failure
     return FailureKind.CONNECTION if is_connection else FailureKind.RUBBISH
 
 
-def _error_message(error: BaseException) -> str:
-    message = _error_body(error).get("message")
+def _read_error_message(error: BaseException) -> str:
+    message = _read_error_body(error).get("message")
     if isinstance(message, str) and message.strip():
         return " ".join(message.split())
     return " ".join(str(error).split())
 
 
-def _error_body(error: BaseException) -> dict[str, object]:
+def _read_error_body(error: BaseException) -> dict[str, object]:
     """The error in the body of the provider's answer. If the body is only a text, that is the message."""
     body = getattr(error, "body", None)
     inner = body.get("error", body) if isinstance(body, dict) else {}
     return inner if isinstance(inner, dict) else {"message": inner}
 
 
-def _exception_chain(error: BaseException | None) -> Iterator[BaseException]:
+def _walk_exception_chain(error: BaseException | None) -> Iterator[BaseException]:
     """An error and its causes, at most `_MAX_CAUSES` in all."""
     for _ in range(_MAX_CAUSES):
         if error is None:

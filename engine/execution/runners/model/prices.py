@@ -24,22 +24,22 @@ def listed_price(model: Model) -> dict[str, int] | None:
     """The highest prices of a million tokens of prompt and of answer, in micro-dollars; None if they are not known."""
     highest_input = highest_output = Decimal(0)
     for size in _SAMPLE_SIZES:
-        costs = _lookup_costs(Usage(input_tokens=size, output_tokens=size), model)
+        costs = _find_costs(Usage(input_tokens=size, output_tokens=size), model)
         if costs is None:
             return None
         input_cost, output_cost = costs
         highest_input = max(highest_input, input_cost * _MILLION / size)
         highest_output = max(highest_output, output_cost * _MILLION / size)
-    return {"input": _to_microusd(highest_input), "output": _to_microusd(highest_output)}
+    return {"input": _convert_to_microusd(highest_input), "output": _convert_to_microusd(highest_output)}
 
 
 def cost_of(usage: RequestUsage, model: Model) -> int | None:
     """The cost of a request in micro-dollars, cached parts at their own price; None when unknown."""
-    costs = _lookup_costs(usage, model)
-    return None if costs is None else _to_microusd(sum(costs, Decimal(0)))
+    costs = _find_costs(usage, model)
+    return None if costs is None else _convert_to_microusd(sum(costs, Decimal(0)))
 
 
-def _lookup_costs(usage: Usage | RequestUsage, model: Model) -> tuple[Decimal, Decimal] | None:
+def _find_costs(usage: Usage | RequestUsage, model: Model) -> tuple[Decimal, Decimal] | None:
     """The dollars that the prompt and the answer of a request cost; None if the model is not free, the settings have no
     price of it, and it is not in the list."""
     if model.is_free:
@@ -58,5 +58,5 @@ def _lookup_costs(usage: Usage | RequestUsage, model: Model) -> tuple[Decimal, D
     return price.input_price, price.output_price
 
 
-def _to_microusd(dollars: Decimal) -> int:
+def _convert_to_microusd(dollars: Decimal) -> int:
     return int((dollars * _MILLION).to_integral_value(ROUND_UP))

@@ -149,7 +149,7 @@ class RequestBudget:
         """
         input_tokens, output_tokens, cost = answer["input"], answer["output"], answer["cost"]
         if input_tokens is None or output_tokens is None or input_tokens < 0 or output_tokens < 0:
-            return self._estimated_usage(max(1, received))
+            return self._estimate_usage(max(1, received))
         possible_input, possible_output = min(input_tokens, self.prompt.max_tokens), min(output_tokens, self.max_tokens)
         is_reported = (possible_input, possible_output) == (input_tokens, output_tokens)
         if is_reported and cost is not None and self.price.is_known:
@@ -161,13 +161,13 @@ class RequestBudget:
     def usage_of_cancelled(self, received: int) -> CallUsage:
         """The usage of a request that was cancelled. Providers charge for the tokens that they read and wrote until
         then."""
-        return self._estimated_usage(-(-received // 2))
+        return self._estimate_usage(-(-received // 2))
 
     def usage_of_failed(self, failure: Failure) -> CallUsage:
         """The usage of a request that failed."""
         return self.usage_of_cancelled(failure.received) if _may_be_billed(failure) else NOTHING_USED
 
-    def _estimated_usage(self, output_tokens: int) -> CallUsage:
+    def _estimate_usage(self, output_tokens: int) -> CallUsage:
         input_tokens, output_tokens = self.prompt.expected, min(self.max_tokens, output_tokens)
         return CallUsage(
             input_tokens, output_tokens, self.price.cost_of(input_tokens, output_tokens), is_reported=False

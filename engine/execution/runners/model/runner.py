@@ -103,7 +103,7 @@ class ModelRunner(AgentRunner):
     def _run_first_turn(self, loop: AgentLoop, prompt: Prompt, previous: str) -> str:
         """Run the first turn and return its answer. If the session continues a `previous` one, the turn goes on with
         its conversation."""
-        last_call = self._last_call(previous) if previous else ""
+        last_call = self._find_last_call(previous) if previous else ""
         loop.begin(continues=previous, follows=last_call)
         stored = prompt
         if last_call:  # the last answer is part of the new request
@@ -111,7 +111,7 @@ class ModelRunner(AgentRunner):
             stored = replace(prompt, parts=(reply, *prompt.parts))
         return loop.run_turn(prompt.text("user"), run_kind=REPLY if previous else TASK, prompt=stored)
 
-    def _last_call(self, session_id: str) -> str:
+    def _find_last_call(self, session_id: str) -> str:
         """The id of the last call of a session that was answered, "" for none."""
         calls = self._services.calls.for_session(session_id)
         answered = [call for call in calls if call.run_kind in (TASK, HEAL, REPLY) and call.state == CallState.DONE]

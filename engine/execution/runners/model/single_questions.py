@@ -141,7 +141,7 @@ class SingleQuestions:
                 conversation.open(pending.model, instructions=question.instructions, tools=(), history=None)
                 opened, _ = self._await_message(pending, conversation, "opened")
                 if opened["type"] == "failed":
-                    raise NoAnswer(_failure_text(pending, host_protocol.failure_of(opened)))
+                    raise NoAnswer(_describe_redacted_failure(pending, host_protocol.failure_of(opened)))
                 pending.price = request_limits.price_of(opened["price"], estimate=0)
                 pending.window = opened["window"]
                 return self._answer(pending, conversation)
@@ -172,7 +172,7 @@ class SingleQuestions:
 
     def _answer(self, pending: _PendingQuestion, conversation: Conversation) -> Answer:
         """Reserve the cost, send the question, and settle what it cost."""
-        question, budget = pending.question, _request_budget(pending)
+        question, budget = pending.question, _make_request_budget(pending)
         try:
             entry = self._database.write(
                 lambda tx: self._costs.reserve_call(tx, question.purpose, budget.max_cost, agent=question.agent)
@@ -207,17 +207,17 @@ class SingleQuestions:
         answer, received = self._await_message(pending, conversation, "done")
         if answer["type"] == "failed":
             failure = host_protocol.failure_of(answer)
-            return _Outcome(budget.usage_of_failed(failure), problem=_failure_text(pending, failure))
+            return _Outcome(budget.usage_of_failed(failure), problem=_describe_redacted_failure(pending, failure))
         text = redact(sanitise(str(answer["text"])), pending.secrets).strip()
-        return _Outcome(budget.usage_of_answer(answer, received), text, _answer_problem(text, answer))
+        return _Outcome(budget.usage_of_answer(answer, received), text, _find_answer_problem(text, answer))
 
     def _begin(self, pending: _PendingQuestion) -> str:
         """Store the call with its exact prompt, and return its id."""
         question = pending.question
         about = PromptSource(SourceKind.MEMORY, question.subject, question.purpose, Trust.QUOTED)
         parts = [
-            PromptPart("instructions", _prompt_lines(question.instructions, OWN_TEXT), "system"),
-            PromptPart(question.purpose, _prompt_lines(pending.text, about), "user"),
+            PromptPart("instructions", _make_prompt_lines(question.instructions, OWN_TEXT), "system"),
+            PromptPart(question.purpose, _make_prompt_lines(pending.text, about), "user"),
         ]
         return self._calls.begin(
             Caller(question.subject, question.agent, question.workspace),
@@ -244,11 +244,11 @@ class SingleQuestions:
                 return host_protocol.failure_message(Failure(FailureKind.SILENT, slow, received=received)), received
 
 
-def _prompt_lines(text: str, source: PromptSource) -> tuple[PromptLine, ...]:
+def _make_prompt_lines(text: str, source: PromptSource) -> tuple[PromptLine, ...]:
     return tuple(PromptLine(line, source) for line in text.split("\n"))
 
 
-def _request_budget(pending: _PendingQuestion) -> RequestBudget:
+def _make_request_budget(pending: _PendingQuestion) -> RequestBudget:
     """The budget of the request. Raises `NoAnswer` if it is too small for an answer."""
     question = pending.question
     text_tokens = request_limits.estimate_tokens(question.instructions + pending.text)
@@ -263,12 +263,12 @@ def _request_budget(pending: _PendingQuestion) -> RequestBudget:
     return RequestBudget(size, min(limit, question.max_tokens), pending.price)
 
 
-def _failure_text(pending: _PendingQuestion, failure: Failure) -> str:
+def _describe_redacted_failure(pending: _PendingQuestion, failure: Failure) -> str:
     problem, fix = describe_failure(failure, pending.model)
     return redact(f"{problem}; {fix}", pending.secrets)
 
 
-def _answer_problem(text: str, answer: Message) -> str:
+def _find_answer_problem(text: str, answer: Message) -> str:
     """The problem that makes an answer useless; "" for none."""
     if answer["finish"] == "content_filter":
         return "the provider's content filter ended the answer"

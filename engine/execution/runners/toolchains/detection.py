@@ -76,12 +76,12 @@ def _make_toolchain(folder: ProjectFolder, row: TestRunnerRow, placeholders: Pla
         folder=folder.folder,
         workspace=folder.workspace,
         title=title,
-        environment_without_tool=_environment_without_tool(folder, placeholders),
+        environment_without_tool=_find_environment_without_tool(folder, placeholders),
         placeholders=placeholders,
     )
 
 
-def _environment_without_tool(folder: ProjectFolder, placeholders: Placeholders) -> str:
+def _find_environment_without_tool(folder: ProjectFolder, placeholders: Placeholders) -> str:
     """The project's own environment where the operator's interpreter runs the tests instead, "" for none."""
     environments = {str(interpreter.program): interpreter.where for interpreter in folder.environments}
     is_operators = "python" in placeholders and placeholders["python"][0] not in environments
@@ -101,7 +101,7 @@ def _find_runner(folder: ProjectFolder, row: TestRunnerRow, files: Sequence[str]
             return {"program": (wrapper,)}
         case "bundle" if _is_bundled(folder, row):
             return {"program": ("bundle", "exec", row.program)}
-    program = folder.find_program(row.program, own=_program_folders(folder, row))
+    program = folder.find_program(row.program, own=_list_program_folders(folder, row))
     folder.searched.append(f"{row.program}{ON_PATH}")
     if program is None:
         folder.missing.append((row.kind, row.program))
@@ -148,20 +148,20 @@ def _find_script(folder: ProjectFolder, row: ToolRow) -> Placeholders | None:
         if is_compound or script_words[: len(runner_words)] != runner_words:
             return None
         arguments = script_words[len(runner_words) :]
-    manager = _node_manager(folder)
+    manager = _choose_node_manager(folder)
     if not folder.find_program(manager):
         folder.searched.append(f"{manager}{ON_PATH}")
         folder.missing.append((row.kind, manager))
         return None
-    return {**_script_placeholders(manager), "script": tuple(arguments)}
+    return {**_make_script_placeholders(manager), "script": tuple(arguments)}
 
 
-def _node_manager(folder: ProjectFolder) -> str:
+def _choose_node_manager(folder: ProjectFolder) -> str:
     """The package manager of Node: npm, pnpm, yarn or bun. The lock file of the folder or of one above it decides."""
     return next((package.manager for package in detect_packages(folder) if package.kind == "node"), "npm")
 
 
-def _script_placeholders(manager: str) -> Placeholders:
+def _make_script_placeholders(manager: str) -> Placeholders:
     """The words by which a package manager of Node runs a script."""
     run = {"npm": ("npm", "run", "--silent"), "pnpm": ("pnpm", "--silent", "run")}.get(manager, (manager, "run"))
     return {"run": run, "--": ("--",) if manager == "npm" else ()}
@@ -181,7 +181,7 @@ def _is_bundled(folder: ProjectFolder, row: ToolRow) -> bool:
     return row.program in folder.read_file("Gemfile") and folder.find_program("bundle") is not None
 
 
-def _program_folders(folder: ProjectFolder, row: ToolRow) -> list[Path]:
+def _list_program_folders(folder: ProjectFolder, row: ToolRow) -> list[Path]:
     """The folders with the programs of the project's own packages."""
     match row.kind:
         case "node":
@@ -226,10 +226,10 @@ def _find_linter(folder: ProjectFolder, row: LinterRow, *, is_configured: bool) 
     """The placeholders of a linter's commands; None if the folder does not have it. One of the operator is used only if
     the project is configured for it, and never for Node."""
     if row.detected_by == "lint script":
-        return _script_placeholders(_node_manager(folder)) if "lint" in folder.scripts else None
+        return _make_script_placeholders(_choose_node_manager(folder)) if "lint" in folder.scripts else None
     if row.detected_by == "bundle" and _is_bundled(folder, row):
         return {"program": ("bundle", "exec", row.program)}
-    folders = _program_folders(folder, row)
+    folders = _list_program_folders(folder, row)
     if is_configured and row.kind != "node":
         program = folder.find_program(row.program, own=folders)
     else:
@@ -248,14 +248,14 @@ def _find_formatter(folder: ProjectFolder, row: LinterRow, placeholders: Placeho
     """The placeholders of a formatter. For Node this is prettier or the script `format`. For Python it is black if the
     project is configured for it, else ruff if the project is linted with ruff."""
     if row.kind == "node":
-        prettier = first_executable(_program_folders(folder, row), "prettier")
+        prettier = first_executable(_list_program_folders(folder, row), "prettier")
         if prettier:
             return {"prettier": (prettier,)}
         return {"format": ()} if "format" in folder.scripts else {}
     if row.kind != "python":
         return {}
     if folder.search_files(folder.find_files(("pyproject.toml",)), r"^\[tool\.black\b"):
-        black = folder.find_program("black", own=_program_folders(folder, row))
+        black = folder.find_program("black", own=_list_program_folders(folder, row))
         if black:
             return {"formatter": (black, "--quiet")}
     return {"formatter": (*placeholders["program"], "format", "--force-exclude")} if row.name == "ruff" else {}
@@ -310,15 +310,17 @@ def detect_packages(folder: ProjectFolder) -> tuple[PackageSetup, ...]:
 def _choose_manager(folder: ProjectFolder, rows: Sequence[PackageManagerRow]) -> PackageSetup:
     """The setup by the lock file of the folder. Without one, that of the nearest folder above whose workspace it is in,
     or else the one by its manifest."""
-    if setup := _locked_setup(folder, rows):
+    if setup := _find_locked_setup(folder, rows):
         return setup
     for above in islice(folder.with_folders_above(), 1, None):
         if workspace_rows := [row for row in rows if above.shows(row.workspace_sign)]:
-            return _locked_setup(above, workspace_rows) or _make_setup(above, _named_manager(above, workspace_rows), "")
-    return _make_setup(folder, _named_manager(folder, rows), "")
+            return _find_locked_setup(above, workspace_rows) or _make_setup(
+                above, _choose_named_manager(above, workspace_rows), ""
+            )
+    return _make_setup(folder, _choose_named_manager(folder, rows), "")
 
 
-def _locked_setup(folder: ProjectFolder, rows: Sequence[PackageManagerRow]) -> PackageSetup | None:
+def _find_locked_setup(folder: ProjectFolder, rows: Sequence[PackageManagerRow]) -> PackageSetup | None:
     """The setup of the first manager whose lock file is in the folder."""
     for row in rows:
         if lock_files := folder.find_files(row.lock_files):
@@ -326,7 +328,7 @@ def _locked_setup(folder: ProjectFolder, rows: Sequence[PackageManagerRow]) -> P
     return None
 
 
-def _named_manager(folder: ProjectFolder, rows: Sequence[PackageManagerRow]) -> PackageManagerRow:
+def _choose_named_manager(folder: ProjectFolder, rows: Sequence[PackageManagerRow]) -> PackageManagerRow:
     """The manager that the manifest names, or else the usual one."""
     for row in rows:
         if not row.manifest_pattern:
@@ -348,14 +350,14 @@ def _make_setup(folder: ProjectFolder, row: PackageManagerRow, lock: str) -> Pac
         commands=_install_commands(folder, row, lock),
         hosts=row.hosts,
         installed=_is_installed(folder, row),
-        environment=os.path.relpath(_pip_environment(folder), folder.top) if row.name == "pip" else "",
+        environment=os.path.relpath(_choose_pip_environment(folder), folder.top) if row.name == "pip" else "",
     )
 
 
 def _install_commands(folder: ProjectFolder, row: PackageManagerRow, lock: str) -> tuple[tuple[str, ...], ...]:
     """The commands by which a manager installs the packages of a folder."""
     if row.name == "pip":
-        return _pip_commands(folder, "pytest", *_pip_needs(folder))
+        return _make_pip_commands(folder, "pytest", *_make_pip_arguments(folder))
     if row.name == "yarn" and lock and ".yarnrc.yml" in folder.names:  # yarn 2 and later name it anew
         return (("yarn", "install", "--immutable"),)
     placeholders = {
@@ -370,7 +372,7 @@ def _is_pip_used_instead(folder: ProjectFolder) -> bool:
     """Whether a manifest has dependency groups, as those for uv have, but pip made the environment of the project."""
     if "[tool.uv" in folder.read_file("pyproject.toml"):
         return False
-    environment = _pip_environment(folder)
+    environment = _choose_pip_environment(folder)
     return (environment / "bin" / "pip").exists() and not _is_made_by_uv(environment)
 
 
@@ -379,15 +381,15 @@ def _is_made_by_uv(environment: Path) -> bool:
     return "uv = " in read_text(environment / "pyvenv.cfg")
 
 
-def _pip_environment(folder: ProjectFolder) -> Path:
+def _choose_pip_environment(folder: ProjectFolder) -> Path:
     """The environment into which pip installs. It may not exist yet."""
     return python_projects.find_environment(folder.workspace, folder.top) or folder.workspace / ".venv"
 
 
-def _pip_commands(folder: ProjectFolder, *packages: str) -> tuple[tuple[str, ...], ...]:
+def _make_pip_commands(folder: ProjectFolder, *packages: str) -> tuple[tuple[str, ...], ...]:
     """The commands that install into the environment of the project, or of a folder above it. If there is none, it is
     made. An environment may have no pip: uv makes it without, and installs into it by itself."""
-    environment = _pip_environment(folder)
+    environment = _choose_pip_environment(folder)
     environment_path = os.path.relpath(environment, folder.workspace)
     install = (f"{environment_path}/bin/pip", "install", *packages)
     if (environment / "bin" / "pip").exists():
@@ -400,7 +402,7 @@ def _pip_commands(folder: ProjectFolder, *packages: str) -> tuple[tuple[str, ...
     return ((python, "-m", "ensurepip"), (python, "-m", "pip", "install", *packages))
 
 
-def _pip_needs(folder: ProjectFolder) -> list[str]:
+def _make_pip_arguments(folder: ProjectFolder) -> list[str]:
     """Arguments of `pip install` for the project itself."""
     needs = [word for name in folder.find_files(("requirements*.txt",)) for word in ("-r", name)]
     if "[project]" not in folder.read_file("pyproject.toml") and "setup.py" not in folder.names:
@@ -410,7 +412,7 @@ def _pip_needs(folder: ProjectFolder) -> list[str]:
     return [*needs, "-e", f".[{name}]" if option == "--extra" else "."]
 
 
-def _python_setup(folder: ProjectFolder) -> PackageSetup:
+def _make_python_setup(folder: ProjectFolder) -> PackageSetup:
     """The setup for Python of a folder, which is that of pip if no manager is detected."""
     detected = next((setup for setup in detect_packages(folder) if setup.kind == "python"), None)
     return detected or _make_setup(folder, PACKAGE_MANAGERS["pip"], "")
@@ -419,7 +421,7 @@ def _python_setup(folder: ProjectFolder) -> PackageSetup:
 def environment_command(folder: Path, top: Path) -> str:
     """The command that makes an environment with pytest for the Python project in `folder` of the repository `top`."""
     files = ProjectFolder.of_operator(folder, top)
-    setup = _python_setup(files)
+    setup = _make_python_setup(files)
     requires = files.search_files(files.find_files(("pyproject.toml", "Pipfile")), _PYTEST_REQUIREMENT)
     return setup.install if setup.manager == "pip" or requires else add_package_command(folder, top, "pytest")
 
@@ -427,8 +429,8 @@ def environment_command(folder: Path, top: Path) -> str:
 def add_package_command(folder: Path, top: Path, tool: str) -> str:
     """The command that adds `tool` to the environment of the Python project in `folder` of the repository `top`."""
     files = ProjectFolder.of_operator(folder, top)
-    add = shlex.split(PACKAGE_MANAGERS[_python_setup(files).manager].add_command)
-    return join_commands([(*add, tool)] if add else _pip_commands(files, tool))
+    add = shlex.split(PACKAGE_MANAGERS[_make_python_setup(files).manager].add_command)
+    return join_commands([(*add, tool)] if add else _make_pip_commands(files, tool))
 
 
 def _is_installed(folder: ProjectFolder, row: PackageManagerRow) -> bool:

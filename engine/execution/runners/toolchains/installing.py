@@ -80,7 +80,7 @@ class Installation:
     @property
     def effects(self) -> str:
         """The change to the operator's tree, in words."""
-        effects = self._in_words("creates {} in your tree", "updates your {}")
+        effects = self._describe_changes("creates {} in your tree", "updates your {}")
         return ", ".join(effects) or "stores the packages in Clawpy's cache; your tree is not touched"
 
     @property
@@ -93,7 +93,7 @@ class Installation:
     @property
     def outcome(self) -> str:
         """The change to the operator's tree after a success, in words."""
-        return " and ".join(self._in_words("made {}", "updated {}")) or "stored them in Clawpy's cache"
+        return " and ".join(self._describe_changes("made {}", "updated {}")) or "stored them in Clawpy's cache"
 
     @property
     def undo_note(self) -> str:
@@ -118,7 +118,7 @@ class Installation:
         """The environment variables for the commands."""
         return dict(language_of(self.packages.kind).install_environment)
 
-    def _in_words(self, creation: str, update: str) -> list[str]:
+    def _describe_changes(self, creation: str, update: str) -> list[str]:
         """The changed folders in words. Each text has `{}` for the names of folders."""
         changes = ((creation, self.created), (update, self.updated))
         return [text.format(_join_names(folders)) for text, folders in changes if folders]
@@ -139,7 +139,7 @@ def find_installations(top: Path, packages_by_path: PackagesByPath, path: str = 
 
 
 def _make_installation(packages: PackageSetup, packages_by_path: PackagesByPath, top: Path) -> Installation:
-    folders = _package_folders(packages, packages_by_path, top)
+    folders = _find_package_folders(packages, packages_by_path, top)
     present = tuple(folder for folder in folders if os.path.lexists(top / folder))
     # Every tool but pnpm keeps the packages of a whole workspace at its top.
     expected = folders if packages.manager == "pnpm" else folders[:1]
@@ -147,7 +147,7 @@ def _make_installation(packages: PackageSetup, packages_by_path: PackagesByPath,
     return Installation(packages, packages.commands, created, present)
 
 
-def _package_folders(packages: PackageSetup, packages_by_path: PackagesByPath, top: Path) -> list[str]:
+def _find_package_folders(packages: PackageSetup, packages_by_path: PackagesByPath, top: Path) -> list[str]:
     """The folders that may contain the packages, that of the project first."""
     if packages.environment:
         return [packages.environment]
@@ -210,11 +210,11 @@ def installation_failure(command: Sequence[str], result: CommandResult, hosts: S
                 f"`{line}` asked for {host}, which is not one of its registries ({', '.join(hosts)})",
                 "if the project needs packages from there, add it to `hosts` of this workspace: clawpy config",
             )
-    error = _last_error(own_lines)
+    error = _find_last_error(own_lines)
     return WorkFailed(f"`{line}` ended with exit code {result.exit_code}: {sanitise(error.strip())[:300]}")
 
 
-def _last_error(lines: Sequence[str]) -> str:
+def _find_last_error(lines: Sequence[str]) -> str:
     """The last error among the lines that a tool printed, or else the last line."""
     errors = [line for line in lines if re.search(r"(?i)\berr", line) and "complete log of this run" not in line]
     return next(reversed(errors or lines), "it printed nothing")
@@ -289,7 +289,7 @@ def _put_in_place(fresh: Path, target: Path) -> None:
         keep_out_of_git(fresh)
     _drop_set_bits(fresh)
     target.parent.mkdir(parents=True, exist_ok=True)
-    near, old = _temporary_path(target, "new"), _temporary_path(target, "old")
+    near, old = _make_temporary_path(target, "new"), _make_temporary_path(target, "old")
     _remove_if_present(near)
     shutil.move(fresh, near)  # copies from another disk; after this there are only two renames
     if target.exists():
@@ -301,14 +301,14 @@ def _put_in_place(fresh: Path, target: Path) -> None:
         near.rename(target)
 
 
-def _temporary_path(target: Path, prefix: str) -> Path:
+def _make_temporary_path(target: Path, prefix: str) -> Path:
     return target.with_name(f"{TEMPORARY_PREFIX}{prefix}-{target.name}")
 
 
 def _restore_old_folder(target: Path) -> None:
     """Restore the old folder after a crash between the two renames of `_put_in_place`."""
-    if not os.path.lexists(target) and _temporary_path(target, "old").is_dir():
-        _temporary_path(target, "old").rename(target)
+    if not os.path.lexists(target) and _make_temporary_path(target, "old").is_dir():
+        _make_temporary_path(target, "old").rename(target)
 
 
 def _drop_set_bits(folder: Path) -> None:

@@ -192,7 +192,7 @@ def _select_required(locked: Mapping[str, set[str] | None], required: Requiremen
 # -- Node
 
 
-def _node_requirements(manifest: Mapping[str, Any], *sections: str) -> Requirements:
+def _read_node_requirements(manifest: Mapping[str, Any], *sections: str) -> Requirements:
     """The requirements in these sections of a package.json. If one is a path, an address or an alias, only its name is
     compared, because tools write these in several ways."""
     entries = [item for section in sections for item in (manifest.get(section) or {}).items()]
@@ -206,8 +206,8 @@ def _compare_npm(pair: LockPair) -> Iterator[Comparison]:
     packages = json.loads(pair.lock).get("packages", {})  # version 1 has none, and keeps no constraints
     sections = (*_SECTIONS, "peerDependencies")
     for member in pair.members(path for path in packages if "node_modules" not in path.split("/")):
-        required = _node_requirements(json.loads(member.text), *sections)
-        yield Comparison(member.path, required, _node_requirements(packages[member.folder], *sections))
+        required = _read_node_requirements(json.loads(member.text), *sections)
+        yield Comparison(member.path, required, _read_node_requirements(packages[member.folder], *sections))
 
 
 def _parse_yaml(text: str) -> dict[str, Any]:
@@ -229,8 +229,8 @@ def _compare_pnpm(pair: LockPair) -> Iterator[Comparison]:
         manifest = json.loads(member.text)
         sections = [importers[member.folder].get(section) or {} for section in _SECTIONS]
         specifiers = {name: entry["specifier"] for section in sections for name, entry in section.items()}
-        required = _node_requirements(manifest, *_SECTIONS)
-        locked = _node_requirements({"specifiers": specifiers}, "specifiers")
+        required = _read_node_requirements(manifest, *_SECTIONS)
+        locked = _read_node_requirements({"specifiers": specifiers}, "specifiers")
         peers = manifest.get("peerDependencies") or {}  # pnpm installs those, too
         asked_for = {name: texts for name, texts in locked.items() if name in required or name not in peers}
         yield Comparison(member.path, required, asked_for)
@@ -243,7 +243,7 @@ def _compare_yarn(pair: LockPair) -> Iterator[Comparison]:
     if "\n__metadata:" in pair.lock:
         yield from _compare_yarn_2(pair)
     elif "workspaces" not in manifest:  # the lock file of yarn 1 says nothing of the packages of a workspace
-        yield _compare_yarn_1(pair, _node_requirements(manifest, *_SECTIONS))
+        yield _compare_yarn_1(pair, _read_node_requirements(manifest, *_SECTIONS))
 
 
 def _compare_yarn_1(pair: LockPair, required: Requirements) -> Comparison:
@@ -260,8 +260,8 @@ def _compare_yarn_2(pair: LockPair) -> Iterator[Comparison]:
         if head := re.match(r'\n?"[^"\n]*@workspace:([^",\n]+)":\n', block):
             for member in pair.members([head[1]]):
                 entry = next(iter(_parse_yaml(block).values()))
-                required = _node_requirements(json.loads(member.text), *_SECTIONS)
-                yield Comparison(member.path, required, _node_requirements(entry, "dependencies"))
+                required = _read_node_requirements(json.loads(member.text), *_SECTIONS)
+                yield Comparison(member.path, required, _read_node_requirements(entry, "dependencies"))
 
 
 def _normalise_name(name: str) -> str:
@@ -282,7 +282,7 @@ def _normalise_specifier(text: str) -> str | None:
 # -- Python
 
 
-def _python_requirements(entries: Iterable[Any], own: str, *, markers: bool = True) -> Requirements:
+def _parse_python_requirements(entries: Iterable[Any], own: str, *, markers: bool = True) -> Requirements:
     """The requirements of a pyproject.toml, without the project itself. If `markers` is False, requirements for some
     machines only are left out, too. Raises ValueError for a requirement of an unknown form."""
     constraints = []
@@ -329,7 +329,7 @@ def _compare_uv_member(path: str, manifest: Mapping[str, Any], package: Mapping[
         if entry["name"] != own
     )
     named = _normalise_name(project.get("name", own))
-    return Comparison(path, {**_python_requirements(requirements, named), named: None}, {**locked, own: None})
+    return Comparison(path, {**_parse_python_requirements(requirements, named), named: None}, {**locked, own: None})
 
 
 def _compare_poetry(pair: LockPair) -> Iterator[Comparison]:
@@ -340,7 +340,7 @@ def _compare_poetry(pair: LockPair) -> Iterator[Comparison]:
     backend = manifest.get("build-system", {}).get("build-backend", "")
     if not (table or "poetry" in backend) or (pair.folder / "uv.lock").exists():
         return  # the project has moved to another tool
-    required = _python_requirements(
+    required = _parse_python_requirements(
         project.get("dependencies", []), _normalise_name(project.get("name", "")), markers=False
     )
     poetry = [(name, entry) for name, entry in table.get("dependencies", {}).items() if name != "python"]
@@ -358,8 +358,8 @@ def _compare_cargo(pair: LockPair) -> Iterator[Comparison]:
     if "replace" in top:
         return
     workspace = top.get("workspace", {})
-    locked_packages = _own_cargo_packages(pair.lock)
-    for member in pair.members(["", *_cargo_members(pair.folder, workspace)]):
+    locked_packages = _parse_own_cargo_packages(pair.lock)
+    for member in pair.members(["", *_find_cargo_members(pair.folder, workspace)]):
         manifest = tomllib.loads(member.text)
         package = manifest.get("package", {"name": ""})
         own, locked = package["name"], locked_packages.get(package["name"])
@@ -368,26 +368,26 @@ def _compare_cargo(pair: LockPair) -> Iterator[Comparison]:
         version = package.get("version", "0.0.0")
         if isinstance(version, dict):  # that of the workspace
             version = workspace.get("package", {}).get("version", locked["version"])
-        required: Requirements = dict.fromkeys([own, *_cargo_dependencies(manifest, workspace)])
+        required: Requirements = dict.fromkeys([own, *_read_cargo_dependencies(manifest, workspace)])
         required[own] = {version}
         dependencies = [entry.split()[0] for entry in locked.get("dependencies", [])]
         yield Comparison(member.path, required, {**dict.fromkeys(dependencies), own: {locked["version"]}})
 
 
-def _own_cargo_packages(lock: str) -> dict[str, dict[str, Any]]:
+def _parse_own_cargo_packages(lock: str) -> dict[str, dict[str, Any]]:
     """The packages of the workspace in a lock file, by name. Only packages from elsewhere have a source."""
     blocks = [block for block in _PACKAGE_BLOCK.split(lock)[1:] if "\nsource = " not in block]
     packages = [tomllib.loads(re.split(r"^\[", block, flags=re.MULTILINE)[0]) for block in blocks]
     return {package["name"]: package for package in packages}
 
 
-def _cargo_members(top: Path, workspace: Mapping[str, Any]) -> list[str]:
+def _find_cargo_members(top: Path, workspace: Mapping[str, Any]) -> list[str]:
     """The folders of a workspace's packages, relative to its top."""
     patterns = [pattern for pattern in workspace.get("members", []) if "**" not in pattern and ".." not in pattern]
     return [folder.relative_to(top).as_posix() for pattern in patterns for folder in sorted(top.glob(pattern))]
 
 
-def _cargo_dependencies(manifest: Mapping[str, Any], workspace: Mapping[str, Any]) -> Iterator[str]:
+def _read_cargo_dependencies(manifest: Mapping[str, Any], workspace: Mapping[str, Any]) -> Iterator[str]:
     """The names of the packages that a manifest asks for, on any machine. It may call a package by another name."""
     for table in (manifest, *manifest.get("target", {}).values()):
         for section in filter(_CARGO_SECTION.fullmatch, table):
@@ -401,15 +401,15 @@ def _compare_go(pair: LockPair) -> Iterator[Comparison]:
     if (pair.folder / "vendor").exists() or any((folder / "go.work").exists() for folder in pair.folder.parents):
         return  # go reads another file
     manifest = re.sub(r"//[^\n]*", "", pair.manifest)
-    replaced = {line.split()[0] for line in _go_lines(manifest, "replace")}
-    lines = [line.split() for line in _go_lines(manifest, "require")]
+    replaced = {line.split()[0] for line in _find_go_lines(manifest, "replace")}
+    lines = [line.split() for line in _find_go_lines(manifest, "require")]
     required = _gather_constraints((line[0], line[1]) for line in lines if line[0] not in replaced)
     sums = [line.split()[:2] for line in pair.lock.splitlines() if line.strip()]
     locked = _gather_constraints((module, version.removesuffix("/go.mod")) for module, version in sums)
     yield Comparison(pair.manifest_name, required, _select_required(locked, required))
 
 
-def _go_lines(text: str, word: str) -> Iterator[str]:
+def _find_go_lines(text: str, word: str) -> Iterator[str]:
     """The text after the directive `word`, on its line or in its block."""
     for match in re.finditer(rf"^\s*{word}\s*(?:\(([^)]*)\)|([^\n(]+))", text, re.MULTILINE):
         yield from filter(str.strip, (match[1] if match[1] is not None else match[2]).splitlines())

@@ -149,7 +149,7 @@ class Toolchain(ProjectTool):
         if extra_name:
             extra.write_text(extra_text, encoding="utf-8")
         paths = {"folder": self.folder, "report": report, "scratch": report.parent, "extra": extra}
-        placeholders = _test_placeholders(self.row, tests) | {name: (str(path),) for name, path in paths.items()}
+        placeholders = _make_test_placeholders(self.row, tests) | {name: (str(path),) for name, path in paths.items()}
         command = self._fill_command(self.row.single_tests_template if tests else self.row.test_command, placeholders)
         if command is None:
             raise ValueError(f"{self.row.name}: its command contains an unknown placeholder")
@@ -181,7 +181,7 @@ class Toolchain(ProjectTool):
                 python_projects.reexported_modules(self.folder, paths),
             )
         if self.row.kind == "go":
-            return {path: _go_package(self.folder, path) for path in paths}
+            return {path: _find_go_package(self.folder, path) for path in paths}
         return {path: [path] if self.row.runs_files and re.search(self.row.test_files, path) else [] for path in paths}
 
     def existing_tests(self, tests: Sequence[str]) -> list[str]:
@@ -226,7 +226,7 @@ class Linter(ProjectTool):
         """A command of the row for `paths`; None if a placeholder is unknown."""
         folders = sorted({str(PurePosixPath(path).parent) for path in paths})
         placeholders = {
-            "paths": tuple(map(_as_operand, paths)) or (".",), "scratch": (str(scratch),),
+            "paths": tuple(map(_make_operand, paths)) or (".",), "scratch": (str(scratch),),
             "packages": tuple(f"./{folder}" if folder != "." else "." for folder in folders) or ("./...",),
         }  # fmt: skip
         return self._fill_command(template, placeholders)
@@ -236,11 +236,11 @@ class Linter(ProjectTool):
         return path.endswith(self.row.suffixes) and "__snapshots__" not in path
 
 
-def _test_placeholders(row: TestRunnerRow, tests: Sequence[str]) -> Placeholders:
+def _make_test_placeholders(row: TestRunnerRow, tests: Sequence[str]) -> Placeholders:
     """The placeholders for single tests, in all forms that commands use."""
     if row.kind == "go":
-        return _go_placeholders(tests)
-    operands = tuple(map(_as_operand, tests))
+        return _make_go_placeholders(tests)
+    operands = tuple(map(_make_operand, tests))
     if row.kind == "rust":  # cargo takes no path, so a name with a dash cannot be made an operand
         operands = tuple(test for test in tests if not test.startswith("-"))
     pattern = f"^({'|'.join(map(_escape_name, tests))})$"
@@ -254,15 +254,15 @@ def _test_placeholders(row: TestRunnerRow, tests: Sequence[str]) -> Placeholders
     }
 
 
-def _go_placeholders(tests: Sequence[str]) -> Placeholders:
+def _make_go_placeholders(tests: Sequence[str]) -> Placeholders:
     """The packages of the tests, and the expression that selects tests in them, if every id names one."""
     packages = [test.partition("::")[0] for test in tests]
     names = [test.partition("::")[2] for test in tests]
-    pattern = (f"-run={_go_pattern(names)}",) if names and all(names) else ()
-    return {"packages": tuple(dict.fromkeys(map(_as_operand, packages))), "pattern": pattern}
+    pattern = (f"-run={_make_go_pattern(names)}",) if names and all(names) else ()
+    return {"packages": tuple(dict.fromkeys(map(_make_operand, packages))), "pattern": pattern}
 
 
-def _as_operand(path: str) -> str:
+def _make_operand(path: str) -> str:
     """A path as an operand of a command, changed so that a dash at its beginning does not make it an option."""
     return f"./{path}" if path.startswith("-") else path
 
@@ -272,7 +272,7 @@ def _escape_name(name: str) -> str:
     return re.sub(r"([.*+?^${}()|\[\]\\/])", r"\\\1", name)
 
 
-def _go_pattern(names: Sequence[str]) -> str:
+def _make_go_pattern(names: Sequence[str]) -> str:
     """The regular expression for `-run`. For one test it is exact; for several it has the names of the top tests."""
     if len(names) == 1:
         return "/".join(f"^{re.escape(part)}$" for part in names[0].split("/"))
@@ -280,7 +280,7 @@ def _go_pattern(names: Sequence[str]) -> str:
     return f"^({'|'.join(map(re.escape, tops))})$"
 
 
-def _go_package(folder: Path, path: str) -> list[str]:
+def _find_go_package(folder: Path, path: str) -> list[str]:
     """The package of a changed file, if it has tests, in the form for `test_command`; [] else."""
     package = PurePosixPath(path).parent
     has_tests = path.endswith(".go") and any((folder / package).glob("*_test.go"))

@@ -151,12 +151,12 @@ def find_projects(folder: Path, workspace: Path | None = None, *, git: Git | Non
     tests = _TestFiles(files.tracked + files.untracked)
     pytest_by_interpreter: dict[Interpreter, bool] = {}
     projects: list[Project] = []
-    for path in ["", *_manifest_folders(files.tracked)]:
+    for path in ["", *_find_manifest_folders(files.tracked)]:
         inspected = ProjectFolder(folder / path, installed / path, folder, installed, pytest_by_interpreter)
         if not path or inspected.find_files(MANIFESTS):
             projects.append(_inspect_folder(inspected, path, partial(tests.has, path)))
-    divided = _without_member_tests(projects)
-    return tuple(_without_nested_tests(project, divided, tests) for project in divided)
+    divided = _remove_member_tests(projects)
+    return tuple(_remove_nested_tests(project, divided, tests) for project in divided)
 
 
 def find_packages(folder: Path) -> dict[str, tuple[PackageSetup, ...]]:
@@ -164,7 +164,7 @@ def find_packages(folder: Path) -> dict[str, tuple[PackageSetup, ...]]:
     faster than `find_projects`, which also searches for tests."""
     return {
         path: detect_packages(ProjectFolder.of_operator(folder / path, folder))
-        for path in ["", *_manifest_folders(_list_files(Git(folder)).tracked)]
+        for path in ["", *_find_manifest_folders(_list_files(Git(folder)).tracked)]
     }
 
 
@@ -192,7 +192,7 @@ def _list_files(git: Git) -> _RepositoryFiles:
     return files
 
 
-def _manifest_folders(tracked: Iterable[str]) -> list[str]:
+def _find_manifest_folders(tracked: Iterable[str]) -> list[str]:
     """The folders below the top that contain a tracked manifest, sorted."""
     paths = (path.rpartition("/") for path in tracked)
     folders = {folder for folder, _, name in paths if name in _MANIFEST_NAMES or name.endswith(_MANIFEST_ENDINGS)}
@@ -214,7 +214,7 @@ class _TestFiles:
         self._files = files
         self._matching: dict[str, list[str] | None] = {}
 
-    def of_language(self, kind: str) -> list[str] | None:
+    def find_by_language(self, kind: str) -> list[str] | None:
         """The test files of a language, sorted; None if their names do not show it."""
         if kind not in self._matching:
             self._matching[kind] = self._find(kind)
@@ -230,7 +230,7 @@ class _TestFiles:
 
     def has(self, path: str, kind: str) -> bool:
         """Whether the folder `path` has test files of a language. True if their names do not show it."""
-        files = self.of_language(kind)
+        files = self.find_by_language(kind)
         prefix = f"{path}/" if path else ""
         return files is None or any(file.startswith(prefix) for file in files)
 
@@ -253,12 +253,12 @@ def _inspect_folder(folder: ProjectFolder, path: str, has_tests: Callable[[str],
         linters=tuple(replace(linter, install=installs.get(linter.row.kind, "")) for linter in linters),
         packages=packages,
         changelog="" if path else changelog_of(folder.folder),
-        missing_tool=_missing_tool(folder, packages, {tool.row.kind for tool in tools}, has_tests),
+        missing_tool=_find_missing_tool(folder, packages, {tool.row.kind for tool in tools}, has_tests),
         searched=tuple(dict.fromkeys(searched)),
     )
 
 
-def _missing_tool(
+def _find_missing_tool(
     folder: ProjectFolder, packages: Sequence[PackageSetup], kinds: set[str], has_tests: Callable[[str], bool]
 ) -> str:
     """The first program or folder that the tests need and that does not exist; "" for none. If the package manager that
@@ -280,7 +280,7 @@ def changelog_of(folder: Path) -> str:
 # -- which project runs which tests
 
 
-def _without_member_tests(projects: Sequence[Project]) -> list[Project]:
+def _remove_member_tests(projects: Sequence[Project]) -> list[Project]:
     """Remove from each project the tools whose tests are run by a project above it. `projects` begins with the top."""
     reduced: list[Project] = []
     for project in projects:
@@ -315,11 +315,11 @@ def _runs_tests_of(tool: Toolchain, inside: str) -> bool:
     return False
 
 
-def _without_nested_tests(project: Project, projects: Sequence[Project], tests: _TestFiles) -> Project:
+def _remove_nested_tests(project: Project, projects: Sequence[Project], tests: _TestFiles) -> Project:
     """Leave out of a project the tests of the projects below it, which run their own tests."""
     tools: list[Toolchain] = []
     for tool in project.tools:
-        nested = _tested_below(project, projects, tool.row.kind)
+        nested = _find_tested_below(project, projects, tool.row.kind)
         if nested and tool.row.kind == "python":
             if _has_own_python_tests(project, nested, tests):
                 tools.append(replace(tool, below=nested))
@@ -329,7 +329,7 @@ def _without_nested_tests(project: Project, projects: Sequence[Project], tests: 
     return replace(project, tools=tuple(tools), missing_tool="" if has_lost_all else project.missing_tool)
 
 
-def _tested_below(project: Project, projects: Iterable[Project], kind: str) -> tuple[str, ...]:
+def _find_tested_below(project: Project, projects: Iterable[Project], kind: str) -> tuple[str, ...]:
     """The folders of the projects below a project that run their own tests of a language, relative to its folder."""
     testing = (other for other in projects if any(tool.row.kind == kind for tool in other.tools))
     return tuple(inside for other in testing if (inside := project.path_inside(other.path)))
@@ -344,7 +344,7 @@ def _is_delegating(tool: Toolchain) -> bool:
 def _has_own_python_tests(project: Project, nested: Sequence[str], tests: _TestFiles) -> bool:
     """Whether a project has Python test files outside of the folders `nested`."""
     below = tuple(f"{project.path}/{inside}/" if project.path else f"{inside}/" for inside in nested)
-    files = tests.of_language("python") or ()
+    files = tests.find_by_language("python") or ()
     return any(project.path_inside(file) and not file.startswith(below) for file in files)
 
 

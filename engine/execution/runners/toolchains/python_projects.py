@@ -80,10 +80,10 @@ def is_collected(folder: Path, inside: str) -> bool:
     for name in ("pytest.ini", "tox.ini", "setup.cfg"):
         for match in re.finditer(r"^testpaths\s*=(.*(?:\n[ \t]+.*)*)", read_text(folder / name), re.M):
             paths += match[1].split()
-    return any(fnmatch(part, path.strip("/")) for path in paths for part in _path_and_parents(inside))
+    return any(fnmatch(part, path.strip("/")) for path in paths for part in _list_path_and_parents(inside))
 
 
-def _path_and_parents(path: str) -> list[str]:
+def _list_path_and_parents(path: str) -> list[str]:
     return [path, *(str(parent) for parent in PurePosixPath(path).parents)]
 
 
@@ -108,15 +108,18 @@ def _read_toml(file: Path) -> dict[str, Any]:
         return {}
 
 
-def _managed_environments(workspace: Path) -> Iterator[tuple[str, Path]]:
+def _find_managed_environments(workspace: Path) -> Iterator[tuple[str, Path]]:
     """(package manager, interpreter) of each environment that Poetry or Pipenv made for the project at `workspace`."""
-    for manager, homes in (("poetry", _poetry_environments(workspace)), ("pipenv", _pipenv_environments(workspace))):
+    for manager, homes in (
+        ("poetry", _find_poetry_environments(workspace)),
+        ("pipenv", _find_pipenv_environments(workspace)),
+    ):
         interpreters = [home / "bin" / "python" for home in homes]
         if interpreter := next((path for path in interpreters if path.exists()), None):
             yield manager, interpreter
 
 
-def _poetry_environments(workspace: Path) -> list[Path]:
+def _find_poetry_environments(workspace: Path) -> list[Path]:
     project = _read_toml(workspace / "pyproject.toml")
     poetry = _find_table(project, "tool", "poetry")
     name = poetry.get("name") or _find_table(project, "project").get("name") or workspace.name
@@ -127,19 +130,19 @@ def _poetry_environments(workspace: Path) -> list[Path]:
     location = os.environ.get("POETRY_VIRTUALENVS_PATH") or _find_table(settings, "virtualenvs").get("path")
     root = Path(str(location or "{cache-dir}/virtualenvs").replace("{cache-dir}", str(cache)))
     safe_name = re.sub(r"[ $`!*@\"\\\r\n\t]", "_", str(name).lower())[:42]
-    prefix = f"{safe_name}-{_short_hash(os.path.normcase(os.path.realpath(workspace)))}"
+    prefix = f"{safe_name}-{_make_short_hash(os.path.normcase(os.path.realpath(workspace)))}"
     chosen = _find_table(_read_toml(root / "envs.toml"), prefix).get("minor", "")
-    homes = sorted(_list_subfolders(root, f"{prefix}-py"), key=_python_version, reverse=True)
+    homes = sorted(_list_subfolders(root, f"{prefix}-py"), key=_parse_python_version, reverse=True)
     return sorted(homes, key=lambda home: not home.name.endswith(f"-py{chosen}"))
 
 
-def _pipenv_environments(workspace: Path) -> list[Path]:
+def _find_pipenv_environments(workspace: Path) -> list[Path]:
     if not (workspace / "Pipfile").is_file():
         return []
     data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
     root = Path(os.environ.get("WORKON_HOME") or f"{data}/virtualenvs").expanduser()
     safe_name = re.sub(r"[ &$`!*@\"()\[\]\\\r\n\t]", "_", workspace.name)[:42]
-    return _list_subfolders(root, f"{safe_name}-{_short_hash(str(workspace / 'Pipfile'))}")
+    return _list_subfolders(root, f"{safe_name}-{_make_short_hash(str(workspace / 'Pipfile'))}")
 
 
 def _find_table(document: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -150,11 +153,11 @@ def _find_table(document: dict[str, Any], *names: str) -> dict[str, Any]:
     return document
 
 
-def _short_hash(text: str) -> str:
+def _make_short_hash(text: str) -> str:
     return urlsafe_b64encode(hashlib.sha256(os.fsencode(text)).digest()).decode()[:8]
 
 
-def _python_version(home: Path) -> list[int]:
+def _parse_python_version(home: Path) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", home.name.rpartition("-py")[2])]
 
 
@@ -262,7 +265,7 @@ def _find_environments(folder: Path, top: Path) -> Iterator[Interpreter]:
                 where = str(folder.relative_to(top) / name) if folder.is_relative_to(top) else name
                 yield Interpreter(where, interpreter)
                 break
-    for manager, interpreter in _managed_environments(folder):
+    for manager, interpreter in _find_managed_environments(folder):
         yield Interpreter(f"{manager}'s environment", interpreter)
 
 
@@ -297,7 +300,7 @@ def read_test_files(folder: Path) -> dict[str, str]:
     return {file.relative_to(folder).as_posix(): read_text(file, 200_000) for file in files}
 
 
-def _module_of(path: str) -> str:
+def _make_module_name(path: str) -> str:
     """The dotted module name of a source file: `shop.cart` for `src/shop/cart.py`, `shop` for `shop/__init__.py`."""
     parts = list(PurePosixPath(path).with_suffix("").parts)
     if len(parts) > 1 and parts[0] in ("src", "lib", "python"):
@@ -307,7 +310,7 @@ def _module_of(path: str) -> str:
     return ".".join(parts)
 
 
-def _imported_names(text: str) -> set[str]:
+def _find_imported_names(text: str) -> set[str]:
     """The full dotted names that Python source imports, of modules and of names in modules. The source is searched with
     an expression and not parsed, because that is faster."""
     names = set()
@@ -328,11 +331,11 @@ def related_tests(
     one in the most similar folder is taken. A module in `reexported` has names that its package exports, so tests that
     import the package belong to it, too.
     """
-    imported = {test: _imported_names(text) for test, text in tests.items()}
-    return {path: _tests_of(path, tests, imported, is_reexported=path in reexported) for path in paths}
+    imported = {test: _find_imported_names(text) for test, text in tests.items()}
+    return {path: _find_tests_of_path(path, tests, imported, is_reexported=path in reexported) for path in paths}
 
 
-def _tests_of(
+def _find_tests_of_path(
     path: str, tests: Mapping[str, str], imported: Mapping[str, set[str]], *, is_reexported: bool
 ) -> list[str]:
     pure = PurePosixPath(path)
@@ -340,14 +343,14 @@ def _tests_of(
         return [path] if path in tests else []
     if pure.name == "conftest.py":
         return sorted(test for test in tests if PurePosixPath(test).is_relative_to(pure.parent))
-    module = _module_of(path)
+    module = _make_module_name(path)
     if pure.suffix != ".py" or not module:
         return []
-    using = _using_tests(module, tests, imported, is_reexported=is_reexported)
-    return sorted({*_named_tests(pure, tests), *using})
+    using = _find_tests_by_import(module, tests, imported, is_reexported=is_reexported)
+    return sorted({*_find_tests_by_name(pure, tests), *using})
 
 
-def _using_tests(
+def _find_tests_by_import(
     module: str, tests: Mapping[str, str], imported: Mapping[str, set[str]], *, is_reexported: bool
 ) -> list[str]:
     """The tests that import a module, or that contain its full name."""
@@ -357,15 +360,15 @@ def _using_tests(
     return [test for test, text in tests.items() if imports & imported[test] or (package and mention.search(text))]
 
 
-def _named_tests(source: PurePosixPath, tests: Iterable[str]) -> list[str]:
+def _find_tests_by_name(source: PurePosixPath, tests: Iterable[str]) -> list[str]:
     """The tests with the name of a source file. A package has the name of its folder."""
     stem = source.parent.name if source.stem in ("__init__", "__main__") else source.stem
     stem = stem.strip("_") or stem
     candidates = [test for test in tests if PurePosixPath(test).stem in (f"test_{stem}", f"{stem}_test")]
-    return _closest_tests(candidates, source)
+    return _select_closest_tests(candidates, source)
 
 
-def _closest_tests(tests: list[str], source: PurePosixPath) -> list[str]:
+def _select_closest_tests(tests: list[str], source: PurePosixPath) -> list[str]:
     """The tests whose paths have the most folders in common with the source, as `tests/a/…` with `a/x.py`."""
     folders = set(source.parent.parts)
     shared = {test: len(folders & set(PurePosixPath(test).parent.parts)) for test in tests}
@@ -380,7 +383,7 @@ def reexported_modules(folder: Path, paths: Sequence[str]) -> set[str]:
         pure = PurePosixPath(path)
         if pure.suffix == ".py" and pure.stem != "__init__":
             text = read_text(folder / pure.parent / "__init__.py", 200_000)
-            module = re.escape(_module_of(path))
+            module = re.escape(_make_module_name(path))
             if re.search(rf"^\s*from\s+(?:\.{re.escape(pure.stem)}|{module})\s+import\b", text, re.M):
                 modules.add(path)
     return modules

@@ -92,8 +92,8 @@ def read_result(run: FinishedRun) -> CheckResult:
     if check is not None:
         return check
     if run.exit_code and run.output_format != "words":
-        return _with_exit_code(run, _make_result(run.tool, {}))
-    return _uncounted_result(run)
+        return _add_exit_code_error(run, _make_result(run.tool, {}))
+    return _make_uncounted_result(run)
 
 
 def read_failures(run: FinishedRun, failing: Iterable[str]) -> Mapping[str, str]:
@@ -114,13 +114,13 @@ def _read_junit(run: FinishedRun) -> CheckResult:
         reason = _USAGE_ERRORS.get(run.exit_code, f"pytest ended with code {run.exit_code} and no report")
         errors = 0 if run.exit_code == 5 else 1
         return _make_result(run.tool, {"errors": errors}, failing=[reason])
-    return _read_junit_cases(run.tool, root, lambda case: _pytest_id(case, run.folder))
+    return _read_junit_cases(run.tool, root, lambda case: _make_pytest_id(case, run.folder))
 
 
 def _read_phpunit(run: FinishedRun) -> CheckResult | None:
     """Read phpunit's JUnit report. Ids are `Class::method`, followed by the name of the data set if there is one."""
     root = _parse_xml(run.report)
-    return _read_junit_cases(run.tool, root, _method_id) if root is not None else None
+    return _read_junit_cases(run.tool, root, _make_method_id) if root is not None else None
 
 
 def _read_rspec(run: FinishedRun) -> CheckResult | None:
@@ -162,7 +162,7 @@ def _read_junit_failures(root: ElementTree.Element, folder: Path) -> dict[str, s
     texts: dict[str, str] = {}
     for case in root.iter("testcase"):
         for failure in (*case.findall("failure"), *case.findall("error")):
-            node = _method_id(case) if case.get("class") else _pytest_id(case, folder)
+            node = _make_method_id(case) if case.get("class") else _make_pytest_id(case, folder)
             texts[node] = f"{texts.get(node, '')}{failure.get('message') or ''}\n{failure.text or ''}\n"
     return texts
 
@@ -173,7 +173,7 @@ def _read_junit_cases(tool: str, root: ElementTree.Element, name: Callable[[Elem
     outcomes: dict[str, str] = {}
     for case in root.iter("testcase"):
         node = name(case)
-        durations[node] = durations.get(node, 0.0) + _seconds_attribute(case.get("time"))
+        durations[node] = durations.get(node, 0.0) + _parse_seconds(case.get("time"))
         tags = [tag for tag in ("failure", "error", "skipped") if case.find(tag) is not None]
         # A test may have two entries, for its body and its teardown. The worse outcome counts.
         if tags and (tags[0] == "failure" or outcomes.get(node, "skipped") == "skipped"):
@@ -184,7 +184,7 @@ def _read_junit_cases(tool: str, root: ElementTree.Element, name: Callable[[Elem
     return _make_result(
         tool,
         counts,
-        seconds=_seconds_attribute(suite.get("time")) if suite is not None else 0.0,
+        seconds=_parse_seconds(suite.get("time")) if suite is not None else 0.0,
         failing=[node for node, outcome in outcomes.items() if outcome != "skipped"],
         durations={node: seconds for node, seconds in durations.items() if outcomes.get(node) != "skipped"},
     )
@@ -200,12 +200,12 @@ def _parse_xml(text: str) -> ElementTree.Element | None:
         return None
 
 
-def _method_id(case: ElementTree.Element) -> str:
+def _make_method_id(case: ElementTree.Element) -> str:
     """PHPUnit's id of a case, see `_read_phpunit`."""
     return f"{case.get('class') or case.get('classname', '')}::{case.get('name', '')}"
 
 
-def _pytest_id(case: ElementTree.Element, folder: Path) -> str:
+def _make_pytest_id(case: ElementTree.Element, folder: Path) -> str:
     """pytest's node id of a case. Its `classname` has the file and the classes, separated by dots. Which part is the
     file is found by looking for an existing one."""
     name = case.get("name", "")
@@ -220,7 +220,7 @@ def _pytest_id(case: ElementTree.Element, folder: Path) -> str:
     return "::".join([case.get("file") or ".".join(parts), name])
 
 
-def _seconds_attribute(text: str | None) -> float:
+def _parse_seconds(text: str | None) -> float:
     """The seconds in an attribute; 0 if it is missing or no number."""
     try:
         return float(text or 0)
@@ -306,7 +306,7 @@ def _read_printed(run: FinishedRun) -> CheckResult | None:
     formats = [form for form in _FORMATS.values() if not form.hidden] if tries_all else [_FORMATS[run.output_format]]
     text = _ANSI.sub("", run.output).replace("\r\n", "\n")
     check = next(filter(None, (_read_format(form, run.tool, text) for form in formats)), None)
-    return None if check is None else _with_exit_code(run, check)
+    return None if check is None else _add_exit_code_error(run, check)
 
 
 def _read_format(form: PrintedFormat, tool: str, text: str) -> CheckResult | None:
@@ -377,13 +377,13 @@ def _read_go_tests(form: PrintedFormat, text: str) -> Iterator[PrintedTest]:
         if match := _GO_TEST.match(line):
             pending[match["name"]] = match
         elif package := form.total.match(line):
-            yield from _go_tests_of(package["package"], pending)
+            yield from _select_go_tests(package["package"], pending)
             if package["what"] == "FAIL" and not any(test["what"] == "FAIL" for test in pending.values()):
                 yield PrintedTest(package["package"], "errors")
             pending = {}
 
 
-def _go_tests_of(package: str, tests: Mapping[str, re.Match[str]]) -> Iterator[PrintedTest]:
+def _select_go_tests(package: str, tests: Mapping[str, re.Match[str]]) -> Iterator[PrintedTest]:
     """The tests of a package. One with subtests is left out, unless it failed and none of its subtests did."""
     parents = {name.rpartition("/")[0] for name in tests}
     failed = [name for name, match in tests.items() if match["what"] == "FAIL"]
@@ -438,14 +438,14 @@ def _make_result(
     )
 
 
-def _uncounted_result(run: FinishedRun) -> CheckResult:
+def _make_uncounted_result(run: FinishedRun) -> CheckResult:
     """The result of a command whose output names no tests, so that only its exit code is known."""
     counts = {"failed" if run.exit_code else "passed": 1}
     check = _make_result(run.tool, counts, failing=[run.title] if run.exit_code else ())
     return replace(check, counted=False)
 
 
-def _with_exit_code(run: FinishedRun, check: CheckResult) -> CheckResult:
+def _add_exit_code_error(run: FinishedRun, check: CheckResult) -> CheckResult:
     """Add one error to `check` if the command failed although no test did. Perhaps the code did not compile, a linter
     failed before the tests, or the coverage was too low."""
     if run.exit_code == 0 or check.failed or check.errors:

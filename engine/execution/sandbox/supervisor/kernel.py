@@ -147,7 +147,7 @@ def copy_descriptor(pid: int, descriptor: int) -> int:
 # -- processes
 
 
-def _parent_of(pid: int) -> int | None:
+def _read_parent(pid: int) -> int | None:
     """The parent of a process, None if the process has ended."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -161,7 +161,7 @@ def find_descendants() -> list[int]:
     """The living descendants of the supervisor, in no particular order."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
-        if name.isdigit() and (parent := _parent_of(int(name))) is not None:
+        if name.isdigit() and (parent := _read_parent(int(name))) is not None:
             children.setdefault(parent, []).append(int(name))
     result, pending = [], [os.getpid()]
     while pending:
@@ -173,13 +173,13 @@ def find_descendants() -> list[int]:
 
 def is_descendant(pid: int) -> bool:
     """Whether a process or thread is a descendant of the supervisor."""
-    own_pid, ancestor = os.getpid(), _parent_of(pid)
+    own_pid, ancestor = os.getpid(), _read_parent(pid)
     for _ in range(10_000):
         if ancestor is None or ancestor <= 1:
             return False
         if ancestor == own_pid:
             return True
-        ancestor = _parent_of(ancestor)
+        ancestor = _read_parent(ancestor)
     return False
 
 
@@ -358,11 +358,11 @@ def _check_kill(call: _Call) -> None:
         raise OSError(errno.EPERM, "everybody")
     if pid >= 0:
         _check_is_descendant(pid)
-    elif not any(_group_of(member) == -pid for member in find_descendants()):
+    elif not any(_read_group(member) == -pid for member in find_descendants()):
         raise OSError(errno.EPERM, "another group")
 
 
-def _group_of(pid: int) -> int:
+def _read_group(pid: int) -> int:
     try:
         return os.getpgid(pid)
     except OSError:
