@@ -14,11 +14,11 @@ from engine.home import Home
 if TYPE_CHECKING:
     from engine.api.control import ask_running, call, connect, stop
     from engine.api.documents import document
-    from engine.api.gateway.access import gateway_token
-    from engine.api.mcp import mcp_serve
+    from engine.api.gateway.access import get_gateway_token
+    from engine.api.mcp import serve_mcp
     from engine.api.model_checks import store_key
     from engine.api.notify.delivery import store_address
-    from engine.api.offline import completion_names
+    from engine.api.offline import read_completion_names
     from engine.api.operations import dispatch
     from engine.engine import Engine, open_engine
     from engine.lock import Holder, read_holder
@@ -35,15 +35,15 @@ __all__ = [
     "Refusal",
     "ask_running",
     "call",
-    "completion_names",
     "connect",
     "dispatch",
     "document",
-    "gateway_token",
+    "get_gateway_token",
     "kind_title",
-    "mcp_serve",
     "open_engine",
+    "read_completion_names",
     "read_holder",
+    "serve_mcp",
     "simulate",
     "stop",
     "store_address",
@@ -60,15 +60,15 @@ _MODULES = {
     "Refusal": "engine.model",
     "ask_running": "engine.api.control",
     "call": "engine.api.control",
-    "completion_names": "engine.api.offline",
+    "read_completion_names": "engine.api.offline",
     "connect": "engine.api.control",
     "dispatch": "engine.api.operations",
     "document": "engine.api.documents",
-    "gateway_token": "engine.api.gateway.access",
+    "get_gateway_token": "engine.api.gateway.access",
     "store_address": "engine.api.notify.delivery",
     "store_key": "engine.api.model_checks",
     "kind_title": "engine.prediction.kinds",
-    "mcp_serve": "engine.api.mcp",
+    "serve_mcp": "engine.api.mcp",
     "open_engine": "engine.engine",
     "read_holder": "engine.lock",
     "simulate": "engine.simulation.simulate",

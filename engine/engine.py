@@ -23,7 +23,7 @@ from engine.api.status_bar_file import StatusBarFile
 from engine.clock import Clock, SystemClock
 from engine.events import EngineStarted, EngineStopped
 from engine.files import remove_temporaries
-from engine.git import repository_root
+from engine.git import find_repository_root
 from engine.home import Home
 from engine.lock import HomeLock
 from engine.model import Card, Randomness, Refusal, SessionState
@@ -88,7 +88,7 @@ class Engine(ApiServices):
         self.version = engine.__version__
         self._lock = lock
         self._is_unreachable = overrides.unreachable
-        self._named_workspaces = [str(repository_root(Path(path))) for path in workspaces]
+        self._named_workspaces = [str(find_repository_root(Path(path))) for path in workspaces]
         self._control: ControlServer | None = None
         self._attach = attach
 
@@ -258,7 +258,7 @@ def open_engine(
     that never started goes on waiting, for an engine that is closed again soon.
 
     Raises `Refusal`: `home_held` (another engine has it), `unwritable_home`, `newer_home`, `damaged_home`, `disk_full`,
-    `bad_config`, and what `repository_root` says of a folder.
+    `bad_config`, and what `find_repository_root` says of a folder.
     """
     clock = clock or SystemClock()
     lock = HomeLock(home, clock=clock, version=engine.__version__, kind=kind)

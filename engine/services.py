@@ -18,7 +18,7 @@ from engine.clock import Clock
 from engine.config import WorkspaceAutonomy
 from engine.events import FaultReported, WorkspaceAdded
 from engine.frozen import frozen
-from engine.git import repository_root
+from engine.git import find_repository_root
 from engine.git.reader import read_workspace_label
 from engine.home import Home
 from engine.model import LayerState, PromptPart, Randomness, Refusal, SessionState, Waiting
@@ -185,7 +185,7 @@ class Services:
             if section.autonomy is not WorkspaceAutonomy.OFF:
                 try:
                     is_root = path in self._named_workspaces
-                    roots.append(path if is_root else str(repository_root(Path(path).expanduser())))
+                    roots.append(path if is_root else str(find_repository_root(Path(path).expanduser())))
                 except Refusal as refusal:
                     log.warning("workspace %s is left out: %s", path, refusal)
         return roots
@@ -193,9 +193,9 @@ class Services:
     def watch_workspace(self, folder: str) -> None:
         """Watch the repository of `folder` too. If it is watched already, nothing changes.
 
-        Raises `Refusal`: `workspace_off` if the settings switch it off, and as `repository_root`.
+        Raises `Refusal`: `workspace_off` if the settings switch it off, and as `find_repository_root`.
         """
-        root = str(repository_root(Path(folder)))
+        root = str(find_repository_root(Path(folder)))
         if root in self.workspaces:
             return
         if self.settings.current.workspace(root).autonomy is WorkspaceAutonomy.OFF:

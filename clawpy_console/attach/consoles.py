@@ -234,12 +234,12 @@ class Consoles(Host):
     def _find_repositories(self, client: TerminalDescription) -> list[str]:
         """The repositories of a client that attaches: those of the folders that it names, else that of its own folder;
         none in the demo."""
-        from engine.git import repository_root
+        from engine.git import find_repository_root
 
         repositories = []
         for folder in () if self._demo else client.workspaces or [client.folder]:
             try:
-                repositories.append(str(repository_root(Path(folder))))
+                repositories.append(str(find_repository_root(Path(folder))))
             except Refusal:
                 continue  # a folder that is no repository: there is nothing to look after
         return repositories

@@ -253,12 +253,12 @@ def _document_of(options: argparse.Namespace, common: CommonOptions) -> Any:
         case "mcp":  # standard output belongs to the protocol from here on
             workspace, version = next(iter(common.chosen_workspaces()), ""), engine.__version__
             agent = options.agent or ""
-            return engine.mcp_serve(common.home, workspace=workspace, opener=open_engine, agent=agent, version=version)
+            return engine.serve_mcp(common.home, workspace=workspace, opener=open_engine, agent=agent, version=version)
         case "stop":
             return engine.stop(common.home, " ".join(options.reason))
         case "token":
             new = options.action == "new"
-            return engine.gateway_token(common.home, new=new, in_file=new and options.store == "file")
+            return engine.get_gateway_token(common.home, new=new, in_file=new and options.store == "file")
         case "simulate":  # in a home of its own that is removed at the end: the one that is named is not touched
             gc.freeze()  # what was imported stays to the end: no collection of garbage need look at it
             return engine.simulate(options.days, options.seed)

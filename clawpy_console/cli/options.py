@@ -53,13 +53,13 @@ class CommonOptions:
         """
         from pathlib import Path
 
-        from engine.git import repository_root
+        from engine.git import find_repository_root
         from engine.model import Refusal
 
         needed = needed or bool(self.workspace_names)
         try:
             folders = [Path(name).expanduser() for name in self.workspace_names] or [Path.cwd()]
-            return list(dict.fromkeys(str(repository_root(folder)) for folder in folders))
+            return list(dict.fromkeys(str(find_repository_root(folder)) for folder in folders))
         except FileNotFoundError as error:
             if needed:
                 raise Refusal(

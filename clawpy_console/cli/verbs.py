@@ -400,7 +400,7 @@ def _complete_value(kind: str, prefix: str, parsed_args: argparse.Namespace, **_
     """The values of a kind. They need not begin with `prefix`, because `argcomplete` filters them."""
     from argcomplete.completers import DirectoriesCompleter, FilesCompleter
 
-    from engine import Home, completion_names
+    from engine import Home, read_completion_names
 
     home = Home.locate(getattr(parsed_args, "home", None))
     match kind:
@@ -413,10 +413,10 @@ def _complete_value(kind: str, prefix: str, parsed_args: argparse.Namespace, **_
 
             return dict.fromkeys(topics(), "page of the documentation")
         case "workspaces":
-            return [*completion_names(home, "workspaces"), *DirectoriesCompleter()(prefix)]
+            return [*read_completion_names(home, "workspaces"), *DirectoriesCompleter()(prefix)]
         case "flows":
-            return _flows_or_parameters(completion_names(home, "flows"), parsed_args.text or [])
-    return _offer_names(completion_names(home, kind), prefix)
+            return _flows_or_parameters(read_completion_names(home, "flows"), parsed_args.text or [])
+    return _offer_names(read_completion_names(home, kind), prefix)
 
 
 def _offer_names(titles_by_name: Mapping[str, str], prefix: str) -> Mapping[str, str]:

@@ -331,7 +331,7 @@ def _correction_links(engine: Engine, fact_id: str, heading: str) -> list[Entry]
 def _using_sessions(engine: Engine, id: str) -> list[Entry]:
     """The sessions whose prompts contained the entry, newest first."""
     link_by_session: dict[str, Entry] = {}
-    for call in engine.calls.calls_with_memory(id):
+    for call in engine.calls.find_calls_with_memory(id):
         text = f"{call.agent} · {call.model} · {call.session_id}"
         link = Entry(
             None, call.session_id, text, call.run_kind, call.started_at, group="USED BY", mark="▸", mark_style="grey"

@@ -282,7 +282,7 @@ class XRay(PromptDialog[PromptSource | None]):
         self._shown_call = call.id, call.state
 
         def read_prompt(engine: Engine) -> SentPrompt:
-            parts = engine.calls.prompt(call.id)
+            parts = engine.calls.read_prompt(call.id)
             return SentPrompt(parts, engine.calls.reply(call.id), engine.objections(parts))
 
         def show_prompt(prompt: SentPrompt) -> None:

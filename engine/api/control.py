@@ -343,7 +343,7 @@ def stop(home: Home, reason: str) -> Document:
     killed here. `killed` is the number of processes that ended, `left` names those that did not. Raises `Refusal`
     `unwritable_home` if the file cannot be written (a full disk) and no engine answers; sessions are ended even then.
     """
-    from engine.execution.session_processes import pid_folder, terminate_sessions
+    from engine.execution.session_processes import get_pid_folder, terminate_sessions
 
     unwritten: OSError | None = None
     try:
@@ -356,7 +356,7 @@ def stop(home: Home, reason: str) -> Document:
         nonlocal answer
         answer = _ask_to_stop(home, reason)
 
-    ended = terminate_sessions(pid_folder(home), ask_engine=ask_engine)
+    ended = terminate_sessions(get_pid_folder(home), ask_engine=ask_engine)
     if isinstance(answer, Refusal):
         raise answer
     counts = {"killed": ended.killed, "left": list(ended.survivors)}

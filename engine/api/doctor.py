@@ -23,15 +23,15 @@ from engine.api.model_checks import (
     WARN,
     Check,
     check_agents,
+    check_coding_agents,
     check_embedder,
     check_key_storage,
+    check_memory_model,
+    check_providers,
     check_text_prompt,
+    check_twin_model,
     check_url,
-    coding_agent_checks,
-    memory_model_checks,
-    offline_router,
-    provider_checks,
-    twin_model_checks,
+    make_offline_router,
 )
 from engine.api.notify.delivery import Addresses
 from engine.api.notify.notes import is_switched_on
@@ -42,7 +42,7 @@ from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings
 from engine.config.sections import DESKTOP_SCHEME, SPEAK_SCHEME, Surface, url_problem
 from engine.config.settings_file import VARIABLES, format_key
-from engine.git import MIN_VERSION, Git, repository_root
+from engine.git import MIN_VERSION, Git, find_repository_root
 from engine.git import version as git_version
 from engine.home import Home
 from engine.installed import (
@@ -78,7 +78,7 @@ def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> d
     settings, config = _load_settings(home)
     checks = _run_checks(home, settings, config, workspaces, online=online)
     return {
-        "version": installed_version("clawpy-console") or "not installed",
+        "version": find_installed_version("clawpy-console") or "not installed",
         "python": sys.version.split()[0],
         "ok": all(check.state != FAIL for check in checks),
         "checks": [
@@ -95,7 +95,7 @@ def _run_checks(
     home: Home, settings: Settings, config: Check, workspaces: Sequence[str], *, online: bool
 ) -> list[Check]:
     keys = Keys(home)
-    router = offline_router(home, FixedSettings(settings), keys)
+    router = make_offline_router(home, FixedSettings(settings), keys)
     checks = [
         _check_home(home),
         _check_engine(home),
@@ -104,22 +104,22 @@ def _run_checks(
         *_check_workspace_settings(home, settings),
         *_check_variables(os.environ),
         check_database(home.database),
-        check_index(home, is_local=not index_server_url(settings)),
-        *index_server_checks(settings, online=online),
-        *shared_database_checks(online=online),
+        check_index(home, is_local=not find_index_server_url(settings)),
+        *check_index_server(settings, online=online),
+        *check_shared_database(online=online),
         check_embedder(settings),
         _check_git(),
         _check_gh(),
         check_key_storage(keys),
-        *provider_checks(router, keys, online=online),
+        *check_providers(router, keys, online=online),
         check_text_prompt(settings, router),
-        *memory_model_checks(settings, router),
-        *twin_model_checks(home, settings),
+        *check_memory_model(settings, router),
+        *check_twin_model(home, settings),
         _check_sandbox(settings),
         check_agents(home, settings),
         check_learnings(home),
-        *coding_agent_checks(home, settings),
-        *notification_checks(home, settings, keys),
+        *check_coding_agents(home, settings),
+        *check_notifications(home, settings, keys),
         *(_check_workspace(path) for path in workspaces),
         _check_extras(),
     ]
@@ -283,7 +283,7 @@ def _check_sandbox(settings: Settings) -> Check:
     return Check("sandbox", OK, f"{find_best_sandbox().describe(network=False)}{lacks}; {limited}")
 
 
-def notification_checks(home: Home, settings: Settings, keys: Keys) -> list[Check]:
+def check_notifications(home: Home, settings: Settings, keys: Keys) -> list[Check]:
     """The address of each surface, and notifications that were not delivered (SPEC 10.2)."""
     addresses = Addresses(FixedSettings(settings), keys)
     checks = [check for surface in Surface if (check := _check_surface(surface, addresses, settings))]
@@ -330,19 +330,19 @@ def _check_undelivered(database: Path) -> list[Check]:
 
 
 def _check_workspace(path: str) -> Check:
-    from engine.execution.runners.flow import in_project
-    from engine.execution.runners.flows.suite_runs import how_to_run_tests
+    from engine.execution.runners.flow import format_in_project
+    from engine.execution.runners.flows.suite_runs import describe_how_to_run_tests
     from engine.execution.runners.toolchains.projects import find_projects
 
     try:
-        root = repository_root(Path(path))
+        root = find_repository_root(Path(path))
         if not Git(root).text("rev-parse", "--verify", "--quiet", "HEAD", allowed=(0, 1)):
             return Check("workspace", WARN, f"{root} has no commit yet", "make a commit; most cards need a history")
     except Refusal as error:
         return Check("workspace", FAIL, error.message, error.fix)
     projects = find_projects(root)
     tested = [
-        f"{', '.join(tool.title for tool in project.tools)}{in_project(project.path)}"
+        f"{', '.join(tool.title for tool in project.tools)}{format_in_project(project.path)}"
         for project in projects
         if project.tools
     ]
@@ -350,10 +350,12 @@ def _check_workspace(path: str) -> Check:
         return Check("workspace", OK, f"{root}: tests with {'; '.join(tested)}")
     first = projects[0]
     reasons = f" ({'; '.join(first.searched)})" if first.searched else ""
-    return Check("workspace", WARN, f"{root}: no tool to run its tests{reasons}", how_to_run_tests(first, root))
+    return Check(
+        "workspace", WARN, f"{root}: no tool to run its tests{reasons}", describe_how_to_run_tests(first, root)
+    )
 
 
-def installed_version(package: str) -> str | None:
+def find_installed_version(package: str) -> str | None:
     """The version of an installed package, None if it is not installed."""
     try:
         return metadata.version(package)
@@ -382,7 +384,7 @@ def check_database(path: Path) -> Check:
 
 def check_index(home: Home, *, is_local: bool) -> Check:
     """The number of memories, and the state of the index. SQLite holds all memories, so a lost index is no loss."""
-    version = installed_version("chromadb")
+    version = find_installed_version("chromadb")
     if version is None:
         return Check("index", WARN, "chromadb is not installed", install_command("chromadb"))
     number = missing = 0
@@ -400,14 +402,14 @@ def check_index(home: Home, *, is_local: bool) -> Check:
     return Check("index", OK, message)
 
 
-def index_server_url(settings: Settings) -> str:
+def find_index_server_url(settings: Settings) -> str:
     """The address of the Chroma server, "" if the index is in a folder."""
     return os.environ.get(URL_VARIABLE, "").strip().rstrip("/") or settings.memory.chroma_url
 
 
-def index_server_checks(settings: Settings, *, online: bool) -> list[Check]:
+def check_index_server(settings: Settings, *, online: bool) -> list[Check]:
     """The Chroma server, if one is set. It is asked only if `online`."""
-    url = index_server_url(settings)
+    url = find_index_server_url(settings)
     if not url:
         return []
     if problem := url_problem(url):
@@ -422,7 +424,7 @@ def index_server_checks(settings: Settings, *, online: bool) -> list[Check]:
     return [Check("index server", OK, f"the index is on {host}; it answers")]
 
 
-def shared_database_checks(*, online: bool) -> list[Check]:
+def check_shared_database(*, online: bool) -> list[Check]:
     """The shared PostgreSQL, if one is set. It is asked only if `online`."""
     url = os.environ.get(SHARED_URL, "")
     if not url:

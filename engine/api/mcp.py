@@ -39,13 +39,13 @@ Ask = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 CARD_FIELDS = "id prompt targetChannel confidence stated tier tierWord reasoning status createdAt"
 
 
-def mcp_serve(home: Home, *, workspace: str, opener: Opener, agent: str = "", version: str = "") -> None:
+def serve_mcp(home: Home, *, workspace: str, opener: Opener, agent: str = "", version: str = "") -> None:
     """Serve until standard input ends. `workspace` is the repository of cards and memories, "" for none. `agent` is the
     name to use instead of the client's own name. Raises `Refusal` `not_its_name`."""
     if agent:
-        from engine.api.operations.memory import agent_name
+        from engine.api.operations.memory import parse_agent_name
 
-        agent = agent_name(agent)
+        agent = parse_agent_name(agent)
 
     def ask(verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         return call(home, verb, arguments, workspaces=[workspace] if workspace else (), opener=opener)

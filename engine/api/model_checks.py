@@ -115,15 +115,15 @@ class ChannelModel:
     reason: str = ""
 
 
-def offline_agents(home: Home, settings: SettingsSource) -> Agents:
+def make_offline_agents(home: Home, settings: SettingsSource) -> Agents:
     """The agents of a home, without an engine."""
     cascade_config = home.data / "wisdom_cascade_config.json"
     return Agents(home.agents, cascade_config=cascade_config, settings=settings, database=None)
 
 
-def offline_router(home: Home, settings: SettingsSource, keys: Keys) -> ModelRouter:
+def make_offline_router(home: Home, settings: SettingsSource, keys: Keys) -> ModelRouter:
     """The router of models, without an engine."""
-    agents = offline_agents(home, settings)
+    agents = make_offline_agents(home, settings)
 
     def models(agent: str) -> Mapping[str, str]:
         try:
@@ -136,7 +136,7 @@ def offline_router(home: Home, settings: SettingsSource, keys: Keys) -> ModelRou
     return ModelRouter(settings, keys, models=models)
 
 
-def channel_models(settings: SettingsSource, router: ModelRouter) -> list[ChannelModel]:
+def find_channel_models(settings: SettingsSource, router: ModelRouter) -> list[ChannelModel]:
     """The model or runner that answers the text prompts of each channel."""
     models = []
     for name, channel in settings.current.channels.items():
@@ -150,13 +150,13 @@ def channel_models(settings: SettingsSource, router: ModelRouter) -> list[Channe
     return models
 
 
-def channels_by_model(models: Iterable[ChannelModel]) -> dict[str, str]:
+def group_channels_by_model(models: Iterable[ChannelModel]) -> dict[str, str]:
     """The names of the channels that each model answers, as a list in words."""
     channels = group_pairs((entry.model, entry.channel) for entry in models if entry.model)
     return {model: ", ".join(names) for model, names in channels.items()}
 
 
-def memory_model_checks(settings: Settings, router: ModelRouter) -> list[Check]:
+def check_memory_model(settings: Settings, router: ModelRouter) -> list[Check]:
     """The model for summaries and the night work, if one is set."""
     model = settings.memory.model
     if not model:
@@ -168,7 +168,7 @@ def memory_model_checks(settings: Settings, router: ModelRouter) -> list[Check]:
     return [Check("memory", OK, f"{model} summarises sessions and decides at night what to keep of the day")]
 
 
-def twin_model_checks(home: Home, settings: Settings) -> list[Check]:
+def check_twin_model(home: Home, settings: Settings) -> list[Check]:
     """The Twin model, if it is on, and whether its last answer could be used."""
     if not settings.twin_model_enabled:
         return []
@@ -199,7 +199,7 @@ def check_key_storage(keys: Keys) -> Check:
     return Check("keys", OK, f"kept in {keyring}")
 
 
-def provider_checks(router: ModelRouter, keys: Keys, *, online: bool) -> list[Check]:
+def check_providers(router: ModelRouter, keys: Keys, *, online: bool) -> list[Check]:
     """Providers that can be used, and those in the settings that cannot."""
     return [
         _check_usable_provider(state, keys, online=online) if state.usable else _check_unusable_provider(state)
@@ -230,15 +230,15 @@ def _check_usable_provider(state: ProviderState, keys: Keys, *, online: bool) ->
 
 def check_text_prompt(settings: Settings, router: ModelRouter) -> Check:
     """The models and agents that would answer text prompts now, and how to set one up."""
-    models = channel_models(FixedSettings(settings), router)
-    answers = [f"{channels} on {model}" for model, channels in channels_by_model(models).items()]
+    models = find_channel_models(FixedSettings(settings), router)
+    answers = [f"{channels} on {model}" for model, channels in group_channels_by_model(models).items()]
     answers += [
         f"{entry.channel}: its runner is {entry.runner}"
         for entry in models
         if entry.runner.removeprefix(ACP_PREFIX) in settings.acp
     ]
     if not answers:
-        return Check("prose", WARN, "no model configured; flows need none", describe_setup(router.missing_steps()))
+        return Check("prose", WARN, "no model configured; flows need none", describe_setup(router.find_missing_steps()))
     channel_by_reason = {entry.reason: entry.channel for entry in models if entry.reason}  # an example for each reason
     if channel_by_reason:
         fix = "; ".join(f"{channel}: {reason}" for reason, channel in channel_by_reason.items())
@@ -261,7 +261,7 @@ def check_embedder(settings: Settings) -> Check:
 def check_agents(home: Home, settings: Settings) -> Check:
     if not home.agents.exists():
         return Check("agents", OK, "does not exist yet; the first start creates it")
-    agents = offline_agents(home, FixedSettings(settings))
+    agents = make_offline_agents(home, FixedSettings(settings))
     try:
         problems = [*agents.problems(), *heartbeat_problems(*agents.heartbeats())]
     except Refusal as error:
@@ -271,7 +271,7 @@ def check_agents(home: Home, settings: Settings) -> Check:
     return Check("agents", OK, f"{count(len(agents.list()), 'agent')}, no problems")
 
 
-def coding_agent_checks(home: Home, settings: Settings) -> list[Check]:
+def check_coding_agents(home: Home, settings: Settings) -> list[Check]:
     """Coding agents in the settings, and those that are installed and could serve a channel (SPEC 9.8)."""
     from engine.execution.runners.acp.agents import find_agents
 
@@ -344,7 +344,7 @@ def check_key(home: Home, name: str) -> Document:
     """Ask a provider whether it accepts its key. Raises `Refusal`: `unknown_provider`, `no_key`, `not_installed`."""
     settings, keys = _load_settings(home), Keys(home)
     _check_provider_name(settings, name)
-    state = offline_router(home, settings, keys).provider(name) if name != TWIN else None
+    state = make_offline_router(home, settings, keys).provider(name) if name != TWIN else None
     if state is not None and not has_extra(MODELS):
         raise extra_not_installed(MODELS)
     if state is None or not state.usable:
@@ -359,7 +359,7 @@ def check_key(home: Home, name: str) -> Document:
 def list_keys(home: Home) -> Document:
     """All keys by name with their sources, and the keyring of this machine."""
     settings, keys = _load_settings(home), Keys(home)
-    models, known = offline_router(home, settings, keys), settings.current.provider_names()
+    models, known = make_offline_router(home, settings, keys), settings.current.provider_names()
     entries = [
         {"name": state.name, "source": state.source, "usable": state.usable, "message": state.problem}
         for state in map(models.provider, known)
@@ -389,15 +389,15 @@ def _describe_next_step(home: Home, settings: SettingsSource, keys: Keys, name: 
         return "it is sent to the Chroma server of the index, from the next start on"
     if name == TWIN:
         return "the Twin model uses it once twinModelEnabled is on and twinModelId names it"
-    router = offline_router(home, settings, keys)
-    channels = channels_by_model(channel_models(settings, router))
+    router = make_offline_router(home, settings, keys)
+    channels = group_channels_by_model(find_channel_models(settings, router))
     lines = [f"text prompts on {names} run on {model}" for model, names in channels.items()]
     if lines and not any(model.startswith(f"{name}:") for model in channels):
         provider = settings.current.provider(name)
         model = provider.model if provider and provider.model else "MODEL"
         lines.append(f"to use {name}, for example: clawpy config set channels.koji-core.model {name}:{model}")
     if not lines:
-        step = describe_setup(router.missing_steps()) or "see `clawpy doctor`"
+        step = describe_setup(router.find_missing_steps()) or "see `clawpy doctor`"
         return f"no channel runs text prompts on a model yet; next: {step}"
     return "; ".join(lines) + "; try: clawpy propose 'explain what changed here this week'"
 

@@ -37,7 +37,7 @@ _ID_QUERIES: Mapping[str, str] = {
 }
 
 
-def completion_names(home: Home, kind: str) -> Mapping[str, Any]:
+def read_completion_names(home: Home, kind: str) -> Mapping[str, Any]:
     """The names of a `kind`, each with its title. A flow has a mapping with `title` and `parameters` instead. Never
     raises."""
     with contextlib.suppress(OSError, ValueError, sqlite3.Error, RecursionError):
@@ -82,7 +82,7 @@ def _load_program_names(home: Home) -> dict[str, Any]:
     has changed."""
     if not home.cache.is_dir():
         raise FileNotFoundError(home.cache)
-    file, stamp = home.cache / "names.json", [source.stat().st_mtime_ns for source in source_files()]
+    file, stamp = home.cache / "names.json", [source.stat().st_mtime_ns for source in find_source_files()]
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         cached = json.loads(file.read_text(encoding="utf-8"))
         if cached["stamp"] == stamp:
@@ -94,7 +94,7 @@ def _load_program_names(home: Home) -> dict[str, Any]:
     return cached
 
 
-def source_files() -> list[Path]:
+def find_source_files() -> list[Path]:
     """The files that define what `_collect_program_names` reads. They are found without importing them."""
     engine = Path(__file__).parent.parent
     runners = engine / "execution" / "runners"

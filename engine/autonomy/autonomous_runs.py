@@ -192,7 +192,7 @@ class AutonomousRuns:
 
     def _reason_to_keep(self, card: Card, verdicts: Sequence[RailVerdict], objection: str) -> str:
         """Why a card is not tried, "" if it is. `objection` is what the human gate has against it, "" for nothing."""
-        reason = reason_to_wait(card.kind, verdicts) or self._sessions.blocking_reason(card.assignment)
+        reason = reason_to_wait(card.kind, verdicts) or self._sessions.find_blocking_reason(card.assignment)
         return reason or (objection if self._refused_by_gate.get(card.id) == objection else "")
 
     def requirements(self, workspaces: Sequence[str]) -> AutonomyRequirements:

@@ -22,7 +22,7 @@ from engine.git import Git
 from engine.model import ChangeSet, ChangeState, DiffComment, FileChange, FileDiff, Refusal, sanitise
 from engine.model.text import plain
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, ask, enum_field, ids_with_prefix, json_field, newest_rows, utc_field, value_of
+from engine.storage.rows import Row, ask, enum_field, find_ids_with_prefix, json_field, newest_rows, utc_field, value_of
 from engine.storage.state import finish_intent
 
 NEXT_STATES: dict[ChangeState, set[ChangeState]] = {
@@ -40,7 +40,7 @@ _REVERSALS = {
 """How to reverse a decision, by the state that it led to."""
 
 MAX_RECENT_LANDINGS = 20
-"""Number of recent landings and undos whose files `written_by_us` knows."""
+"""Number of recent landings and undos whose files `read_own_write_times` knows."""
 
 MAX_COMMENT_CHARS = 4_000
 """Maximum number of characters of one comment."""
@@ -187,10 +187,10 @@ class ChangeReader:
         """One change set. Raises `Refusal` `unknown_change_set`."""
         return self.load_row(change_set_id).view()
 
-    def ids_with_prefix(self, wanted: str) -> list[str]:
+    def find_ids_with_prefix(self, wanted: str) -> list[str]:
         """Ids of change sets, of any age, that begin with `wanted`; see `engine.storage.rows`."""
         with self._database.read() as session:
-            return ids_with_prefix(session, col(ChangeSetRow.id), wanted)
+            return find_ids_with_prefix(session, col(ChangeSetRow.id), wanted)
 
     def for_session(self, session_id: str) -> ChangeSet | None:
         """The change set of a session, or None."""
@@ -209,7 +209,7 @@ class ChangeReader:
         row = self.load_row_of_session(session_id)
         return "" if row is None else make_patch(row.open_git(), row.base_tree, row.result_tree)
 
-    def undoable_landings(self, workspace: str) -> list[ChangeSet]:
+    def find_undoable_landings(self, workspace: str) -> list[ChangeSet]:
         """The landings among the newest three of `workspace` that can be undone, because nobody edited their files
         since. The newest is first."""
         may_be_landed = (ChangeState.LANDED, ChangeState.WAITING)
@@ -224,7 +224,7 @@ class ChangeReader:
             row.view() for row in rows if all(_is_as_written(workspace, *written) for written in row.written.items())
         ]
 
-    def written_by_us(self, workspace: str) -> dict[str, int]:
+    def read_own_write_times(self, workspace: str) -> dict[str, int]:
         """The `mtime_ns` of the files that recent landings and undos wrote, by their path relative to `workspace`."""
         with self._database.read() as session:
             written = ask(session, _SELECT_WRITTEN, {"workspace": workspace})

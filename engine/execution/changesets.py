@@ -183,7 +183,7 @@ class ChangeSets(Landings):
             self._supersede(tx, continues, by=row)
         return row.view()
 
-    def starting_tree(self, session_id: str) -> StartingTreeBuilder | None:
+    def make_starting_tree_builder(self, session_id: str) -> StartingTreeBuilder | None:
         """A builder of the tree for a session that continues `session_id`: the present files with the undecided changes
         of that session. None if the present files are enough. The builder raises `Refusal` `conflict` when you and the
         session changed the same lines."""

@@ -81,12 +81,12 @@ class ChannelSetup:
         except Refusal:
             return ""
 
-    def next_step(self) -> SetupStep:
+    def find_next_step(self) -> SetupStep:
         """The next step towards a model for `DEFAULT_CHANNEL`, which nothing serves. May read the keyring."""
         steps = self._missing_steps()
         return steps[0] if steps else SetupStep(f"no model serves {DEFAULT_CHANNEL}", "clawpy doctor")
 
-    def local_models(self) -> LocalModels:
+    def find_local_models(self) -> LocalModels:
         """The models of local providers, and the problems of those that list none. Blocks for at most a second."""
         current = self._settings.current
         providers = {name: provider for name in current.provider_names() if (provider := current.provider(name))}

@@ -37,20 +37,20 @@ from engine.git import Git
 from engine.git.command import join_nul, split_nul
 from engine.model import FileChange, FileDiff, FilePart, Refusal, sanitise
 
-MAX_TARGET_CHARACTERS = 200
+MAX_TARGET_CHARS = 200
 """Maximum number of characters of a link's target."""
 
-MAX_HUNK_CHARACTERS = 100_000
+MAX_HUNK_CHARS = 100_000
 """Maximum number of characters of one file's hunks."""
 
-MAX_LINE_CHARACTERS = 1_000
+MAX_HUNK_LINE_CHARS = 1_000
 """Maximum number of characters of one line of a diff."""
 
 _HEADER = re.compile(rb"(?m)^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _INVISIBLE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
 )
-_TOO_LONG = re.compile(rf"(?m)^(.{{{MAX_LINE_CHARACTERS}}})(.+)$")
+_TOO_LONG = re.compile(rf"(?m)^(.{{{MAX_HUNK_LINE_CHARS}}})(.+)$")
 _UNIX_LINE = re.compile(r"(?m)^[ +-].*(?<!\r)$")
 
 # -- the list
@@ -119,7 +119,7 @@ def _make_review_note(git: Git, file: TreeChange, *, in_bare: bool) -> str:
 
 def _read_link_target(git: Git, oid: str) -> str:
     target = printable_path(git.output("cat-file", "blob", oid))
-    return target if len(target) <= MAX_TARGET_CHARACTERS else f"{target[:MAX_TARGET_CHARACTERS]}…"
+    return target if len(target) <= MAX_TARGET_CHARS else f"{target[:MAX_TARGET_CHARS]}…"
 
 
 def _find_bare_repositories(git: Git, tree: str, files: Sequence[TreeChange]) -> set[bytes]:
@@ -274,14 +274,14 @@ def make_file_diffs(git: Git, base: str, result: str, landed: str) -> list[FileD
             continue
         landed_numbers = _find_landed_hunks(git, file, patch, remaining)
         text = _format_hunks(patch, landed_numbers or frozenset())
-        cut = len(text) > MAX_HUNK_CHARACTERS
+        cut = len(text) > MAX_HUNK_CHARS
         diffs.append(
             FileDiff(
                 printable_path(file.path),
                 file.status,
                 printable_path(file.old_path),
                 binary=not text and re.search(rb"(?m)^Binary files ", patch) is not None,
-                hunks=text[:MAX_HUNK_CHARACTERS],
+                hunks=text[:MAX_HUNK_CHARS],
                 cut=cut,
                 all_or_nothing=cut or file.patch_count > 1 or landed_numbers is None,
                 landed=tuple(sorted(landed_numbers or ())),

@@ -23,7 +23,7 @@ from engine.home import Home
 from engine.model import ChangeSet, Refusal
 from engine.model.base import hex_hash
 
-MAX_MEASURED = 50_000
+MAX_MEASURED_FILES = 50_000
 """Maximum number of files that are measured. The others are not counted."""
 
 NEARLY_FULL_BYTES = 5_000_000_000
@@ -36,10 +36,10 @@ URGENT_BYTES, NOT_URGENT_BYTES = 1_000_000_000, 2_000_000_000
 MEASURE_INTERVAL_S = 600.0
 """Seconds until the size is measured again."""
 
-MAX_SLOTS = 3
+MAX_CACHE_SLOTS = 3
 """Maximum number of caches of one workspace. Each is for one line of commits."""
 
-MAX_UNUSED_SECONDS = 30 * 86_400
+MAX_UNUSED_S = 30 * 86_400
 """Seconds after which a cache that no session used is removed."""
 
 
@@ -110,7 +110,7 @@ class Housekeeping:
         stats = os.statvfs(self._home.cache)
         return stats.f_bavail * stats.f_frsize, stats.f_blocks * stats.f_frsize
 
-    def disk(self) -> FullDisk | None:
+    def find_full_disk(self) -> FullDisk | None:
         """The disk if it is nearly full, else None. Folders are measured only if it is. Raises OSError."""
         free, total = self.read_free_space()
         if free >= NEARLY_FULL_BYTES or free >= total * NEARLY_FULL_SHARE:
@@ -156,12 +156,12 @@ class Housekeeping:
 
 
 def measure_folders(folders: Collection[Path]) -> int:
-    """The bytes that the files below these folders take on the disk, for at most `MAX_MEASURED` files. Links are not
+    """The bytes that the files below these folders take on the disk, for at most `MAX_MEASURED_FILES` files. Links are not
     followed."""
     walks = (walk for folder in folders for walk in os.walk(folder))
     files = (os.path.join(place, name) for place, _, names in walks for name in names)  # noqa: PTH118 (many files)
     total = 0
-    for file in islice(files, MAX_MEASURED):
+    for file in islice(files, MAX_MEASURED_FILES):
         with suppress(OSError):  # gone meanwhile
             total += os.lstat(file).st_blocks * 512
     return total
@@ -200,12 +200,12 @@ class Caches:
                 self._users[slot] -= 1
 
     def sweep(self) -> None:
-        """Remove caches that no session used for `MAX_UNUSED_SECONDS`. Raises OSError."""
+        """Remove caches that no session used for `MAX_UNUSED_S`. Raises OSError."""
         now = time.time()
         for workspace in self._folder.glob("*"):
             for slot in workspace.iterdir():
                 used = slot / "head"
-                if not used.is_file() or now - used.stat().st_mtime > MAX_UNUSED_SECONDS:
+                if not used.is_file() or now - used.stat().st_mtime > MAX_UNUSED_S:
                     remove_folder(slot)
             if not any(workspace.iterdir()):
                 workspace.rmdir()
@@ -238,7 +238,7 @@ class Caches:
             if heads[slot] == head or (not self._users[slot] and heads[slot] and descends(heads[slot])):
                 return slot
         free = [slot for slot in slots if not self._users[slot]]
-        if len(slots) >= MAX_SLOTS and free:
+        if len(slots) >= MAX_CACHE_SLOTS and free:
             remove_folder(free[-1])
             slots.remove(free[-1])
         names = {slot.name for slot in slots}

@@ -19,13 +19,13 @@ from queue import SimpleQueue
 from engine.clock import Clock
 from engine.execution.processes import Processes, ProcessesClosed
 from engine.execution.runners.flow import (
-    MAX_OUTPUT_CHARACTERS,
+    MAX_OUTPUT_CHARS,
     CannotRun,
     CommandBlocked,
     CommandResult,
     SessionStopped,
 )
-from engine.execution.runners.toolchains.project_tools import MissingItem, missing_fix
+from engine.execution.runners.toolchains.project_tools import MissingItem, find_usual_fix
 from engine.execution.sandbox import Confinement, Sandbox
 from engine.execution.sandbox.host_gate import HostGate
 from engine.execution.sandbox.host_paths import make_session_environment
@@ -37,7 +37,7 @@ from engine.model.secrets import Redactor, redact
 from engine.model.text import money, seconds_in_words
 from engine.storage.database import Transaction
 
-TIMED_OUT = 124
+TIMEOUT_EXIT_CODE = 124
 """The exit code of a command that its own timeout ended, as timeout(1) has it."""
 
 
@@ -162,11 +162,11 @@ class LiveSession:
 
     # -- its transcript
 
-    def without_secrets(self, text: str) -> str:
+    def remove_secrets(self, text: str) -> str:
         """`text` without secrets, to be stored, shown and sent to a model."""
         return redact(text, self._rails.secrets())
 
-    def new_redactor(self) -> Redactor:
+    def make_redactor(self) -> Redactor:
         """A redactor for a new stream of output."""
         return Redactor(self._rails.secrets)
 
@@ -204,8 +204,8 @@ class LiveSession:
     def network_access(self, hosts: Sequence[str]) -> Iterator[None]:
         """Let its commands reach `hosts` and the hosts of the workspace's settings, but no others. Raises `CannotRun`
         when the sandbox cannot filter hosts."""
-        if message := self.sandbox.hosts_problem(hosts):
-            raise CannotRun(message, self.sandbox.way_out("run the command in a terminal"))
+        if message := self.sandbox.find_hosts_problem(hosts):
+            raise CannotRun(message, self.sandbox.describe_way_out("run the command in a terminal"))
         previous = self.confinement
         allowed = tuple(dict.fromkeys((*previous.hosts, *hosts)))
         self.confinement = replace(previous, network=False, hosts=allowed)
@@ -214,7 +214,7 @@ class LiveSession:
         finally:
             self.confinement = replace(self.confinement, network=previous.network, hosts=previous.hosts)
 
-    def git(self, plain: Git) -> Git:
+    def bind_git(self, plain: Git) -> Git:
         """`plain`, bound to this session, so that its commands end with the session."""
         environment = {**plain.environment, **self.processes.mark_environment()}
         return replace(plain, environment=environment, check=self.check_running)
@@ -255,7 +255,7 @@ class LiveSession:
                 cancel=cancel,
             )
         text = output.end()
-        exit_code = TIMED_OUT if finished.timed_out else finished.exit_code
+        exit_code = TIMEOUT_EXIT_CODE if finished.timed_out else finished.exit_code
         if not quiet:
             ending = f"exit {exit_code}"
             if finished.timed_out:
@@ -333,7 +333,7 @@ class LiveSession:
             cwd / argv[0], confinement
         ):
             missing = MissingItem("program", Path(argv[0]).name)
-            raise CannotRun(missing.sentence, missing_fix(missing, ""))
+            raise CannotRun(missing.sentence, find_usual_fix(missing, ""))
         if not quiet:
             where = "" if cwd == self.folder else f"   (in {cwd})"
             self.write("command", command.replace("\n", " ") + where)
@@ -376,11 +376,11 @@ class LiveSession:
                 self.replies.put(text)
             return self.is_listening
 
-    def exceeded_limit(self) -> str:
+    def find_exceeded_limit(self) -> str:
         """Why it exceeds one of its limits; "" when it does not."""
         with self._lock:
             over_budget = self._find_exceeded_budget()
-        return self.limits.exceeded_time(self._stopwatch) or over_budget
+        return self.limits.find_exceeded_time(self._stopwatch) or over_budget
 
     def _find_exceeded_budget(self) -> str:
         if self.cost > self.limits.cost:
@@ -402,8 +402,8 @@ class _CommandOutput:
         self._live = live
         self._listen = listen
         self._quiet = quiet
-        self._tail = Tail(MAX_OUTPUT_CHARACTERS)
-        self._splitter = LineSplitter(live.new_redactor())
+        self._tail = Tail(MAX_OUTPUT_CHARS)
+        self._splitter = LineSplitter(live.make_redactor())
         self._refused_hosts: list[str] = []
 
     def receive(self, chunk: bytes) -> None:

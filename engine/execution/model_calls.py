@@ -19,7 +19,7 @@ from sqlalchemy import Column, LargeBinary, String, bindparam, cast, literal_col
 from sqlmodel import Field, Session, col, func, select
 
 from engine.events import ModelCallBegan, ModelCallEnded
-from engine.execution.prompts import with_token_count, without_secrets
+from engine.execution.prompts import add_token_count, remove_secrets
 from engine.frozen import frozen
 from engine.model import ModelCall, Prompt, PromptPart, Randomness, Refusal, SessionView, sanitise
 from engine.model.secrets import redact
@@ -35,7 +35,7 @@ MAX_CALLS_WITH_MEMORY = 20
 CARRIED_FROM = "carried_from"
 """The key in the provenance of a call that names the earlier call of its conversation."""
 
-MAX_REPLY = 100_000
+MAX_REPLY_CHARS = 100_000
 """Maximum number of characters of a stored answer. The messages of the next call have all of it."""
 
 
@@ -161,7 +161,7 @@ class ModelCalls:
         call_id = self._randomness.new_id("call")
         secrets = tuple(self._secrets())
         prompt_parts = prompt.parts if prompt else ()
-        packed = pack_parts([with_token_count(without_secrets(part, secrets)) for part in (*prompt_parts, *messages)])
+        packed = pack_parts([add_token_count(remove_secrets(part, secrets)) for part in (*prompt_parts, *messages)])
 
         def work(tx: Transaction) -> None:
             provenance = prompt.provenance if prompt is not None else _carry_provenance(tx.session, follows)
@@ -206,7 +206,7 @@ class ModelCalls:
         secrets = tuple(self._secrets())
         packed_reply = b""
         if reply:
-            packed_reply = zlib.compress(redact(sanitise(reply), secrets)[:MAX_REPLY].encode(errors="replace"))
+            packed_reply = zlib.compress(redact(sanitise(reply), secrets)[:MAX_REPLY_CHARS].encode(errors="replace"))
 
         def work(tx: Transaction) -> None:
             row = _load_row(tx.session, call_id)
@@ -246,7 +246,7 @@ class ModelCalls:
             rows = session.exec(query.order_by(col(ModelCallRow.started_at), literal_column("rowid")))
             return [row.view for row in rows]
 
-    def models_of(self, agent: str, since: datetime) -> list[str]:
+    def find_models_of(self, agent: str, since: datetime) -> list[str]:
         """The models (`PROVIDER:MODEL`) of an agent's calls since a time, the most used first."""
         number = func.count().label("number")
         query = (
@@ -259,7 +259,7 @@ class ModelCalls:
         with self._database.read() as session:
             return [f"{provider}:{model}" for provider, model, _ in session.exec(query)]
 
-    def calls_with_memory(self, memory_id: str) -> list[ModelCall]:
+    def find_calls_with_memory(self, memory_id: str) -> list[ModelCall]:
         """The calls whose prompts recalled this memory, newest first. Only the newest `MAX_SEARCHED_CALLS` calls are
         searched."""
         with self._database.read() as session:
@@ -281,7 +281,7 @@ class ModelCalls:
         with self._database.read() as session:
             return _load_row(session, call_id).view
 
-    def prompt(self, call_id: str) -> tuple[PromptPart, ...]:
+    def read_prompt(self, call_id: str) -> tuple[PromptPart, ...]:
         """The whole prompt of a call, with the conversation before it. In damaged rows a call may follow itself, or a
         later one: each call is then read once. Raises `Refusal` `unknown_call`."""
         parts_of: dict[str, tuple[PromptPart, ...]] = {}

@@ -69,9 +69,9 @@ class ModelChoice:
         if not self.keyless:
             return False
         from engine.execution.runners.model.host_protocol import Model
-        from engine.execution.runners.model.prices import listed_price
+        from engine.execution.runners.model.prices import find_listed_price
 
-        return listed_price(Model(self.provider, self.model, self.kind, self.base_url)) is None
+        return find_listed_price(Model(self.provider, self.model, self.kind, self.base_url)) is None
 
     @property
     def id(self) -> str:
@@ -169,11 +169,11 @@ class ModelRouter:
         for state in states:
             if state.usable and state.settings.model:
                 return _make_choice(state, state.settings.model, f"{state.name} is the first usable provider")
-        raise Refusal("no_model", _describe_missing_model(states), describe_setup(missing_steps(states)))
+        raise Refusal("no_model", _describe_missing_model(states), describe_setup(find_missing_steps(states)))
 
-    def missing_steps(self) -> list[SetupStep]:
-        """See `missing_steps`."""
-        return missing_steps(self.providers())
+    def find_missing_steps(self) -> list[SetupStep]:
+        """See `find_missing_steps`."""
+        return find_missing_steps(self.providers())
 
     def providers(self) -> list[ProviderState]:
         """Every provider. Those that the settings name are first."""
@@ -236,7 +236,7 @@ class ModelRouter:
 # -- what is missing
 
 
-def missing_steps(states: Sequence[ProviderState]) -> list[SetupStep]:
+def find_missing_steps(states: Sequence[ProviderState]) -> list[SetupStep]:
     """The steps that are missing before a model of one of these providers can answer, the next one first; none if a
     model can."""
     steps = []

@@ -195,7 +195,7 @@ class Processes:
             self._pid_files.clear()
         return all_ended
 
-    def exceeded_limit(self, children_of: ChildrenOf) -> str:
+    def find_exceeded_limit(self, children_of: ChildrenOf) -> str:
         """Why its processes together exceed a limit. "" when they do not."""
         with self._lock:
             leaders = tuple(self._leaders.values())

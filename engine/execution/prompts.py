@@ -45,16 +45,16 @@ log = logging.getLogger(__name__)
 DEADLINE_S = 0.5
 """Seconds that a part may take, unless it has its own deadline."""
 
-MAX_SOUL = 16_000
+MAX_SOUL_CHARS = 16_000
 """Maximum number of characters of a soul in a prompt."""
 
 PROJECT_FILES = ("AGENTS.md", "CLAUDE.md")
 """The files of a project that have guidance for agents."""
 
-MAX_PROJECT = 24_000
+MAX_PROJECT_CHARS = 24_000
 """Maximum number of characters of the guidance of a project in a prompt, all files together."""
 
-MAX_FAILING = 20
+MAX_PROMPT_TESTS = 20
 """Maximum number of failing tests in a prompt."""
 
 HOW_TO_WORK = """
@@ -76,7 +76,7 @@ class PartSource(Protocol):
     name: str
     """The name of the part in notes, for example "project guidance"."""
 
-    def part(self, request: PromptRequest, /) -> PromptPart | Contribution | None:
+    def make_part(self, request: PromptRequest, /) -> PromptPart | Contribution | None:
         """The part, or None. It escapes the text of others (`quote_lines`)."""
 
 
@@ -112,7 +112,7 @@ class PromptAssembly:
             notes += contribution.notes
             provenance |= contribution.provenance
             if contribution.part is not None:
-                parts.append(with_token_count(without_secrets(contribution.part, secrets)))
+                parts.append(add_token_count(remove_secrets(contribution.part, secrets)))
         return Prompt(tuple(parts), tuple(notes), provenance)
 
     def _start_part(self, source: PartSource, request: PromptRequest) -> Future[Contribution] | None:
@@ -143,16 +143,16 @@ class PromptAssembly:
 
 
 def _make_part(source: PartSource, request: PromptRequest) -> Contribution:
-    answer = source.part(request)
+    answer = source.make_part(request)
     return answer if isinstance(answer, Contribution) else Contribution(answer)
 
 
-def with_token_count(part: PromptPart) -> PromptPart:
+def add_token_count(part: PromptPart) -> PromptPart:
     """The part with its number of tokens, if it has none yet."""
     return part if part.tokens else replace(part, tokens=tokenizer.count(part.text))
 
 
-def without_secrets(part: PromptPart, secrets: Iterable[str]) -> PromptPart:
+def remove_secrets(part: PromptPart, secrets: Iterable[str]) -> PromptPart:
     """The part without secrets (SPEC 11.1). If it changed, it has no token count."""
     clean = redact_lines([line.text for line in part.lines], secrets)
     lines = tuple(PromptLine(text, line.source) for text, line in zip(clean, part.lines, strict=True))
@@ -203,13 +203,13 @@ class IdentityPart:
         self._folder = folder
         self._without = without
 
-    def part(self, request: PromptRequest) -> Contribution:
+    def make_part(self, request: PromptRequest) -> Contribution:
         """The part. Raises `Refusal` when the agent's folder cannot be read."""
         if not request.agent:
             return Contribution(None)
         agent = self._agents.get(request.agent)
         path = self._folder / agent.id / "soul.md"
-        text, notes = cut_text(self._agents.soul_in_prompt(agent.id, self._without(request)), MAX_SOUL, str(path))
+        text, notes = cut_text(self._agents.soul_in_prompt(agent.id, self._without(request)), MAX_SOUL_CHARS, str(path))
         source = PromptSource(SourceKind.SOUL, str(path), f"{agent.id}/soul.md", Trust.OPERATOR)
         attributes = {"agent": agent.id, "title": agent.title, "domain": agent.domain}
         return Contribution(make_block("identity", quote_lines(text, source), attributes=attributes), notes=notes)
@@ -220,7 +220,7 @@ class RulesPart:
 
     name = "rules"
 
-    def part(self, request: PromptRequest) -> PromptPart:
+    def make_part(self, request: PromptRequest) -> PromptPart:
         """The part, which is the same in every prompt."""
         return make_block("rules", make_own_lines(HOW_TO_WORK))
 
@@ -231,12 +231,12 @@ class ProjectPart:
 
     name = "project guidance"
 
-    def part(self, request: PromptRequest) -> Contribution:
+    def make_part(self, request: PromptRequest) -> Contribution:
         """The part. Raises OSError when a file cannot be read."""
         root = Path(request.workspace)
         lines: list[PromptLine] = []
         notes: tuple[str, ...] = ()
-        room = MAX_PROJECT
+        room = MAX_PROJECT_CHARS
         texts: set[str] = set()
         for name in PROJECT_FILES:
             text, problem = read_inside(root, name)
@@ -267,7 +267,7 @@ class TaskPart:
         self._card = card
         self._last_run = last_run
 
-    def part(self, request: PromptRequest) -> PromptPart:
+    def make_part(self, request: PromptRequest) -> PromptPart:
         """The part, with the lines of the operator and of others by their source."""
         card = self._card(request.prediction_id) if request.prediction_id else None
         is_own = card is not None and card.source is Source.OPERATOR
@@ -292,9 +292,9 @@ def _make_sub_block(name: str, texts: Sequence[str], source: PromptSource) -> Se
 
 def _describe_run(check: CheckResult) -> list[str]:
     lines = [f"{check.tool}: {check.passed} passed, {check.failed} failed, {check.errors} errors"]
-    lines += [f"failing: {name}" for name in check.failing[:MAX_FAILING]]
-    if len(check.failing) > MAX_FAILING:
-        lines.append(f"and {len(check.failing) - MAX_FAILING} more")
+    lines += [f"failing: {name}" for name in check.failing[:MAX_PROMPT_TESTS]]
+    if len(check.failing) > MAX_PROMPT_TESTS:
+        lines.append(f"and {len(check.failing) - MAX_PROMPT_TESTS} more")
     return lines
 
 
@@ -311,7 +311,7 @@ def read_inside(root: Path, name: str) -> tuple[str, str]:
     """(text, problem): the text of a file in `root`, or the reason why the file must not be read, which is that it is a
     link out of the workspace, or no plain file. The other value is "".
 
-    At most `4 * MAX_PROJECT` bytes are read. Bytes that are not UTF-8 become U+FFFD. Raises OSError.
+    At most `4 * MAX_PROJECT_CHARS` bytes are read. Bytes that are not UTF-8 become U+FFFD. Raises OSError.
     """
     real_root = root.resolve()
     path = (real_root / name).resolve()
@@ -319,7 +319,7 @@ def read_inside(root: Path, name: str) -> tuple[str, str]:
         return "", "it is a link that leads out of the workspace"
     try:
         # `path` is resolved already; a link or a pipe in its place by now is not followed.
-        return read_plain(path, 4 * MAX_PROJECT, follow=False, cut=True).decode(errors="replace"), ""
+        return read_plain(path, 4 * MAX_PROJECT_CHARS, follow=False, cut=True).decode(errors="replace"), ""
     except FileNotFoundError:
         return "", ""
     except ValueError:

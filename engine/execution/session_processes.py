@@ -285,7 +285,7 @@ def is_stopped(pid: int) -> bool:
         return False
 
 
-def pid_folder(home: Home) -> Path:
+def get_pid_folder(home: Home) -> Path:
     """The folder with the files of all sessions."""
     return home.data / "run" / "sessions"
 

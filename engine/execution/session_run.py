@@ -56,7 +56,7 @@ NOTHING_BY_ITSELF = "nothing runs by itself without a sandbox, and no sandbox wo
 NOT_CONFIRMED = "it was approved to run in a sandbox, but no sandbox works on this machine any more"
 """Why a session that was approved does not start."""
 
-MAX_SUMMARY = 4_000
+MAX_SUMMARY_CHARS = 4_000
 """Maximum number of characters of a stored summary. The transcript has all of it."""
 
 TICK_S = 0.1
@@ -105,7 +105,7 @@ class Admission(SessionStore):
 
     # -- runners
 
-    def runner_of(self, assignment: Assignment) -> Runner:
+    def find_runner(self, assignment: Assignment) -> Runner:
         """The runner of an assignment. `acp:*` serves `acp:claude` and all others of that family. Raises `Refusal`
         `no_runner`."""
         family, colon, _ = assignment.runner.partition(":")
@@ -148,11 +148,11 @@ class Admission(SessionStore):
         info = self._check_runner(chosen)
         if not info.available:
             return info
-        if chosen.runner == FLOW and (problem := self.sandbox.hosts_problem(info.hosts)):
-            way_out = self.sandbox.way_out("run the command in a terminal")
+        if chosen.runner == FLOW and (problem := self.sandbox.find_hosts_problem(info.hosts)):
+            way_out = self.sandbox.describe_way_out("run the command in a terminal")
             return RunnerInfo(available=False, reason=f"{problem} ({way_out})")
         settings = self._settings.current
-        usual = 0 if info.is_free else self.usual_cost(chosen.runner, chosen.channel)
+        usual = 0 if info.is_free else self.compute_usual_cost(chosen.runner, chosen.channel)
         if usual is None:
             usual = microusd(settings.cost_per_trigger)
         note = info.undo_note
@@ -167,7 +167,7 @@ class Admission(SessionStore):
         """The assignment after the operator's edit. A sentence turns a flow into work for an agent or
         a model, if one is available. Raises `Refusal` `no_runner` or `bad_parameters`."""
         try:
-            return self.runner_of(assignment).apply_edit(assignment, edit)
+            return self.find_runner(assignment).apply_edit(assignment, edit)
         except Refusal as refusal:
             if refusal.code != PROSE:
                 raise
@@ -188,7 +188,7 @@ class Admission(SessionStore):
     def _check_runner(self, assignment: Assignment) -> RunnerInfo:
         """What its runner says of an assignment. If that refuses, the runner is not available for this reason."""
         try:
-            return self.runner_of(assignment).check(assignment)
+            return self.find_runner(assignment).check(assignment)
         except Refusal as refusal:
             if assignment.runner == MODEL and assignment.flow is None and refusal.code == "no_runner":
                 options = "`clawpy key set openai`, or a coding agent (`clawpy doctor` names yours)"
@@ -212,7 +212,7 @@ class Admission(SessionStore):
     def admit(self, assignment: Assignment, mode: str, *, without_sandbox: bool) -> None:
         """Raise `Refusal` when the assignment may not start now: `no_runner`, `no_sandbox`, `unattended`,
         `workspace_busy`, `stopped`. `without_sandbox` says that it was approved to run unconfined."""
-        info = self.runner_of(assignment).check(assignment)
+        info = self.find_runner(assignment).check(assignment)
         if not info.available:
             raise Refusal("no_runner", info.reason, "`clawpy doctor` shows what is set up; then approve the card again")
         if mode == AUTONOMOUS and not self.sandbox.confines:
@@ -226,7 +226,7 @@ class Admission(SessionStore):
         if reason := self.stop_reason():
             raise Refusal("stopped", reason, "clawpy resume")
 
-    def late_blocking_reason(self, assignment: Assignment, mode: str, *, without_sandbox: bool) -> str:
+    def find_late_blocking_reason(self, assignment: Assignment, mode: str, *, without_sandbox: bool) -> str:
         """Why an assignment that was admitted may no longer start after its time in the queue; "" when it may."""
         if reason := self.stop_reason():
             return reason
@@ -234,9 +234,9 @@ class Admission(SessionStore):
             return NOT_CONFIRMED
         if mode != AUTONOMOUS:
             return ""
-        return self._rails.unattended(assignment.workspace) or self.blocking_reason(assignment)
+        return self._rails.unattended(assignment.workspace) or self.find_blocking_reason(assignment)
 
-    def blocking_reason(self, assignment: Assignment) -> str:
+    def find_blocking_reason(self, assignment: Assignment) -> str:
         """Why an assignment may not start by itself now; "" when it may (SPEC 3.8).
 
         It may not without a runner or a sandbox, nor when it can write in a workspace where somebody wrote less than
@@ -283,9 +283,9 @@ def run_session(live: LiveSession, admission: Admission) -> StopRequest | Runner
 
 def _begin_and_run(live: LiveSession, admission: Admission) -> RunnerResult:
     """Store that the session runs, and have its runner do the work."""
-    runner = admission.runner_of(live.assignment)
+    runner = admission.find_runner(live.assignment)
     hosts = runner.check(live.assignment).hosts
-    row = admission.row(live.id)
+    row = admission.load_row(live.id)
     without_sandbox = row.sandbox == UNCONFINED
     live.work_allowed_once = admission.is_allowed_once(row.permit_id)
     confinement = live.confinement
@@ -293,7 +293,7 @@ def _begin_and_run(live: LiveSession, admission: Admission) -> RunnerResult:
     view = admission.begin(live.id, described)
     if view is None:
         raise SessionStopped("it was stopped before it started")
-    if reason := admission.late_blocking_reason(live.assignment, view.mode, without_sandbox=without_sandbox):
+    if reason := admission.find_late_blocking_reason(live.assignment, view.mode, without_sandbox=without_sandbox):
         live.stop(StopRequest(SessionState.CANCELLED, reason))
     live.check_running()
     result = runner.run(live, view)
@@ -313,7 +313,7 @@ def make_result(
     """
     known_secrets = tuple(secrets)
     text = outcome.summary if isinstance(outcome, RunnerResult) else outcome.reason
-    summary = redact(sanitise(text), known_secrets).strip()[:MAX_SUMMARY]
+    summary = redact(sanitise(text), known_secrets).strip()[:MAX_SUMMARY_CHARS]
     if isinstance(outcome, RunnerResult):
         facts = outcome.facts if outcome.sound else {**outcome.facts, HAS_PROBLEM: True}
         cleaned_facts = redact_json(facts, known_secrets)
@@ -406,9 +406,9 @@ class SessionWatch:
             if reason:
                 self._stop(live, StopRequest(SessionState.CANCELLED, reason))
                 continue
-            exceeded = live.exceeded_limit() or find_disk_shortage(live.scratch, live.folder)
+            exceeded = live.find_exceeded_limit() or find_disk_shortage(live.scratch, live.folder)
             if usage and not exceeded:
-                exceeded = live.processes.exceeded_limit(children_of)
+                exceeded = live.processes.find_exceeded_limit(children_of)
             if exceeded:
                 self._stop(live, StopRequest(SessionState.FAILED, exceeded))
 

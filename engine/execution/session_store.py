@@ -27,7 +27,7 @@ from engine.storage.rows import (
     Row,
     ask,
     enum_field,
-    ids_with_prefix,
+    find_ids_with_prefix,
     json_field,
     load,
     newest_rows,
@@ -177,7 +177,7 @@ def read_check(stored: dict[str, Any] | None) -> CheckResult | None:
     return CheckResult(**stored | tuples)
 
 
-def continued_session(assignment: Assignment) -> str:
+def get_continued_session(assignment: Assignment) -> str:
     """The session that an assignment continues, "" for none."""
     return "" if assignment.flow else str(assignment.parameters.get(CONTINUES) or "")
 
@@ -317,7 +317,7 @@ class SessionStore:
             )
         )
 
-    def row(self, session_id: str) -> SessionRow:
+    def load_row(self, session_id: str) -> SessionRow:
         """One row. Raises `Refusal` `unknown_session`."""
         with self._database.read() as session:
             row = load(session, SessionRow, session_id)
@@ -325,7 +325,7 @@ class SessionStore:
             raise Refusal("unknown_session", f"there is no session {session_id}", "`clawpy work` lists them")
         return row
 
-    def rows(self, limit: int | None = None, **equal: str | None) -> list[SessionRow]:
+    def load_rows(self, limit: int | None = None, **equal: str | None) -> list[SessionRow]:
         """Rows with these values in these columns, newest first. A value of None matches any."""
         with self._database.read() as session:
             return newest_rows(session, SessionRow, limit, **equal)
@@ -335,12 +335,12 @@ class SessionStore:
         with self._database.read() as session:
             return {agent: (count, tokens, cost) for agent, count, tokens, cost in ask(session, _TOTALS)}
 
-    def ids_with_prefix(self, prefix: str) -> list[str]:
+    def find_ids_with_prefix(self, prefix: str) -> list[str]:
         """Ids of sessions, of any age, that begin with `prefix`; see `engine.storage.rows`."""
         with self._database.read() as session:
-            return ids_with_prefix(session, col(SessionRow.id), prefix)
+            return find_ids_with_prefix(session, col(SessionRow.id), prefix)
 
-    def usual_cost(self, runner: str, channel: str) -> int | None:
+    def compute_usual_cost(self, runner: str, channel: str) -> int | None:
         """The mean cost in micro-dollars of the latest sessions of this runner on this channel that were not free. None
         before the first of them."""
         with self._database.read() as session:

@@ -19,7 +19,7 @@ from engine.storage.database import Transaction
 APPROVED, AUTONOMOUS = "approved", "autonomous"
 """The modes of a session: approved by the operator, or started by itself."""
 
-AUTONOMOUS_SECONDS = 120.0
+AUTONOMOUS_S = 120.0
 AUTONOMOUS_TOKENS = 50_000
 """The limits of a session that started by itself (SPEC 3.8)."""
 
@@ -93,10 +93,10 @@ class Limits:
         one may run; for an `autonomous` one SPEC 3.8 does."""
         cost = microusd(channel.session_cost_cap)
         if mode == AUTONOMOUS:
-            return cls(AUTONOMOUS_SECONDS, None, cost, AUTONOMOUS_TOKENS)
+            return cls(AUTONOMOUS_S, None, cost, AUTONOMOUS_TOKENS)
         return cls(channel.session_minutes * 60, channel.session_silence_minutes * 60, cost)
 
-    def exceeded_time(self, stopwatch: Stopwatch) -> str:
+    def find_exceeded_time(self, stopwatch: Stopwatch) -> str:
         """Why a limit of time is reached; "" when none is, or while the session waits for a person."""
         if stopwatch.is_paused:
             return ""

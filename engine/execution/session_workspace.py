@@ -21,14 +21,14 @@ from engine.execution.runners.flow import CannotRun, Place, RetryLater, RunScope
 from engine.execution.runners.toolchains.installing import (
     Installation,
     find_installations,
-    installation_failure,
     keep_out_of_git,
+    make_installation_error,
 )
 from engine.execution.runners.toolchains.projects import find_packages
 from engine.execution.sandbox import Confinement
 from engine.execution.sandbox.host_paths import find_secret_places, link_tools
 from engine.execution.sandbox.mounts import list_written_files
-from engine.execution.session_store import CHANGES_WAIT, SessionRow, WriteChanges, attach_changes, continued_session
+from engine.execution.session_store import CHANGES_WAIT, SessionRow, WriteChanges, attach_changes, get_continued_session
 from engine.execution.trees import Snapshot, take_snapshot
 from engine.execution.worktrees import Worktree
 from engine.frozen import frozen
@@ -71,7 +71,7 @@ class SessionWorkspace:
             return Snapshot(self.worktree.head, present.tree, False)  # its commit is our own, on top of the operator's
         return present
 
-    def tested_files(self) -> Snapshot:
+    def capture_tested_files(self) -> Snapshot:
         """The files that were tested, which are the present ones. Without a tree if the operator's files changed while
         the tests ran."""
         present = self.take_snapshot()
@@ -124,7 +124,7 @@ class SessionWorkspaces:
         """Store the changes of a session that was interrupted, as `attach_changes` does."""
 
         def write(tx: Transaction) -> str:
-            return self._store_changes(tx, captured, row, continued_session(row.assignment))
+            return self._store_changes(tx, captured, row, get_continued_session(row.assignment))
 
         cwd = str(captured.worktree.folder)
         return self._database.write(lambda tx: attach_changes(tx, row.id, write, cwd=cwd))
@@ -190,7 +190,7 @@ class SessionWorkspaces:
             message = (
                 f"only a sandbox with an overlay may install packages into your tree; {live.sandbox.name} has none"
             )
-            raise CannotRun(message, live.sandbox.way_out("run the command in a terminal"))
+            raise CannotRun(message, live.sandbox.describe_way_out("run the command in a terminal"))
         is_confined = live.sandbox.confines
         with ExitStack() as stack:
             if is_in_tree or place is Place.INSTALL or not is_confined:
@@ -214,8 +214,8 @@ class SessionWorkspaces:
         workspace = None
         settings = self._settings.current.workspace(live.assignment.workspace)
         try:
-            continues = continued_session(live.assignment)
-            onto = self._changes.starting_tree(continues) if continues else None
+            continues = get_continued_session(live.assignment)
+            onto = self._changes.make_starting_tree_builder(continues) if continues else None
             worktree = self._worktrees.create(live.id, project, onto=onto)
             live.confinement = replace(live.confinement, folder=worktree.folder)
             if worktree.included.summary:
@@ -258,8 +258,8 @@ class SessionWorkspaces:
         captured = None
         if place is Place.CHANGE_SET and workspace.worktree is not None:
             captured = self._changes.capture(workspace.worktree)
-        stored_check = check and check.for_storage(live.without_secrets)
-        files = UNKNOWN_FILES if stored_check is None or scope is None else workspace.tested_files()
+        stored_check = check and check.for_storage(live.remove_secrets)
+        files = UNKNOWN_FILES if stored_check is None or scope is None else workspace.capture_tested_files()
 
         def write(tx: Transaction) -> str:
             if stored_check is not None and scope is not None:
@@ -392,7 +392,7 @@ def _run_installation(live: LiveSession, installation: Installation, folder: Pat
     for command in installation.commands:
         result = live.execute(command, cwd=folder / installation.packages.folder, env=installation.environment)
         if not result.ok:
-            raise installation_failure(command, result, installation.packages.hosts)
+            raise make_installation_error(command, result, installation.packages.hosts)
     for place in installation.created:
         keep_out_of_git(folder, place)
 

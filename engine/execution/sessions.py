@@ -27,9 +27,9 @@ from engine.execution.processes import Processes
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox import MAX_MEMORY_BYTES, Sandbox
 from engine.execution.sandbox.ladder import UNCONFINED
-from engine.execution.session_processes import SessionProcesses, pid_folder, terminate_sessions
+from engine.execution.session_processes import SessionProcesses, get_pid_folder, terminate_sessions
 from engine.execution.session_run import Admission, SessionWatch, make_result, run_session
-from engine.execution.session_store import LateEnds, MoreEvents, SessionRow, continued_session
+from engine.execution.session_store import LateEnds, MoreEvents, SessionRow, get_continued_session
 from engine.execution.session_terms import APPROVED, AUTONOMOUS, Limits, SessionRails, StopRequest
 from engine.execution.session_workspace import make_initial_confinement
 from engine.execution.transcripts import TranscriptReader, TranscriptWriter
@@ -132,7 +132,7 @@ class Sessions(Admission):
 
     def get(self, session_id: str) -> SessionView:
         """One session. Raises `Refusal` `unknown_session`."""
-        return self._make_view(self.row(session_id))
+        return self._make_view(self.load_row(session_id))
 
     def running(self) -> list[SessionView]:
         """The sessions that run or are starting, oldest first."""
@@ -140,17 +140,17 @@ class Sessions(Admission):
             live_ids = set(self._live)
         if not live_ids:  # the usual case, and this is asked twice a minute
             return []
-        rows = self.rows(state=SessionState.QUEUED) + self.rows(state=SessionState.RUNNING)
+        rows = self.load_rows(state=SessionState.QUEUED) + self.load_rows(state=SessionState.RUNNING)
         rows_by_id = {row.id: row for row in rows}  # one that began between the two reads is in both
         return [self._make_view(row) for row in reversed(rows_by_id.values()) if row.id in live_ids]
 
     def of_card(self, prediction_id: str) -> SessionView | None:
         """The newest session of a card, or None."""
-        return next((self._make_view(row) for row in self.rows(1, prediction_id=prediction_id)), None)
+        return next((self._make_view(row) for row in self.load_rows(1, prediction_id=prediction_id)), None)
 
     def continues(self, session_id: str) -> str:
         """The session that this one continues, "" for none. Raises `Refusal` `unknown_session`."""
-        return continued_session(self.row(session_id).assignment)
+        return get_continued_session(self.load_row(session_id).assignment)
 
     def transcript(self, session_id: str, *, after: int = 0, limit: int = 2_000) -> list[TranscriptLine]:
         """At most `limit` lines after line `after`. The last tenth of a second of a running session may be missing."""
@@ -226,7 +226,7 @@ class Sessions(Admission):
         until = time.monotonic() + 1
         for event in ended:
             event.wait(max(0, until - time.monotonic()))
-        remaining = [row.id for row in self.rows(state=SessionState.QUEUED) if row.id not in stopped]
+        remaining = [row.id for row in self.load_rows(state=SessionState.QUEUED) if row.id not in stopped]
         for session_id in remaining:
             self.stop(session_id, reason)
         return len(stopped) + len(remaining)
@@ -256,10 +256,10 @@ class Sessions(Admission):
 
         Without `resume`, queued sessions go on waiting, because this engine closes in a moment.
         """
-        interrupted = self.rows(state=SessionState.RUNNING)
-        queued = self.rows(state=SessionState.QUEUED)[::-1]
+        interrupted = self.load_rows(state=SessionState.RUNNING)
+        queued = self.load_rows(state=SessionState.QUEUED)[::-1]
         messages = []
-        terminate_sessions(pid_folder(self._home))
+        terminate_sessions(get_pid_folder(self._home))
         for row in reversed(interrupted):
             SessionProcesses(row.id).end()
             self._finish(row.id, StopRequest(SessionState.INTERRUPTED, "the engine stopped while it ran"))
@@ -332,7 +332,7 @@ class Sessions(Admission):
         memory = round(settings.sandbox.memory_gb * 1024**3) or MAX_MEMORY_BYTES
         return LiveSession(
             row.assignment,
-            Processes(row.id, pid_folder(self._home), memory, contained=sandbox.has_process_namespaces),
+            Processes(row.id, get_pid_folder(self._home), memory, contained=sandbox.has_process_namespaces),
             limits=Limits.of(settings.channel(row.channel), row.mode),
             clock=self._clock,
             transcript=self._open_transcript(row.id),
@@ -455,7 +455,7 @@ class Sessions(Admission):
     # Last in the class, because its name hides the type `list` from what follows.
     def list(self, *, workspace: str | None = None, agent: str | None = None, limit: int = 50) -> list[SessionView]:
         """Sessions, newest first."""
-        return [self._make_view(row) for row in self.rows(limit, workspace=workspace, agent=agent)]
+        return [self._make_view(row) for row in self.load_rows(limit, workspace=workspace, agent=agent)]
 
 
 def _add_worktree_fate(view: SessionView) -> SessionView:

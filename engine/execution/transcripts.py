@@ -32,10 +32,10 @@ MAX_LINES = MAX_OUTPUT_LINES + 5_000
 
 CUT_NOTE = f"{CUT} replaces what is, or looks like, a key or a password; it is not stored anywhere"
 
-_MAX_REMEMBERED = 64
+_MAX_REMEMBERED_PAGES = 64
 """Maximum number of files of which the end of the last page is remembered."""
 
-MAX_LINE = 8_000
+MAX_LINE_CHARS = 8_000
 """Maximum number of characters of a stored line, and of bytes of an unfinished line in memory."""
 
 MAX_PENDING = 4_000
@@ -50,7 +50,7 @@ MAX_CALLS = 500
 MAX_ERRORS = 50
 """Maximum number of recorded errors of one session. The same error is recorded once."""
 
-MAX_MESSAGE = 500
+MAX_ERROR_CHARS = 500
 """Maximum number of characters of an error."""
 
 
@@ -105,8 +105,8 @@ class TranscriptWriter:
             for text in self._redactors.setdefault(kind, Redactor(self._secrets)).lines(texts):
                 if self._lines >= (MAX_OUTPUT_LINES if kind == "output" else MAX_LINES):
                     return
-                if len(text) > MAX_LINE:
-                    text = f"{text[:MAX_LINE]} … [{len(text) - MAX_LINE:,} more characters cut]"
+                if len(text) > MAX_LINE_CHARS:
+                    text = f"{text[:MAX_LINE_CHARS]} … [{len(text) - MAX_LINE_CHARS:,} more characters cut]"
                 before = self._lines
                 self._append_line(at, kind, text)
                 if CUT in text and not self._has_cut_note:
@@ -198,7 +198,7 @@ class TranscriptReader:
                     entry = json.loads(raw)
                     at = datetime.fromisoformat(entry["at"])
                     page_lines.append(TranscriptLine(number, at, entry["kind"], entry["text"]))
-        if len(self._ends) >= _MAX_REMEMBERED:
+        if len(self._ends) >= _MAX_REMEMBERED_PAGES:
             self._ends.clear()
         self._ends[path] = number, offset
         return page_lines
@@ -214,19 +214,19 @@ class LineSplitter:
         self._cut = 0
 
     def split(self, chunk: bytes) -> list[str]:
-        """The lines that `chunk` completes. A line longer than `MAX_LINE` is cut, with a note."""
+        """The lines that `chunk` completes. A line longer than `MAX_LINE_CHARS` is cut, with a note."""
         data = self._pending + chunk
         complete, newline, rest = data.rpartition(b"\n")
         lines = self._clean(complete) if newline else []
         if newline and self._cut:
             lines[0] = self._mark_cut(lines[0])
-        if len(rest) > MAX_LINE:
+        if len(rest) > MAX_LINE_CHARS:
             _, redraw, last = rest.rpartition(b"\r")
             if redraw and last:
                 rest = last  # a progress bar: only its newest state counts
-            if len(rest) > MAX_LINE:
-                self._cut += len(rest) - MAX_LINE
-                rest = rest[:MAX_LINE]
+            if len(rest) > MAX_LINE_CHARS:
+                self._cut += len(rest) - MAX_LINE_CHARS
+                rest = rest[:MAX_LINE_CHARS]
         self._pending = rest
         return lines
 
@@ -357,7 +357,7 @@ class ToolJournal:
 
     def note_error(self, tool: str, message: str) -> None:
         """Note an error of a tool call that the agent did not intend. `tool` may also be its model or program."""
-        error = sanitise(tool)[:60], redact(sanitise(message), self._secrets())[:MAX_MESSAGE]
+        error = sanitise(tool)[:60], redact(sanitise(message), self._secrets())[:MAX_ERROR_CHARS]
         with self._lock:
             if len(self._errors) < MAX_ERRORS:
                 self._errors[error] = None

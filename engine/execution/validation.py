@@ -19,13 +19,13 @@ from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import CommandResult, Job, WorkFailed
 from engine.execution.runners.flows.git_steps import linked_packages
 from engine.execution.runners.flows.suite_runs import (
+    choose_toolchain,
     compare_with_base,
     describe_check,
     describe_compared,
-    toolchain_for,
 )
 from engine.execution.runners.flows.testing import RunTests
-from engine.execution.runners.toolchains.projects import project_at
+from engine.execution.runners.toolchains.projects import read_project
 from engine.execution.session_workspace import SessionWorkspace
 from engine.execution.trees import Snapshot, diff_trees, take_snapshot
 from engine.frozen import frozen
@@ -36,7 +36,7 @@ from engine.model.text import capitalised, count, money, one_line
 from engine.storage.database import Database, Transaction
 from engine.storage.validation_runs import ValidationRuns
 
-MAX_OUTPUT_CHARACTERS = 6_000
+MAX_OUTPUT_CHARS = 6_000
 """Maximum number of characters of output for the agent. It gets the end, which sums up the failures."""
 
 MAX_NAMED_TESTS = 20
@@ -75,7 +75,7 @@ class Attempt:
     """The whole suite was run."""
     output: str = ""
 
-    def compared_with(self, failed_before: frozenset[str] | None) -> Attempt:
+    def compare_with(self, failed_before: frozenset[str] | None) -> Attempt:
         """This run, with what is known of the tests that failed before the session."""
         if failed_before is None or not self.check.failing:
             return self
@@ -119,7 +119,7 @@ def make_heal_prompt(attempt: Attempt, *, playbook: Sequence[str] = ()) -> str:
     repairs = f"\n\n{REPAIRS_HEADING}:\n<repairs>{listed_repairs}\n</repairs>" if listed_repairs else ""
     return (
         f"The project's tests were run on your changes, and these fail that passed before:{tests}\n\n"
-        f"The end of their output:\n\n{attempt.output[-MAX_OUTPUT_CHARACTERS:]}\n\n"
+        f"The end of their output:\n\n{attempt.output[-MAX_OUTPUT_CHARS:]}\n\n"
         "Find the cause and fix it in the code that you changed. Change a test only where the task asks for other "
         f"behaviour, never to make it pass.{repairs}"
     )
@@ -176,7 +176,7 @@ class Validation:
             repairs = self._repairs(
                 agent=view.agent, workspace=view.workspace, broken=sorted(attempt.broken), session_id=view.id
             )
-            heal(live.without_secrets(make_heal_prompt(attempt, playbook=repairs)))
+            heal(live.remove_secrets(make_heal_prompt(attempt, playbook=repairs)))
 
     def _find_caps(self, view: SessionView) -> Caps:
         """The caps of the settings, which policy tweaks for the agent may lower."""
@@ -197,7 +197,7 @@ class Validation:
     ) -> None:
         """Store the last of `attempts`, and the events that follow from it. `reason` is why the loop was given up, ""
         if it was not; `spent` is in micro-dollars."""
-        latest, redact = attempts[-1], live.without_secrets
+        latest, redact = attempts[-1], live.remove_secrets
 
         def write(tx: Transaction) -> None:
             tried = len(attempts)
@@ -251,7 +251,7 @@ class _ChangedTests:
         """Run the tests of the changed files; None when there are none. The first run is skipped if the changes concern
         no tool. Raises `WorkFailed`."""
         paths = self._list_changed_paths()
-        tools = project_at(self._workspace.folder, self._project).tools
+        tools = read_project(self._workspace.folder, self._project).tools
         covered = [path for path in paths if any(tool.covers(path) for tool in tools)]
         if not tools or not (covered or self._runs):
             return None
@@ -268,16 +268,18 @@ class _ChangedTests:
         attempt failed. Restores the files afterwards; raises `WorkFailed`, also when that fails."""
         if self._runs == 1 and not attempt.check.green:
             self._failed_before = self._find_failing_before(attempt.check)
-        return attempt.compared_with(self._failed_before)
+        return attempt.compare_with(self._failed_before)
 
     def _find_failing_before(self, check: CheckResult) -> frozenset[str] | None:
         """The failing tests that also fail without the agent's changes; None if that is not known."""
         job = self._make_job(_OutputCollector(self._live, quiet=True))
-        tools = [tool for tool in project_at(self._workspace.folder, self._project).tools if tool.runs_single_tests]
+        tools = [tool for tool in read_project(self._workspace.folder, self._project).tools if tool.runs_single_tests]
         if not tools or not check.failing:
             return None
         self._live.say("do these tests also fail without the changes?")
-        ((_, compared),) = compare_with_base(job, self._worktree.base, [(toolchain_for(tools, check.failing), check)])
+        ((_, compared),) = compare_with_base(
+            job, self._worktree.base, [(choose_toolchain(tools, check.failing), check)]
+        )
         return None if compared.failed_before is None else frozenset(compared.failed_before)
 
     def _list_changed_paths(self) -> list[str]:
@@ -293,7 +295,7 @@ class _ChangedTests:
         return Job(
             workspace=self._project,
             folder=self._workspace.folder,
-            git=self._live.git(self._workspace.git),
+            git=self._live.bind_git(self._workspace.git),
             session=listener,
             suspect_imports=True,
         )
@@ -317,7 +319,7 @@ class _OutputCollector:
 
     def execute(self, argv: Sequence[str], **options: object) -> CommandResult:
         result = self._live.execute(argv, **options)  # type: ignore[arg-type]
-        self.text = (self.text + result.output)[-MAX_OUTPUT_CHARACTERS:]
+        self.text = (self.text + result.output)[-MAX_OUTPUT_CHARS:]
         return result
 
 

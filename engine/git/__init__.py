@@ -14,7 +14,7 @@ It may import engine.model, clock, files and programs.
 
 from engine.git.command import Git, create, version
 from engine.git.environment import MIN_VERSION, GitError, Repository
-from engine.git.repository import repository_root, submodule_paths
+from engine.git.repository import find_repository_root, read_submodule_paths
 
 __all__ = [
     "MIN_VERSION",
@@ -22,7 +22,7 @@ __all__ = [
     "GitError",
     "Repository",
     "create",
-    "repository_root",
-    "submodule_paths",
+    "find_repository_root",
+    "read_submodule_paths",
     "version",
 ]

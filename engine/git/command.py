@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypedDict, Unpack
 
 from engine.frozen import frozen
-from engine.git.environment import GitError, Repository, operators_configuration, run_git
+from engine.git.environment import GitError, Repository, read_operators_configuration, run_git
 from engine.git.repository import find_repository
 from engine.model import Refusal, sanitise
 
@@ -166,7 +166,7 @@ def version() -> str:
 def create(folder: Path) -> Git:
     """Make an empty repository with the branch `main` in the existing `folder`. Raises `GitError`."""
     arguments = ["init", "--quiet", "--initial-branch=main", "--template="]
-    done = run_git(arguments, folder, {"GIT_DIR": str(folder / ".git"), **operators_configuration()})
+    done = run_git(arguments, folder, {"GIT_DIR": str(folder / ".git"), **read_operators_configuration()})
     if done.returncode:
         raise GitError(arguments, done.returncode, done.stderr.decode(errors="replace"), folder)
     return Git(folder)

@@ -116,7 +116,7 @@ class GitError(Refusal):
         self.stderr = stderr
 
 
-def operators_configuration() -> dict[str, str]:
+def read_operators_configuration() -> dict[str, str]:
     """The variables with the places of the operator's configuration, and their present values."""
     return {name: os.environ[name] for name in CONFIGURATION if name in os.environ}
 
@@ -217,7 +217,7 @@ class _Shadows:
                 self._cache = {}
                 atexit.register(_remove_root, self._process, self._root)
             cached = self._cache.get(repository.git_dir)
-            if cached is not None and cached.stamp == configuration_stamp(repository, cached.sources):
+            if cached is not None and cached.stamp == read_configuration_stamp(repository, cached.sources):
                 return cached
             shadow = _create_shadow(repository, self._root)
             for gone in [git_dir for git_dir in self._cache if not git_dir.is_dir()]:
@@ -243,8 +243,8 @@ def _create_shadow(repository: Repository, root: Path) -> _Shadow:
         if not os.path.lexists(folder / name):
             (folder / name).symlink_to(repository.common / name)
     # The stamp is taken before the files are read: what changes meanwhile makes the shadow out of date.
-    operators = operators_files()
-    stamp = configuration_stamp(repository, operators)
+    operators = find_operators_files()
+    stamp = read_configuration_stamp(repository, operators)
     own = _read_own_settings(repository, root)
     allowed_own = [(key, value) for key, value in own if _ALLOWED_SETTING.fullmatch(key)]
     # The repository's settings are written before the operator's are read, because `includeIf` may depend on them.
@@ -259,14 +259,14 @@ def _create_shadow(repository: Repository, root: Path) -> _Shadow:
     _write_config(folder, [*allowed_foreign, *allowed_own], repository.common, attributes)
     sources = tuple(dict.fromkeys([*operators, *files]))
     if sources != operators:
-        stamp = configuration_stamp(repository, sources)
+        stamp = read_configuration_stamp(repository, sources)
     filters = frozenset(match[1] for key, _ in [*foreign, *own] if (match := _FILTER_SETTING.fullmatch(key)))
     return _Shadow(folder, filters, sources, stamp)
 
 
 def _read_operators_settings(repository: Repository, shadow: Path) -> tuple[list[Setting], list[Path]]:
     """The settings of the operator and of the machine, and the files that have them."""
-    environment = {"GIT_DIR": str(repository.git_dir), "GIT_COMMON_DIR": str(shadow), **operators_configuration()}
+    environment = {"GIT_DIR": str(repository.git_dir), "GIT_COMMON_DIR": str(shadow), **read_operators_configuration()}
     fields = _list_settings(["--show-origin", "--includes"], repository, repository.top, environment)
     settings, files = [], []
     for origin, entry in zip(fields[0::2], fields[1::2], strict=True):
@@ -337,7 +337,7 @@ def _quote(text: str) -> str:
     return f'"{escaped}"'
 
 
-def operators_files() -> tuple[Path, ...]:
+def find_operators_files() -> tuple[Path, ...]:
     """The files in which git looks for the operator's configuration."""
     named = os.environ.get("GIT_CONFIG_GLOBAL")
     home = os.environ.get("HOME", "/")
@@ -346,7 +346,7 @@ def operators_files() -> tuple[Path, ...]:
     return tuple(map(Path, [system, *([named] if named else own)]))
 
 
-def configuration_stamp(repository: Repository, operators: tuple[Path, ...]) -> tuple[object, ...]:
+def read_configuration_stamp(repository: Repository, operators: tuple[Path, ...]) -> tuple[object, ...]:
     """A value that changes whenever a configuration changes."""
     files = (repository.common / "config", repository.git_dir / "config.worktree", *operators)
     has_logs, no_system = (repository.common / "logs").is_dir(), os.environ.get("GIT_CONFIG_NOSYSTEM")

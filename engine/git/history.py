@@ -221,7 +221,7 @@ class CoChanges:
                 self._changed[tie].append(index)
         self._gone = {path: path in change.deleted for change in changes for path in change.files}
 
-    def missing(self, files: Iterable[str], before: int | None = None) -> Partner | None:
+    def find_missing_partner(self, files: Iterable[str], before: int | None = None) -> Partner | None:
         """The file that most likely should have changed with `files`; None if none is likely enough. Only the oldest
         `before` commits are used, by default all."""
         present = frozenset(files)

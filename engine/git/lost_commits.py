@@ -126,7 +126,7 @@ MAX_COMMITS: Final = 300
 MAX_LINES: Final = 5  # lines of commits that are reported
 MAX_ALIKE: Final = 5_000  # commits of branches that lost ones are compared with
 MAX_FILES: Final = 20  # compared files of one line of commits
-MAX_DIFF_CHARACTERS: Final = 500_000  # size of the compared patch of one line of commits
+MAX_DIFF_CHARS: Final = 500_000  # size of the compared patch of one line of commits
 MAX_FILE_BYTES: Final = 1_000_000
 MIN_SURVIVING_SHARE: Final = 0.6
 """The work of commits counts as present if at least this share of their added lines is found."""
@@ -314,7 +314,7 @@ def _read_added_lines(git: Git, old: str, new: str) -> dict[str, set[str]]:
         "diff-tree", "-r", "--patch", "--unified=0", "--no-renames", "--no-color", "--no-prefix",
         old, new, "--", *paths, environment={"GIT_LITERAL_PATHSPECS": "1"},
     )  # fmt: skip
-    if not paths or len(patch) > MAX_DIFF_CHARACTERS:
+    if not paths or len(patch) > MAX_DIFF_CHARS:
         return {}
     added = {file.path: {line.text.strip() for line in file.added} for file in read_patch(patch.split("\n"))}
     return {path: meaningful for path, lines in added.items() if (meaningful := set(filter(_is_meaningful, lines)))}

@@ -338,7 +338,7 @@ def _find_partner(workspace: Path, habits: CoChanges, status: Status, history: G
         return None
     # If nothing is uncommitted, only the commits before this branch are used, because its own commits are compared.
     before = habits.length if status.files else max(0, habits.length - max(history.ahead, history.ahead_of_base))
-    partner = habits.missing([file.path for file in status.files] or history.own_files, before)
+    partner = habits.find_missing_partner([file.path for file in status.files] or history.own_files, before)
     is_there = partner is not None and os.path.lexists(workspace / partner.path)
     return partner if partner and is_there and partner.path not in history.own_files else None
 

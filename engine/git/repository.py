@@ -11,9 +11,9 @@ from engine.files import read_plain_or_nothing
 from engine.git.environment import (
     GitError,
     Repository,
-    configuration_stamp,
-    operators_configuration,
-    operators_files,
+    find_operators_files,
+    read_configuration_stamp,
+    read_operators_configuration,
     run_git,
 )
 from engine.model import Refusal, sanitise
@@ -53,7 +53,7 @@ def _find_common_folder(git_dir: Path) -> Path:
     return Path(os.path.realpath(git_dir / target))
 
 
-def repository_root(folder: Path) -> Path:
+def find_repository_root(folder: Path) -> Path:
     """The top of the working tree that contains `folder`.
 
     Raises `Refusal`: `no_folder`, `no_repository`, `bare_repository`, `unsafe_repository` (it belongs to someone else),
@@ -65,7 +65,7 @@ def repository_root(folder: Path) -> Path:
         message = f"{sanitise(str(folder))} is not a folder"
         raise Refusal("no_folder", message, "name an existing folder with --workspace DIR")
     nearest = find_repository(folder)
-    stamp = configuration_stamp(nearest, operators_files()) if nearest else ()
+    stamp = read_configuration_stamp(nearest, find_operators_files()) if nearest else ()
     if nearest is not None and _trusted_folders.get(folder) == (nearest, stamp):
         return nearest.top
     root = _require_utf8(_ask_git_for_root(folder, nearest))
@@ -79,7 +79,7 @@ def _ask_git_for_root(folder: Path, nearest: Repository | None) -> Path:
     repository that was found by its files. Raises `Refusal`."""
     arguments = ["rev-parse", "--is-bare-repository", "--show-toplevel"]  # this runs no program
     without = (nearest.top, nearest.common.parent) if nearest else ()
-    done = run_git(arguments, folder, operators_configuration(), without=without, timeout=10)
+    done = run_git(arguments, folder, read_operators_configuration(), without=without, timeout=10)
     bare, _, top = done.stdout.decode(errors="surrogateescape").partition("\n")
     shown = sanitise(str(folder))
     if bare == "true":
@@ -97,10 +97,10 @@ def _ask_git_for_root(folder: Path, nearest: Repository | None) -> Path:
     return root
 
 
-def top_folder(folder: str) -> str:
+def find_top_folder(folder: str) -> str:
     """The workspace that a folder belongs to, or the folder itself if it is in no repository."""
     try:
-        return str(repository_root(Path(folder)))
+        return str(find_repository_root(Path(folder)))
     except Refusal:
         return folder
 
@@ -108,7 +108,7 @@ def top_folder(folder: str) -> str:
 def lost_workspace_refusal(workspace: str) -> Refusal | None:
     """Why a workspace is no longer the top of a repository; None while it is."""
     try:
-        root = repository_root(Path(workspace))
+        root = find_repository_root(Path(workspace))
     except Refusal as refusal:
         return refusal
     if os.path.realpath(root) == os.path.realpath(workspace):
@@ -163,7 +163,7 @@ def _require_utf8(path: Path) -> Path:
     return path
 
 
-def submodule_paths(folder: Path) -> tuple[str, ...]:
+def read_submodule_paths(folder: Path) -> tuple[str, ...]:
     """The paths that the tree in `folder` lists as submodules; () if git cannot read the list."""
     text = read_plain_or_nothing(folder / MODULES_FILE, MAX_MODULES_BYTES, follow=False)
     return _parse_modules(text) if text else ()

@@ -201,7 +201,7 @@ class GuidancePart:
         self._cascade = cascade
         self._nearer_lessons = nearer_lessons
 
-    def part(self, request: PromptRequest) -> Contribution:
+    def make_part(self, request: PromptRequest) -> Contribution:
         """The block for a request. Its notes name the leaders whose items did not fit. Raises `Refusal`
         `unknown_agent`."""
         guidance = self._guidance_for(request)

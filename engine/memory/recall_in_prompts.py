@@ -67,7 +67,7 @@ class RecallPromptPart:
         self._memory = memory
         self._settings = settings
 
-    def part(self, request: PromptRequest) -> Contribution:
+    def make_part(self, request: PromptRequest) -> Contribution:
         """The block for a request; its part is None if nothing is recalled. The notes name layers that were left
         out."""
         injection = self.preview(request)

@@ -15,7 +15,7 @@ from typing import Any
 from sqlmodel import Session, col, select
 
 from engine.events import PredictionReassigned
-from engine.execution.runners.flow_runner import named_flow
+from engine.execution.runners.flow_runner import find_named_flow
 from engine.execution.sessions import Sessions
 from engine.frozen import frozen
 from engine.git import Git
@@ -293,7 +293,7 @@ class Approvals:
             return assignment
         if (
             edit is not None
-            and (flow_and_parameters := named_flow(edit.strip(), self.flows, assignment.workspace)) is not None
+            and (flow_and_parameters := find_named_flow(edit.strip(), self.flows, assignment.workspace)) is not None
         ):
             return self.convert_to_flow(replace(assignment, prompt=self.clean_prompt(edit)), *flow_and_parameters)
         if assignment.flow is not None:

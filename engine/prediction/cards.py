@@ -17,7 +17,7 @@ from sqlmodel import col, desc, select
 
 from engine.config.sections import ACP_PREFIX
 from engine.events import MuteLifted
-from engine.execution.runners.flow_runner import named_flow, similar_flow
+from engine.execution.runners.flow_runner import find_named_flow, find_similar_flow
 from engine.model import (
     ENGINE_CLOSED,
     UNDONE,
@@ -54,7 +54,7 @@ from engine.prediction.dismissals import MuteIndex, describe_switch_off, end_mut
 from engine.prediction.kinds import OWN_PROMPT, SUGGESTED_KIND, get_kind, kind_title
 from engine.prediction.routing import Route, Router
 from engine.storage.database import Transaction
-from engine.storage.rows import ids_with_prefix, load
+from engine.storage.rows import find_ids_with_prefix, load
 
 MAX_TITLE_CHARS = 60
 """Maximum length of a card's prompt in a refusal."""
@@ -113,10 +113,10 @@ class Cards:
         with self._database.read() as session:
             return load_card(session, card_id).correction
 
-    def ids_with_prefix(self, prefix: str) -> list[str]:
+    def find_ids_with_prefix(self, prefix: str) -> list[str]:
         """Ids of cards of any age with this prefix; see `engine.storage.rows`."""
         with self._database.read() as session:
-            return ids_with_prefix(session, col(CardRow.id), prefix)
+            return find_ids_with_prefix(session, col(CardRow.id), prefix)
 
     def recent(self, limit: int = 50, *, workspaces: Sequence[str] = (), channel: str | None = None) -> list[Card]:
         """Cards of any status, newest first: of these workspaces, or of all if none is named, and of `channel` if that
@@ -235,7 +235,7 @@ class Cards:
             estimate=self._card_cycle.estimate(proposal, assignment) if is_suggestion else None,
         )
         if assignment.flow is None:
-            similar = similar_flow(assignment.prompt, self.approvals.flows)
+            similar = find_similar_flow(assignment.prompt, self.approvals.flows)
             question = f"Did you mean the flow `{similar}`? " if similar else ""
             row.note = question and f"{question}It needs no model"
             if not info.available:
@@ -261,7 +261,7 @@ class Cards:
     def _assign(self, prompt: str, workspace: str, channel: str | None) -> tuple[Assignment, Route]:
         """The work of a prompt that continues nothing, and its route."""
         channels, flows = self._store.settings.current.channels, self.approvals.flows
-        flow_and_parameters = named_flow(prompt, flows, workspace)
+        flow_and_parameters = find_named_flow(prompt, flows, workspace)
         home_channel = get_kind(flow_and_parameters[0]).channel if flow_and_parameters else ""
         route = self._route(
             "" if flow_and_parameters else prompt, channel, home_channel if home_channel in channels else ""

@@ -179,7 +179,7 @@ class ContextReader:
         inspection = NOTHING_INSPECTED
         if git is not None:
             inspection = fetch("git", lambda: self._git.inspect(folder, git, now, today), inspection)
-        projects = fetch.all("tools", lambda: sources.projects.projects_of(workspace))
+        projects = fetch.all("tools", lambda: sources.projects.get_projects(workspace))
         runs = fetch.all("runs", lambda: sources.runs.latest(workspace))
         sessions = fetch.all("conversations", lambda: sources.sessions.list(workspace=workspace, limit=RECENT_SESSIONS))
         elsewhere = {session.id for session in sessions if session.flow in ELSEWHERE}

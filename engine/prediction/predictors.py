@@ -22,7 +22,7 @@ from engine.api_keys import TWIN, Key, Keys
 from engine.clock import in_utc
 from engine.config import SettingsSource
 from engine.execution.model_router import ModelChoice, ModelRouter
-from engine.execution.runners.flow_runner import named_flow
+from engine.execution.runners.flow_runner import find_named_flow
 from engine.frozen import frozen
 from engine.model import TWIN_INSTRUCTION, Answer, NoAnswer, Proposal, Question, Source, sanitise
 from engine.model.text import text_hash, validation_faults
@@ -77,7 +77,7 @@ class PredictedWork(BaseModel):
 
     def propose(self, context: WorkspaceContext, flows: Collection[str]) -> Proposal:
         """A proposal for this workspace. A prompt that names a flow becomes that flow."""
-        named = named_flow(self.prompt, flows, context.workspace)
+        named = find_named_flow(self.prompt, flows, context.workspace)
         flow = named[0] if named is not None and not named[1] else None
         return Proposal(
             kind=self.kind,

@@ -237,7 +237,9 @@ class SimulatedMonth:
         sessions, begun = self._engine.sessions, False
         self._runner.gate.set()
         # First the queued ones: one that starts between the two questions is found by the second.
-        while waiting := sessions.rows(state=SessionState.QUEUED) or sessions.rows(state=SessionState.RUNNING):
+        while waiting := sessions.load_rows(state=SessionState.QUEUED) or sessions.load_rows(
+            state=SessionState.RUNNING
+        ):
             begun = True
             if not sessions.wait(waiting[0].id, HANG_TIMEOUT_S).state.over:
                 raise RuntimeError(f"the simulation hangs: {waiting[0].id}")

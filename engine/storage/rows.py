@@ -392,7 +392,7 @@ def newest_rows(session: Session, model: type[AnyRow], limit: int | None, **equa
     return list(session.exec(query))
 
 
-def ids_with_prefix(session: Session, column: Any, prefix: str) -> list[str]:
+def find_ids_with_prefix(session: Session, column: Any, prefix: str) -> list[str]:
     """Up to `MAX_PREFIX_MATCHES` ids of this column that begin with `prefix`, with or without their own prefix
     (`pred_`). Case does not matter."""
     if not prefix:
@@ -408,7 +408,7 @@ def find_by_prefix(session: Session, model: type[AnyRow], prefix: str, *, noun: 
     """The row with the id `prefix`, or else the only one whose id begins so; `verb` lists the ids. Raises `Refusal`:
     `unknown_NOUN`, `ambiguous_id`."""
     column: Any = model.id  # type: ignore[attr-defined]
-    ids = ids_with_prefix(session, column, prefix)
+    ids = find_ids_with_prefix(session, column, prefix)
     if not ids:
         raise Refusal(f"unknown_{noun}", f"there is no {noun} {sanitise(prefix)[:60]}", f"see `{verb}`")
     if len(ids) > 1 and prefix not in ids:

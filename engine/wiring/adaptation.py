@@ -12,9 +12,9 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from engine.execution.model_router import ModelRouter
-from engine.execution.runners.flow_runner import FlowRegistry, LearnedFlow, learned_flow
+from engine.execution.runners.flow_runner import FlowRegistry, LearnedFlow, make_learned_flow
 from engine.execution.runners.flows import FLOWS
-from engine.execution.runners.model.single_questions import priced_model
+from engine.execution.runners.model.single_questions import make_priced_model
 from engine.execution.trees import make_patch
 from engine.git import Git
 from engine.git.reader import is_in_history
@@ -65,7 +65,7 @@ def _learned_flows(services: Services) -> Iterator[tuple[Overlay, type[LearnedFl
     for overlay in services.overlays.find_flows():
         if isinstance(effect := overlay.effect, FlowOffload):
             commands = tuple(tuple(split_command(command)) for command in effect.commands)
-            yield overlay, learned_flow(effect.name, effect.title, commands, overlay.workspace)
+            yield overlay, make_learned_flow(effect.name, effect.title, commands, overlay.workspace)
 
 
 def learned_work(services: Services) -> list[LearnedWork]:
@@ -178,7 +178,7 @@ class _Sources:
 
     def models(self, agent: str, /) -> ModelsUsed | None:
         since = self._services.clock.now() - RECENT
-        models_used = self._services.calls.models_of(agent, since)
+        models_used = self._services.calls.find_models_of(agent, since)
         if not models_used:
             return None
         current = models_used[0]
@@ -262,7 +262,7 @@ def price(router: ModelRouter, model: str) -> int | None:
         return None
     if choice.is_free:
         return 0
-    from engine.execution.runners.model.prices import listed_price
+    from engine.execution.runners.model.prices import find_listed_price
 
-    prices = listed_price(priced_model(choice))
+    prices = find_listed_price(make_priced_model(choice))
     return None if prices is None else (PROMPT_SHARE * prices["input"] + prices["output"]) // (PROMPT_SHARE + 1)

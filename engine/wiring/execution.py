@@ -65,7 +65,7 @@ def build_rails(services: Services) -> None:
             agent_budget=services.agents.budget,
             quiet=lambda: services.autonomy.quiet(),
             confined=lambda: services.sessions.sandbox.confines,
-            data_parameters=lambda flow: services.flows.data_parameters(flow),
+            data_parameters=lambda flow: services.flows.find_data_parameters(flow),
             on_change=lambda: services.autonomy.poke(),
         ),
     )
@@ -92,7 +92,7 @@ def build(services: Services, overrides: Overrides) -> Sessions:
         services.settings,
         data=home.data,
         model_for=services.model_router.choose,
-        missing_steps=services.model_router.missing_steps,
+        missing_steps=services.model_router.find_missing_steps,
     )
     services.calls = ModelCalls(
         services.database, randomness, secrets=services.keys.secrets, on_prompt=partial(_record_prompt, services)

@@ -16,7 +16,7 @@ from engine.config.sections import url_problem
 from engine.events import EventBus
 from engine.execution.runners.model.single_questions import MemoryModel
 from engine.git.history import ProjectIds
-from engine.git.repository import top_folder
+from engine.git.repository import find_top_folder
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.bubbles import Bubbles
 from engine.hierarchy.guidance import Cascade
@@ -139,7 +139,7 @@ def _build_memory_sources(services: Services, overrides: Overrides) -> None:
         services.database,
         services.memory.remember,
         lambda: services.settings.current.memory.transcripts,
-        workspace_of=top_folder,
+        workspace_of=find_top_folder,
         is_ours=services.home.holds_worktree,
         secrets=services.keys.secrets,
         report=services.report,

@@ -17,7 +17,7 @@ from engine.execution.runners.toolchains.projects import ProjectCache, find_proj
 from engine.execution.sessions import Sessions
 from engine.frozen import frozen
 from engine.git.github import GitHub
-from engine.git.repository import top_folder
+from engine.git.repository import find_top_folder
 from engine.learning.decisions.decisions import SIDE_SEPARATOR
 from engine.learning.decisions.insights import InsightsReader
 from engine.learning.decisions.training import Training
@@ -184,7 +184,7 @@ def build_prediction(services: Services, launcher: Sessions, overrides: Override
     services.threads = Threads(
         lambda: services.settings.current.memory.transcripts,
         clock,
-        workspace_of=top_folder,
+        workspace_of=find_top_folder,
         is_ours=services.home.holds_worktree,
         secrets=services.keys.secrets,
     )
@@ -200,10 +200,10 @@ def build_prediction(services: Services, launcher: Sessions, overrides: Override
         ],
         fixes=lambda workspace: services.adaptation.fixes(workspace),
         prompt_runner=partial(_prompt_runner, launcher),
-        landings=services.changes.undoable_landings,
+        landings=services.changes.find_undoable_landings,
         changes=services.changes.for_session,
         # One disk, one card: in the first workspace.
-        disk=lambda workspace: services.housekeeping.disk() if workspace in services.workspaces[:1] else None,
+        disk=lambda workspace: services.housekeeping.find_full_disk() if workspace in services.workspaces[:1] else None,
     )
     services.contexts = overrides.contexts or ContextReader(clock, services.settings, sources)
     hook = PredictorHook(
@@ -265,7 +265,7 @@ def last_workspace_activity(services: Services, workspaces: Sequence[str]) -> da
 def _own_writes(services: Services, workspace: str) -> list[OurWrite]:
     """Files that our landings wrote, which are no sign of the operator."""
     writes = []
-    for path, mtime_ns in services.changes.written_by_us(workspace).items():
+    for path, mtime_ns in services.changes.read_own_write_times(workspace).items():
         at = datetime.fromtimestamp(mtime_ns / 1e9, UTC)
         writes.append(OurWrite(path, at - STAMP_SLACK, at + STAMP_SLACK))
     return writes

@@ -80,7 +80,7 @@ class ValuesById:
         self.by_id: dict[str, Any] = {}
         self._unknown = unknown
 
-    def ids_with_prefix(self, prefix: str) -> list[str]:
+    def find_ids_with_prefix(self, prefix: str) -> list[str]:
         return [
             id for id in self.by_id if prefix and prefix in (id[: len(prefix)], id.partition("_")[2][: len(prefix)])
         ]

@@ -16,7 +16,7 @@ import keyring.backends.null
 import pytest
 
 from engine.api import doctor, model_checks
-from engine.api.doctor import index_server_checks, notification_checks, shared_database_checks
+from engine.api.doctor import check_index_server, check_notifications, check_shared_database
 from engine.api.operations import dispatch
 from engine.api_keys import Keyring, Keys
 from engine.clock import FakeClock
@@ -184,17 +184,17 @@ def test_a_folder_that_is_no_usable_workspace_is_named(home: Home, repository: R
 
 def test_the_server_of_the_index_is_asked_only_online(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CLAWPY_CHROMA_URL", raising=False)
-    assert index_server_checks(Settings(), online=True) == []
+    assert check_index_server(Settings(), online=True) == []
     named = Settings(memory=MemorySettings(chroma_url="http://127.0.0.1:8000"))
-    [check] = index_server_checks(named, online=False)
+    [check] = check_index_server(named, online=False)
     assert (check.state, check.message) == ("ok", "the index is on 127.0.0.1:8000; `clawpy doctor --online` checks it")
     monkeypatch.setenv("CLAWPY_CHROMA_URL", "http://me:hunter2@chroma.example")
-    [check] = index_server_checks(named, online=True)
+    [check] = check_index_server(named, online=True)
     assert check.state == "warn"
     assert "hunter2" not in check.message
     with NotificationServer() as silent:
         monkeypatch.setenv("CLAWPY_CHROMA_URL", f"http://127.0.0.1:{silent.port}")
-    [check] = index_server_checks(named, online=True)
+    [check] = check_index_server(named, online=True)
     assert check.state == "warn"
     assert "it cannot be reached: [Errno 111] Connection refused" in check.message
 
@@ -202,19 +202,19 @@ def test_the_server_of_the_index_is_asked_only_online(monkeypatch: pytest.Monkey
 def test_the_shared_database_is_asked_only_online(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that answers: `tests/hierarchy/test_postgres.py`."""
     monkeypatch.delenv("CLAWPY_SHARED_DATABASE_URL", raising=False)
-    assert shared_database_checks(online=True) == []
+    assert check_shared_database(online=True) == []
     monkeypatch.setenv("CLAWPY_SHARED_DATABASE_URL", "postgresql://me:hunter2@127.0.0.1:9/clawpy")
-    [check] = shared_database_checks(online=False)
+    [check] = check_shared_database(online=False)
     assert check.state == "ok"
     assert "doctor --online" in check.message
-    [check] = shared_database_checks(online=True)
+    [check] = check_shared_database(online=True)
     assert check.state == "warn"
     assert check.message.startswith("the shared database cannot be reached: ")
     assert "port 9 failed: Connection refused" in check.message
     assert "\n" not in check.message
     assert "hunter2" not in check.message
     monkeypatch.setenv("CLAWPY_SHARED_DATABASE_URL", "hunter2")
-    [check] = shared_database_checks(online=True)
+    [check] = check_shared_database(online=True)
     assert (check.state, check.message) == ("warn", "CLAWPY_SHARED_DATABASE_URL is not a database URL")
 
 
@@ -235,7 +235,7 @@ def test_addresses_and_undelivered_notifications_are_listed(home: Home, monkeypa
         notify=NotifySettings(phone=SurfaceSettings(url="ntfy://topic"), gateway="https://laptop.example"),
     )
     checks = [
-        (notification.state, notification.message) for notification in notification_checks(home, settings, Keys(home))
+        (notification.state, notification.message) for notification in check_notifications(home, settings, Keys(home))
     ]
     assert checks == [
         ("ok", "phone: ntfy, from the settings; it is switched off"),
@@ -244,4 +244,4 @@ def test_addresses_and_undelivered_notifications_are_listed(home: Home, monkeypa
         ("warn", "buttons call https://laptop.example, and the gateway does not answer to that name"),
     ]
     known = settings.model_copy(update={"gateway": GatewaySettings(hosts=("laptop.example",))})
-    assert len(notification_checks(home, known, Keys(home))) == 3
+    assert len(check_notifications(home, known, Keys(home))) == 3

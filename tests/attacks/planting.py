@@ -12,8 +12,8 @@ from engine.execution import trees
 from engine.execution.diffs import list_file_changes, make_file_diffs
 from engine.execution.runners.flow import Job, WorkFailed
 from engine.execution.runners.flows import FLOWS
-from engine.execution.runners.flows.git_steps import reset_worktree, restore_tree, store_tree, unmerged_files
-from engine.git import Git, repository_root
+from engine.execution.runners.flows.git_steps import find_unmerged_files, reset_worktree, restore_tree, store_tree
+from engine.git import Git, find_repository_root
 from engine.git.github import find_address
 from engine.git.reader import GitReader, read_workspace_label
 from engine.model import Refusal
@@ -97,7 +97,7 @@ def use_operator_tree(folder: Path, scratch: Path) -> list[str]:
     """Do all that the engine does in the operator's own tree. Returns the messages of refusals."""
     refused = []
     steps = [
-        lambda: repository_root(folder),
+        lambda: find_repository_root(folder),
         lambda: GitReader().read(folder),
         lambda: read_workspace_label(str(folder)),
         lambda: find_address(folder),
@@ -147,7 +147,7 @@ def use_worktree(world: LandingWorld, folder: Path, git: Git) -> None:
         before = store_tree(job)
         reset_worktree(job, "other")
         git.run("merge", "--no-commit", "--no-ff", "--no-verify", "main", allowed=range(256))
-        unmerged_files(git)
+        find_unmerged_files(git)
         reset_worktree(job, "main")
         restore_tree(job, before)
 

@@ -9,7 +9,7 @@ from engine.execution.processes import Processes
 from engine.execution.sandbox import Confinement
 from engine.execution.sandbox.host_paths import make_session_environment
 from engine.execution.sandbox.ladder import find_rungs
-from engine.execution.session_processes import pid_folder
+from engine.execution.session_processes import get_pid_folder
 from engine.home import Home
 
 
@@ -20,7 +20,7 @@ def main() -> None:
     confinement.folder.mkdir()
     confinement.make()
     argv = sandbox.wrap([sys.executable, "-c", code], confinement, cwd=confinement.folder)
-    folder = pid_folder(Home.locate(Path(home)))
+    folder = get_pid_folder(Home.locate(Path(home)))
     processes = Processes(session, folder, contained=sandbox.has_process_namespaces)
     processes.run(
         argv,

@@ -302,7 +302,7 @@ def test_an_approved_line_is_used_and_marked_as_approved(shop: Shop, aftermath: 
     assert line.endswith("(approved by the operator)")
     session = engine.sessions.list()[0]
     (call, *_) = engine.calls.for_session(session.id)
-    lines = [entry for part in engine.calls.prompt(call.id) for entry in part.lines]
+    lines = [entry for part in engine.calls.read_prompt(call.id) for entry in part.lines]
     standings = [entry.source.standing for entry in lines if word in entry.text]
     assert standings == ["approved by you"]
 

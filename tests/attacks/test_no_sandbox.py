@@ -139,7 +139,7 @@ def test_an_approval_for_a_sandbox_does_not_run_without_one(engine: Engine, card
     with pytest.raises(Refusal) as refused:
         engine.sessions.admit(card.assignment, "approved", without_sandbox=False)
     assert refused.value.code == "no_sandbox"
-    assert engine.sessions.late_blocking_reason(card.assignment, "approved", without_sandbox=False)
+    assert engine.sessions.find_late_blocking_reason(card.assignment, "approved", without_sandbox=False)
     assert not mark.exists()
 
 

@@ -17,7 +17,7 @@ from engine.execution import trees
 from engine.execution.prompts import ProjectPart
 from engine.execution.runners.toolchains.projects import find_projects
 from engine.execution.sandbox.mounts import find_protected_git_paths
-from engine.git import Git, submodule_paths
+from engine.git import Git, read_submodule_paths
 from engine.git.reader import GitReader
 from engine.model import PromptRequest, Refusal
 from engine.prediction.context_reader import CalendarReader
@@ -250,7 +250,7 @@ def test_the_sandbox_holds_the_git_of_every_submodule_that_git_knows(tmp_path: P
 def test_a_list_of_submodules_includes_nothing(tmp_path: Path, outside: Path) -> None:
     (outside / "more").write_text('[submodule "y"]\n\tpath = secret\n')
     (tmp_path / ".gitmodules").write_text(f'[include]\n\tpath = {outside}/more\n[submodule "x"]\n\tpath = sub\n')
-    assert submodule_paths(tmp_path) == ("sub",)
+    assert read_submodule_paths(tmp_path) == ("sub",)
 
 
 @pytest.mark.long
@@ -267,7 +267,7 @@ def test_a_pipe_in_the_tree_blocks_nothing(repository: Repository, name: str) ->
         with contextlib.suppress(Refusal):  # git itself may need the file
             read(repository.path)
     find_protected_git_paths(repository.path)
-    ProjectPart().part(PromptRequest("", "build", str(repository.path), "work", folder=str(repository.path)))
+    ProjectPart().make_part(PromptRequest("", "build", str(repository.path), "work", folder=str(repository.path)))
 
 
 @pytest.mark.usefixtures("alarm_after_a_minute")

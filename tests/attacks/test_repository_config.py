@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.git import repository_root
+from engine.git import find_repository_root
 from engine.model import Refusal
 from tests.attacks.planting import Trap, make_project, rehearse_and_land, run_clawpy, use_operator_tree
 from tests.conftest import Repository
@@ -131,7 +131,7 @@ def test_files_that_the_configuration_puts_elsewhere_are_refused(world: LandingW
     shop = make_project(world)
     shop.git("config", "core.worktree", str(outside))
     with pytest.raises(Refusal, match=r"core\.worktree|elsewhere"):
-        repository_root(shop.path)
+        find_repository_root(shop.path)
 
 
 @pytest.mark.attack(slow=True)

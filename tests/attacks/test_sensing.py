@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.execution.runners.flows.suite_runs import how_to_run_tests
+from engine.execution.runners.flows.suite_runs import describe_how_to_run_tests
 from engine.execution.runners.toolchains.projects import find_projects
 from engine.git import Git
 from engine.git.github import GitHub
@@ -52,7 +52,7 @@ def trapped(repository: Repository, outside: Path) -> tuple[Repository, Trap]:
 def inspect_project(folder: Path) -> None:
     """Do all that finds out which tools a project has."""
     for project in find_projects(folder):
-        how_to_run_tests(project, folder / project.path)
+        describe_how_to_run_tests(project, folder / project.path)
     reader, now = GitReader(), datetime.now(UTC)
     assert reader.inspect(folder, reader.read(folder), now, now).unknown == {}
 

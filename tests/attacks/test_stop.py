@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from engine.execution.sandbox import SESSION_MARK, Sandbox
-from engine.execution.session_processes import find_parent_group, pid_folder
+from engine.execution.session_processes import find_parent_group, get_pid_folder
 from engine.home import Home
 from tests.attacks.victim import find_sleepers, make_unique_seconds
 from tests.support.helpers import wait_until
@@ -153,7 +153,7 @@ def test_stop_kills_processes_that_fork_all_the_time(
     )
     attack.start(IGNORE_SIGNALS + hydra + "subprocess.Popen(['sleep', T])", 1)
     if group == "no group":
-        for file in pid_folder(Home.locate(attack.home)).glob("*.group"):
+        for file in get_pid_folder(Home.locate(attack.home)).glob("*.group"):
             file.unlink()
     document = run_clawpy_stop(attack.home)
     assert not attack.living()
@@ -190,7 +190,7 @@ def test_stop_finds_nothing_of_a_killed_engine(attack: Attack) -> None:
     wait_until(lambda: not find_sleepers(attack.seconds))
     document = run_clawpy_stop(attack.home)
     assert document["left"] == []
-    assert not list(pid_folder(Home.locate(attack.home)).glob("*.command"))
+    assert not list(get_pid_folder(Home.locate(attack.home)).glob("*.command"))
 
 
 # Forged files that name a process which is not the engine's
@@ -231,7 +231,7 @@ NOT_REGULAR: dict[str, Callable[[Path, int], object]] = {
 @pytest.fixture
 def pids(outside: Path) -> Path:
     """The folder in which the engine of `outside`/home keeps the processes of its sessions."""
-    folder = pid_folder(Home.locate(outside / "home"))
+    folder = get_pid_folder(Home.locate(outside / "home"))
     folder.mkdir(parents=True)
     return folder
 

@@ -59,7 +59,9 @@ def test_a_workspace_that_the_settings_switch_off_cannot_be_added(world: World, 
 def test_the_root_of_a_named_workspace_is_looked_for_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     with world.opened() as engine:
         engine.settings.set(f"workspaces.{json.dumps(world.workspace)}.autonomy", "cards")
-        monkeypatch.setattr("engine.services.repository_root", lambda path: pytest.fail(f"{path} is looked up again"))
+        monkeypatch.setattr(
+            "engine.services.find_repository_root", lambda path: pytest.fail(f"{path} is looked up again")
+        )
         assert engine.configured_workspaces == engine.workspaces == [world.workspace]
 
 

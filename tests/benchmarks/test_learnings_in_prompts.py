@@ -45,8 +45,8 @@ def test_the_part_with_three_hundred_learnings(tmp_path: Path, database: Databas
     part = LearningsPart(LearningFiles(tmp_path, database), FixedSettings())
     request = PromptRequest("ada", "koji-core", WORKSPACE, "fix the rounding in m7.py")
     tokenizer.count("warm")
-    first, *warm = [time_call(lambda: part.part(request)) for _ in range(RUNS)]
-    text = part.part(request).part
+    first, *warm = [time_call(lambda: part.make_part(request)) for _ in range(RUNS)]
+    text = part.make_part(request).part
     tokens = tokenizer.count(text.text)
     print_table(f"{ENTRIES} entries, {tokens} tokens of {MAX_TOKENS}", {"the first": [first], "later ones": warm})
     assert tokens <= MAX_TOKENS

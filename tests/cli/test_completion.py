@@ -13,7 +13,7 @@ import pytest
 
 from clawpy_console.cli.main import main
 from clawpy_console.cli.verbs import VERBS, Verb
-from engine.api.offline import completion_names, source_files
+from engine.api.offline import find_source_files, read_completion_names
 from engine.config import Settings
 from engine.config.sections import ProviderSettings
 from engine.config.settings_file import describe_accepted
@@ -84,7 +84,7 @@ def test_ids_with_titles_flows_with_parameters_and_settings(
     shell: str, home: Home, tmp_path: Path, shop: Repository
 ) -> None:
     assert main(["--home", str(home.root), "propose", "run_tests"]) == 0
-    [(card, title)] = completion_names(home, "cards").items()
+    [(card, title)] = read_completion_names(home, "cards").items()
     [found] = offered(shell, f"clawpy approve {card[:8]}", home, tmp_path)
     assert found.startswith(card)
     assert shell == "bash" or title in found
@@ -111,7 +111,7 @@ def test_the_cached_names_are_collected_again_when_a_file_that_defines_them_chan
     classes = (Settings, ProviderSettings, KnownAgent, Flow, *flows.FLOWS.values())
     defining = {Path(inspect.getfile(each)) for each in (*classes, describe_accepted, flows)}
     defining.add(Path(inspect.getfile(KnownAgent)).with_name("agents.toml"))
-    assert defining <= set(source_files())
+    assert defining <= set(find_source_files())
 
 
 def test_nothing_heavy_is_imported_to_answer() -> None:

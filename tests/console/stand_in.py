@@ -209,10 +209,10 @@ class StandInChannelSetup(StandInService):
 
     list_agents = find_agents
 
-    def next_step(self) -> SetupStep:
+    def find_next_step(self) -> SetupStep:
         return self.missing
 
-    def local_models(self) -> LocalModels:
+    def find_local_models(self) -> LocalModels:
         return self.local
 
     def assign_model(self, model_id: str) -> None:
@@ -232,11 +232,11 @@ class StandInCalls(StandInService):
     def for_session(self, id: str) -> list[ModelCall]:
         return self.all.get(id, [])
 
-    def prompt(self, id: str) -> tuple[PromptPart, ...]:
+    def read_prompt(self, id: str) -> tuple[PromptPart, ...]:
         parts = read_values(PromptPart, "prompt_parts")
         return tuple(parts[:3] if id.endswith("1") else parts)
 
-    def calls_with_memory(self, id: str) -> list[ModelCall]:
+    def find_calls_with_memory(self, id: str) -> list[ModelCall]:
         return read_values(ModelCall, "model_calls")[:1] if id.endswith(("1", "3")) else []
 
     def reply(self, id: str) -> str:

@@ -115,7 +115,7 @@ class LandingWorld:
         workspace: Path | None = None,
     ) -> ChangeSet | None:
         """Run `edit` in a worktree of its own. Returns the change set, or None when nothing was changed."""
-        onto = self.changes.starting_tree(continues) if continues else None
+        onto = self.changes.make_starting_tree_builder(continues) if continues else None
         worktree = self.worktrees.create(name, workspace or self.root, onto=onto)
         edit(worktree.folder)
         captured = self.changes.capture(worktree)

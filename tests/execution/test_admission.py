@@ -38,14 +38,14 @@ class AdmissionWithRunners(Admission):
         self._sandbox: Any = SimpleNamespace(
             confines=confines,
             describe=lambda network, hosts: f"to {', '.join(hosts)}",
-            hosts_problem=lambda hosts: "it cannot filter hosts" if hosts else "",
-            way_out=lambda other: f"use another, or {other}",
+            find_hosts_problem=lambda hosts: "it cannot filter hosts" if hosts else "",
+            describe_way_out=lambda other: f"use another, or {other}",
         )
         channels = {"koji-core": ChannelSettings(agent="builder", **channel)}
         workspaces = {PROSE.workspace: workspace} if workspace is not None else {}
         self._settings = FixedSettings(Settings(channels=channels, workspaces=workspaces))
 
-    def runner_of(self, assignment: Assignment) -> Any:
+    def find_runner(self, assignment: Assignment) -> Any:
         if assignment.runner not in self.answers:
             raise Refusal("no_runner", f"there is no runner {assignment.runner!r}")
 
@@ -62,7 +62,7 @@ class AdmissionWithRunners(Admission):
 
         return SimpleNamespace(check=check, apply_edit=apply_edit)
 
-    def usual_cost(self, runner: str, channel: str) -> int | None:
+    def compute_usual_cost(self, runner: str, channel: str) -> int | None:
         return self._usual_costs.get(runner)
 
 

@@ -405,7 +405,7 @@ def test_changes_that_conflict_with_your_files_cannot_be_continued(world: Landin
     run_session_with(world, "sess_1", {"a.txt": "agent\n2\n3\n"})
     world.write("a.txt", "mine\n2\n3\n")
 
-    onto = world.changes.starting_tree("sess_1")
+    onto = world.changes.make_starting_tree_builder("sess_1")
     refusal = refused("conflict", lambda: world.worktrees.create("sess_2", world.root, onto=onto))
 
     assert "a.txt" in refusal.message

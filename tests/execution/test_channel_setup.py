@@ -52,9 +52,9 @@ def test_a_channel_is_served_by_nothing_before_the_setup(build: Build) -> None:
 
 
 def test_the_next_step_is_the_first_that_is_missing(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert build().next_step() is STEPS[0]
+    assert build().find_next_step() is STEPS[0]
     monkeypatch.setattr(f"{__name__}.STEPS", [])
-    assert build().next_step().shown_command == "clawpy doctor"
+    assert build().find_next_step().shown_command == "clawpy doctor"
 
 
 def test_a_usable_model_serves_the_channel(build: Build) -> None:

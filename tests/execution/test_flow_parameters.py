@@ -12,7 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.execution.runners.flow_runner import PROSE, edit_parameters, named_flow, similar_flow, validate_parameters
+from engine.execution.runners.flow_runner import (
+    PROSE,
+    edit_parameters,
+    find_named_flow,
+    find_similar_flow,
+    validate_parameters,
+)
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.flows.tooling import PrepareEnvironment
 from engine.model import Refusal
@@ -39,7 +45,7 @@ def test_missing_parameters_are_named_with_their_meaning() -> None:
     ],
 )  # fmt: skip
 def test_a_prompt_that_is_nearly_the_name_of_a_flow_is_similar_to_it(prompt: str, flow: str) -> None:
-    assert similar_flow(prompt, FLOWS) == flow
+    assert find_similar_flow(prompt, FLOWS) == flow
 
 
 @pytest.mark.parametrize(
@@ -58,7 +64,7 @@ def test_a_prompt_that_is_nearly_the_name_of_a_flow_is_similar_to_it(prompt: str
     ],
 )
 def test_a_request_may_name_its_files(workspace: Path, prompt: str, flow: str, values: dict[str, list[str]]) -> None:
-    named = named_flow(prompt, FLOWS, str(workspace))
+    named = find_named_flow(prompt, FLOWS, str(workspace))
     assert named is not None
     assert (named[0], json.loads(named[1])) == (flow, values)
 
@@ -71,24 +77,24 @@ def test_a_request_may_name_its_files(workspace: Path, prompt: str, flow: str, v
      "run 10:30 again", "run tests/test_gone.py again"],
 )  # fmt: skip
 def test_a_request_about_what_is_no_file_and_no_test_names_no_flow(workspace: Path, prompt: str) -> None:
-    assert named_flow(prompt, FLOWS, str(workspace)) is None
+    assert find_named_flow(prompt, FLOWS, str(workspace)) is None
 
 
 @pytest.mark.parametrize("name", ["prepare_environment", "review_unpushed", "reclaim_space", "update_lock"])
 def test_the_title_of_a_flow_in_the_list_of_the_prompt_box_names_it(workspace: Path, name: str) -> None:
-    assert named_flow(FLOWS[name].label, FLOWS, str(workspace)) == (name, "")
+    assert find_named_flow(FLOWS[name].label, FLOWS, str(workspace)) == (name, "")
 
 
 def test_the_name_of_a_flow_precedes_a_request(workspace: Path) -> None:
     flows = [*FLOWS, "test_shop", "lint-shop"]
     for prompt, flow in (("test_shop", "test_shop"), ("Test shop", "test_shop"), ("lint-shop", "lint-shop")):
-        assert named_flow(prompt, flows, str(workspace)) == (flow, "")
+        assert find_named_flow(prompt, flows, str(workspace)) == (flow, "")
 
 
 @pytest.mark.parametrize("between", [" the" * 4990 + " ", " " * 19_000], ids=["fillers", "spaces"])
 def test_a_long_prompt_is_soon_found_to_name_no_flow(workspace: Path, between: str) -> None:
     begun = time.process_time()
-    assert named_flow(f"test{between}x\ny", FLOWS, str(workspace)) is None
+    assert find_named_flow(f"test{between}x\ny", FLOWS, str(workspace)) is None
     assert time.process_time() - begun < 0.5
 
 

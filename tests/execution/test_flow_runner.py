@@ -12,7 +12,7 @@ import pytest
 
 from engine.config import Settings, WorkspaceSettings
 from engine.execution.runners.flow import Flow, FlowResult, Job, Place, WorkFailed
-from engine.execution.runners.flow_runner import FlowRunner, LearnedFlow, learned_flow
+from engine.execution.runners.flow_runner import FlowRunner, LearnedFlow, make_learned_flow
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.runner import Runner
 from engine.execution.sandbox.ladder import find_best_sandbox
@@ -101,10 +101,10 @@ class Repeated(LearnedFlow):
 @pytest.mark.parametrize(
     ("is_allowed_once", "flow", "prompt", "state"),
     [
-        (True, learned_flow("twice", "Twice", (ECHO, ECHO), ""), "", SessionState.SUCCEEDED),
+        (True, make_learned_flow("twice", "Twice", (ECHO, ECHO), ""), "", SessionState.SUCCEEDED),
         (True, Repeated, "", SessionState.BLOCKED),
-        (True, learned_flow("other", "Other", (ECHO,), ""), "Run echo b", SessionState.BLOCKED),
-        (False, learned_flow("once", "Once", (ECHO,), ""), "", SessionState.BLOCKED),
+        (True, make_learned_flow("other", "Other", (ECHO,), ""), "Run echo b", SessionState.BLOCKED),
+        (False, make_learned_flow("once", "Once", (ECHO,), ""), "", SessionState.BLOCKED),
     ],
 )
 def test_a_forbidden_command_runs_as_often_as_the_allowed_assignment_names_it(

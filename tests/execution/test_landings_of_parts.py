@@ -72,7 +72,7 @@ def test_after_a_part_landed_the_rest_waits_and_each_landing_is_undone_alone(wor
     assert [file.path for file in part.files] == [file.path for file in change.diff()] == ["a.txt", "new.txt"]
     assert [read_file(world, name) for name in ("b.txt", "c.txt", "a.txt")] == [None, "c\n", TEXT]
     assert world.worktrees.folder_of("session_1").exists()
-    assert [landed.id for landed in world.changes.undoable_landings(str(world.root))] == [change.id]
+    assert [landed.id for landed in world.changes.find_undoable_landings(str(world.root))] == [change.id]
     assert world.git_state == state
 
     complete = change.land()
@@ -229,13 +229,13 @@ def test_files_of_every_landed_part_are_ours(world: LandingWorld) -> None:
     workspace = str(world.root)
     change.land(FilePart("a.txt"))
     change.land(FilePart("c.txt"))
-    assert set(world.changes.written_by_us(workspace)) == {"a.txt", "c.txt"}
+    assert set(world.changes.read_own_write_times(workspace)) == {"a.txt", "c.txt"}
     change.undo()
-    assert set(world.changes.written_by_us(workspace)) == {"a.txt"}
-    assert [landed.id for landed in world.changes.undoable_landings(workspace)] == [change.id]
+    assert set(world.changes.read_own_write_times(workspace)) == {"a.txt"}
+    assert [landed.id for landed in world.changes.find_undoable_landings(workspace)] == [change.id]
     world.write("a.txt", "mine\n")
     change.land(FilePart("c.txt"))
-    assert world.changes.undoable_landings(workspace) == []
+    assert world.changes.find_undoable_landings(workspace) == []
 
 
 def test_a_file_that_is_edited_while_the_next_one_is_written_is_not_ours(world: LandingWorld) -> None:
@@ -248,8 +248,8 @@ def test_a_file_that_is_edited_while_the_next_one_is_written_is_not_ours(world: 
 
     world.step = save
     change.land()
-    assert world.changes.written_by_us(str(world.root))["a.txt"] != 1
-    assert world.changes.undoable_landings(str(world.root)) == []
+    assert world.changes.read_own_write_times(str(world.root))["a.txt"] != 1
+    assert world.changes.find_undoable_landings(str(world.root)) == []
 
 
 def test_the_undo_of_a_session_undoes_its_last_landing(world: LandingWorld) -> None:

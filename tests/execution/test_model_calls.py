@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.execution.model_calls import CallState, CallUsage, ModelCallRow, ModelCalls, pack_parts, unpack_parts
-from engine.execution.runners.runner import assistant_part, operator_part, result_part
+from engine.execution.runners.runner import make_assistant_part, make_operator_part, make_result_part
 from engine.model import (
     Prompt,
     PromptLine,
@@ -92,8 +92,8 @@ def test_a_conversation_is_stored_once_and_read_whole(world: CallWorld) -> None:
     )
     third = begin(world.calls, messages=[part("answer", "done", "assistant")], follows=second)
 
-    assert [part.name for part in world.calls.prompt(third)] == ["identity", "answer", "tool", "answer"]
-    assert [part.name for part in world.calls.prompt(first)] == ["identity"]
+    assert [part.name for part in world.calls.read_prompt(third)] == ["identity", "answer", "tool", "answer"]
+    assert [part.name for part in world.calls.read_prompt(first)] == ["identity"]
     with world.database.read() as session:
         sizes = session.execute(sqlalchemy.select(sqlalchemy.func.length(ModelCallRow.messages))).scalars().all()
     assert max(sizes) < 500
@@ -112,7 +112,7 @@ def test_each_call_of_a_conversation_that_runs_in_a_circle_is_read_once(world: C
             .values(follows=calls[followed])
         )
     )
-    assert [part.name for part in world.calls.prompt(calls[2])] == ["first", "second", "third"]
+    assert [part.name for part in world.calls.read_prompt(calls[2])] == ["first", "second", "third"]
 
 
 def test_every_call_of_a_conversation_has_its_provenance_and_is_observed_once(world: CallWorld) -> None:
@@ -151,7 +151,7 @@ def test_no_secret_of_a_call_is_stored(world: CallWorld) -> None:
     world.calls.finish(call, state=CallState.FAILED, error=f"401 for {secret}", reply=f"I used {secret}")
 
     path = world.database.path
-    stored = repr((world.calls.prompt(call), world.calls.get(call), world.calls.reply(call)))
+    stored = repr((world.calls.read_prompt(call), world.calls.get(call), world.calls.reply(call)))
     assert secret not in stored
     assert "sk-x9" not in stored
     assert stored.count("[secret cut]") == 5
@@ -198,9 +198,9 @@ def test_the_calls_that_recalled_a_memory_are_found(world: CallWorld) -> None:
     begin(world.calls, prompt=make_recalled("mem_ab"))
     second = begin(world.calls, prompt=make_recalled("mem_a"), session_id="sess_2")
     begin(world.calls)
-    assert [call.id for call in world.calls.calls_with_memory("mem_a")] == [second, first]
-    assert [call.id for call in world.calls.calls_with_memory("fact_1")] == [first]
-    assert world.calls.calls_with_memory("mem%") == []
+    assert [call.id for call in world.calls.find_calls_with_memory("mem_a")] == [second, first]
+    assert [call.id for call in world.calls.find_calls_with_memory("fact_1")] == [first]
+    assert world.calls.find_calls_with_memory("mem%") == []
 
 
 @given(
@@ -219,10 +219,10 @@ def test_packed_parts_are_unpacked_exactly(named_lines: list[tuple[str, list[tup
 
 
 def test_parts_of_a_conversation_have_their_source() -> None:
-    answer = assistant_part("I look.", [{"name": "read", "arguments": '{"path": "a"}'}], "call_1")
+    answer = make_assistant_part("I look.", [{"name": "read", "arguments": '{"path": "a"}'}], "call_1")
     assert (answer.role, answer.text) == ("assistant", 'I look.\nread({"path": "a"})')
     assert answer.lines[0].source.ref == "call_1"
-    assert assistant_part("", [{"name": "read", "arguments": "{no"}], "c").text == "read({no)"
-    assert result_part("read", "one\x1b[31m\ntwo", "c").text == "one\ntwo"
-    assert operator_part("more", "reply").lines[0].source.kind is SourceKind.OPERATOR
-    assert operator_part("tests are red", "heal").lines[0].source.label == "the validation loop"
+    assert make_assistant_part("", [{"name": "read", "arguments": "{no"}], "c").text == "read({no)"
+    assert make_result_part("read", "one\x1b[31m\ntwo", "c").text == "one\ntwo"
+    assert make_operator_part("more", "reply").lines[0].source.kind is SourceKind.OPERATOR
+    assert make_operator_part("tests are red", "heal").lines[0].source.label == "the validation loop"

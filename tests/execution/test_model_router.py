@@ -115,7 +115,7 @@ def test_each_missing_step_is_named_and_no_other(
 ) -> None:
     monkeypatch.setattr(model_router, "has_extra", lambda extra: has_extra)
     router = make_router(*keys, config=config)
-    steps = router.missing_steps()
+    steps = router.find_missing_steps()
     assert [step.shown_command for step in steps] == commands
     if steps:
         refusal = find_refusal(router)

@@ -82,7 +82,7 @@ def test_the_machine_is_read_once_for_the_limits_of_all_sessions(
     children_of = read_children()
     with monkeypatch.context() as patch:
         patch.setattr(psutil.Process, "children", None)  # it reads the machine
-        assert processes.exceeded_limit(children_of) == "it ran 3 processes, more than 2"
+        assert processes.find_exceeded_limit(children_of) == "it ran 3 processes, more than 2"
 
 
 def test_no_command_starts_after_the_end(processes: Processes, tmp_path: Path) -> None:

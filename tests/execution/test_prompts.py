@@ -31,7 +31,7 @@ class StandInPart:
     def __init__(self, name: str, give: object) -> None:
         self.name, self._give = name, give
 
-    def part(self, request: PromptRequest) -> PromptPart | Contribution | None:
+    def make_part(self, request: PromptRequest) -> PromptPart | Contribution | None:
         if callable(self._give):
             return self._give()  # type: ignore[no-any-return]
         return self._give  # type: ignore[return-value]
@@ -109,7 +109,7 @@ def test_no_text_closes_its_block(text: str) -> None:
 
 
 def test_the_identity_is_the_soul_and_the_place_of_the_agent(tmp_path: Path) -> None:
-    part = IdentityPart(StandInOrganisation(), folder=tmp_path).part(request()).part  # type: ignore[arg-type]
+    part = IdentityPart(StandInOrganisation(), folder=tmp_path).make_part(request()).part  # type: ignore[arg-type]
 
     assert part.lines[0].text == '<identity agent="builder" title=\'the "builder"\'>'
     assert part.lines[1].source == PromptSource(
@@ -125,7 +125,7 @@ def test_project_guidance_is_read_from_the_operators_tree(tmp_path: Path) -> Non
         folder.mkdir()
         (folder / "AGENTS.md").write_text(text)
         (folder / "CLAUDE.md").symlink_to("AGENTS.md")  # the same text
-    part = ProjectPart().part(request(workspace, folder=str(tree))).part
+    part = ProjectPart().make_part(request(workspace, folder=str(tree))).part
 
     assert part.text.count("Use tabs.") == 1
     assert "Use spaces." not in part.text
@@ -141,7 +141,7 @@ def test_guidance_never_leads_out_of_the_workspace(tmp_path: Path, target: str) 
     (root / ".git").mkdir(parents=True)
     (root / ".git" / "config").write_text("url = https://ada:pass@host")
     (root / "AGENTS.md").symlink_to(target)
-    contribution = ProjectPart().part(request(root))
+    contribution = ProjectPart().make_part(request(root))
 
     assert contribution.part is None
     assert contribution.notes == ("AGENTS.md was left out: it is a link that leads out of the workspace",)
@@ -149,9 +149,9 @@ def test_guidance_never_leads_out_of_the_workspace(tmp_path: Path, target: str) 
 
 def test_long_guidance_is_cut_at_a_line_with_a_note(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text("a line of guidance\n" * 2_000)
-    contribution = ProjectPart().part(request(tmp_path))
+    contribution = ProjectPart().make_part(request(tmp_path))
 
-    assert len(contribution.part.text) < prompts.MAX_PROJECT + 200
+    assert len(contribution.part.text) < prompts.MAX_PROJECT_CHARS + 200
     assert contribution.part.lines[-3].text == "a line of guidance"
     assert contribution.notes == ("AGENTS.md was cut: 23,997 of its 38,000 characters",)
 
@@ -167,7 +167,7 @@ def test_the_task_has_the_reasons_and_the_last_test_result() -> None:
         ),
     )
     check = CheckResult("pytest", 23, 1, failing=("tests/test_cart.py::test_total",))
-    part = TaskPart(lambda card_id: card, lambda workspace: check).part(request(prediction_id="pred_1"))  # type: ignore[arg-type, return-value]
+    part = TaskPart(lambda card_id: card, lambda workspace: check).make_part(request(prediction_id="pred_1"))  # type: ignore[arg-type, return-value]
 
     assert part.role == "user"
     assert [line.text for line in part.lines] == [

@@ -121,7 +121,7 @@ def test_git_commands_of_a_session_end_with_it(world: ScriptWorld) -> None:
     subprocess.run(["git", "init", "-q"], cwd=world.workspace, check=True)
 
     def work(live: LiveSession) -> str:
-        git = live.git(Git(live.folder))
+        git = live.bind_git(Git(live.folder))
         git.output("-c", "alias.wait=!sleep 60", "wait")
         return "not reached"
 
@@ -233,7 +233,7 @@ def test_an_end_that_cannot_be_stored_is_retried_and_reported(
         assert world.sessions.running() == [], "it is over, and holds up nobody who waits until nothing runs"
         assert world.sessions.wait(view.id, 0).state is SessionState.SUCCEEDED, "its outcome is known"
     wait_until(is_stored_now)
-    assert world.sessions.row(view.id).summary == "fine"
+    assert world.sessions.load_row(view.id).summary == "fine"
     assert len(world.ended) == 1
     assert "tried again" in messages[0]
 

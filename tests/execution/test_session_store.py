@@ -14,7 +14,7 @@ from engine.execution.session_store import (
     SessionResult,
     SessionStore,
     attach_changes,
-    continued_session,
+    get_continued_session,
     is_legal_transition,
 )
 from engine.model import UNDONE, Assignment, Permit, SessionState, TriggerType
@@ -51,7 +51,7 @@ def store(database: Database, clock: FakeClock) -> SessionStore:
 
 
 def state_and_summary(store: SessionStore) -> tuple[str, str]:
-    row = store.row("sess_1")
+    row = store.load_row("sess_1")
     return row.state, row.summary
 
 
@@ -64,7 +64,7 @@ def test_a_session_that_is_over_neither_begins_nor_ends_again(store: SessionStor
     assert store.begin("sess_1", "none") is None
     assert not store.end("sess_1", SUCCEEDED, lines=9, write=lambda tx: "change_1")
     assert state_and_summary(store) == ("cancelled", f"stopped by you; {CHANGES_WAIT}")
-    assert store.row("sess_1").change_set_id == "change_1", "its thread returned with them after its end"
+    assert store.load_row("sess_1").change_set_id == "change_1", "its thread returned with them after its end"
 
 
 def attach(database: Database, session_id: str, change_set_id: str = "change_1") -> bool:
@@ -79,7 +79,7 @@ def test_the_summary_of_a_stopped_session_says_that_its_changes_wait(
     assert store.end("sess_1", result, lines=0, write=lambda tx: "change_1")
     assert state_and_summary(store) == (result.state.value, expected)
     assert not attach(database, "sess_1", "change_2")
-    assert store.row("sess_1").change_set_id == "change_1"
+    assert store.load_row("sess_1").change_set_id == "change_1"
 
 
 @pytest.mark.parametrize(("error", "is_attached"), [("stopped by you", True), (UNDONE, False)])
@@ -91,11 +91,11 @@ def test_later_changes_are_attached_unless_the_card_was_undone(
     store.end("sess_1", SessionResult(SessionState.CANCELLED, error, error=error), lines=0)
     assert attach(database, "sess_1") is is_attached
     assert not attach(database, "sess_2")
-    assert store.row("sess_1").change_set_id == ("change_1" if is_attached else None)
+    assert store.load_row("sess_1").change_set_id == ("change_1" if is_attached else None)
 
 
 def test_only_text_prompts_continue_a_session() -> None:
     text_prompt = Assignment("go on", "koji-core", "/w", "model", None, {"continues": "sess_1"})
-    assert continued_session(text_prompt) == "sess_1"
-    assert continued_session(Assignment("x", "koji-core", "/w", "flow", "run_tests", {"continues": "sess_1"})) == ""
-    assert continued_session(Assignment("x", "koji-core", "/w", "model")) == ""
+    assert get_continued_session(text_prompt) == "sess_1"
+    assert get_continued_session(Assignment("x", "koji-core", "/w", "flow", "run_tests", {"continues": "sess_1"})) == ""
+    assert get_continued_session(Assignment("x", "koji-core", "/w", "model")) == ""

@@ -165,7 +165,7 @@ def test_an_approved_session_ends_at_its_time_limits(
     view = world.start(work)
     wait_until(lambda: world.texts(view))
     clock.advance(span - timedelta(microseconds=1))
-    assert running[0].exceeded_limit() == ""
+    assert running[0].find_exceeded_limit() == ""
     clock.advance(timedelta(microseconds=1))
     ended = world.wait(view)
     assert ended.state is SessionState.FAILED

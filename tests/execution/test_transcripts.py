@@ -18,7 +18,7 @@ from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import WorkFailed
 from engine.execution.transcripts import (
     CUT_NOTE,
-    MAX_LINE,
+    MAX_LINE_CHARS,
     MAX_OUTPUT_LINES,
     MAX_PENDING,
     LineSplitter,
@@ -43,14 +43,14 @@ def test_progress_bars_show_their_last_state() -> None:
     assert split_lines(b"10 %\r50 %\r100 %\ndone\r\n") == ["100 %", "done"]
     endless = split_lines(*[b"x" * 900 + b"\r" for _ in range(100)], b"ready\n")
     assert len(endless) == 1
-    assert len(endless[0]) < MAX_LINE + 50
+    assert len(endless[0]) < MAX_LINE_CHARS + 50
 
 
 def test_long_lines_are_cut_with_a_note() -> None:
-    (line,) = split_lines(b"a" * (MAX_LINE + 1), b"b" * 10_000, b"\n")
+    (line,) = split_lines(b"a" * (MAX_LINE_CHARS + 1), b"b" * 10_000, b"\n")
     assert line.endswith("a… [10,001 more bytes cut]")
-    assert len(line) > MAX_LINE // 2 - 100
-    assert split_lines(b"a" * MAX_LINE + b"\n") == ["a" * MAX_LINE]
+    assert len(line) > MAX_LINE_CHARS // 2 - 100
+    assert split_lines(b"a" * MAX_LINE_CHARS + b"\n") == ["a" * MAX_LINE_CHARS]
 
 
 @given(st.lists(st.binary(max_size=40), max_size=20))
@@ -239,11 +239,11 @@ def test_a_secret_in_two_chunks_is_one_secret(secret: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "begin", [MAX_LINE - len(KEYRING_SECRET) // 2, MAX_LINE - MAX_KEY_LENGTH - len(KEYRING_SECRET) // 2, MAX_LINE - 1]
+    "begin", [MAX_LINE_CHARS - len(KEYRING_SECRET) // 2, MAX_LINE_CHARS - MAX_KEY_LENGTH - len(KEYRING_SECRET) // 2, MAX_LINE_CHARS - 1]
 )
 @pytest.mark.parametrize("filler", ["x", "x "])
 def test_no_half_of_a_secret_at_the_end_of_a_long_line_is_stored(begin: int, filler: str) -> None:
-    data = (filler * MAX_LINE)[:begin].encode() + f"{KEYRING_SECRET}{'y' * MAX_KEY_LENGTH}".encode()
+    data = (filler * MAX_LINE_CHARS)[:begin].encode() + f"{KEYRING_SECRET}{'y' * MAX_KEY_LENGTH}".encode()
     splitter = LineSplitter(Redactor(lambda: [KEYRING_SECRET]))
     assert splitter.split(data) == []
     (line,) = splitter.split(b"\n")

@@ -128,7 +128,7 @@ def recall_for_prompts(memory: MemoryService, chance: random.Random) -> tuple[li
         recall = memory.recall(RecallQuery(task, k=40), deadline=60.0)
         recalled.append(time.perf_counter() - began)
         assert not recall.left_out, recall.left_out
-        contribution = part.part(PromptRequest("backend_builder", "koji-core", "", task, session_id="s"))
+        contribution = part.make_part(PromptRequest("backend_builder", "koji-core", "", task, session_id="s"))
         assert contribution.part is not None
         check_passages(
             [line.text for line in contribution.part.lines], read_prompt_texts(memory, contribution.provenance)

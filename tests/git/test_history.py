@@ -107,12 +107,12 @@ def repeated(*commits: str, times: int = 12) -> tuple[str, ...]:
          "a folder", "sweeps"],
 )  # fmt: skip
 def test_the_file_that_usually_changes_too(commits: Sequence[str], files: list[str], expected: Partner | None) -> None:
-    assert CoChanges(make_changes(*commits)).missing(files) == expected
-    assert CoChanges([*make_changes(*commits), *[Change("m", 0, 2, "merge")] * 50]).missing(files) == expected
+    assert CoChanges(make_changes(*commits)).find_missing_partner(files) == expected
+    assert CoChanges([*make_changes(*commits), *[Change("m", 0, 2, "merge")] * 50]).find_missing_partner(files) == expected
 
 
 def test_only_commits_before_a_position_count() -> None:
-    assert CoChanges(make_changes(*PAIR)).missing(["price.py"], before=2) is None
+    assert CoChanges(make_changes(*PAIR)).find_missing_partner(["price.py"], before=2) is None
 
 
 def test_a_name_with_a_star_is_a_group_of_files() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.git import Git, GitError, repository_root
+from engine.git import Git, GitError, find_repository_root
 from tests.conftest import Repository
 from tests.support.helpers import refused
 
@@ -16,7 +16,7 @@ from tests.support.helpers import refused
 def test_the_root_is_found_from_any_folder_inside(tmp_path: Path) -> None:
     repository = Repository(tmp_path / "päth with spaces")
     repository.write("src/deep/a.py", "")
-    assert repository_root(repository.path / "src" / "deep") == repository.path
+    assert find_repository_root(repository.path / "src" / "deep") == repository.path
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_the_root_is_found_from_any_folder_inside(tmp_path: Path) -> None:
 def test_folders_without_a_working_tree_are_refused(tmp_path: Path, name: str, code: str) -> None:
     subprocess.run(["git", "init", "-q", "--bare", str(tmp_path / "bare.git")], check=True)
     (tmp_path / "plain").mkdir()
-    refused(code, lambda: repository_root(tmp_path / name))
+    refused(code, lambda: find_repository_root(tmp_path / name))
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_a_damaged_repository_is_called_damaged(tmp_path: Path, file: str, conte
     if file != ".git":
         subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     (tmp_path / file).write_text(content)
-    refusal = refused("broken_repository", lambda: repository_root(tmp_path))
+    refusal = refused("broken_repository", lambda: find_repository_root(tmp_path))
     assert part in refusal.message
     assert "git init" not in refusal.fix
 
@@ -50,7 +50,7 @@ def test_a_folder_with_a_name_that_is_not_utf8_is_refused_each_time(tmp_path: Pa
     folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
     subprocess.run(["git", "init", "-q", str(folder)], check=True)
     for _ in range(2):
-        refused("unfit_path", lambda: repository_root(folder))
+        refused("unfit_path", lambda: find_repository_root(folder))
 
 
 def test_a_failing_command_tells_what_git_said_unless_its_exit_code_is_allowed(repository: Repository) -> None:

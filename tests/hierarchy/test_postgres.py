@@ -156,7 +156,7 @@ class Machine:
         """Record a call of the builder's model whose prompt has this part."""
         session_id = f"sess_call_{number}"
         request = PromptRequest("backend_builder", "koji-core", self.workspace, "fix the basket", session_id=session_id)
-        contribution = part.part(request)
+        contribution = part.make_part(request)
         assert isinstance(contribution, Contribution)
         session = view(session_id, workspace=self.workspace, state=SessionState.RUNNING, ended_at=None)
         prompt = Prompt((contribution.part,) if contribution.part else (), (), contribution.provenance)

@@ -146,7 +146,7 @@ def test_patterns_findings_and_prompts_that_came_of_it_are_forgotten_too(engine:
     assert engine.profiles.get("backend_lead").principles == (KEPT,)
     assert not any("vandersloot" in bubble.learning.text.lower() for bubble in engine.bubbles.list())
     [call] = engine.calls.for_session("session_1")
-    assert "Vandersloot" not in "".join(part.text for part in engine.calls.prompt(call.id))
+    assert "Vandersloot" not in "".join(part.text for part in engine.calls.read_prompt(call.id))
     with closing(sqlite3.connect(engine.home.database)) as database:
         for table in ("profile_entries", "pattern_uses", "bubbles", "memory_events", "guidance_findings"):
             rows = database.execute(f"SELECT * FROM {table}").fetchall()

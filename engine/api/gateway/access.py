@@ -62,7 +62,7 @@ HOW_TO_MAKE_PAIR = (
 # -- the token
 
 
-def new_token() -> str:
+def make_token() -> str:
     """A new token of 256 random bits, with a prefix by which scanners and people recognise it."""
     return TOKEN_PREFIX + secrets.token_urlsafe(32)
 
@@ -80,7 +80,7 @@ def rotate_token(keys: Keys, *, in_file: bool = False) -> tuple[str, str]:
             "the token comes from CLAWPY_GATEWAY_API_KEY in the environment",
             "change it there, or unset it",
         )
-    token = new_token()
+    token = make_token()
     keyring_fix = (
         "store it in a file that only you can read: clawpy token new --store file; or set your own in "
         "CLAWPY_GATEWAY_API_KEY where clawpy is started"
@@ -128,7 +128,7 @@ class Access:
             return ""
         if self.source == THIS_RUN:  # it was made for an earlier opening in this run
             return ""
-        token = new_token()
+        token = make_token()
         try:
             source = self._keys.set(TOKEN_NAME, token, consent_file=in_file)
         except Refusal as refusal:
@@ -201,7 +201,7 @@ def _parse_pass(credential: str) -> tuple[int, str]:
     return (int(match[1]), match[2]) if match else (0, "")
 
 
-def gateway_token(home: Home, *, new: bool = False, in_file: bool = False) -> dict[str, Any]:
+def get_gateway_token(home: Home, *, new: bool = False, in_file: bool = False) -> dict[str, Any]:
     """The token and the place where it is stored. With `new`, it is replaced by a new one in the keyring, or with
     `in_file` in a private file.
 

@@ -25,7 +25,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from engine.api.documents import Document, document, instant
 from engine.api.gateway.access import Access, ClientCounts, Limits, RateLimit
-from engine.api.gateway.replies import INVALID_REQUEST, RpcCall, error_reply
+from engine.api.gateway.replies import INVALID_REQUEST, RpcCall, make_error_reply
 from engine.api.operations.operation import describe_fault
 from engine.api.operations.system import cross_poll_status
 from engine.events import Event
@@ -50,7 +50,7 @@ CLOSE_TOKEN_CHANGED = 4001
 
 MAX_EVENT_ID = 2**53
 
-FRAME_ENTRIES = 250
+MAX_FRAME_ENTRIES = 250
 """Maximum number of ledger entries in one frame."""
 
 FRAME_PAUSE_S = 0.08
@@ -143,7 +143,7 @@ class Pulse:
                     await self.read_on()
                     if self._is_status_due and loop.time() - status_at >= STATUS_PAUSE_S:
                         self._is_status_due, status_at = False, loop.time()
-                        self.status = await asyncio.to_thread(status_message, self.engine, self.head)
+                        self.status = await asyncio.to_thread(make_status_message, self.engine, self.head)
                         self._wake_clients()
                 except Exception:
                     # The disk may be full, or the engine is closing. The next attempt may succeed.
@@ -173,14 +173,14 @@ class Pulse:
         return frame
 
     def _make_frame(self, cursor: int, last: int) -> Frame:
-        entries = [entry for entry in self.engine.ledger.since(cursor, FRAME_ENTRIES) if entry.id <= last]
+        entries = [entry for entry in self.engine.ledger.since(cursor, MAX_FRAME_ENTRIES) if entry.id <= last]
         messages = [message for entry in entries for message in _make_messages(self.engine, entry)]
         end = entries[-1].id if entries else max(cursor, min(last, self.head))
         if len(messages) > 1:
             messages = [{"type": "batch", "id": end, "events": messages}]
         topics = {topic for entry in entries for topic in Event.kinds[entry.kind].topics}
         text = serialise(messages[0]) if messages else ""
-        return Frame(text, end, len(entries) == FRAME_ENTRIES, bool(topics & STATUS_TOPICS))
+        return Frame(text, end, len(entries) == MAX_FRAME_ENTRIES, bool(topics & STATUS_TOPICS))
 
     async def _follow_token(self) -> None:
         while True:
@@ -274,14 +274,14 @@ class _Client:
             answer: Document = {"type": "subscribed", "channels": list(CHANNELS), "id": self._cursor}
             await self._send(answer | ({"missed": True} if has_missed else {}))
             self._status = self._pulse.status
-            await self._send(await asyncio.to_thread(status_message, self._pulse.engine, self._cursor))
+            await self._send(await asyncio.to_thread(make_status_message, self._pulse.engine, self._cursor))
             self._subscribed.set()
 
     async def _call(self, message: Mapping[str, Any]) -> Document:
         try:
             call = RpcCall.model_validate(message)
         except ValidationError as error:
-            return error_reply(None, INVALID_REQUEST, describe_fault(error.errors()[0]))
+            return make_error_reply(None, INVALID_REQUEST, describe_fault(error.errors()[0]))
         # Not in the threads that read the ledger, because a trigger may take a minute.
         return await run_in_threadpool(self._pulse.answer, call.method, call.params, call.id)
 
@@ -313,7 +313,7 @@ class _Client:
         await self._socket.send_text(serialise(message))
 
 
-def status_message(engine: Services, event_id: int) -> Document:
+def make_status_message(engine: Services, event_id: int) -> Document:
     """The message with the present status."""
     now = instant(engine.clock.now())
     return {"type": "crosspoll.status", "id": event_id, "at": now, "status": cross_poll_status(engine)}

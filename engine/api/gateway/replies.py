@@ -32,7 +32,7 @@ REFUSED = -32000
 """The code of an operation's refusal."""
 
 
-def error_reply(
+def make_error_reply(
     call_id: str | int | None, code: int, message: str, data: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """The reply to a call of JSON-RPC that failed."""

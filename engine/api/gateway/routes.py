@@ -191,7 +191,7 @@ class OperationRunner:
     def answer_rpc(self, method: str, params: Mapping[str, Any] | None, call_id: str | int | None) -> Document:
         """Carry out one call of JSON-RPC. Never raises."""
         if method not in OPERATION_OF_METHOD:
-            return replies.error_reply(
+            return replies.make_error_reply(
                 call_id, replies.METHOD_NOT_FOUND, "there is no such method; one of " + ", ".join(OPERATION_OF_METHOD)
             )
         name = OPERATION_OF_METHOD[method]
@@ -200,10 +200,10 @@ class OperationRunner:
             return {"jsonrpc": "2.0", "id": call_id, "result": self.run(name, dict(arguments))}
         except Refusal as refusal:
             code = replies.INVALID_PARAMS if refusal.code == "bad_arguments" else replies.REFUSED
-            return replies.error_reply(call_id, code, refusal.message, refusal.document()["error"])
+            return replies.make_error_reply(call_id, code, refusal.message, refusal.document()["error"])
         except Exception as error:
             log.error("a call over the gateway failed\n%s", redact(traceback.format_exc()))
-            return replies.error_reply(
+            return replies.make_error_reply(
                 call_id, replies.INTERNAL_ERROR, f"{type(error).__name__}: this is a bug; see the log"
             )
 
@@ -269,7 +269,7 @@ def _add_error_handlers(app: FastAPI) -> None:
             message, fix = "the body is not declared as JSON", "send the header Content-Type: application/json with it"
         if request.url.path == f"{API_PATH}/rpc":
             code = replies.PARSE_ERROR if fault["type"] == "json_invalid" else replies.INVALID_REQUEST
-            return JSONResponse(replies.error_reply(None, code, f"{message}; {fix}"), status_code=400)
+            return JSONResponse(replies.make_error_reply(None, code, f"{message}; {fix}"), status_code=400)
         if fault["type"] == "json_invalid":
             return _make_error_response(400, "bad_request", "the body is not JSON", fix)
         return _make_error_response(422, "bad_arguments", message, fix)

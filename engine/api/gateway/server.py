@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 START_TIMEOUT_S = 10.0
 STOP_TIMEOUT_S = 5.0
-SEND_BUFFER = 128 * 1024
+SEND_BUFFER_BYTES = 128 * 1024
 """Bytes in the system's send buffer for a client that does not read."""
 
 SINGLE_HEADERS = ("host", "authorization", "origin", "content-length", "content-type", "transfer-encoding")
@@ -239,7 +239,7 @@ def _bind(address: ListenAddress) -> socket.socket:
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         listening.bind((address.host, address.port))
         listening.listen(1024)
     except OSError as error:

@@ -20,7 +20,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from engine.api.notify.notes import QUIET_FORMS, Form, Note, is_switched_on, setting_of
+from engine.api.notify.notes import QUIET_FORMS, Form, Note, get_setting_name, is_switched_on
 from engine.api_keys import ENVIRONMENT, Keys
 from engine.clock import SystemClock
 from engine.config import SettingsSource
@@ -167,7 +167,7 @@ def store_address(
         url = STORED_WITH_KEYS
     write(f"notify.{surface}.url", url)
     current = SettingsStore(home.config_file, clock=SystemClock()).current
-    off = "" if is_switched_on(surface, current) else f"; first: clawpy config set {setting_of(surface)} true"
+    off = "" if is_switched_on(surface, current) else f"; first: clawpy config set {get_setting_name(surface)} true"
     return {
         "surface": surface.value,
         "source": source,
@@ -199,9 +199,9 @@ def deliver(address: Address, note: Note, buttons: Mapping[str, Button]) -> Fail
     """Deliver a note; returns None on success. `buttons` are by action. Callable from any thread; takes at most about
     `TIMEOUT_S`."""
     if address.service == DESKTOP_SCHEME:
-        return _run(desktop_command(note))
+        return _run(make_desktop_command(note))
     if address.service == SPEAK_SCHEME:
-        return _run(speech_command(note))
+        return _run(make_speech_command(note))
     if not has_extra(NOTIFY):
         return Failure(str(extra_not_installed(NOTIFY)), lasting=True)
     return _send(address, note, buttons)
@@ -359,7 +359,7 @@ def _escape_for_discord(text: str, *, is_embed: bool) -> str:
     return literal.replace("@", "@\u200b")
 
 
-def desktop_command(note: Note) -> list[str]:
+def make_desktop_command(note: Note) -> list[str]:
     """The command that shows a note on the desktop; empty if this machine has none."""
     if sys.platform == "darwin":
         script = "on run argv\ndisplay notification (item 2 of argv) with title (item 1 of argv)\nend run"
@@ -379,7 +379,7 @@ def desktop_command(note: Note) -> list[str]:
     return []
 
 
-def speech_command(note: Note) -> list[str]:
+def make_speech_command(note: Note) -> list[str]:
     """The command that reads a note aloud; empty if this machine has none."""
     for name, options in (("say", []), ("spd-say", ["--wait", "--"]), ("espeak-ng", ["--"]), ("espeak", ["--"])):
         if program := shutil.which(name):

@@ -94,7 +94,7 @@ _PUSH_SETTING = "push_notifications_enabled"
 _SETTINGS = {Surface.WATCH: "watch_complications_enabled", Surface.GLASSES: "glasses_alerts_enabled"}
 
 
-def setting_of(surface: Surface) -> str:
+def get_setting_name(surface: Surface) -> str:
     """The name in the settings file of the setting that switches a surface on or off (SPEC 7.4)."""
     return to_camel(_SETTINGS.get(surface, _PUSH_SETTING))
 
@@ -141,7 +141,7 @@ class NotificationContent:
     """Whether a person must look at the card itself, because the content filter asks or no sandbox works."""
 
 
-def kind_of(entry: LedgerEntry) -> NotificationKind | None:
+def find_notification_kind(entry: LedgerEntry) -> NotificationKind | None:
     """The kind of event of a ledger entry, None for an entry that is not notified."""
     payload = entry.payload
     match entry.kind:
@@ -162,11 +162,11 @@ def kind_of(entry: LedgerEntry) -> NotificationKind | None:
     return None
 
 
-def content_of(
+def make_content(
     entry: LedgerEntry, card_of: Callable[[str], Card], session_of: Callable[[str], SessionView], now: datetime
 ) -> NotificationContent | None:
     """The content to send about a ledger entry now; None if it is no longer needed."""
-    kind, payload = kind_of(entry), entry.payload
+    kind, payload = find_notification_kind(entry), entry.payload
     match kind:
         case None:
             return None
@@ -322,7 +322,7 @@ def make_note(
             details = _join(content.channel, risk, percent, f"{format_age(now - content.at)} ago")
             text = words if content.confidence is None else f"“{words}”\n{details}"
             haptic = "notice" if form is Form.HAPTIC_BADGE else ""
-            return replace(base, title=badge_text(pending), subtitle="", body=text, haptic=haptic)
+            return replace(base, title=make_badge_text(pending), subtitle="", body=text, haptic=haptic)
         case Form.HAPTIC:
             title, haptic = ("✅", "success") if base.good else ("❌", "failure")
             return replace(base, title=title, subtitle="", haptic=haptic)
@@ -345,7 +345,7 @@ def _speak(note: Note, content: NotificationContent, words: str) -> Note:
     """The note as it is read aloud. For a card it ends with a question, which can be answered by voice."""
     if content.confidence is None:
         return note
-    note = replace(note, body=spoken_text(content, words))
+    note = replace(note, body=make_spoken_text(content, words))
     if is_complete(content, words):
         return replace(note, actions=("approve", "reject"), ask="Say approve or skip.")
     return replace(note, actions=("reject",), ask="Say skip, or read it before you approve.")
@@ -389,7 +389,7 @@ def is_complete(content: NotificationContent, words: str) -> bool:
     return not content.asks and words == one_line(content.words)
 
 
-def spoken_text(content: NotificationContent, words: str) -> str:
+def make_spoken_text(content: NotificationContent, words: str) -> str:
     """The text of a card that is read aloud."""
     assert content.confidence is not None
     risk = content.tier.word.capitalize() if content.tier and not content.stated else ""
@@ -397,7 +397,7 @@ def spoken_text(content: NotificationContent, words: str) -> str:
     return f"Cross-pollination suggestion: {words.rstrip('.')}. {confidence}."
 
 
-def badge_text(pending: int) -> str:
+def make_badge_text(pending: int) -> str:
     """The short form of the status bar (SPEC 10.3)."""
     return f"🔮 {pending}"
 

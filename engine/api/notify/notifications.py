@@ -31,12 +31,12 @@ from engine.api.notify.notes import (
     NotificationContent,
     NotificationKind,
     Urgency,
-    content_of,
+    find_notification_kind,
+    get_setting_name,
     is_switched_on,
-    kind_of,
+    make_content,
     make_digest,
     make_note,
-    setting_of,
 )
 from engine.api.notify.outbox import (
     BACKOFF_S,
@@ -144,7 +144,7 @@ class Notifications:
     def _make_rows(self, entry: LedgerEntry, now: datetime) -> list[NotificationRow]:
         """The rows for a ledger entry. Low notifications are collected, and in quiet hours all that are not urgent."""
         try:
-            kind = kind_of(entry)
+            kind = find_notification_kind(entry)
         except (KeyError, TypeError):  # an entry of another version is skipped, so that the next ones are handled
             log.exception("a %s cannot be understood and is not sent", entry.kind)
             return []
@@ -255,7 +255,7 @@ class Notifications:
 
     def _describe_address(self, surface: Surface) -> Document:
         """The service of a surface, or what is missing to use it."""
-        is_on, setting = is_switched_on(surface, self.engine.settings.current), setting_of(surface)
+        is_on, setting = is_switched_on(surface, self.engine.settings.current), get_setting_name(surface)
         reply: Document = {"service": "", "source": "", "enabled": is_on, "message": "", "fix": ""}
         try:
             address = self.addresses.of(surface)
@@ -341,7 +341,7 @@ class _Sender:
         if form is None or entry is None or entry.id != row.entry_id:
             return None
         now = engine.clock.now()
-        content = content_of(entry, engine.cards.get, engine.sessions.get, now)
+        content = make_content(entry, engine.cards.get, engine.sessions.get, now)
         if content is None:
             return None
         secrets = (*engine.keys.secrets(), *self._service.addresses.secrets())

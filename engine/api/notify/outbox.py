@@ -198,7 +198,7 @@ MAX_AGE = timedelta(hours=24)
 QUIET_POLL_S = 60.0
 """Seconds until the next check whether quiet hours are over."""
 
-MAX_BATCH = 50
+MAX_BATCH_NOTIFICATIONS = 50
 """Maximum number of notifications that are sent as one."""
 
 
@@ -222,4 +222,4 @@ def plan_delivery(waiting: Sequence[NotificationRow], now: datetime, *, quiet: b
             waits.append(QUIET_POLL_S)
         return DeliveryPlan((), min(waits, default=None))
     batch = [row for row in sendable if row.is_collected] if first.is_collected else [first]
-    return DeliveryPlan(batch[:MAX_BATCH], 0.0)
+    return DeliveryPlan(batch[:MAX_BATCH_NOTIFICATIONS], 0.0)

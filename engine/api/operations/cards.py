@@ -21,8 +21,8 @@ from engine.api.operations.operation import (
     NonEmptyText,
     Seconds,
     Text,
-    document_with_transcript,
     find_target,
+    make_document_with_transcript,
     match_prefix,
     operation,
     require,
@@ -128,7 +128,7 @@ def approve(
     if not wait or card.session_id is None:
         return _make_decision_document(engine, card)
     engine.sessions.wait(card.session_id, None)
-    return document_with_transcript(engine, find_target(engine, card.session_id), SHOWN_TRANSCRIPT_LINES)
+    return make_document_with_transcript(engine, find_target(engine, card.session_id), SHOWN_TRANSCRIPT_LINES)
 
 
 @operation(marks_presence=True)

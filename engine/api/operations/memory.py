@@ -113,7 +113,7 @@ def note(
 ) -> Document:
     """Store `text` as said `by` an agent, without what looks like a secret. A note lasts a day, other kinds until they
     are forgotten."""
-    name = agent_name(by)
+    name = parse_agent_name(by)
     memory = NewMemory(text, kind=kind, speaker=name, workspace=workspace, source=f"mcp:{name}")
     stored = engine.memory.remember([memory])
     return {"id": stored.ids[0], "new": bool(stored.new), "by": name}
@@ -129,7 +129,7 @@ def suggest(
     channel: Text | None = None,
 ) -> Document:
     """Make a card with `text`, suggested `by` an agent; the same text again returns the pending card."""
-    name, words = agent_name(by), sanitise(text).strip()
+    name, words = parse_agent_name(by), sanitise(text).strip()
     for card in engine.cards.pending(include_snoozed=True):
         if (card.assignment.prompt, card.assignment.workspace) == (words, workspace):
             return {"predictions": [document(card)], "new": False}
@@ -182,7 +182,7 @@ def forget(engine: Services, what: NonEmptyText, yes: bool = False) -> Document:
     }
 
 
-def agent_name(given_name: str) -> str:
+def parse_agent_name(given_name: str) -> str:
     """The name of an agent, on one line.
 
     Raises `Refusal`: `bad_arguments` for an empty name, `not_its_name` for a reserved name in any spelling.

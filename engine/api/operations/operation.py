@@ -220,7 +220,7 @@ def find_target(engine: Services, prefix: str, *, see: str = "clawpy cards") -> 
     if (session := find_or_none(engine.sessions.get, prefix)) is not None:
         return _make_session_target(engine, session)
     cards, sessions, changes = (
-        service.ids_with_prefix(prefix) for service in (engine.cards, engine.sessions, engine.changes)
+        service.find_ids_with_prefix(prefix) for service in (engine.cards, engine.sessions, engine.changes)
     )
     found_id = match_prefix(prefix, [*cards, *sessions, *changes], see=see)
     if found_id in cards:
@@ -248,7 +248,7 @@ def match_prefix(
     raise Refusal("ambiguous_id", f"{shown_prefix} begins {len(matches)} ids: {examples}", "give more of the id")
 
 
-def document_with_transcript(engine: Services, target: Target, lines: int) -> Document:
+def make_document_with_transcript(engine: Services, target: Target, lines: int) -> Document:
     """The document of a target, with the last `lines` of the transcript. The line that streams in is added."""
     reply = target.document()
     if target.session is not None and lines:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 WRITE_FLOW = "write_agents_md"
 """The flow that writes an `AGENTS.md`."""
 
-MAX_LESSONS = 60
+MAX_CARD_LESSONS = 60
 """Maximum number of lessons on one card."""
 
 MAX_LESSON_CHARS = 12_000
@@ -395,7 +395,7 @@ def _propose_agents_md(engine: Services, workspace: str) -> Document:
         )
     lessons: list[str] = []
     for text in texts:  # the newest first, until the card is full
-        if len(lessons) == MAX_LESSONS or sum(map(len, lessons)) + len(text) > MAX_LESSON_CHARS:
+        if len(lessons) == MAX_CARD_LESSONS or sum(map(len, lessons)) + len(text) > MAX_LESSON_CHARS:
             break
         lessons.append(text)
     prompt = f"{WRITE_FLOW} {json.dumps({'lessons': lessons}, ensure_ascii=False)}"

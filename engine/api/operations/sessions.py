@@ -16,8 +16,8 @@ from engine.api.operations.operation import (
     NonEmptyText,
     Target,
     Text,
-    document_with_transcript,
     find_target,
+    make_document_with_transcript,
     match_prefix,
     operation,
     require,
@@ -38,7 +38,7 @@ from engine.model import (
 if TYPE_CHECKING:
     from engine.services import Services
 
-MAX_FILTERED = 1000
+MAX_SEARCHED_ROWS = 1000
 """Number of the newest sessions, and of the newest changes, among which those of some workspaces are searched."""
 
 MAX_SEARCHED_REQUESTS = 1000
@@ -65,7 +65,7 @@ def work(
     target = _find_target_of_work(engine, id)
     if shown and target.card is not None:
         engine.cards.mark_reviewed(target.card.id)
-    reply = document_with_transcript(engine, target, lines)
+    reply = make_document_with_transcript(engine, target, lines)
     if diff and target.change_set is not None:
         reply["diff"] = document(engine.changes.diff(target.change_set.id))
     return reply
@@ -156,7 +156,7 @@ def xray(engine: Services, id: NonEmptyText, call: Any = None) -> Document:
     if call is None:
         return reply
     chosen = _find_call(calls, call, id)
-    parts = engine.calls.prompt(chosen.id)
+    parts = engine.calls.read_prompt(chosen.id)
     prompt = [
         _make_prompt_part(part, objections) for part, objections in zip(parts, engine.objections(parts), strict=True)
     ]
@@ -209,7 +209,7 @@ def _list_work(engine: Services, workspaces: Sequence[str], limit: int) -> Docum
     def is_here(item: SessionView | ChangeSet) -> bool:
         return not workspaces or item.workspace in workspaces
 
-    fetched = MAX_FILTERED if workspaces else limit
+    fetched = MAX_SEARCHED_ROWS if workspaces else limit
     sessions = engine.sessions.list(limit=fetched)
     waiting = engine.changes.undecided(limit=fetched)
     elsewhere = Counter(session.workspace for session in sessions if not is_here(session))

@@ -102,7 +102,7 @@ def _sanitise_facts(value: Any) -> Any:
     return [_sanitise_facts(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def as_facts(items: Iterable[object], *names: str) -> list[dict[str, Any]]:
+def make_facts(items: Iterable[object], *names: str) -> list[dict[str, Any]]:
     """The fields `names` of each item."""
     return [{name: getattr(item, name) for name in names} for item in items]
 
@@ -121,7 +121,7 @@ class RunScope:
 MAX_FOLDER_FILES = 1000
 """Maximum number of files in the folders that a flow reads file by file."""
 
-MAX_OUTPUT_CHARACTERS = 256 * 1024
+MAX_OUTPUT_CHARS = 256 * 1024
 """Maximum number of characters that a flow gets from the end of a command's output. The transcript has all of it."""
 
 
@@ -132,7 +132,7 @@ class CommandResult:
     exit_code: int
     """Negative if a signal ended it; 124 if its timeout did."""
     output: str
-    """The last `MAX_OUTPUT_CHARACTERS` of stdout and stderr together, sanitised."""
+    """The last `MAX_OUTPUT_CHARS` of stdout and stderr together, sanitised."""
     seconds: float
     timed_out: bool = False
 
@@ -293,7 +293,7 @@ class Flow(BaseModel):
     place: ClassVar[Place]
 
     @classmethod
-    def data_parameters(cls) -> frozenset[str]:
+    def find_data_parameters(cls) -> frozenset[str]:
         """The names of the parameters whose values are `Mark.DATA`."""
         return frozenset(name for name, field in cls.model_fields.items() if _has_mark(field, Mark.DATA))
 
@@ -321,7 +321,7 @@ class Flow(BaseModel):
         raise NotImplementedError
 
 
-def in_project(path: str) -> str:
+def format_in_project(path: str) -> str:
     """` in packages/py`, or "" for the top of the repository."""
     return f" in {one_line(path)}" if path else ""
 
@@ -408,25 +408,25 @@ class ProjectFlow(Flow):
     @property
     def where(self) -> str:
         """` in packages/py`, or "" for the project at the top."""
-        return in_project(self.project)
+        return format_in_project(self.project)
 
     @property
     def path_prefix(self) -> str:
         """The beginning of every path in the project."""
         return f"{self.project}/" if self.project else ""
 
-    def paths_inside(self, paths: Iterable[str]) -> list[str]:
+    def select_paths_inside(self, paths: Iterable[str]) -> list[str]:
         """Those of `paths` that are in the project. `paths` are relative to the top, and the result is relative to the
         project."""
         return [path.removeprefix(self.path_prefix) for path in paths if path.startswith(self.path_prefix)]
 
     def find_files(self, job: Job, paths: Sequence[str]) -> list[str]:
-        """The files that `paths` name, as `paths_inside` has them. A folder names the files below it that git does not
-        ignore. Raises `WorkFailed` if these are more than `MAX_FOLDER_FILES`, and `CannotRun` for a link that leads out
-        of the repository."""
+        """The files that `paths` name, as `select_paths_inside` has them. A folder names the files below it that git does
+        not ignore. Raises `WorkFailed` if these are more than `MAX_FOLDER_FILES`, and `CannotRun` for a link that leads
+        out of the repository."""
         folders = find_folders(job, paths)
         if not folders:
-            return self.paths_inside(paths)
+            return self.select_paths_inside(paths)
         top = os.path.realpath(job.folder)
         below = [os.path.relpath(os.path.realpath(job.folder / folder), top) for folder in folders]
         for folder, path in zip(folders, below, strict=True):
@@ -438,4 +438,4 @@ class ProjectFlow(Flow):
             problem = f"{join_names(folders, 3)}: {len(listed)} files, at most {MAX_FOLDER_FILES} are read one by one"
             raise WorkFailed(problem, f"name a smaller folder, or run `{self.name}` on the whole project")
         files = [path for path in dict.fromkeys(listed) if is_own_file(job.folder, path)]
-        return self.paths_inside(dict.fromkeys([*(path for path in paths if path not in folders), *files]))
+        return self.select_paths_inside(dict.fromkeys([*(path for path in paths if path not in folders), *files]))

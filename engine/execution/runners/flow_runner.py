@@ -40,8 +40,8 @@ from engine.execution.runners.flow import (
 from engine.execution.runners.flows.tooling import InstallFlow
 from engine.execution.runners.runner import RunnerResult
 from engine.execution.runners.toolchains.detection import find_missing_program
-from engine.execution.runners.toolchains.installing import Installation, install_into_tree, possible_locks
-from engine.execution.runners.toolchains.project_tools import MissingItem, missing_fix
+from engine.execution.runners.toolchains.installing import Installation, install_into_tree, list_possible_locks
+from engine.execution.runners.toolchains.project_tools import MissingItem, find_usual_fix
 from engine.execution.runners.toolchains.tool_table import TEST_FILE
 from engine.execution.sandbox.mounts import list_written_files
 from engine.execution.session_workspace import SessionWorkspaces
@@ -81,7 +81,7 @@ _PAIR = re.compile(r"\s*(?:\w+[ \t]*=|$)")
 VALUE = re.compile(r"[\w-]*[\d_/:~^.]\S*[\w/]|\d+")
 """Matches a file, a test, a commit or a number. A sentence rarely has only such words."""
 
-SIMILAR = 0.85
+MIN_SIMILARITY = 0.85
 """From this similarity on, a prompt is nearly the name of a flow. `run it` and `run lint` have 0.83."""
 
 PROSE = "prose"
@@ -136,7 +136,7 @@ class FlowRunner:
         try:
             _find_installation(flow, assignment)
         except WorkFailed as unable:
-            raise parameter_refusal(flow_type, str(unable)) from unable
+            raise make_parameter_refusal(flow_type, str(unable)) from unable
         return replace(assignment, prompt=sanitise(flow.describe()), parameters=flow.model_dump(mode="json"))
 
     def recover(self) -> list[str]:
@@ -155,7 +155,7 @@ class FlowRunner:
             job = Job(
                 workspace=Path(live.assignment.workspace),
                 folder=workspace.folder,
-                git=live.git(workspace.git),
+                git=live.bind_git(workspace.git),
                 session=live,
                 upkeep=self._upkeep,
             )
@@ -167,7 +167,7 @@ class FlowRunner:
             discarded_files = self._workspaces.describe_discarded(live)
             scope = RunScope(result.full, flow.project if isinstance(flow, ProjectFlow) else "")
             write = self._workspaces.keep(live, view, workspace, place, check=result.check, scope=scope)
-        check = result.check and result.check.for_storage(live.without_secrets)
+        check = result.check and result.check.for_storage(live.remove_secrets)
         summary = f"{result.summary} · {discarded_files}" if discarded_files else result.summary
         return RunnerResult(summary, check, result.sound, facts, write)
 
@@ -195,10 +195,10 @@ def _find_installation(flow: Flow, assignment: Assignment) -> Installation | Non
     if not isinstance(flow, InstallFlow):
         return None
     top = Path(assignment.workspace)
-    installation = flow.installation(top)
+    installation = flow.find_installation(top)
     if program := find_missing_program(installation.commands, top):
         missing = MissingItem("program", program)
-        raise CannotRun(missing.sentence, missing_fix(missing, ""))
+        raise CannotRun(missing.sentence, find_usual_fix(missing, ""))
     return installation
 
 
@@ -217,7 +217,7 @@ def _find_first_lock(live: LiveSession, git: Git, installation: Installation) ->
     if installation.packages.lock or not live.confinement.is_ephemeral:
         return {}
     written = set(list_written_files(live.confinement))
-    for path in possible_locks(installation.packages):
+    for path in list_possible_locks(installation.packages):
         if path in written and git.run("check-ignore", "--quiet", "--", path, allowed=(0, 1, 128)).returncode == 1:
             return {"first_lock": path}
     return {}
@@ -239,7 +239,7 @@ def _prepare_installation(live: LiveSession, installation: Installation, place: 
 # -- finding the flow of a prompt
 
 
-def named_flow(prompt: str, flows: Collection[str], workspace: str) -> tuple[str, str] | None:
+def find_named_flow(prompt: str, flows: Collection[str], workspace: str) -> tuple[str, str] | None:
     """The flow that a prompt names, and the text of its parameters. None if the prompt names no flow.
 
     `run_tests`, `Run the tests`, `draft the change-log` and the `ALIASES` name a flow, the latter also with files of
@@ -258,7 +258,7 @@ def named_flow(prompt: str, flows: Collection[str], workspace: str) -> tuple[str
     return (first, rest.strip()) if first in flows and _are_parameters(rest) else None
 
 
-def similar_flow(prompt: str, flows: Collection[str]) -> str:
+def find_similar_flow(prompt: str, flows: Collection[str]) -> str:
     """The flow whose name is nearly that in a prompt, as in `bisct test=a` and `test cart`; "" for none."""
     first, _, rest = prompt.strip().partition(" ")
     name = normalise_words(first if _are_parameters(rest) else " ".join(_select_plain_words(prompt)))
@@ -268,7 +268,7 @@ def similar_flow(prompt: str, flows: Collection[str]) -> str:
         for alias in (*ALIASES.get(flow, ()), flow)
         if not _VERB_AND_SLOT.fullmatch(alias)
     }
-    close_names = difflib.get_close_matches(name, flow_by_name, 1, SIMILAR)
+    close_names = difflib.get_close_matches(name, flow_by_name, 1, MIN_SIMILARITY)
     transposed_names = [other for other in flow_by_name if sorted(other) == sorted(name)]
     first_words = [normalise_words(first)] if len(prompt.split()) < 4 else []  # a longer text is a sentence
     candidates = (*close_names, *transposed_names, *first_words)
@@ -323,7 +323,7 @@ def validate_parameters(flow: type[Flow], values: Mapping[str, Any]) -> Flow:
     try:
         return flow.model_validate(dict(values))
     except ValidationError as error:
-        raise parameter_refusal(flow, _describe_faults(flow, error)) from error
+        raise make_parameter_refusal(flow, _describe_faults(flow, error)) from error
 
 
 def _describe_faults(flow: type[Flow], error: ValidationError) -> str:
@@ -343,7 +343,7 @@ def _describe_faults(flow: type[Flow], error: ValidationError) -> str:
     return sanitise("; ".join([*sentences, *wrong]))
 
 
-def parameter_refusal(flow: type[Flow], problem: str, *, code: str = "bad_parameters") -> Refusal:
+def make_parameter_refusal(flow: type[Flow], problem: str, *, code: str = "bad_parameters") -> Refusal:
     """The refusal of parameters. It says how they are written, and what each of them means."""
     fields = _sort_fields(flow)
     if not fields:
@@ -370,7 +370,7 @@ def edit_parameters(flow: type[Flow], present: Mapping[str, Any], edit: str) -> 
         try:
             changes = json.loads(text)
         except json.JSONDecodeError as error:
-            raise parameter_refusal(flow, f"{flow.name}: the edit is not JSON: {error}") from error
+            raise make_parameter_refusal(flow, f"{flow.name}: the edit is not JSON: {error}") from error
     else:
         changes = _parse_pairs(flow, text)
     return validate_parameters(flow, {**present, **changes})
@@ -382,13 +382,13 @@ def _parse_pairs(flow: type[Flow], text: str) -> dict[str, Any]:
     before, *pieces = re.split(rf"(?:^|(?<=[\s,;]))({known_names})[ \t]*[=:](?!:)", text)
     names, values, stray = pieces[::2], pieces[1::2], before.strip()
     if typo := re.search(r"(?:^|\s)([A-Za-z_]\w*)=", " ".join([stray, *values])):
-        raise parameter_refusal(flow, f"{flow.name} has no parameter {typo[1]}")
+        raise make_parameter_refusal(flow, f"{flow.name} has no parameter {typo[1]}")
     if len(stray.split()) > 1 and _select_plain_words(stray):
         message = f"{flow.name} takes parameters, and no model or agent is configured for other text"
-        raise parameter_refusal(flow, message, code=PROSE)
+        raise make_parameter_refusal(flow, message, code=PROSE)
     if stray or not names:
         problem = f"which parameter is {sanitise(stray)[:80]!r}?" if stray else "the edit contains no parameter"
-        raise parameter_refusal(flow, f"{flow.name}: {problem}")
+        raise make_parameter_refusal(flow, f"{flow.name}: {problem}")
     pairs = zip(names, values, strict=True)
     return {name: _parse_value(flow.model_fields[name], value.strip().rstrip(",;").rstrip()) for name, value in pairs}
 
@@ -422,7 +422,7 @@ def _describe_field(name: str, field: FieldInfo) -> str:
 
 
 class LearnedFlow(Flow):
-    """A flow that runs commands and has no parameters. `learned_flow` makes a class for each active one."""
+    """A flow that runs commands and has no parameters. `make_learned_flow` makes a class for each active one."""
 
     place = Place.CHANGE_SET
     commands: ClassVar[tuple[tuple[str, ...], ...]]
@@ -451,7 +451,9 @@ class LearnedFlow(Flow):
         return FlowResult(f"{count(len(self.commands), 'command')} of {self.name} ran")
 
 
-def learned_flow(name: str, label: str, commands: tuple[tuple[str, ...], ...], workspace: str) -> type[LearnedFlow]:
+def make_learned_flow(
+    name: str, label: str, commands: tuple[tuple[str, ...], ...], workspace: str
+) -> type[LearnedFlow]:
     """Make the class of a learned flow."""
     attributes = {"name": name, "label": label, "commands": commands, "workspace": workspace, "__module__": __name__}
     return type("LearnedFlow", (LearnedFlow,), attributes)
@@ -473,10 +475,10 @@ class FlowRegistry(Mapping[str, type[Flow]]):
     def __len__(self) -> int:
         return len(self._read_all())
 
-    def data_parameters(self, name: str | None) -> frozenset[str]:
-        """The parameters of a flow that are data; see `Flow.data_parameters`. A learned flow has none."""
+    def find_data_parameters(self, name: str | None) -> frozenset[str]:
+        """The parameters of a flow that are data; see `Flow.find_data_parameters`. A learned flow has none."""
         flow = self._own.get(name or "")
-        return flow.data_parameters() if flow else frozenset()
+        return flow.find_data_parameters() if flow else frozenset()
 
     def forms(self) -> list[FlowForm]:
         """The form of each flow, with required parameters first. Blocks, because it reads learned flows from the

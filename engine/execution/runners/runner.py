@@ -88,7 +88,7 @@ class Runner(Protocol):
 # -- the parts of a conversation, for the X-ray (SPEC 9.6)
 
 
-def assistant_part(text: str, calls: Sequence[Mapping[str, Any]], call_id: str) -> PromptPart:
+def make_assistant_part(text: str, calls: Sequence[Mapping[str, Any]], call_id: str) -> PromptPart:
     """The text and the tool calls of the model's answer to the call `call_id`."""
     source = PromptSource(SourceKind.CONVERSATION, call_id, "the model", Trust.QUOTED)
     lines = text.split("\n") if text else []
@@ -96,14 +96,14 @@ def assistant_part(text: str, calls: Sequence[Mapping[str, Any]], call_id: str) 
     return PromptPart("answer", _make_prompt_lines("\n".join(lines), source), "assistant")
 
 
-def result_part(tool: str, text: str, call_id: str) -> PromptPart:
+def make_result_part(tool: str, text: str, call_id: str) -> PromptPart:
     """The result of a tool."""
     name = one_line(tool)[:40]  # a model may ask for a tool by any name
     source = PromptSource(SourceKind.CONVERSATION, call_id, name, Trust.QUOTED)
     return PromptPart(name, _make_prompt_lines(text, source), "tool")
 
 
-def operator_part(text: str, kind: str) -> PromptPart:
+def make_operator_part(text: str, kind: str) -> PromptPart:
     """A message between turns, from the operator, the validation loop, or Clawpy itself."""
     source_kind = SourceKind.OPERATOR if kind == REPLY else SourceKind.RUNNER
     source = PromptSource(source_kind, label=_LABELS.get(kind, "clawpy"), trust=_TRUST.get(kind))
@@ -202,5 +202,5 @@ class AgentRunner:
     ) -> RunnerResult:
         """The result of a session, with its change set. The runs of the validation are recorded already."""
         write = self._services.workspaces.keep(live, view, workspace, Place.CHANGE_SET, check=validated.check)
-        check = validated.check and validated.check.for_storage(live.without_secrets)
+        check = validated.check and validated.check.for_storage(live.remove_secrets)
         return RunnerResult(summary, check, validated.sound, facts=facts, write=write, closing=closing)

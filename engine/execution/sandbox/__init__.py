@@ -213,17 +213,17 @@ class Sandbox(ABC):
         to = f"network only to {names}" if names and self.can_filter_hosts else "no network"
         return f"{self.name}, {to}"
 
-    def hosts_problem(self, hosts: Sequence[str]) -> str:
+    def find_hosts_problem(self, hosts: Sequence[str]) -> str:
         """Why it cannot confine a command to these hosts; "" if it can."""
         if self.can_filter_hosts or not hosts:
             return ""
         return f"this needs the network ({', '.join(hosts)}), and {self.name} cannot hold it to that"
 
-    def way_out(self, other: str) -> str:
+    def describe_way_out(self, other: str) -> str:
         """How to do what this rung cannot do: with a better rung, or in an `other` way."""
         return f"{self.upgrade}, or {other}" if self.upgrade else other
 
-    def temporary_folder(self, confinement: Confinement) -> str:
+    def get_temporary_folder(self, confinement: Confinement) -> str:
         """TMPDIR as commands see it."""
         return str(confinement.tmp)
 

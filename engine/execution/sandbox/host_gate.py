@@ -35,22 +35,22 @@ from engine.model import sanitise
 MAX_CONNECTIONS = 64
 """Maximum number of connections at a time. More are refused."""
 
-IDLE_SECONDS = 600.0
+IDLE_S = 600.0
 """Seconds without data after which a connection is closed. A model may think for minutes."""
 
-OPENING_SECONDS = 10.0
+OPENING_S = 10.0
 """Seconds for each of these: a request line, the resolution of a name, a connection, the beginning of TLS."""
 
-RETRY_SECONDS = 0.2
+RETRY_S = 0.2
 """Seconds until the next try to accept a connection after the machine had no descriptor left."""
 
 MAX_HEAD_BYTES = 65_536
 """Maximum size of what a client sends before its request or its TLS greeting is complete."""
 
-_CHUNK = 65_536
+_CHUNK_BYTES = 65_536
 """Maximum number of bytes of one read."""
 
-_MAX_REPORTED = 50
+_MAX_REPORTED_REFUSALS = 50
 """Maximum number of different refusals in the transcript."""
 
 Resolve = Callable[[str, int], list[str]]
@@ -160,7 +160,7 @@ class HostGate:
                     return
                 # For example, the machine has no file left. The gate goes on, or the session would have no network.
                 self._report_once(f"a connection could not be taken: {error.strerror}")
-                time.sleep(RETRY_SECONDS)
+                time.sleep(RETRY_S)
                 continue
             if self._slots.acquire(blocking=False):
                 try:
@@ -178,7 +178,7 @@ class HostGate:
         with contextlib.ExitStack() as ending:
             ending.callback(self._slots.release)
             self._track_connection(client, ending)
-            client.settimeout(OPENING_SECONDS)
+            client.settimeout(OPENING_S)
             is_connected = False
             try:
                 request, unread = self._read_request(client)
@@ -211,9 +211,9 @@ class HostGate:
     def _read_request(self, client: socket.socket) -> tuple[_Request, bytes]:
         """The request, and the bytes that came after its head. Raises ValueError for what is no request to a proxy."""
         head = b""
-        until = time.monotonic() + OPENING_SECONDS
+        until = time.monotonic() + OPENING_S
         while b"\r\n\r\n" not in head:
-            chunk = client.recv(_CHUNK)
+            chunk = client.recv(_CHUNK_BYTES)
             if not chunk or len(head) > MAX_HEAD_BYTES or time.monotonic() > until:
                 raise ValueError("incomplete request")
             head += chunk
@@ -260,7 +260,7 @@ class HostGate:
                     raise _RequestRefused(f"{where} resolves to {address}, which no session may reach")
             for address in addresses:
                 try:
-                    return socket.create_connection((str(address), request.port), timeout=OPENING_SECONDS)
+                    return socket.create_connection((str(address), request.port), timeout=OPENING_S)
                 except OSError as error:
                     problem = error
             raise problem
@@ -272,11 +272,11 @@ class HostGate:
         """The beginning of what goes through a tunnel to 443, once it is TLS to the host that was named."""
         if request.port != HTTPS or parse_address(request.host) is not None:
             return received
-        until = time.monotonic() + OPENING_SECONDS
+        until = time.monotonic() + OPENING_S
         while not _asks_for_host(received, request.host):
             if len(received) > MAX_HEAD_BYTES or time.monotonic() > until:
                 raise ValueError("incomplete TLS handshake")
-            chunk = client.recv(_CHUNK)
+            chunk = client.recv(_CHUNK_BYTES)
             if not chunk:
                 raise ValueError("closed before TLS began")
             received += chunk
@@ -285,16 +285,16 @@ class HostGate:
     def _relay(self, client: socket.socket, server: socket.socket) -> None:
         """Copy bytes both ways until both sides have ended, or nothing moves."""
         for side in (client, server):
-            side.settimeout(IDLE_SECONDS)
+            side.settimeout(IDLE_S)
         other = {client: server, server: client}
         with selectors.DefaultSelector() as selector:
             for side in other:
                 selector.register(side, selectors.EVENT_READ)
-            while selector.get_map() and (ready := selector.select(IDLE_SECONDS)):
+            while selector.get_map() and (ready := selector.select(IDLE_S)):
                 for key, _ in ready:
                     source = key.fileobj
                     assert isinstance(source, socket.socket)
-                    chunk = source.recv(_CHUNK)
+                    chunk = source.recv(_CHUNK_BYTES)
                     other[source].sendall(chunk)
                     if not chunk:
                         selector.unregister(source)
@@ -303,7 +303,7 @@ class HostGate:
     def _report_once(self, refusal: str) -> None:
         """Report a refusal, unless it was reported already."""
         with self._lock:
-            if self._is_closed or refusal in self._reported_refusals or len(self._reported_refusals) >= _MAX_REPORTED:
+            if self._is_closed or refusal in self._reported_refusals or len(self._reported_refusals) >= _MAX_REPORTED_REFUSALS:
                 return
             self._reported_refusals.add(refusal)
         self._report(f"network: {sanitise(refusal)}")

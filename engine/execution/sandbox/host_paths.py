@@ -256,7 +256,7 @@ def make_session_environment(
         "caches": confinement.caches,
         "files": confinement.files,
         "home": confinement.home,
-        "temporary": sandbox.temporary_folder(confinement),
+        "temporary": sandbox.get_temporary_folder(confinement),
     }
     fixed = {name: template.format(**places) for name, template in HOST_TABLES["environment"].items()}
     return variables | fixed | {SESSION_MARK: session_id} | _make_package_variables(confinement)

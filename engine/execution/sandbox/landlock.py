@@ -19,7 +19,7 @@ from pathlib import Path
 from engine.execution.sandbox import Confinement, Sandbox, make_supervised_command, mounts, try_command
 from engine.execution.sandbox.host_paths import SYSTEM, find_readable_places
 from engine.execution.sandbox.mounts import Mount, MountKind
-from engine.execution.sandbox.seccomp import ARCHITECTURES, WithoutNamespaces, make_filter, passed_on_calls
+from engine.execution.sandbox.seccomp import ARCHITECTURES, WithoutNamespaces, make_filter, read_passed_on_calls
 from engine.execution.sandbox.supervisor.kernel import (
     LANDLOCK_EXECUTE,
     LANDLOCK_IOCTL_DEV,
@@ -45,13 +45,13 @@ DEVICES = tuple(Path("/dev") / name for name in ("null", "zero", "full", "random
 PROCESSES = Path("/proc")
 """The list of processes, which commands may read."""
 
-SIGNALS_SINCE = 6
+SIGNALS_SINCE_VERSION = 6
 """The first version of Landlock that confines signals."""
 
-TRUNCATION_SINCE = 3
+TRUNCATION_SINCE_VERSION = 3
 """The first version of Landlock that confines truncation."""
 
-_NEWEST = 7
+_NEWEST_VERSION = 7
 """The newest version of Landlock that is known here."""
 
 
@@ -66,7 +66,7 @@ def read_landlock_version() -> int:
 def find_handled_rights(abi: int) -> int:
     """The rights to files that this version of Landlock knows, as bits."""
     rights = (1 << 13) - 1
-    for since, right in ((2, _REFER), (TRUNCATION_SINCE, LANDLOCK_TRUNCATE), (5, LANDLOCK_IOCTL_DEV)):
+    for since, right in ((2, _REFER), (TRUNCATION_SINCE_VERSION, LANDLOCK_TRUNCATE), (5, LANDLOCK_IOCTL_DEV)):
         rights |= right if abi >= since else 0
     return rights
 
@@ -78,7 +78,7 @@ class Landlock(Sandbox):
     upgrade = SANDBOX_FIX
 
     def __init__(self, abi: int | None = None) -> None:
-        self._abi = min(read_landlock_version() if abi is None else abi, _NEWEST)
+        self._abi = min(read_landlock_version() if abi is None else abi, _NEWEST_VERSION)
 
     def describe(self, *, network: bool, hosts: Sequence[str] = ()) -> str:
         return super().describe(network=network, hosts=hosts) + ("" if network else ", no loopback")
@@ -140,7 +140,7 @@ class Landlock(Sandbox):
         """The options by which the supervisor confines a command to the planned places."""
         everything = find_handled_rights(self._abi)
         write = everything & ~(_MAKE_CHAR | _MAKE_BLOCK | LANDLOCK_IOCTL_DEV)
-        scope = _SCOPE_ABSTRACT_UNIX_SOCKET | _SCOPE_SIGNAL if self._abi >= SIGNALS_SINCE else 0
+        scope = _SCOPE_ABSTRACT_UNIX_SOCKET | _SCOPE_SIGNAL if self._abi >= SIGNALS_SINCE_VERSION else 0
         device = LANDLOCK_READ_FILE | LANDLOCK_WRITE_FILE | (write & LANDLOCK_TRUNCATE)
         hidden = {mount.at for mount in planned if mount.kind is MountKind.HIDDEN}
         rules = [(place, device) for place in DEVICES]
@@ -149,7 +149,7 @@ class Landlock(Sandbox):
             if mount.kind is not MountKind.HIDDEN:
                 rules += make_path_rules(mount.at, write if mount.kind is MountKind.WRITE else READ, hidden)
         machine = platform.machine()
-        options = WithoutNamespaces(network, self._abi >= SIGNALS_SINCE, self._abi >= TRUNCATION_SINCE)
+        options = WithoutNamespaces(network, self._abi >= SIGNALS_SINCE_VERSION, self._abi >= TRUNCATION_SINCE_VERSION)
         program = make_filter(machine, options)
         assert program is not None, "`problem` said that there is one"
         return [
@@ -157,7 +157,7 @@ class Landlock(Sandbox):
             *(f"rule={right}:{place}" for place, right in rules),
             *(f"writable={mount.at}" for mount in planned if mount.kind is MountKind.WRITE),
             f"filter={program.hex()}",
-            *(f"call={number}:{name}" for name, number in passed_on_calls(machine, options).items()),
+            *(f"call={number}:{name}" for name, number in read_passed_on_calls(machine, options).items()),
         ]
 
 

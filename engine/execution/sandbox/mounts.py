@@ -22,7 +22,7 @@ from pathlib import Path
 
 from engine.execution.sandbox import Confinement, try_command
 from engine.frozen import frozen
-from engine.git import submodule_paths
+from engine.git import read_submodule_paths
 from engine.model import Refusal
 
 _work_names = (f"work{number}" for number in itertools.count())
@@ -148,7 +148,7 @@ def find_protected_git_paths(folder: Path) -> list[Path]:
     if not own_git.exists():
         return []
     paths = [own_git]
-    for name in submodule_paths(folder):
+    for name in read_submodule_paths(folder):
         inner = folder / name / ".git"
         if os.path.lexists(inner) and inner.resolve() == inner and inner.is_relative_to(folder):
             paths.append(inner)
@@ -187,11 +187,11 @@ class Layers:
     work: str = field(default_factory=lambda: next(_work_names))
     """The name of a folder for the kernel, which can be used for one mount only."""
 
-    def source(self, place: Path) -> Path:
+    def get_source(self, place: Path) -> Path:
         """The folder at which the overlay of `place` is mounted, before the sandbox starts."""
         return self.folder / f"merged{self.places.index(place)}"
 
-    def script(self) -> str:
+    def make_script(self) -> str:
         """The shell script that mounts the overlays. The shell that runs it is in `folder`, and becomes the sandbox.
 
         The script uses links in `folder` instead of paths of the operator, because mount options cannot contain every
@@ -248,7 +248,7 @@ def _try_mount(layers: Layers) -> str:
         layers.make()
     except OSError as error:
         return str(error)
-    return try_command([*UNSHARE, "/bin/sh", "-c", layers.script()], layers.folder).problem
+    return try_command([*UNSHARE, "/bin/sh", "-c", layers.make_script()], layers.folder).problem
 
 
 def list_written_files(confinement: Confinement) -> Iterator[str]:

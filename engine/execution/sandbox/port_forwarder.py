@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NoReturn
 
 SCRIPT = Path(__file__).resolve()
-_CHUNK = 65_536
+_CHUNK_BYTES = 65_536
 _PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 _NO_PROXY = "localhost,127.0.0.1,::1"
 
@@ -125,7 +125,7 @@ def _open_tunnel(gate_connection: socket.socket, opening: bytes) -> bool:
 
 def _copy_bytes(source: socket.socket, sink: socket.socket) -> None:
     with contextlib.suppress(OSError):  # if one side is gone, the other is closed as well
-        while chunk := source.recv(_CHUNK):
+        while chunk := source.recv(_CHUNK_BYTES):
             sink.sendall(chunk)
     with contextlib.suppress(OSError):
         sink.shutdown(socket.SHUT_WR)

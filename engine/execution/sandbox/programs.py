@@ -81,7 +81,7 @@ class Bubblewrap(Sandbox):
         # The full path is used, because the PATH of commands begins with programs of the project.
         self._program = shutil.which(program) or ""
 
-    def temporary_folder(self, confinement: Confinement) -> str:
+    def get_temporary_folder(self, confinement: Confinement) -> str:
         return "/tmp"
 
     def can_overlay(self, confinement: Confinement) -> bool:
@@ -157,7 +157,7 @@ class Bubblewrap(Sandbox):
             bwrap += ["--seccomp", "9"]
         command = [*bwrap, "--", *command]
         if layers is not None:
-            script = f'cd "$0" || exit 125; {layers.script()}exec "$@"'
+            script = f'cd "$0" || exit 125; {layers.make_script()}exec "$@"'
             command = [*mounts.UNSHARE, "/bin/sh", "-c", script, str(layers.folder), *command]
         return ["/bin/sh", "-c", make_limit_script() + _LAUNCH, program or "/dev/null", *command]
 
@@ -185,7 +185,7 @@ class Bubblewrap(Sandbox):
         empty = str(confinement.layers / "empty")
         moved = {place: confinement.tmp for place in PRIVATE_FOLDERS if place.is_dir()}
         if layers is not None:
-            moved |= {place: layers.source(place) for place in layers.places}
+            moved |= {place: layers.get_source(place) for place in layers.places}
         if confinement.is_ephemeral:
             moved |= _find_sources_over_tree(confinement, moved[confinement.folder])
         links = _make_link_options()

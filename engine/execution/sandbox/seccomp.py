@@ -152,7 +152,7 @@ def make_filter(machine: str, without_namespaces: WithoutNamespaces | None = Non
         for number in _read_call_numbers(table, architecture).values():
             program.return_when(_BPF_JEQ, number, action)
     if without_namespaces is not None:
-        _add_passed_on_calls(program, passed_on_calls(machine, without_namespaces))
+        _add_passed_on_calls(program, read_passed_on_calls(machine, without_namespaces))
     for call in (architecture.clone, architecture.unshare):
         program.add_block(call, _make_argument_program(0, _BPF_JSET, (_CLONE_NEWUSER,), refused))
     for call, index in architecture.modes:
@@ -176,7 +176,7 @@ def make_filter(machine: str, without_namespaces: WithoutNamespaces | None = Non
     return program.as_bytes()
 
 
-def passed_on_calls(machine: str, without_namespaces: WithoutNamespaces) -> dict[str, int]:
+def read_passed_on_calls(machine: str, without_namespaces: WithoutNamespaces) -> dict[str, int]:
     """The numbers of the system calls that the supervisor judges, by name. Calls that Landlock confines are left
     out."""
     confined = {

@@ -31,7 +31,7 @@ MAX_PATH_BYTES = 4_096
 MAX_NAME_BYTES = 255
 """Maximum number of bytes of a file name, as in POSIX file systems."""
 
-MAX_DEPTH = 256
+MAX_PATH_NAMES = 256
 """Maximum number of names in a path."""
 
 MAX_LINKS = 40
@@ -53,8 +53,8 @@ def split_jail_path(path: str, roots: Sequence[str]) -> list[str]:
     if path == "~" or path.startswith("~/"):
         raise make_outside_refusal(path)
     parts = split_path(path)
-    if len(parts) > MAX_DEPTH:
-        raise Refusal("bad_path", f"the path is more than {MAX_DEPTH} folders deep", "name a file of the project")
+    if len(parts) > MAX_PATH_NAMES:
+        raise Refusal("bad_path", f"the path is more than {MAX_PATH_NAMES} folders deep", "name a file of the project")
     return find_parts_below_root(parts, roots, path) if path.startswith("/") else parts
 
 

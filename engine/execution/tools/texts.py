@@ -6,10 +6,10 @@ import difflib
 
 from engine.model import Refusal
 
-MAX_RESULT = 50_000
+MAX_RESULT_CHARS = 50_000
 """Maximum number of characters of a tool's result that a model receives."""
 
-MAX_DIFF = 20_000
+MAX_DIFF_CHARS = 20_000
 """Maximum number of characters of a diff that are shown."""
 
 MAX_COMPARED_LINES = 5_000
@@ -32,7 +32,7 @@ def split_lines(text: str) -> list[str]:
 def number_lines(text: str, first: int, count: int | None) -> str:
     """`count` lines of `text`, starting at line `first` (from 1). None for all lines.
 
-    The result has at most `MAX_RESULT` characters of whole lines. If anything was left out, a last line in square
+    The result has at most `MAX_RESULT_CHARS` characters of whole lines. If anything was left out, a last line in square
     brackets says so.
     """
     lines = split_lines(text)
@@ -42,13 +42,13 @@ def number_lines(text: str, first: int, count: int | None) -> str:
     shown: list[str] = []
     size = 0
     for line in requested:
-        if size + len(line) > MAX_RESULT:
+        if size + len(line) > MAX_RESULT_CHARS:
             break
         shown.append(line)
         size += len(line)
     if not shown and requested:
         line = requested[0]
-        return f"{line[:MAX_RESULT]}\n[line {start + 1} of {total:,} has {len(line):,} characters, cut here]"
+        return f"{line[:MAX_RESULT_CHARS]}\n[line {start + 1} of {total:,} has {len(line):,} characters, cut here]"
     end = start + len(shown)
     if start == 0 and end == total:
         return "".join(shown)
@@ -61,11 +61,11 @@ def number_lines(text: str, first: int, count: int | None) -> str:
 
 
 def keep_tail(text: str) -> str:
-    """The last `MAX_RESULT` characters of `text`, in whole lines if possible. If anything was left out, a first line in
+    """The last `MAX_RESULT_CHARS` characters of `text`, in whole lines if possible. If anything was left out, a first line in
     square brackets says so."""
-    if len(text) <= MAX_RESULT:
+    if len(text) <= MAX_RESULT_CHARS:
         return text
-    tail = text[-MAX_RESULT:]
+    tail = text[-MAX_RESULT_CHARS:]
     tail = tail.partition("\n")[2] or tail
     return f"[the first {len(text) - len(tail):,} characters were left out]\n{tail}"
 
@@ -111,6 +111,6 @@ def unified_diff(before: str, after: str, path: str) -> str:
         return f"{path}: {len(old):,} lines become {len(new):,}"
     lines = list(difflib.unified_diff(old, new, path, path, lineterm=""))
     diff = "\n".join(lines)
-    if len(diff) <= MAX_DIFF:
+    if len(diff) <= MAX_DIFF_CHARS:
         return diff
-    return f"{diff[: diff.rfind(chr(10), 0, MAX_DIFF)]}\n… [the rest of the change is not shown]"
+    return f"{diff[: diff.rfind(chr(10), 0, MAX_DIFF_CHARS)]}\n… [the rest of the change is not shown]"

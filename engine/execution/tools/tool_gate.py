@@ -23,7 +23,7 @@ from engine.execution.permissions import Permissions
 from engine.execution.sandbox.host_rules import parse_rules
 from engine.execution.session_terms import AUTONOMOUS
 from engine.execution.tools.folder_jail import Jail, shorten_path
-from engine.execution.tools.web import Target, Web, check_public, is_listed, known_addresses, parse_url
+from engine.execution.tools.web import Target, Web, check_public, find_known_addresses, is_listed, parse_url
 from engine.files import read_table
 from engine.frozen import frozen
 from engine.hierarchy.organisation import Tools
@@ -31,16 +31,16 @@ from engine.model import Refusal, SessionView, ToolSpec, Verdict, sanitise
 from engine.safety.content import find_programs
 from engine.safety.gate import find_target_of_file, find_target_of_host, find_targets_of_command
 
-MAX_COMMAND = 20_000
+MAX_COMMAND_CHARS = 20_000
 """Maximum number of characters of a command."""
 
-MAX_QUERY = 500
+MAX_QUERY_CHARS = 500
 """Maximum number of characters of a search query."""
 
-EXEC_SECONDS = 120
+EXEC_S = 120
 """Seconds after which a command is ended, unless the model asks for more."""
 
-MAX_EXEC_SECONDS = 3_600
+MAX_EXEC_S = 3_600
 """The highest timeout in seconds that a model may ask for."""
 
 _TABLES = read_table(__file__, "tools.toml")
@@ -69,7 +69,7 @@ _FILE_KINDS: Mapping[str, tuple[str, str]] = {
 
 def _make_form(name: str, row: Mapping[str, Any]) -> type[BaseModel]:
     """The class that validates the arguments of a tool. A model may send null for an optional one."""
-    limits = {"default_seconds": EXEC_SECONDS, "max_seconds": MAX_EXEC_SECONDS}
+    limits = {"default_seconds": EXEC_S, "max_seconds": MAX_EXEC_S}
     fields: dict[str, Any] = {key: (_Text, Field(description=text)) for key, text in row["required"].items()}
     for key, text in row.get("optional", {}).items():
         fields[key] = (int | None, Field(default=None, ge=1, description=text.format(**limits)))
@@ -272,7 +272,7 @@ class Gate:
         self.jail = Jail(folder)
         self._policy = policy
 
-    def unavailable_reason(self, tool: str) -> str:
+    def find_unavailable_reason(self, tool: str) -> str:
         """Why this session does not have a tool; "" if it has it."""
         if self._policy.problem:
             return f"no tool may be used: {self._policy.problem}"
@@ -295,7 +295,7 @@ class Gate:
                 "denied",
                 f"the agent's tools.json denies this ({decision.entry})"
                 if decision.entry
-                else self.unavailable_reason(request.tool)
+                else self.find_unavailable_reason(request.tool)
                 or f"the agent's tools.json does not allow this {request.tool}",
                 "do it another way, or leave it to the operator",
             )
@@ -346,7 +346,7 @@ class Gate:
 
     # -- requests
 
-    def file_request(self, tool: str, relative: str, detail: Callable[[], str]) -> ToolRequest:
+    def make_file_request(self, tool: str, relative: str, detail: Callable[[], str]) -> ToolRequest:
         """The request to read, write or edit a file. `relative` is its path relative to the folder."""
         quoted = shlex.quote(f"./{relative}" if relative.startswith("-") else relative)
         return ToolRequest(
@@ -360,7 +360,7 @@ class Gate:
             production=self._find_production_targets(tool, relative),
         )
 
-    def command_request(self, command: str, judged: str, reasons: Sequence[str] = ()) -> ToolRequest:
+    def make_command_request(self, command: str, judged: str, reasons: Sequence[str] = ()) -> ToolRequest:
         """The request for exec. `judged` is the command as it is really run, which the content filter checks."""
         return ToolRequest(
             "exec",
@@ -373,7 +373,7 @@ class Gate:
             reasons=reasons,
         )
 
-    def search_request(self, query: str) -> ToolRequest:
+    def make_search_request(self, query: str) -> ToolRequest:
         """The request for web_search. It needs no `external` reason, because the operator configured its host."""
         return ToolRequest(
             "web_search",
@@ -385,7 +385,7 @@ class Gate:
             wide_key="web_search",
         )
 
-    def page_request(self, target: Target, reasons: Sequence[str] = ()) -> ToolRequest:
+    def make_page_request(self, target: Target, reasons: Sequence[str] = ()) -> ToolRequest:
         """The request for web_fetch. A host that the operator did not list is an outside host (SPEC 3.5)."""
         allowed = self.services.settings.current.web.allow
         return ToolRequest(
@@ -400,17 +400,19 @@ class Gate:
             external="" if is_listed(target, allowed) else f"talks to {target.netloc}, which has not been allowed yet",
         )
 
-    def agent_tool_request(self, call: AgentToolCall) -> ToolRequest:
+    def make_agent_tool_request(self, call: AgentToolCall) -> ToolRequest:
         """The request for an agent's own tool. Raises `Refusal` `outside` if it would change files outside of the
         folder."""
         # Only the sandbox confines such a tool.
         reasons = [] if self.live.sandbox.confines else ["no sandbox confines what the agent does"]
         if call.kind == "execute" and call.command.strip():
-            return self.command_request(check_plain_text(call.command, "command", MAX_COMMAND), call.command, reasons)
+            return self.make_command_request(
+                check_plain_text(call.command, "command", MAX_COMMAND_CHARS), call.command, reasons
+            )
         if call.kind == "fetch" and call.url:
             target = parse_url(call.url)
             self._check_own_network(target)
-            return self.page_request(target, reasons)
+            return self.make_page_request(target, reasons)
         title = sanitise(call.title)
         detail = sanitise(call.detail) or title
         if call.kind in _FILE_KINDS and (call.paths or call.kind in ("read", "search")):
@@ -432,7 +434,7 @@ class Gate:
         agent = self.services.settings.current.acp.get(name)
         rules = parse_rules((*self.live.confinement.hosts, *(agent.hosts if agent else ())))
         if self.live.sandbox.confines and not any(rule.matches(target.host, target.port) for rule in rules):
-            check_public(target, known_addresses(target.host), f"`hosts` of [acp.{name}]")
+            check_public(target, find_known_addresses(target.host), f"`hosts` of [acp.{name}]")
 
     def _make_files_request(self, call: AgentToolCall, detail: str, reasons: list[str]) -> ToolRequest:
         """The request for an agent's own tool that uses files."""

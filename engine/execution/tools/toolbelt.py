@@ -24,10 +24,10 @@ from engine.execution.runners.flow import CommandBlocked, WorkFailed
 from engine.execution.tools import texts
 from engine.execution.tools.folder_jail import Content, shorten_path
 from engine.execution.tools.tool_gate import (
-    EXEC_SECONDS,
-    MAX_COMMAND,
-    MAX_EXEC_SECONDS,
-    MAX_QUERY,
+    EXEC_S,
+    MAX_COMMAND_CHARS,
+    MAX_EXEC_S,
+    MAX_QUERY_CHARS,
     RAIL_REFUSALS,
     SPECS,
     AgentToolCall,
@@ -46,10 +46,10 @@ from engine.model.text import count, one_line
 from engine.safety.content import find_programs
 from engine.storage.database import Database
 
-MAX_NAMES = 1_000
+MAX_LISTED_NAMES = 1_000
 """Maximum number of names of a folder that are listed."""
 
-MAX_SUBJECT = 200
+MAX_SUBJECT_CHARS = 200
 """Maximum number of characters of the subject of a failed call that are shown and recorded."""
 
 NOT_STARTED_CODES = (126, 127)
@@ -83,7 +83,7 @@ class Toolbelt:
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools that are offered to this session, in a fixed order. Tools that would always be refused are left
         out."""
-        return tuple(spec for name, spec in SPECS.items() if not self._gate.unavailable_reason(name))
+        return tuple(spec for name, spec in SPECS.items() if not self._gate.find_unavailable_reason(name))
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         """Carry out a tool call of a model. A mistake of the model raises nothing; the result says what to do instead.
@@ -102,7 +102,7 @@ class Toolbelt:
         except (Refusal, WorkFailed) as error:
             result = self._report_failure(tool or "tool", arguments, _convert_to_refusal(error))
         self._live.check_running()
-        return replace(result, text=self._live.without_secrets(result.text))
+        return replace(result, text=self._live.remove_secrets(result.text))
 
     # -- for agents that bring their own tools
 
@@ -113,7 +113,7 @@ class Toolbelt:
         try:
             if call.kind != "think":
                 self._note_call("exec" if call.kind == "execute" else call.kind, {"command": call.command})
-                self._gate.let_through(self._gate.agent_tool_request(call))
+                self._gate.let_through(self._gate.make_agent_tool_request(call))
         except Refusal as refusal:
             self._report_failure(call.kind, {"path": call.title}, refusal)
             return False
@@ -151,13 +151,13 @@ class Toolbelt:
     def _read(self, arguments: dict[str, Any]) -> str:
         path = arguments["path"]
         relative = self._begin_read(path)
-        listed = self._jail.list_names(path, limit=MAX_NAMES)
+        listed = self._jail.list_names(path, limit=MAX_LISTED_NAMES)
         if listed is not None:
             names, total = listed
             rest = f"\n[{total - len(names):,} more]" if total > len(names) else ""
             return sanitise("\n".join(names)) + rest if names else "[the folder is empty]"
         whole = _decode_text(relative, self._jail.read(path).data)
-        text = self._live.without_secrets(whole)  # before it is split
+        text = self._live.remove_secrets(whole)  # before it is split
         if not text:
             return "[the file is empty]"
         return texts.number_lines(text, arguments.get("first_line", 1), arguments.get("lines"))
@@ -204,11 +204,11 @@ class Toolbelt:
         return f"edited {relative} at line {line}"
 
     def _exec(self, arguments: dict[str, Any]) -> ToolResult:
-        command = check_plain_text(arguments["command"], "command", MAX_COMMAND)
-        seconds = min(arguments.get("timeout_seconds", EXEC_SECONDS), MAX_EXEC_SECONDS)
+        command = check_plain_text(arguments["command"], "command", MAX_COMMAND_CHARS)
+        seconds = min(arguments.get("timeout_seconds", EXEC_S), MAX_EXEC_S)
         argv = [shutil.which("bash") or "sh", "-c", command]
-        cleared = self._gate.let_through(self._gate.command_request(command, shlex.join(argv)))
-        self._live.write("tool", f"exec {self._live.without_secrets(' '.join(command.split()))[:1_000]}")
+        cleared = self._gate.let_through(self._gate.make_command_request(command, shlex.join(argv)))
+        self._live.write("tool", f"exec {self._live.remove_secrets(' '.join(command.split()))[:1_000]}")
         result = self._live.execute(argv, cwd=self._gate.folder, timeout=seconds, cleared=cleared, announced=True)
         ending = f"it was ended after {seconds} s" if result.timed_out else f"exit code {result.exit_code}"
         if result.timed_out or result.exit_code in NOT_STARTED_CODES:
@@ -224,8 +224,8 @@ class Toolbelt:
             return "" if refusal.code == "not_there" else f"[{refusal.message}]"
 
     def _web_search(self, arguments: dict[str, Any]) -> str:
-        query = check_plain_text(arguments["query"], "query", MAX_QUERY)
-        self._gate.let_through(self._gate.search_request(query))
+        query = check_plain_text(arguments["query"], "query", MAX_QUERY_CHARS)
+        self._gate.let_through(self._gate.make_search_request(query))
         self._live.write("tool", f"web_search {query}")
         hits = self._services.web.search(query, on_stop=self._live.on_stop)
         return texts.number_lines("\n\n".join([_WEB_NOTICE, *hits]), 1, None) if hits else "[nothing was found]"
@@ -233,14 +233,14 @@ class Toolbelt:
     def _web_fetch(self, arguments: dict[str, Any]) -> str:
         target = parse_url(arguments["url"])
         self._services.web.refuse_private(target)
-        self._gate.let_through(self._gate.page_request(target))
+        self._gate.let_through(self._gate.make_page_request(target))
         self._live.write("tool", f"web_fetch {target.url}")
         page = self._services.web.fetch(arguments["url"], is_allowed=self._may_follow, on_stop=self._live.on_stop)
         if page.moved_to:
             return f"{page.url} leads to {page.moved_to}, another host; fetch that if you want it"
         start = arguments.get("first_character", 1) - 1
-        text = self._live.without_secrets(page.text)
-        body = text[start : start + texts.MAX_RESULT]
+        text = self._live.remove_secrets(page.text)
+        body = text[start : start + texts.MAX_RESULT_CHARS]
         end = start + len(body)
         head = f"{page.url} · {page.status} · {page.kind or 'unknown kind'}\n{_WEB_NOTICE}"
         if end < len(text):
@@ -254,27 +254,27 @@ class Toolbelt:
         offered = f"there is {', '.join(spec.name for spec in self.specs()) or 'no tool'}"
         if not tool:
             raise Refusal("no_tool", f"there is no tool {sanitise(str(name))[:60]!r}", offered)
-        reason = self._gate.unavailable_reason(tool)
+        reason = self._gate.find_unavailable_reason(tool)
         if reason:
             raise Refusal("denied", reason, offered)
 
     def _pass_gate(self, tool: str, path: str, detail: Callable[[], str]) -> str:
         """Pass the gate for a file tool. Returns the path of the file, relative to the folder and without links."""
         relative = self._jail.relative(path)
-        self._gate.let_through(self._gate.file_request(tool, relative, detail))
+        self._gate.let_through(self._gate.make_file_request(tool, relative, detail))
         return relative
 
     def _note_call(self, tool: str, arguments: Mapping[str, Any]) -> None:
         """Record a tool call for learning."""
         command = arguments.get("command") if isinstance(arguments, Mapping) else None  # a model may send anything
         if tool == "exec" and isinstance(command, str):
-            tool = name_command(find_programs(command[:MAX_COMMAND]))
+            tool = name_command(find_programs(command[:MAX_COMMAND_CHARS]))
         self._live.journal.note_call(tool)
 
     def _may_follow(self, target: Target) -> bool:
         """Whether a redirect to this host may be followed without asking a person."""
         try:
-            reasons, _ = self._gate.find_reasons(self._gate.page_request(target))
+            reasons, _ = self._gate.find_reasons(self._gate.make_page_request(target))
             return not reasons
         except Refusal:
             return False
@@ -282,7 +282,7 @@ class Toolbelt:
     def _report_failure(self, name: str, arguments: Any, refusal: Refusal) -> ToolResult:
         """Write a failed call into the transcript, and record it. Returns its result for the model."""
         self._live.check_running()
-        subject = self._live.without_secrets(_describe_call(arguments))[:MAX_SUBJECT]
+        subject = self._live.remove_secrets(_describe_call(arguments))[:MAX_SUBJECT_CHARS]
         denied = refusal.code in RAIL_REFUSALS
         message = sanitise(refusal.message)
         self._live.write("tool", f"{name} {subject}".strip() + (CALL_REFUSED if denied else CALL_FAILED) + message)
@@ -294,13 +294,13 @@ class Toolbelt:
                     tool=name,
                     what=subject,
                     rule=refusal.code,
-                    reason=self._live.without_secrets(message),
+                    reason=self._live.remove_secrets(message),
                 )
             )
         else:
             self._live.journal.note_error(name, f"{refusal.code}: {message}")
         advice = f" ({sanitise(refusal.fix)})" if refusal.fix else ""
-        return ToolResult(message[: texts.MAX_RESULT] + advice, ok=False, denied=denied)
+        return ToolResult(message[: texts.MAX_RESULT_CHARS] + advice, ok=False, denied=denied)
 
 
 def _convert_to_refusal(error: Refusal | WorkFailed) -> Refusal:

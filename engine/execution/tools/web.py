@@ -31,14 +31,14 @@ from engine.frozen import frozen
 from engine.model import Refusal, sanitise
 from engine.model.text import one_line
 
-MAX_URL = 2_000
+MAX_URL_CHARS = 2_000
 """Maximum number of characters of a URL."""
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 _OUTSIDE_ASCII = re.compile(r"[^!-~]")
 
-FETCH_SECONDS = 20.0
+FETCH_S = 20.0
 """Maximum seconds for a fetch, with its redirects."""
 
 MAX_PAGE_BYTES = 2 * 1024 * 1024
@@ -95,8 +95,8 @@ def parse_url(url: str) -> Target:
     """Split a URL into its parts. Raises `Refusal` `bad_url` for another scheme than http or https, for credentials,
     and for a port below 1024 other than 80 and 443."""
     text = url.strip()
-    if not text or len(text) > MAX_URL or sanitise(text) != text:
-        raise _make_bad_url_refusal(url, f"must be plain text of at most {MAX_URL} characters")
+    if not text or len(text) > MAX_URL_CHARS or sanitise(text) != text:
+        raise _make_bad_url_refusal(url, f"must be plain text of at most {MAX_URL_CHARS} characters")
     try:
         parts = urlsplit(text)
         port = parts.port
@@ -178,7 +178,7 @@ class _Answer:
 # -- requests
 
 
-def system_resolve(host: str, port: int, flags: int = 0) -> list[str]:
+def resolve_by_system(host: str, port: int, flags: int = 0) -> list[str]:
     """The addresses of a host, from the resolver of the system."""
     entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=flags)
     return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
@@ -236,7 +236,7 @@ class Web:
     `no_text`, `no_search`."""
 
     def __init__(
-        self, settings: SettingsSource, *, resolve: Resolve = system_resolve, seconds: float = FETCH_SECONDS
+        self, settings: SettingsSource, *, resolve: Resolve = resolve_by_system, seconds: float = FETCH_S
     ) -> None:
         self._settings = settings
         self._resolve = resolve
@@ -251,7 +251,7 @@ class Web:
         """Raise `Refusal` `private_address` if the host is known to be private without asking a name server. `fetch`
         would refuse it, too, but only after the operator was asked."""
         if not self._may_be_private(target):
-            check_public(target, known_addresses(target.host), "web.allow")
+            check_public(target, find_known_addresses(target.host), "web.allow")
 
     def _may_be_private(self, target: Target) -> bool:
         """Whether the host may be of this machine or its network: only if it is listed without a pattern."""
@@ -337,12 +337,12 @@ def _connect(target: Target, addresses: Sequence[str], deadline: RequestDeadline
     raise problem
 
 
-def known_addresses(host: str) -> list[str]:
+def find_known_addresses(host: str) -> list[str]:
     """The addresses of a host that is an address in any spelling, or a name of this machine; none for other names."""
     if host == "localhost" or host.endswith(".localhost"):
         return ["127.0.0.1"]
     try:
-        return system_resolve(host, 0, socket.AI_NUMERICHOST)
+        return resolve_by_system(host, 0, socket.AI_NUMERICHOST)
     except (OSError, UnicodeError):
         return []
 

@@ -292,7 +292,7 @@ class LearnedGuidance:
         self._trials = trials
         self._settings = settings
 
-    def part(self, request: PromptRequest) -> Contribution:
+    def make_part(self, request: PromptRequest) -> Contribution:
         """The block for a request, None without fragments. Its provenance names all fragments that fit, including the
         withheld ones. Its notes say how many did not fit, and how many a trial withheld."""
         overlays = self._find_fragments(request)

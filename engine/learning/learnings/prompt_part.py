@@ -80,7 +80,7 @@ class LearningsPart:
         self._files = files
         self._settings = settings
 
-    def part(self, request: PromptRequest) -> Contribution:
+    def make_part(self, request: PromptRequest) -> Contribution:
         """The block for a request, None without learnings. Its provenance names them. Its notes say how many did not
         fit."""
         entries = self._rank_entries(request)

@@ -8,7 +8,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Final
 
-from engine.execution.runners.flow_runner import ALIASES, named_flow
+from engine.execution.runners.flow_runner import ALIASES, find_named_flow
 from engine.execution.runners.flows.testing import format_line_ranges
 from engine.frozen import frozen
 from engine.model import Proposal, SessionState, SessionView, Task, TaskState, Tier
@@ -84,7 +84,7 @@ def _is_here(context: WorkspaceContext, task: Task) -> bool:
 
 def _make_task_offer(context: WorkspaceContext, kind: str, why: str, task: Task, *, run: bool = False) -> Offer:
     """The offer of a task. `run` says that the operator ordered it to run by itself."""
-    flow_and_parameters = named_flow(task.title, (*ALIASES, *context.learned_flows), context.workspace)
+    flow_and_parameters = find_named_flow(task.title, (*ALIASES, *context.learned_flows), context.workspace)
     flow = flow_and_parameters[0] if flow_and_parameters and not flow_and_parameters[1] else None
     return Offer(
         task.title,

@@ -16,7 +16,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from engine.api.gateway.pulse import FRAME_ENTRIES
+from engine.api.gateway.pulse import MAX_FRAME_ENTRIES
 from engine.events import PredictionExpired, StateChanged, TaskAdded
 from tests.api.gateway.conftest import SMALL, Serve, Served
 
@@ -304,7 +304,7 @@ def test_a_client_that_reads_slowly_is_not_cut_off_and_misses_nothing(serve: Ser
     served = serve(limits=replace(SMALL, stall_seconds=stall_seconds))
     with listening(served, max_size=None) as quick, silent_client(served) as slow:
         quick.subscribe()
-        expire(served, FRAME_ENTRIES, reason="x" * (frame_bytes // FRAME_ENTRIES))
+        expire(served, MAX_FRAME_ENTRIES, reason="x" * (frame_bytes // MAX_FRAME_ENTRIES))
         began, received = time.monotonic(), b""
 
         def read() -> bytes:

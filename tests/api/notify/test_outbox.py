@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.api.notify.outbox import MAX_BATCH, QUIET_POLL_S, NotificationRow, plan_delivery
+from engine.api.notify.outbox import MAX_BATCH_NOTIFICATIONS, QUIET_POLL_S, NotificationRow, plan_delivery
 from tests.conftest import MONDAY_MORNING as NOW
 
 
@@ -19,7 +19,7 @@ def row(number: int, *, urgent: bool = False, collected: bool = False, due: floa
 
 NORMAL, URGENT = row(1), row(2, urgent=True)
 COLLECTED, LATER = row(1, collected=True, due=300), row(2, collected=True, due=420)
-MANY = [row(number, collected=True) for number in range(MAX_BATCH + 3)]
+MANY = [row(number, collected=True) for number in range(MAX_BATCH_NOTIFICATIONS + 3)]
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ MANY = [row(number, collected=True) for number in range(MAX_BATCH + 3)]
         ([NORMAL], 0, False, [NORMAL], 0),
         ([COLLECTED, LATER], 299, False, [], 1),
         ([COLLECTED, LATER], 300, False, [COLLECTED, LATER], 0),
-        (MANY, 0, False, MANY[:MAX_BATCH], 0),
+        (MANY, 0, False, MANY[:MAX_BATCH_NOTIFICATIONS], 0),
         ([COLLECTED, URGENT], 300, True, [URGENT], 0),
         ([COLLECTED], 300, True, [], QUIET_POLL_S),
     ],

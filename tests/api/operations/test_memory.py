@@ -9,7 +9,7 @@ import pytest
 
 from clawpy_console.cli.printing import render_document
 from engine.api.operations import dispatch
-from engine.api.operations.memory import RESERVED_NAMES, agent_name
+from engine.api.operations.memory import RESERVED_NAMES, parse_agent_name
 from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
 from engine.home import Home
@@ -66,17 +66,17 @@ def test_a_suggestion_is_a_card_once_and_no_sign_of_the_operator(engine: StandIn
 @pytest.mark.parametrize("name", sorted(RESERVED_NAMES))
 @pytest.mark.parametrize("spelling", ["{}", " {} ", "{}\n", "{}1", "{}.", "@{}"])
 def test_a_name_of_authority_is_refused(name: str, spelling: str) -> None:
-    refused("not_its_name", lambda: agent_name(spelling.format(name)))
+    refused("not_its_name", lambda: parse_agent_name(spelling.format(name)))
 
 
 @pytest.mark.parametrize("name", TABLE["disguises"])
 def test_a_disguised_name_is_refused(name: str) -> None:
-    refused("not_its_name", lambda: agent_name(name))
+    refused("not_its_name", lambda: parse_agent_name(name))
 
 
 @pytest.mark.parametrize("name", TABLE["own_names"])
 def test_a_name_of_its_own_is_kept(name: str) -> None:
-    assert agent_name(name) == name
+    assert parse_agent_name(name) == name
 
 
 # forget

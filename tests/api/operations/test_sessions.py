@@ -60,7 +60,7 @@ class StandInCalls:
     def for_session(self, session_id: str) -> list[ModelCall]:
         return [model_call(1), model_call(2, "failed")]
 
-    def prompt(self, call_id: str) -> tuple[PromptPart, ...]:
+    def read_prompt(self, call_id: str) -> tuple[PromptPart, ...]:
         texts = (("<identity>", RUNNER), ("You build.\x1b[31m", SOUL), ("Well.", SOUL), (HOSTILE, FILE))
         return (PromptPart("identity", tuple(PromptLine(*text) for text in texts), "system", 7),)
 

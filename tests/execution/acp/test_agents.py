@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 from engine.execution.runners.acp.agents import (
-    agent_confinement,
-    agent_environment,
-    command_confinement,
     find_agents,
+    make_agent_confinement,
+    make_agent_environment,
+    make_command_confinement,
 )
 from engine.execution.sandbox import Confinement
 from engine.execution.sandbox.host_paths import find_readable_places
@@ -40,7 +40,7 @@ def test_an_agent_sees_only_its_installation_in_the_operators_home(tmp_path: Pat
     path = os.pathsep.join(str(user / folder) for folder in (".local/bin", ".cargo/bin", ".npm-global/bin"))
     environment = {"HOME": str(user), "PATH": path, "KEY": "k", "OTHER": "o"}
     session = Confinement(tmp_path / "work", tmp_path / "scratch", tmp_path / "caches", hidden=(user / ".ssh",))
-    agent = agent_confinement(session, home=agent_home, command=["claude-agent-acp"], hosts=["api.anthropic.com"])
+    agent = make_agent_confinement(session, home=agent_home, command=["claude-agent-acp"], hosts=["api.anthropic.com"])
     readable = find_readable_places(agent, "claude-agent-acp", environment)
     assert {path for path in readable if path.is_relative_to(user)} == {
         user / ".cargo/bin",
@@ -51,7 +51,7 @@ def test_an_agent_sees_only_its_installation_in_the_operators_home(tmp_path: Pat
     }
     assert agent.writable == (agent_home,)
     assert agent.hosts == ("api.anthropic.com",)
-    commands = command_confinement(agent, session, home=agent_home)
+    commands = make_command_confinement(agent, session, home=agent_home)
     assert (commands.writable, commands.hosts) == ((), ())
-    variables = agent_environment(home=agent_home, names=["KEY", "GONE"], environment=environment)
+    variables = make_agent_environment(home=agent_home, names=["KEY", "GONE"], environment=environment)
     assert variables == {"HOME": str(agent_home), "CARGO_HOME": str(user / ".cargo"), "KEY": "k"}

@@ -254,7 +254,7 @@ def test_from_a_card_to_a_landing(engine: Any, repository: Repository) -> None:
     assert "answer reject_once" in lines
     (call,) = engine.calls.for_session(session.id)
     assert (call.provider, call.state, call.price_known) == ("acp:small", "done", False)
-    sent = "\n".join(part.text for part in engine.calls.prompt(call.id))
+    sent = "\n".join(part.text for part in engine.calls.read_prompt(call.id))
     assert "SCRIPT" in sent
     assert call.notes[-1] == "what the agent adds itself is not visible here"
     engine.changes.land(ended.change_set_id)

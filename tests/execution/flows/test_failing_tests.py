@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.execution.runners.flow import WorkFailed
-from engine.execution.runners.flows.failing_tests import Cause, cause_of, verdict_of
+from engine.execution.runners.flows.failing_tests import Cause, decide_verdict, find_cause
 from engine.model import CheckResult
 from tests.conftest import Repository
 from tests.execution.flows.conftest import CART, RunFlow, commit_shop
@@ -77,25 +77,25 @@ def test_errors_alone_are_bad_only_where_the_bad_end_has_errors_alone(
     def make_check(passed: int, failed: int, errors: int) -> CheckResult:
         return CheckResult("pytest", passed, failed, errors=errors)
 
-    assert verdict_of(make_check(*here), make_check(*at_bad)) == verdict
+    assert decide_verdict(make_check(*here), make_check(*at_bad)) == verdict
 
 
 @pytest.mark.parametrize("row", TABLE["cause"])
 def test_the_cause_is_read_from_the_output(row: dict[str, str]) -> None:
-    assert cause_of(row["output"], "/repo") == Cause(row["error"], row["message"], row["place"])
+    assert find_cause(row["output"], "/repo") == Cause(row["error"], row["message"], row["place"])
 
 
 @pytest.mark.parametrize(("error", "message", "place", "signature"), TABLE["signature"])
 def test_the_signature_is_the_error_with_its_file_or_with_the_test_of_an_assertion(
     error: str, message: str, place: str, signature: str
 ) -> None:
-    assert Cause(error, message, place).signature_of("tests/test_cart.py::test_a") == signature
+    assert Cause(error, message, place).make_signature("tests/test_cart.py::test_a") == signature
 
 
 def test_failures_that_differ_by_chance_and_by_line_have_one_signature() -> None:
     def sign(line: int, price: int) -> str:
         trace = f"tests/t.py:3: in test_a\n    f()\nsrc/b.py:{line}: in f\n    g()\n"
-        cause = cause_of(f"{trace}E   ValueError: {price} is too much\n", "/repo")
-        return cause.signature_of("tests/t.py::test_a")
+        cause = find_cause(f"{trace}E   ValueError: {price} is too much\n", "/repo")
+        return cause.make_signature("tests/t.py::test_a")
 
     assert sign(7, 21) == sign(12, 36)

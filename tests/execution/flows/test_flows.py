@@ -37,7 +37,7 @@ def test_names_are_data_and_what_may_run_is_not() -> None:
         (name, field)
         for name, flow in FLOWS.items()
         for field, value in flow(**EXAMPLES[name]["parameters"]).model_dump(mode="json").items()
-        if field not in flow.data_parameters() and isinstance(value, str | list)
+        if field not in flow.find_data_parameters() and isinstance(value, str | list)
     }
     assert texts == {
         ("apply_fix", "patch"),

@@ -16,7 +16,7 @@ import pytest
 import engine
 from engine.background import HelperGone
 from engine.execution.runners.model import host_client
-from engine.execution.runners.model.agent_loop import FIRST_BYTE_SECONDS, IDLE_SECONDS
+from engine.execution.runners.model.agent_loop import FIRST_BYTE_S, IDLE_S
 from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.runners.model.host_protocol import Model
 from engine.execution.session_terms import Limits
@@ -33,7 +33,7 @@ HANGING = Reply(text="It begins, and then there is nothing.", hold=Event(), hold
 """An answer that stops in the middle, for ever."""
 
 
-@pytest.mark.parametrize(("characters", "seconds"), [(0, FIRST_BYTE_SECONDS), (3, IDLE_SECONDS)])
+@pytest.mark.parametrize(("characters", "seconds"), [(0, FIRST_BYTE_S), (3, IDLE_S)])
 def test_a_hanging_provider_is_given_up_after_its_time(world: ModelWorld, characters: int, seconds: float) -> None:
     hanging = Reply(text="One more word. " * 9, hold=Event(), hold_after=characters)
     world.server.script(hanging, hanging)
@@ -135,7 +135,7 @@ def test_an_engine_that_is_killed_leaves_no_host(tmp_path: Path) -> None:
 def test_a_host_that_cannot_work_fails_the_conversation(
     command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host_client, "WRITE_SECONDS", 0.3)
+    monkeypatch.setattr(host_client, "WRITE_S", 0.3)
     host = ModelHost(command)
     large_tools = [{"name": "x" * 1_000_000, "description": "", "parameters": {}}]
     try:
@@ -143,7 +143,7 @@ def test_a_host_that_cannot_work_fails_the_conversation(
         conversation.open(
             Model("p", "m", "openai", "http://127.0.0.1:9"), instructions="", tools=large_tools, history=None
         )
-        message = conversation.next_message(5)
+        message = conversation.read_message(5)
         assert message["type"] == "failed"
     except HelperGone:
         pass
@@ -205,7 +205,7 @@ def test_the_key_appears_nowhere(fresh_world: ModelWorld, tmp_path: Path, caplog
         assert "refuses the key" in second.error
         shown = "\n".join(
             [*fresh_world.texts(view), *fresh_world.texts(second), view.summary, second.error, caplog.text]
-            + [part.text for call in fresh_world.calls(view) for part in engine.calls.prompt(call.id)]
+            + [part.text for call in fresh_world.calls(view) for part in engine.calls.read_prompt(call.id)]
             + [engine.calls.reply(call.id) + call.error for call in fresh_world.calls(view) + fresh_world.calls(second)]
         )
         assert KEY not in shown

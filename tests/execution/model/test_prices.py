@@ -10,8 +10,8 @@ import pytest
 from engine.config import FixedSettings, Settings
 from engine.config.sections import ProviderSettings, TokenPrice
 from engine.execution.model_router import ModelRouter
-from engine.execution.runners.model.prices import listed_price
-from engine.execution.runners.model.single_questions import priced_model
+from engine.execution.runners.model.prices import find_listed_price
+from engine.execution.runners.model.single_questions import make_priced_model
 from engine.wiring.adaptation import PROMPT_SHARE, price
 from tests.execution.test_model_router import StandInKeys
 
@@ -50,7 +50,7 @@ def test_a_price_is_known_if_the_model_is_listed_and_has_a_key(router: ModelRout
     assert price(router, "deepseek:nobody-knows-it") == 0
     on_this_machine = router.choose_named("mistral:mistral-large-latest", "a test")
     assert on_this_machine.is_free
-    assert listed_price(priced_model(on_this_machine)) == {"input": 0, "output": 0}
+    assert find_listed_price(make_priced_model(on_this_machine)) == {"input": 0, "output": 0}
     assert price(router, "own:nobody-knows-it") == (PROMPT_SHARE * 2_000_000 + 8_000_000) // (PROMPT_SHARE + 1)
     assert price(router, "own:gpt-5") == price(router, "own:nobody-knows-it")  # in place of the listed price
     assert price(router, "anthropic:claude-sonnet-4-5") is None  # no key: it cannot be had

@@ -14,7 +14,7 @@ from engine.execution.runners.model.request_limits import (
     MAX_OUTPUT_TOKENS,
     MAX_RETRY_AFTER_S,
     MIN_OUTPUT_TOKENS,
-    PROVIDER_OVERHEAD,
+    PROVIDER_OVERHEAD_TOKENS,
     Allowance,
     Price,
     PromptSize,
@@ -66,7 +66,7 @@ def test_a_requested_delay_is_kept_or_the_request_is_given_up(requested: float, 
 
 @given(PROMPT_SIZES, PRICES, st.builds(Allowance, st.none() | TOKENS, st.integers(0, 5_000_000)))
 def test_an_answer_is_never_allowed_more_than_is_left(prompt: PromptSize, price: Price, left: Allowance) -> None:
-    limit = request_limits.max_output_tokens(prompt, price=price, allowance=left, window=None)
+    limit = request_limits.compute_max_output_tokens(prompt, price=price, allowance=left, window=None)
     assert limit <= MAX_OUTPUT_TOKENS
     if limit >= MIN_OUTPUT_TOKENS:
         assert RequestBudget(prompt, limit, price).max_cost <= left.cost or not price.output
@@ -86,18 +86,18 @@ def test_usage_never_costs_more_than_was_reserved(
     read: int | None, written: int | None, cost: int | None, prompt: PromptSize, limit: int, received: int, price: Price
 ) -> None:
     budget = RequestBudget(prompt, limit, price)
-    usage = budget.usage_of_answer({"input": read, "output": written, "cost": cost}, received)
-    assert 0 <= usage.input_tokens <= prompt.counted + 2 * prompt.estimated + PROVIDER_OVERHEAD
+    usage = budget.compute_answer_usage({"input": read, "output": written, "cost": cost}, received)
+    assert 0 <= usage.input_tokens <= prompt.counted + 2 * prompt.estimated + PROVIDER_OVERHEAD_TOKENS
     assert 0 <= usage.output_tokens <= limit
-    assert usage.is_reported or usage.cost == price.cost_of(usage.input_tokens, usage.output_tokens)
-    cancelled = budget.usage_of_cancelled(received)
+    assert usage.is_reported or usage.cost == price.compute_cost(usage.input_tokens, usage.output_tokens)
+    cancelled = budget.compute_cancelled_usage(received)
     assert all(0 <= spent.cost <= budget.max_cost for spent in (usage, cancelled))
 
 
 def test_a_price_is_listed_or_a_marked_estimate() -> None:
-    assert request_limits.price_of({"input": 3, "output": 4}, estimate=50_000) == Price(3, 4)
-    unlisted = request_limits.price_of(None, estimate=50_000)
-    assert (unlisted.is_known, unlisted.min_cost, unlisted.cost_of(1_000_000, 0)) == (False, 50_000, 3_000_000)
+    assert request_limits.make_price({"input": 3, "output": 4}, estimate=50_000) == Price(3, 4)
+    unlisted = request_limits.make_price(None, estimate=50_000)
+    assert (unlisted.is_known, unlisted.min_cost, unlisted.compute_cost(1_000_000, 0)) == (False, 50_000, 3_000_000)
 
 
 @given(st.text(max_size=2_000))
@@ -107,9 +107,9 @@ def test_an_estimate_is_at_least_half_a_token_a_character(text: str) -> None:
 
 def test_usage_is_as_reported_or_estimated_where_it_was_cut_short() -> None:
     budget = RequestBudget(PromptSize(estimated=150), 1_000, Price(250_000, 2_000_000))
-    reported = budget.usage_of_answer({"input": 100, "output": 20, "cost": 65}, received=80)
+    reported = budget.compute_answer_usage({"input": 100, "output": 20, "cost": 65}, received=80)
     assert reported == CallUsage(100, 20, 65)
     assert [request_limits.estimate_tokens(text) for text in ("", "abc", "日本語")] == [0, 2, 9]
     price = Price(1_000_000, 1_000_000)
-    cut_short = RequestBudget(PromptSize(40, 60), 50, price).usage_of_cancelled(1_000_000)
+    cut_short = RequestBudget(PromptSize(40, 60), 50, price).compute_cancelled_usage(1_000_000)
     assert cut_short == CallUsage(100, 50, 150, is_reported=False)

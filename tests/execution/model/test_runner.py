@@ -47,7 +47,7 @@ def test_a_card_in_prose_becomes_a_change_that_lands(world: ModelWorld) -> None:
         assert view.tokens == 240
         (used,) = engine.ledger.latest(kinds=("ToolsUsed",))
         assert (used.subject, used.payload["calls"]) == (view.id, ["write"])
-        parts = engine.calls.prompt(second.id)
+        parts = engine.calls.read_prompt(second.id)
         assert [part.role for part in parts][-2:] == ["assistant", "tool"]
         request = world.server.requests[1]
         assert "hello.txt" in request.tool_results[0]
@@ -66,7 +66,7 @@ def test_a_reply_reaches_the_model_with_its_next_request(world: ModelWorld) -> N
         view = world.finish(session)
         assert view.summary == "All of it."
         assert world.server.requests[1].users[-1] == "and say goodbye too"
-        assert "and say goodbye too" in engine.calls.prompt(world.calls(view)[1].id)[-1].text
+        assert "and say goodbye too" in engine.calls.read_prompt(world.calls(view)[1].id)[-1].text
         world.check_end(view)
 
 
@@ -83,7 +83,7 @@ def test_a_finished_session_is_continued_with_its_conversation(world: ModelWorld
         assert request.tool_results
         (call,) = world.calls(second)
         assert call.follows == world.calls(first)[-1].id
-        roles = [part.role for part in engine.calls.prompt(call.id)]
+        roles = [part.role for part in engine.calls.read_prompt(call.id)]
         assert roles[-1] == "user"
         assert roles.count("assistant") == 2
         world.check_end(second)
@@ -181,12 +181,12 @@ def test_the_xray_shows_what_was_sent(world: ModelWorld) -> None:
         view = world.run()
         first, second = engine.calls.for_session(view.id)
         for call, request in zip((first, second), world.server.requests, strict=True):
-            sent = engine.calls.prompt(call.id)
+            sent = engine.calls.read_prompt(call.id)
             assert request.system == "\n\n".join(select_texts(sent, "system"))
             assert request.users[0] == select_texts(sent, "user")[0]
             assert request.tool_results == select_texts(sent, "tool")
         assert second.follows == first.id
-        lines = [line for part in engine.calls.prompt(first.id) for line in part.lines]
+        lines = [line for part in engine.calls.read_prompt(first.id) for line in part.lines]
         assert any(
             line.source.kind is SourceKind.PROJECT and "Use &lt;tabs&gt; &amp; no" in line.text for line in lines
         )
@@ -194,7 +194,7 @@ def test_the_xray_shows_what_was_sent(world: ModelWorld) -> None:
         assert {line.source.ref for line in lines if line.source.kind is SourceKind.SOUL} == {str(soul)}
         assert soul.is_file()
         assert view.prediction_id in {line.source.ref for line in lines if line.source.kind is SourceKind.TASK}
-        assert KEY not in repr(engine.calls.prompt(second.id))
+        assert KEY not in repr(engine.calls.read_prompt(second.id))
 
 
 def test_a_secret_in_the_repository_reaches_neither_the_provider_nor_the_store(world: ModelWorld) -> None:
@@ -202,6 +202,6 @@ def test_a_secret_in_the_repository_reaches_neither_the_provider_nor_the_store(w
     with world.opened() as engine:
         view = world.run()
         [call] = engine.calls.for_session(view.id)
-        assert any("Deploy with [secret cut]." in part.text for part in engine.calls.prompt(call.id))
+        assert any("Deploy with [secret cut]." in part.text for part in engine.calls.read_prompt(call.id))
         assert KEY not in world.server.requests[0].system
     assert KEY.encode() not in b"".join(file.read_bytes() for file in world.home.data.rglob("*.db*"))

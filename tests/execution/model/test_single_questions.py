@@ -73,7 +73,7 @@ class TestQuestions:
         assert (call.state, call.run_kind, call.input_tokens, call.output_tokens) == ("done", "summary", 1_000, 100)
         assert call.cost > 0
         assert read_charges(engine) == [("summary", "settled", call.cost)]
-        assert [part.role for part in engine.calls.prompt(call.id)] == ["system", "user"]
+        assert [part.role for part in engine.calls.read_prompt(call.id)] == ["system", "user"]
         assert engine.calls.reply(call.id) == "It is fixed, not [secret cut]."
 
     @pytest.mark.parametrize(

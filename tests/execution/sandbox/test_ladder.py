@@ -77,8 +77,8 @@ def test_landlock_is_in_force_where_bubblewrap_is_missing(monkeypatch: pytest.Mo
 
 def test_only_a_rung_that_has_a_better_one_above_it_advises_to_install_that() -> None:
     other = "run the command in a terminal"
-    assert Seatbelt().way_out(other) == other
-    assert Landlock().way_out(other) == f"{SANDBOX_FIX}, or {other}"
+    assert Seatbelt().describe_way_out(other) == other
+    assert Landlock().describe_way_out(other) == f"{SANDBOX_FIX}, or {other}"
 
 
 @pytest.mark.parametrize("abi", range(1, 8))

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.runners.flows.suite_runs import how_to_run_tests
-from engine.execution.runners.toolchains.detection import environment_command
+from engine.execution.runners.flows.suite_runs import describe_how_to_run_tests
+from engine.execution.runners.toolchains.detection import make_environment_command
 from engine.execution.runners.toolchains.installing import find_installations
-from engine.execution.runners.toolchains.projects import find_packages, find_projects, project_at
+from engine.execution.runners.toolchains.projects import find_packages, find_projects, read_project
 from tests.conftest import Repository
 from tests.support.helpers import make_program, read_table
 
@@ -59,7 +59,7 @@ def test_a_script_that_only_calls_a_runner_is_that_runner(
 ) -> None:
     monkeypatch.setenv("PATH", str(make_programs(tmp_path, "npm", "bun")))
     (tmp_path / "package.json").write_text(f'{{"scripts": {{"test": "{script}"}}}}')
-    tool = project_at(tmp_path).tool
+    tool = read_project(tmp_path).tool
     assert (tool.name, tool.runs_single_tests) == (runner, runner != "script")
     assert tool.title == ("bun test" if runner == "bun" else "npm test")
 
@@ -79,7 +79,7 @@ def test_the_package_manager_is_that_of_the_lock_file(
     monkeypatch.setenv("PATH", str(make_programs(tmp_path, manager)))
     (tmp_path / "package.json").write_text('{"scripts": {"test": "jest"}, "devDependencies": {"jest": "^29"}}')
     (tmp_path / lock).touch()
-    project = project_at(tmp_path)
+    project = read_project(tmp_path)
     assert project.tool.title == f"{manager} test"
     assert " ".join(project.tool.test_command([], tmp_path / "r").argv) == test
     assert " ".join(project.tool.test_command(["a (b)"], tmp_path / "r").argv) == single_test
@@ -93,7 +93,7 @@ def test_the_install_command_of_each_package_manager(
 ) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    packages = project_at(tmp_path).packages[0]
+    packages = read_project(tmp_path).packages[0]
     assert (packages.manager, packages.install) == (manager, install)
     assert packages.hosts
 
@@ -103,7 +103,7 @@ def test_the_command_that_makes_an_environment(tmp_path: Path, files: dict[str, 
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert environment_command(tmp_path, tmp_path) == command
+    assert make_environment_command(tmp_path, tmp_path) == command
 
 
 def test_missing_pytest_is_named_with_the_command_that_installs_it(
@@ -117,14 +117,14 @@ def test_missing_pytest_is_named_with_the_command_that_installs_it(
     assert find_projects(folder)[0].missing_tool == "", "no tests, nothing to install for them"
     repository.write("tests/unit/test_cart.py", "")
     assert find_projects(folder)[0].missing_tool == "pytest"
-    assert environment_command(folder, folder) == "python3 -m venv .venv && .venv/bin/pip install pytest -e ."
+    assert make_environment_command(folder, folder) == "python3 -m venv .venv && .venv/bin/pip install pytest -e ."
     repository.write("uv.lock", "")
-    assert environment_command(folder, folder) == "uv add --dev pytest"
+    assert make_environment_command(folder, folder) == "uv add --dev pytest"
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    assert how_to_run_tests(find_projects(folder)[0], folder) == "install uv: python3 -m pip install uv"
+    assert describe_how_to_run_tests(find_projects(folder)[0], folder) == "install uv: python3 -m pip install uv"
     make_program(tmp_path / "programs/uv", "exit 0")
     monkeypatch.setenv("PATH", f"{tmp_path}/programs:/usr/bin:/bin")
-    assert how_to_run_tests(find_projects(folder)[0], folder) == "uv add --dev pytest"
+    assert describe_how_to_run_tests(find_projects(folder)[0], folder) == "uv add --dev pytest"
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_pytest_is_installed_into_the_nearest_environment_even_if_it_has_no_pip(
         settings.write(made_by)
     files = {"pyproject.toml": '[project]\nname = "py"\n', "test_a.py": ""}
     repository.commit("begin", {str(Path(path, name)): text for name, text in files.items()})
-    assert environment_command(folder, top) == command.format(environment=environment)
+    assert make_environment_command(folder, top) == command.format(environment=environment)
     [installation] = find_installations(top, find_packages(top), path)
     assert installation.command == command.format(environment=environment)
     assert (installation.created, installation.updated) == ((), (".venv",))
@@ -166,7 +166,7 @@ def test_an_environment_without_pytest_gives_way(tmp_path: Path, monkeypatch: py
     (tmp_path / "pyproject.toml").touch()
     make_environment(tmp_path, with_pytest=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    project = project_at(tmp_path)
+    project = read_project(tmp_path)
     assert (project.tools, project.searched, project.missing_tool) == ((), ("pytest in .venv",), "pytest")
     assert not (tmp_path / "ran").exists()
 
@@ -179,17 +179,17 @@ def test_the_engines_own_environment_is_not_the_projects(tmp_path: Path, monkeyp
     for name in ("python3", "ruff"):
         (program.parent / name).symlink_to(program)
     monkeypatch.setenv("PATH", str(program.parent))
-    assert project_at(project).tool is not None, "an active environment of another project counts"
-    assert project_at(project).linters
+    assert read_project(project).tool is not None, "an active environment of another project counts"
+    assert read_project(project).linters
     monkeypatch.setattr(sys, "prefix", str(ours / ".venv"))
-    assert project_at(project).tool is None
-    assert project_at(project).linters == ()
+    assert read_project(project).tool is None
+    assert read_project(project).linters == ()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"scripts": 3}', '{"scripts": null}'])
 def test_a_broken_package_json_is_no_test(tmp_path: Path, text: str) -> None:
     (tmp_path / "package.json").write_text(text)
-    assert project_at(tmp_path).tools == ()
+    assert read_project(tmp_path).tools == ()
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_targets_of_makefiles_justfiles_and_taskfiles(
 ) -> None:
     (tmp_path / file).write_text(text)
     monkeypatch.setenv("PATH", str(make_programs(tmp_path, "make", "just", "task")))
-    tool = project_at(tmp_path).tool
+    tool = read_project(tmp_path).tool
     assert (tool.title, tool.test_command([], tmp_path / "r").argv) == (title, tuple(title.split()))
 
 
@@ -214,6 +214,6 @@ def test_make_gives_way_to_what_runs_tests_itself(tmp_path: Path, monkeypatch: p
     (tmp_path / "Makefile").write_text("test:\n\tgo test ./...\nlint:\n\tgo vet\n")
     (tmp_path / "go.mod").write_text("module x\n")
     monkeypatch.setenv("PATH", str(make_programs(tmp_path, "make", "go")))
-    project = project_at(tmp_path)
+    project = read_project(tmp_path)
     assert [tool.name for tool in project.tools] == ["go"]
     assert [linter.name for linter in project.linters] == ["go vet"]

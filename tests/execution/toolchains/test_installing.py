@@ -26,9 +26,9 @@ from engine.execution.runners.toolchains.installing import (
     find_installations,
     find_lock_updates,
     install_into_tree,
-    installation_failure,
+    make_installation_error,
 )
-from engine.execution.runners.toolchains.projects import find_packages, project_at
+from engine.execution.runners.toolchains.projects import find_packages, read_project
 from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.execution.session_workspace import SessionWorkspace
 from engine.model import ALWAYS_ASKED, SessionState, SessionView
@@ -247,7 +247,7 @@ def test_the_tests_of_a_prepared_worktree_run_with_its_own_packages(world: FlowW
     (packages / "pytest").mkdir()
     (packages / "pytest/__init__.py").touch()
 
-    tool = project_at(tmp_path / "tree", top).tool
+    tool = read_project(tmp_path / "tree", top).tool
 
     assert tool.interpreter == str(tmp_path / "tree/.venv/bin/python")
 
@@ -285,7 +285,7 @@ def test_another_registry_is_not_reached_and_the_tree_is_unchanged(world: FlowWo
 def test_without_network_the_card_is_offered_again() -> None:
     output = "npm error\nnetwork: registry.npmjs.org:443 cannot be reached: Network is unreachable"
 
-    error = installation_failure(["npm", "ci"], CommandResult(1, output, 1.0), [NPM])
+    error = make_installation_error(["npm", "ci"], CommandResult(1, output, 1.0), [NPM])
 
     assert isinstance(error, RetryLater)
     assert error.message == "registry.npmjs.org cannot be reached: Network is unreachable"

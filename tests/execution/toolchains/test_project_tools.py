@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.execution.runners.toolchains.project_tools import Toolchain
-from engine.execution.runners.toolchains.projects import project_at
+from engine.execution.runners.toolchains.projects import read_project
 from engine.execution.runners.toolchains.tool_table import TEST_RUNNERS
 from tests.execution.toolchains.test_detection import make_environment
 
@@ -27,7 +27,7 @@ def test_go_maps_a_file_to_its_package(tmp_path: Path) -> None:
     (tmp_path / "cart").mkdir()
     (tmp_path / "cart" / "cart_test.go").touch()
     go = make_toolchain("go", tmp_path)
-    assert go.tests_for(["cart/cart.go", "other/x.go"]) == {"cart/cart.go": ["./cart"], "other/x.go": []}
+    assert go.find_tests_for(["cart/cart.go", "other/x.go"]) == {"cart/cart.go": ["./cart"], "other/x.go": []}
 
 
 def test_a_worktree_uses_the_environment_of_the_workspace_but_its_own_files(
@@ -38,7 +38,7 @@ def test_a_worktree_uses_the_environment_of_the_workspace_but_its_own_files(
     (worktree / "src").mkdir(parents=True)
     (worktree / "pyproject.toml").touch()
     make_environment(workspace, with_pytest=True)
-    tool = project_at(worktree, workspace).tool
+    tool = read_project(worktree, workspace).tool
     command = tool.test_command(["-x/test_a.py"], tmp_path / "report.xml")
     assert command.argv[0] == str(workspace / ".venv" / "bin" / "python")
     assert command.argv[4] == "./-x/test_a.py"

@@ -174,8 +174,8 @@ def test_a_repository_that_git_cannot_list_is_an_error(repository: Repository) -
 def test_tools_are_looked_for_again_after_a_minute(clock: FakeClock) -> None:
     searches = iter([(PYTEST,), NODE_PROJECTS])
     projects = ProjectCache(clock, lambda folder: next(searches))
-    assert projects.projects_of("/w") == (PYTEST,)
+    assert projects.get_projects("/w") == (PYTEST,)
     clock.advance(timedelta(seconds=59))
-    assert projects.projects_of("/w") == (PYTEST,)
+    assert projects.get_projects("/w") == (PYTEST,)
     clock.advance(timedelta(seconds=1))
-    assert projects.projects_of("/w") == NODE_PROJECTS
+    assert projects.get_projects("/w") == NODE_PROJECTS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine.execution.runners.toolchains.python_projects import reexported_modules, related_tests
+from engine.execution.runners.toolchains.python_projects import find_reexported_modules, find_related_tests
 
 
 def test_a_changed_file_has_its_related_tests() -> None:
@@ -14,7 +14,7 @@ def test_a_changed_file_has_its_related_tests() -> None:
         "tests/test_flow.py": "from a.cart import total\n",
         "tests/b/cart_test.py": "",
     }
-    assert related_tests(
+    assert find_related_tests(
         ["a/cart.py", "b/cart.py", "tests/b/conftest.py", "tests/test_flow.py", "x.md", "a/__init__.py"], tests
     ) == {
         "a/cart.py": ["tests/a/test_cart.py", "tests/test_flow.py"],
@@ -33,8 +33,8 @@ def test_tests_that_reach_a_module_through_its_package_belong_to_it() -> None:
         "tests/test_other.py": "from click.core import Context\n",
     }
     path = "src/click/utils.py"
-    assert related_tests([path], tests) == {path: ["tests/test_help.py"]}
-    assert related_tests([path], tests, reexported=[path]) == {path: ["tests/test_echo.py", "tests/test_help.py"]}
+    assert find_related_tests([path], tests) == {path: ["tests/test_help.py"]}
+    assert find_related_tests([path], tests, reexported=[path]) == {path: ["tests/test_echo.py", "tests/test_help.py"]}
 
 
 def test_tests_of_a_package_belong_to_its_reexported_modules(tmp_path: Path) -> None:
@@ -42,4 +42,4 @@ def test_tests_of_a_package_belong_to_its_reexported_modules(tmp_path: Path) -> 
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("from .utils import echo as echo\nfrom click.core import Context\n")
     paths = ["src/click/utils.py", "src/click/core.py", "src/click/inner.py", "src/click/__init__.py"]
-    assert reexported_modules(tmp_path, paths) == {"src/click/utils.py", "src/click/core.py"}
+    assert find_reexported_modules(tmp_path, paths) == {"src/click/utils.py", "src/click/core.py"}

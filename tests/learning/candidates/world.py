@@ -250,7 +250,9 @@ class World:
         self, session: str = "", *, agent: str = "cto", run_kind: str = "task", workspace: str = ""
     ) -> Contribution:
         """The learned guidance in a prompt of an agent."""
-        return self.fragments.part(PromptRequest(agent, "koji-core", workspace, "do it", run_kind, session_id=session))
+        return self.fragments.make_part(
+            PromptRequest(agent, "koji-core", workspace, "do it", run_kind, session_id=session)
+        )
 
     def run(self, session: str, *, good: bool) -> None:
         """A session whose prompt is sent, and which ends well or badly."""

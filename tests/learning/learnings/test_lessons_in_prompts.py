@@ -49,7 +49,7 @@ def find_source_kinds(world: ModelWorld, text: str = RULE) -> list[str]:
     """The sources of the lines with a text in the prompt that the provider got last."""
     view = world.run("Describe the parser")
     (call,) = world.engine.calls.for_session(view.id)
-    parts = [part for part in world.engine.calls.prompt(call.id) if part.name != "task"]
+    parts = [part for part in world.engine.calls.read_prompt(call.id) if part.name != "task"]
     kinds = [line.source.kind.value for part in parts for line in part.lines if text in line.text.lower()]
     assert world.server.requests[-1].system.lower().count(text) == len(kinds), "what is shown is what was sent"
     return kinds

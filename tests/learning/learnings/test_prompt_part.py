@@ -39,7 +39,9 @@ class World:
     def make_contribution(self, task: str = "do it", budget: int = 300) -> Contribution:
         """The part of a prompt for a task."""
         settings = FixedSettings(Settings(memory=MemorySettings(learnings_tokens=budget)))
-        return LearningsPart(self.files, settings).part(PromptRequest("ada", "koji-core", str(self.workspace), task))
+        return LearningsPart(self.files, settings).make_part(
+            PromptRequest("ada", "koji-core", str(self.workspace), task)
+        )
 
     def make_lines(self, task: str = "do it", budget: int = 300) -> list[str]:
         """The lines of the part, none without learnings."""

@@ -15,7 +15,7 @@ from engine.execution.tools.texts import unified_diff
 Write = Callable[[str, str], None]
 """A function that writes text into the transcript, as lines of a kind."""
 
-MAX_MESSAGE_CHARACTERS = 100_000
+MAX_MESSAGE_CHARS = 100_000
 """Maximum number of characters of a turn's message that are kept for the X-ray and the summary."""
 
 MAX_CONTENT_LINES = 200
@@ -24,7 +24,7 @@ MAX_CONTENT_LINES = 200
 MAX_CONTENT_BLOCKS = 20
 """Maximum number of outputs and diffs of a tool call that are shown."""
 
-MAX_TOOL_CALLS = 1_000
+MAX_REMEMBERED_CALLS = 1_000
 """Maximum number of tool calls that are remembered. An agent could invent any number of ids."""
 
 STATUS_WORDS = {"pending": "waits", "in_progress": "runs", "completed": "done", "failed": "failed"}
@@ -64,7 +64,7 @@ class AgentTranscript:
         """(text, status) of each step."""
 
         self.message = ""
-        """The message of the present turn, at most its last `MAX_MESSAGE_CHARACTERS` characters."""
+        """The message of the present turn, at most its last `MAX_MESSAGE_CHARS` characters."""
 
     @property
     def has_acted(self) -> bool:
@@ -79,7 +79,7 @@ class AgentTranscript:
         """Add text of the kind "say" or "thought"."""
         text = _read_block(content)
         if kind == "say":
-            self.message = (self.message + text)[-MAX_MESSAGE_CHARACTERS:]
+            self.message = (self.message + text)[-MAX_MESSAGE_CHARS:]
         self._stream(kind, text)
 
     def add_tool_call(self, update: schema.ToolCallStart | schema.ToolCallProgress) -> None:
@@ -87,7 +87,7 @@ class AgentTranscript:
         self.flush()
         call = self._calls.setdefault(update.tool_call_id, _ToolCall())
         self._calls.move_to_end(update.tool_call_id)
-        while len(self._calls) > MAX_TOOL_CALLS:
+        while len(self._calls) > MAX_REMEMBERED_CALLS:
             self._calls.popitem(last=False)
         call.kind = update.kind or call.kind
         call.title = _format_single_line(update.title) or call.title or update.kind or "a tool"

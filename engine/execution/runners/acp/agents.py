@@ -66,7 +66,7 @@ def find_agents(data: Path, path: str | None = None) -> list[FoundAgent]:
 def describe_agent(name: str, command: Sequence[str], data: Path) -> FoundAgent:
     """Describe the agent `name`, which `command` starts. It need not be a known agent."""
     agent = find_known_agent(name, command)
-    login = _describe_login(name, agent_home(data, name), command)
+    login = _describe_login(name, get_agent_home(data, name), command)
     if agent is None:
         return FoundAgent(name, tuple(command), name, (), login)
     return FoundAgent(name, tuple(command), agent.title, agent.hosts, login)
@@ -81,7 +81,7 @@ def find_known_agent(name: str, command: Sequence[str]) -> KnownAgent | None:
     return None
 
 
-def agent_home(data: Path, name: str) -> Path:
+def get_agent_home(data: Path, name: str) -> Path:
     """The folder that an agent gets as its home. It has the login and the configuration of the agent, and nothing from
     the operator's home."""
     return data / "acp" / name
@@ -118,7 +118,9 @@ class ConfiguredAgent:
         return _describe_login(self.name, self.home, self.settings.command)
 
 
-def agent_confinement(session: Confinement, *, home: Path, command: Sequence[str], hosts: Sequence[str]) -> Confinement:
+def make_agent_confinement(
+    session: Confinement, *, home: Path, command: Sequence[str], hosts: Sequence[str]
+) -> Confinement:
     """The confinement of the agent. It is that of its session, with the agent's home, its scripts and `hosts` added."""
     return replace(
         session,
@@ -128,7 +130,7 @@ def agent_confinement(session: Confinement, *, home: Path, command: Sequence[str
     )
 
 
-def command_confinement(agent: Confinement, session: Confinement, *, home: Path) -> Confinement:
+def make_command_confinement(agent: Confinement, session: Confinement, *, home: Path) -> Confinement:
     """The confinement of commands that the agent asks Clawpy to run. It is that of the agent, without its home and its
     hosts."""
     return replace(agent, writable=tuple(folder for folder in agent.writable if folder != home), hosts=session.hosts)
@@ -145,7 +147,7 @@ def _find_script_paths(command: Sequence[str]) -> list[Path]:
     return paths
 
 
-def agent_environment(*, home: Path, names: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
+def make_agent_environment(*, home: Path, names: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that are added to a session's clean environment: the agent's HOME, the places of the operator's
     tools, and the `names` that the operator configured."""
     user_home = Path(environment.get("HOME") or Path.home())

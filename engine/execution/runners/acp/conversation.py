@@ -34,10 +34,10 @@ from engine.model import sanitise
 
 log = logging.getLogger(__name__)
 
-CANCEL_SECONDS = 0.25
+CANCEL_S = 0.25
 """Seconds in which an agent must answer a cancellation. After that its processes are ended."""
 
-EXIT_SECONDS = 0.5
+EXIT_S = 0.5
 """Seconds in which an agent that closed its output must exit."""
 
 AUTH_REQUIRED = -32000
@@ -54,10 +54,10 @@ MAX_LINE_BYTES = 32 * 1024 * 1024
 MAX_UNREAD_BYTES = 64 * 1024 * 1024
 """Maximum number of bytes that wait for an agent that does not read."""
 
-LAST_OUTPUT_SECONDS = 0.5
+LAST_OUTPUT_S = 0.5
 """Seconds after an agent closed its input in which its output is still read."""
 
-MAX_SHOWN_CHARACTERS = 300
+MAX_SHOWN_CHARS = 300
 """Maximum number of characters that are shown of a line that is not a message."""
 
 
@@ -183,7 +183,7 @@ class Conversation:
         try:
             await asyncio.wait({pending, stop}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if self._requests.stopping.is_set():
-                await asyncio.wait({pending}, timeout=CANCEL_SECONDS)
+                await asyncio.wait({pending}, timeout=CANCEL_S)
                 self._live.check_running()
             if not pending.done():
                 raise WorkFailed(
@@ -215,7 +215,7 @@ class Conversation:
         self._live.check_running()
         if self._pipe is not None and self._pipe.problem:
             return WorkFailed(f"{self._agent.title} was ended: {self._pipe.problem}")
-        deadline = asyncio.get_running_loop().time() + EXIT_SECONDS
+        deadline = asyncio.get_running_loop().time() + EXIT_S
         while (code := read_exit_code(self._process)) is None and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(0.01)
         self._live.check_running()
@@ -347,8 +347,8 @@ class JsonRpcPipe:
                 return None
             if (message := parse_message(line)) is not None:
                 return message
-            if text := line[: 4 * MAX_SHOWN_CHARACTERS].decode(errors="replace").strip():
-                self._on_invalid_line(text[:MAX_SHOWN_CHARACTERS])
+            if text := line[: 4 * MAX_SHOWN_CHARS].decode(errors="replace").strip():
+                self._on_invalid_line(text[:MAX_SHOWN_CHARS])
         return None
 
     async def close(self) -> None:
@@ -359,7 +359,7 @@ class JsonRpcPipe:
 
     def _end_soon(self) -> None:
         """End a moment later, because the agent closed its input or ended. Its earlier output can still be read."""
-        asyncio.get_running_loop().call_later(LAST_OUTPUT_SECONDS, self._end, "")
+        asyncio.get_running_loop().call_later(LAST_OUTPUT_S, self._end, "")
 
     def _end(self, problem: str) -> None:
         self.problem = self.problem or problem
@@ -391,6 +391,6 @@ def parse_message(line: bytes) -> dict[str, Any] | None:
         return None
     if "result" not in message and not isinstance(message.get("error"), dict):
         # The message becomes an error. Otherwise the turn would wait forever for an answer.
-        reason = str(message.get("error") or "an error without a message")[:MAX_SHOWN_CHARACTERS]
+        reason = str(message.get("error") or "an error without a message")[:MAX_SHOWN_CHARS]
         message["error"] = {"code": -32603, "message": reason}
     return message

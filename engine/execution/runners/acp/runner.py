@@ -14,11 +14,11 @@ from engine.config.sections import ACP_PREFIX
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.acp.agents import (
     ConfiguredAgent,
-    agent_confinement,
-    agent_environment,
-    agent_home,
-    command_confinement,
     find_known_agent,
+    get_agent_home,
+    make_agent_confinement,
+    make_agent_environment,
+    make_command_confinement,
 )
 from engine.execution.runners.flow import UNDO_NOTES, Place, RetryLater, WorkFailed
 from engine.execution.runners.runner import REPLY, TASK, AgentRunner, AgentServices, RunnerResult
@@ -28,7 +28,7 @@ from engine.model import Assignment, Refusal, RunnerInfo, SessionView, microusd
 if TYPE_CHECKING:
     from engine.execution.runners.acp.turns import AgentTurns
 
-START_SECONDS = 90.0
+START_S = 90.0
 """Seconds in which an agent must answer its first requests. A first start may take long, for example to unpack
 files."""
 
@@ -45,7 +45,7 @@ class AcpRunner(AgentRunner):
         data: Path,
         version: str,
         environment: Mapping[str, str] = os.environ,
-        start_seconds: float = START_SECONDS,
+        start_seconds: float = START_S,
     ) -> None:
         """`data` is the data folder of the home. `version` is that of Clawpy, which an agent receives."""
         super().__init__(services)
@@ -83,7 +83,7 @@ class AcpRunner(AgentRunner):
         if shutil.which(section.command[0], path=self._environment.get("PATH")) is None:
             raise Refusal("no_runner", f"`{section.command[0]}` is not on the PATH", f"install it, or fix [acp.{name}]")
         known = find_known_agent(name, section.command)
-        return ConfiguredAgent(name, known.title if known else name, section, agent_home(self._data, name))
+        return ConfiguredAgent(name, known.title if known else name, section, get_agent_home(self._data, name))
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         """Let the agent do the work. Raises `WorkFailed` if it fails, `RetryLater` if it did nothing at all, and
@@ -121,16 +121,18 @@ class AcpRunner(AgentRunner):
         from engine.execution.runners.acp.turns import AgentTurns, UsageCounter
 
         command = agent.settings.command
-        confinement = agent_confinement(live.confinement, home=agent.home, command=command, hosts=agent.settings.hosts)
+        confinement = make_agent_confinement(
+            live.confinement, home=agent.home, command=command, hosts=agent.settings.hosts
+        )
         _require_host_limits(live, agent, confinement)
         transcript = AgentTranscript(
             live.write, live.journal.note_error, stream=live.stream, end_stream=live.transcript.end_stream
         )
-        terminals = Terminals(live, folder, command_confinement(confinement, live.confinement, home=agent.home))
+        terminals = Terminals(live, folder, make_command_confinement(confinement, live.confinement, home=agent.home))
         usage_counter = UsageCounter(live, microusd(self._services.settings.current.cost_per_trigger))
         belt = self._services.belts.open(live, view, folder)
         requests = ClientRequests(live, belt, terminals, transcript, on_usage=usage_counter.count_totals)
-        environment = agent_environment(home=agent.home, names=agent.settings.env, environment=self._environment)
+        environment = make_agent_environment(home=agent.home, names=agent.settings.env, environment=self._environment)
         with live.spawn(command, cwd=folder, env=environment, confinement=confinement) as process:
             conversation = Conversation(
                 live, process, requests, transcript, agent, version=self._version, start_seconds=self._start_seconds
@@ -150,7 +152,7 @@ class AcpRunner(AgentRunner):
 def _require_host_limits(live: LiveSession, agent: ConfiguredAgent, confinement: Confinement) -> None:
     """Raises `WorkFailed` if the sandbox cannot restrict the agent to the hosts of its provider."""
     if agent.settings.hosts and live.sandbox.confines and not (live.sandbox.can_filter_hosts or confinement.network):
-        fix = live.sandbox.way_out("set network = true for this workspace")
+        fix = live.sandbox.describe_way_out("set network = true for this workspace")
         raise WorkFailed(f"{live.sandbox.name} cannot restrict it to the hosts of its provider", fix)
 
 

@@ -17,7 +17,7 @@ from engine.execution.model_calls import CallState, CallUsage, ModelCalls
 from engine.execution.runners.acp.agents import ConfiguredAgent
 from engine.execution.runners.acp.conversation import Conversation
 from engine.execution.runners.flow import SessionStopped, WorkFailed
-from engine.execution.runners.runner import HEAL, REPLY, operator_part
+from engine.execution.runners.runner import HEAL, REPLY, make_operator_part
 from engine.model import Prompt, PromptPart, SessionView, microusd, sanitise
 
 MAX_PLAUSIBLE = 1_000_000
@@ -32,7 +32,7 @@ STOP_REASONS = {
 }
 """Why the work may be incomplete, by the reason that ended the turn."""
 
-MAX_SUMMARY = 600
+MAX_LAST_MESSAGE_CHARS = 600
 """Maximum number of characters of the agent's last message in the summary of a session."""
 
 
@@ -127,18 +127,18 @@ class AgentTurns:
 
     def run_heal(self, text: str) -> None:
         """Run a turn about the problems that the checks found."""
-        self._run_turn([text], HEAL, messages=(operator_part(text, HEAL),))
+        self._run_turn([text], HEAL, messages=(make_operator_part(text, HEAL),))
 
     def run_replies(self) -> None:
         """Run a turn for each reply that the operator sent meanwhile."""
         while not self._live.replies.empty():
             text = self._live.replies.get()
-            self._run_turn([text], REPLY, messages=(operator_part(text, REPLY),))
+            self._run_turn([text], REPLY, messages=(make_operator_part(text, REPLY),))
 
     def summary(self) -> str:
         """The end of the agent's last message. If the agent did not end the turn itself, the reason follows."""
         message = self._last_message.strip()
-        ending = message if len(message) <= MAX_SUMMARY else "…" + message[-MAX_SUMMARY:]
+        ending = message if len(message) <= MAX_LAST_MESSAGE_CHARS else "…" + message[-MAX_LAST_MESSAGE_CHARS:]
         return "\n".join(filter(None, [sanitise(ending), self.incomplete_reason]))
 
     @property

@@ -24,8 +24,8 @@ from engine.execution.runners.flow import (
     WorkFailed,
     check_argument,
 )
-from engine.execution.runners.flows.git_steps import operator_git, resolve_commit
-from engine.execution.runners.toolchains.projects import changelog_of
+from engine.execution.runners.flows.git_steps import make_operator_git, resolve_commit
+from engine.execution.runners.toolchains.projects import find_changelog
 from engine.files import LEARNT, read_section, read_table, write_section
 from engine.frozen import frozen
 from engine.model.text import count, join_names, one_line
@@ -83,7 +83,7 @@ class DraftChangelog(Flow):
 
     def _read_file(self, job: Job) -> tuple[str, str]:
         """The name and the text of the change log; the text is "" if it is to be created."""
-        name = changelog_of(job.folder)
+        name = find_changelog(job.folder)
         if not name and not self.create:
             raise CannotRun("this project has no change log", "create one with create=true")
         name = name or "CHANGELOG.md"
@@ -158,7 +158,7 @@ class LookAtRelease(Flow):
 
     def run(self, job: Job) -> FlowResult:
         span = f"{resolve_commit(job, self.since)}..HEAD"
-        subjects = operator_git(job).text("log", "--no-merges", "--format=%s", span).splitlines()
+        subjects = make_operator_git(job).text("log", "--no-merges", "--format=%s", span).splitlines()
         entries: dict[str, list[str]] = {section: [] for section in CHANGELOG_SECTIONS}
         for entry in filter(None, map(classify_subject, subjects)):
             entries[entry[0]].append(entry[1])
@@ -176,7 +176,7 @@ class LookAtRelease(Flow):
 AGENTS_FILE = "AGENTS.md"
 """The file that coding agents read in a repository."""
 
-MAX_LESSONS = 60
+MAX_SECTION_LESSONS = 60
 """Maximum number of lessons in the section."""
 
 MAX_AGENTS_MD_BYTES = 1024 * 1024
@@ -213,7 +213,7 @@ class WriteAgentsMd(Flow):
     name = "write_agents_md"
     label = f"Write what was learned into {AGENTS_FILE}"
     place = Place.CHANGE_SET
-    lessons: list[Lesson] = Field(min_length=1, max_length=MAX_LESSONS, description="what was learned, one entry each")
+    lessons: list[Lesson] = Field(min_length=1, max_length=MAX_SECTION_LESSONS, description="what was learned, one entry each")
 
     def describe(self) -> str:
         entries = "\n".join(f"- {lesson}" for lesson in self.lessons)

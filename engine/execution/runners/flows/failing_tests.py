@@ -35,10 +35,10 @@ from engine.execution.runners.flows.git_steps import (
     try_git,
 )
 from engine.execution.runners.flows.suite_runs import (
+    choose_toolchain,
     describe_check,
     find_toolchains,
     run_tests,
-    toolchain_for,
     try_whole_suite,
 )
 from engine.execution.runners.toolchains.project_tools import Toolchain
@@ -65,7 +65,7 @@ _FRAME_PATTERNS: Final = [
 
 _THIRD_PARTY_FILE: Final = re.compile(r"(?:^|/)(?:site-packages|node_modules|\.venv|lib/python[\d.]+|node:)|^node:|^<")
 
-MAX_ALONE = 20
+MAX_TESTS_ALONE = 20
 """Maximum number of tests that are run alone. The first test of each cause is run before others."""
 
 _REVISIONS_LEFT = re.compile(r"^Bisecting: (\d+) revisions? left", re.M)
@@ -99,7 +99,7 @@ class Cause:
         description = ": ".join(filter(None, parts)) or "failed"
         return f"{description[:120]}, at {self.where}" if self.where else description[:120]
 
-    def signature_of(self, test: str) -> str:
+    def make_signature(self, test: str) -> str:
         """The text that similar failures share: the error, its message, and the file that raised it, without the line.
 
         An assertion in a test file concerns only that `test`, so the test is used instead of the file. "" if the output
@@ -111,7 +111,7 @@ class Cause:
         return f"{self.kind or 'failed'}: {self.message} in {test if TEST_FILE.search(file) else file}"
 
 
-def cause_of(text: str, folder: str) -> Cause:
+def find_cause(text: str, folder: str) -> Cause:
     """The cause of a failure, from its output. Differences in numbers, addresses and paths are ignored."""
     text = text.replace(folder.rstrip("/") + "/", "")
     kind, message = _find_error(text)
@@ -155,8 +155,8 @@ def find_signatures(
     signatures: dict[str, str] = {}
     messages: dict[str, str] = {}
     for test in failing[:MAX_SIGNATURES]:
-        cause = cause_of(texts.get(test, ""), str(folder))
-        if signature := cause.signature_of(test):
+        cause = find_cause(texts.get(test, ""), str(folder))
+        if signature := cause.make_signature(test):
             signatures[test] = signature
             messages.setdefault(signature, str(cause))
     return signatures, messages
@@ -183,7 +183,7 @@ class NarrowFailures(ProjectFlow):
 
     def run(self, job: Job) -> FlowResult:
         tests = self.tests
-        tool = toolchain_for(find_toolchains(job, self.project), tests, single=True)
+        tool = choose_toolchain(find_toolchains(job, self.project), tests, single=True)
         texts: dict[str, str] = {}
         check = run_tests(job, tool, tests, texts=texts)
         if check.green or not check.failing:
@@ -191,7 +191,7 @@ class NarrowFailures(ProjectFlow):
             return FlowResult(capitalised(f"{describe_check(check)} now: {why}"), check=check, facts={"causes": []})
         causes: dict[Cause, list[str]] = {}
         for test in check.failing:
-            causes.setdefault(cause_of(texts.get(test, ""), str(tool.folder)), []).append(test)
+            causes.setdefault(find_cause(texts.get(test, ""), str(tool.folder)), []).append(test)
         groups = sorted(causes.items(), key=lambda pair: -len(pair[1]))
         fails_alone = self._run_alone(job, tool, groups)
         _report_groups(job, groups, fails_alone)
@@ -214,7 +214,7 @@ class NarrowFailures(ProjectFlow):
     def _run_alone(self, job: Job, tool: Toolchain, groups: Sequence[CauseGroup]) -> dict[str, bool]:
         """Whether each test fails when it runs alone. The first test of each cause is run first."""
         firsts = [failing[0] for _, failing in groups]
-        order = [*firsts, *(test for _, failing in groups for test in failing[1:])][:MAX_ALONE]
+        order = [*firsts, *(test for _, failing in groups for test in failing[1:])][:MAX_TESTS_ALONE]
         if len(self.tests) == 1:
             return dict.fromkeys(order, True)
         fails_alone: dict[str, bool] = {}
@@ -274,7 +274,7 @@ class Bisect(ProjectFlow):
                 f"{good[:10]} is not an ancestor of {bad[:10]}", "name a good commit in the bad one's history"
             )
         tools = find_toolchains(job, self.project)
-        tool = toolchain_for(tools, [self.test])
+        tool = choose_toolchain(tools, [self.test])
         run_test = partial(run_tests, job, tool, [self.test] if tool.runs_single_tests else [])
         with linked_packages(job, tools):
             at_bad = _check_bad_end(job, run_test, bad)
@@ -339,7 +339,7 @@ def _search(
         step = f"Step {len(verdicts) + 1}, {revisions_left[1] if revisions_left else 0} left after it"
         job.say(f"{step}: {read_commit(job.git, commit)}")
         try:
-            verdict = verdict_of(run_test(), at_bad)
+            verdict = decide_verdict(run_test(), at_bad)
         except CannotRun as error:
             job.say(error.message)
             verdict = "skip"
@@ -351,7 +351,7 @@ def _search(
     return suspects, verdicts
 
 
-def verdict_of(check: CheckResult, at_bad: CheckResult) -> Verdict:
+def decide_verdict(check: CheckResult, at_bad: CheckResult) -> Verdict:
     """The verdict on a commit, from the results of the test there and at the bad end. A run that has only errors tested
     nothing. So it is bad only if the run at the bad end has only errors, too."""
     if check.green:
@@ -440,7 +440,7 @@ class ApplyFix(ProjectFlow):
             why = f"it conflicts in {applied.files}" if applied.conflicts else last_error_line(applied.error)
             return FlowResult(f"The fix does not apply: {why}", sound=False, facts=failed)
         job.say("The files already have this fix" if applied.is_empty else "The fix applies")
-        tool = toolchain_for(find_toolchains(job, self.project), self.tests)
+        tool = choose_toolchain(find_toolchains(job, self.project), self.tests)
         check = run_tests(job, tool, self.tests if tool.runs_single_tests else ())
         names = join_names(self.tests, 2)
         still_fails = bool(set(self.tests) & set(check.failing)) or not check.passed

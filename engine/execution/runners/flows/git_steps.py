@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from engine.execution.runners.flow import HOW_TO_LIST_COMMITS, CannotRun, Job, WorkFailed
 from engine.execution.runners.toolchains.project_tools import ProjectTool
-from engine.execution.runners.toolchains.tool_table import LANGUAGES, folders_up_to, language_of
+from engine.execution.runners.toolchains.tool_table import LANGUAGES, get_language, list_folders_up_to
 from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git import Git
@@ -63,7 +63,7 @@ class Commit:
         return f"{self.sha[:10]} {self.subject}"
 
 
-def operator_git(job: Job) -> Git:
+def make_operator_git(job: Job) -> Git:
     """git in the operator's own tree, whose HEAD is the operator's. Use it only for reading."""
     return replace(job.git, folder=job.workspace, pinned=None)
 
@@ -71,7 +71,7 @@ def operator_git(job: Job) -> Git:
 def resolve_commit(job: Job, revision: str) -> str:
     """The commit that `revision` names in the operator's repository; see `find_commit`. Raises `CannotRun` if there is
     none."""
-    if commit := find_commit(operator_git(job), revision):
+    if commit := find_commit(make_operator_git(job), revision):
         return commit
     raise CannotRun(f"`{revision}` names no commit in this repository", HOW_TO_LIST_COMMITS)
 
@@ -107,7 +107,7 @@ def _read_recent_commits(git: Git, path: str, span: str) -> list[str]:
     return output.splitlines()
 
 
-def main_branch(job: Job) -> str | None:
+def find_main_branch(job: Job) -> str | None:
     """The branch into which others are merged: the main branch of the remote, or else main, master or trunk, or else
     that of HEAD. None if the repository has none of these."""
     names = job.git.text("for-each-ref", "--format=%(refname)", "refs/heads/").splitlines()
@@ -163,7 +163,7 @@ def try_git(job: Job, *arguments: str, environment: Mapping[str, str] | None = N
     """Run a git command in the worktree that may end in conflicts: merge, revert, apply, cherry-pick or rebase."""
     environment = {**REHEARSAL_AUTHOR, **(environment or {})}
     result = job.git.run(*arguments, environment=environment, allowed=range(256))
-    conflicts = unmerged_files(job.git)
+    conflicts = find_unmerged_files(job.git)
     error = result.stderr.decode(errors="replace")[-300:] if result.returncode and not conflicts else ""
     stop = ""
     if result.returncode and arguments[0] == "rebase":
@@ -185,7 +185,7 @@ def report_conflicts(job: Job, conflicts: Mapping[str, int], sides: Mapping[str,
                 job.say(f"          {name}: {commit}")
 
 
-def unmerged_files(git: Git) -> dict[str, int]:
+def find_unmerged_files(git: Git) -> dict[str, int]:
     """The files in conflict, each with its number of marked places; 0 if the whole file is in conflict."""
     return {path: _count_conflict_markers(git.folder / path) for path in read_conflicted_files(git)}
 
@@ -235,8 +235,8 @@ def linked_packages(job: Job, tools: Sequence[ProjectTool]) -> Iterator[None]:
 
 def _link_packages(job: Job, tools: Sequence[ProjectTool]) -> list[Path]:
     """Make the links that do not exist yet, and return them."""
-    folders = {above for tool in tools for above in folders_up_to(tool.folder, job.folder)}
-    names = {name for tool in tools for name in language_of(tool.row.kind).linked_folders}
+    folders = {above for tool in tools for above in list_folders_up_to(tool.folder, job.folder)}
+    names = {name for tool in tools for name in get_language(tool.row.kind).linked_folders}
     links: list[Path] = []
     for folder, name in product(sorted(folders), sorted(names)):
         link, source = folder / name, job.workspace / folder.relative_to(job.folder) / name

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, tzinfo
 from pydantic import AwareDatetime, Field
 
 from engine.execution.runners.flow import Flow, FlowResult, Job, Line, Place, RepoPath, WorkFailed
-from engine.execution.runners.flows.git_steps import main_branch, operator_git
+from engine.execution.runners.flows.git_steps import find_main_branch, make_operator_git
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.history import is_group
@@ -129,7 +129,7 @@ def _read_commits(job: Job, since: datetime, until: datetime | None) -> list[Com
     records = output.split("\x01")[1:]
     if not records:
         return []
-    main = main_branch(job)
+    main = find_main_branch(job)
     shared = set(job.git.text("rev-list", *span, f"refs/heads/{main}").split()) if main else set()
     return [_parse_commit(record, main, shared, since.tzinfo) for record in records]
 
@@ -178,7 +178,7 @@ class FindJointChanges(Flow):
         return f"Show how {self.partner} changed with {self.path}"
 
     def run(self, job: Job) -> FlowResult:
-        git = operator_git(job)
+        git = make_operator_git(job)
         path, partner = self.path, self.partner
         commits = _read_joint_commits(git, path, partner)
         if not commits:
@@ -281,7 +281,7 @@ class LookAtPullRequest(Flow):
     def _describe_branch(self, job: Job) -> tuple[str, str]:
         """(changes of the branch against the main branch in words, ref of the branch). Both are "" if the repository
         does not have the branch."""
-        git, base, branch = operator_git(job), main_branch(job), self.branch
+        git, base, branch = make_operator_git(job), find_main_branch(job), self.branch
         refs = git.text("for-each-ref", "--format=%(refname)", "refs/heads", "refs/remotes").splitlines()
         candidates = [f"refs/heads/{branch}", *(name for name in refs if name.split("/", 3)[3:] == [branch])]
         ref = next((name for name in candidates if branch and name in refs), "")

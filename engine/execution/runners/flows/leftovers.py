@@ -18,18 +18,18 @@ from engine.execution.runners.flow import (
     Line,
     Place,
     RepoFile,
-    as_facts,
+    make_facts,
 )
-from engine.execution.runners.flows.git_steps import linked_packages, operator_git, store_tree
+from engine.execution.runners.flows.git_steps import linked_packages, make_operator_git, store_tree
 from engine.execution.runners.flows.suite_runs import (
     TestPlan,
-    all_tests,
+    collect_tests,
     combine_checks,
     compare_with_base,
     describe_compared,
     run_test_plan,
 )
-from engine.execution.runners.toolchains.projects import find_projects, project_of
+from engine.execution.runners.toolchains.projects import find_innermost_project, find_projects
 from engine.files import read_plain
 from engine.git.leftovers import CONFLICT_MARKER, TODO_KINDS, count_kinds, find_removable_lines, remove_lines, scan_line
 from engine.git.own_changes import LocatedLeftover, Mention, OwnChanges, find_own_changes, read_text
@@ -54,7 +54,7 @@ def _check_instant(text: str) -> str:
 def read_own_changes(job: Job, today: str = "") -> OwnChanges:
     """The operator's own changes, with TODOs that were added since `today`."""
     since = datetime.fromisoformat(today or "9000-01-01T00:00:00+00:00")
-    return find_own_changes(operator_git(job), GitReader().read(job.workspace), since)
+    return find_own_changes(make_operator_git(job), GitReader().read(job.workspace), since)
 
 
 class LookForLeftovers(Flow):
@@ -86,7 +86,7 @@ class LookForLeftovers(Flow):
         conflict = next((finding for finding in findings if finding.kind == CONFLICT_MARKER), None)
         if conflict is not None:
             job.say(f"Next: resolve {conflict.place} in your editor; it contains both sides.")
-        facts: Facts = {"findings": as_facts(findings, "kind", "path", "line")}
+        facts: Facts = {"findings": make_facts(findings, "kind", "path", "line")}
         if can_remove:
             facts["next"] = "remove_leftovers"
         return FlowResult(_summarise_leftovers(findings), sound=False, facts=facts)
@@ -164,10 +164,12 @@ class RemoveLeftovers(Flow):
         projects = find_projects(job.folder, job.workspace, git=job.git)
         plan: TestPlan = []
         for project in projects:
-            inside = [project.path_inside(path) or path for path in paths if project_of(projects, path) is project]
+            inside = [
+                project.path_inside(path) or path for path in paths if find_innermost_project(projects, path) is project
+            ]
             for tool in project.tools:
                 if covered := [path for path in inside if tool.covers(path)]:
-                    plan.append((tool, all_tests(tool.tests_for(covered))))  # [] runs the whole suite
+                    plan.append((tool, collect_tests(tool.find_tests_for(covered))))  # [] runs the whole suite
         if not plan:
             return None
         try:
@@ -203,7 +205,7 @@ class FindOutdatedDocs(Flow):
         names = join_names(dict.fromkeys(finding.old for finding in mentions), 3)
         files = count(len({finding.path for finding in mentions}), "file")
         verb = "name" if len(mentions) > 1 else "names"
-        facts: Facts = {"mentions": as_facts(mentions, "path", "line", "old", "new")}
+        facts: Facts = {"mentions": make_facts(mentions, "path", "line", "old", "new")}
         if renamed:
             facts["next"] = "update_docs"
         summary = f"{count(len(mentions), 'line')} in {files} of documentation still {verb} {names}"

@@ -24,7 +24,7 @@ from engine.execution.runners.flow import (
 from engine.execution.runners.flows.git_steps import (
     LITERAL_PATHS,
     REHEARSAL_AUTHOR,
-    operator_git,
+    make_operator_git,
     read_commit,
     report_conflicts,
     reset_worktree,
@@ -231,7 +231,7 @@ class UnfinishedOperation(ProjectFlow):
         return f"Rehearse both sides of the unfinished {_describe_operation(self.operation)}"
 
     def run(self, job: Job) -> FlowResult:
-        git = operator_git(job)
+        git = make_operator_git(job)
         operation = read_operation(git)
         if operation is None:
             return FlowResult("Nothing is unfinished")
@@ -327,7 +327,7 @@ def _describe_next_commands(operation: Operation) -> tuple[str, str, str]:
 
 
 def _report_bisect(job: Job, operation: Operation) -> FlowResult:
-    git, (bad, good) = operator_git(job), operation.terms
+    git, (bad, good) = make_operator_git(job), operation.terms
     _, give_up, way_out = _describe_next_commands(operation)
     job.say(f"Checked out: {read_commit(git, operation.ours.commit)}")
     for term, commits in ((bad, [operation.bad] if operation.bad else []), (good, operation.good)):

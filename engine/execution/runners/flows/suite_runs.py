@@ -10,14 +10,14 @@ from pathlib import Path
 
 from engine.execution.runners.flow import CannotRun, CommandResult, Job, WorkFailed
 from engine.execution.runners.flows.git_steps import linked_packages, remove_untracked, restore_tree, store_tree
-from engine.execution.runners.toolchains.detection import environment_command
+from engine.execution.runners.toolchains.detection import make_environment_command
 from engine.execution.runners.toolchains.project_tools import (
     EXECUTION_KINDS,
     MISSING_KINDS,
     PROGRAM_FIXES,
     MissingItem,
     Toolchain,
-    first_missing,
+    find_first_missing,
 )
 from engine.execution.runners.toolchains.projects import Project, find_projects
 from engine.execution.runners.toolchains.python_projects import is_python_project
@@ -58,10 +58,10 @@ def find_toolchains(job: Job, path: str) -> list[Toolchain]:
         return list(project.tools)
     name = project.path or "this project"
     why = f"looked for {', '.join(project.searched)}" if project.searched else project.untested_reason
-    raise CannotRun(f"no way to run the tests of {name}: {why}", how_to_run_tests(project, job.workspace))
+    raise CannotRun(f"no way to run the tests of {name}: {why}", describe_how_to_run_tests(project, job.workspace))
 
 
-def how_to_run_tests(project: Project, top: Path) -> str:
+def describe_how_to_run_tests(project: Project, top: Path) -> str:
     """How to get a tool for the tests of a project. `top` is the top of the operator's repository."""
     folder = top / project.path
     if project.missing_tool in PROGRAM_FIXES:
@@ -71,11 +71,11 @@ def how_to_run_tests(project: Project, top: Path) -> str:
     if (folder / "package.json").is_file():
         return 'give package.json a "test" script'
     if is_python_project(folder):
-        return environment_command(folder, top)
+        return make_environment_command(folder, top)
     return "write tests for a tool that `clawpy` supports, or add a `test` target to a Makefile"
 
 
-def toolchain_for(tools: Sequence[Toolchain], tests: Sequence[str], *, single: bool = False) -> Toolchain:
+def choose_toolchain(tools: Sequence[Toolchain], tests: Sequence[str], *, single: bool = False) -> Toolchain:
     """The tool to which test ids belong. Ids of pytest contain `.py`. Raises `WorkFailed` if `single` tests must be run
     and the tool cannot do that."""
     are_python = any(".py" in test for test in tests)
@@ -173,14 +173,14 @@ def _find_missing_item(
         is_suspect = job.suspect_imports and missing.kind == "package"
         return missing.kind in kinds and not is_suspect and tool.is_really_missing(missing)
 
-    return first_missing(output, is_valid)
+    return find_first_missing(output, is_valid)
 
 
 def _make_cannot_run_error(tool: Toolchain, missing: MissingItem, scope: str = "") -> CannotRun:
     """The error of a tool that lacks an item. `scope` says what could not run; by default, that is the tool."""
     # What another interpreter lacks may well be installed in the project's environment.
     reason = f"{tool.substitution}, and there {missing.sentence}" if tool.substitution else missing.sentence
-    return CannotRun(f"{scope or f'{tool.title} cannot run'}: {reason}", tool.fix_for(missing))
+    return CannotRun(f"{scope or f'{tool.title} cannot run'}: {reason}", tool.find_fix(missing))
 
 
 def run_command(job: Job, command: Command, folder: Path, *, quiet: bool = False) -> CommandResult:
@@ -269,14 +269,14 @@ def _find_failing(job: Job, tool: Toolchain, tests: Sequence[str]) -> tuple[str,
         return ()
     if not tool.runs_single_tests or len(tests) > MAX_COMPARED_TESTS:
         return None
-    existing = tool.existing_tests(tests)
+    existing = tool.select_existing_tests(tests)
     if not existing:
         return ()
     failing = run_tests(job, tool, existing, quiet=True).failing
     return tuple(test for test in tests if test in failing)
 
 
-def all_tests(tests_by_path: Mapping[str, Iterable[str]]) -> list[str]:
+def collect_tests(tests_by_path: Mapping[str, Iterable[str]]) -> list[str]:
     """The tests of all changed files, sorted and without repeats."""
     return sorted({test for tests in tests_by_path.values() for test in tests})
 

@@ -35,23 +35,23 @@ from engine.execution.runners.flows.leftovers import read_own_changes
 from engine.execution.runners.flows.suite_runs import (
     MAX_COMPARED_TESTS,
     TestPlan,
-    all_tests,
+    choose_toolchain,
+    collect_tests,
     combine_checks,
     describe_check,
     find_toolchains,
     run_test_plan,
     run_tests,
-    toolchain_for,
 )
 from engine.execution.runners.toolchains.detection import add_package_command
 from engine.execution.runners.toolchains.project_tools import PROGRAM_FIXES, Toolchain
-from engine.execution.runners.toolchains.projects import project_at
+from engine.execution.runners.toolchains.projects import read_project
 from engine.execution.runners.toolchains.tool_table import Command
 from engine.files import read_plain
 from engine.model import CheckResult
 from engine.model.text import capitalised, count, join_names, last_error_line
 
-MAX_TARGETS = 400
+MAX_TESTS_IN_COMMAND = 400
 """Maximum number of tests in a command. If there are more, the whole suite is run."""
 
 MAX_REPORT_BYTES = 100_000_000
@@ -73,7 +73,7 @@ class RunTests(ProjectFlow):
     label = "Run tests"
     place = Place.CHECK
     paths: list[RepoFile] = Field(default=[], description="source files and folders; none = the whole suite")
-    tests: list[TestId] = Field(default=[], max_length=MAX_TARGETS, description="tests by id, instead of changed files")
+    tests: list[TestId] = Field(default=[], max_length=MAX_TESTS_IN_COMMAND, description="tests by id, instead of changed files")
 
     def describe(self) -> str:
         return f"{self._describe_subject()}{self.where}"
@@ -88,7 +88,7 @@ class RunTests(ProjectFlow):
         return f"Run the tests of {join_names(paths, 3)}"
 
     def require_present(self, top: Path) -> None:
-        project = project_at(top / self.project)
+        project = read_project(top / self.project)
         if not project.tools and project.missing_tool in PROGRAM_FIXES:
             reason = f"its tests need {project.missing_tool}, which is not installed"
             raise CannotRun(reason, PROGRAM_FIXES[project.missing_tool])
@@ -99,7 +99,7 @@ class RunTests(ProjectFlow):
         folders = find_folders(job, self.paths)
         tests_by_path: dict[str, list[str]] = {}
         if self.tests:  # the whole suite with a tool that cannot run single tests
-            tool = toolchain_for(tools, self.tests)
+            tool = choose_toolchain(tools, self.tests)
             plan = [(tool, self.tests if tool.runs_single_tests else [])]
         else:
             plan = self._plan_changed_paths(job, tools, tests_by_path, has_folder=bool(folders))
@@ -134,9 +134,9 @@ class RunTests(ProjectFlow):
         files = self.find_files(job, self.paths)
         for tool in tools:
             if covered := [path for path in files if tool.covers(path)]:
-                tests_of_tool = tool.tests_for(covered)
+                tests_of_tool = tool.find_tests_for(covered)
                 tests_by_path |= {f"{self.path_prefix}{path}": names for path, names in tests_of_tool.items()}
-                if all_tests(tests_of_tool) or not has_folder:
+                if collect_tests(tests_of_tool) or not has_folder:
                     plan.append((tool, _choose_tests(job, tool, tests_of_tool)))
         if plan or has_folder:
             return plan
@@ -149,8 +149,8 @@ def _choose_tests(job: Job, tool: Toolchain, tests_by_path: Mapping[str, list[st
     """The tests of the changed files; [] for the whole suite if there are none, or too many."""
     for path, names in tests_by_path.items():
         job.say(f"{path} → {join_names(names, 4) if names else 'no tests of its own'}")
-    tests = all_tests(tests_by_path)
-    if tests and len(tests) <= MAX_TARGETS:
+    tests = collect_tests(tests_by_path)
+    if tests and len(tests) <= MAX_TESTS_IN_COMMAND:
         return tests
     job.say(f"Running the whole suite with {tool.title}")
     return []
@@ -223,7 +223,7 @@ class CheckCleanHead(ProjectFlow):
             return None
         job.say("Running the failing tests again, with the uncommitted files")
         restore_tree(job, snapshot)
-        present = tool.existing_tests(failing)
+        present = tool.select_existing_tests(failing)
         if not present:
             return None
         try:
@@ -268,7 +268,7 @@ class UncoveredLines(ProjectFlow):
         changed = self._read_changed_lines(job)
         if not changed:
             return FlowResult("Nothing to measure: these files have no changed lines any more")
-        tests = [] if self.whole else all_tests(tool.tests_for(list(changed)))
+        tests = [] if self.whole else collect_tests(tool.find_tests_for(list(changed)))
         check, missing = _measure(job, self.project, tool, tests, list(changed))
         uncovered = _report_uncovered(job, changed, missing)
         facts: Facts = {"uncovered": uncovered, "whole": not tests}
@@ -290,7 +290,7 @@ class UncoveredLines(ProjectFlow):
             path_inside: lines
             for path, lines in added_lines.items()
             if path in self.paths
-            for path_inside in self.paths_inside([path])
+            for path_inside in self.select_paths_inside([path])
         }
         return dict(sorted(changed.items()))
 

@@ -26,8 +26,8 @@ from engine.execution.runners.flow import (
     ProjectFlow,
     RepoFile,
     Revision,
-    as_facts,
     is_own_file,
+    make_facts,
 )
 from engine.execution.runners.flows.git_steps import linked_packages, resolve_commit, restore_tree, store_tree
 from engine.execution.runners.flows.suite_runs import find_project, run_command
@@ -37,10 +37,10 @@ from engine.execution.runners.toolchains.installing import (
     choose_installation,
     find_installations,
     find_lock_updates,
-    installation_failure,
+    make_installation_error,
 )
 from engine.execution.runners.toolchains.lock_files import find_mismatches
-from engine.execution.runners.toolchains.project_tools import Finding, Linter, first_missing
+from engine.execution.runners.toolchains.project_tools import Finding, Linter, find_first_missing
 from engine.execution.runners.toolchains.projects import find_packages
 from engine.execution.runners.toolchains.python_projects import is_python_project
 from engine.execution.runners.toolchains.tool_table import LINTERS, read_text
@@ -56,9 +56,9 @@ _LINE_NUMBER = re.compile(r"\bline \d+")
 
 def _make_linter_error(linter: Linter, result: CommandResult) -> CannotRun:
     """The error of a linter that could not do its work, with a fix where one is known."""
-    missing = first_missing(result.output, linter.is_really_missing)
+    missing = find_first_missing(result.output, linter.is_really_missing)
     if missing is not None:
-        return CannotRun(f"{linter.name} cannot run: {missing.sentence}", linter.fix_for(missing))
+        return CannotRun(f"{linter.name} cannot run: {missing.sentence}", linter.find_fix(missing))
     return CannotRun(
         f"{linter.name} ended with exit code {result.exit_code} without naming a line: "
         f"{last_error_line(result.output)}",
@@ -177,7 +177,7 @@ class Lint(_LintFlow):
         """Remove from `runs` the findings that the base has as well."""
         base, present = resolve_commit(job, self.base), store_tree(job)
         items = job.git.items("diff-tree", "-r", "-M", "--diff-filter=R", "--name-status", "-z", base, present)
-        renames = [self.paths_inside(pair) for pair in zip(items[1::3], items[2::3], strict=True)]
+        renames = [self.select_paths_inside(pair) for pair in zip(items[1::3], items[2::3], strict=True)]
         old_names = {after: before for before, after in (pair for pair in renames if len(pair) == 2)}
         keys = [_make_finding_keys(run.linter.folder, run.findings, {}) for run in runs]
         job.say(f"Linting the same files at {base[:10]}, to see what is new")
@@ -200,7 +200,7 @@ class Lint(_LintFlow):
         number_known = sum(run.number_known or 0 for run in runs)
         facts: Facts = {
             "rules": rules,
-            "findings": as_facts(findings[:MAX_SHOWN_FINDINGS], "path", "line", "rule", "message"),
+            "findings": make_facts(findings[:MAX_SHOWN_FINDINGS], "path", "line", "rule", "message"),
             "known": number_known,
         }
         if not findings:
@@ -218,7 +218,7 @@ class Lint(_LintFlow):
 
 def _can_fix(job: Job, runs: list[_LintRun]) -> bool:
     """Whether one of the linters fixes what it finds."""
-    return any(run.linter.fix_commands_for((), job.scratch) for run in runs)
+    return any(run.linter.make_fix_commands((), job.scratch) for run in runs)
 
 
 def _count_rules(findings: list[Finding]) -> dict[str, int]:
@@ -282,7 +282,7 @@ class FixLint(_LintFlow):
         linters = self._find_linters(job)
         with linked_packages(job, linters):
             for linter, targets in self._select_targets(job, linters):
-                for command in linter.fix_commands_for(targets, job.scratch):
+                for command in linter.make_fix_commands(targets, job.scratch):
                     result = run_command(job, command, linter.folder)
                     if result.exit_code not in command.exit_codes:
                         raise _make_linter_error(linter, result)
@@ -306,7 +306,7 @@ class InstallFlow(ProjectFlow):
         min_length=1, max_length=8, description="the project's own command, one line each, for example [`uv sync`]"
     )
 
-    def installation(self, workspace: Path) -> Installation:
+    def find_installation(self, workspace: Path) -> Installation:
         """The installation of `command`. Raises `WorkFailed` if the command is not the project's own, or would change
         the environment from which this program runs."""
         raise NotImplementedError
@@ -319,7 +319,7 @@ class InstallFlow(ProjectFlow):
             result = job.run(command, cwd=job.folder / installation.packages.folder, env=installation.environment)
             seconds += result.seconds
             if not result.ok:
-                raise installation_failure(command, result, installation.packages.hosts)
+                raise make_installation_error(command, result, installation.packages.hosts)
         return seconds
 
 
@@ -336,7 +336,7 @@ class PrepareEnvironment(InstallFlow):
     def describe(self) -> str:
         return f"Install the packages{self.where}: {' && '.join(self.command)}"
 
-    def installation(self, workspace: Path) -> Installation:
+    def find_installation(self, workspace: Path) -> Installation:
         available = find_installations(workspace, find_packages(workspace), self.project)
         chosen = choose_installation(
             available, self.command, f"installs the packages of {self.project or 'this project'}"
@@ -349,7 +349,7 @@ class PrepareEnvironment(InstallFlow):
         return chosen
 
     def run(self, job: Job) -> FlowResult:
-        installation = self.installation(job.workspace)
+        installation = self.find_installation(job.workspace)
         seconds = self._run_all(job, installation)
         summary = f"Installed the packages{self.where} with `{installation.command}`"
         return FlowResult(
@@ -374,12 +374,12 @@ class UpdateLock(InstallFlow):
     def describe(self) -> str:
         return f"Update the lock file{self.where}: {' && '.join(self.command)}"
 
-    def installation(self, workspace: Path) -> Installation:
+    def find_installation(self, workspace: Path) -> Installation:
         available = find_lock_updates(workspace, find_packages(workspace), self.project)
         return choose_installation(available, self.command, f"updates a lock file of {self.project or 'this project'}")
 
     def run(self, job: Job) -> FlowResult:
-        installation = self.installation(job.workspace)
+        installation = self.find_installation(job.workspace)
         lock = job.folder / installation.packages.lock
         before = lock.read_bytes() if lock.is_file() else b""
         self._run_all(job, installation)

@@ -22,8 +22,8 @@ from engine.execution.runners.flow import (
     Revision,
     TestId,
     WorkFailed,
-    as_facts,
     is_inside,
+    make_facts,
 )
 from engine.execution.runners.flows.git_steps import (
     linked_packages,
@@ -33,12 +33,12 @@ from engine.execution.runners.flows.git_steps import (
     store_tree,
 )
 from engine.execution.runners.flows.suite_runs import (
+    choose_toolchain,
     combine_checks,
     compare_with_base,
     describe_compared,
     find_toolchains,
     run_tests,
-    toolchain_for,
 )
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.files import read_plain
@@ -104,7 +104,7 @@ class HuntFlakes(ProjectFlow):
         return f"Rerun {subject}{self.where} {self.times} times for flakiness"
 
     def run(self, job: Job) -> FlowResult:
-        tool = toolchain_for(find_toolchains(job, self.project), self.tests, single=True)
+        tool = choose_toolchain(find_toolchains(job, self.project), self.tests, single=True)
         checks: list[CheckResult] = []
         for number in range(1, self.times + 1):
             check = run_tests(job, tool, self.tests, quiet=number > 1)
@@ -116,7 +116,7 @@ class HuntFlakes(ProjectFlow):
             result = f"failed {tally.failed} of {tally.runs}  mean {tally.mean_seconds:.3f} s"
             job.say(f"{tally.verdict:>7}  {result}  {tally.test}")
         summary = _summarise_tallies(tallies, self.times)
-        tests = as_facts(tallies, "test", "runs", "failed", "mean_seconds", "verdict")
+        tests = make_facts(tallies, "test", "runs", "failed", "mean_seconds", "verdict")
         facts: Facts = {"times": self.times, "tests": tests}
         if tool.name == "pytest" and any(tally.verdict == "flaky" and ".py::" in tally.test for tally in tallies):
             facts["next"] = "quarantine"
@@ -160,7 +160,7 @@ class TimeTests(ProjectFlow):
     def run(self, job: Job) -> FlowResult:
         head, fast = resolve_commit(job, "HEAD"), resolve_commit(job, self.fast)
         tools = find_toolchains(job, self.project)
-        tool = toolchain_for(tools, self.tests, single=True)
+        tool = choose_toolchain(tools, self.tests, single=True)
         with linked_packages(job, tools):
             fast_times = self._time_tests_at(job, tool, fast)
             head_times = self._time_tests_at(job, tool, head)
@@ -241,7 +241,7 @@ class Quarantine(ProjectFlow):
         return f"Skip {join_names(self.tests, 2)}{self.where} until {self.until}"
 
     def run(self, job: Job) -> FlowResult:
-        tool = toolchain_for(find_toolchains(job, self.project), self.tests)
+        tool = choose_toolchain(find_toolchains(job, self.project), self.tests)
         if tool.name != "pytest" or not all(map(_is_pytest_id, self.tests)):
             raise WorkFailed("only pytest tests can be skipped until a date")
         base = store_tree(job)

@@ -17,12 +17,12 @@ from engine.execution.runners.flow import (
     ProjectFlow,
     Revision,
     WorkFailed,
-    as_facts,
+    make_facts,
 )
 from engine.execution.runners.flows.git_steps import (
+    find_main_branch,
     list_commits,
-    main_branch,
-    operator_git,
+    make_operator_git,
     read_commit,
     report_conflicts,
     reset_worktree,
@@ -87,7 +87,7 @@ class ReportBranches(Flow):
         return f"Report the branches that are merged or had no commit for {count(self.days, 'day')}"
 
     def run(self, job: Job) -> FlowResult:
-        base = main_branch(job)
+        base = find_main_branch(job)
         if base is None:
             raise WorkFailed("no branch to compare with", "create main, or check out a branch")
         job.say(f"Compared with {base}")
@@ -101,7 +101,7 @@ class ReportBranches(Flow):
         for state, title in titles.items():
             _report_branches(job, title, [branch for branch in branches if branch.state == state], width)
         to_tidy = [branch for branch in branches if branch.state in titles]
-        rows = as_facts(to_tidy, "name", "state", "days", "ahead", "behind", "command")
+        rows = make_facts(to_tidy, "name", "state", "days", "ahead", "behind", "command")
         stale = sum(branch.state == "stale" for branch in to_tidy)
         number = count(len(branches), "branch")
         summary = f"{len(to_tidy) - stale} merged and {stale} stale of {number}"
@@ -162,7 +162,7 @@ class LookAtStash(Flow):
         return f"Look at {count(len(self.stashes), 'old stash')}: does it still apply?"
 
     def run(self, job: Job) -> FlowResult:
-        git = operator_git(job)
+        git = make_operator_git(job)
         head = git.text("rev-parse", "HEAD")
         stashes = [stash for stash in read_stashes(git) if stash.commit in self.stashes]
         if not stashes:
@@ -233,7 +233,7 @@ class KeepCommits(Flow):
         return f"Make a branch for the commits that are on no branch: {join_names(sha[:10] for sha in self.commits)}"
 
     def run(self, job: Job) -> FlowResult:
-        git = operator_git(job)
+        git = make_operator_git(job)
         branches: dict[str, int] = {}
         for tip in dict.fromkeys(resolve_commit(job, revision) for revision in self.commits):
             if is_reachable(git, tip):
@@ -269,7 +269,7 @@ class RehearseAutosquash(ProjectFlow):
         return f"Rehearse squashing the fixup commits {since}"
 
     def run(self, job: Job) -> FlowResult:
-        head = operator_git(job).text("rev-parse", "HEAD")
+        head = make_operator_git(job).text("rev-parse", "HEAD")
         onto = resolve_commit(job, self.onto) if self.onto else ""
         command = f"git -c sequence.editor=: rebase -i --autosquash {onto[:10] or '--root'}"
         reset_worktree(job, head)

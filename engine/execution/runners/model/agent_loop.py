@@ -25,7 +25,13 @@ from engine.execution.runners.model.conversation_store import ConversationStore
 from engine.execution.runners.model.host_client import Conversation, ModelHost
 from engine.execution.runners.model.host_protocol import Failure, FailureKind, Message, Model
 from engine.execution.runners.model.request_limits import Price, PromptSize, RequestBudget
-from engine.execution.runners.runner import REPLY, AgentServices, assistant_part, operator_part, result_part
+from engine.execution.runners.runner import (
+    REPLY,
+    AgentServices,
+    make_assistant_part,
+    make_operator_part,
+    make_result_part,
+)
 from engine.execution.tools.toolbelt import Toolbelt
 from engine.frozen import frozen
 from engine.model import Prompt, PromptPart, Randomness, SessionView, ToolResult, microusd, money
@@ -33,25 +39,25 @@ from engine.model import Prompt, PromptPart, Randomness, SessionView, ToolResult
 MAX_REQUESTS = 50
 """Maximum number of requests of a session."""
 
-MAX_TOOL_CALLS = 32
+MAX_CALLS_PER_ANSWER = 32
 """Maximum number of tool calls of one answer that are carried out."""
 
-MAX_RESULT = 200_000
+MAX_PASSED_RESULT_CHARS = 200_000
 """Maximum number of characters of a tool's result that the model receives. Tools have lower limits of their own."""
 
-FIRST_BYTE_SECONDS = 180.0
+FIRST_BYTE_S = 180.0
 """Seconds in which the first byte of an answer must come."""
 
-IDLE_SECONDS = 60.0
+IDLE_S = 60.0
 """Maximum seconds between two bytes of an answer."""
 
-OPEN_SECONDS = 60.0
+OPEN_S = 60.0
 """Seconds of wall time in which the host must open a conversation. Its own start may be part of them."""
 
-NOTICE_SECONDS = 30.0
+NOTICE_S = 30.0
 """Seconds without a byte after which the transcript says that the model is waited for; then after twice as many."""
 
-POLL_SECONDS = 0.25
+POLL_S = 0.25
 """Seconds without a message after which it is checked how long none came."""
 
 _MAX_NUDGES = 2
@@ -63,7 +69,7 @@ CUT_OFF_PROMPT = "Your answer was cut off: it may have {max_tokens} tokens. Go o
 EMPTY_PROMPT = "Your answer was empty. Go on, or say in a sentence or two what you did and that you are done."
 """What a model is told after an empty answer."""
 
-SKIPPED_RESULT = f"not carried out: more than {MAX_TOOL_CALLS} calls in one answer; make the rest again"
+SKIPPED_RESULT = f"not carried out: more than {MAX_CALLS_PER_ANSWER} calls in one answer; make the rest again"
 """The result of each call above the maximum."""
 
 
@@ -92,15 +98,15 @@ class _Request:
     """The number of characters of its answer that came so far."""
 
     def add(self, text: str, kind: str) -> None:
-        """Add a text of this kind (see `operator_part`)."""
+        """Add a text of this kind (see `make_operator_part`)."""
         self.texts.append(text)
-        self.parts.append(operator_part(text, kind))
+        self.parts.append(make_operator_part(text, kind))
 
     @property
     def size(self) -> int:
         """An estimate of its tokens, which is rather too high."""
         texts = [*self.texts, *(result["text"] for result in self.results)]
-        return sum(request_limits.estimate_tokens(text) + request_limits.MESSAGE_OVERHEAD for text in texts)
+        return sum(request_limits.estimate_tokens(text) + request_limits.MESSAGE_OVERHEAD_TOKENS for text in texts)
 
 
 @frozen
@@ -158,7 +164,7 @@ class AgentLoop:
         file = self._loop_services.histories.begin(self._view.id, continues=continues)
         self._last_call = follows
         instructions = request_limits.estimate_tokens(self._instructions + json.dumps(self._tools))
-        overhead = request_limits.MESSAGE_OVERHEAD * (1 + len(self._tools))
+        overhead = request_limits.MESSAGE_OVERHEAD_TOKENS * (1 + len(self._tools))
         history = (file.stat().st_size + 1) // 2  # at two bytes a token
         self._size = PromptSize(estimated=instructions + overhead + history)
         self._live.on_stop(self._stop)
@@ -172,7 +178,7 @@ class AgentLoop:
         """
         request = _Request(run_kind, [text], prompt=prompt)
         if prompt is None:
-            request.parts.append(operator_part(text, run_kind))
+            request.parts.append(make_operator_part(text, run_kind))
         nudges = 0
         while True:
             if replies := self.take_replies():
@@ -180,7 +186,7 @@ class AgentLoop:
             answer = self._send(request)
             reply, tool_calls = str(answer["text"]).strip(), answer["calls"]
             request = _Request(run_kind, [])
-            self._last_answer = assistant_part(reply, tool_calls, self._last_call)
+            self._last_answer = make_assistant_part(reply, tool_calls, self._last_call)
             if answer["finish"] == "content_filter":
                 raise self._note_failure(WorkFailed(f"the content filter of {self._model.provider} ended the answer"))
             if tool_calls:
@@ -221,10 +227,10 @@ class AgentLoop:
     def _run_tool_calls(self, tool_calls: Sequence[Message], request: _Request) -> None:
         """Run the tool calls of an answer, and add their results to the next request."""
         for number, tool_call in enumerate(tool_calls):
-            result = self._run_tool_call(tool_call) if number < MAX_TOOL_CALLS else ToolResult(SKIPPED_RESULT, ok=False)
-            text = result.text[:MAX_RESULT]
+            result = self._run_tool_call(tool_call) if number < MAX_CALLS_PER_ANSWER else ToolResult(SKIPPED_RESULT, ok=False)
+            text = result.text[:MAX_PASSED_RESULT_CHARS]
             request.results.append({"id": tool_call["id"], "name": tool_call["name"], "text": text, "ok": result.ok})
-            request.parts.append(result_part(tool_call["name"], text, self._last_call))
+            request.parts.append(make_result_part(tool_call["name"], text, self._last_call))
 
     def _run_tool_call(self, tool_call: Message) -> ToolResult:
         """Run one tool call in this thread. A mistake of the model becomes the result; `SessionStopped` propagates."""
@@ -245,7 +251,7 @@ class AgentLoop:
     def _reject_tool_call(self, tool_call: Message, problem: str) -> ToolResult:
         """Write a tool call that cannot be run into the transcript, and record it. The model receives `problem` as its
         result."""
-        arguments = self._live.without_secrets(tool_call["arguments"])[:200]
+        arguments = self._live.remove_secrets(tool_call["arguments"])[:200]
         self._live.write("tool", f"{tool_call['name'][:80]} {arguments}".replace("\n", " "))
         self._live.write("error", problem)
         self._live.journal.note_error(tool_call["name"], problem)
@@ -295,12 +301,12 @@ class AgentLoop:
             conversation.ask(texts=request.texts, results=request.results, max_tokens=budget.max_tokens)
             answer = self._await_answer(conversation, request)
         except SessionStopped as stopped:
-            usage = budget.usage_of_cancelled(request.received)
+            usage = budget.compute_cancelled_usage(request.received)
             self._end_call(call_id, CallState.CANCELLED, usage, error=str(stopped))
             raise
         except _RequestFailed as failed:
             error = f"{failed.failure.kind}: {failed.failure.message}"
-            self._end_call(call_id, CallState.FAILED, budget.usage_of_failed(failed.failure), error=error)
+            self._end_call(call_id, CallState.FAILED, budget.compute_failed_usage(failed.failure), error=error)
             raise
         except HelperGone as gone:
             self._end_call(call_id, CallState.FAILED, NOTHING_USED, error=str(gone))
@@ -308,7 +314,7 @@ class AgentLoop:
         finally:
             self._live.transcript.end_stream()
         answer["max_tokens"] = budget.max_tokens
-        self._record_answer(call_id, answer, budget.usage_of_answer(answer, request.received))
+        self._record_answer(call_id, answer, budget.compute_answer_usage(answer, request.received))
         return answer
 
     def _record_answer(self, call_id: str, answer: Message, usage: CallUsage) -> None:
@@ -326,7 +332,9 @@ class AgentLoop:
         allowance = request_limits.Allowance(
             None if limits.tokens is None else limits.tokens - live.tokens, limits.cost - live.cost
         )
-        max_tokens = request_limits.max_output_tokens(size, price=self._price, allowance=allowance, window=self._window)
+        max_tokens = request_limits.compute_max_output_tokens(
+            size, price=self._price, allowance=allowance, window=self._window
+        )
         if max_tokens < request_limits.MIN_OUTPUT_TOKENS:
             if allowance.tokens is not None and allowance.tokens - size.expected < request_limits.MIN_OUTPUT_TOKENS:
                 raise WorkFailed(
@@ -341,10 +349,10 @@ class AgentLoop:
     def _await_answer(self, conversation: Conversation, request: _Request) -> Message:
         """Wait for the message that ends a request, and count the characters that come before it in `request`. Raises
         `_RequestFailed`."""
-        limit, last_byte = FIRST_BYTE_SECONDS, self._loop_services.clock.monotonic()
-        next_notice = NOTICE_SECONDS
+        limit, last_byte = FIRST_BYTE_S, self._loop_services.clock.monotonic()
+        next_notice = NOTICE_S
         while True:
-            message = conversation.next_message(POLL_SECONDS)
+            message = conversation.read_message(POLL_S)
             self._live.check_running()
             if message is None:
                 silent_seconds = self._loop_services.clock.monotonic() - last_byte
@@ -356,14 +364,14 @@ class AgentLoop:
                 conversation.cancel_or_kill()
                 silence = f"nothing for {limit:.0f} s"
                 raise _RequestFailed(Failure(FailureKind.SILENT, silence, received=request.received))
-            limit, last_byte = IDLE_SECONDS, self._loop_services.clock.monotonic()
-            next_notice = NOTICE_SECONDS
+            limit, last_byte = IDLE_S, self._loop_services.clock.monotonic()
+            next_notice = NOTICE_S
             match message["type"]:
                 case "text" | "thought" as kind:
                     request.received += len(message["text"])
                     self._live.stream("say" if kind == "text" else "thought", message["text"])
                 case "failed":
-                    raise _RequestFailed(host_protocol.failure_of(message))
+                    raise _RequestFailed(host_protocol.read_failure(message))
                 case "done":
                     return message
 
@@ -378,19 +386,19 @@ class AgentLoop:
         history = self._loop_services.histories.file(self._view.id)
         stored = history if self._loop_services.histories.has_messages(self._view.id) else None
         conversation.open(self._model, instructions=self._instructions, tools=self._tools, history=stored)
-        deadline = time.monotonic() + OPEN_SECONDS
+        deadline = time.monotonic() + OPEN_S
         while True:
-            message = conversation.next_message(POLL_SECONDS)
+            message = conversation.read_message(POLL_S)
             self._live.check_running()
             if message is None and time.monotonic() > deadline:
                 self._conversation = None
-                raise _RequestFailed(Failure(FailureKind.HOST, f"it did not start within {OPEN_SECONDS:.0f} s"))
+                raise _RequestFailed(Failure(FailureKind.HOST, f"it did not start within {OPEN_S:.0f} s"))
             if message is None or message["type"] == "alive":
                 continue
             if message["type"] == "failed":
                 self._conversation = None
-                raise _RequestFailed(host_protocol.failure_of(message))
-            self._set_price(request_limits.price_of(message["price"], estimate=self._estimate))
+                raise _RequestFailed(host_protocol.read_failure(message))
+            self._set_price(request_limits.make_price(message["price"], estimate=self._estimate))
             self._window = message["window"]
             return conversation
 

@@ -25,17 +25,17 @@ from engine.execution.runners.model.host_protocol import Failure, FailureKind, M
 
 log = logging.getLogger(__name__)
 
-CANCEL_SECONDS = 0.5
+CANCEL_S = 0.5
 """Seconds in which the host must cancel a request. After that it is killed."""
 
-WRITE_SECONDS = 10.0
+WRITE_S = 10.0
 """Seconds in which the host must read a message, even while it loads its modules."""
 
 COMMAND = (sys.executable, "-m", "engine.execution.runners.model.host_main")
 """The command that starts a host."""
 
 _WAKE: Message = {"type": "alive"}
-"""A message without content, which makes `Conversation.next_message` return."""
+"""A message without content, which makes `Conversation.read_message` return."""
 
 
 class ModelHost(HelperKeeper["_HostProcess"]):
@@ -51,7 +51,7 @@ class ModelHost(HelperKeeper["_HostProcess"]):
 
 
 class Conversation:
-    """The conversation of one session with one model. Only the thread of the session may call `next_message`. The other
+    """The conversation of one session with one model. Only the thread of the session may call `read_message`. The other
     methods are thread-safe."""
 
     def __init__(self, process: _HostProcess, name: str) -> None:
@@ -86,7 +86,7 @@ class Conversation:
         self._is_asking = True
         self._send("ask", texts=list(texts), results=list(results), max_tokens=max_tokens, temperature=temperature)
 
-    def next_message(self, timeout: float) -> Message | None:
+    def read_message(self, timeout: float) -> Message | None:
         """The next message; None if none came within `timeout` seconds."""
         try:
             message = self._messages.get(timeout=timeout)
@@ -103,7 +103,7 @@ class Conversation:
         self._messages.put(message)
 
     def cancel(self) -> None:
-        """Cancel the request. Returns at once. The host is killed if it does not cancel within `CANCEL_SECONDS`."""
+        """Cancel the request. Returns at once. The host is killed if it does not cancel within `CANCEL_S`."""
         self._messages.put(_WAKE)
         if self._is_asking:
             self._is_cancelling = True
@@ -118,13 +118,13 @@ class Conversation:
             self._send("close")
 
     def cancel_or_kill(self) -> None:
-        """Cancel the request, and wait until the host has cancelled it or is killed, for about `CANCEL_SECONDS` at
+        """Cancel the request, and wait until the host has cancelled it or is killed, for about `CANCEL_S` at
         most."""
         try:
             # A host that hangs may not read the request either.
-            with self._process.killed_after(CANCEL_SECONDS, "it did not cancel a request"):
+            with self._process.killed_after(CANCEL_S, "it did not cancel a request"):
                 self._send("cancel")
-                self._cancelled.wait(2 * CANCEL_SECONDS)
+                self._cancelled.wait(2 * CANCEL_S)
         except HelperGone:
             pass  # without a host there is no request
         finally:
@@ -160,7 +160,7 @@ class _HostProcess(HelperProcess):
 
     def send(self, message: Message) -> None:
         """Send the host a message. If it does not read it soon, it is killed. Raises `HelperGone`."""
-        with self.killed_after(WRITE_SECONDS, "it does not read"):
+        with self.killed_after(WRITE_S, "it does not read"):
             self.write(host_protocol.encode(message))
 
     @contextmanager
@@ -200,4 +200,4 @@ class _HostProcess(HelperProcess):
         with self._lock:
             conversations, self._conversations = [*self._conversations.values()], {}
         for conversation in conversations:
-            conversation.receive(host_protocol.failure_message(failure))
+            conversation.receive(host_protocol.make_failure_message(failure))

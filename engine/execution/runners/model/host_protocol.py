@@ -27,7 +27,7 @@ Message = dict[str, Any]
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 """Maximum number of bytes of an answer of a provider."""
 
-ALIVE_SECONDS = 2.0
+ALIVE_S = 2.0
 """Minimum seconds between two messages `alive`, which report that bytes have come."""
 
 
@@ -105,13 +105,13 @@ class Failure:
     """The number of characters of the answer that came before the failure."""
 
 
-def failure_message(failure: Failure) -> Message:
+def make_failure_message(failure: Failure) -> Message:
     """The message for a failure."""
     return {"type": "failed", **asdict(failure), "kind": failure.kind.value}
 
 
-def failure_of(message: Message) -> Failure:
-    """The failure in a message of `failure_message`."""
+def read_failure(message: Message) -> Failure:
+    """The failure in a message of `make_failure_message`."""
     values = {field.name: message[field.name] for field in fields(Failure)}
     return Failure(**values | {"kind": FailureKind(message["kind"])})
 

@@ -59,10 +59,10 @@ CALL_NOT_RUN = "This call was not carried out: the session ended before."
 MAX_CHARACTERS_PER_TOKEN = 16
 """Maximum number of characters per token of an answer, on average. A model that writes more ignores its limit."""
 
-CONNECT_SECONDS = 15.0
+CONNECT_S = 15.0
 """Seconds to reach a provider. The engine decides how long an answer may take."""
 
-MAX_MESSAGE = 600
+MAX_PROVIDER_MESSAGE_CHARS = 600
 """Maximum number of characters of a provider's message that are passed on."""
 
 _on_bytes: ContextVar[Callable[[bytes], None]] = ContextVar("on_bytes")
@@ -113,7 +113,7 @@ async def _serve(input_lines: SimpleQueue[bytes], output_fd: int) -> None:
             host.handle(message)
         except Exception as error:  # only this conversation fails
             failure = Failure(FailureKind.HOST, f"{type(error).__name__}: {error}")
-            host.send_to(message.get("conversation"), host_protocol.failure_message(failure))
+            host.send_to(message.get("conversation"), host_protocol.make_failure_message(failure))
 
 
 class _Host:
@@ -136,7 +136,7 @@ class _Host:
                     conversation.ask(message)
                 else:
                     gone = Failure(FailureKind.GONE, "the conversation is not open")
-                    self.send_to(name, host_protocol.failure_message(gone))
+                    self.send_to(name, host_protocol.make_failure_message(gone))
             case "cancel":
                 conversation = self._conversations.pop(name, None)
                 if conversation is not None:
@@ -158,7 +158,7 @@ class _Host:
             failure_kind = FailureKind.HISTORY
             history = _read_history(Path(message["history"])) if message["history"] else []
         except Exception as error:
-            send(host_protocol.failure_message(Failure(failure_kind, _make_failure(error, model.key).message)))
+            send(host_protocol.make_failure_message(Failure(failure_kind, _make_failure(error, model.key).message)))
             return
         tools = [
             ToolDefinition(
@@ -168,7 +168,7 @@ class _Host:
         ]
         self._conversations[name] = _Conversation(model, client, message["instructions"], tools, history, send)
         window = client.profile.get("context_window")
-        send({"type": "opened", "price": prices.listed_price(model), "window": window})
+        send({"type": "opened", "price": prices.find_listed_price(model), "window": window})
 
 
 def _make_client(model: host_protocol.Model) -> PydanticModel:
@@ -263,7 +263,7 @@ class _Conversation:
             response = await self._request(request, message)
         except Exception as error:
             failure = _make_failure(error, self.model.key, received=self._received)
-            self.send(host_protocol.failure_message(failure))
+            self.send(host_protocol.make_failure_message(failure))
             return
         self.messages += [request, response]
         self.send(self._answer(request, response))
@@ -294,10 +294,10 @@ class _Conversation:
             return streamed.get()
 
     def _report(self, kind: str, text: str) -> None:
-        """Send the engine a piece of the answer. A message `alive` is sent at most every `ALIVE_SECONDS`."""
+        """Send the engine a piece of the answer. A message `alive` is sent at most every `ALIVE_S`."""
         self._received += len(text)
         now = time.monotonic()
-        if kind == "alive" and now - self._sent_at < host_protocol.ALIVE_SECONDS:
+        if kind == "alive" and now - self._sent_at < host_protocol.ALIVE_S:
             return
         if kind == "alive" or text:
             self._sent_at = now
@@ -339,7 +339,7 @@ class _Conversation:
             ],
             "input": usage.input_tokens if is_reported else None,
             "output": usage.output_tokens if is_reported else None,
-            "cost": prices.cost_of(usage, self.model) if is_reported else None,
+            "cost": prices.compute_cost(usage, self.model) if is_reported else None,
             "finish": response.finish_reason or "",
             "messages": [_format_redacted_line(message, self.model.key) for message in (request, response)],
         }
@@ -413,7 +413,7 @@ def _make_http_client(base_url: str) -> httpx2.AsyncClient:
     host = urlsplit(base_url).hostname or ""
     return httpx2.AsyncClient(
         follow_redirects=False,  # the key would be sent to the other address
-        timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS),
+        timeout=httpx2.Timeout(None, connect=CONNECT_S),
         headers={"accept-encoding": "identity"},
         event_hooks={"response": [_bound_response]},
         trust_env=not is_loopback_host(host),
@@ -426,7 +426,7 @@ def _make_failure(error: BaseException, key: str, *, received: int = 0) -> Failu
     codes = (getattr(cause, "status_code", None) for cause in chain)
     status = next((code for code in codes if isinstance(code, int)), None)
     retry_after = next((cause.retry_after for cause in chain if isinstance(cause, exceptions.ModelAPIError)), None)
-    message = redact(_read_error_message(error), [key])[:MAX_MESSAGE]
+    message = redact(_read_error_message(error), [key])[:MAX_PROVIDER_MESSAGE_CHARS]
     kind = _classify(chain, status)
     if kind is FailureKind.CONNECTION and received:
         kind = FailureKind.BROKEN_OFF

@@ -20,7 +20,7 @@ _SAMPLE_SIZES = (10_000, 900_000)
 """Tokens of a prompt below and above the length from which prices for long prompts apply."""
 
 
-def listed_price(model: Model) -> dict[str, int] | None:
+def find_listed_price(model: Model) -> dict[str, int] | None:
     """The highest prices of a million tokens of prompt and of answer, in micro-dollars; None if they are not known."""
     highest_input = highest_output = Decimal(0)
     for size in _SAMPLE_SIZES:
@@ -33,7 +33,7 @@ def listed_price(model: Model) -> dict[str, int] | None:
     return {"input": _convert_to_microusd(highest_input), "output": _convert_to_microusd(highest_output)}
 
 
-def cost_of(usage: RequestUsage, model: Model) -> int | None:
+def compute_cost(usage: RequestUsage, model: Model) -> int | None:
     """The cost of a request in micro-dollars, cached parts at their own price; None when unknown."""
     costs = _find_costs(usage, model)
     return None if costs is None else _convert_to_microusd(sum(costs, Decimal(0)))

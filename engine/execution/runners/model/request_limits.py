@@ -23,10 +23,10 @@ MAX_OUTPUT_TOKENS = 16_384
 MIN_OUTPUT_TOKENS = 256
 """No request is made if its answer may have fewer tokens."""
 
-MESSAGE_OVERHEAD = 16
+MESSAGE_OVERHEAD_TOKENS = 16
 """Tokens that a protocol adds to each message and each tool."""
 
-PROVIDER_OVERHEAD = 1_000
+PROVIDER_OVERHEAD_TOKENS = 1_000
 """Tokens that a provider may add to a prompt."""
 
 UNLISTED_PRICE = (3_000_000, 15_000_000)
@@ -58,12 +58,12 @@ class Price:
     min_cost: int = 0
     """The least number of micro-dollars that a session counts, if the price is not known (SPEC 3.4)."""
 
-    def cost_of(self, input_tokens: int, output_tokens: int) -> int:
+    def compute_cost(self, input_tokens: int, output_tokens: int) -> int:
         """The highest cost of these numbers of tokens, in micro-dollars, rounded up."""
         return -(-(input_tokens * self.input + output_tokens * self.output) // _MILLION)
 
 
-def price_of(listed: Mapping[str, int] | None, *, estimate: int) -> Price:
+def make_price(listed: Mapping[str, int] | None, *, estimate: int) -> Price:
     """The `listed` price of a model. Without one it costs `UNLISTED_PRICE`, and its session counts at least `estimate`
     micro-dollars (`costPerTrigger`)."""
     if listed is not None:
@@ -105,15 +105,15 @@ class PromptSize:
     @property
     def max_tokens(self) -> int:
         """The highest number of tokens that is accepted from a provider. An estimate counts half a token for a
-        character, but a character can be a whole token. `PROVIDER_OVERHEAD` is for tokens that the provider adds."""
-        return self.counted + 2 * self.estimated + PROVIDER_OVERHEAD
+        character, but a character can be a whole token. `PROVIDER_OVERHEAD_TOKENS` is for tokens that the provider adds."""
+        return self.counted + 2 * self.estimated + PROVIDER_OVERHEAD_TOKENS
 
     def plus(self, estimated: int) -> PromptSize:
         """The size of a prompt with `estimated` more tokens."""
         return PromptSize(self.counted, self.estimated + estimated)
 
 
-def max_output_tokens(prompt: PromptSize, *, price: Price, allowance: Allowance, window: int | None) -> int:
+def compute_max_output_tokens(prompt: PromptSize, *, price: Price, allowance: Allowance, window: int | None) -> int:
     """The number of tokens that the next answer may have; 0 or less if there is no room for one."""
     limit = MAX_OUTPUT_TOKENS
     if allowance.tokens is not None:
@@ -138,9 +138,9 @@ class RequestBudget:
     def max_cost(self) -> int:
         """The micro-dollars that are reserved before the request. The real cost is never higher, so no cap is
         exceeded."""
-        return self.price.cost_of(self.prompt.max_tokens, self.max_tokens)
+        return self.price.compute_cost(self.prompt.max_tokens, self.max_tokens)
 
-    def usage_of_answer(self, answer: Mapping[str, Any], received: int) -> CallUsage:
+    def compute_answer_usage(self, answer: Mapping[str, Any], received: int) -> CallUsage:
         """The usage of a finished request, as the provider reported it in `answer`. Without a report, it is estimated
         from the number of `received` characters. It never costs more than `max_cost`.
 
@@ -155,22 +155,22 @@ class RequestBudget:
         if is_reported and cost is not None and self.price.is_known:
             # Parts of a prompt that a provider caches may cost more than others.
             return CallUsage(input_tokens, output_tokens, min(cost, self.max_cost))
-        highest_cost = self.price.cost_of(possible_input, possible_output)
+        highest_cost = self.price.compute_cost(possible_input, possible_output)
         return CallUsage(possible_input, possible_output, highest_cost, is_reported)
 
-    def usage_of_cancelled(self, received: int) -> CallUsage:
+    def compute_cancelled_usage(self, received: int) -> CallUsage:
         """The usage of a request that was cancelled. Providers charge for the tokens that they read and wrote until
         then."""
         return self._estimate_usage(-(-received // 2))
 
-    def usage_of_failed(self, failure: Failure) -> CallUsage:
+    def compute_failed_usage(self, failure: Failure) -> CallUsage:
         """The usage of a request that failed."""
-        return self.usage_of_cancelled(failure.received) if _may_be_billed(failure) else NOTHING_USED
+        return self.compute_cancelled_usage(failure.received) if _may_be_billed(failure) else NOTHING_USED
 
     def _estimate_usage(self, output_tokens: int) -> CallUsage:
         input_tokens, output_tokens = self.prompt.expected, min(self.max_tokens, output_tokens)
         return CallUsage(
-            input_tokens, output_tokens, self.price.cost_of(input_tokens, output_tokens), is_reported=False
+            input_tokens, output_tokens, self.price.compute_cost(input_tokens, output_tokens), is_reported=False
         )
 
 

@@ -11,7 +11,7 @@ from engine.execution.model_calls import CallState
 from engine.execution.model_router import ModelChoice
 from engine.execution.runners.flow import UNDO_NOTES, Place
 from engine.execution.runners.model.agent_loop import AgentLoop, LoopServices
-from engine.execution.runners.model.single_questions import model_with_key
+from engine.execution.runners.model.single_questions import make_model_with_key
 from engine.execution.runners.runner import (
     HEAL,
     REPLY,
@@ -19,10 +19,10 @@ from engine.execution.runners.runner import (
     AgentRunner,
     AgentServices,
     RunnerResult,
-    assistant_part,
-    operator_part,
+    make_assistant_part,
+    make_operator_part,
 )
-from engine.execution.session_store import continued_session
+from engine.execution.session_store import get_continued_session
 from engine.execution.session_workspace import SessionWorkspace
 from engine.model import Assignment, Prompt, Refusal, RunnerInfo, SessionView
 
@@ -40,7 +40,7 @@ class ModelRunner(AgentRunner):
         """Takes prose when a model can be reached, and says which."""
         if assignment.flow is not None:
             return RunnerInfo(available=False, reason=f"{assignment.flow} is a flow; it runs without a model")
-        previous = continued_session(assignment)
+        previous = get_continued_session(assignment)
         if previous and not self._loop_services.histories.has_messages(previous):
             return RunnerInfo(
                 available=False, reason=f"no conversation of {previous} is stored that could be continued"
@@ -62,7 +62,7 @@ class ModelRunner(AgentRunner):
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         """Let the model do the work. Raises as `Runner.run`; `RetryLater` when no model answered at all."""
-        previous = continued_session(live.assignment)
+        previous = get_continued_session(live.assignment)
         kind = REPLY if previous else TASK
         choice = self._choose(view.agent, live.assignment, kind)
         live.say(
@@ -78,7 +78,7 @@ class ModelRunner(AgentRunner):
                 view,
                 self._services,
                 self._loop_services,
-                model=model_with_key(self._loop_services.router, choice),
+                model=make_model_with_key(self._loop_services.router, choice),
                 belt=self._services.belts.open(live, view, workspace.folder),
                 instructions=prompt.text("system"),
             )
@@ -107,7 +107,7 @@ class ModelRunner(AgentRunner):
         loop.begin(continues=previous, follows=last_call)
         stored = prompt
         if last_call:  # the last answer is part of the new request
-            reply = assistant_part(self._services.calls.reply(last_call), (), last_call)
+            reply = make_assistant_part(self._services.calls.reply(last_call), (), last_call)
             stored = replace(prompt, parts=(reply, *prompt.parts))
         return loop.run_turn(prompt.text("user"), run_kind=REPLY if previous else TASK, prompt=stored)
 
@@ -121,7 +121,7 @@ class ModelRunner(AgentRunner):
     def _assemble_prompt(self, live: LiveSession, view: SessionView, workspace: SessionWorkspace, kind: str) -> Prompt:
         prompt = super()._assemble_prompt(live, view, workspace, kind)
         if workspace.continues:  # its conversation tells of changes that these files may not have
-            carried = operator_part(self._services.workspaces.describe_carried(workspace.continues), "runner")
+            carried = make_operator_part(self._services.workspaces.describe_carried(workspace.continues), "runner")
             prompt = replace(prompt, parts=(*prompt.parts, carried))
         return prompt
 

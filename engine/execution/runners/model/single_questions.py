@@ -40,7 +40,7 @@ from engine.model.secrets import redact
 from engine.safety.costs import Costs
 from engine.storage.database import Database
 
-POLL_SECONDS = 0.25
+POLL_S = 0.25
 """Seconds between two checks of the deadline while no message comes."""
 
 
@@ -56,13 +56,13 @@ class ModelAccess(Protocol):
         must not be used."""
 
 
-def model_with_key(access: ModelAccess, choice: ModelChoice) -> Model:
+def make_model_with_key(access: ModelAccess, choice: ModelChoice) -> Model:
     """The chosen model with its address and key, as the host needs it. Raises as `ModelAccess.key`."""
     key = access.key(choice.provider)
-    return priced_model(choice, key.value if key else "")
+    return make_priced_model(choice, key.value if key else "")
 
 
-def priced_model(choice: ModelChoice, key: str = "") -> Model:
+def make_priced_model(choice: ModelChoice, key: str = "") -> Model:
     """The chosen model with this key and its price in the settings."""
     price = choice.price
     return Model(
@@ -141,8 +141,8 @@ class SingleQuestions:
                 conversation.open(pending.model, instructions=question.instructions, tools=(), history=None)
                 opened, _ = self._await_message(pending, conversation, "opened")
                 if opened["type"] == "failed":
-                    raise NoAnswer(_describe_redacted_failure(pending, host_protocol.failure_of(opened)))
-                pending.price = request_limits.price_of(opened["price"], estimate=0)
+                    raise NoAnswer(_describe_redacted_failure(pending, host_protocol.read_failure(opened)))
+                pending.price = request_limits.make_price(opened["price"], estimate=0)
                 pending.window = opened["window"]
                 return self._answer(pending, conversation)
             finally:
@@ -154,7 +154,7 @@ class SingleQuestions:
         self._check_hold()
         try:
             choice = self._access.choose_named(model_id, f"the settings name it for {question.purpose}")
-            model = model_with_key(self._access, choice)
+            model = make_model_with_key(self._access, choice)
         except Refusal as refusal:
             raise NoAnswer(str(refusal)) from refusal
         secrets = (*self._secrets(), *([model.key] if model.key else []))
@@ -206,10 +206,10 @@ class SingleQuestions:
         )
         answer, received = self._await_message(pending, conversation, "done")
         if answer["type"] == "failed":
-            failure = host_protocol.failure_of(answer)
-            return _Outcome(budget.usage_of_failed(failure), problem=_describe_redacted_failure(pending, failure))
+            failure = host_protocol.read_failure(answer)
+            return _Outcome(budget.compute_failed_usage(failure), problem=_describe_redacted_failure(pending, failure))
         text = redact(sanitise(str(answer["text"])), pending.secrets).strip()
-        return _Outcome(budget.usage_of_answer(answer, received), text, _find_answer_problem(text, answer))
+        return _Outcome(budget.compute_answer_usage(answer, received), text, _find_answer_problem(text, answer))
 
     def _begin(self, pending: _PendingQuestion) -> str:
         """Store the call with its exact prompt, and return its id."""
@@ -233,7 +233,7 @@ class SingleQuestions:
         """(message, number of characters that came before it). Waits for the `expected` message or a failure."""
         received = 0
         while True:
-            message = conversation.next_message(POLL_SECONDS)
+            message = conversation.read_message(POLL_S)
             if message is not None and message["type"] in (expected, "failed"):
                 return message, received
             if message is not None and message["type"] in ("text", "thought"):
@@ -241,7 +241,9 @@ class SingleQuestions:
             if self._clock.monotonic() >= pending.deadline:
                 conversation.cancel_or_kill()
                 slow = f"no answer within {pending.question.seconds:g} s"
-                return host_protocol.failure_message(Failure(FailureKind.SILENT, slow, received=received)), received
+                return host_protocol.make_failure_message(
+                    Failure(FailureKind.SILENT, slow, received=received)
+                ), received
 
 
 def _make_prompt_lines(text: str, source: PromptSource) -> tuple[PromptLine, ...]:
@@ -252,9 +254,11 @@ def _make_request_budget(pending: _PendingQuestion) -> RequestBudget:
     """The budget of the request. Raises `NoAnswer` if it is too small for an answer."""
     question = pending.question
     text_tokens = request_limits.estimate_tokens(question.instructions + pending.text)
-    size = PromptSize(estimated=text_tokens + 2 * request_limits.MESSAGE_OVERHEAD)
+    size = PromptSize(estimated=text_tokens + 2 * request_limits.MESSAGE_OVERHEAD_TOKENS)
     allowance = Allowance(None, question.budget)
-    limit = request_limits.max_output_tokens(size, price=pending.price, allowance=allowance, window=pending.window)
+    limit = request_limits.compute_max_output_tokens(
+        size, price=pending.price, allowance=allowance, window=pending.window
+    )
     if limit < request_limits.MIN_OUTPUT_TOKENS:
         cost = money(question.budget)
         raise NoAnswer(

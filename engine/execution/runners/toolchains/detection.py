@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 
 from engine.execution.runners.toolchains import python_projects
-from engine.execution.runners.toolchains.project_folder import ProjectFolder, first_executable
+from engine.execution.runners.toolchains.project_folder import ProjectFolder, find_executable
 from engine.execution.runners.toolchains.project_tools import Linter, Placeholders, Toolchain, fill_command
 from engine.execution.runners.toolchains.python_projects import ON_PATH
 from engine.execution.runners.toolchains.tool_table import (
@@ -25,7 +25,7 @@ from engine.execution.runners.toolchains.tool_table import (
     PackageManagerRow,
     TestRunnerRow,
     ToolRow,
-    folders_up_to,
+    list_folders_up_to,
     read_text,
 )
 from engine.execution.sandbox.host_paths import which
@@ -169,7 +169,7 @@ def _make_script_placeholders(manager: str) -> Placeholders:
 
 def _find_wrapper(folder: ProjectFolder, row: ToolRow) -> str:
     """The wrapper script of Gradle or Maven, "" for none. It runs in the sandbox, like every program of the project."""
-    for folder_above in folders_up_to(folder.workspace, folder.top):
+    for folder_above in list_folders_up_to(folder.workspace, folder.top):
         if os.access(folder_above / row.wrapper, os.X_OK):
             path = os.path.relpath(folder_above / row.wrapper, folder.workspace)
             return path.replace(row.wrapper, f"./{row.wrapper}", 1)
@@ -185,7 +185,7 @@ def _list_program_folders(folder: ProjectFolder, row: ToolRow) -> list[Path]:
     """The folders with the programs of the project's own packages."""
     match row.kind:
         case "node":
-            return [above / "node_modules" / ".bin" for above in folders_up_to(folder.workspace, folder.top)]
+            return [above / "node_modules" / ".bin" for above in list_folders_up_to(folder.workspace, folder.top)]
         case "php":
             return [folder.workspace / "vendor" / "bin"]
         case "python" if isinstance(row, LinterRow):
@@ -233,14 +233,14 @@ def _find_linter(folder: ProjectFolder, row: LinterRow, *, is_configured: bool) 
     if is_configured and row.kind != "node":
         program = folder.find_program(row.program, own=folders)
     else:
-        program = first_executable(folders, row.program)
+        program = find_executable(folders, row.program)
     return None if program is None else {"program": (program,)}
 
 
 def _is_configured(folder: ProjectFolder, row: LinterRow) -> bool:
     """Whether a file in the folder configures the linter. If the linter uses parent settings, the folders above are
     searched, too."""
-    folders = folder.with_folders_above() if row.uses_parent_settings else [folder]
+    folders = folder.walk_upwards() if row.uses_parent_settings else [folder]
     return any(candidate.shows(evidence) for candidate in folders for evidence in row.configured)
 
 
@@ -248,7 +248,7 @@ def _find_formatter(folder: ProjectFolder, row: LinterRow, placeholders: Placeho
     """The placeholders of a formatter. For Node this is prettier or the script `format`. For Python it is black if the
     project is configured for it, else ruff if the project is linted with ruff."""
     if row.kind == "node":
-        prettier = first_executable(_list_program_folders(folder, row), "prettier")
+        prettier = find_executable(_list_program_folders(folder, row), "prettier")
         if prettier:
             return {"prettier": (prettier,)}
         return {"format": ()} if "format" in folder.scripts else {}
@@ -312,7 +312,7 @@ def _choose_manager(folder: ProjectFolder, rows: Sequence[PackageManagerRow]) ->
     or else the one by its manifest."""
     if setup := _find_locked_setup(folder, rows):
         return setup
-    for above in islice(folder.with_folders_above(), 1, None):
+    for above in islice(folder.walk_upwards(), 1, None):
         if workspace_rows := [row for row in rows if above.shows(row.workspace_sign)]:
             return _find_locked_setup(above, workspace_rows) or _make_setup(
                 above, _choose_named_manager(above, workspace_rows), ""
@@ -361,7 +361,7 @@ def _install_commands(folder: ProjectFolder, row: PackageManagerRow, lock: str) 
     if row.name == "yarn" and lock and ".yarnrc.yml" in folder.names:  # yarn 2 and later name it anew
         return (("yarn", "install", "--immutable"),)
     placeholders = {
-        "where": tuple(python_projects.pytest_group_option(folder.folder).split()) if row.name == "uv" else (),
+        "where": tuple(python_projects.find_pytest_group_option(folder.folder).split()) if row.name == "uv" else (),
         "wrapper": (f"./{row.wrapper}" if row.wrapper in folder.names else row.program,),
     }
     command = fill_command(row.install_command if lock else row.unlocked_install_command, placeholders)
@@ -408,7 +408,7 @@ def _make_pip_arguments(folder: ProjectFolder) -> list[str]:
     if "[project]" not in folder.read_file("pyproject.toml") and "setup.py" not in folder.names:
         return needs
     # pip knows groups only since 25.1
-    option, _, name = python_projects.pytest_group_option(folder.folder).strip().partition(" ")
+    option, _, name = python_projects.find_pytest_group_option(folder.folder).strip().partition(" ")
     return [*needs, "-e", f".[{name}]" if option == "--extra" else "."]
 
 
@@ -418,7 +418,7 @@ def _make_python_setup(folder: ProjectFolder) -> PackageSetup:
     return detected or _make_setup(folder, PACKAGE_MANAGERS["pip"], "")
 
 
-def environment_command(folder: Path, top: Path) -> str:
+def make_environment_command(folder: Path, top: Path) -> str:
     """The command that makes an environment with pytest for the Python project in `folder` of the repository `top`."""
     files = ProjectFolder.of_operator(folder, top)
     setup = _make_python_setup(files)

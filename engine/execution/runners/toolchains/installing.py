@@ -23,7 +23,7 @@ from pathlib import Path
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import CannotRun, CommandResult, RetryLater, WorkFailed
 from engine.execution.runners.toolchains.detection import PackageSetup, join_commands
-from engine.execution.runners.toolchains.tool_table import PACKAGE_MANAGERS, language_of
+from engine.execution.runners.toolchains.tool_table import PACKAGE_MANAGERS, get_language
 from engine.execution.sandbox.host_paths import HOST_TABLES
 from engine.files import TEMPORARY_PREFIX, remove_folder
 from engine.frozen import frozen
@@ -116,7 +116,7 @@ class Installation:
     @property
     def environment(self) -> dict[str, str]:
         """The environment variables for the commands."""
-        return dict(language_of(self.packages.kind).install_environment)
+        return dict(get_language(self.packages.kind).install_environment)
 
     def _describe_changes(self, creation: str, update: str) -> list[str]:
         """The changed folders in words. Each text has `{}` for the names of folders."""
@@ -159,11 +159,11 @@ def _find_package_folders(packages: PackageSetup, packages_by_path: PackagesByPa
             if any(setup.folder == packages.folder for setup in setups)
         )
         folders += [path for path in members if (top / path / "package.json").is_file()]
-    names = language_of(packages.kind).package_folders
+    names = get_language(packages.kind).package_folders
     return [f"{folder}/{name}".removeprefix("/") for folder in dict.fromkeys(folders) for name in names]
 
 
-def possible_locks(packages: PackageSetup) -> list[str]:
+def list_possible_locks(packages: PackageSetup) -> list[str]:
     """The paths of the lock files that its package manager may write."""
     names = PACKAGE_MANAGERS[packages.manager].lock_files
     return [f"{packages.folder}/{name}".removeprefix("/") for name in names]
@@ -176,7 +176,7 @@ def find_lock_updates(top: Path, packages_by_path: PackagesByPath, path: str) ->
     for packages in packages_by_path.get(path, ()):
         update = PACKAGE_MANAGERS[packages.manager].update_lock_command
         if update:
-            packages = replace(packages, lock=packages.lock or next(iter(possible_locks(packages)), ""))
+            packages = replace(packages, lock=packages.lock or next(iter(list_possible_locks(packages)), ""))
             is_yarn_2 = packages.manager == "yarn" and (top / packages.folder / ".yarnrc.yml").is_file()
             command = tuple(shlex.split(_YARN_2_LOCK if is_yarn_2 else update))
             updates.append(Installation(packages, (command,), updates_lock=True))
@@ -197,7 +197,7 @@ def choose_installation(installations: Sequence[Installation], command: Sequence
     raise WorkFailed(f"`{requested}` is not the command that {purpose}", f"use {known_commands}")
 
 
-def installation_failure(command: Sequence[str], result: CommandResult, hosts: Sequence[str]) -> WorkFailed:
+def make_installation_error(command: Sequence[str], result: CommandResult, hosts: Sequence[str]) -> WorkFailed:
     """The error of an installation that failed. It names a host that was not reached, or else the last error that the
     tool printed."""
     line = shlex.join(command)

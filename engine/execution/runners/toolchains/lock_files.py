@@ -22,7 +22,7 @@ from engine.files import read_plain
 from engine.frozen import frozen
 from engine.model.text import one_line
 
-MAX_NAMED: Final = 5
+MAX_NAMED_DIFFERENCES: Final = 5
 """Maximum number of differences of a lock file that are named. The others are counted."""
 MAX_BYTES: Final = 32_000_000
 """Maximum size of a manifest or lock file. A larger one is not compared."""
@@ -90,7 +90,7 @@ class LockMismatch:
     manifest: str
     lock: str
     differences: tuple[str, ...]
-    """At most `MAX_NAMED` plain sentences."""
+    """At most `MAX_NAMED_DIFFERENCES` plain sentences."""
     more: int = 0
     """The number of other differences."""
 
@@ -162,7 +162,7 @@ def _find_mismatch(root: Path, name: str, lock_format: LockFormat) -> LockMismat
         return None  # half-written, or of a form that is not known yet
     if not differences:
         return None
-    shown = tuple(map(one_line, differences[:MAX_NAMED]))
+    shown = tuple(map(one_line, differences[:MAX_NAMED_DIFFERENCES]))
     return LockMismatch(name, lock_format.manifest, lock_format.lock, shown, len(differences) - len(shown))
 
 

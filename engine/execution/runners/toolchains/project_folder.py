@@ -13,7 +13,7 @@ from pathlib import Path
 
 from engine.execution.runners.toolchains import python_projects
 from engine.execution.runners.toolchains.python_projects import Interpreter
-from engine.execution.runners.toolchains.tool_table import folders_up_to, read_text
+from engine.execution.runners.toolchains.tool_table import list_folders_up_to, read_text
 from engine.execution.sandbox.host_paths import which
 
 
@@ -50,10 +50,10 @@ class ProjectFolder:
         except OSError:
             return frozenset()
 
-    def with_folders_above(self) -> Iterator[ProjectFolder]:
+    def walk_upwards(self) -> Iterator[ProjectFolder]:
         """This folder and those above it, up to the top of the files."""
         yield self
-        for folder in folders_up_to(self.folder, self.root)[1:]:
+        for folder in list_folders_up_to(self.folder, self.root)[1:]:
             workspace = self.top / folder.relative_to(self.root)
             yield ProjectFolder(folder, workspace, self.root, self.top, self.pytest_by_interpreter)
 
@@ -118,9 +118,9 @@ class ProjectFolder:
 
     def find_program(self, name: str, *, own: Iterable[Path] = ()) -> str | None:
         """A program in one of the folders `own`, or else on the operator's PATH."""
-        return first_executable(own, name) or which(name, project=self.top)
+        return find_executable(own, name) or which(name, project=self.top)
 
 
-def first_executable(folders: Iterable[Path], name: str) -> str | None:
+def find_executable(folders: Iterable[Path], name: str) -> str | None:
     """The first program with this name in `folders`; None if there is none."""
     return next((str(folder / name) for folder in folders if os.access(folder / name, os.X_OK)), None)

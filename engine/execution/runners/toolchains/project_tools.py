@@ -30,7 +30,7 @@ from engine.execution.runners.toolchains.tool_table import (
 )
 from engine.frozen import frozen, frozen_kw_only
 
-MAX_REPORT_CHARACTERS = 50_000_000
+MAX_REPORT_CHARS = 50_000_000
 """Maximum number of characters of a report that are read."""
 
 Placeholders = dict[str, tuple[str, ...]]
@@ -94,13 +94,13 @@ class ProjectTool:
         """Whether the packages of a Node project are installed."""
         return (self.workspace / "node_modules").exists()
 
-    def fix_for(self, missing: MissingItem) -> str:
+    def find_fix(self, missing: MissingItem) -> str:
         """The command for a missing item. If a script of package.json lacks a program and no packages are installed,
         that is the command which installs the packages."""
         is_packaged = missing.kind == "program" and missing.name not in PROGRAM_FIXES
         if is_packaged and self.row.kind == "node" and not self._has_node_packages:
             return self.install
-        return missing_fix(missing, self.install or "install what the project needs")
+        return find_usual_fix(missing, self.install or "install what the project needs")
 
     def _fill_command(self, template: str, placeholders: Placeholders) -> Command | None:
         """A command of the row with its placeholders replaced; None if one of them is unknown."""
@@ -158,33 +158,33 @@ class Toolchain(ProjectTool):
             argv += tuple(f"--ignore={folder}" for folder in self.below)
         if self.row.kind == "python":
             start = [str(self.folder / name) for name in self.placeholders.get("start", ())]
-            environment["PYTHONPATH"] = os.pathsep.join([*start, *python_projects.import_roots(self.folder)])
+            environment["PYTHONPATH"] = os.pathsep.join([*start, *python_projects.find_import_roots(self.folder)])
         return replace(command, argv=argv, environment=environment, report=report if self._writes_report else None)
 
     def read_run(self, report: Path, output: str, exit_code: int) -> FinishedRun:
         """A run of `test_command` that ended, with its report. The failing ids in its result can be passed to
         `test_command`."""
-        text = read_text(report, MAX_REPORT_CHARACTERS) if self._writes_report else ""
+        text = read_text(report, MAX_REPORT_CHARS) if self._writes_report else ""
         return FinishedRun(self.row.name, self.title, self.row.output_format, output, exit_code, text, self.folder)
 
     def covers(self, path: str) -> bool:
         """Whether a changed file can concern the tests, by its suffix."""
         return not self.row.suffixes or path.endswith(self.row.suffixes)
 
-    def tests_for(self, paths: Sequence[str]) -> dict[str, list[str]]:
+    def find_tests_for(self, paths: Sequence[str]) -> dict[str, list[str]]:
         """For each changed file (relative to `folder`), its tests in the form for `test_command`; [] if none are
         known."""
         if self.row.output_format == "junit":
-            return python_projects.related_tests(
+            return python_projects.find_related_tests(
                 paths,
                 python_projects.read_test_files(self.folder),
-                python_projects.reexported_modules(self.folder, paths),
+                python_projects.find_reexported_modules(self.folder, paths),
             )
         if self.row.kind == "go":
             return {path: _find_go_package(self.folder, path) for path in paths}
         return {path: [path] if self.row.runs_files and re.search(self.row.test_files, path) else [] for path in paths}
 
-    def existing_tests(self, tests: Sequence[str]) -> list[str]:
+    def select_existing_tests(self, tests: Sequence[str]) -> list[str]:
         """Arguments for `test_command` that run those of `tests` whose files exist; [] for none."""
         if self.row.output_format != "junit":
             return list(tests)
@@ -217,7 +217,7 @@ class Linter(ProjectTool):
         prefix = f"{self.folder}/"
         return [replace(finding, path=finding.path.removeprefix(prefix)) for finding in findings]
 
-    def fix_commands_for(self, paths: Sequence[str], scratch: Path) -> list[Command]:
+    def make_fix_commands(self, paths: Sequence[str], scratch: Path) -> list[Command]:
         """The commands that format `paths` and apply safe fixes, in order; [] if it has none."""
         commands = (self._fill_paths(template, paths, scratch) for template in self.row.fix_commands)
         return [command for command in commands if command is not None]
@@ -401,12 +401,12 @@ def _find_missing(text: str) -> Iterator[MissingItem]:
                 yield MissingItem(kind, plugins[name])
 
 
-def first_missing(text: str, is_valid: Callable[[MissingItem], bool]) -> MissingItem | None:
+def find_first_missing(text: str, is_valid: Callable[[MissingItem], bool]) -> MissingItem | None:
     """The first missing item for which `is_valid` is true, or None."""
     return next(filter(is_valid, _find_missing(text)), None)
 
 
-def missing_fix(missing: MissingItem, install: str) -> str:
+def find_usual_fix(missing: MissingItem, install: str) -> str:
     """The command or the advice for a missing item. `install` is the command that installs the project's packages."""
     if missing.kind == "program" and missing.name in PROGRAM_FIXES:
         return PROGRAM_FIXES[missing.name]

@@ -29,8 +29,8 @@ from engine.execution.runners.toolchains.detection import (
     detect_linters,
     detect_packages,
     detect_test_tools,
-    environment_command,
     find_missing_program,
+    make_environment_command,
 )
 from engine.execution.runners.toolchains.project_folder import ProjectFolder
 from engine.execution.runners.toolchains.project_tools import PROGRAM_FIXES, Linter, Toolchain
@@ -41,7 +41,7 @@ from engine.git import Git
 from engine.git.repository import find_repository
 from engine.model import sanitise
 
-MAX_DEPTH = 4
+MAX_PROJECT_DEPTH = 4
 """Maximum depth of a project's folder below the top of its repository."""
 
 MAX_PROJECTS = 200
@@ -57,7 +57,7 @@ _MANIFEST_ENDINGS = tuple(name.removeprefix("*") for name in MANIFESTS if "*" in
 _PACKAGE_FOLDERS = {row.name: row.package_folders[0] for row in PACKAGE_MANAGERS.values() if row.package_folders}
 """The folder of packages that each manager makes."""
 
-REFRESH_SECONDS = 60.0
+REFRESH_S = 60.0
 """Seconds after which the projects of a workspace are searched again."""
 
 _DELEGATING_SCRIPT = re.compile(
@@ -126,13 +126,13 @@ class Project:
         return self.path_inside(path) is not None and any(linter.covers(path) for linter in self.linters)
 
 
-def project_of(projects: Sequence[Project], path: str) -> Project | None:
+def find_innermost_project(projects: Sequence[Project], path: str) -> Project | None:
     """The innermost of `projects` that contains `path`, which is relative to the top of the repository."""
     holding = [project for project in projects if project.path_inside(path) is not None]
     return max(holding, key=lambda project: len(project.path), default=None)
 
 
-def project_at(folder: Path, workspace: Path | None = None) -> Project:
+def read_project(folder: Path, workspace: Path | None = None) -> Project:
     """The project in `folder`, without looking at git or at the folders below. If `folder` is a worktree, `workspace`
     is the folder in which the tools are installed."""
     installed = workspace or folder
@@ -203,7 +203,7 @@ def _is_project_folder(folder: str) -> bool:
     """Whether a folder can be that of a project below the top: not too deep, not ignored, with a plain name."""
     parts = folder.split("/")
     return (
-        bool(folder) and len(parts) <= MAX_DEPTH and _IGNORED_FOLDERS.isdisjoint(parts) and sanitise(folder) == folder
+        bool(folder) and len(parts) <= MAX_PROJECT_DEPTH and _IGNORED_FOLDERS.isdisjoint(parts) and sanitise(folder) == folder
     )
 
 
@@ -246,13 +246,13 @@ def _inspect_folder(folder: ProjectFolder, path: str, has_tests: Callable[[str],
     linters = detect_linters(folder)
     installs = {package.kind: package.install for package in packages}
     if "python" in {tool.row.kind for tool in tools} | {linter.row.kind for linter in linters}:
-        installs["python"] = environment_command(folder.workspace, folder.top)
+        installs["python"] = make_environment_command(folder.workspace, folder.top)
     return Project(
         path=path,
         tools=tuple(replace(tool, install=installs.get(tool.row.kind, "")) for tool in tools),
         linters=tuple(replace(linter, install=installs.get(linter.row.kind, "")) for linter in linters),
         packages=packages,
-        changelog="" if path else changelog_of(folder.folder),
+        changelog="" if path else find_changelog(folder.folder),
         missing_tool=_find_missing_tool(folder, packages, {tool.row.kind for tool in tools}, has_tests),
         searched=tuple(dict.fromkeys(searched)),
     )
@@ -272,7 +272,7 @@ def _find_missing_tool(
     return ""
 
 
-def changelog_of(folder: Path) -> str:
+def find_changelog(folder: Path) -> str:
     """The name of a project's change log; "" for none."""
     return next((name for name in TOOL_TABLES["changelogs"] if os.path.lexists(folder / name)), "")
 
@@ -349,7 +349,7 @@ def _has_own_python_tests(project: Project, nested: Sequence[str], tests: _TestF
 
 
 class ProjectCache:
-    """Remembers the projects of workspaces for `REFRESH_SECONDS`, because a search reads many files and starts an
+    """Remembers the projects of workspaces for `REFRESH_S`, because a search reads many files and starts an
     interpreter. If a tool is missing, every call searches again, so that a new installation is noticed."""
 
     def __init__(self, clock: Clock, find: Callable[[Path], tuple[Project, ...]]) -> None:
@@ -357,11 +357,11 @@ class ProjectCache:
         self._find = find
         self._cache: dict[str, tuple[float, tuple[Project, ...]]] = {}
 
-    def projects_of(self, workspace: str) -> tuple[Project, ...]:
+    def get_projects(self, workspace: str) -> tuple[Project, ...]:
         """The projects of `workspace`, the top first. Raises as `find` does."""
         found_at, projects = self._cache.get(workspace, (0.0, ()))
         is_complete = any(project.tools for project in projects) and not any(item.missing_tool for item in projects)
-        if not is_complete or self._clock.monotonic() - found_at >= REFRESH_SECONDS:
+        if not is_complete or self._clock.monotonic() - found_at >= REFRESH_S:
             projects = self._find(Path(workspace))
             self._cache[workspace] = self._clock.monotonic(), projects
         return projects

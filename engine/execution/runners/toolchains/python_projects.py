@@ -22,7 +22,7 @@ from typing import Any
 
 import platformdirs
 
-from engine.execution.runners.toolchains.tool_table import folders_up_to, read_text
+from engine.execution.runners.toolchains.tool_table import list_folders_up_to, read_text
 from engine.execution.sandbox.host_paths import which
 from engine.frozen import frozen
 from engine.git import Git, GitError
@@ -62,7 +62,7 @@ _IMPORT = re.compile(r"^\s*(?:import\s+([\w., ]+)|from\s+([\w.]+)\s+import\b[ \t
 # -- imports and environments
 
 
-def import_roots(folder: Path) -> list[str]:
+def find_import_roots(folder: Path) -> list[str]:
     """The folders for PYTHONPATH. With these, the code in `folder` is imported, and not that of another tree which is
     installed as editable."""
     roots = [str(folder / name) for name in ("src", "") if (folder / name).is_dir()]
@@ -169,7 +169,7 @@ def _list_subfolders(root: Path, prefix: str) -> list[Path]:
 # -- interpreters
 
 
-def pytest_group_option(workspace: Path) -> str:
+def find_pytest_group_option(workspace: Path) -> str:
     """The option of `uv sync` for the group or extra with pytest; "" if none is needed."""
     project = _read_toml(workspace / "pyproject.toml")
     groups, extras = _find_table(project, "dependency-groups"), _find_table(project, "project", "optional-dependencies")
@@ -243,14 +243,14 @@ def is_python_project(folder: Path) -> bool:
 def find_environment(workspace: Path, top: Path) -> Path | None:
     """The folder of the environment of a project: its own, or that of the nearest folder above it up to the `top` of
     the repository. None if there is none."""
-    candidates = (folder / name for folder in folders_up_to(workspace, top) for name in ENVIRONMENTS)
+    candidates = (folder / name for folder in list_folders_up_to(workspace, top) for name in ENVIRONMENTS)
     return next((candidate for candidate in candidates if (candidate / "bin").is_dir()), None)
 
 
 def find_interpreters(workspace: Path, top: Path) -> list[Interpreter]:
     """The interpreters of a project: that of the project's own environment, then those of the folders
     above it up to the `top` of the repository, then that of the operator."""
-    folders = folders_up_to(workspace, top)
+    folders = list_folders_up_to(workspace, top)
     interpreters = [interpreter for folder in folders for interpreter in _find_environments(folder, top)]
     for program in ("python3", "python"):
         if path := which(program, project=top):
@@ -321,7 +321,7 @@ def _find_imported_names(text: str) -> set[str]:
     return names
 
 
-def related_tests(
+def find_related_tests(
     paths: Sequence[str], tests: Mapping[str, str], reexported: Collection[str] = ()
 ) -> dict[str, list[str]]:
     """For each changed path, the test files that belong to it. `tests` has the source of each test file.
@@ -376,7 +376,7 @@ def _select_closest_tests(tests: list[str], source: PurePosixPath) -> list[str]:
     return [test for test in tests if shared[test] == most_shared]
 
 
-def reexported_modules(folder: Path, paths: Sequence[str]) -> set[str]:
+def find_reexported_modules(folder: Path, paths: Sequence[str]) -> set[str]:
     """The `paths` from which the `__init__.py` of their package imports names."""
     modules = set()
     for path in paths:

@@ -24,7 +24,7 @@ from engine.model import CheckResult
 if TYPE_CHECKING:
     from xml.etree import ElementTree
 
-MAX_FAILING = 200
+MAX_FAILING_IDS = 200
 """Maximum number of failing tests of a run that are kept by id. The numbers of tests are always complete."""
 
 _ERROR = re.compile(r"(?i)\b(?:error|exception|failed|cannot)\b")
@@ -433,7 +433,7 @@ def _make_result(
         skipped=counts.get("skipped", 0),
         errors=counts.get("errors", 0),
         seconds=round(seconds, 3),
-        failing=tuple(dict.fromkeys(failing))[:MAX_FAILING],
+        failing=tuple(dict.fromkeys(failing))[:MAX_FAILING_IDS],
         durations=tuple((name, round(value, 4)) for name, value in slowest),
     )
 

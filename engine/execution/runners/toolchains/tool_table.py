@@ -170,14 +170,14 @@ def _build_test_runner(row: Mapping[str, Any]) -> TestRunnerRow:
     program = row.get("program", row["name"])
     title = "" if row.get("detected_by") == "script" else program  # the title of a script names the package manager
     return build_row(
-        TestRunnerRow, {"program": program, "title": title, **language_of(row["kind"]).test_runners, **row}
+        TestRunnerRow, {"program": program, "title": title, **get_language(row["kind"]).test_runners, **row}
     )
 
 
 LANGUAGES: Mapping[str, Language] = {kind: build_row(Language, row) for kind, row in TOOL_TABLES["languages"].items()}
 
 
-def language_of(kind: str) -> Language:
+def get_language(kind: str) -> Language:
     """The shared values of a language; an empty `Language` if it has none."""
     return LANGUAGES.get(kind, Language())
 
@@ -216,7 +216,7 @@ def read_text(file: Path, limit: int = 1_000_000) -> str:
         return ""
 
 
-def folders_up_to(folder: Path, top: Path) -> list[Path]:
+def list_folders_up_to(folder: Path, top: Path) -> list[Path]:
     """`folder` and the folders above it up to `top`. Only `folder` if it is not below `top`."""
     if not folder.is_relative_to(top):
         return [folder]

@@ -43,24 +43,24 @@ class Arguments:
             name, _, value = argument.partition("=")
             values.setdefault(name, []).append(value)
 
-        def pairs(name: str) -> list[tuple[int, str]]:
+        def parse_pairs(name: str) -> list[tuple[int, str]]:
             return [(int(first), second) for first, second in (value.split(":", 1) for value in values.get(name, []))]
 
-        def last(name: str, default: str = "") -> str:
+        def get_last(name: str, default: str = "") -> str:
             return values.get(name, [default])[-1]
 
-        self.limits = pairs("limit")
-        self.nice = int(last("nice", "0"))
-        self.oom_score = last("oom")
-        self.landlock_handled = pairs("handled")
+        self.limits = parse_pairs("limit")
+        self.nice = int(get_last("nice", "0"))
+        self.oom_score = get_last("oom")
+        self.landlock_handled = parse_pairs("handled")
         """One pair of the rights that Landlock confines, as bits, and its scope; empty without Landlock."""
-        self.landlock_rules = pairs("rule")
+        self.landlock_rules = parse_pairs("rule")
         """(rights, path): the command has these rights at this path and below."""
         self.writable = values.get("writable", [])
-        self.cwd = last("cwd")
-        self.git_file = last("git")
-        self.seccomp_filter = bytes.fromhex(last("filter"))
-        self.calls = dict(pairs("call"))
+        self.cwd = get_last("cwd")
+        self.git_file = get_last("git")
+        self.seccomp_filter = bytes.fromhex(get_last("filter"))
+        self.calls = dict(parse_pairs("call"))
         """The names of the system calls that the kernel passes on, by their numbers."""
 
 

@@ -68,7 +68,7 @@ _IOPRIO_WHO_PROCESS = 1
 _IOPRIO_WHO_PGRP = 2
 
 _PATH_BYTES = 4096
-_PAGE = 4096
+_PAGE_BYTES = 4096
 
 
 def raise_errno(result: int, operation: str) -> None:
@@ -276,7 +276,7 @@ class _Call:
             fcntl.ioctl(self._listener, _SECCOMP_IOCTL_NOTIF_ID_VALID, struct.pack("Q", self._token))
             while len(content) < size:
                 position = address + len(content)
-                piece = os.pread(memory.fileno(), min(size - len(content), _PAGE - position % _PAGE), position)
+                piece = os.pread(memory.fileno(), min(size - len(content), _PAGE_BYTES - position % _PAGE_BYTES), position)
                 content += piece
                 if not piece or (size == _PATH_BYTES and b"\0" in piece):
                     break
