@@ -421,9 +421,9 @@ class ProjectFlow(Flow):
         return [path.removeprefix(self.path_prefix) for path in paths if path.startswith(self.path_prefix)]
 
     def find_files(self, job: Job, paths: Sequence[str]) -> list[str]:
-        """The files that `paths` name, as `select_paths_inside` has them. A folder names the files below it that git does
-        not ignore. Raises `WorkFailed` if these are more than `MAX_FOLDER_FILES`, and `CannotRun` for a link that leads
-        out of the repository."""
+        """The files that `paths` name, as `select_paths_inside` has them. A folder names the files below it that git
+        does not ignore. Raises `WorkFailed` if these are more than `MAX_FOLDER_FILES`, and `CannotRun` for a link that
+        leads out of the repository."""
         folders = find_folders(job, paths)
         if not folders:
             return self.select_paths_inside(paths)
