@@ -37,7 +37,7 @@ DEFAULT_CHANNEL = "koji-core"
 TIMEOUT_S = 0.5
 """Seconds in which a server must answer completely."""
 
-MAX_ANSWER_BYTES = 256 * 1024
+MAX_MODEL_LIST_BYTES = 256 * 1024
 """Maximum size of an answer."""
 
 MAX_MODELS = 9
@@ -195,10 +195,10 @@ def _query_server(address: SplitResult, until: float) -> tuple[list[str], str]:
             if response.status != 200:
                 return [], f"answers {response.status} instead of its list of models"
             body = b""
-            while (chunk := response.read1(65_536)) and len(body) <= MAX_ANSWER_BYTES and time.monotonic() < until:
+            while (chunk := response.read1(65_536)) and len(body) <= MAX_MODEL_LIST_BYTES and time.monotonic() < until:
                 body += chunk
-            if len(body) > MAX_ANSWER_BYTES:
-                return [], f"sends more than {MAX_ANSWER_BYTES // 1024} KB instead of its list of models"
+            if len(body) > MAX_MODEL_LIST_BYTES:
+                return [], f"sends more than {MAX_MODEL_LIST_BYTES // 1024} KB instead of its list of models"
             names = [entry["id"] for entry in json.loads(body)["data"] or []]
             return [name for name in names if _is_plain_name(name)][:MAX_MODELS], ""
         except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, AttributeError, RecursionError):

@@ -156,8 +156,8 @@ class Housekeeping:
 
 
 def measure_folders(folders: Collection[Path]) -> int:
-    """The bytes that the files below these folders take on the disk, for at most `MAX_MEASURED_FILES` files. Links are not
-    followed."""
+    """The bytes that the files below these folders take on the disk, for at most `MAX_MEASURED_FILES` files. Links are
+    not followed."""
     walks = (walk for folder in folders for walk in os.walk(folder))
     files = (os.path.join(place, name) for place, _, names in walks for name in names)  # noqa: PTH118 (many files)
     total = 0

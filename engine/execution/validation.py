@@ -36,7 +36,7 @@ from engine.model.text import capitalised, count, money, one_line
 from engine.storage.database import Database, Transaction
 from engine.storage.validation_runs import ValidationRuns
 
-MAX_OUTPUT_CHARS = 6_000
+MAX_HEAL_OUTPUT_CHARS = 6_000
 """Maximum number of characters of output for the agent. It gets the end, which sums up the failures."""
 
 MAX_NAMED_TESTS = 20
@@ -119,7 +119,7 @@ def make_heal_prompt(attempt: Attempt, *, playbook: Sequence[str] = ()) -> str:
     repairs = f"\n\n{REPAIRS_HEADING}:\n<repairs>{listed_repairs}\n</repairs>" if listed_repairs else ""
     return (
         f"The project's tests were run on your changes, and these fail that passed before:{tests}\n\n"
-        f"The end of their output:\n\n{attempt.output[-MAX_OUTPUT_CHARS:]}\n\n"
+        f"The end of their output:\n\n{attempt.output[-MAX_HEAL_OUTPUT_CHARS:]}\n\n"
         "Find the cause and fix it in the code that you changed. Change a test only where the task asks for other "
         f"behaviour, never to make it pass.{repairs}"
     )
@@ -319,7 +319,7 @@ class _OutputCollector:
 
     def execute(self, argv: Sequence[str], **options: object) -> CommandResult:
         result = self._live.execute(argv, **options)  # type: ignore[arg-type]
-        self.text = (self.text + result.output)[-MAX_OUTPUT_CHARS:]
+        self.text = (self.text + result.output)[-MAX_HEAL_OUTPUT_CHARS:]
         return result
 
 

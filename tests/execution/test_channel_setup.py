@@ -13,7 +13,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.config.sections import ProviderKind, ProviderSettings
-from engine.execution.channel_setup import MAX_ANSWER_BYTES, MAX_MODELS, TIMEOUT_S, ChannelSetup, query_local_models
+from engine.execution.channel_setup import MAX_MODEL_LIST_BYTES, MAX_MODELS, TIMEOUT_S, ChannelSetup, query_local_models
 from engine.execution.model_router import FIRST_KEY
 from engine.model import Refusal, SetupStep
 from engine.settings_store import SettingsStore
@@ -193,7 +193,7 @@ def test_an_endless_answer_is_not_read_to_its_end(new_server: NewServer) -> None
     server = new_server()
     server.send(MODELS_PATH, itertools.chain([HEAD], itertools.repeat(b" " * 65_536)))
     assert find_faults(find_address(server)) == [
-        f"sends more than {MAX_ANSWER_BYTES // 1024} KB instead of its list of models"
+        f"sends more than {MAX_MODEL_LIST_BYTES // 1024} KB instead of its list of models"
     ]
 
 

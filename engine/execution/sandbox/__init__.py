@@ -32,7 +32,7 @@ MAX_MEMORY_BYTES = max(2 * 1024**3, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC
 """Maximum memory of all processes of a session together, unless the settings say otherwise: half of the machine's, but
 at least 2 GiB."""
 
-MAX_FILE_BYTES = 2 * 1024**3
+MAX_WRITTEN_FILE_BYTES = 2 * 1024**3
 """Maximum size of a file that a command may write."""
 
 SHARED_MEMORY_BYTES = 512 * 1024**2
@@ -68,7 +68,7 @@ def make_limit_script() -> str:
     are added to it.
     """
     tasks = _count_tasks() + MAX_PROCESSES
-    limits = f"ulimit -c 0; ulimit -f {MAX_FILE_BYTES // 512}; ulimit -p {tasks} || ulimit -u {tasks}; "
+    limits = f"ulimit -c 0; ulimit -f {MAX_WRITTEN_FILE_BYTES // 512}; ulimit -p {tasks} || ulimit -u {tasks}; "
     return "{ " + limits + f"echo {OOM_SCORE} >/proc/self/oom_score_adj; " + "} 2>/dev/null; "
 
 
@@ -78,7 +78,7 @@ def make_supervised_command(more_options: Sequence[str], argv: Sequence[str]) ->
     """
     limited = (
         (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, MAX_FILE_BYTES),
+        (resource.RLIMIT_FSIZE, MAX_WRITTEN_FILE_BYTES),
         (resource.RLIMIT_NPROC, _count_tasks() + MAX_PROCESSES),
     )
     options = [f"nice={min(19, os.getpriority(os.PRIO_PROCESS, 0) + NICE)}", f"oom={OOM_SCORE}"]

@@ -303,7 +303,11 @@ class HostGate:
     def _report_once(self, refusal: str) -> None:
         """Report a refusal, unless it was reported already."""
         with self._lock:
-            if self._is_closed or refusal in self._reported_refusals or len(self._reported_refusals) >= _MAX_REPORTED_REFUSALS:
+            if (
+                self._is_closed
+                or refusal in self._reported_refusals
+                or len(self._reported_refusals) >= _MAX_REPORTED_REFUSALS
+            ):
                 return
             self._reported_refusals.add(refusal)
         self._report(f"network: {sanitise(refusal)}")

@@ -61,8 +61,8 @@ def number_lines(text: str, first: int, count: int | None) -> str:
 
 
 def keep_tail(text: str) -> str:
-    """The last `MAX_RESULT_CHARS` characters of `text`, in whole lines if possible. If anything was left out, a first line in
-    square brackets says so."""
+    """The last `MAX_RESULT_CHARS` characters of `text`, in whole lines if possible. If anything was left out, a first
+    line in square brackets says so."""
     if len(text) <= MAX_RESULT_CHARS:
         return text
     tail = text[-MAX_RESULT_CHARS:]

@@ -213,7 +213,9 @@ class WriteAgentsMd(Flow):
     name = "write_agents_md"
     label = f"Write what was learned into {AGENTS_FILE}"
     place = Place.CHANGE_SET
-    lessons: list[Lesson] = Field(min_length=1, max_length=MAX_SECTION_LESSONS, description="what was learned, one entry each")
+    lessons: list[Lesson] = Field(
+        min_length=1, max_length=MAX_SECTION_LESSONS, description="what was learned, one entry each"
+    )
 
     def describe(self) -> str:
         entries = "\n".join(f"- {lesson}" for lesson in self.lessons)

@@ -73,7 +73,9 @@ class RunTests(ProjectFlow):
     label = "Run tests"
     place = Place.CHECK
     paths: list[RepoFile] = Field(default=[], description="source files and folders; none = the whole suite")
-    tests: list[TestId] = Field(default=[], max_length=MAX_TESTS_IN_COMMAND, description="tests by id, instead of changed files")
+    tests: list[TestId] = Field(
+        default=[], max_length=MAX_TESTS_IN_COMMAND, description="tests by id, instead of changed files"
+    )
 
     def describe(self) -> str:
         return f"{self._describe_subject()}{self.where}"

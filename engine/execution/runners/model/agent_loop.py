@@ -227,7 +227,11 @@ class AgentLoop:
     def _run_tool_calls(self, tool_calls: Sequence[Message], request: _Request) -> None:
         """Run the tool calls of an answer, and add their results to the next request."""
         for number, tool_call in enumerate(tool_calls):
-            result = self._run_tool_call(tool_call) if number < MAX_CALLS_PER_ANSWER else ToolResult(SKIPPED_RESULT, ok=False)
+            result = (
+                self._run_tool_call(tool_call)
+                if number < MAX_CALLS_PER_ANSWER
+                else ToolResult(SKIPPED_RESULT, ok=False)
+            )
             text = result.text[:MAX_PASSED_RESULT_CHARS]
             request.results.append({"id": tool_call["id"], "name": tool_call["name"], "text": text, "ok": result.ok})
             request.parts.append(make_result_part(tool_call["name"], text, self._last_call))

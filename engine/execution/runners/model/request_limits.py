@@ -105,7 +105,7 @@ class PromptSize:
     @property
     def max_tokens(self) -> int:
         """The highest number of tokens that is accepted from a provider. An estimate counts half a token for a
-        character, but a character can be a whole token. `PROVIDER_OVERHEAD_TOKENS` is for tokens that the provider adds."""
+        character, but a character can be a whole token. The provider may add `PROVIDER_OVERHEAD_TOKENS`."""
         return self.counted + 2 * self.estimated + PROVIDER_OVERHEAD_TOKENS
 
     def plus(self, estimated: int) -> PromptSize:

@@ -203,7 +203,10 @@ def _is_project_folder(folder: str) -> bool:
     """Whether a folder can be that of a project below the top: not too deep, not ignored, with a plain name."""
     parts = folder.split("/")
     return (
-        bool(folder) and len(parts) <= MAX_PROJECT_DEPTH and _IGNORED_FOLDERS.isdisjoint(parts) and sanitise(folder) == folder
+        bool(folder)
+        and len(parts) <= MAX_PROJECT_DEPTH
+        and _IGNORED_FOLDERS.isdisjoint(parts)
+        and sanitise(folder) == folder
     )
 
 

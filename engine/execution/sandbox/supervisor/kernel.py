@@ -276,7 +276,9 @@ class _Call:
             fcntl.ioctl(self._listener, _SECCOMP_IOCTL_NOTIF_ID_VALID, struct.pack("Q", self._token))
             while len(content) < size:
                 position = address + len(content)
-                piece = os.pread(memory.fileno(), min(size - len(content), _PAGE_BYTES - position % _PAGE_BYTES), position)
+                piece = os.pread(
+                    memory.fileno(), min(size - len(content), _PAGE_BYTES - position % _PAGE_BYTES), position
+                )
                 content += piece
                 if not piece or (size == _PATH_BYTES and b"\0" in piece):
                     break
