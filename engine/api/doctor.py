@@ -278,7 +278,7 @@ def _check_sandbox(settings: Settings) -> Check:
     by = "limited by a control group" if can_limit_groups() else "checked twice a second"
     limited = (
         f"a session has at most {memory:.1f} GiB of memory and {sandbox.MAX_PROCESSES:,} processes ({by}),"
-        f" {sandbox.MAX_FILE_BYTES // 1024**3} GiB a file, no core dumps"
+        f" {sandbox.MAX_WRITTEN_FILE_BYTES // 1024**3} GiB a file, no core dumps"
     )
     return Check("sandbox", OK, f"{find_best_sandbox().describe(network=False)}{lacks}; {limited}")
 
