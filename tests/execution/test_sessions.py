@@ -254,7 +254,7 @@ def test_a_session_that_begins_while_the_running_ones_are_read_is_listed_once(
     world: ScriptWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_begin = threading.Event()
-    begin, read = world.sessions.begin, world.sessions.rows
+    begin, read = world.sessions.begin, world.sessions.load_rows
 
     def begin_late(session_id: str, sandbox: str) -> SessionView | None:
         may_begin.wait(10)
@@ -268,7 +268,7 @@ def test_a_session_that_begins_while_the_running_ones_are_read_is_listed_once(
 
     monkeypatch.setattr(world.sessions, "begin", begin_late)
     view = world.start("gate")
-    monkeypatch.setattr(world.sessions, "rows", read_slowly)
+    monkeypatch.setattr(world.sessions, "load_rows", read_slowly)
     assert [(running.id, running.state) for running in world.sessions.running()] == [(view.id, SessionState.RUNNING)]
 
 
