@@ -239,7 +239,12 @@ def test_a_secret_in_two_chunks_is_one_secret(secret: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "begin", [MAX_LINE_CHARS - len(KEYRING_SECRET) // 2, MAX_LINE_CHARS - MAX_KEY_LENGTH - len(KEYRING_SECRET) // 2, MAX_LINE_CHARS - 1]
+    "begin",
+    [
+        MAX_LINE_CHARS - len(KEYRING_SECRET) // 2,
+        MAX_LINE_CHARS - MAX_KEY_LENGTH - len(KEYRING_SECRET) // 2,
+        MAX_LINE_CHARS - 1,
+    ],
 )
 @pytest.mark.parametrize("filler", ["x", "x "])
 def test_no_half_of_a_secret_at_the_end_of_a_long_line_is_stored(begin: int, filler: str) -> None:

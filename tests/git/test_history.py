@@ -108,7 +108,9 @@ def repeated(*commits: str, times: int = 12) -> tuple[str, ...]:
 )  # fmt: skip
 def test_the_file_that_usually_changes_too(commits: Sequence[str], files: list[str], expected: Partner | None) -> None:
     assert CoChanges(make_changes(*commits)).find_missing_partner(files) == expected
-    assert CoChanges([*make_changes(*commits), *[Change("m", 0, 2, "merge")] * 50]).find_missing_partner(files) == expected
+    assert (
+        CoChanges([*make_changes(*commits), *[Change("m", 0, 2, "merge")] * 50]).find_missing_partner(files) == expected
+    )
 
 
 def test_only_commits_before_a_position_count() -> None:
