@@ -45,9 +45,8 @@ class CardController:
 
     def __init__(self, app: Console) -> None:
         self._app = app
-        self._decided: list[Card] = []
-        self._undo_is_running = False
-        self._waiting_undos: list[Callable[[], None]] = []
+        self._decided: list[tuple[Card, str]] = []  # each with its decision
+        self._undoes_approval = False  # until the engine says how many landings are left
         self.last_approved_id = ""
         """The card that was approved here last, "" for none or once the work screen has opened on its session."""
         self._overrides: dict[str, list[Card | None]] = {}  # by card id, until the engine lists them; None: gone
@@ -78,13 +77,13 @@ class CardController:
             "dismiss": lambda engine: engine.cards.dismiss(card.id),
             "snooze": lambda engine: engine.cards.snooze(card.id, span=SNOOZE),
         }
-        self._decided.append(card)
+        self._decided.append((card, decision))
         self._override(card.id, None)
         self.last_approved_id = card.id if decision == "approve" else self.last_approved_id
 
         def on_refusal(refusal: Refusal) -> None:
             self.last_approved_id = ""
-            self._decided = [decided for decided in self._decided if decided.id != card.id]
+            self._decided = [decided for decided in self._decided if decided[0].id != card.id]
             self._overrides.pop(card.id, None)
             if refusal.code == "already_decided":
                 self._app.call_engine(lambda engine: engine.cards.get(card.id), report_other_decision)
@@ -129,7 +128,7 @@ class CardController:
         """Approve `card` with `call`; it leaves the list only when that went well."""
 
         def done(_: Card) -> None:
-            self._decided.append(card)
+            self._decided.append((card, "approve"))
             self.last_approved_id = card.id
             on_approved()
             self._note_change(card.id, None)
@@ -140,26 +139,26 @@ class CardController:
         """Undo the last decision made here; the next call undoes the one before. `show` shows the card at once.
 
         Of a card with several landings each call undoes one; the message then contains `hint`, which says how to
-        undo the next. A call waits until the undo before it has ended.
+        undo the next. While the undo of an approval runs, it is not known which decision is the last: then the call
+        only says so.
         """
-        if self._undo_is_running:
-            self._waiting_undos.append(partial(self.undo, show, show_message, hint))
+        if self._undoes_approval:
+            self._app.show_toast("Undo is still running. Try again in a moment.", "warning")
             return
         if not self._decided:
             show_message("Nothing to undo.", "$grey")
             return
-        card = self._decided.pop()
+        card, decision = self._decided.pop()
         self.last_approved_id = ""
-        self._undo_is_running = True
+        self._undoes_approval = is_approval = decision == "approve"
 
         def on_end() -> None:
-            self._undo_is_running = False
-            if self._waiting_undos:
-                self._waiting_undos.pop(0)()
+            if is_approval:
+                self._undoes_approval = False
 
         def on_result(undone: Card) -> None:
-            if undone.status is Status.EXECUTED and undone.note not in ("", card.note):  # other landings are left
-                self._decided.append(card)
+            if undone.landings_left:
+                self._decided.append((card, decision))
                 show_message(f"↶ {undone.note}{hint}  ·  {one_line(card.assignment.prompt)}", "$grey")
             on_end()
 

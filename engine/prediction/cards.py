@@ -425,7 +425,8 @@ class Cards:
             if row.status != Status.EXECUTED:
                 return store.change(card_id, store.bring_back)
             if not (row.ran_by_itself and row.check_only) and (landings_left := self._reverse(row)):
-                return replace(self.get(card_id), note=f"1 landing undone, {landings_left} left")
+                note = f"1 landing undone, {landings_left} left"
+                return replace(self.get(card_id), note=note, landings_left=landings_left)
             return store.change(card_id, lambda tx, row: store.retract_approval(tx, row, DecisionSignal.UNDONE, tx.now))
 
     def mark_shown(self, card_ids: Iterable[str]) -> None:

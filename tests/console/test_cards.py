@@ -15,7 +15,7 @@ from engine.execution.runners.flows import FLOWS
 from engine.home import Home
 from engine.model import Card, CycleReport, RailVerdict, Refusal, Source, Status, Verdict
 from tests.console import stand_in_data
-from tests.console.conftest import make_console, running, screen_text, until
+from tests.console.conftest import make_console, running, screen_text, toasts, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import BLOG, SHOP
 from tests.console.stories import (
@@ -83,13 +83,16 @@ def has_undone(*ids: str) -> Until:
     return Until(f"{ids}", lambda app: [id for _, id, *_ in calls_of(stand_in(app), "undo")] == [*ids])
 
 
+NO_UNDO_RUNS = Until("no undo of an approval", lambda app: not app.cards._undoes_approval)
+
+
 def leave_a_landing(engine: StandIn) -> None:
     """The first undo leaves a landing of a card that has run."""
     undo = engine.cards.undo
 
     def undo_one(id: str) -> Card:
         engine.cards.undo = undo  # type: ignore[method-assign]
-        return replace(undo(id), status=Status.EXECUTED, note="1 landing undone, 1 left")
+        return replace(undo(id), status=Status.EXECUTED, note="1 landing undone, 1 left", landings_left=1)
 
     engine.cards.undo = undo_one  # type: ignore[method-assign]
 
@@ -124,11 +127,14 @@ STORIES: Stories = {
     ),
     "each undo of a card with two landings undoes one of them, then the next undoes the decision before": (
         Given(leave_a_landing),
-        press("left left"),
-        called("dismiss", SECOND),
+        press("left right"),
+        called("approve", SECOND, None),
         press("u"),
         sees("1 landing undone, 1 left · Undo: u"),
-        press("u u"),
+        press("u"),
+        has_undone(SECOND, SECOND),
+        NO_UNDO_RUNS,
+        press("u"),
         has_undone(SECOND, SECOND, FIRST),
     ),
     "an undo that is refused leaves again with its reason": (
@@ -478,6 +484,21 @@ async def test_an_undone_card_is_in_front_at_once_and_stays(console: ConsoleApp,
         assert [call[0] for call in calls_of(engine, "snooze", "undo")] == ["snooze", "undo"]
         assert (front(console), len(stack(console).cards)) == (FIRST, 5)
         await carry_out(pilot, change_cards(None, FIRST), in_front(SECOND))  # what was taken back does not outlive that
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("decision", ["left", "right"])
+async def test_an_undo_undoes_no_decision_that_was_made_after_its_key(
+    console: ConsoleApp, engine: StandIn, decision: str
+) -> None:
+    answered = threading.Event()
+    hold_back(engine.cards, "undo", until=answered)
+    async with running(console, decision, "u", "u", notifications=True) as pilot:
+        await carry_out(pilot, in_front(FIRST), press("left"), in_front(SECOND))
+        answered.set()
+        await until(pilot, lambda: not console.cards._overrides)
+        assert (calls_of(engine, "undo"), front(console)) == ([("undo", FIRST)], SECOND)
+        assert ("Undo is still running." in toasts(console)) is (decision == "right")
 
 
 async def test_keys_are_ignored_for_a_moment_after_the_engine_replaced_the_card(console: ConsoleApp) -> None:

@@ -173,11 +173,11 @@ def test_undo_later_reverses_the_landing(world: World) -> None:
     world.landings.sessions.add("session_1")
     world.landings.number_left = 1
     undone = world.cards.undo(card.id)
-    assert (undone.status, undone.note) == (Status.EXECUTED, "1 landing undone, 1 left")
+    assert (undone.status, undone.note, undone.landings_left) == (Status.EXECUTED, "1 landing undone, 1 left", 1)
     assert world.signals() == ["approved"]
     world.landings.number_left = 0
     undone = world.cards.undo(card.id)
-    assert (undone.status, undone.note) == (Status.EXECUTED, "")
+    assert (undone.status, undone.note, undone.landings_left) == (Status.EXECUTED, "", 0)
     assert world.signals() == ["undone"]
 
 
