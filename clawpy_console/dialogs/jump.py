@@ -107,6 +107,9 @@ class Jump(Dialog[Spot | None]):
         self._spots = dict(zip(labels(len(spots_on_screen)), spots_on_screen, strict=False))
         self._typed = ""
 
+    def on_mount(self) -> None:
+        self._size_when_opened = self.app.size
+
     def draw_on_picture(self, picture: list[Strip]) -> list[Strip]:
         """Draw what is left to type of each label that begins with what was typed, in the gap before its spot if that
         is free."""
@@ -130,7 +133,8 @@ class Jump(Dialog[Spot | None]):
         return picture
 
     def on_resize(self, event: events.Resize) -> None:
-        if self._picture is not None:  # the labels would stand beside their places
+        """Close, because the labels would stand beside their places. Textual sends this for the first layout, too."""
+        if event.size != self._size_when_opened and self.is_current:  # two resizes can come before it is closed
             self.dismiss(None)
 
     def on_key(self, event: events.Key) -> None:
