@@ -36,6 +36,8 @@ from engine.home import Home
 from engine.model import Refusal
 
 if TYPE_CHECKING:
+    from textual.command import Provider
+
     from clawpy_console.attach.terminal import Terminal
     from clawpy_console.console import Console
     from engine import Engine
@@ -66,6 +68,12 @@ FIELD_ACTIONS = frozenset({"filter.open", "diff.comment", "work.reply"})
 """Actions that open a field for words."""
 
 
+def _import_command_provider() -> type[Provider]:
+    from clawpy_console.dialogs.palette import CommandProvider  # only the palette needs it
+
+    return CommandProvider
+
+
 class ConsoleApp(CardConsole):
     """The console over one engine.
 
@@ -83,6 +91,7 @@ class ConsoleApp(CardConsole):
     TITLE = "clawpy"
     CSS_PATH = ["app.tcss", "screens/mission.tcss"]  # with the first screen's, or all is parsed twice
     ENABLE_COMMAND_PALETTE = True
+    COMMANDS = {_import_command_provider}
     COMMAND_PALETTE_BINDING = "f24"  # our own binding, remappable, does it
     MODES = SCREENS
     DEFAULT_MODE = FIRST_MODE

@@ -174,7 +174,8 @@ def check_setting(key: str, value: str, home: Home) -> None:
         case ["keys", action_id]:
             keys = configured_keys(home)
             before = {refusal.message for refusal in check_keymap(keys)[1]}
-            for refusal in check_keymap(keys | {action_id: value})[1]:
+            changed = {action_id: value}
+            for refusal in check_keymap(changed | keys | changed)[1]:  # of two with one key, this one is refused
                 if refusal.message not in before:
                     raise refusal
 

@@ -182,7 +182,7 @@ def _suggest_action(action_id: str) -> str:
     likely = likely or difflib.get_close_matches(action_id, BY_ID, n=3, cutoff=0.8)
     if likely:
         return f"did you mean {' or '.join(likely[:3])}?"
-    return "`?` in the console shows the name of each action, such as stack.approve"
+    return "`clawpy help keys` shows the name of each action, such as stack.approve"
 
 
 def _is_key(key: str) -> bool:

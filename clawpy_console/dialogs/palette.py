@@ -12,9 +12,11 @@ from rich.cells import cell_len
 from textual import events, getters, on
 from textual.app import ComposeResult, SystemCommand
 from textual.binding import ActiveBinding
+from textual.command import Hit, Hits
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.screen import Screen
+from textual.system_commands import SystemCommandsProvider
 from textual.widgets import Input
 
 from clawpy_console import formats
@@ -65,7 +67,7 @@ class Help(Dialog[None]):
         self._draw()
 
     def _subtitle(self, escape_hint: str) -> str:
-        return f"esc {escape_hint} · change a key: clawpy config set 'keys.\"ID\"' KEY"
+        return f"esc {escape_hint} · change a key: clawpy help keys"
 
     def _draw(self) -> None:
         terms = self._filter.words
@@ -168,6 +170,17 @@ def commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemCommand]:
         )
     if screen is app.screen_stack[0]:  # a dialog cannot be left from here
         yield from _commands_elsewhere(app, bound)
+
+
+class CommandProvider(SystemCommandsProvider):
+    """Finds the commands of the palette that have all words of a search, in their names or explanations."""
+
+    async def search(self, query: str) -> Hits:
+        """The commands for a search, those with the words in their names first."""
+        matcher, words = self.matcher(query), query.lower().split()
+        for name, explanation, callback, *_ in self.app.get_system_commands(self.screen):
+            if has_words(f"{name} {explanation}", words):
+                yield Hit(matcher.match(name), matcher.highlight(name), callback, help=explanation)
 
 
 def save_screenshot(app: Console) -> None:

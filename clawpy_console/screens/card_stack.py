@@ -109,6 +109,7 @@ class CardStack(Widget, can_focus=True):
         self._front_index = 0
         self._dismissed_id = ""  # the last card that was dismissed here, until its reason is given or not any more
         self._dismissed_at = 0.0
+        self._has_dismissed_own = False  # whether that card was a prompt of the operator
         self._changed_at = float("-inf")  # when the engine replaced the card in front
         self._armed_id = ""  # the card whose risk was shown
 
@@ -126,6 +127,10 @@ class CardStack(Widget, can_focus=True):
     def reason_card_id(self) -> str:
         """The id of the card that was just dismissed, while a key may give the reason; "" for none."""
         return self._dismissed_id if self.clock() - self._dismissed_at < REASON_S else ""
+
+    def takes_reason(self, reason: str) -> bool:
+        """Whether a key may give this reason now. A prompt of your own mutes nothing, so it takes no "never"."""
+        return bool(self.reason_card_id) and not (self._has_dismissed_own and reason.startswith("never"))
 
     @property
     def armed(self) -> bool:
@@ -205,7 +210,7 @@ class CardStack(Widget, can_focus=True):
             at_least = 2 if action in ("turn", "turn_to") else 1
             return len(self.cards) >= at_least
         if action == "why":
-            return bool(self.reason_card_id)
+            return self.takes_reason(str(parameters[0]))
         return super().check_action(action, parameters)
 
     def _accepts_decisions(self) -> bool:
@@ -219,6 +224,7 @@ class CardStack(Widget, can_focus=True):
         self._fly_out(card, DIRECTIONS[decision])
         self._dismissed_id = card.id if decision == "dismiss" else ""
         self._dismissed_at = self.clock()
+        self._has_dismissed_own = card.source is Source.OPERATOR
         self._replace(tuple(other for other in self.cards if other.id != card.id), self._front_index, by_key=True)
         self._on_decision(card, decision)
         if decision == "dismiss":

@@ -197,7 +197,7 @@ class MissionScreen(ConsoleScreen):
         if stack.reason_card_id:
             reasons: list[str | tuple[str, str]] = []
             for name, label in REASON_LABELS.items():
-                reasons += ["  ", key(name), (f" {label}", "$grey")]
+                reasons += ["  ", key(name), (f" {label}", "$grey")] if stack.takes_reason(label) else []
             return Content.assemble(("why?", "bold reverse $accent"), *reasons)
         return Content("")
 

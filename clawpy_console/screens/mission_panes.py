@@ -192,7 +192,7 @@ def hidden_panes(state: AppState, now: datetime) -> Content:
         ("work ", "$faint"), (f"{running_count} running", "$accent" if running_count else "$grey"),
         ("   waiting for you ", "$faint"),
         (f"{waiting_count}{oldest}", "bold $wants" if waiting_count else "$grey"),
-        ("   ⇥ shows them", "$faint"),
+        ("   ⇥ shows them" if running_count or waiting_count else "", "$faint"),
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from sqlmodel import col, desc, select
 
 from engine.config.sections import ACP_PREFIX
 from engine.events import MuteLifted
-from engine.execution.runners.flow_runner import find_named_flow, find_similar_flow
+from engine.execution.runners.flow_runner import find_missing_file, find_named_flow, find_similar_flow
 from engine.model import (
     ENGINE_CLOSED,
     UNDONE,
@@ -235,15 +235,18 @@ class Cards:
             estimate=self._card_cycle.estimate(proposal, assignment) if is_suggestion else None,
         )
         if assignment.flow is None:
-            similar = find_similar_flow(assignment.prompt, self.approvals.flows)
+            flows = self.approvals.flows
+            missing = find_missing_file(assignment.prompt, flows, assignment.workspace)
+            similar = "" if missing else find_similar_flow(assignment.prompt, flows)
             question = f"Did you mean the flow `{similar}`? " if similar else ""
             row.note = question and f"{question}It needs no model"
             if not info.available:
+                problem = f"There is no file {missing} in this repository" if missing else ""
                 other = "or name a flow, such as `run the tests`: `clawpy help flows` lists them"
                 if not may_wait and not assignment.runner.startswith(ACP_PREFIX):
-                    message = f"{question}No model or agent can run this text"
+                    message = problem or f"{question}No model or agent can run this text"
                     raise Refusal("no_model", message, f"{info.reason}; {other}")
-                row.note = f"{question}{info.reason[0].upper()}{info.reason[1:]}; {other}"
+                row.note = f"{problem and problem + '. '}{question}{info.reason[0].upper()}{info.reason[1:]}; {other}"
         with self._database.read() as session:
             row.set_verdicts(self.approvals.preview_work(session, row, assignment, info))
         return row

@@ -547,6 +547,17 @@ async def test_a_letter_just_after_a_dismissal_is_its_reason(console: ConsoleApp
     )
 
 
+async def test_a_dismissed_prompt_of_ones_own_is_not_asked_whether_it_never_comes_again(
+    console: ConsoleApp, engine: StandIn
+) -> None:
+    async with running(console) as pilot:
+        own = replace(engine.cards.all[FIRST], source=Source.OPERATOR)
+        await carry_out(pilot, change_cards(own, FIRST))
+        await pilot.press("left")
+        await carry_out(pilot, sees("why?  t not now  x wrong  d done"), hides("never"))
+        await carry_out(pilot, press("v"), never_called("explain"), hides("why?"))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("between", ["j", "k", "w", "tab", "7", "u", "wait", "no dismissal"])
 async def test_any_other_key_ends_the_question_for_a_reason(console: ConsoleApp, between: str) -> None:

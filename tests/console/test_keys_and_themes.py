@@ -78,7 +78,7 @@ def test_a_bad_entry_of_the_keymap_is_named(keys: dict[str, str], named: str) ->
     [
         ("stack.aprove", "did you mean stack.approve?"),
         ("approve", "did you mean stack.approve or "),
-        ("zzz", "`?` in the console shows the name of each action, such as stack.approve"),
+        ("zzz", "`clawpy help keys` shows the name of each action, such as stack.approve"),
     ],
 )
 def test_the_action_that_was_meant_is_named(action_id: str, fix: str) -> None:

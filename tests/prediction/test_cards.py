@@ -94,6 +94,23 @@ def test_the_title_of_a_pending_card_returns_that_card(world: World) -> None:
     assert world.propose("run the tests of src/foo_bar.py").assignment.flow is None, "its work may be gone"
 
 
+@pytest.mark.parametrize(
+    ("prompt", "file"),
+    [
+        ("run tests/test_nope.py", "tests/test_nope.py"),
+        ("run the tests of src/nope.js", "src/nope.js"),
+        ("lint `docs/no such/`", ""),
+        ("run the tests in the evening", ""),
+    ],
+)
+def test_a_prompt_that_names_a_missing_file_says_so(world: World, prompt: str, file: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        world.propose(prompt, may_wait=False)
+    expected = f"There is no file {file} in this repository" if file else "No model or agent can run this text"
+    assert refused.value.message.endswith(expected)
+    assert world.propose(prompt).note.startswith(f"{expected}. " if file else "No ")
+
+
 def test_a_text_that_nothing_can_run_is_no_card_unless_it_may_wait(world: World) -> None:
     assert refusal_code(world.propose, "run_tets paths=src", may_wait=False) == "no_model"
     assert world.cards.recent() == []

@@ -81,6 +81,9 @@ _PAIR = re.compile(r"\s*(?:\w+[ \t]*=|$)")
 VALUE = re.compile(r"[\w-]*[\d_/:~^.]\S*[\w/]|\d+")
 """Matches a file, a test, a commit or a number. A sentence rarely has only such words."""
 
+_PATH = re.compile(r"[\w./-]*\w\.\w+|(?:[\w.-]+/)+[\w.-]*")
+"""Matches the name of a file with a suffix, or a path. The words of a sentence have neither."""
+
 MIN_SIMILARITY = 0.85
 """From this similarity on, a prompt is nearly the name of a flow. `run it` and `run lint` have 0.83."""
 
@@ -275,12 +278,27 @@ def find_similar_flow(prompt: str, flows: Collection[str]) -> str:
     return next((flow_by_name[candidate] for candidate in candidates if candidate in flow_by_name), "")
 
 
+def find_missing_file(prompt: str, flows: Collection[str], workspace: str) -> str:
+    """The first file that a prompt with the words of a request names, and that `workspace` does not have; "" for
+    none."""
+    requests = [alias for flow in flows for alias in ALIASES.get(flow, ()) if _SLOT.search(alias)]
+    texts = [match[1] for alias in requests if (match := _match_request(prompt, alias))]
+    items = ["".join(groups) for text in texts for groups in _ITEM.findall(text.replace("`", '"'))]
+    paths = [item for item in items if _PATH.fullmatch(item) and is_inside(item)]
+    return next((path for path in paths if not os.path.lexists(Path(workspace) / path)), "")
+
+
+def _match_request(prompt: str, alias: str) -> re.Match[str] | None:
+    """The match of a prompt with the words of a request; its group 1 is what stands in the place of the parameter."""
+    before, _, after = _SLOT.split(alias)
+    words = "".join(rf"{word}[\s_-]++{_FILLER_WORDS}" for word in before.split())
+    return re.fullmatch(rf"{_FILLER_WORDS}{words}(.+?){after}(?:(?<=[\w\"'`\]])[.!?])?", prompt.strip(), re.IGNORECASE)
+
+
 def _find_values(prompt: str, alias: str, top: Path) -> list[str]:
     """The values in a prompt that has the other words of a request; [] if one of them is no file of the repository
     `top`, or no test."""
-    before, parameter, after = _SLOT.split(alias)
-    words = "".join(rf"{word}[\s_-]++{_FILLER_WORDS}" for word in before.split())
-    match = re.fullmatch(rf"{_FILLER_WORDS}{words}(.+?){after}(?:(?<=[\w\"'`\]])[.!?])?", prompt.strip(), re.IGNORECASE)
+    parameter, match = _SLOT.split(alias)[1], _match_request(prompt, alias)
     if match is None:
         return []
 

@@ -336,7 +336,8 @@ def _search(
     while not (first_bad := _FIRST_BAD.search(output)) and "only 'skip'ped commits left" not in output:
         commit = job.git.text("rev-parse", "HEAD")
         revisions_left = _REVISIONS_LEFT.search(output)
-        step = f"Step {len(verdicts) + 1}, {revisions_left[1] if revisions_left else 0} left after it"
+        left = count(int(revisions_left[1]) if revisions_left else 0, "commit")
+        step = f"Step {len(verdicts) + 1}, {left} left after it"
         job.say(f"{step}: {read_commit(job.git, commit)}")
         try:
             verdict = decide_verdict(run_test(), at_bad)
