@@ -202,7 +202,7 @@ def test_no_process_outlives_its_command(victim_on_every_rung: Victim, code: str
     seconds = make_unique_seconds()
     attempt = victim_on_every_rung.attempt(code, time=seconds)
     assert attempt.exit_code == 0, attempt.errors
-    wait_until(lambda: not find_sleepers(seconds), 2)
+    wait_until(lambda: not find_sleepers(seconds))
 
 
 def test_a_command_that_kills_itself_has_the_exit_code_of_the_signal(victim_on_every_rung: Victim) -> None:

@@ -45,7 +45,7 @@ class AskedRequest:
 
     def result(self) -> bool | str:
         """Whether it was allowed, or why the session was stopped."""
-        self._thread.join(5)
+        self._thread.join(20)
         assert not self._thread.is_alive()
         return self._result
 

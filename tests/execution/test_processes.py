@@ -62,8 +62,8 @@ def test_a_command_and_its_children_have_a_lower_priority(processes: Processes, 
         f"while os.nice(0) < {expected}: time.sleep(0.001)\n"  # it is told so a moment after its beginning
         "subprocess.run([sys.executable, '-c', 'import os; print(os.nice(0))'])"
     )
-    run = RunningCommand(processes, script, tmp_path, timeout=5)
-    run.thread.join(10)
+    run = RunningCommand(processes, script, tmp_path, timeout=20)
+    run.thread.join(20)
     assert int(run.output) == expected
 
 
@@ -77,8 +77,8 @@ def test_the_machine_is_read_once_for_the_limits_of_all_sessions(
         "print(os.getpid(), flush=True); time.sleep(60)"
     )
     run = RunningCommand(processes, script, tmp_path)
-    wait_until(lambda: run.pids, 10)
-    wait_until(lambda: len(psutil.Process(run.pids[0]).children(recursive=True)) == 2, 10)
+    wait_until(lambda: run.pids)
+    wait_until(lambda: len(psutil.Process(run.pids[0]).children(recursive=True)) == 2)
     children_of = read_children()
     with monkeypatch.context() as patch:
         patch.setattr(psutil.Process, "children", None)  # it reads the machine
@@ -88,7 +88,7 @@ def test_the_machine_is_read_once_for_the_limits_of_all_sessions(
 def test_no_command_starts_after_the_end(processes: Processes, tmp_path: Path) -> None:
     processes.end()
     run = RunningCommand(processes, "print('no')", tmp_path)
-    run.thread.join(5)
+    run.thread.join(20)
     assert isinstance(run.error, ProcessesClosed)
     assert run.output == b""
 
@@ -96,10 +96,10 @@ def test_no_command_starts_after_the_end(processes: Processes, tmp_path: Path) -
 @pytest.mark.long
 def test_a_timeout_ends_only_its_command(processes: Processes, tmp_path: Path) -> None:
     run = RunningCommand(processes, IGNORE_SIGTERM + "time.sleep(60)", tmp_path, timeout=0.2)
-    run.thread.join(5)
+    run.thread.join(20)
     assert run.finished.timed_out
     second = RunningCommand(processes, "print('still')", tmp_path)
-    second.thread.join(5)
+    second.thread.join(20)
     assert second.output == b"still\n"
 
 
@@ -110,5 +110,5 @@ def test_the_end_of_a_session_leaves_other_sessions_alone(processes: Processes, 
     processes.end()
     assert is_alive(running.pids[0])
     unrelated.end()
-    running.thread.join(2)
+    running.thread.join(20)
     assert not is_alive(running.pids[0])

@@ -210,10 +210,16 @@ def test_a_session_ends_when_the_disk_is_nearly_full(
 @pytest.mark.long
 def test_output_is_published_while_the_session_runs(world: ScriptWorld, bus: EventBus) -> None:
     subscription = bus.subscribe(lambda: None)
-    script = "import time\nfor n in range(1200): print('line', n, flush=True); time.sleep(0.0005)"
+    script = (
+        "import os, time\n"
+        "for n in range(1200):\n"
+        "    print('line', n, flush=True); time.sleep(0.0005)\n"
+        "    while n == 600 and not os.path.exists('go'): time.sleep(0.01)"
+    )
     view = world.start(lambda live: run_python(live, script) and "done")
     wait_until(lambda: len(world.texts(view)) > 10)
     assert world.state(view) is SessionState.RUNNING
+    (world.workspace / "go").touch()
     assert world.wait(view).state is SessionState.SUCCEEDED
     assert world.texts(view) == [f"line {number}" for number in range(1200)]
     events = [event for event in subscription.drain() if isinstance(event, SessionOutput)]
@@ -319,7 +325,7 @@ def test_recover_without_resume_keeps_the_queue(make_world: MakeWorld) -> None:
     lasting = make_world()
     lasting.runner.gate.set()
     lasting.sessions.recover()
-    assert lasting.sessions.wait(views[3].id, 5).state is SessionState.SUCCEEDED
+    assert lasting.sessions.wait(views[3].id, 20).state is SessionState.SUCCEEDED
 
 
 def test_stop_all_ends_sessions_that_wait_for_another_engine(make_world: MakeWorld) -> None:

@@ -167,7 +167,7 @@ def test_no_line_is_written_while_the_file_is_closed(
     monkeypatch.setattr("engine.execution.transcripts.os.fsync", sync)
     writer.append("note", ["the last word"])
     writer.close()
-    thread.join(5)
+    thread.join(20)
     assert writer.flush() == ""
     assert [line.text for line in TranscriptReader().page(path)] == ["the last word"]
 

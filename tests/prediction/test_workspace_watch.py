@@ -65,7 +65,7 @@ class Watched:
         self.checked += workspaces
 
     def check_after(self, change: Callable[[], object]) -> list[str]:
-        """The workspaces that are checked after `change`."""
+        """The workspaces that are checked after `change`, each once: a change may be noticed in two parts."""
         wait_until(self.watch.is_watching.is_set)
         self.checked.clear()
         change()
@@ -75,7 +75,7 @@ class Watched:
             return bool(self.checked)
 
         wait_until(is_checked)
-        return self.checked
+        return list(dict.fromkeys(self.checked))
 
 
 @pytest.fixture

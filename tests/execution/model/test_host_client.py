@@ -86,7 +86,7 @@ def test_a_host_that_does_not_cancel_is_killed_and_other_sessions_continue(fresh
         engine.sessions.stop(first.id, "enough")
         view = engine.sessions.wait(first.id, 10)
         assert view.state is SessionState.CANCELLED
-        wait_until(lambda: not host.is_running(), 3)
+        wait_until(lambda: not host.is_running())
         second_view = fresh_world.finish(second)
         assert (second_view.state, second_view.summary) == (SessionState.SUCCEEDED, "Done.")
         fresh_world.check_end(view)
@@ -99,7 +99,7 @@ def test_a_stop_during_a_pause_ends_at_once(world: ModelWorld) -> None:
         session = world.start()
         wait_until(lambda: any("again in" in text for text in world.texts(session)))
         engine.sessions.stop(session.id, "enough")
-        view = engine.sessions.wait(session.id, 2)
+        view = engine.sessions.wait(session.id, 10)
         assert view.state is SessionState.CANCELLED
         assert len(world.server.requests) == 1
         world.check_end(view)
@@ -126,7 +126,7 @@ def test_an_engine_that_is_killed_leaves_no_host(tmp_path: Path) -> None:
         [host_client.COMMAND[0], "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
     )
     pid = int(killed.stdout)
-    wait_until(lambda: not is_alive(pid), 5)
+    wait_until(lambda: not is_alive(pid))
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def test_a_stop_sends_sigterm_to_the_command_in_the_sandbox(world: ScriptWorld) 
     view = world.start(work)
     wait_until(lambda: world.texts(view))
     world.sessions.stop(view.id, "enough")
-    world.sessions.wait(view.id, 5)
+    world.sessions.wait(view.id, 20)
     assert has_tidied_up == [True]
 
 

@@ -228,7 +228,7 @@ def test_tls_has_to_ask_for_the_host_that_was_named(
         client.sendall(hello[:50])
         client.sendall(hello[50:])
         if name == LISTED:
-            wait_until(lambda: b"".join(received_by_host) == hello, 5)
+            wait_until(lambda: b"".join(received_by_host) == hello)
         else:
             assert client.recv(100) == b""
             assert received_by_host == []
@@ -245,7 +245,7 @@ def test_only_tls_passes_through_port_443(open_gate: GateOpener, received_by_hos
 def test_a_tunnel_to_an_address_needs_no_tls_name(open_gate: GateOpener, received_by_host: list[bytes]) -> None:
     with open_gate("93.184.216.34").connect() as client:
         client.sendall(b"CONNECT 93.184.216.34:443 HTTP/1.1\r\n\r\nhello")
-        wait_until(lambda: b"".join(received_by_host) == b"hello", 5)
+        wait_until(lambda: b"".join(received_by_host) == b"hello")
 
 
 def test_the_next_address_of_a_host_is_tried(
@@ -281,7 +281,7 @@ def test_a_client_that_sends_too_much_before_its_request_ends_is_cut_off(
         client.sendall(beginning)
         assert not beginning or client.recv(100).startswith(b"HTTP/1.1 200")
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # cut off while it speaks
-            wait_until(lambda: client.send(b"x" * 10) and bool(select.select([client], [], [], 0)[0]), 5)
+            wait_until(lambda: client.send(b"x" * 10) and bool(select.select([client], [], [], 0)[0]))
     assert received_by_host == []
 
 
@@ -289,12 +289,12 @@ def test_connections_above_the_maximum_are_turned_away(open_gate: GateOpener, mo
     monkeypatch.setattr(host_gate, "MAX_CONNECTIONS", 2)
     gate = open_gate(LISTED)
     first, second = gate.connect(), gate.connect()
-    wait_until(lambda: gate.host_gate._slots._value == 0, 5)
+    wait_until(lambda: gate.host_gate._slots._value == 0)
     with gate.connect() as third:
         assert third.recv(10) == b""
     first.close()
     second.close()
-    wait_until(lambda: gate.host_gate._slots._value == 2, 5)
+    wait_until(lambda: gate.host_gate._slots._value == 2)
     assert gate.send("CONNECT evil.org:443 HTTP/1.1\n\n").startswith(b"HTTP/1.1 403")
 
 
@@ -304,7 +304,7 @@ def test_an_idle_connection_is_closed(open_gate: GateOpener, server: int, monkey
     gate = open_gate(f"127.0.0.1:{server}")
     began = time.monotonic()
     assert gate.send(f"CONNECT 127.0.0.1:{server} HTTP/1.1\n\n").startswith(b"HTTP/1.1 200")
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 20
 
 
 def test_an_incomplete_request_is_answered_with_an_error(

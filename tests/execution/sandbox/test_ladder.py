@@ -155,4 +155,4 @@ def test_a_program_that_does_not_end_measures_nothing_and_leaves_no_process(monk
 
     monkeypatch.setattr(ladder, "_run_escape_program", leave_survivor)
     assert ladder._measure_rung(NoSandbox()) == ladder.UNMEASURED
-    assert [survivor.wait(5) for survivor in survivors] == [-signal.SIGKILL]
+    assert [survivor.wait(20) for survivor in survivors] == [-signal.SIGKILL]

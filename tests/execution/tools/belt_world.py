@@ -106,10 +106,10 @@ class BeltWorld:
         return path
 
     def answer_request(self, answer: PermissionAnswer) -> None:
-        """Answer the next permission request from a thread, if one comes within eight seconds."""
+        """Answer the next permission request from a thread, if one comes within twenty seconds."""
 
         def give_answer() -> None:
-            end = time.monotonic() + 8
+            end = time.monotonic() + 20
             while not (waiting := self.permissions.waiting()):
                 if self.live.stop_requested or time.monotonic() > end:
                     return
@@ -133,7 +133,7 @@ class BeltWorld:
         wait_until(is_running)
         self.stop("enough")
         self.live.processes.end()
-        thread.join(5)
+        thread.join(20)
         return outcomes[0]
 
     def lines(self, *kinds: str) -> list[str]:
