@@ -126,7 +126,7 @@ class ModelWorld:
         card = self.engine.cards.approve(self.propose(prompt, **options).id, without_sandbox=True)
         return self.engine.sessions.get(card.session_id)
 
-    def finish(self, session: SessionView, seconds: float = 60.0) -> SessionView:
+    def finish(self, session: SessionView, seconds: float = 120.0) -> SessionView:
         """Wait for the end of a session. Its pauses before another try go by."""
         deadline = time.monotonic() + seconds
         while not (view := self.engine.sessions.wait(session.id, 0.02)).state.over:
@@ -142,7 +142,7 @@ class ModelWorld:
             self.clock.advance(timedelta(seconds=MAX_RETRY_AFTER_S + 1))
 
     def run(
-        self, prompt: str = "Write a greeting into hello.txt", *, seconds: float = 60.0, **options: Any
+        self, prompt: str = "Write a greeting into hello.txt", *, seconds: float = 120.0, **options: Any
     ) -> SessionView:
         return self.finish(self.start(prompt, **options), seconds)
 
