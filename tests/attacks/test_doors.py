@@ -29,24 +29,24 @@ WITHOUT_BODY = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n"
 
 
 @pytest.fixture(scope="module")
-def served(serve: Serve) -> Served:
+def gateway(serve: Serve) -> Served:
     return serve(limits=replace(Limits(), connections=100))
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", WITHOUT_BODY])
-def test_idle_clients_do_not_keep_an_honest_one_waiting(served: Served, sent: bytes) -> None:
+def test_idle_clients_do_not_keep_an_honest_one_waiting(gateway: Served, sent: bytes) -> None:
     with contextlib.ExitStack() as idle:
         for _ in range(IDLE_CLIENTS):
-            connection = idle.enter_context(socket.create_connection(("127.0.0.1", served.port)))
+            connection = idle.enter_context(socket.create_connection(("127.0.0.1", gateway.port)))
             with contextlib.suppress(OSError):
                 connection.sendall(sent)
         began = time.monotonic()
-        assert served.ask("GET", "/api/v1/health").status_code == 200
+        assert gateway.ask("GET", "/api/v1/health").status_code == 200
         assert time.monotonic() - began < 5, "a second, and what a loaded machine takes"
 
 
 @pytest.fixture
-def control(tmp_path: Path) -> Iterator[ControlServer]:
+def control_server(tmp_path: Path) -> Iterator[ControlServer]:
     home = Home.locate(tmp_path / "home")
     home.data.mkdir(parents=True)
     server = ControlServer(home, lambda verb, arguments: {"verb": verb})
@@ -56,23 +56,23 @@ def control(tmp_path: Path) -> Iterator[ControlServer]:
 
 
 @pytest.mark.parametrize("sent", [b"", b'{"verb": ', b'{"verb": "status"}\n'])
-def test_idle_clients_do_not_keep_a_verb_waiting(control: ControlServer, sent: bytes) -> None:
+def test_idle_clients_do_not_keep_a_verb_waiting(control_server: ControlServer, sent: bytes) -> None:
     with contextlib.ExitStack() as idle:
         for _ in range(IDLE_CLIENTS):
             connection = idle.enter_context(socket.socket(socket.AF_UNIX))
             connection.settimeout(5)
-            connection.connect(control.address)
+            connection.connect(control_server.address)
             with contextlib.suppress(OSError):
                 connection.sendall(sent)
-        assert ask(control.address, "status", {}, timeout=5) == {"verb": "status"}
+        assert ask(control_server.address, "status", {}, timeout=5) == {"verb": "status"}
 
 
 @pytest.mark.long
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
-def test_another_user_does_not_reach_the_control_socket(control: ControlServer) -> None:
+def test_another_user_does_not_reach_the_control_socket(control_server: ControlServer) -> None:
     script = "import socket,sys; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.send(b'{}\\n'); s.recv(1)"
     completed = subprocess.run(
-        ["/usr/bin/env", "python3", "-c", script, control.address], user=65534, capture_output=True
+        ["/usr/bin/env", "python3", "-c", script, control_server.address], user=65534, capture_output=True
     )
     assert completed.returncode != 0
     assert b"PermissionError" in completed.stderr

@@ -21,13 +21,13 @@ pytestmark = pytest.mark.attack("no sandbox")
 
 
 @pytest.fixture
-def mark(tmp_path: Path) -> Path:
+def mark_file(tmp_path: Path) -> Path:
     return tmp_path / "mark"
 
 
 @pytest.fixture
-def engine(home: Home, repository: Repository, mark: Path) -> Iterator[Engine]:
-    repository.commit("begin", {"Makefile": f"test:\n\ttouch {mark}\n", "a.c": "int a;\n"})
+def engine(home: Home, repository: Repository, mark_file: Path) -> Iterator[Engine]:
+    repository.commit("begin", {"Makefile": f"test:\n\ttouch {mark_file}\n", "a.c": "int a;\n"})
     home.config.mkdir(parents=True, exist_ok=True)
     home.config_file.write_text("autonomousModeEnabled = true\n")
     opened = open_engine(
@@ -115,32 +115,32 @@ WITHOUT_THE_OPERATOR = (run_by_itself, confirm_by_itself, trigger_by_program, fo
 
 @pytest.mark.parametrize("start", [*BY_THE_OPERATOR, *WITHOUT_THE_OPERATOR])
 def test_nothing_runs_without_a_sandbox_unless_confirmed(
-    engine: Engine, card: Card, mark: Path, start: Callable[[Engine, Card], None]
+    engine: Engine, card: Card, mark_file: Path, start: Callable[[Engine, Card], None]
 ) -> None:
     with pytest.raises(Refusal):
         start(engine, card)
     assert engine.sessions.running() == []
-    assert not mark.exists()
+    assert not mark_file.exists()
     assert engine.cards.get(card.id).session_id is None
 
 
 @pytest.mark.parametrize("start", WITHOUT_THE_OPERATOR)
 def test_no_setting_lets_a_session_start_by_itself_without_a_sandbox(
-    engine: Engine, repository: Repository, card: Card, mark: Path, start: Callable[[Engine, Card], None]
+    engine: Engine, repository: Repository, card: Card, mark_file: Path, start: Callable[[Engine, Card], None]
 ) -> None:
     allow_without_sandbox(engine, repository)
     with pytest.raises(Refusal):
         start(engine, card)
-    assert not mark.exists()
+    assert not mark_file.exists()
 
 
-def test_an_approval_for_a_sandbox_does_not_run_without_one(engine: Engine, card: Card, mark: Path) -> None:
+def test_an_approval_for_a_sandbox_does_not_run_without_one(engine: Engine, card: Card, mark_file: Path) -> None:
     """It was approved where a sandbox worked; after a restart none does."""
     with pytest.raises(Refusal) as refused:
         engine.sessions.admit(card.assignment, "approved", without_sandbox=False)
     assert refused.value.code == "no_sandbox"
     assert engine.sessions.find_late_blocking_reason(card.assignment, "approved", without_sandbox=False)
-    assert not mark.exists()
+    assert not mark_file.exists()
 
 
 def test_the_card_names_the_missing_sandbox(engine: Engine, repository: Repository, card: Card) -> None:
@@ -160,16 +160,18 @@ def test_the_card_names_the_missing_sandbox(engine: Engine, repository: Reposito
 
 
 @pytest.mark.long
-def test_a_confirmation_counts_for_one_card(engine: Engine, repository: Repository, card: Card, mark: Path) -> None:
+def test_a_confirmation_counts_for_one_card(
+    engine: Engine, repository: Repository, card: Card, mark_file: Path
+) -> None:
     approved = dispatch(engine, "approve", {"id": card.id, "withoutSandbox": True, "wait": True})
     assert approved["session"]["sandbox"] == "no sandbox"
-    assert mark.exists(), "the attack was real"
+    assert mark_file.exists(), "the attack was real"
     second_card = engine.cards.propose("run_tests", workspace=str(repository.path))
     with pytest.raises(Refusal, match="no sandbox"):
         engine.cards.approve(second_card.id)
 
 
-def test_a_setting_is_enough_for_an_approval(engine: Engine, repository: Repository, mark: Path) -> None:
+def test_a_setting_is_enough_for_an_approval(engine: Engine, repository: Repository, mark_file: Path) -> None:
     allow_without_sandbox(engine, repository)
     card = engine.cards.propose("run_tests", workspace=str(repository.path))
     assert card.without_sandbox
@@ -177,4 +179,4 @@ def test_a_setting_is_enough_for_an_approval(engine: Engine, repository: Reposit
     session = engine.cards.approve(card.id).session_id
     assert session is not None
     assert engine.sessions.wait(session, 30).sandbox == "no sandbox"
-    assert mark.exists()
+    assert mark_file.exists()

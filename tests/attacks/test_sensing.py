@@ -37,7 +37,7 @@ TOOLS = (
 
 
 @pytest.fixture
-def trapped(repository: Repository, outside: Path) -> tuple[Repository, Trap]:
+def trapped_repository(repository: Repository, outside: Path) -> tuple[Repository, Trap]:
     """A repository with a manifest of every tool, each of which would leave a mark when its tool read it."""
     trap = Trap.make(outside)
     for name, text in MANIFESTS.items():
@@ -59,9 +59,9 @@ def inspect_project(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", TOOLS)
 def test_sensing_starts_no_tool(
-    trapped: tuple[Repository, Trap], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    trapped_repository: tuple[Repository, Trap], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    repository, trap = trapped
+    repository, trap = trapped_repository
     tools = tmp_path / "tools"
     tools.mkdir()
     (tools / name).symlink_to(trap.program)
@@ -75,10 +75,14 @@ def test_sensing_starts_no_tool(
 @pytest.mark.parametrize("entry", [".", "", "bin", "REPOSITORY/bin", "REPOSITORY/.venv/bin"])
 @pytest.mark.parametrize("name", ["git", "python3", "python", "gh"])
 def test_sensing_starts_no_program_of_the_repository(
-    trapped: tuple[Repository, Trap], clock: FakeClock, monkeypatch: pytest.MonkeyPatch, name: str, entry: str
+    trapped_repository: tuple[Repository, Trap],
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    entry: str,
 ) -> None:
     """`entry` is first on the PATH, and leads into the repository."""
-    repository, trap = trapped
+    repository, trap = trapped_repository
     entry = entry.replace("REPOSITORY", str(repository.path))
     folder = repository.path / (entry or ".")
     folder.mkdir(parents=True, exist_ok=True)
@@ -97,10 +101,10 @@ def test_sensing_starts_no_program_of_the_repository(
 
 
 def test_code_of_the_repository_is_not_imported_by_the_operators_interpreter(
-    trapped: tuple[Repository, Trap], monkeypatch: pytest.MonkeyPatch
+    trapped_repository: tuple[Repository, Trap], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By PYTHONPATH the operator's python would start with the repository's `sitecustomize`."""
-    repository, trap = trapped
+    repository, trap = trapped_repository
     monkeypatch.setenv("PYTHONPATH", str(repository.path))
     program = Path(sys.base_prefix, "bin", "python3")
     subprocess.run([str(program), "-c", ""], check=True)
@@ -132,12 +136,12 @@ def make_environment(folder: Path, trap: Trap) -> None:
 
 @pytest.mark.parametrize("locate", [find_poetry_environment, find_pipenv_environment])
 def test_an_environment_kept_elsewhere_is_found_and_not_run(
-    trapped: tuple[Repository, Trap],
+    trapped_repository: tuple[Repository, Trap],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     locate: Callable[[Path, Path], Path],
 ) -> None:
-    repository, trap = trapped
+    repository, trap = trapped_repository
     for variable in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "WORKON_HOME"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "me"))
@@ -149,9 +153,9 @@ def test_an_environment_kept_elsewhere_is_found_and_not_run(
 
 
 def test_the_repository_cannot_say_where_its_environment_is(
-    trapped: tuple[Repository, Trap], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trapped_repository: tuple[Repository, Trap], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    repository, trap = trapped
+    repository, trap = trapped_repository
     monkeypatch.setenv("HOME", str(tmp_path / "me"))
     planted = repository.path / "envs"
     repository.write("poetry.toml", f'[virtualenvs]\npath = "{planted}"\n')
@@ -164,13 +168,13 @@ def test_the_repository_cannot_say_where_its_environment_is(
 @pytest.mark.attack(slow=True)
 @pytest.mark.parametrize("verb", ["predict", "doctor"])
 def test_clawpy_starts_no_program_of_the_repository(
-    trapped: tuple[Repository, Trap],
+    trapped_repository: tuple[Repository, Trap],
     tmp_path: Path,
     fork_server: ForkServer,
     monkeypatch: pytest.MonkeyPatch,
     verb: str,
 ) -> None:
-    repository, trap = trapped
+    repository, trap = trapped_repository
     tools = tmp_path / "tools"
     tools.mkdir()
     for name in TOOLS:

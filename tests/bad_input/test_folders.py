@@ -14,7 +14,7 @@ from tests.conftest import Repository
 
 
 @pytest.fixture
-def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def plain_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder outside of any repository, which is the current folder."""
     folder = tmp_path / "plain"
     folder.mkdir()
@@ -24,20 +24,20 @@ def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.long
-def test_a_folder_outside_a_repository_is_refused(clawpy: Clawpy, home: Home, plain: Path) -> None:
-    assert_refused(clawpy("predict", "--json"), "no_repository", str(plain), "git init")
-    assert_refused(clawpy("--workspace", ".", "cards", "--json"), "no_repository", str(plain))
+def test_a_folder_outside_a_repository_is_refused(clawpy: Clawpy, home: Home, plain_folder: Path) -> None:
+    assert_refused(clawpy("predict", "--json"), "no_repository", str(plain_folder), "git init")
+    assert_refused(clawpy("--workspace", ".", "cards", "--json"), "no_repository", str(plain_folder))
     assert document(clawpy("status", "--json"))["workspaces"] == []  # needs none
-    result = clawpy("doctor", "--workspace", str(plain), "--json")
+    result = clawpy("doctor", "--workspace", str(plain_folder), "--json")
     assert result.code == 1
     assert any(check["name"] == "workspace" and check["state"] == "fail" for check in result.document["checks"])
-    assert list(plain.iterdir()) == []
+    assert list(plain_folder.iterdir()) == []
 
 
-def test_the_console_does_not_start_outside_a_repository(clawpy: Clawpy, home: Home, plain: Path) -> None:
+def test_the_console_does_not_start_outside_a_repository(clawpy: Clawpy, home: Home, plain_folder: Path) -> None:
     result = clawpy()
     assert result.code == 1
-    assert f"{plain} is not in a git repository" in result.err
+    assert f"{plain_folder} is not in a git repository" in result.err
     assert "git init" in result.err
     assert not home.data.exists()
 
@@ -100,6 +100,6 @@ def test_a_path_that_is_not_utf_8_is_refused(clawpy: Clawpy, tmp_path: Path) -> 
     assert_refused(clawpy("--workspace", str(folder), "predict", "--json"), "unfit_path", "not UTF-8", "rename")
 
 
-def test_a_deleted_current_folder_is_named(clawpy: Clawpy, plain: Path) -> None:
-    plain.rmdir()
+def test_a_deleted_current_folder_is_named(clawpy: Clawpy, plain_folder: Path) -> None:
+    plain_folder.rmdir()
     assert_refused(clawpy("predict", "--json"), "no_folder", "does not exist")

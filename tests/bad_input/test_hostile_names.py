@@ -36,7 +36,7 @@ def is_printable(text: str) -> bool:
 
 
 @pytest.fixture
-def hostile(repository: Repository) -> Repository:
+def hostile_repository(repository: Repository) -> Repository:
     """A repository with all of these names, and with work in progress on a branch."""
     files = dict.fromkeys(FILES, "x = 1\n") | {"CHANGELOG.md": "# Changelog\n"}
     repository.commit("first \x1b]0;title\x07 [b]bold $(touch pwned)", files)
@@ -56,29 +56,33 @@ def hostile(repository: Repository) -> Repository:
 
 
 @pytest.fixture
-def engine(home: Home, hostile: Repository) -> Iterator[Engine]:
-    engine = open_engine(home, workspaces=[str(hostile.path)], start_schedule=False)
+def engine(home: Home, hostile_repository: Repository) -> Iterator[Engine]:
+    engine = open_engine(home, workspaces=[str(hostile_repository.path)], start_schedule=False)
     yield engine
     engine.close()
 
 
 @pytest.mark.long
-def test_every_card_of_a_hostile_repository_is_printable_and_runs(engine: Engine, hostile: Repository) -> None:
+def test_every_card_of_a_hostile_repository_is_printable_and_runs(
+    engine: Engine, hostile_repository: Repository
+) -> None:
     report = engine.card_cycle.run_cycle(requested=True)
     assert report.errors == ()
     assert report.created
-    before = {file.name for file in hostile.path.iterdir()}
+    before = {file.name for file in hostile_repository.path.iterdir()}
     for card in engine.cards.pending():
         assert is_printable(card.assignment.prompt + card.reasoning)
         session = engine.sessions.wait(engine.cards.approve(card.id).session_id or "", 30)
         assert session.state is SessionState.SUCCEEDED, (card.assignment.flow, session.summary)
         lines = engine.sessions.transcript(session.id)
         assert all(is_printable(line.text) for line in lines)
-    assert {file.name for file in hostile.path.iterdir()} == before, "no name was run as a command"
+    assert {file.name for file in hostile_repository.path.iterdir()} == before, "no name was run as a command"
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_a_parameter_that_would_be_an_option_is_refused(engine: Engine, hostile: Repository, option: str) -> None:
+def test_a_parameter_that_would_be_an_option_is_refused(
+    engine: Engine, hostile_repository: Repository, option: str
+) -> None:
     engine.card_cycle.run_cycle(requested=True)
     card = next(card for card in engine.cards.pending() if card.assignment.flow == "draft_changelog")
     with pytest.raises(Refusal, match="dash") as caught:
@@ -88,8 +92,8 @@ def test_a_parameter_that_would_be_an_option_is_refused(engine: Engine, hostile:
 
 
 @pytest.mark.long
-def test_verbs_print_no_escape_sequences(clawpy: Clawpy, hostile: Repository) -> None:
-    workspace = ("--workspace", str(hostile.path))
+def test_verbs_print_no_escape_sequences(clawpy: Clawpy, hostile_repository: Repository) -> None:
+    workspace = ("--workspace", str(hostile_repository.path))
     result = clawpy(*workspace, "predict")
     assert result.code == 0
     assert is_printable(result.out + result.err)
@@ -102,10 +106,10 @@ def test_verbs_print_no_escape_sequences(clawpy: Clawpy, hostile: Repository) ->
 
 
 @pytest.mark.long
-async def test_the_console_shows_markup_literally(engine: Engine, home: Home, hostile: Repository) -> None:
-    engine.cards.propose("tidy [b]up[/b] [/oops] \x1b[31m$(x)", workspace=str(hostile.path))
+async def test_the_console_shows_markup_literally(engine: Engine, home: Home, hostile_repository: Repository) -> None:
+    engine.cards.propose("tidy [b]up[/b] [/oops] \x1b[31m$(x)", workspace=str(hostile_repository.path))
     engine.card_cycle.run_cycle(requested=True)
-    app = ConsoleApp(lambda: engine, home, [str(hostile.path)])
+    app = ConsoleApp(lambda: engine, home, [str(hostile_repository.path)])
     app.animation_level = "none"
     async with app.run_test(size=(120, 40)) as pilot:
         await until_loaded(pilot)

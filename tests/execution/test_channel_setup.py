@@ -35,7 +35,7 @@ def settings(tmp_path: Path, clock: FakeClock) -> SettingsStore:
 
 
 @pytest.fixture
-def build(tmp_path: Path, settings: SettingsStore) -> Build:
+def build_setup(tmp_path: Path, settings: SettingsStore) -> Build:
     def build_setup(*programs: str, model_for: Callable[[str, str], Any] = refuse_model) -> ChannelSetup:
         tools = tmp_path / "bin"
         for name in programs:
@@ -47,22 +47,22 @@ def build(tmp_path: Path, settings: SettingsStore) -> Build:
     return build_setup
 
 
-def test_a_channel_is_served_by_nothing_before_the_setup(build: Build) -> None:
-    assert build("claude-agent-acp").served_by() == ""
+def test_a_channel_is_served_by_nothing_before_the_setup(build_setup: Build) -> None:
+    assert build_setup("claude-agent-acp").served_by() == ""
 
 
-def test_the_next_step_is_the_first_that_is_missing(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert build().find_next_step() is STEPS[0]
+def test_the_next_step_is_the_first_that_is_missing(build_setup: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert build_setup().find_next_step() is STEPS[0]
     monkeypatch.setattr(f"{__name__}.STEPS", [])
-    assert build().find_next_step().shown_command == "clawpy doctor"
+    assert build_setup().find_next_step().shown_command == "clawpy doctor"
 
 
-def test_a_usable_model_serves_the_channel(build: Build) -> None:
-    assert build(model_for=lambda agent, channel: SimpleNamespace(id="openai:gpt")).served_by() == "openai:gpt"
+def test_a_usable_model_serves_the_channel(build_setup: Build) -> None:
+    assert build_setup(model_for=lambda agent, channel: SimpleNamespace(id="openai:gpt")).served_by() == "openai:gpt"
 
 
-def test_an_agent_is_assigned_with_its_command_and_hosts(build: Build, settings: SettingsStore) -> None:
-    setup = build("claude-agent-acp")
+def test_an_agent_is_assigned_with_its_command_and_hosts(build_setup: Build, settings: SettingsStore) -> None:
+    setup = build_setup("claude-agent-acp")
     assert [agent.name for agent in setup.find_agents()] == ["claude"]
 
     assigned = setup.assign_agent("claude")
@@ -77,16 +77,16 @@ def test_an_agent_is_assigned_with_its_command_and_hosts(build: Build, settings:
     assert setup.served_by() == "claude"
 
 
-def test_existing_settings_of_an_agent_are_kept(build: Build, settings: SettingsStore) -> None:
+def test_existing_settings_of_an_agent_are_kept(build_setup: Build, settings: SettingsStore) -> None:
     settings.set("acp.claude.command", ["my-own", "--acp"])
 
-    build("claude-agent-acp").assign_agent("claude")
+    build_setup("claude-agent-acp").assign_agent("claude")
 
     assert settings.current.acp["claude"].command == ("my-own", "--acp")
 
 
-def test_an_agent_without_its_adapter_is_not_assigned(build: Build, settings: SettingsStore) -> None:
-    setup = build("claude")
+def test_an_agent_without_its_adapter_is_not_assigned(build_setup: Build, settings: SettingsStore) -> None:
+    setup = build_setup("claude")
     [agent] = setup.find_agents()
     assert agent.missing
     assert refused("adapter_missing", lambda: setup.assign_agent("claude")).fix == agent.missing
@@ -94,8 +94,8 @@ def test_an_agent_without_its_adapter_is_not_assigned(build: Build, settings: Se
     assert not settings.file.exists()
 
 
-def test_assigning_a_model_replaces_the_agent(build: Build, settings: SettingsStore) -> None:
-    setup = build("claude-agent-acp")
+def test_assigning_a_model_replaces_the_agent(build_setup: Build, settings: SettingsStore) -> None:
+    setup = build_setup("claude-agent-acp")
     setup.assign_agent("claude")
 
     setup.assign_model("ollama:qwen3:8b")
@@ -134,7 +134,7 @@ def new_server() -> Iterator[NewServer]:
 
 
 @pytest.fixture
-def serve(new_server: NewServer) -> Serve:
+def serve_body(new_server: NewServer) -> Serve:
     """Starts a server that answers with `body`; gives its address."""
 
     def start(body: bytes, status: int = 200, location: str = "") -> str:
@@ -163,8 +163,8 @@ def find_faults(url: str) -> list[str]:
     return [fault.removeprefix(where) for fault in models.faults]
 
 
-def test_local_models_have_the_ids_of_the_settings(serve: Serve) -> None:
-    models = query_local_models({"ollama": make_provider(serve(MODEL_LIST))})
+def test_local_models_have_the_ids_of_the_settings(serve_body: Serve) -> None:
+    models = query_local_models({"ollama": make_provider(serve_body(MODEL_LIST))})
     assert (models.ids, models.faults) == (("ollama:qwen3:8b", "ollama:llama3.2:3b"), ())
 
 
@@ -175,18 +175,18 @@ def test_local_models_have_the_ids_of_the_settings(serve: Serve) -> None:
         *(b'{"data": [{"id": 3}]}', b"1" * 5_000, b"[" * 100_000, b'{"data":' * 20_000, b"\xff\xfe"),
     ],
 )
-def test_a_server_with_another_answer_is_a_fault(serve: Serve, body: bytes) -> None:
-    assert find_faults(serve(body)) == ["answers, but without a list of models"]
+def test_a_server_with_another_answer_is_a_fault(serve_body: Serve, body: bytes) -> None:
+    assert find_faults(serve_body(body)) == ["answers, but without a list of models"]
 
 
 def test_neither_a_missing_server_nor_one_without_models_is_a_fault_and_no_redirection_is_followed(
-    serve: Serve,
+    serve_body: Serve,
 ) -> None:
-    other = serve(MODEL_LIST)
+    other = serve_body(MODEL_LIST)
     assert find_faults("http://127.0.0.1:9/v1") == []
-    assert find_faults(serve(b'{"object": "list", "data": null}')) == []
-    assert find_faults(serve(MODEL_LIST, 401)) == ["answers 401 instead of its list of models"]
-    assert find_faults(serve(b"", 302, f"{other}/models")) == ["answers 302 instead of its list of models"]
+    assert find_faults(serve_body(b'{"object": "list", "data": null}')) == []
+    assert find_faults(serve_body(MODEL_LIST, 401)) == ["answers 401 instead of its list of models"]
+    assert find_faults(serve_body(b"", 302, f"{other}/models")) == ["answers 302 instead of its list of models"]
 
 
 def test_an_endless_answer_is_not_read_to_its_end(new_server: NewServer) -> None:
@@ -212,26 +212,26 @@ def test_a_slow_answer_is_read_until_the_deadline(new_server: NewServer, before:
 
 
 @pytest.mark.long
-def test_silent_servers_share_one_deadline(new_server: NewServer, serve: Serve) -> None:
+def test_silent_servers_share_one_deadline(new_server: NewServer, serve_body: Serve) -> None:
     servers = {f"slow-{number}": new_server() for number in range(12)}
     for server in servers.values():
         server.drip(MODELS_PATH, HEAD, b" ", TIMEOUT_S / 10)
     slow = {name: make_provider(find_address(server)) for name, server in servers.items()}
     since = time.monotonic()
-    models = query_local_models({**slow, "ollama": make_provider(serve(MODEL_LIST))})
+    models = query_local_models({**slow, "ollama": make_provider(serve_body(MODEL_LIST))})
     assert time.monotonic() - since < TIMEOUT_S * 10
     assert models.ids == ("ollama:qwen3:8b", "ollama:llama3.2:3b")
     assert len(models.faults) == len(slow)
 
 
-def test_only_keyless_providers_of_this_machine_are_queried(serve: Serve) -> None:
-    assert list_ids(serve(MODEL_LIST), keyless=False) == ()
+def test_only_keyless_providers_of_this_machine_are_queried(serve_body: Serve) -> None:
+    assert list_ids(serve_body(MODEL_LIST), keyless=False) == ()
     assert list_ids("http://192.0.2.1:11434/v1") == ()  # it would take its time, were it asked
 
 
-def test_impossible_names_are_left_out_and_a_long_list_is_cut(serve: Serve) -> None:
+def test_impossible_names_are_left_out_and_a_long_list_is_cut(serve_body: Serve) -> None:
     names = ["\\u001b[31mred", "", "x" * 500, *(f"m{number}" for number in range(30))]
     body = ", ".join(f'{{"id": "{name}"}}' for name in names)
-    assert list_ids(serve(f'{{"data": [{body}]}}'.encode())) == tuple(
+    assert list_ids(serve_body(f'{{"data": [{body}]}}'.encode())) == tuple(
         f"ollama:m{number}" for number in range(MAX_MODELS)
     )

@@ -15,7 +15,7 @@ from engine.storage.beneath import Beneath
 
 
 @pytest.fixture
-def top(tmp_path: Path) -> Iterator[Beneath]:
+def top_folder(tmp_path: Path) -> Iterator[Beneath]:
     with Beneath.open(tmp_path) as opened:
         yield opened
 
@@ -32,15 +32,15 @@ def test_a_plan_survives_json() -> None:
     assert plan.reversed().reversed() == plan
 
 
-def test_another_spelling_is_another_file_where_case_is_folded(tmp_path: Path, top: Beneath) -> None:
+def test_another_spelling_is_another_file_where_case_is_folded(tmp_path: Path, top_folder: Beneath) -> None:
     (tmp_path / "a").write_text("one")
     plan = Plan("t", (), folds_case=True)
-    assert plan.observe_image(top, "a").kind is Kind.FILE
-    assert plan.observe_image(top, "A") == ABSENT
+    assert plan.observe_image(top_folder, "a").kind is Kind.FILE
+    assert plan.observe_image(top_folder, "A") == ABSENT
 
 
 def test_a_file_whose_time_cannot_be_read_after_it_was_written_is_rolled_back(
-    tmp_path: Path, top: Beneath, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, top_folder: Beneath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     faults = [OSError(errno.EIO, "the disk failed")]
 
@@ -55,5 +55,5 @@ def test_a_file_whose_time_cannot_be_read_after_it_was_written_is_rolled_back(
     plan = Plan("land_x", (Entry("a", make_file_image("one"), make_file_image("two")),))
     monkeypatch.setattr(file_plan, "_read_modification_time", fail_once)
     with pytest.raises(OSError, match="the disk failed"):
-        carry_out(top, plan, lambda blob_ids: {blob_id: contents[blob_id] for blob_id in blob_ids})
+        carry_out(top_folder, plan, lambda blob_ids: {blob_id: contents[blob_id] for blob_id in blob_ids})
     assert (tmp_path / "a").read_bytes() == b"one"

@@ -65,7 +65,7 @@ def prepare(folder: Path, work: Callable[[Path], object] = edit) -> tuple[str, s
 
 
 @pytest.fixture
-def case(tmp_path: Path) -> tuple[Path, str]:
+def prepared_landing(tmp_path: Path) -> tuple[Path, str]:
     return tmp_path, prepare(tmp_path)[0]
 
 
@@ -135,8 +135,8 @@ def read_states_around_landing(folder: Path, change_set_id: str) -> tuple[FileSt
     return before, after
 
 
-def test_a_kill_at_any_step_leaves_a_landing_whole_or_undone(case: tuple[Path, str]) -> None:
-    folder, change_set_id = case
+def test_a_kill_at_any_step_leaves_a_landing_whole_or_undone(prepared_landing: tuple[Path, str]) -> None:
+    folder, change_set_id = prepared_landing
     before, after = read_states_around_landing(folder, change_set_id)
     counted: Counter[str] = Counter()
     for decision, start, end, final_state in (
@@ -157,8 +157,8 @@ def test_a_kill_at_any_step_leaves_a_landing_whole_or_undone(case: tuple[Path, s
     print(f"\nkill -9 at every step: {dict(counted)}")
 
 
-def test_a_kill_at_any_instant_leaves_a_landing_whole_or_undone(case: tuple[Path, str]) -> None:
-    folder, change_set_id = case
+def test_a_kill_at_any_instant_leaves_a_landing_whole_or_undone(prepared_landing: tuple[Path, str]) -> None:
+    folder, change_set_id = prepared_landing
     before, after = read_states_around_landing(folder, change_set_id)
     chance = random.Random(20260105)
     counted: Counter[str] = Counter()

@@ -22,20 +22,20 @@ Read = Callable[[], GitState]
 
 
 @pytest.fixture
-def read(repository: Repository) -> Read:
+def read_state(repository: Repository) -> Read:
     """Reads the repository, each time with what the same reader remembers."""
     reader = GitReader()
     return lambda: reader.read(repository.path)
 
 
-def test_each_file_says_how_it_differs_from_head(repository: Repository, read: Read) -> None:
+def test_each_file_says_how_it_differs_from_head(repository: Repository, read_state: Read) -> None:
     repository.commit("one", {"kept.py": "1", "edited.py": "1", "gone.py": "1", "staged.py": "1"})
     repository.write("edited.py", "2")
     repository.write("staged.py", "2")
     repository.git("add", "staged.py")
     (repository.path / "gone.py").unlink()
     repository.write("new/folder with ü/näher.py", "1")
-    state = read()
+    state = read_state()
     assert not state.clean
     files = {file.path: replace(file, modified_at=None) for file in state.files}
     assert files == {
@@ -47,32 +47,32 @@ def test_each_file_says_how_it_differs_from_head(repository: Repository, read: R
     assert [file.path for file in state.files if file.modified_at is None] == ["gone.py"]
 
 
-def test_a_clean_tree_is_clean_also_without_optional_locks(repository: Repository, read: Read) -> None:
+def test_a_clean_tree_is_clean_also_without_optional_locks(repository: Repository, read_state: Read) -> None:
     repository.commit("one", {"a.py": "1"})
     touch(repository.path / "a.py", T0)
     index = repository.path / ".git/index"
     before = index.stat().st_mtime_ns
-    assert read().clean
+    assert read_state().clean
     assert index.stat().st_mtime_ns == before, "reading must not write"
 
 
-def test_files_that_tools_leave_are_no_work_of_a_person(repository: Repository, read: Read) -> None:
+def test_files_that_tools_leave_are_no_work_of_a_person(repository: Repository, read_state: Read) -> None:
     repository.commit("one", {"pkg/a.py": "1"})
     for name in ("pkg/__pycache__/a.pyc", "node_modules/x/y.js", "new/__pycache__/b.pyc"):
         repository.write(name, "1")
-    assert read().clean
+    assert read_state().clean
     repository.write("new/b.py", "1")
-    assert [file.path for file in read().files] == ["new/b.py"]
+    assert [file.path for file in read_state().files] == ["new/b.py"]
 
 
-def test_branches_their_dates_and_whether_they_are_merged(repository: Repository, read: Read) -> None:
+def test_branches_their_dates_and_whether_they_are_merged(repository: Repository, read_state: Read) -> None:
     commit_at(repository, "one", {"a.py": "1"}, T0)
     repository.git("branch", "done")
     repository.git("checkout", "-q", "-b", "feature/x")
     tip = commit_at(repository, "x", {"x.py": "1"}, T0 + timedelta(days=1))
     repository.git("checkout", "-q", "main")
     commit_at(repository, "two", {"a.py": "2"}, T0 + timedelta(days=2))
-    state = read()
+    state = read_state()
     branches = {branch.name: branch for branch in state.branches}
     assert [branch.name for branch in state.branches] == ["main", "feature/x", "done"]
     assert branches["feature/x"].tip == tip
@@ -82,7 +82,7 @@ def test_branches_their_dates_and_whether_they_are_merged(repository: Repository
 
 
 def test_a_branch_of_a_session_is_not_listed_until_somebody_commits_to_it(
-    repository: Repository, read: Read, tmp_path: Path
+    repository: Repository, read_state: Read, tmp_path: Path
 ) -> None:
     repository.commit("one", {"a.py": "1"})
     repository.git("branch", "-m", "trunk")
@@ -93,22 +93,24 @@ def test_a_branch_of_a_session_is_not_listed_until_somebody_commits_to_it(
     repository.git("update-ref", "refs/remotes/origin/clawpy/fix-lint-in-cart", "HEAD")
     repository.commit("mine", {"c.py": "1"})
     repository.git("branch", "clawpy/mine")
-    assert [branch.name for branch in read().branches] == ["clawpy/mine", "trunk"]
+    assert [branch.name for branch in read_state().branches] == ["clawpy/mine", "trunk"]
     repository.git("checkout", "-q", "clawpy/fix-lint-in-cart-2")
-    assert "clawpy/fix-lint-in-cart-2" in [branch.name for branch in read().branches]
+    assert "clawpy/fix-lint-in-cart-2" in [branch.name for branch in read_state().branches]
     repository.commit("mine, too", {"d.py": "1"})
     repository.git("checkout", "-q", "trunk")
-    assert "clawpy/fix-lint-in-cart-2" in [branch.name for branch in read().branches]
+    assert "clawpy/fix-lint-in-cart-2" in [branch.name for branch in read_state().branches]
 
 
 @pytest.mark.parametrize("value", ["a\fb", "a\u2028b", "a\x1cb", "a\x0bb", "a\x85b", "a\rb", "sess_1\n and more"])
-def test_a_commit_message_cannot_break_the_list_of_branches(repository: Repository, read: Read, value: str) -> None:
+def test_a_commit_message_cannot_break_the_list_of_branches(
+    repository: Repository, read_state: Read, value: str
+) -> None:
     repository.commit("one", {"a.py": "1"})
     repository.git("switch", "-c", "theirs")
     repository.commit(f"theirs\n\nSession: {value}", {"b.py": "2"})
     repository.git("tag", "v1\u2028")
     repository.git("switch", "main")
-    assert {branch.name for branch in read().branches} == {"main", "theirs"}
+    assert {branch.name for branch in read_state().branches} == {"main", "theirs"}
 
 
 def test_a_clone_has_its_base_and_its_upstream_at_the_remote(repository: Repository, tmp_path: Path) -> None:
@@ -128,33 +130,33 @@ def test_a_clone_has_its_base_and_its_upstream_at_the_remote(repository: Reposit
     assert {branch.name for branch in state.branches} == {"stable", "origin/stable", "origin/idea"}
 
 
-def test_the_last_tag_and_the_commits_since(repository: Repository, read: Read) -> None:
+def test_the_last_tag_and_the_commits_since(repository: Repository, read_state: Read) -> None:
     commit_at(repository, "one", {"a.py": "1"}, T0)
     repository.git("tag", "v1.1")
     commit_at(repository, "two", {"a.py": "2"}, T0 + timedelta(days=1))
     repository.git("tag", "-a", "v1.2", "-m", "release")
-    at_tag = read()
+    at_tag = read_state()
     assert (at_tag.tag, at_tag.subjects, at_tag.commits_since_tag) == ("v1.2", ("two",), 0)
     for number in range(5):
         commit_at(repository, f"c{number}", {"a.py": f"x{number}"}, T0 + timedelta(days=2 + number))
-    state = read()
+    state = read_state()
     assert (state.tag, len(state.subjects), state.commits_since_tag) == ("v1.2", 5, 5)
 
 
-def test_submodules_are_not_entered(repository: Repository, read: Read, tmp_path: Path) -> None:
+def test_submodules_are_not_entered(repository: Repository, read_state: Read, tmp_path: Path) -> None:
     library = Repository(tmp_path / "library")
     library.commit("one", {"lib.py": "1"})
     repository.commit("one", {"a.py": "1"})
     repository.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library.path), "vendor/lib")
     repository.commit("with submodule")
     (repository.path / "vendor/lib/lib.py").write_text("dirty")
-    assert read().clean
+    assert read_state().clean
     Repository(repository.path / "vendor/lib").commit("moved", {"lib.py": "2"})
-    assert read().clean  # what is checked out in it is its own business
+    assert read_state().clean  # what is checked out in it is its own business
 
 
 def test_nothing_is_walked_again_until_a_ref_moves(
-    repository: Repository, read: Read, monkeypatch: pytest.MonkeyPatch
+    repository: Repository, read_state: Read, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commands: list[str] = []
     run = Git.run
@@ -165,16 +167,16 @@ def test_nothing_is_walked_again_until_a_ref_moves(
 
     monkeypatch.setattr(Git, "run", run_recorded)
     repository.commit("one", {"a.py": "1"})
-    read()
+    read_state()
     commands.clear()
     repository.write("a.py", "2")
-    assert not read().clean
+    assert not read_state().clean
     assert commands == ["status", "for-each-ref"]
     repository.git("tag", "v1")
-    assert read().tag == "v1"
+    assert read_state().tag == "v1"
 
 
-def test_the_base_is_known_and_how_far_a_branch_is_from_it(repository: Repository, read: Read) -> None:
+def test_the_base_is_known_and_how_far_a_branch_is_from_it(repository: Repository, read_state: Read) -> None:
     first = repository.commit("one", {"a.py": "1"})
     repository.git("checkout", "-q", "-b", "feature/x")
     repository.commit("x", {"x.py": "1"})
@@ -182,10 +184,10 @@ def test_the_base_is_known_and_how_far_a_branch_is_from_it(repository: Repositor
     for number in range(3):
         repository.commit(f"m{number}", {"a.py": str(number)})
     repository.git("checkout", "-q", "feature/x")
-    state = read()
+    state = read_state()
     assert (state.base, state.ahead_of_base, state.behind_base) == ("main", 1, 3)
     repository.git("checkout", "-q", "--detach", first)
-    state = read()
+    state = read_state()
     assert (state.head, state.branch, state.detached) == (first, "", True)
 
 
@@ -203,19 +205,19 @@ def test_relations_of_commits(repository: Repository) -> None:
     assert list_files_between(repository.path, "1" * 40, second) is None
 
 
-def test_an_untracked_folder_names_at_most_300_files(repository: Repository, read: Read) -> None:
+def test_an_untracked_folder_names_at_most_300_files(repository: Repository, read_state: Read) -> None:
     for number in range(301):
         repository.write(f"many/f{number:03}.txt", "1")
-    assert len(read().files) == 300
+    assert len(read_state().files) == 300
 
 
-def test_the_base_is_found_behind_three_hundred_branches(repository: Repository, read: Read) -> None:
+def test_the_base_is_found_behind_three_hundred_branches(repository: Repository, read_state: Read) -> None:
     commit_at(repository, "begin", {"a.txt": "1\n"}, T0)
     repository.git("checkout", "-q", "-b", "work")
     commit_at(repository, "work", {"a.txt": "2\n"}, T0 + timedelta(days=8))
     orders = "".join(f"create refs/heads/x{number} HEAD\n" for number in range(301))
     subprocess.run(["git", "update-ref", "--stdin"], cwd=repository.path, input=orders, text=True, check=True)
-    state = read()
+    state = read_state()
     assert (state.base, state.base_name, state.ahead_of_base) == ("main", "main", 1)
 
 

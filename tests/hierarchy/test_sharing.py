@@ -23,7 +23,7 @@ from tests.support.shared_database import LocalSharedDatabase
 
 
 @pytest.fixture
-def shared() -> LocalSharedDatabase:
+def shared_database() -> LocalSharedDatabase:
     return LocalSharedDatabase()
 
 
@@ -43,8 +43,8 @@ def open_homes(folder: Path, clock: FakeClock, shared: LocalSharedDatabase) -> I
 
 
 @pytest.fixture
-def homes(tmp_path: Path, clock: FakeClock, shared: LocalSharedDatabase) -> Iterator[tuple[World, World]]:
-    with open_homes(tmp_path, clock, shared) as worlds:
+def homes(tmp_path: Path, clock: FakeClock, shared_database: LocalSharedDatabase) -> Iterator[tuple[World, World]]:
+    with open_homes(tmp_path, clock, shared_database) as worlds:
         yield worlds
 
 
@@ -65,16 +65,18 @@ def count_uses(world: World) -> int:
 
 
 def test_only_leaders_are_shared(
-    tmp_path: Path, database: Database, clock: FakeClock, shared: LocalSharedDatabase
+    tmp_path: Path, database: Database, clock: FakeClock, shared_database: LocalSharedDatabase
 ) -> None:
-    world = make_world(tmp_path, database, clock, shared=shared)
+    world = make_world(tmp_path, database, clock, shared=shared_database)
     for name in ("ceo", "lead", "worker", "junior"):
         edit_profile(world.profiles, name, "patterns", key="p", value=f"said by {name}")
     exchange(world)
-    assert sorted(read_shared_texts(shared, "p")) == ["ceo", "lead"]
+    assert sorted(read_shared_texts(shared_database, "p")) == ["ceo", "lead"]
     world.agents.assign_tier("worker", 3)
     exchange(world)
-    assert sorted(read_shared_texts(shared, "p")) == ["ceo", "lead", "worker"], "an agent that comes to lead is shared"
+    assert sorted(read_shared_texts(shared_database, "p")) == ["ceo", "lead", "worker"], (
+        "an agent that comes to lead is shared"
+    )
 
 
 ACTIONS = st.tuples(st.sampled_from([0, 1]), st.sampled_from(["offer", "flush", "edit", "use"]), st.integers(0, 6))
@@ -116,10 +118,10 @@ def test_two_homes_converge_whatever_is_cut(
 
 
 def test_the_uses_of_homes_add_up_also_when_one_is_counted_while_others_are_sent(
-    homes: tuple[World, World], shared: LocalSharedDatabase, monkeypatch: pytest.MonkeyPatch
+    homes: tuple[World, World], shared_database: LocalSharedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = homes
-    push = shared.push
+    push = shared_database.push
     late_sessions = ["ses_late"]  # sessions that begin while the first home sends, each once
 
     def slow_push(topic: str, rows: Sequence[SharedRow]) -> None:
@@ -127,7 +129,7 @@ def test_the_uses_of_homes_add_up_also_when_one_is_counted_while_others_are_sent
         if late_sessions and rows:
             first.call("worker", late_sessions.pop())
 
-    monkeypatch.setattr(shared, "push", slow_push)
+    monkeypatch.setattr(shared_database, "push", slow_push)
     first.call("worker")
     second.call("worker")
     exchange(first, second)
@@ -138,7 +140,7 @@ def test_the_uses_of_homes_add_up_also_when_one_is_counted_while_others_are_sent
 
 
 def test_what_is_forgotten_in_one_home_leaves_the_other_and_the_shared_database(
-    homes: tuple[World, World], shared: LocalSharedDatabase
+    homes: tuple[World, World], shared_database: LocalSharedDatabase
 ) -> None:
     first, second = homes
     for text in ("the staging password is hunter2", "ask for the staging password"):
@@ -149,7 +151,7 @@ def test_what_is_forgotten_in_one_home_leaves_the_other_and_the_shared_database(
     for world in (first, second):
         versions = world.profiles.history("lead", "staging")
         assert [version.text for version in versions] == ["ask for the staging password", ""]
-    assert "hunter2" not in str(shared.documents())
+    assert "hunter2" not in str(shared_database.documents())
 
 
 def test_another_shared_database_is_sent_everything(

@@ -19,7 +19,7 @@ PROMPT = "Look into readme.md"
 
 
 @pytest.fixture(scope="module")
-def endless() -> Iterator[Smollm2]:
+def endless_model() -> Iterator[Smollm2]:
     """A model that does not come to an end by itself."""
     with Smollm2(ends="never") as server:
         yield server
@@ -59,8 +59,10 @@ def test_tokens_are_the_servers_and_cost_what_the_price_list_says(
         world.check_end(view)
 
 
-def test_a_session_ends_at_its_cap(tmp_path: Path, clock: FakeClock, endless: Smollm2, model_host: ModelHost) -> None:
-    with Proxy(endless) as proxy:
+def test_a_session_ends_at_its_cap(
+    tmp_path: Path, clock: FakeClock, endless_model: Smollm2, model_host: ModelHost
+) -> None:
+    with Proxy(endless_model) as proxy:
         world = ModelWorld(tmp_path, clock, proxy, host=model_host)
         world.configure(sessionCostCap=0.0021)
         with world.opened():
@@ -74,9 +76,9 @@ def test_a_session_ends_at_its_cap(tmp_path: Path, clock: FakeClock, endless: Sm
 
 
 def test_stop_ends_the_stream_on_both_sides(
-    tmp_path: Path, clock: FakeClock, endless: Smollm2, model_host: ModelHost
+    tmp_path: Path, clock: FakeClock, endless_model: Smollm2, model_host: ModelHost
 ) -> None:
-    with Proxy(endless) as proxy:
+    with Proxy(endless_model) as proxy:
         world = keyless_world(ModelWorld(tmp_path, clock, proxy, host=model_host))
         with world.opened() as engine:
             session = world.start("Tell a story")
@@ -86,7 +88,7 @@ def test_stop_ends_the_stream_on_both_sides(
             assert (view.state, view.error) == (SessionState.CANCELLED, "enough")
             [call] = world.calls(view)
             assert (call.state, call.input_tokens > 0) == ("cancelled", True)
-            endless.wait_until_idle()
+            endless_model.wait_until_idle()
             world.check_end(view)
 
 

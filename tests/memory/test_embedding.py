@@ -24,17 +24,17 @@ from engine.memory.vector_math import TOKEN_DIMENSIONS, compute_maxsim, pack_tok
 
 
 @pytest.fixture(scope="module")
-def local() -> Iterator[LocalEmbedder]:
+def local_embedder() -> Iterator[LocalEmbedder]:
     helper = Helper()
     yield LocalEmbedder(helper)
     helper.close()
 
 
 @pytest.mark.long
-def test_the_local_model_embeds_meaning_and_each_text_by_itself(local: LocalEmbedder) -> None:
+def test_the_local_model_embeds_meaning_and_each_text_by_itself(local_embedder: LocalEmbedder) -> None:
     texts = ["a cat sat on the mat", "a kitten rests on a rug", "quarterly tax report"]
-    together = local.embed(texts * 4, keep=[0] * 12)
-    alone = [local.embed([text], now=True)[0] for text in texts]
+    together = local_embedder.embed(texts * 4, keep=[0] * 12)
+    alone = [local_embedder.embed([text], now=True)[0] for text in texts]
     assert [embedding.vector for embedding in together[:3]] == [embedding.vector for embedding in alone]
     cat, kitten, tax = (embedding.array for embedding in alone)
     assert float(cat @ cat) == pytest.approx(1, abs=1e-5)

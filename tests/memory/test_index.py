@@ -37,7 +37,7 @@ until = partial(wait_until, seconds=LONG)
 
 
 @pytest.fixture
-def many(memory: MemoryService, monkeypatch: pytest.MonkeyPatch) -> MemoryService:
+def indexed_memory(memory: MemoryService, monkeypatch: pytest.MonkeyPatch) -> MemoryService:
     """A memory that has too much for exact search, indexed."""
     monkeypatch.setattr(vectors, "MAX_EXACT", 10)
     memory.remember(make_turns(*(f"word{number} thing{number % 7}" for number in range(60))))
@@ -66,68 +66,74 @@ def assert_searches_again(memory: MemoryService) -> None:
 
 
 @pytest.mark.long
-def test_the_index_and_the_exact_search_find_the_same(many: MemoryService, monkeypatch: pytest.MonkeyPatch) -> None:
-    query = many.vectors.embed("word5 thing5")
+def test_the_index_and_the_exact_search_find_the_same(
+    indexed_memory: MemoryService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = indexed_memory.vectors.embed("word5 thing5")
     assert query is not None
-    by_index = many.vectors.search(query.array, 5)
+    by_index = indexed_memory.vectors.search(query.array, 5)
     monkeypatch.setattr(vectors, "MAX_EXACT", 1000)
-    many.vectors.forget()  # so that they are counted again
-    exactly = many.vectors.search(query.array, 5)
+    indexed_memory.vectors.forget()  # so that they are counted again
+    exactly = indexed_memory.vectors.search(query.array, 5)
     assert list(by_index) == list(exactly)
     assert list(by_index.values()) == pytest.approx(list(exactly.values()))
-    assert {seq: value for value, _, seq in many.vectors.near(query.array, list(exactly))} == pytest.approx(exactly)
-    summaries = many.vectors.search(query.array, 5, frozenset({Layer.CONTEXT}), -1.0)
-    assert [memory.text for memory in many.store.by_seq(summaries).values()] == ["task summary"]
-    assert find_nearest(many, "task summary") == "task summary", "layer E is searched as well"
+    assert {seq: value for value, _, seq in indexed_memory.vectors.near(query.array, list(exactly))} == pytest.approx(
+        exactly
+    )
+    summaries = indexed_memory.vectors.search(query.array, 5, frozenset({Layer.CONTEXT}), -1.0)
+    assert [memory.text for memory in indexed_memory.store.by_seq(summaries).values()] == ["task summary"]
+    assert find_nearest(indexed_memory, "task summary") == "task summary", "layer E is searched as well"
 
 
 @pytest.mark.long
-def test_a_deleted_index_is_built_again(many: MemoryService) -> None:
-    shutil.rmtree(many.index.folder)
-    assert_searches_again(many)
+def test_a_deleted_index_is_built_again(indexed_memory: MemoryService) -> None:
+    shutil.rmtree(indexed_memory.index.folder)
+    assert_searches_again(indexed_memory)
 
 
 @pytest.mark.long
-def test_a_damaged_index_is_moved_aside_and_built_again(many: MemoryService) -> None:
-    for file in many.index.folder.rglob("*"):
+def test_a_damaged_index_is_moved_aside_and_built_again(indexed_memory: MemoryService) -> None:
+    for file in indexed_memory.index.folder.rglob("*"):
         if file.is_file():
             file.write_bytes(b"\xa5" * max(4096, file.stat().st_size))
-    many.index.check()
-    assert_searches_again(many)
-    assert many.index.folder.with_name("chroma.damaged").exists()
+    indexed_memory.index.check()
+    assert_searches_again(indexed_memory)
+    assert indexed_memory.index.folder.with_name("chroma.damaged").exists()
 
 
 @pytest.mark.long
 def test_missing_and_surplus_entries_are_repaired_while_it_answers(
-    many: MemoryService, caplog: pytest.LogCaptureFixture
+    indexed_memory: MemoryService, caplog: pytest.LogCaptureFixture
 ) -> None:
-    index, store = many.index, many.store
-    missing = store.indexed(many.vectoriser.model)[Layer.VECTORS][40]
+    index, store = indexed_memory.index, indexed_memory.store
+    missing = store.indexed(indexed_memory.vectoriser.model)[Layer.VECTORS][40]
     vector = store.vectors([missing])[missing]
     index._helper.call("delete", "C", [missing], timeout=LONG)
     index._helper.call("add", "C", [999_999], vector, timeout=LONG)
     answers = set()
 
     def is_repaired() -> bool:
-        answers.add(find_nearest(many, "word17 thing3"))
+        answers.add(find_nearest(indexed_memory, "word17 thing3"))
         return "differed from the database in 2 places" in caplog.text
 
-    many.housekeeping()
+    indexed_memory.housekeeping()
     until(is_repaired)
     assert answers == {"word17 thing3"}, "it never stops answering"
     assert index.wait(LONG)
     ids = index._helper.call("ids", "C", 0, 1_000, timeout=LONG)
-    assert sorted(ids) == store.indexed(many.vectoriser.model)[Layer.VECTORS]
+    assert sorted(ids) == store.indexed(indexed_memory.vectoriser.model)[Layer.VECTORS]
 
 
 @pytest.mark.long
-def test_a_helper_that_was_killed_is_started_again(many: MemoryService, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(many.index._helper, "_not_before", 0.0)
-    pid = many.index._helper.pid
+def test_a_helper_that_was_killed_is_started_again(
+    indexed_memory: MemoryService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexed_memory.index._helper, "_not_before", 0.0)
+    pid = indexed_memory.index._helper.pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    until(lambda: many.index._helper.pid != pid)
-    assert_searches_again(many)
+    until(lambda: indexed_memory.index._helper.pid != pid)
+    assert_searches_again(indexed_memory)
 
 
 def test_a_helper_ends_with_its_engine() -> None:

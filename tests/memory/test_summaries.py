@@ -136,12 +136,12 @@ class Machine:
 
 
 @pytest.fixture
-def shared() -> LocalSharedDatabase:
+def shared_database() -> LocalSharedDatabase:
     return LocalSharedDatabase()
 
 
 @pytest.fixture
-def machines(tmp_path: Path, shared: LocalSharedDatabase) -> Iterator[tuple[Machine, Machine]]:
+def machines(tmp_path: Path, shared_database: LocalSharedDatabase) -> Iterator[tuple[Machine, Machine]]:
     with ExitStack() as stack:
 
         def make(name: str, minutes: int) -> Machine:
@@ -150,7 +150,12 @@ def machines(tmp_path: Path, shared: LocalSharedDatabase) -> Iterator[tuple[Mach
             stack.enter_context(closing(database))
             store, projects = MemoryStore(database), {f"/home/{name}/shop": "f00d"}
             sharing = SummarySharing(
-                database, store, shared, origin=f"home_{name}", projects=lambda: projects, remember=store.remember
+                database,
+                store,
+                shared_database,
+                origin=f"home_{name}",
+                projects=lambda: projects,
+                remember=store.remember,
             )
             return Machine(name, store, database, sharing, projects)
 
@@ -164,7 +169,7 @@ def exchange(*machines: Machine) -> None:
 
 
 def test_what_one_machine_did_the_other_remembers(
-    machines: tuple[Machine, Machine], shared: LocalSharedDatabase
+    machines: tuple[Machine, Machine], shared_database: LocalSharedDatabase
 ) -> None:
     first, second = machines
     id = first.summarise(1)
@@ -174,12 +179,12 @@ def test_what_one_machine_did_the_other_remembers(
     assert (memory.id, memory.workspace, memory.source) == (id, "/home/second/shop", "shared:home_first")
     assert (memory.agent, memory.session, memory.tags) == ("backend_builder", "sess_first_1", ("summary", "succeeded"))
     exchange(first, second)
-    assert len(shared.documents()) == 1, "what came from others is not sent again"
+    assert len(shared_database.documents()) == 1, "what came from others is not sent again"
     assert len(second.store.entries(Layer.CONTEXT)) == 1
 
 
 def test_other_projects_and_other_layers_stay_here(
-    machines: tuple[Machine, Machine], shared: LocalSharedDatabase
+    machines: tuple[Machine, Machine], shared_database: LocalSharedDatabase
 ) -> None:
     first, second = machines
     first.summarise(1, workspace="/home/first/private")
@@ -187,12 +192,12 @@ def test_other_projects_and_other_layers_stay_here(
     second.projects["/home/second/other"] = "beef"
     second.summarise(2, workspace="/home/second/other")
     exchange(first, second)
-    assert [document["session"] for document in shared.documents()] == ["sess_second_2"]
+    assert [document["session"] for document in shared_database.documents()] == ["sess_second_2"]
     assert first.texts() == {"Task: cart 1 was rounded on first.", "a note"}
 
 
 def test_what_is_forgotten_here_is_forgotten_there_for_good(
-    machines: tuple[Machine, Machine], shared: LocalSharedDatabase
+    machines: tuple[Machine, Machine], shared_database: LocalSharedDatabase
 ) -> None:
     first, second = machines
     ids = first.summarise(1), second.summarise(2)
@@ -204,12 +209,12 @@ def test_what_is_forgotten_here_is_forgotten_there_for_good(
     first.summarise(1)
     exchange(first, second)
     assert first.texts() == second.texts() == set()
-    assert shared.documents() == [{}, {}]
+    assert shared_database.documents() == [{}, {}]
     assert all(memory is not None and memory.forgotten for memory in map(second.store.get, ids))
 
 
 def test_what_is_forgotten_in_a_workspace_that_is_gone_is_forgotten_there_too(
-    machines: tuple[Machine, Machine], shared: LocalSharedDatabase
+    machines: tuple[Machine, Machine], shared_database: LocalSharedDatabase
 ) -> None:
     first, second = machines
     id = first.summarise(1)
@@ -218,26 +223,26 @@ def test_what_is_forgotten_in_a_workspace_that_is_gone_is_forgotten_there_too(
     first.forget(id)
     exchange(first, second)
     assert second.texts() == set()
-    assert shared.documents() == [{}]
+    assert shared_database.documents() == [{}]
 
 
 def test_cuts_lose_and_double_nothing_and_each_outage_is_reported_once(
-    machines: tuple[Machine, Machine], shared: LocalSharedDatabase
+    machines: tuple[Machine, Machine], shared_database: LocalSharedDatabase
 ) -> None:
     first, second = machines
-    shared.cuts = ["before", "before", "after", "before", "", "after"]
+    shared_database.cuts = ["before", "before", "after", "before", "", "after"]
     first.summarise(1)
     assert first.sharing.exchange() == "cut before"
     assert first.texts() == {"Task: cart 1 was rounded on first."}, "local first"
     first.summarise(2)
-    while shared.cuts:
+    while shared_database.cuts:
         first.sharing.exchange()
     exchange(first, second)
     assert first.texts() == second.texts()
     assert len(second.texts()) == 2
     [failure] = Ledger(first.database).latest(kinds=("CloudSyncFailed",))
     assert (failure.subject, failure.payload["unsent"]) == ("summaries", 1)
-    shared.cuts = ["before"]
+    shared_database.cuts = ["before"]
     first.sharing.exchange()
     assert len(Ledger(first.database).latest(kinds=("CloudSyncFailed",))) == 2
 
@@ -248,13 +253,13 @@ def test_cuts_lose_and_double_nothing_and_each_outage_is_reported_once(
     ids=["another text", "no text", "too long"],
 )
 def test_a_shared_summary_is_left_out_if_its_id_is_not_its_own_or_its_text_is_refused(
-    machines: tuple[Machine, Machine], shared: LocalSharedDatabase, key: str, text: str
+    machines: tuple[Machine, Machine], shared_database: LocalSharedDatabase, key: str, text: str
 ) -> None:
     first, second = machines
     id = first.summarise(1)
     exchange(first)
-    (document,) = shared.documents()
-    shared.push(TOPIC, [SharedRow(id, {}, 1), SharedRow(key or id, document | {"text": text}, 2)])
+    (document,) = shared_database.documents()
+    shared_database.push(TOPIC, [SharedRow(id, {}, 1), SharedRow(key or id, document | {"text": text}, 2)])
     assert second.sharing.exchange() == ""
     assert second.texts() == set()
 

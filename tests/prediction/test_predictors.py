@@ -198,70 +198,70 @@ class HookedFile:
 
 
 @pytest.fixture
-def hooked(database: Database, repository: Repository, tmp_path: Path) -> HookedFile:
+def hooked_file(database: Database, repository: Repository, tmp_path: Path) -> HookedFile:
     commit_at(repository, "one", {"cart.py": "1"}, NOW - timedelta(days=3))
     return HookedFile(database, World(repository.path), tmp_path / "predictions.jsonl")
 
 
-def test_a_line_becomes_a_proposal_with_its_confidence_as_the_twins_term(hooked: HookedFile) -> None:
-    assert hooked.propose_prompts() == []
-    hooked.append(encode_line())
-    [proposal] = hooked.hook.propose(hooked.world.sense())
+def test_a_line_becomes_a_proposal_with_its_confidence_as_the_twins_term(hooked_file: HookedFile) -> None:
+    assert hooked_file.propose_prompts() == []
+    hooked_file.append(encode_line())
+    [proposal] = hooked_file.hook.propose(hooked_file.world.sense())
     assert (proposal.source, proposal.confidence, proposal.channel) == (Source.PREDICTOR_HOOK, 0.72, "koji-core")
     assert (proposal.flow, proposal.reasoning) == ("run_tests", "red")
     assert proposal.evidence_at == NOW - timedelta(minutes=30)
-    assert proposal.fingerprint == hooked.hook.propose(hooked.world.sense())[0].fingerprint
+    assert proposal.fingerprint == hooked_file.hook.propose(hooked_file.world.sense())[0].fingerprint
 
 
-def test_a_half_written_line_is_read_when_it_is_whole(hooked: HookedFile) -> None:
+def test_a_half_written_line_is_read_when_it_is_whole(hooked_file: HookedFile) -> None:
     line = encode_line(prediction="later")
-    hooked.append(encode_line() + line[:20])
-    assert hooked.propose_prompts() == ["Run the tests"]
-    hooked.append(line[20:])
-    assert hooked.propose_prompts() == ["Run the tests", "later"]
-    assert hooked.errors == []
+    hooked_file.append(encode_line() + line[:20])
+    assert hooked_file.propose_prompts() == ["Run the tests"]
+    hooked_file.append(line[20:])
+    assert hooked_file.propose_prompts() == ["Run the tests", "later"]
+    assert hooked_file.errors == []
 
 
-def test_a_malformed_line_is_named_once_with_its_number_and_skipped(hooked: HookedFile) -> None:
-    hooked.append(encode_line() + b"{\n\n" + encode_line(confidence=1.5) + encode_line(prediction="good"))
-    assert hooked.propose_prompts() == ["Run the tests", "good"]
-    [error] = hooked.errors
+def test_a_malformed_line_is_named_once_with_its_number_and_skipped(hooked_file: HookedFile) -> None:
+    hooked_file.append(encode_line() + b"{\n\n" + encode_line(confidence=1.5) + encode_line(prediction="good"))
+    assert hooked_file.propose_prompts() == ["Run the tests", "good"]
+    [error] = hooked_file.errors
     assert error.startswith("line 2: Invalid JSON")
     assert "line 4: confidence: Input should be less than or equal to 1, not '1.5'" in error
-    hooked.restart()
-    assert hooked.propose_prompts() == ["Run the tests", "good"]
-    assert len(hooked.errors) == 1
+    hooked_file.restart()
+    assert hooked_file.propose_prompts() == ["Run the tests", "good"]
+    assert len(hooked_file.errors) == 1
 
 
-def test_an_unreadable_file_is_reported_once(hooked: HookedFile) -> None:
-    hooked.file.mkdir()
-    assert hooked.propose_prompts() == hooked.propose_prompts() == []
-    assert hooked.errors == ["cannot be read: Is a directory; make it a file that you may read"]
-    hooked.file.rmdir()
-    hooked.append(encode_line())
-    assert hooked.propose_prompts() == ["Run the tests"]
+def test_an_unreadable_file_is_reported_once(hooked_file: HookedFile) -> None:
+    hooked_file.file.mkdir()
+    assert hooked_file.propose_prompts() == hooked_file.propose_prompts() == []
+    assert hooked_file.errors == ["cannot be read: Is a directory; make it a file that you may read"]
+    hooked_file.file.rmdir()
+    hooked_file.append(encode_line())
+    assert hooked_file.propose_prompts() == ["Run the tests"]
 
 
-def test_lines_are_proposed_for_a_day(hooked: HookedFile) -> None:
-    hooked.append(encode_line(timestamp=(NOW - timedelta(hours=24)).isoformat()))
-    hooked.append(encode_line(prediction="fresh", timestamp=(NOW - timedelta(hours=23, minutes=59)).isoformat()))
-    assert hooked.propose_prompts() == ["fresh"]
-    hooked.world.now += timedelta(minutes=1)
-    assert hooked.propose_prompts() == []
+def test_lines_are_proposed_for_a_day(hooked_file: HookedFile) -> None:
+    hooked_file.append(encode_line(timestamp=(NOW - timedelta(hours=24)).isoformat()))
+    hooked_file.append(encode_line(prediction="fresh", timestamp=(NOW - timedelta(hours=23, minutes=59)).isoformat()))
+    assert hooked_file.propose_prompts() == ["fresh"]
+    hooked_file.world.now += timedelta(minutes=1)
+    assert hooked_file.propose_prompts() == []
 
 
-def test_a_line_without_a_time_is_as_old_as_the_file(hooked: HookedFile) -> None:
-    hooked.append(json.dumps({"prediction": "Run the tests", "confidence": 0.5, "channel": ""}).encode() + b"\n")
+def test_a_line_without_a_time_is_as_old_as_the_file(hooked_file: HookedFile) -> None:
+    hooked_file.append(json.dumps({"prediction": "Run the tests", "confidence": 0.5, "channel": ""}).encode() + b"\n")
     for age, prompts in ((timedelta(hours=23), ["Run the tests"]), (timedelta(hours=24), [])):
-        touch(hooked.file, NOW - age)
-        assert hooked.propose_prompts() == prompts
+        touch(hooked_file.file, NOW - age)
+        assert hooked_file.propose_prompts() == prompts
 
 
-def test_another_file_in_its_place_is_read_from_the_start(hooked: HookedFile) -> None:
-    hooked.append(encode_line() + encode_line(prediction="two"))
-    assert len(hooked.propose_prompts()) == 2
-    hooked.file.write_bytes(encode_line(prediction="new"))
-    assert hooked.propose_prompts() == ["new"]
+def test_another_file_in_its_place_is_read_from_the_start(hooked_file: HookedFile) -> None:
+    hooked_file.append(encode_line() + encode_line(prediction="two"))
+    assert len(hooked_file.propose_prompts()) == 2
+    hooked_file.file.write_bytes(encode_line(prediction="new"))
+    assert hooked_file.propose_prompts() == ["new"]
 
 
 @pytest.mark.parametrize(

@@ -19,18 +19,18 @@ from engine.simulation.simulate import open_world, simulate
 
 
 @pytest.fixture(scope="module")
-def two_days() -> dict[str, Any]:
+def document_of_two_days() -> dict[str, Any]:
     return simulate(2, 3)
 
 
 @pytest.mark.long
-def test_the_same_seed_gives_the_same_document(two_days: dict[str, Any]) -> None:
-    assert json.dumps(simulate(2, 3)) == json.dumps(two_days)
+def test_the_same_seed_gives_the_same_document(document_of_two_days: dict[str, Any]) -> None:
+    assert json.dumps(simulate(2, 3)) == json.dumps(document_of_two_days)
 
 
 @pytest.mark.long
 def test_the_document_does_not_depend_on_how_soon_a_queued_session_starts(
-    two_days: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    document_of_two_days: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start_queued = Sessions._dispatch
 
@@ -40,22 +40,22 @@ def test_the_document_does_not_depend_on_how_soon_a_queued_session_starts(
         start_queued(sessions)
 
     monkeypatch.setattr(Sessions, "_dispatch", start_later)
-    assert json.dumps(simulate(2, 3)) == json.dumps(two_days)
+    assert json.dumps(simulate(2, 3)) == json.dumps(document_of_two_days)
 
 
 @pytest.mark.long
-def test_the_counts_of_the_document_match_its_lists(two_days: dict[str, Any]) -> None:
-    cards, days = two_days["cards"], two_days["perDay"]
+def test_the_counts_of_the_document_match_its_lists(document_of_two_days: dict[str, Any]) -> None:
+    cards, days = document_of_two_days["cards"], document_of_two_days["perDay"]
     assert cards["made"] == sum(day["made"] for day in days) > 0
-    assert sum(rail["blocked"] for rail in two_days["rails"]) == len(two_days["blocked"])
-    assert round(sum(two_days["states"].values()) + two_days["asleepHours"], 1) == 48
+    assert sum(rail["blocked"] for rail in document_of_two_days["rails"]) == len(document_of_two_days["blocked"])
+    assert round(sum(document_of_two_days["states"].values()) + document_of_two_days["asleepHours"], 1) == 48
     assert cards["executedByAutonomy"] == 0, "nothing runs by itself in the first days"
-    cost = two_days["cost"]
+    cost = document_of_two_days["cost"]
     assert all(cost["peaks"][window] <= cost["caps"][window] for window in ("hour", "day", "month"))
 
 
-def test_the_text_says_what_is_simulated_and_names_every_rail(two_days: dict[str, Any]) -> None:
-    text = render_document("simulate", two_days)
+def test_the_text_says_what_is_simulated_and_names_every_rail(document_of_two_days: dict[str, Any]) -> None:
+    text = render_document("simulate", document_of_two_days)
     assert "made up: the clock" in text
     for rail in ("loop", "rate", "cost", "content", "gate", "kill"):
         assert f"\n{rail} " in text

@@ -19,7 +19,7 @@ REVIEW, ACTIVE = CandidateStatus.REVIEW, CandidateStatus.ACTIVE
 
 
 @pytest.fixture
-def autonomous(database: Database, clock: FakeClock) -> World:
+def autonomous_world(database: Database, clock: FakeClock) -> World:
     """Adaptation in autonomous mode."""
     return World(database, clock, mode=AdaptationMode.AUTONOMOUS)
 
@@ -41,55 +41,55 @@ def measure_candidate(world: World) -> Candidate:
     return candidate
 
 
-def test_in_autonomous_mode_quotes_wait_for_the_operator(autonomous: World) -> None:
-    candidate = bring_to_review(autonomous)
+def test_in_autonomous_mode_quotes_wait_for_the_operator(autonomous_world: World) -> None:
+    candidate = bring_to_review(autonomous_world)
     assert (candidate.status, candidate.trust) == (REVIEW, Trust.QUOTED)
-    autonomous.adaptation.approve(candidate.id)
-    assert autonomous.list_active_ids() == [candidate.id]
+    autonomous_world.adaptation.approve(candidate.id)
+    assert autonomous_world.list_active_ids() == [candidate.id]
 
 
-def test_nothing_is_activated_in_phase_0_or_while_work_is_held(autonomous: World) -> None:
-    autonomous.sources.phase_number = 0
-    assert measure_candidate(autonomous).status is REVIEW
-    autonomous.sources.phase_number, autonomous.sources.hold_reason = 1, "stopped"
-    autonomous.adaptation.run_round()
-    assert autonomous.adaptation.candidates()[0].status is REVIEW
-    autonomous.sources.hold_reason = ""
-    autonomous.adaptation.run_round()
-    assert autonomous.adaptation.candidates()[0].status is ACTIVE
+def test_nothing_is_activated_in_phase_0_or_while_work_is_held(autonomous_world: World) -> None:
+    autonomous_world.sources.phase_number = 0
+    assert measure_candidate(autonomous_world).status is REVIEW
+    autonomous_world.sources.phase_number, autonomous_world.sources.hold_reason = 1, "stopped"
+    autonomous_world.adaptation.run_round()
+    assert autonomous_world.adaptation.candidates()[0].status is REVIEW
+    autonomous_world.sources.hold_reason = ""
+    autonomous_world.adaptation.run_round()
+    assert autonomous_world.adaptation.candidates()[0].status is ACTIVE
 
 
-def test_a_candidate_that_the_content_filter_objects_to_waits_for_the_operator(autonomous: World) -> None:
-    autonomous.sources.objection = "it speaks of rm -rf /"
-    candidate = measure_candidate(autonomous)
+def test_a_candidate_that_the_content_filter_objects_to_waits_for_the_operator(autonomous_world: World) -> None:
+    autonomous_world.sources.objection = "it speaks of rm -rf /"
+    candidate = measure_candidate(autonomous_world)
     assert candidate.status is REVIEW
-    autonomous.adaptation.approve(candidate.id)
-    assert autonomous.list_active_ids() == [candidate.id]
+    autonomous_world.adaptation.approve(candidate.id)
+    assert autonomous_world.list_active_ids() == [candidate.id]
 
 
-def test_a_candidate_whose_approval_was_undone_waits_for_the_operator(autonomous: World) -> None:
-    autonomous.sources.phase_number = 0
-    candidate = measure_candidate(autonomous)
-    autonomous.adaptation.approve(candidate.id)
-    autonomous.adaptation.undo(candidate.id)
-    autonomous.sources.phase_number = 1
-    autonomous.adaptation.run_round()
-    assert autonomous.adaptation.candidates()[0].status is REVIEW
-    assert autonomous.list_active_ids() == []
+def test_a_candidate_whose_approval_was_undone_waits_for_the_operator(autonomous_world: World) -> None:
+    autonomous_world.sources.phase_number = 0
+    candidate = measure_candidate(autonomous_world)
+    autonomous_world.adaptation.approve(candidate.id)
+    autonomous_world.adaptation.undo(candidate.id)
+    autonomous_world.sources.phase_number = 1
+    autonomous_world.adaptation.run_round()
+    assert autonomous_world.adaptation.candidates()[0].status is REVIEW
+    assert autonomous_world.list_active_ids() == []
 
 
-def test_a_candidate_with_as_much_evidence_against_it_waits_for_the_operator(autonomous: World) -> None:
-    autonomous.record(retry_repeated("sess_1"))
-    (drafted,) = autonomous.adaptation.run_round()  # it allows one attempt
-    autonomous.heal("sess_3", attempts=4)  # a repair that needed more
-    autonomous.record(retry_repeated("sess_2"))
-    autonomous.adaptation.run_round()
-    candidate = autonomous.adaptation.view(drafted.id).candidate
+def test_a_candidate_with_as_much_evidence_against_it_waits_for_the_operator(autonomous_world: World) -> None:
+    autonomous_world.record(retry_repeated("sess_1"))
+    (drafted,) = autonomous_world.adaptation.run_round()  # it allows one attempt
+    autonomous_world.heal("sess_3", attempts=4)  # a repair that needed more
+    autonomous_world.record(retry_repeated("sess_2"))
+    autonomous_world.adaptation.run_round()
+    candidate = autonomous_world.adaptation.view(drafted.id).candidate
     assert candidate.status is REVIEW
     assert len(candidate.against) == len(candidate.corroborated_by) == 1
-    autonomous.record(retry_repeated("sess_4"))
-    autonomous.adaptation.run_round()
-    assert autonomous.adaptation.view(drafted.id).candidate.status is ACTIVE
+    autonomous_world.record(retry_repeated("sess_4"))
+    autonomous_world.adaptation.run_round()
+    assert autonomous_world.adaptation.view(drafted.id).candidate.status is ACTIVE
 
 
 def test_a_candidate_leaves_review_when_the_landing_that_supported_it_is_undone(world: World) -> None:
@@ -133,19 +133,19 @@ def test_in_manual_mode_a_roll_back_of_a_harmful_candidate_is_proposed(world: Wo
     assert world.adaptation.waiting() == []
 
 
-def test_in_autonomous_mode_a_harmful_candidate_is_rolled_back_even_while_work_is_held(autonomous: World) -> None:
-    candidate = measure_candidate(autonomous)
-    autonomous.run_trial(candidate.id, with_good=3, without_good=10)
-    autonomous.sources.hold_reason, autonomous.sources.phase_number = "stopped", 0
-    autonomous.adaptation.run_round()
-    (candidate,) = autonomous.adaptation.candidates()
+def test_in_autonomous_mode_a_harmful_candidate_is_rolled_back_even_while_work_is_held(autonomous_world: World) -> None:
+    candidate = measure_candidate(autonomous_world)
+    autonomous_world.run_trial(candidate.id, with_good=3, without_good=10)
+    autonomous_world.sources.hold_reason, autonomous_world.sources.phase_number = "stopped", 0
+    autonomous_world.adaptation.run_round()
+    (candidate,) = autonomous_world.adaptation.candidates()
     assert (candidate.status, candidate.decided_by) == (CandidateStatus.ROLLED_BACK, "autonomy")
     assert "it makes work worse: 3 of 12 went well with it, 10 of 12 without it" in candidate.reason
-    assert autonomous.list_active_ids() == []
-    autonomous.sources.hold_reason, autonomous.sources.phase_number = "", 1
-    autonomous.record(retry_repeated("sess_3"))
-    autonomous.adaptation.run_round()  # it is not activated by itself again
-    assert autonomous.adaptation.candidates()[0].status is CandidateStatus.ROLLED_BACK
+    assert autonomous_world.list_active_ids() == []
+    autonomous_world.sources.hold_reason, autonomous_world.sources.phase_number = "", 1
+    autonomous_world.record(retry_repeated("sess_3"))
+    autonomous_world.adaptation.run_round()  # it is not activated by itself again
+    assert autonomous_world.adaptation.candidates()[0].status is CandidateStatus.ROLLED_BACK
 
 
 def test_a_round_drafts_five_candidates_and_the_next_one_the_others(world: World) -> None:

@@ -69,7 +69,7 @@ def decide(database: Database, clock: FakeClock) -> Decide:
 
 
 @pytest.fixture
-def figures(database: Database, clock: FakeClock) -> InsightsReader:
+def reader(database: Database, clock: FakeClock) -> InsightsReader:
     return InsightsReader(
         database,
         clock,
@@ -87,61 +87,61 @@ def count_approvals(insights: Insights) -> tuple[int, int]:
 
 
 def test_days_begin_at_local_midnight_and_include_today(
-    decide: Decide, figures: InsightsReader, clock: FakeClock
+    decide: Decide, reader: InsightsReader, clock: FakeClock
 ) -> None:
     into_today = clock.local() - clock.local().replace(hour=0, minute=0, second=0, microsecond=0)
     decide(ago=timedelta(days=6) + into_today)
     decide(ago=timedelta(days=6) + into_today + timedelta(seconds=1))
-    assert count_approvals(figures.read(7)) == (1, 1)
-    assert count_approvals(figures.read(8)) == (2, 2)
-    assert count_approvals(figures.read(None)) == (2, 2)
-    assert len(figures.read(7).over_time) == 7
+    assert count_approvals(reader.read(7)) == (1, 1)
+    assert count_approvals(reader.read(8)) == (2, 2)
+    assert count_approvals(reader.read(None)) == (2, 2)
+    assert len(reader.read(7).over_time) == 7
 
 
-def test_figures_are_of_one_workspace_or_all(decide: Decide, figures: InsightsReader) -> None:
+def test_figures_are_of_one_workspace_or_all(decide: Decide, reader: InsightsReader) -> None:
     decide(2)
     decide(3, workspace=BLOG, status=Status.DISMISSED)
-    assert figures.read(7).metrics.approval_rate == 0.4
-    insights = figures.read(7, SHOP)
+    assert reader.read(7).metrics.approval_rate == 0.4
+    insights = reader.read(7, SHOP)
     assert (insights.metrics.total, insights.metrics.approval_rate, insights.earning) == (2, 1.0, "for /shop")
 
 
-def test_cards_at_the_threshold_are_counted_from_it_on(decide: Decide, figures: InsightsReader) -> None:
+def test_cards_at_the_threshold_are_counted_from_it_on(decide: Decide, reader: InsightsReader) -> None:
     decide(confidence=0.7999)
     decide(11, confidence=0.8)
     decide(confidence=0.9, decided_by=DecidedBy.AUTONOMY)
-    bucket = figures.read(7).at_threshold
+    bucket = reader.read(7).at_threshold
     assert (bucket.predictions, bucket.approval_rate) == (11, 1.0)
     assert bucket.at_least == pytest.approx(0.741, abs=0.001)
 
 
-def test_cold_start_confidences_are_counted_as_unstated(decide: Decide, figures: InsightsReader) -> None:
+def test_cold_start_confidences_are_counted_as_unstated(decide: Decide, reader: InsightsReader) -> None:
     decide(confidence=COLD_START)
     decide(confidence=0.41)
-    [bucket] = [bucket for bucket in figures.read(7).metrics.calibration if bucket.predictions]
+    [bucket] = [bucket for bucket in reader.read(7).metrics.calibration if bucket.predictions]
     assert (bucket.predictions, bucket.unstated) == (2, 1)
 
 
-def test_withdrawn_cards_are_neither_expired_nor_undecided(decide: Decide, figures: InsightsReader) -> None:
+def test_withdrawn_cards_are_neither_expired_nor_undecided(decide: Decide, reader: InsightsReader) -> None:
     undecided = {"decided_at": None, "decided_by": None}
     decide(status=Status.EXPIRED, outcome=Outcome.WITHDRAWN, **undecided)
     decide(2, status=Status.EXPIRED, **undecided)
     decide(3, status=Status.PENDING, **undecided)
-    result = figures.read(7).metrics
+    result = reader.read(7).metrics
     assert (result.total, result.expired, result.undecided, result.approval_rate) == (6, 2, 3, None)
 
 
-def test_drift_is_of_decisions_of_a_person_however_old(decide: Decide, figures: InsightsReader) -> None:
+def test_drift_is_of_decisions_of_a_person_however_old(decide: Decide, reader: InsightsReader) -> None:
     old = timedelta(days=90)
     decide(NEWEST, old, decided_by=DecidedBy.AUTONOMY, status=Status.DISMISSED)
     decide(NEWEST, old, source=Source.OPERATOR)
     decide(MIN_DRIFT - 1, old, status=Status.DISMISSED)
-    assert figures.read(7).drift.words == "1 more decision until changes of taste can be detected"
+    assert reader.read(7).drift.words == "1 more decision until changes of taste can be detected"
     decide(status=Status.DISMISSED)
-    drift = figures.read(7).drift
+    drift = reader.read(7).drift
     assert (drift.decisions, drift.has_shifts) == (MIN_DRIFT, False)
     assert drift.words == "too few earlier decisions to detect changes of taste"
-    assert figures.read(7, BLOG).drift.decisions == 0
+    assert reader.read(7, BLOG).drift.decisions == 0
 
 
 # Rates, costs and drift
@@ -208,11 +208,9 @@ def test_the_cost_is_per_card_that_was_approved_and_not_undone() -> None:
     assert (twin_model.name, twin_model.approval_rate, twin_model.cost_per_accepted) == ("twin-model", 1.0, 0.0)
 
 
-def test_hours_and_parts_of_the_day_are_in_local_time(
-    decide: Decide, figures: InsightsReader, clock: FakeClock
-) -> None:
+def test_hours_and_parts_of_the_day_are_in_local_time(decide: Decide, reader: InsightsReader, clock: FakeClock) -> None:
     decide(ago=clock.local() - clock.local().replace(hour=8, minute=30))
-    result = figures.read(7).metrics
+    result = reader.read(7).metrics
     assert [hour.name for hour in result.hours] == ["08"]
     assert [part.name for part in result.parts] == ["morning"]
 

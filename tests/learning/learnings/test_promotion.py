@@ -147,7 +147,7 @@ UV = "We install with uv"
 
 
 @pytest.fixture
-def promoted(world: World) -> World:
+def promoted_world(world: World) -> World:
     """Two learnings of three sessions were promoted to their project, and `UV` to all projects."""
     world.end_sessions(UV, "Tea is at four")
     for entry in world.learnings.entries("project"):
@@ -160,59 +160,59 @@ def find_project_entry(world: World) -> LearningEntry:
     return next(entry for entry in world.learnings.entries("project") if entry.text == UV)
 
 
-def test_a_retraction_queues_everything_that_was_promoted_from_it(promoted: World) -> None:
-    source = next(entry for entry in promoted.learnings.entries("team", session="s1") if entry.text == UV)
-    report = promoted.learnings.retract(source.id, "it was pip")
+def test_a_retraction_queues_everything_that_was_promoted_from_it(promoted_world: World) -> None:
+    source = next(entry for entry in promoted_world.learnings.entries("team", session="s1") if entry.text == UV)
+    report = promoted_world.learnings.retract(source.id, "it was pip")
     assert report.retired == (source.id,)
     assert report.sessions == ("s1",)
-    queued = [promoted.learnings.view(id).entry for id in report.queued]
+    queued = [promoted_world.learnings.view(id).entry for id in report.queued]
     assert {entry.scope for entry in queued} == {LearningScope.PROJECT, LearningScope.GLOBAL}
     assert all(entry.active and "it was pip" in entry.review and source.id in entry.review for entry in queued)
-    waiting = promoted.learnings.waiting()
+    waiting = promoted_world.learnings.waiting()
     assert {item.id for item in waiting} == set(report.queued)
-    assert {(item.kind, item.since) for item in waiting} == {("learning", promoted.clock.now())}
-    (event,) = promoted.events("LearningRetracted")
+    assert {(item.kind, item.since) for item in waiting} == {("learning", promoted_world.clock.now())}
+    (event,) = promoted_world.events("LearningRetracted")
     assert (event.subject, event.payload["queued"]) == (source.id, list(report.queued))
-    retired = promoted.learnings.view(source.id).entry
+    retired = promoted_world.learnings.view(source.id).entry
     assert (retired.status, retired.retired_because) == (LearningStatus.RETIRED, "it was pip")
 
 
-def test_an_entry_under_review_is_neither_reinforced_nor_promoted_until_it_is_kept(promoted: World) -> None:
-    entry = find_project_entry(promoted)
-    promoted.learnings.retract(promoted.learnings.view(entry.id).promoted_from[0].id)
-    promoted.end_session("s7", UV)
-    assert promoted.learnings.view(entry.id).entry.reinforcement_count == 0
+def test_an_entry_under_review_is_neither_reinforced_nor_promoted_until_it_is_kept(promoted_world: World) -> None:
+    entry = find_project_entry(promoted_world)
+    promoted_world.learnings.retract(promoted_world.learnings.view(entry.id).promoted_from[0].id)
+    promoted_world.end_session("s7", UV)
+    assert promoted_world.learnings.view(entry.id).entry.reinforcement_count == 0
     with pytest.raises(Refusal, match="waits for review"):
-        promoted.learnings.promote(entry.id)
-    kept = promoted.learnings.keep(entry.id)
+        promoted_world.learnings.promote(entry.id)
+    kept = promoted_world.learnings.keep(entry.id)
     assert (kept.review, kept.review_since) == ("", None)
-    assert entry.id not in {item.id for item in promoted.learnings.waiting()}
-    promoted.learnings.chain()
-    assert promoted.learnings.view(entry.id).entry.reinforced_by == ("s7",)
+    assert entry.id not in {item.id for item in promoted_world.learnings.waiting()}
+    promoted_world.learnings.chain()
+    assert promoted_world.learnings.view(entry.id).entry.reinforced_by == ("s7",)
     with pytest.raises(Refusal) as refusal:
-        promoted.learnings.keep(entry.id)
+        promoted_world.learnings.keep(entry.id)
     assert refusal.value.code == "not_waiting"
 
 
-def test_a_retracted_entry_is_valid_again_when_it_is_kept(promoted: World) -> None:
-    entry = find_project_entry(promoted)
-    promoted.learnings.retract(entry.id, "a mistake")
-    assert entry.lesson in promoted.learnings.retracted()
-    kept = promoted.learnings.keep(entry.id)
+def test_a_retracted_entry_is_valid_again_when_it_is_kept(promoted_world: World) -> None:
+    entry = find_project_entry(promoted_world)
+    promoted_world.learnings.retract(entry.id, "a mistake")
+    assert entry.lesson in promoted_world.learnings.retracted()
+    kept = promoted_world.learnings.keep(entry.id)
     assert (kept.active, kept.text, kept.retired_because) == (True, UV, "")
-    assert entry.lesson not in promoted.learnings.retracted()
-    promoted.learnings.texts.erase(SearchTerms([UV]))
+    assert entry.lesson not in promoted_world.learnings.retracted()
+    promoted_world.learnings.texts.erase(SearchTerms([UV]))
     with pytest.raises(Refusal, match="neither waiting for review nor retracted"):
-        promoted.learnings.keep(entry.id)
+        promoted_world.learnings.keep(entry.id)
 
 
-def test_what_a_retraction_queued_no_longer_waits_when_the_entry_is_kept(promoted: World) -> None:
-    source = promoted.learnings.view(find_project_entry(promoted).id).promoted_from[0]
-    report = promoted.learnings.retract(source.id, "it was pip")
+def test_what_a_retraction_queued_no_longer_waits_when_the_entry_is_kept(promoted_world: World) -> None:
+    source = promoted_world.learnings.view(find_project_entry(promoted_world).id).promoted_from[0]
+    report = promoted_world.learnings.retract(source.id, "it was pip")
     assert len(report.queued) == 2
-    promoted.learnings.keep(source.id)
-    assert promoted.learnings.waiting() == []
-    entries = [promoted.learnings.view(id).entry for id in report.queued]
+    promoted_world.learnings.keep(source.id)
+    assert promoted_world.learnings.waiting() == []
+    entries = [promoted_world.learnings.view(id).entry for id in report.queued]
     assert [(entry.active, entry.review, entry.review_since) for entry in entries] == [(True, "", None)] * 2
 
 
@@ -225,22 +225,22 @@ def test_the_copy_in_a_team_is_valid_again_only_if_it_was_retracted_with_its_ent
         assert [change.entry for change in changes] == [copy.id] * revived
 
 
-def test_forgetting_leaves_empty_entries_with_their_provenance(promoted: World) -> None:
-    entry = find_project_entry(promoted)
-    before = promoted.learnings.view(entry.id)
-    texts, terms = promoted.learnings.texts, SearchTerms([UV])
+def test_forgetting_leaves_empty_entries_with_their_provenance(promoted_world: World) -> None:
+    entry = find_project_entry(promoted_world)
+    before = promoted_world.learnings.view(entry.id)
+    texts, terms = promoted_world.learnings.texts, SearchTerms([UV])
     assert texts.text_of(entry.id) == UV
     assert {found_text for _, found_text in texts.find(terms)} == {UV}
     assert texts.erase(terms) == 5, "three entries of teams, one of the project, one of all projects"
     assert texts.erase(terms) == 0
     assert list(texts.find(terms)) == []
-    assert all(UV.encode() not in data for data in promoted.pages().values())
-    after = promoted.learnings.view(entry.id)
+    assert all(UV.encode() not in data for data in promoted_world.pages().values())
+    after = promoted_world.learnings.view(entry.id)
     assert after.entry.text == ""
     assert (after.entry.status, after.entry.retired_because) == (LearningStatus.RETIRED, "forgotten")
     assert [source.id for source in after.promoted_from] == [source.id for source in before.promoted_from]
     assert after.sessions == before.sessions
     assert texts.text_of(entry.id) is None
-    others = [other for other in promoted.learnings.files.entries() if other.text == "Tea is at four"]
+    others = [other for other in promoted_world.learnings.files.entries() if other.text == "Tea is at four"]
     assert len(others) == 4
-    assert promoted.learnings.chain().nothing
+    assert promoted_world.learnings.chain().nothing

@@ -21,7 +21,7 @@ HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
-def older(repository: Repository, world: World) -> str:
+def older_commit(repository: Repository, world: World) -> str:
     """The commit before HEAD."""
     return repository.git("rev-parse", "HEAD~1")
 
@@ -41,9 +41,11 @@ def change(runs: list[PastRun], index: int, **fields: Any) -> list[PastRun]:
 
 
 @pytest.mark.long
-def test_no_bisect_without_all_of_its_evidence(world: World, head: str, older: str, repository: Repository) -> None:
-    runs = make_red_runs(head, older)
-    repository.git("checkout", "-q", "-b", "side", older)
+def test_no_bisect_without_all_of_its_evidence(
+    world: World, head: str, older_commit: str, repository: Repository
+) -> None:
+    runs = make_red_runs(head, older_commit)
+    repository.git("checkout", "-q", "-b", "side", older_commit)
     elsewhere = repository.commit("side", {"side.py": "1"})
     repository.git("checkout", "-q", "main")
     green_now = PastRun(head, tree="t3", ran_at=NOW)
@@ -165,11 +167,11 @@ def test_a_history_that_takes_too_long_to_search_prevents_only_the_bisect(
 
 @pytest.mark.long
 def test_a_bisect_of_the_same_head_is_not_offered_again(
-    world: World, repository: Repository, head: str, older: str
+    world: World, repository: Repository, head: str, older_commit: str
 ) -> None:
     repository.git("tag", "v1.2", "HEAD~1")
     answer = PastRun(head, failing=(CART,), tree="t2", full=False, passed=0, session_id="ses_1")
-    for runs in ([PastRun(head, failing=(CART,), tree="t2")], make_red_runs(head, older)):
+    for runs in ([PastRun(head, failing=(CART,), tree="t2")], make_red_runs(head, older_commit)):
         world.runs = [answer, *runs]
         world.sessions = [make_session("bisect", SessionState.FAILED)]
         assert get_only(bisect(*world.sense_top())), "the bisect did not come to its end"
