@@ -373,7 +373,10 @@ def check_database(path: Path) -> Check:
         [(result,)] = read_rows(path, "PRAGMA quick_check(1)")
         version, refusal = stored_version(path), version_refusal(path)
     except (sqlite3.Error, ValueError) as error:
-        return Check("database", FAIL, f"{path} cannot be read: {error}", recovery_hint(path))
+        # A full disk, for example, says nothing about the file.
+        is_unreadable = isinstance(error, sqlite3.OperationalError)
+        fix = "free some space, or make the folder writable, and check again" if is_unreadable else recovery_hint(path)
+        return Check("database", FAIL, f"{path} cannot be read: {error}", fix)
     size = path.stat().st_size / 1024 / 1024
     if result != "ok":
         return Check("database", FAIL, f"{path} is damaged: {result}", recovery_hint(path))

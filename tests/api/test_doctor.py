@@ -16,7 +16,7 @@ import keyring.backends.null
 import pytest
 
 from engine.api import doctor, model_checks
-from engine.api.doctor import check_index_server, check_notifications, check_shared_database
+from engine.api.doctor import check_database, check_index_server, check_notifications, check_shared_database
 from engine.api.operations import dispatch
 from engine.api_keys import Keyring, Keys
 from engine.clock import FakeClock
@@ -197,6 +197,28 @@ def test_the_server_of_the_index_is_asked_only_online(monkeypatch: pytest.Monkey
     [check] = check_index_server(named, online=True)
     assert check.state == "warn"
     assert "it cannot be reached: [Errno 111] Connection refused" in check.message
+
+
+@pytest.mark.parametrize(
+    ("error", "fix"),
+    [
+        (sqlite3.OperationalError("disk I/O error"), "free some space"),  # what SQLite says on a full disk
+        (sqlite3.DatabaseError("file is not a database"), "move clawpy.db away to start afresh, but keep it"),
+    ],
+)
+def test_only_a_damaged_database_is_to_be_moved_away(
+    home: Home, monkeypatch: pytest.MonkeyPatch, error: sqlite3.Error, fix: str
+) -> None:
+    home.data.mkdir(parents=True)
+    create_or_check(home.database)
+
+    def fail(path: Path, query: str) -> None:
+        raise error
+
+    monkeypatch.setattr(doctor, "read_rows", fail)
+    check = check_database(home.database)
+    assert (check.state, check.message) == ("fail", f"{home.database} cannot be read: {error}")
+    assert check.fix.startswith(fix)
 
 
 def test_the_shared_database_is_asked_only_online(monkeypatch: pytest.MonkeyPatch) -> None:
