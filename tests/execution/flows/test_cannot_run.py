@@ -9,10 +9,12 @@ import shutil
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from engine.execution.runners.flow import CannotRun
+from engine.execution.runners.flows import tooling
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow, does_program_run
 from tests.support.helpers import read_table
@@ -62,6 +64,18 @@ def test_the_refusal_names_what_is_missing_and_the_fix(
         run_flow(case.flow)
     assert case.missing in refusal.value.message
     assert case.fix in refusal.value.fix
+
+
+@pytest.mark.long
+def test_a_linter_of_our_own_environment_is_not_used_and_named(
+    repository: Repository, run_flow: RunFlow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own/bin").mkdir(parents=True)
+    (tmp_path / "own/bin/flake8").touch()
+    monkeypatch.setattr(tooling, "find_own_environment", lambda: tmp_path / "own")
+    repository.commit("begin", {"cart.py": "total = 0\n"})
+    with pytest.raises(CannotRun, match="not used: flake8 of Clawpy's own environment, which is not the project's"):
+        run_flow("lint")
 
 
 @pytest.mark.long

@@ -44,6 +44,7 @@ from engine.execution.runners.toolchains.project_tools import Finding, Linter, f
 from engine.execution.runners.toolchains.projects import find_packages
 from engine.execution.runners.toolchains.python_projects import is_python_project
 from engine.execution.runners.toolchains.tool_table import LINTERS, read_text
+from engine.execution.sandbox.host_paths import find_own_environment
 from engine.frozen import frozen
 from engine.model.text import capitalised, count, join_names, last_error_line
 
@@ -117,9 +118,12 @@ class _LintFlow(ProjectFlow):
         folder = job.folder / self.project
         has_python = is_python_project(folder) or any(folder.glob("*.py"))
         fix = "configure a linter for the project and install it in the project's environment"
-        names = ", ".join(row.name for row in LINTERS if not has_python or row.kind == "python")
+        names = [row.name for row in LINTERS if not has_python or row.kind == "python"]
+        own = find_own_environment()
+        unused = [name for name in names if own is not None and (own / "bin" / name).exists()]
+        reason = f"; not used: {join_names(unused, 3)} of Clawpy's own environment, which is not the project's"
         raise CannotRun(
-            f"no linter{self.where}: looked for {names}",
+            f"no linter{self.where}: looked for {', '.join(names)}{reason if unused else ''}",
             add_package_command(job.workspace / self.project, job.workspace, "ruff") if has_python else fix,
         )
 
