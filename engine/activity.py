@@ -37,7 +37,7 @@ from engine.model import (
 )
 from engine.model.adaptation import CandidateStatus
 from engine.model.text import count
-from engine.safety.content import objection
+from engine.safety.content import find_objection
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry
@@ -231,7 +231,7 @@ def _interrupted_entries(
 
 def mark_hostile(entry: Waiting, check: Callable[[str], RailVerdict]) -> Waiting:
     """The entry, with a mark if the content filter objects to its text."""
-    reason = objection(entry.text, check)
+    reason = find_objection(entry.text, check)
     return replace(entry, hostile=reason, title=f"▲ hostile: {reason}. {entry.title}") if reason else entry
 
 

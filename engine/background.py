@@ -27,7 +27,7 @@ CLOSE_TIMEOUT_S = 5.0
 
 log = logging.getLogger(__name__)
 
-END_SECONDS = 2.0
+END_TIMEOUT_S = 2.0
 """Seconds to wait for the end of a process that was killed."""
 
 _BASIC_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR")
@@ -209,9 +209,9 @@ class HelperProcess(ABC):
         kill_helper(self._process)  # `_run` reaps it only when its output has ended
 
     def end(self) -> None:
-        """End the process and wait until it is gone, at most `END_SECONDS`."""
+        """End the process and wait until it is gone, at most `END_TIMEOUT_S`."""
         self.kill()
-        self._ended.wait(END_SECONDS)
+        self._ended.wait(END_TIMEOUT_S)
 
     def _run(self) -> None:
         try:

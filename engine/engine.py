@@ -41,7 +41,7 @@ LOG_BYTES = 2_000_000
 LOG_FILES = 3
 """The size at which the log rotates, and how many old files are kept."""
 
-LEARN_SECONDS = 1.0
+LEARN_TIMEOUT_S = 1.0
 """Seconds in which the engine of a verb may begin to learn from what a session did."""
 
 
@@ -123,7 +123,7 @@ class Engine(ApiServices):
         interrupted = self.permissions.recover()  # before the sessions, which would withdraw them without a word
         interrupted += self.sessions.recover(resume=resume)
         self.safety.recover(self.sessions.of_card, self.training.reserved())
-        interrupted += self.cards.recover(self.safety.permits.unconsumed(), resume=resume)
+        interrupted += self.cards.recover(self.safety.permits.read_unconsumed(), resume=resume)
         interrupted += self.learnings.recover()  # before memories are forgotten, which learnings may contain
         interrupted += self.knowledge.recover()
         self.exporter.recover()
@@ -133,10 +133,10 @@ class Engine(ApiServices):
         """Learn from what sessions did, for an engine without a schedule: captures, the graph, summaries, learnings,
         outcomes of cards and guidance, records.
 
-        Starts nothing after `LEARN_SECONDS`; the rest is done with the next verb. Only a model for summaries may take
+        Starts nothing after `LEARN_TIMEOUT_S`; the rest is done with the next verb. Only a model for summaries may take
         longer. Raises nothing, because the verb itself is done.
         """
-        until = time.monotonic() + LEARN_SECONDS
+        until = time.monotonic() + LEARN_TIMEOUT_S
         rounds: tuple[Callable[[], object], ...] = (
             lambda: self.knowledge.catch_up(until),
             lambda: self.learnings.catch_up(until),

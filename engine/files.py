@@ -24,7 +24,7 @@ from engine.frozen import frozen
 TEMPORARY_PREFIX = ".clawpy-tmp-"
 """Prefix of temporary files. A file with this prefix at start-up was left by a crash."""
 
-BUFFER_SIZE = 1024 * 1024
+BUFFER_BYTES = 1024 * 1024
 """Number of bytes that are read or written at once. Each read or write releases the interpreter lock only for an
 instant, in which no other thread can take it. With pieces of 8 KB, which are usual, all other threads stand still for
 half a second at a time."""
@@ -112,7 +112,7 @@ def write_atomic(path: Path, data: bytes | Iterable[bytes], *, mode: int | None 
             mode = 0o600
     descriptor, name = tempfile.mkstemp(prefix=TEMPORARY_PREFIX, dir=target.parent)
     try:
-        with os.fdopen(descriptor, "wb", buffering=BUFFER_SIZE) as file:
+        with os.fdopen(descriptor, "wb", buffering=BUFFER_BYTES) as file:
             file.writelines([data] if isinstance(data, bytes) else data)
             file.flush()
             os.fchmod(file.fileno(), mode)

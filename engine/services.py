@@ -22,7 +22,7 @@ from engine.git import find_repository_root
 from engine.git.reader import read_workspace_label
 from engine.home import Home
 from engine.model import LayerState, PromptPart, Randomness, Refusal, SessionState, Waiting
-from engine.safety.content import line_objections
+from engine.safety.content import find_line_objections
 
 if TYPE_CHECKING:
     from engine.api_keys import Keys
@@ -224,7 +224,7 @@ class Services:
     def objections(self, parts: Sequence[PromptPart]) -> list[list[str]]:
         """The content filter's objection to each line of a prompt, "" for none. The engine's own text and the answers
         of models are not checked. Takes up to a second for a long prompt."""
-        return [line_objections(part, self.safety.check_prompt) for part in parts]
+        return [find_line_objections(part, self.safety.check_prompt) for part in parts]
 
     def acknowledge(self, session_id: str) -> None:
         """Remove an interrupted session from the queue."""
@@ -245,7 +245,7 @@ class Services:
             sessions=self.sessions.list(limit=MAX_ROWS),
             blocked_entries=self.safety.log(limit=MAX_ROWS, blocked_only=True),
             decision_entries=self.ledger.latest(MAX_ROWS, kinds=DECISION_KINDS),
-            spent=self.safety.costs.settled_since(instant),
+            spent=self.safety.costs.sum_settled_since(instant),
             waiting=self.queue(),
             learning_entries=self.ledger.latest(MAX_ROWS, kinds=LEARNING_KINDS),
         )

@@ -35,7 +35,7 @@ from engine.storage.database import Database, Transaction
 
 log = logging.getLogger(__name__)
 
-CHECK_SECONDS = 1.0
+CHECK_INTERVAL_S = 1.0
 """Minimum number of seconds between two checks of the file."""
 
 
@@ -72,9 +72,9 @@ class SettingsStore:
     def current(self) -> Settings:
         """The present settings. If the file changed, it is read again, at most once a second. A missing or empty file
         is accepted only at the second check."""
-        if self._clock.monotonic() - self._checked >= CHECK_SECONDS:
+        if self._clock.monotonic() - self._checked >= CHECK_INTERVAL_S:
             with self._lock:
-                if self._clock.monotonic() - self._checked >= CHECK_SECONDS:
+                if self._clock.monotonic() - self._checked >= CHECK_INTERVAL_S:
                     self._checked = self._clock.monotonic()
                     self._reload()
         return self._settings

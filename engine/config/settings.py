@@ -45,7 +45,7 @@ from engine.model import Refusal, sanitise
 MAX_CONTENT_PATTERNS = 200
 """Most patterns in each list of `[content]`."""
 
-MAX_PATTERN_LENGTH = 200
+MAX_PATTERN_CHARS = 200
 """Most characters of one pattern of `[content]`."""
 
 
@@ -136,8 +136,8 @@ def _pattern_problem(text: str) -> str:
         return 'is empty; write a command such as "docker system prune -f"'
     if text != text.strip() or not text.isprintable():
         return "starts or ends with a space, or contains a line break; write one command on one line"
-    if len(text) > MAX_PATTERN_LENGTH:
-        return f"is longer than {MAX_PATTERN_LENGTH} characters; use * for the parts that vary"
+    if len(text) > MAX_PATTERN_CHARS:
+        return f"is longer than {MAX_PATTERN_CHARS} characters; use * for the parts that vary"
     first, *rest = body.split()
     if not any(character.isalnum() for character in (body if text.startswith("prompt:") else first)):
         return "would match every command; begin with the name of a program"

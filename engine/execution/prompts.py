@@ -209,7 +209,7 @@ class IdentityPart:
             return Contribution(None)
         agent = self._agents.get(request.agent)
         path = self._folder / agent.id / "soul.md"
-        text, notes = cut_text(self._agents.soul_in_prompt(agent.id, self._without(request)), MAX_SOUL_CHARS, str(path))
+        text, notes = cut_text(self._agents.make_soul_for_prompt(agent.id, self._without(request)), MAX_SOUL_CHARS, str(path))
         source = PromptSource(SourceKind.SOUL, str(path), f"{agent.id}/soul.md", Trust.OPERATOR)
         attributes = {"agent": agent.id, "title": agent.title, "domain": agent.domain}
         return Contribution(make_block("identity", quote_lines(text, source), attributes=attributes), notes=notes)

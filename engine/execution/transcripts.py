@@ -22,7 +22,7 @@ from pathlib import Path
 from engine.clock import Clock
 from engine.events import AgentErred, Event, ToolsUsed
 from engine.model import SessionView, TranscriptLine, sanitise
-from engine.model.secrets import CUT, MAX_KEY_LENGTH, Redactor, find_open_secret, parting, redact
+from engine.model.secrets import CUT, MAX_KEY_CHARS, Redactor, find_open_secret, parting, redact
 
 MAX_OUTPUT_LINES = 200_000
 """Maximum number of lines of output of one session."""
@@ -244,7 +244,7 @@ class LineSplitter:
         """A line that was cut, with a note that says so."""
         cut, self._cut = self._cut, 0
         # A key that the cut divides is not recognised. So the last word is removed as well.
-        end = max(line.rfind(" ") + 1, len(line) - MAX_KEY_LENGTH)
+        end = max(line.rfind(" ") + 1, len(line) - MAX_KEY_CHARS)
         return f"{line[:end]}… [{cut:,} more bytes cut]"
 
     def _clean(self, data: bytes) -> list[str]:
@@ -296,7 +296,7 @@ class StreamedText:
             self._write(kind, whole)
         begin = 0
         while len(self._rest) - begin > MAX_PENDING:
-            window = self._rest[begin : begin + MAX_PENDING + 4 * MAX_KEY_LENGTH + 1]
+            window = self._rest[begin : begin + MAX_PENDING + 4 * MAX_KEY_CHARS + 1]
             end = parting(window, self._clean, limit=MAX_PENDING)
             if not end:
                 break

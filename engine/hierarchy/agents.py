@@ -35,14 +35,14 @@ from engine.hierarchy.organisation import (
     climb_chain,
     create_agent_folder,
     find_first_fault,
-    first_organisation,
+    make_first_organisation,
     read_agent_folder,
+    read_retired_folders,
     read_text,
     refuse_if_unwritable,
     resolve_tier,
     restore_folder,
     retire_folder,
-    retired_folders,
     walk_chain,
 )
 from engine.hierarchy.profile_items import remove_lessons_from_soul
@@ -98,7 +98,7 @@ class Agents:
         with refuse_if_unwritable(self._folder):
             shutil.rmtree(unfinished, ignore_errors=True)
             unfinished.mkdir(mode=0o700, parents=True)
-            for role in first_organisation():
+            for role in make_first_organisation():
                 create_agent_folder(unfinished / role.id, role)
             unfinished.rename(self._folder)
             sync_folder(self._folder.parent)
@@ -107,7 +107,7 @@ class Agents:
     def list(self) -> Sequence[AgentView]:
         """Every agent, leaders before the agents below them, else by id; broken ones last."""
         agents = self._load_folders()
-        reports_to = _leaders_by_agent(agents)
+        reports_to = _collect_leaders_by_agent(agents)
         views = self._make_views(agents.values())
         tiers = {view.id: view.tier for view in views}
 
@@ -121,7 +121,7 @@ class Agents:
         """One agent. Raises `Refusal` `unknown_agent`."""
         return self._make_views([self._get_folder(agent_id)])[0]
 
-    def lineage(self, agent_id: str, *, under: str | None = None) -> Lineage:
+    def find_lineage(self, agent_id: str, *, under: str | None = None) -> Lineage:
         """An agent and the leaders above it, or as it would be if it reported to the agent `under`. Reads only the
         folders of these agents. Raises `Refusal` `unknown_agent`, and with `under` as `move`.
         """
@@ -145,7 +145,7 @@ class Agents:
         chain = climb_chain(agent_id, leader_of, depth=config.depth)
         return Lineage(tier_of(agent_id), tuple(map(tier_of, chain.leaders)), chain)
 
-    def soul_file(self, agent_id: str) -> Path:
+    def locate_soul(self, agent_id: str) -> Path:
         """The path of the agent's `soul.md`. Raises `Refusal` `unknown_agent`."""
         self._get_folder(agent_id)
         return self._folder / agent_id / "soul.md"
@@ -184,7 +184,7 @@ class Agents:
         self._get_folder(agent_id)
         return sanitise(self._read_file(agent_id, "soul.md"))
 
-    def soul_in_prompt(self, agent_id: str, without: frozenset[str] = frozenset()) -> str:
+    def make_soul_for_prompt(self, agent_id: str, without: frozenset[str] = frozenset()) -> str:
         """The soul for a prompt, without the items that say a lesson in `without`. While M1 is on, the prompt has the
         guidance of the leaders, so the section that M2 wrote into the soul is left out."""
         soul = self.soul(agent_id)
@@ -232,7 +232,7 @@ class Agents:
         serves, chains that do not reach the owner, the configuration file."""
         agents = self._load_folders()
         problems = [f"{agent.id}: {agent.broken}" for agent in agents.values() if agent.broken]
-        for agent_id in _leaders_by_agent(agents):
+        for agent_id in _collect_leaders_by_agent(agents):
             try:
                 self.soul(agent_id)
             except Refusal as refusal:
@@ -240,7 +240,7 @@ class Agents:
         for name, channel in self._settings.current.channels.items():
             if channel.agent not in agents:
                 problems.append(f"channel {name} is served by {channel.agent}, which does not exist")
-        reports_to = _leaders_by_agent(agents)
+        reports_to = _collect_leaders_by_agent(agents)
         for agent_id in reports_to:
             chain = walk_chain(agent_id, reports_to)
             if chain.is_loose and (not chain.leaders or reports_to[chain.leaders[-1]] in reports_to):
@@ -314,7 +314,7 @@ class Agents:
                 f"give the channel to another agent first: clawpy config set channels.{serves[0]}.agent OTHER",
             )
         reports = sorted(
-            agent for agent, leader in _leaders_by_agent(self._load_folders()).items() if leader == agent_id
+            agent for agent, leader in _collect_leaders_by_agent(self._load_folders()).items() if leader == agent_id
         )
         if reports:
             raise Refusal(
@@ -325,7 +325,7 @@ class Agents:
 
     def retired(self) -> Sequence[AgentView]:
         """The retired agents. Their ids are the names for `restore`."""
-        views = self._make_views(replace(agent, id=name) for name, agent in retired_folders(self._folder))
+        views = self._make_views(replace(agent, id=name) for name, agent in read_retired_folders(self._folder))
         return [replace(view, activity=replace(view.activity, state="retired"), channels=()) for view in views]
 
     def restore(self, name: str) -> AgentView:
@@ -350,7 +350,7 @@ class Agents:
         self._get_readable_folder(reports_to)
         if reports_to == agent_id:
             raise Refusal("circle", f"{agent_id} reports to itself", "name another agent")
-        if agent_id in walk_chain(reports_to, _leaders_by_agent(self._load_folders())).leaders:
+        if agent_id in walk_chain(reports_to, _collect_leaders_by_agent(self._load_folders())).leaders:
             raise Refusal(
                 "circle",
                 f"{agent_id} leads {reports_to}, so it cannot report to it",
@@ -432,7 +432,7 @@ class Agents:
         return views
 
 
-def _leaders_by_agent(agents: Mapping[str, AgentFolder]) -> dict[str, str]:
+def _collect_leaders_by_agent(agents: Mapping[str, AgentFolder]) -> dict[str, str]:
     return {agent.id: agent.comms.reports_to for agent in agents.values() if not agent.broken}
 
 

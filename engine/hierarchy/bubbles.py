@@ -128,7 +128,7 @@ class Bubbles:
         """
         if not clean_item(learning.text):
             raise Refusal("bad_learning", f"{learning.id} is empty", "write a text for it")
-        lineage = self._agents.lineage(learning.agent)
+        lineage = self._agents.find_lineage(learning.agent)
 
         def judge(tx: Transaction) -> Bubble:
             row = tx.session.exec(select(BubbleRow).where(col(BubbleRow.learning_id) == learning.id)).first()
@@ -225,7 +225,7 @@ class Bubbles:
             if len(bubbles) == 1:
                 goes, text = "goes", f": “{first.learning.text}”"
             title = f"{findings} {goes} to {leader} within {within}{text} (now: clawpy bubbles flush)"
-            if obstacle := self._obstacle(leader):
+            if obstacle := self._find_obstacle(leader):
                 title = f"{findings} for {leader}: {obstacle}"
             entries.append(Waiting("bubble", first.id, title, first.at))
         return entries
@@ -249,7 +249,7 @@ class Bubbles:
         flushed: dict[str, tuple[str, ...]] = {}
         for leader in dict.fromkeys(row.leader for row in queued):
             rows = [row for row in queued if row.leader == leader and row.bubble.may_guide][:max_per_leader]
-            if rows and not self._obstacle(leader):
+            if rows and not self._find_obstacle(leader):
                 self._flush_to_leader(tx, leader, rows)
                 flushed[leader] = tuple(row.id for row in rows)
         return FlushReport(flushed, len(queued) - sum(map(len, flushed.values())))
@@ -257,7 +257,7 @@ class Bubbles:
     def _judge_again_if_moved(self, tx: Transaction, row: BubbleRow) -> None:
         """Ask the gates of the new leader about a finding whose agent has another leader now."""
         try:
-            lineage = self._agents.lineage(row.agent)
+            lineage = self._agents.find_lineage(row.agent)
         except Refusal:  # the agent's folder is gone
             return
         if lineage.leaders and lineage.leaders[0].id != row.leader:
@@ -278,14 +278,14 @@ class Bubbles:
             )
         )
 
-    def _obstacle(self, leader: str) -> str:
+    def _find_obstacle(self, leader: str) -> str:
         """Why a leader receives no findings, and how to fix it; "" if it does. It reads only folders, because `_flush`
         calls it within a transaction."""
         if not self._agents.config.current.bubble_max_per_cycle:
             return "bubble_max_per_cycle is 0 in wisdom_cascade_config.json"
         try:
             self._agents.tools(leader)
-            tier = self._agents.lineage(leader).agent.tier
+            tier = self._agents.find_lineage(leader).agent.tier
         except Refusal as refusal:
             if refusal.code == "broken_agent":
                 return f"its folder is broken: {refusal.message.partition(': ')[2]}"

@@ -101,8 +101,8 @@ class Cascade:
         """The guidance in the next prompt of this agent. With `in_prompts` False, it is returned even if `enable_m1` is
         off. `excluded_lessons` are in other parts of the prompt already. Raises `Refusal` `unknown_agent`."""
         config = self._agents.config.current
-        lineage = self._agents.lineage(agent_id)
-        souls = [file_signature(self._agents.soul_file(leader.id)) for leader in lineage.leaders]
+        lineage = self._agents.find_lineage(agent_id)
+        souls = [file_signature(self._agents.locate_soul(leader.id)) for leader in lineage.leaders]
         basis = (config, lineage, self._profiles.generation, *souls)
         key, now = (agent_id, in_prompts, excluded_lessons), self._clock.now()
         cached = self._cache.get(key)
@@ -117,7 +117,7 @@ class Cascade:
 
     def preview_move(self, agent_id: str, reports_to: str) -> MovePreview:
         """The agent's guidance now, and after a move to `reports_to`. Raises as `Agents.move`."""
-        after = self._make_guidance(self._agents.lineage(agent_id, under=reports_to))
+        after = self._make_guidance(self._agents.find_lineage(agent_id, under=reports_to))
         return MovePreview(agent_id, self.guidance(agent_id), after)
 
     def preview_edits(self, leader: str, edits: Sequence[ProfileEdit]) -> ProfilePreview:
@@ -129,7 +129,7 @@ class Cascade:
         from_soul = tuple(section for section in emptied if getattr(profile, section))
         previews = []
         for agent_id in self._agents.ids():
-            lineage = self._agents.lineage(agent_id)
+            lineage = self._agents.find_lineage(agent_id)
             if leader in lineage.chain.leaders:
                 before = self._make_guidance(lineage)
                 after = self._make_guidance(lineage, edited_profile=profile)
@@ -204,7 +204,7 @@ class GuidancePart:
     def make_part(self, request: PromptRequest) -> Contribution:
         """The block for a request. Its notes name the leaders whose items did not fit. Raises `Refusal`
         `unknown_agent`."""
-        guidance = self._guidance_for(request)
+        guidance = self._compose_guidance(request)
         if guidance is None or not guidance.lines:
             return Contribution(None, guidance.provenance if guidance else {})
         notes = tuple(
@@ -214,11 +214,11 @@ class GuidancePart:
 
     def lessons(self, request: PromptRequest) -> frozenset[str]:
         """The lessons in this part and those nearer to the agent."""
-        guidance = self._guidance_for(request)
+        guidance = self._compose_guidance(request)
         lessons = [item.lesson for hop in guidance.hops for item in hop.kept] if guidance else []
         return self._nearer_lessons(request).union(lessons)
 
-    def _guidance_for(self, request: PromptRequest) -> Guidance | None:
+    def _compose_guidance(self, request: PromptRequest) -> Guidance | None:
         if not request.agent:
             return None
         return self._cascade.guidance(request.agent, excluded_lessons=self._nearer_lessons(request))
@@ -263,20 +263,20 @@ def compose(
     while _count_tokens(lines) > budget:
         filled = _cut_last_item_of_farthest(filled)
         lines = _render_block(filled)
-    return GuidanceBlock(tuple(lines), tuple(map(_with_result, filled)), _count_tokens(lines))
+    return GuidanceBlock(tuple(lines), tuple(map(_add_result, filled)), _count_tokens(lines))
 
 
 def _make_hop(leader: AgentTier, distance: int) -> GuidanceHop:
     """A leader of the chain, before it has items."""
-    why = "" if is_leader(leader.tier) else f"tier {leader.tier} gives no guidance"
-    return GuidanceHop(leader.id, leader.tier, distance, why=why)
+    reason_without_items = "" if is_leader(leader.tier) else f"tier {leader.tier} gives no guidance"
+    return GuidanceHop(leader.id, leader.tier, distance, why=reason_without_items)
 
 
 def select_items(profile: LeaderProfile, distance: int = 0) -> list[GuidanceItem]:
     """The guidance of a leader at its distance, the most important first."""
     items: list[GuidanceItem] = []
     for section in SECTIONS_BY_DISTANCE[min(distance, len(SECTIONS_BY_DISTANCE) - 1)]:
-        for key, text, sources, trust in [*_section_items(profile, section, key_only=distance > 0)][:MAX_ITEMS]:
+        for key, text, sources, trust in [*_select_section_items(profile, section, key_only=distance > 0)][:MAX_ITEMS]:
             if line := clean_item(text):
                 rendered = f"{'|' if section in INLINE_SECTIONS else '-'} {escape(line, quote=False)}"
                 ref = f"{profile.leader}#{section}/{key}"
@@ -284,7 +284,7 @@ def select_items(profile: LeaderProfile, distance: int = 0) -> list[GuidanceItem
     return items
 
 
-def _section_items(
+def _select_section_items(
     profile: LeaderProfile, section: str, *, key_only: bool
 ) -> Iterator[tuple[str, str, tuple[PatternSource, ...], Trust]]:
     """(key, text, sources, trust) of each item of a section; with `key_only` only key patterns."""
@@ -346,7 +346,7 @@ def _cut_last_item_of_farthest(hops: Sequence[GuidanceHop]) -> list[GuidanceHop]
     ]
 
 
-def _with_result(hop: GuidanceHop) -> GuidanceHop:
+def _add_result(hop: GuidanceHop) -> GuidanceHop:
     """A leader with the tokens of its items in the block, or with the reason why it has none there."""
     if hop.kept:
         return replace(hop, tokens=_count_tokens(_render_leader(hop)))
@@ -379,8 +379,8 @@ def _render_section(hop: GuidanceHop, section: str, items: Sequence[GuidanceItem
         source = _make_source(f"{hop.leader}#{section}", hop, lowest_trust(item.trust for item in items))
         return [PromptLine(f"    <{section}>{' | '.join(texts)}</{section}>", source)]
     sources = [_make_source(item.ref, hop, item.trust) for item in items]
-    listed = [PromptLine(f"      - {text}", source) for text, source in zip(texts, sources, strict=True)]
-    return [PromptLine(f"    <{section}>", OWN_TEXT), *listed, PromptLine(f"    </{section}>", OWN_TEXT)]
+    item_lines = [PromptLine(f"      - {text}", source) for text, source in zip(texts, sources, strict=True)]
+    return [PromptLine(f"    <{section}>", OWN_TEXT), *item_lines, PromptLine(f"    </{section}>", OWN_TEXT)]
 
 
 def format_item(item: GuidanceItem) -> str:

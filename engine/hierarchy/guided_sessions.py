@@ -115,7 +115,7 @@ def find_outdated_age(item: Pattern | LeaderDecision, now: datetime) -> tuple[in
 
 class GuidedSession(Row, table=True):
     """A session with guidance: its items with their wordings, and in `state` its outcome so far (see
-    `next_outcome`)."""
+    `compute_next_outcome`)."""
 
     __tablename__ = "guided_sessions"
 
@@ -139,12 +139,12 @@ class GuidanceFinding(Row, table=True):
     at: datetime = utc_field()
 
 
-def session_id_of(entry: LedgerEntry) -> str:
+def get_session_id(entry: LedgerEntry) -> str:
     """The id of the session that an entry of these kinds is about."""
     return entry.subject if entry.kind in SESSION_KINDS else str(entry.payload.get("session_id", ""))
 
 
-def next_outcome(kind: str, payload: Mapping[str, object], before: str) -> str:
+def compute_next_outcome(kind: str, payload: Mapping[str, object], before: str) -> str:
     """The outcome of a session after an entry about it: "", "open" (its changes wait), "good" or "bad".
 
     A session is good if it ended well and left no changes, or if its changes were landed or committed. It is bad if it
@@ -202,7 +202,7 @@ class SessionFollower(Generic[RowT]):
         return entry.kind == self._begins or entry.kind in SESSION_KINDS or entry.kind in CHANGE_KINDS
 
     def _read_entries(self, entries: Sequence[LedgerEntry]) -> None:
-        session_ids = {session_id_of(entry) for entry in entries}
+        session_ids = {get_session_id(entry) for entry in entries}
         followed = select(self._table.session_id).where(col(self._table.session_id).in_(session_ids)).limit(1)
         begins = any(entry.kind == self._begins for entry in entries)
         with self._database.read() as session:
@@ -217,9 +217,9 @@ class SessionFollower(Generic[RowT]):
             if entry.kind == self._begins:
                 self.add_row(tx, entry)
                 continue
-            session_id = session_id_of(entry)
+            session_id = get_session_id(entry)
             for row in tx.session.exec(select(self._table).where(col(self._table.session_id) == session_id)):
-                state = next_outcome(entry.kind, entry.payload, row.state)
+                state = compute_next_outcome(entry.kind, entry.payload, row.state)
                 if state != row.state:
                     row.state = state
                     tx.session.add(row)
@@ -242,10 +242,10 @@ class GuidedSessions(SessionFollower[GuidedSession]):
         now = self._clock.now()
         with self._database.read() as session:
             recent = session.exec(select(GuidedSession).where(col(GuidedSession.at) > now - MAX_DECISION_AGE)).all()
-        stale = self._find_stale(recent, now)
+        stale_patterns = self._find_stale(recent, now)
 
         def store_review(tx: Transaction) -> None:
-            for event in stale:
+            for event in stale_patterns:
                 _record_finding(tx, event)
             tx.session.exec(delete(GuidedSession).where(col(GuidedSession.at) <= now - MAX_SESSION_AGE))
 
@@ -272,7 +272,7 @@ class GuidedSessions(SessionFollower[GuidedSession]):
         """Outdated items that these sessions had in their present wording."""
         session_counts = Counter(item for row in sessions for item in row.items.items())
         leaders = sorted({ref.partition("#")[0] for ref, _ in session_counts})
-        stale = []
+        stale_patterns = []
         for leader, profile in self._profiles.load(leaders).items():
             outdated = _find_outdated(leader, profile, now)
             for item in select_items(profile):
@@ -282,8 +282,8 @@ class GuidedSessions(SessionFollower[GuidedSession]):
                     event = GuidanceFoundStale(
                         subject=item.ref, leader=leader, wording=item.wording, days=days, most=most, told=session_count
                     )
-                    stale.append(event)
-        return stale
+                    stale_patterns.append(event)
+        return stale_patterns
 
 
 def _find_outdated(leader: str, profile: LeaderProfile, now: datetime) -> dict[str, tuple[int, int]]:

@@ -65,7 +65,7 @@ class Role:
     principles: tuple[str, ...]
 
 
-def first_organisation() -> tuple[Role, ...]:
+def make_first_organisation() -> tuple[Role, ...]:
     """The agents that a first run creates."""
     return tuple(Role(**role | {"principles": tuple(role["principles"])}) for role in _read_first_texts()["roles"])
 
@@ -206,7 +206,7 @@ def refuse_if_unwritable(path: Path) -> Iterator[None]:
         raise Refusal("unwritable_home", message, "make the folder writable; nothing changed") from error
 
 
-def retired_folders(agents: Path) -> list[tuple[str, AgentFolder]]:
+def read_retired_folders(agents: Path) -> list[tuple[str, AgentFolder]]:
     """(name of the folder, retired agent) for each retired agent of the folder `agents`. A second retired `cfo` has the
     folder `cfo.2`."""
     try:
@@ -215,7 +215,7 @@ def retired_folders(agents: Path) -> list[tuple[str, AgentFolder]]:
         )
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return [(folder.name, read_agent_folder(folder, name=_agent_id_of(folder.name))) for folder in folders]
+    return [(folder.name, read_agent_folder(folder, name=_strip_number(folder.name))) for folder in folders]
 
 
 def retire_folder(agents: Path, agent_id: str) -> str:
@@ -233,9 +233,9 @@ def retire_folder(agents: Path, agent_id: str) -> str:
 def restore_folder(agents: Path, name: str) -> str:
     """Move the retired folder `name` back to the agents; returns the agent's id. Raises OSError, and `Refusal`:
     `unknown_agent`, `agent_exists`."""
-    if name not in [folder for folder, _ in retired_folders(agents)]:
+    if name not in [folder for folder, _ in read_retired_folders(agents)]:
         raise Refusal("unknown_agent", f"no {sanitise(name)} was retired", f"see {agents / RETIRED}")
-    agent_id = _agent_id_of(name)
+    agent_id = _strip_number(name)
     if (agents / agent_id).exists():
         raise Refusal("agent_exists", f"{agent_id} already exists again", "retire that one first")
     (agents / RETIRED / name).rename(agents / agent_id)
@@ -243,7 +243,7 @@ def restore_folder(agents: Path, name: str) -> str:
     return agent_id
 
 
-def _agent_id_of(name: str) -> str:
+def _strip_number(name: str) -> str:
     return name.partition(".")[0]
 
 
@@ -324,7 +324,7 @@ class CascadeConfigFile:
     def read(self) -> ReadConfig:
         """The present settings, with the problems of the file."""
         try:
-            return self._watched.get("", (self.path,), lambda: read_config(self._text(), self.path.name))
+            return self._watched.get("", (self.path,), lambda: read_config(self._read_text(), self.path.name))
         except (OSError, ValueError) as error:
             return ReadConfig(CascadeConfig(), (sanitise(f"{self.path.name} cannot be read: {error}"),))
 
@@ -336,7 +336,7 @@ class CascadeConfigFile:
         if tier is not None and not 1 <= tier <= 5:
             raise Refusal("bad_tier", f"there is no tier {tier}", "a tier must be a whole number from 1 to 5")
         try:
-            written: dict[str, Any] = json.loads(self._text())
+            written: dict[str, Any] = json.loads(self._read_text())
             entries = {**written.get("tier_assignments", {}), agent_id: tier}
         except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
             raise Refusal("bad_config", f"{self.path} cannot be read: {error}", "fix it first") from error
@@ -344,7 +344,7 @@ class CascadeConfigFile:
         with refuse_if_unwritable(self.path):
             write_json(self.path, written | {"tier_assignments": assigned})
 
-    def _text(self) -> str:
+    def _read_text(self) -> str:
         return read_plain(self.path, MAX_FILE_BYTES).decode() if self.path.exists() else "{}"
 
 
@@ -414,8 +414,8 @@ def climb_chain(agent_id: str, leader_of: Callable[[str], str | None], *, depth:
             return Chain(tuple(leaders), f"stops: {current} is already in it, so the chain is a circle", is_loose=True)
         above = leader_of(current) if current else None
         if current is None or above is None:
-            missing = current or agent_id
-            return Chain(tuple(leaders), f"stops: {missing} does not exist or is broken", is_loose=True)
+            missing_agent = current or agent_id
+            return Chain(tuple(leaders), f"stops: {missing_agent} does not exist or is broken", is_loose=True)
         if len(leaders) == depth:
             return Chain(tuple(leaders), f"stops after {count(depth, 'leader')}")
         leaders.append(current)

@@ -28,10 +28,10 @@ from engine.storage.rows import Row, json_field, utc_field
 MAX_ITEMS = 60
 """Maximum number of items that a soul gives to a section."""
 
-MAX_DOMAIN = 200
+MAX_DOMAIN_CHARS = 200
 """Maximum number of characters of a domain."""
 
-MAX_ITEM_LENGTH = 600
+MAX_ITEM_CHARS = 600
 """Maximum number of characters of one item. A longer one is cut, with an ellipsis."""
 
 
@@ -75,13 +75,15 @@ def seed_profile(leader: str, soul: str) -> LeaderProfile:
     sections = _group_items(soul)
     patterns: dict[str, Pattern] = {}
     for text in sections["patterns"][:MAX_ITEMS]:
-        named = NAMED_ITEM.match(text)
-        key, pattern_text = (make_slug(named[1]), named[2]) if named else (make_slug(text), text)
+        named_pattern = NAMED_ITEM.match(text)
+        key, pattern_text = (
+            (make_slug(named_pattern[1]), named_pattern[2]) if named_pattern else (make_slug(text), text)
+        )
         patterns.setdefault(key, Pattern(key, pattern_text))
     decisions = enumerate(sections["decisions"][:MAX_ITEMS], 1)
     return LeaderProfile(
         leader=leader,
-        domain=" ".join(sections["domain"])[:MAX_DOMAIN],
+        domain=" ".join(sections["domain"])[:MAX_DOMAIN_CHARS],
         principles=tuple(sections["principles"][:MAX_ITEMS]),
         patterns=tuple(patterns.values()),
         guardrails=tuple(sections["guardrails"][:MAX_ITEMS]),
@@ -97,8 +99,8 @@ def _group_items(text: str) -> dict[str, list[str]]:
         if heading := _HEADING_LINE.match(line):
             section = _find_section(heading[1])
             continue
-        listed = _ITEM_LINE.match(line)
-        item = clean_item(listed[1] if listed else line)
+        list_item = _ITEM_LINE.match(line)
+        item = clean_item(list_item[1] if list_item else line)
         if item and not item.startswith("<!--"):
             sections[section].append(item)
     return sections
@@ -121,9 +123,9 @@ def remove_lessons_from_soul(soul: str, lessons: frozenset[str]) -> str:
 
 
 def clean_item(text: str) -> str:
-    """The stored form of an item: one line of at most `MAX_ITEM_LENGTH` characters, without control characters and
+    """The stored form of an item: one line of at most `MAX_ITEM_CHARS` characters, without control characters and
     characters that XML forbids."""
-    return plain(text.replace("\ufffe", "").replace("\uffff", ""), MAX_ITEM_LENGTH)
+    return plain(text.replace("\ufffe", "").replace("\uffff", ""), MAX_ITEM_CHARS)
 
 
 def make_slug(text: str) -> str:
@@ -189,12 +191,12 @@ def parse_edits(before: LeaderProfile, text: str) -> tuple[ProfileEdit, ...]:
     unknown heading and for text below no heading, because these lines would be lost."""
     headings = [heading[1] for line in _read_lines(text) if (heading := _HEADING_LINE.match(line))]
     lines = _group_items(text)
-    lost = [f"a profile has no heading “{heading}”" for heading in headings if not _find_section(heading)]
-    lost += [f"“{line[:60]}” is below no heading" for line in lines[""]]
-    if lost:
-        raise Refusal("bad_profile", lost[0], "use ## Domain, Principles, Guardrails, Patterns, Decisions")
+    lost_lines = [f"a profile has no heading “{heading}”" for heading in headings if not _find_section(heading)]
+    lost_lines += [f"“{line[:60]}” is below no heading" for line in lines[""]]
+    if lost_lines:
+        raise Refusal("bad_profile", lost_lines[0], "use ## Domain, Principles, Guardrails, Patterns, Decisions")
     whole: dict[str, str | tuple[str, ...]] = {
-        "domain": " ".join(lines["domain"])[:MAX_DOMAIN],
+        "domain": " ".join(lines["domain"])[:MAX_DOMAIN_CHARS],
         "principles": tuple(lines["principles"]),
         "guardrails": tuple(lines["guardrails"]),
     }

@@ -127,7 +127,7 @@ class Profiles:
 
     def edit(self, leader: str, edits: Sequence[ProfileEdit]) -> LeaderProfile:
         """Make the operator's edits, all or none. Raises `Refusal`: `unknown_agent`, `bad_section`, `bad_profile`."""
-        changes = self._changes_of(self.get(leader), edits)
+        changes = self._make_changes(self.get(leader), edits)
 
         def store_edits(tx: Transaction) -> None:
             current = select_newest(tx.session.exec(select(ProfileEntry).where(ProfileEntry.leader == leader)))
@@ -157,7 +157,7 @@ class Profiles:
             entries = {(entry.section, entry.key, entry.version): entry for entry in stored}
             for section, key, version in last_edit:
                 before = entries.get((section, key, version))
-                body = before.body if before else _text_body(_find_text(seed, section, key))
+                body = before.body if before else _make_text_body(_find_text(seed, section, key))
                 self.write(tx, leader, section, key, body, before.findings if before else (), is_edit=True)
             state.put(tx, f"{LAST_EDIT}{leader}", [])
 
@@ -168,23 +168,23 @@ class Profiles:
         """The profile after these edits, without storing them. Raises `Refusal` as `edit`."""
         profile = self.get(leader)
         at = datetime.max.replace(tzinfo=UTC)  # newer than all stored versions
-        new = [
+        new_entries = [
             make_entry(leader, change.section, change.key, change.body, at, self.origin)
-            for change in self._changes_of(profile, edits)
+            for change in self._make_changes(profile, edits)
         ]
         decisions = self._load_decisions([leader])
         with self._database.read() as session:
-            return self._read_profiles(session, [leader], decisions, new)[leader]
+            return self._read_profiles(session, [leader], decisions, new_entries)[leader]
 
     def _seed(self, leader: str) -> LeaderProfile:
         """The profile in a leader's `soul.md`, cached until the file changes; empty if it cannot be read."""
         try:
-            file = self._agents.soul_file(leader)
+            file = self._agents.locate_soul(leader)
             return self._souls.get(leader, (file,), lambda: seed_profile(leader, self._agents.soul(leader)))
         except Refusal:
             return LeaderProfile(leader)
 
-    def _changes_of(self, profile: LeaderProfile, edits: Sequence[ProfileEdit]) -> list[_ItemChange]:
+    def _make_changes(self, profile: LeaderProfile, edits: Sequence[ProfileEdit]) -> list[_ItemChange]:
         """The changes that edits make to a profile. Raises as `_change_of`."""
         seed = self._seed(profile.leader)
         return [_change_of(profile, seed, edit) for edit in edits]
@@ -236,9 +236,9 @@ class Profiles:
         new_entry, new_use = insert(ProfileEntry).excluded, insert(PatternUse).excluded
         is_forgotten = (new_entry.body == {}) & (col(ProfileEntry.body) != {})
         has_more_uses = new_use.uses > PatternUse.uses
-        new = sum(_merge_row(tx, entry, ["body"], is_forgotten, unsent) for entry in entries)
-        new += sum(_merge_row(tx, use, ["uses", "last_used_at"], has_more_uses, unsent) for use in uses)
-        if new:
+        changed_rows = sum(_merge_row(tx, entry, ["body"], is_forgotten, unsent) for entry in entries)
+        changed_rows += sum(_merge_row(tx, use, ["uses", "last_used_at"], has_more_uses, unsent) for use in uses)
+        if changed_rows:
             tx.after_commit(self.bump_generation)
 
     def record_uses(self, tx: Transaction, keys: Iterable[tuple[str, str]]) -> None:
@@ -295,7 +295,7 @@ class ProfileTexts:
     def find(self, query: SearchTerms, /) -> Iterator[tuple[str, str]]:
         """(name, text) of each version that matches."""
         with self._database.read() as session:
-            for row in _matching_entries(session, query):
+            for row in _select_matching_entries(session, query):
                 name = "/".join(part for part in (row.leader, row.section, row.key) if part)
                 yield name, row.text or " · ".join(map(str, row.body.get("items", ())))
 
@@ -304,27 +304,27 @@ class ProfileTexts:
         version without the text is added, so that other machines remove it too."""
 
         def empty_entries(tx: Transaction) -> int:
-            rows = _matching_entries(tx.session, query)
-            items = {(row.leader, row.section, row.key): row for row in sorted(rows, key=lambda row: row.at)}
+            rows = _select_matching_entries(tx.session, query)
+            newest_by_item = {(row.leader, row.section, row.key): row for row in sorted(rows, key=lambda row: row.at)}
             for row in rows:
-                where = *match_item(row.leader, row.section, row.key), col(ProfileEntry.version) == row.version
-                emptied = sqlalchemy.update(ProfileEntry).where(*where)
+                condition = *match_item(row.leader, row.section, row.key), col(ProfileEntry.version) == row.version
+                emptied = sqlalchemy.update(ProfileEntry).where(*condition)
                 tx.session.connection().execute(emptied.values(body={}, unsent=True))
-            for (leader, section, key), row in items.items():
+            for (leader, section, key), row in newest_by_item.items():
                 if row.at == find_newest_time(tx.session, leader, section, key):
-                    self._profiles.write(tx, leader, section, key, _remaining_body(row.body, query))
+                    self._profiles.write(tx, leader, section, key, _make_remaining_body(row.body, query))
             tx.after_commit(self._profiles.bump_generation)  # even without rows: captured decisions may be erased
             return len(rows)
 
         return self._database.write(empty_entries)
 
 
-def _matching_entries(session: Session, query: SearchTerms) -> list[ProfileEntry]:
+def _select_matching_entries(session: Session, query: SearchTerms) -> list[ProfileEntry]:
     """All versions of items with matching words."""
     return [row for row in session.exec(select(ProfileEntry)) if json_contains(json.dumps(row.body), query)]
 
 
-def _remaining_body(body: Mapping[str, Any], query: SearchTerms) -> dict[str, Any]:
+def _make_remaining_body(body: Mapping[str, Any], query: SearchTerms) -> dict[str, Any]:
     """The body without matching words: the items of a list that do not match, or an empty body for a text."""
     remaining = [item for item in body.get("items", ()) if not query.match(str(item))]
     return {"items": remaining} if remaining else {}
@@ -340,10 +340,10 @@ def _merge_row(
     """Add a row, or replace the `changed` columns of the stored one if the condition holds. Returns the number of rows
     that were written."""
     table = type(row)
-    new = insert(table).values({**row.model_dump(), "unsent": unsent})
+    statement = insert(table).values({**row.model_dump(), "unsent": unsent})
     keys = [column.name for column in table_of(table).primary_key]
-    update = {name: new.excluded[name] for name in changed}
-    merged = new.on_conflict_do_update(index_elements=keys, set_=update, where=condition)
+    update = {name: statement.excluded[name] for name in changed}
+    merged = statement.on_conflict_do_update(index_elements=keys, set_=update, where=condition)
     return tx.session.connection().execute(merged).rowcount
 
 
@@ -368,16 +368,16 @@ def _change_of(profile: LeaderProfile, seed: LeaderProfile, edit: ProfileEdit) -
         raise Refusal("bad_profile", f"{section} must be a string", "write one string")
     line = clean_item(edit.value)
     if section == "domain":
-        return _ItemChange(section, "", _text_body(line if line != seed.domain else ""))
+        return _ItemChange(section, "", _make_text_body(line if line != seed.domain else ""))
     if key:
         is_new_pattern = section == "patterns" and key not in {pattern.key for pattern in profile.patterns}
-        return _ItemChange(section, make_slug(key) if is_new_pattern else key, _text_body(line))
+        return _ItemChange(section, make_slug(key) if is_new_pattern else key, _make_text_body(line))
     if not line:
         raise Refusal("bad_profile", f"which of the {section}?", "give its key, or a new text")
-    named = NAMED_ITEM.match(line) if section == "patterns" else None
-    if named:
-        return _ItemChange(section, make_slug(named[1]), _text_body(named[2]))
-    return _ItemChange(section, make_lesson_id(line), _text_body(line))
+    named_pattern = NAMED_ITEM.match(line) if section == "patterns" else None
+    if named_pattern:
+        return _ItemChange(section, make_slug(named_pattern[1]), _make_text_body(named_pattern[2]))
+    return _ItemChange(section, make_lesson_id(line), _make_text_body(line))
 
 
 def _find_text(profile: LeaderProfile, section: str, key: str) -> str:
@@ -397,6 +397,6 @@ def _list_body(section: str, value: str | tuple[str, ...], seed: tuple[str, ...]
     return {"items": [*items]} if items and items != seed else {}
 
 
-def _text_body(text: str) -> dict[str, Any]:
+def _make_text_body(text: str) -> dict[str, Any]:
     """The body of a text in the operator's words; empty for "", which removes the item."""
     return {"text": text, TRUST_KEY: Trust.OPERATOR.value} if text else {}

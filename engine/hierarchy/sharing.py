@@ -52,9 +52,9 @@ class ProfileSharing(Exchange):
         self._fetch(shared, TOPIC, self._merge)
 
     def _count_unsent(self, shared: SharedDatabase) -> int:
-        return len(self._unsent_rows())
+        return len(self._read_unsent_rows())
 
-    def _unsent_rows(self) -> list[ProfileEntry | PatternUse]:
+    def _read_unsent_rows(self) -> list[ProfileEntry | PatternUse]:
         """The rows of shared leaders that the shared database has not confirmed."""
         with self._database.read() as session:
             rows: list[ProfileEntry | PatternUse] = [
@@ -79,7 +79,7 @@ class ProfileSharing(Exchange):
 
     def _send(self, shared: SharedDatabase) -> None:
         """Send the rows that the shared database has not confirmed."""
-        rows = self._unsent_rows()
+        rows = self._read_unsent_rows()
         if not rows:
             return
         shared.push(TOPIC, [_to_shared(row) for row in rows])
@@ -103,8 +103,8 @@ def _mark_sent(tx: Transaction, row: ProfileEntry | PatternUse) -> None:
     """Store that the shared database has a row. If further uses were counted meanwhile, the row stays unsent."""
     keys = [column.name for column in table_of(type(row)).primary_key]
     names = [*keys, "uses"] if isinstance(row, PatternUse) else keys
-    same = [getattr(type(row), name) == getattr(row, name) for name in names]
-    tx.session.connection().execute(sqlalchemy.update(type(row)).where(*same).values(unsent=False))
+    conditions = [getattr(type(row), name) == getattr(row, name) for name in names]
+    tx.session.connection().execute(sqlalchemy.update(type(row)).where(*conditions).values(unsent=False))
 
 
 def _to_shared(row: ProfileEntry | PatternUse) -> SharedRow:

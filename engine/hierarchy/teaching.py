@@ -82,7 +82,7 @@ class Teaching:
         results = []
         for agent_id in self._agents.ids():
             try:
-                if not is_leader(self._agents.lineage(agent_id).agent.tier):
+                if not is_leader(self._agents.find_lineage(agent_id).agent.tier):
                     results.append(self._teach(agent_id))
             except (OSError, ValueError, Refusal) as error:
                 results.append(TeachingResult(agent_id, TeachingOutcome.SKIPPED, sanitise(str(error))))
@@ -103,15 +103,15 @@ class Teaching:
         """The time of an agent's last and next round, and the changes that a round would make. Raises `Refusal`
         `unknown_agent`."""
         config, last_round, now = self._agents.config.current, self.last(), self._clock.now()
-        tier = self._agents.lineage(agent_id).agent.tier
+        tier = self._agents.find_lineage(agent_id).agent.tier
         if is_leader(tier):
             return TeachingState(
                 agent_id, config.enable_m2, None, None, reason=f"tier {tier} leads, so it is not taught"
             )
-        due = now if last_round is None else max(now, last_round + timedelta(seconds=config.m2_interval_seconds))
-        teaching = TeachingState(agent_id, config.enable_m2, last_round, due if config.enable_m2 else None)
+        next_round = now if last_round is None else max(now, last_round + timedelta(seconds=config.m2_interval_seconds))
+        teaching = TeachingState(agent_id, config.enable_m2, last_round, next_round if config.enable_m2 else None)
         try:
-            souls = self._change(self._agents.soul_file(agent_id), agent_id)
+            souls = self._change(self._agents.locate_soul(agent_id), agent_id)
         except (OSError, ValueError) as error:
             return replace(teaching, reason=sanitise(str(error)))
         before, after = (sanitise(soul.decode(errors="replace")).splitlines() for soul in souls)
@@ -125,7 +125,7 @@ class Teaching:
 
     def _teach(self, agent_id: str) -> TeachingResult:
         """Write the guidance of an agent's leaders into its soul."""
-        file = self._agents.soul_file(agent_id)
+        file = self._agents.locate_soul(agent_id)
         before, after = self._change(file, agent_id)
         if after == before:
             return TeachingResult(agent_id, TeachingOutcome.UNCHANGED)
@@ -133,11 +133,11 @@ class Teaching:
             reason = "its soul.md is being edited; the next round tries again"
             return TeachingResult(agent_id, TeachingOutcome.SKIPPED, reason)
         write_atomic(file, after)
-        leaders = tuple(hop.leader for hop in self._guidance(agent_id).hops if hop.kept)
+        leaders = tuple(hop.leader for hop in self._compose_guidance(agent_id).hops if hop.kept)
         self._database.record(SoulRewritten(subject=agent_id, leaders=leaders))
         return TeachingResult(agent_id, TeachingOutcome.TAUGHT)
 
-    def _guidance(self, agent_id: str) -> Guidance:
+    def _compose_guidance(self, agent_id: str) -> Guidance:
         return self._cascade.guidance(agent_id, in_prompts=False)
 
     def _change(self, file: Path, agent_id: str) -> tuple[bytes, bytes]:
@@ -145,7 +145,7 @@ class Teaching:
             before = read_plain(file, MAX_SOUL_BYTES)
         except ValueError as error:
             raise ValueError(f"{file} {error}") from error
-        return before, write_section(before, format_inherited_section(self._guidance(agent_id)), INHERITED)
+        return before, write_section(before, format_inherited_section(self._compose_guidance(agent_id)), INHERITED)
 
 
 def run_round(bubbles: Bubbles, guided_sessions: GuidedSessions, teaching: Teaching) -> FlushReport:

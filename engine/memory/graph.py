@@ -27,7 +27,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from engine.clock import Clock
-from engine.files import BUFFER_SIZE, sync_folder, write_atomic
+from engine.files import BUFFER_BYTES, sync_folder, write_atomic
 from engine.model import ACYCLIC, GraphEdge, GraphNode, Neighbourhood, Refusal, Relation, sanitise
 from engine.storage.erasing import SearchTerms
 
@@ -379,7 +379,7 @@ def _read_lines(path: Path) -> Iterator[bytes]:
     """The lines of a file with a record each. A last line without an end is cut off."""
     if not path.exists():
         return
-    with path.open("rb", buffering=BUFFER_SIZE) as file:
+    with path.open("rb", buffering=BUFFER_BYTES) as file:
         complete_bytes = 0
         for line in file:
             if not line.endswith(b"\n"):

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from engine.frozen import frozen
 from engine.model.base import Refusal, Trust
 
-MAX_PATCH = 40_000
+MAX_PATCH_CHARS = 40_000
 """Maximum length of a diff in a fix template; a longer one is left out."""
 
 _KEYS = {"longest_prompt": "longestPrompt"}

@@ -11,17 +11,17 @@ from engine.model.base import Refusal
 CUT = "[secret cut]"
 """Stands in the place of a secret."""
 
-MIN_SECRET_LENGTH = 8
+MIN_SECRET_CHARS = 8
 """Minimum length of a known secret. Removing a secret such as "test" from every text would hide more than it
 protects."""
 
-MAX_KEY_LENGTH = 4_096
+MAX_KEY_CHARS = 4_096
 """Maximum length of a key (`Keys.set` takes 4,000)."""
 
 PRIVATE_KEY_LINES = 200
 """Maximum number of lines after the beginning of a private key that may belong to it."""
 
-_UNKNOWN_WIDTH = MAX_KEY_LENGTH
+_UNKNOWN_WIDTH = MAX_KEY_CHARS
 """The width before the first line of a key was seen: longer than any line."""
 
 _KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----")
@@ -123,7 +123,7 @@ class Redactor:
         """The next lines without secrets. Returns the same number of lines."""
         lines = list(lines)
         values = sorted(
-            (secret for secret in self._secrets() if len(secret) >= MIN_SECRET_LENGTH), key=len, reverse=True
+            (secret for secret in self._secrets() if len(secret) >= MIN_SECRET_CHARS), key=len, reverse=True
         )
         if not self._key.open and _is_harmless("\n".join(lines), values):
             return lines
@@ -196,13 +196,13 @@ def parting(text: str, clean: Callable[[str], str], *, limit: int | None = None)
     """The index at which the beginning of a growing text can be split off and shown, 0 for none. It is before a word,
     at most `limit`, and `clean` gives the same for both parts as for the whole. The last three words stay with the
     rest, because they may be an incomplete secret (`Authorization: Bearer …`). A text so long that no key can fill it
-    is split after `MAX_KEY_LENGTH` characters if nothing else is found."""
+    is split after `MAX_KEY_CHARS` characters if nothing else is found."""
     words = [match.start() for match in _WORD_BEGINS.finditer(text)][:-2]
     indexes = [index for index in words if limit is None or index <= limit][: -_MAX_INDEXES - 1 : -1]
-    if not indexes and len(text) > 2 * MAX_KEY_LENGTH:  # a word that is longer than any key
-        indexes = [MAX_KEY_LENGTH, MAX_KEY_LENGTH // 2]
+    if not indexes and len(text) > 2 * MAX_KEY_CHARS:  # a word that is longer than any key
+        indexes = [MAX_KEY_CHARS, MAX_KEY_CHARS // 2]
     whole = clean(text) if indexes else ""
-    fallback = MAX_KEY_LENGTH if len(text) > 4 * MAX_KEY_LENGTH else 0
+    fallback = MAX_KEY_CHARS if len(text) > 4 * MAX_KEY_CHARS else 0
     return next((index for index in indexes if clean(text[:index]) + clean(text[index:]) == whole), fallback)
 
 
@@ -211,7 +211,7 @@ def find_open_secret(text: str, secrets: Iterable[str]) -> int:
     begun = [
         length
         for secret in secrets
-        if len(secret) >= MIN_SECRET_LENGTH
+        if len(secret) >= MIN_SECRET_CHARS
         for length in range(1, min(len(secret), len(text)) + 1)
         if text.endswith(secret[:length])
     ]

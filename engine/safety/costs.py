@@ -90,19 +90,25 @@ def decide_cost(spent: CostState, estimate: int, agent: AgentBudget) -> RailVerd
     The rules in order: `month` (the caller places the hold of a hard stop), `day`, `hour`, `agent-budget`.
     """
     if estimate < 0:
-        return RailVerdict(RAIL, Verdict.BLOCK, f"an estimate of {_exact_money(estimate)} is not valid", "estimate")
+        return RailVerdict(
+            RAIL, Verdict.BLOCK, f"an estimate of {_format_exact_money(estimate)} is not valid", "estimate"
+        )
     for window in ("month", "day", "hour"):
         used, cap = getattr(spent, window), spent.caps[window]
         if used + estimate > cap:
-            sums = f"{_exact_money(used)} spent or reserved + {_exact_money(estimate)}"
-            reason = f"{sums} would exceed the {window}'s cap of {_exact_money(cap)}; raise it: {raise_cap(window)}"
+            sums = f"{_format_exact_money(used)} spent or reserved + {_format_exact_money(estimate)}"
+            reason = (
+                f"{sums} would exceed the {window}'s cap of {_format_exact_money(cap)}; raise it: {raise_cap(window)}"
+            )
             return RailVerdict(RAIL, Verdict.BLOCK, reason, window)
     if agent.budget is not None and agent.spent + estimate > agent.budget:
-        spent_today = f"{agent.agent} spent {_exact_money(agent.spent)} today"
-        reason = f"{spent_today}; {_exact_money(estimate)} more exceeds its {_exact_money(agent.budget)}"
+        spent_today = f"{agent.agent} spent {_format_exact_money(agent.spent)} today"
+        reason = f"{spent_today}; {_format_exact_money(estimate)} more exceeds its {_format_exact_money(agent.budget)}"
         return RailVerdict(RAIL, Verdict.BLOCK, reason, AGENT_BUDGET)
-    left = f"{_exact_money(spent.day_cap - spent.day)} of the day's {_exact_money(spent.day_cap)} are left"
-    return RailVerdict(RAIL, Verdict.ALLOW, left)
+    remaining_money = (
+        f"{_format_exact_money(spent.day_cap - spent.day)} of the day's {_format_exact_money(spent.day_cap)} are left"
+    )
+    return RailVerdict(RAIL, Verdict.ALLOW, remaining_money)
 
 
 def raise_cap(window: str) -> str:
@@ -200,12 +206,12 @@ class Costs:
         prices = [(datetime.fromisoformat(at), amount) for at, amount in rows]
         return tuple(measure_burn(window, local, prices, reserved, cap) for window, cap in caps.items())
 
-    def settled_since(self, instant: datetime) -> int:
+    def sum_settled_since(self, instant: datetime) -> int:
         """The micro-dollars of all entries that were settled after `instant`."""
         with self._database.read() as session:
             return int(ask(session, _SETTLED_SINCE, {"instant": as_stored(instant)}).scalar())
 
-    def budget_of(self, session: Session, agent: str) -> AgentBudget:
+    def read_budget(self, session: Session, agent: str) -> AgentBudget:
         """What `agent` spent today, and its budget. `spent` is 0 without a budget."""
         budget = self._agent_budget(agent) if agent else None
         if budget is None:
@@ -236,7 +242,7 @@ class Costs:
         """
         session = transaction.session
         spent = self.state_in(session)
-        verdict = decide_cost(spent, estimate, self.budget_of(session, agent))
+        verdict = decide_cost(spent, estimate, self.read_budget(session, agent))
         if not verdict.allows:
             if verdict.rule == AGENT_BUDGET:  # in a transaction of its own, because this one is rolled back
                 self._database.submit(lambda tx: self.handle_reached_cap(tx, AGENT_BUDGET, agent))
@@ -260,7 +266,7 @@ class Costs:
             if increase <= 0:
                 return ""
             spent = self.state_in(session)
-            verdict = decide_cost(spent, increase, self.budget_of(session, entry.agent))
+            verdict = decide_cost(spent, increase, self.read_budget(session, entry.agent))
             if not verdict.allows:
                 self.handle_reached_cap(transaction, verdict.rule, entry.agent)
                 return f"cost: {verdict.reason}"
@@ -346,7 +352,7 @@ class Costs:
         spent = self.state_in(transaction.session)
         cap = spent.caps.get(rule)
         if cap is not None:
-            reason = f"cost: more work would exceed the {rule}'s cap of {_exact_money(cap)}"
+            reason = f"cost: more work would exceed the {rule}'s cap of {_format_exact_money(cap)}"
             self._cap_reached(transaction, rule, reason)
         if rule == "day":
             today = self._clock.local().date().isoformat()
@@ -354,7 +360,7 @@ class Costs:
                 state.put(transaction, _WARNED_DAY, today)
                 transaction.record(CostWarned(window="day", spent=spent.day, cap=spent.day_cap))
         elif rule == AGENT_BUDGET:
-            own = self.budget_of(transaction.session, agent)
+            own = self.read_budget(transaction.session, agent)
             transaction.record(BudgetExceeded(subject=agent, spent=own.spent, budget=own.budget or 0))
 
     def _reserve(self, transaction: Transaction, before: CostState, purpose: str, estimate: int, **columns: Any) -> int:
@@ -384,7 +390,7 @@ class Costs:
             if is_warning_crossed(spent, spent + increase, cap):
                 transaction.record(CostWarned(window=window, spent=spent + increase, cap=cap))
         if before.month + increase > before.month_cap:
-            reason = f"cost: the month's cap of {_exact_money(before.month_cap)} has been exceeded"
+            reason = f"cost: the month's cap of {_format_exact_money(before.month_cap)} has been exceeded"
             self._cap_reached(transaction, "month", reason)
         if entry.state == SETTLED and entry.agent and entry.amount_microusd > entry.estimate_microusd:
             self._record_exceeded_budget(transaction, entry.agent)
@@ -392,7 +398,7 @@ class Costs:
     def _record_exceeded_budget(self, transaction: Transaction, agent: str) -> None:
         """Record that an agent spent more than its budget, if it did."""
         try:
-            own = self.budget_of(transaction.session, agent)
+            own = self.read_budget(transaction.session, agent)
         except Exception:
             # The price must be stored even if an agent's folder cannot be read.
             log.exception("the budget of %s could not be read", agent)
@@ -496,6 +502,6 @@ def _find_midnight(day: date, local: datetime) -> datetime:
     return datetime.combine(day, time.min, tzinfo=local.tzinfo).astimezone(UTC)
 
 
-def _exact_money(amount: int) -> str:
+def _format_exact_money(amount: int) -> str:
     """Micro-dollars as text: `$0.05`, with four places below a cent."""
     return f"${amount / MICRO:.2f}" if amount == 0 or abs(amount) >= MICRO // 100 else f"${amount / MICRO:.4f}"

@@ -29,7 +29,7 @@ from engine.model import MICRO, REASON_SEPARATOR, SANDBOX_FIX, GateRuleName, Rai
 
 RAIL = "gate"
 MIN_CONFIDENCE = 0.6
-COSTLY_ABOVE = 1 * MICRO
+COSTLY_ABOVE_MICROUSD = 1 * MICRO
 MAX_REJECTIONS = 3
 NO_CONFINEMENT = f"no sandbox on this machine, so nothing confines what this runs: {SANDBOX_FIX} to get one"
 MIN_DECISIONS_TO_ACT = 10
@@ -116,7 +116,7 @@ def find_gate_rules(facts: GateFacts) -> list[GateRule]:
         (not facts.confined, no_sandbox, NO_CONFINEMENT),
         (bool(facts.targets), GateRuleName.PRODUCTION, f"touches production: {', '.join(facts.targets[:3])}"),
         (facts.content is not Verdict.ALLOW, GateRuleName.CONTENT, _CONTENT_WORDS.get(facts.content, "")),
-        (facts.estimate > COSTLY_ABOVE, GateRuleName.COSTLY, f"{money(facts.estimate)} is more than $1.00"),
+        (facts.estimate > COSTLY_ABOVE_MICROUSD, GateRuleName.COSTLY, f"{money(facts.estimate)} is more than $1.00"),
         (
             facts.suggested,
             GateRuleName.SUGGESTED,
@@ -238,9 +238,9 @@ class _Named(NamedTuple):
         return is_path and _matches_any(str(PurePosixPath(self.name)), self.patterns)  # `./deploy/x` is `deploy/x`
 
 
-def _list_targets(named: Iterator[_Named]) -> tuple[str, ...]:
+def _list_targets(named_targets: Iterator[_Named]) -> tuple[str, ...]:
     """The targets in words, each once."""
-    return tuple(dict.fromkeys(f"{possible.kind} {possible.name}" for possible in named if possible.is_target))
+    return tuple(dict.fromkeys(f"{possible.kind} {possible.name}" for possible in named_targets if possible.is_target))
 
 
 def _find_named_by_trigger(trigger: Trigger, production: ProductionSettings) -> Iterator[_Named]:

@@ -168,7 +168,7 @@ class KillSwitch:
 
     def holds(self) -> list[Hold]:
         """The active holds, strictest first, with `config` and `api`."""
-        facts = self._facts(self._holds)
+        facts = self._make_facts(self._holds)
         switches = [] if facts.enabled else [Hold(CONFIG, SETTING_OFF, None)]
         switches += [] if facts.enabled_this_run else [Hold(API, SWITCHED_OFF, self._switched_off_at)]
         return list(select_active_holds([*facts.holds, *switches], self._clock.now()))
@@ -180,7 +180,7 @@ class KillSwitch:
     def current_verdict(self, *, by_operator: bool = False) -> RailVerdict:
         """Whether anything may run now. It does not read the database, so it is cheap enough to ask before each cycle
         and session, and during a session."""
-        return decide_kill(self._facts(self._holds), by_operator)
+        return decide_kill(self._make_facts(self._holds), by_operator)
 
     def stop_reason(self) -> str:
         """Why nothing may begin now, not even work that the operator approved; "" if work may begin. A pause does not
@@ -193,7 +193,7 @@ class KillSwitch:
 
     def levels(self) -> tuple[StopLevel, ...]:
         """The state of each of the four levels."""
-        return list_levels(self._facts(self._holds))
+        return list_levels(self._make_facts(self._holds))
 
     def kill_reason(self) -> str:
         """Why running sessions must end, "" if they may go on. A pause or a month stop does not end them (SPEC 3.7)."""
@@ -204,7 +204,7 @@ class KillSwitch:
 
     def verdict(self, session: Session, *, by_operator: bool) -> RailVerdict:
         """The verdict for a decision inside a transaction: it reads the holds from the database."""
-        return decide_kill(self._facts(_read_holds(session)), by_operator)
+        return decide_kill(self._make_facts(_read_holds(session)), by_operator)
 
     def stop(self, reason: str, by: str) -> None:
         """Stop everything (F12, `clawpy stop`): end all sessions, and place the hold `stop`.
@@ -234,8 +234,10 @@ class KillSwitch:
             has_file = word == STOP and stop_file.is_requested(self._file)
             active = [hold.word for hold in self.holds()]
             if word not in active and not (word == STOP and (has_file or self._stopping)):
-                others = f"{' and '.join(active)} {'is' if len(active) == 1 else 'are'}" if active else "nothing is"
-                raise Refusal("not_held", f"`{word}` is not active; {others}", "see `clawpy status`")
+                active_holds = (
+                    f"{' and '.join(active)} {'is' if len(active) == 1 else 'are'}" if active else "nothing is"
+                )
+                raise Refusal("not_held", f"`{word}` is not active; {active_holds}", "see `clawpy status`")
             if word == CONFIG:
                 raise Refusal("setting_off", SETTING_OFF, "turn it on: clawpy config set crossPollEnabled true")
             if has_file:
@@ -303,11 +305,11 @@ class KillSwitch:
     def poll(self) -> None:
         """Check once: turn a stop file into a hold, remove expired holds, and end sessions if a level stopped
         everything since the last check."""
-        facts = self._facts(self._holds)
+        facts = self._make_facts(self._holds)
         if facts.stop_requested and not self._stopping:
             request = stop_file.read_request(self._file)
             self.stop(request.reason, request.by)
-            facts = self._facts(self._holds)
+            facts = self._make_facts(self._holds)
         now = self._clock.now()
         if any(hold.until is not None and now >= hold.until for hold in self._holds):
             self._database.write(self.end_expired)
@@ -326,7 +328,7 @@ class KillSwitch:
                 # The watcher goes on after a disk error: the next check may succeed, and nothing may run meanwhile.
                 log.exception("the kill switch could not act on what it found")
 
-    def _facts(self, holds: tuple[Hold, ...]) -> KillFacts:
+    def _make_facts(self, holds: tuple[Hold, ...]) -> KillFacts:
         return KillFacts(
             enabled=self._settings.current.cross_poll_enabled,
             enabled_this_run=self._enabled_this_run,

@@ -106,7 +106,7 @@ class Permits:
         expired = ask(transaction.session, _EXPIRE, {"now": as_stored(transaction.now)})
         return [prediction_id for (prediction_id,) in expired]
 
-    def unconsumed(self) -> list[Permit]:
+    def read_unconsumed(self) -> list[Permit]:
         """The permits that were neither used nor revoked, oldest first, expired or not. A crash between an approval and
         the start of its session leaves such a permit."""
         with self._database.read() as session:

@@ -165,14 +165,14 @@ class Pipeline:
         `rule` contains `novel-pair`, the card has the NEW badge.
         """
         with self._database.read() as session:
-            return self._ask_all(session, trigger, self._clock.now(), self._spent_in(session), decided=False)
+            return self._ask_all(session, trigger, self._clock.now(), self._make_cost_reader(session), decided=False)
 
     def decide(self, transaction: Transaction, trigger: Trigger) -> Ruling:
         """Ask the rails about a trigger and log it; if all allow, reserve its cost and issue its permit."""
         self._kill_switch.end_expired(transaction)
         for prediction_id in self._permits.revoke_expired(transaction):
             self._costs.release_prediction(transaction, prediction_id)
-        spent = self._spent_in(transaction.session)
+        spent = self._make_cost_reader(transaction.session)
         verdicts = self._ask_all(transaction.session, trigger, transaction.now, spent, decided=True)
         blocked_by = next((verdict for verdict in verdicts if not verdict.allows), None)
         permit: Permit | None = None
@@ -200,7 +200,7 @@ class Pipeline:
         Raises `Refusal`: `nothing_blocked` if the content filter did not block its last trigger, `cannot_be_allowed` if
         no approval can lift that block.
         """
-        newest = _newest_entry(transaction.session, CrosspollLog.prediction_id == prediction_id)
+        newest = _load_newest_entry(transaction.session, CrosspollLog.prediction_id == prediction_id)
         block = next((verdict for verdict in newest.verdicts if verdict.rail == CONTENT), None) if newest else None
         if newest is None or block is None or not block.blocks:
             message = f"the content filter did not block {prediction_id}"
@@ -219,7 +219,7 @@ class Pipeline:
         """Whether the content rail let the work of this permit pass only because the operator allowed it once. The log
         has the verdict of that time."""
         with self._database.read() as session:
-            row = _newest_entry(session, CrosspollLog.permit_id == permit_id)
+            row = _load_newest_entry(session, CrosspollLog.permit_id == permit_id)
         return row is not None and any(verdict.is_allowed_once for verdict in row.verdicts)
 
     def hold_back(
@@ -232,8 +232,8 @@ class Pipeline:
     ) -> None:
         """Log a proposal that is no card because of a rail. The same work is logged again after a day."""
         since = transaction.now - HELD_BACK_AGAIN
-        same = (CrosspollLog.digest == assignment.digest, col(CrosspollLog.created_at) > since)
-        if _newest_entry(transaction.session, col(CrosspollLog.blocked).is_(True), *same) is not None:
+        same_work = (CrosspollLog.digest == assignment.digest, col(CrosspollLog.created_at) > since)
+        if _load_newest_entry(transaction.session, col(CrosspollLog.blocked).is_(True), *same_work) is not None:
             return
         trigger = Trigger(
             prediction_id=prediction_id,
@@ -250,12 +250,12 @@ class Pipeline:
     def session_ended(self, transaction: Transaction, view: SessionView) -> None:
         """Store the result of a trigger in its row of the log."""
         passed = col(CrosspollLog.blocked).is_(False)
-        row = _newest_entry(transaction.session, CrosspollLog.prediction_id == view.prediction_id, passed)
+        row = _load_newest_entry(transaction.session, CrosspollLog.prediction_id == view.prediction_id, passed)
         if row is not None:
             cost = dollars(view.cost)
             row.result = {"session": view.id, "state": view.state.value, "summary": view.summary, "cost": cost}
 
-    def gate_facts(
+    def make_gate_facts(
         self, session: Session, trigger: Trigger, spent: CostState, content: Verdict, *, by_operator: bool
     ) -> GateFacts:
         """The facts by which the gate judges a trigger. `content` is what the content filter says."""
@@ -265,7 +265,7 @@ class Pipeline:
             confidence=trigger.confidence,
             estimate=trigger.estimate,
             targets=find_targets_of_trigger(trigger, settings.production),
-            novel_pair=self._novel_pair(session, trigger),
+            novel_pair=self._describe_novel_pair(session, trigger),
             rejections=self._kill_switch.rejections(session),
             decisions=self._kill_switch.decisions.count_decided_cards(session),
             content=content,
@@ -286,7 +286,7 @@ class Pipeline:
             always_asked=trigger.assignment.flow in ALWAYS_ASKED,
         )
 
-    def _spent_in(self, session: Session) -> Callable[[], CostState]:
+    def _make_cost_reader(self, session: Session) -> Callable[[], CostState]:
         """A function that reads the costs at its first call. If reading fails, the rail that calls it fails, and so
         blocks."""
         return cache(lambda: self._costs.state_in(session))
@@ -301,7 +301,9 @@ class Pipeline:
 
         def decide_gate_now() -> RailVerdict:
             content = content_verdict.verdict
-            return decide_gate(self.gate_facts(session, trigger, spent(), content, by_operator=decided and by_operator))
+            return decide_gate(
+                self.make_gate_facts(session, trigger, spent(), content, by_operator=decided and by_operator)
+            )
 
         return (
             _ask_rail(trigger_history.LOOP_RAIL, lambda: _decide_loop(session, trigger, now)),
@@ -313,7 +315,7 @@ class Pipeline:
             ),
             _ask_rail(
                 costs.RAIL,
-                lambda: costs.decide_cost(spent(), trigger.estimate, self._costs.budget_of(session, trigger.agent)),
+                lambda: costs.decide_cost(spent(), trigger.estimate, self._costs.read_budget(session, trigger.agent)),
             ),
             content_verdict,
             _ask_rail(gate.RAIL, decide_gate_now),
@@ -324,8 +326,8 @@ class Pipeline:
         settings = self._settings.current
         own = make_own_rules(settings.content.allow, settings.content.block)
         assignment = trigger.assignment
-        data = self._hooks.data_parameters(assignment.flow) if assignment.runner == FLOW else frozenset()
-        verdict = check_assignment(assignment, settings.channels, own=own, data=data)
+        data_parameters = self._hooks.data_parameters(assignment.flow) if assignment.runner == FLOW else frozenset()
+        verdict = check_assignment(assignment, settings.channels, own=own, data=data_parameters)
         facts = ContentFacts(
             by_operator=by_operator,
             acknowledged=trigger.acknowledged_digest == assignment.digest,
@@ -333,7 +335,7 @@ class Pipeline:
         )
         return decide_content(verdict, facts)
 
-    def _novel_pair(self, session: Session, trigger: Trigger) -> str:
+    def _describe_novel_pair(self, session: Session, trigger: Trigger) -> str:
         """In words, that no trigger between these two channels ever passed; "" if one did. For a trigger within one
         channel or by a program, only the target channel counts."""
         channel = trigger.assignment.channel
@@ -381,7 +383,7 @@ def _decide_loop(session: Session, trigger: Trigger, now: datetime) -> RailVerdi
     return trigger_history.decide_loop(link, () if begins_chain else trigger_history.load_recent_links(session, now))
 
 
-def _newest_entry(session: Session, *conditions: Any) -> CrosspollLog | None:
+def _load_newest_entry(session: Session, *conditions: Any) -> CrosspollLog | None:
     """The newest row of the log that meets the conditions."""
     query = select(CrosspollLog).where(*conditions).order_by(desc(col(CrosspollLog.id))).limit(1)
     return session.exec(query).first()

@@ -136,7 +136,7 @@ class Safety:
 
         def clean_up(transaction: Transaction) -> int:
             trigger_history.delete_old_links(transaction)
-            waiting = {permit.id for permit in self.permits.unconsumed() if transaction.now < permit.expires_at}
+            waiting = {permit.id for permit in self.permits.read_unconsumed() if transaction.now < permit.expires_at}
             return self.costs.recover(transaction, session_of, waiting, lasting)
 
         return self._database.write(clean_up)
@@ -153,13 +153,13 @@ class Safety:
 
     def check_command(self, text: str) -> RailVerdict:
         """The content filter's verdict on a shell command (SPEC 3.5)."""
-        return check_command(text, own=self._own_rules())
+        return check_command(text, own=self._make_own_rules())
 
     def check_prompt(self, text: str) -> RailVerdict:
         """The content filter's verdict on a prompt (SPEC 3.5)."""
-        return check_prompt(text, own=self._own_rules())
+        return check_prompt(text, own=self._make_own_rules())
 
-    def _own_rules(self) -> OwnRules:
+    def _make_own_rules(self) -> OwnRules:
         content = self._settings.current.content
         return make_own_rules(content.allow, content.block)
 
@@ -182,7 +182,7 @@ class Safety:
         with self._database.read() as session:
             rows = session.exec(query).all()
             allowed = self.pipeline.open_allowances(session)
-        return [_entry(row, row.blocked and row.digest in allowed) for row in rows]
+        return [_make_entry(row, row.blocked and row.digest in allowed) for row in rows]
 
     def rails(self) -> tuple[RailState, ...]:
         """The state of every rail in the pipeline's order, with its verdict on the newest trigger."""
@@ -193,7 +193,7 @@ class Safety:
         return self._rail_states.read_chain(limit)
 
 
-def _entry(row: CrosspollLog, allowed_once: bool) -> LogEntry:
+def _make_entry(row: CrosspollLog, allowed_once: bool) -> LogEntry:
     return value_of(
         row,
         LogEntry,
@@ -231,11 +231,11 @@ class RailStates:
         now = self._clock.now()
         with self._database.read() as session:
             states = (
-                self._loop_state(session, now),
+                self._make_loop_state(session, now),
                 self._rate_state(session, now),
-                self._cost_state(session),
-                self._content_state(session),
-                self._gate_state(session),
+                self._make_cost_state(session),
+                self._make_content_state(session),
+                self._make_gate_state(session),
                 self._kill_state(),
             )
             newest = session.exec(
@@ -259,7 +259,7 @@ class RailStates:
         now = self._clock.now()
         with self._database.read() as session:
             links = [link for link in trigger_history.load_recent_links(session, now) if link.ran]
-        steps = [_chain_step(link, links[: place + 1], now) for place, link in enumerate(links)]
+        steps = [_make_chain_step(link, links[: place + 1], now) for place, link in enumerate(links)]
         return steps[::-1][:limit]
 
     def _rate_state(self, session: Session, now: datetime) -> RailState:
@@ -267,9 +267,9 @@ class RailStates:
         last_trigger_at = trigger_history.find_last_unattended(session)
         verdict = trigger_history.decide_rate(SAMPLE_TRIGGER, last_trigger_at, now, interval)
         until = last_trigger_at + interval if last_trigger_at is not None and verdict.blocks else None
-        return _rail_state(verdict, "waits" if until else "free", until)
+        return _make_rail_state(verdict, "waits" if until else "free", until)
 
-    def _loop_state(self, session: Session, now: datetime) -> RailState:
+    def _make_loop_state(self, session: Session, now: datetime) -> RailState:
         counted = [
             link
             for link in trigger_history.load_recent_links(session, now)
@@ -278,27 +278,27 @@ class RailStates:
         stopped = state.get(session, LOOP_COUNT_KEY, 0)
         description = f"{count(len(counted), 'link')} in the last 10 min; {count(stopped, 'loop')} stopped so far"
         brief = count(len(counted), "link") if counted else "clear"
-        return _rail_state(RailVerdict(trigger_history.LOOP_RAIL, Verdict.ALLOW, description), brief)
+        return _make_rail_state(RailVerdict(trigger_history.LOOP_RAIL, Verdict.ALLOW, description), brief)
 
-    def _cost_state(self, session: Session) -> RailState:
+    def _make_cost_state(self, session: Session) -> RailState:
         spent, estimate = self._costs.state_in(session), microusd(self._settings.current.cost_per_trigger)
         verdict = costs.decide_cost(spent, estimate, costs.AgentBudget(""))
         remaining = min(spent.hour_cap - spent.hour, spent.day_cap - spent.day, spent.month_cap - spent.month)
         brief = money(max(0, remaining)) if verdict.allows else verdict.rule
-        return _rail_state(verdict, brief)
+        return _make_rail_state(verdict, brief)
 
-    def _content_state(self, session: Session) -> RailState:
+    def _make_content_state(self, session: Session) -> RailState:
         unused = len(self._pipeline.open_allowances(session))
         description, brief = "checks every prompt, edit and command of a session", "on"
         if unused:
             description += f"; {unused} allowed once and not used yet"
             brief = f"{unused} allowed once"
-        return _rail_state(RailVerdict("content", Verdict.ALLOW, description), brief)
+        return _make_rail_state(RailVerdict("content", Verdict.ALLOW, description), brief)
 
-    def _gate_state(self, session: Session) -> RailState:
+    def _make_gate_state(self, session: Session) -> RailState:
         workspaces = self._settings.current.workspaces.values()
         facts = replace(
-            self._pipeline.gate_facts(
+            self._pipeline.make_gate_facts(
                 session, SAMPLE_TRIGGER, self._costs.state_in(session), Verdict.ALLOW, by_operator=False
             ),
             novel_pair="",
@@ -306,21 +306,21 @@ class RailStates:
         )
         verdict = gate.decide_gate(facts)
         if not verdict.rule:
-            return _rail_state(verdict, "free")
+            return _make_rail_state(verdict, "free")
         first_rule = GateRuleName(verdict.rule.partition(",")[0])
-        return _rail_state(verdict, GATE_BRIEF.get(first_rule, "asks"))
+        return _make_rail_state(verdict, GATE_BRIEF.get(first_rule, "asks"))
 
     def _kill_state(self) -> RailState:
         verdict = self._kill_switch.current_verdict()
         until = next((hold.until for hold in self._kill_switch.holds() if hold.word == verdict.rule), None)
-        return _rail_state(verdict, KILL_BRIEF.get(verdict.rule, verdict.rule) if verdict.rule else "open", until)
+        return _make_rail_state(verdict, KILL_BRIEF.get(verdict.rule, verdict.rule) if verdict.rule else "open", until)
 
 
-def _rail_state(verdict: RailVerdict, brief: str, until: datetime | None = None) -> RailState:
+def _make_rail_state(verdict: RailVerdict, brief: str, until: datetime | None = None) -> RailState:
     return RailState(verdict.rail, verdict.verdict, brief, verdict.reason, until)
 
 
-def _chain_step(link: Link, links: Sequence[Link], now: datetime) -> ChainStep:
+def _make_chain_step(link: Link, links: Sequence[Link], now: datetime) -> ChainStep:
     """A link for display; `links` are those up to it, oldest first."""
     same_workspace = [earlier for earlier in links if earlier.workspace == link.workspace]
     is_counted = link.from_channel != trigger_history.OWNER

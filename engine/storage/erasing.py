@@ -27,7 +27,7 @@ MAX_PATTERN_WORDS = 400
 EXCERPT_WORDS = 8
 """Number of words at the beginning of a text by which its excerpts are found, too."""
 
-MAX_EXCERPT = 2_000
+MAX_EXCERPT_CHARS = 2_000
 """Maximum number of characters of an excerpt between these words and its ellipsis."""
 
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+")
@@ -61,7 +61,7 @@ class SearchTerms:
         # A longer pattern takes seconds to compile, so a longer text is found piece by piece.
         pieces = [text[at : at + MAX_PATTERN_WORDS] for text in words for at in range(0, len(text), MAX_PATTERN_WORDS)]
         excerpts = [_make_pattern(text[:EXCERPT_WORDS]) for text in words if len(text) > EXCERPT_WORDS]
-        cut = [f"{begin}[^\\n…]{{0,{MAX_EXCERPT}}}…" for begin in excerpts]
+        cut = [f"{begin}[^\\n…]{{0,{MAX_EXCERPT_CHARS}}}…" for begin in excerpts]
         self._pattern = re.compile("|".join([*map(_make_pattern, pieces), *cut]), re.IGNORECASE)
 
     def match(self, text: str) -> bool:

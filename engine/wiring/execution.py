@@ -213,7 +213,7 @@ def _build_sessions(services: Services, runners: Sequence[Runner], sandbox: Sand
 def _own_lessons(services: Services, request: PromptRequest) -> frozenset[str]:
     """The lessons in an agent's learned guidance and soul."""
     learned = services.learned_guidance.lessons(request)
-    soul = services.agents.soul_in_prompt(request.agent) if request.agent else ""
+    soul = services.agents.make_soul_for_prompt(request.agent) if request.agent else ""
     return learned | find_lessons_in_soul(soul)
 
 

@@ -170,7 +170,7 @@ class SessionSource:
         if not agent:
             return ""
         try:
-            leaders = self._services.agents.lineage(agent).leaders
+            leaders = self._services.agents.find_lineage(agent).leaders
         except Refusal:  # it was retired meanwhile
             return ""
         return leaders[0].id if leaders else ""

@@ -27,7 +27,7 @@ from engine.execution.transcripts import (
     TranscriptWriter,
 )
 from engine.model import SessionState, sanitise
-from engine.model.secrets import CUT, MAX_KEY_LENGTH, Redactor, redact
+from engine.model.secrets import CUT, MAX_KEY_CHARS, Redactor, redact
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.execution.session_world import MakeWorld, ScriptWorld, run_python
@@ -242,13 +242,13 @@ def test_a_secret_in_two_chunks_is_one_secret(secret: str) -> None:
     "begin",
     [
         MAX_LINE_CHARS - len(KEYRING_SECRET) // 2,
-        MAX_LINE_CHARS - MAX_KEY_LENGTH - len(KEYRING_SECRET) // 2,
+        MAX_LINE_CHARS - MAX_KEY_CHARS - len(KEYRING_SECRET) // 2,
         MAX_LINE_CHARS - 1,
     ],
 )
 @pytest.mark.parametrize("filler", ["x", "x "])
 def test_no_half_of_a_secret_at_the_end_of_a_long_line_is_stored(begin: int, filler: str) -> None:
-    data = (filler * MAX_LINE_CHARS)[:begin].encode() + f"{KEYRING_SECRET}{'y' * MAX_KEY_LENGTH}".encode()
+    data = (filler * MAX_LINE_CHARS)[:begin].encode() + f"{KEYRING_SECRET}{'y' * MAX_KEY_CHARS}".encode()
     splitter = LineSplitter(Redactor(lambda: [KEYRING_SECRET]))
     assert splitter.split(data) == []
     (line,) = splitter.split(b"\n")
@@ -286,7 +286,7 @@ def test_a_huge_piece_of_text_is_split_in_time_that_grows_with_its_length(text: 
     streamed.add("say", text)
     streamed.flush()
     assert "".join(lines).split() == text.split() or "".join(lines) == text
-    assert max(map(len, lines)) <= MAX_PENDING + 4 * MAX_KEY_LENGTH
+    assert max(map(len, lines)) <= MAX_PENDING + 4 * MAX_KEY_CHARS
     assert cleaned < 40 * len(text)
 
 

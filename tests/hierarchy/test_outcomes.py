@@ -17,8 +17,8 @@ from engine.hierarchy.guided_sessions import (
     MAX_PATTERN_AGE,
     MIN_SESSIONS,
     Tally,
+    compute_next_outcome,
     find_outdated_age,
-    next_outcome,
 )
 from engine.model import LeaderDecision, Pattern
 from engine.storage.database import Database
@@ -76,7 +76,7 @@ def test_the_last_decision_on_a_session_is_its_outcome_also_when_it_is_read_twic
     outcome = ""
     for _ in range(2):
         for kind, payload in steps:
-            outcome = next_outcome(kind, payload, outcome)
+            outcome = compute_next_outcome(kind, payload, outcome)
         assert outcome == expected
 
 

@@ -54,11 +54,11 @@ def test_the_inherited_section_stays_out_of_prompts_while_m1_is_on(world: World)
     world.teaching.teach_workers()
     lesson = "lead_first: Write the test before the code of lead."
     assert lesson in world.agents.soul("worker")
-    assert lesson not in world.agents.soul_in_prompt("worker"), "M1 says it"
+    assert lesson not in world.agents.make_soul_for_prompt("worker"), "M1 says it"
     world.configure(enable_m1=False, enable_m2=True)
-    soul = world.agents.soul_in_prompt("worker")
+    soul = world.agents.make_soul_for_prompt("worker")
     assert lesson in soul
-    rest = world.agents.soul_in_prompt("worker", frozenset({make_lesson_id(lesson)}))
+    rest = world.agents.make_soul_for_prompt("worker", frozenset({make_lesson_id(lesson)}))
     assert rest == soul.replace(f"- {lesson}\n", ""), "what is said elsewhere is not said again"
 
 

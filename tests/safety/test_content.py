@@ -21,13 +21,13 @@ from engine.safety.content import (
     rulebook,
     targets,
 )
-from engine.safety.content.commands import text_rules
+from engine.safety.content.commands import load_text_rules
 from engine.safety.content.shell import fold_text, parse
 from tests.safety.test_content_examples import read_examples
 
 
 def test_a_rule_on_commands_stops_and_passes_its_examples() -> None:
-    rules = (*rulebook.load_command_rules(), *targets.load_target_rules(), *text_rules().values())
+    rules = (*rulebook.load_command_rules(), *targets.load_target_rules(), *load_text_rules().values())
     stops = [(rule, text, check_command(text)) for rule in rules for text in rule.stops]
     assert [
         (rule.id, text) for rule, text, found in stops if (found.rule, found.verdict) != (rule.id, rule.verdict)

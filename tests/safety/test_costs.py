@@ -245,7 +245,7 @@ def test_reserved_and_spent_money_are_shown_apart(rails: Rails) -> None:
     rails.write(costs.settle, entry, 10_000)
     burns = [(burn.window, burn.spent, sum(burn.buckets), burn.reserved) for burn in costs.history()]
     assert burns == [(window, 10_000, 10_000, 60_000) for window in ("hour", "day", "month")]
-    assert costs.settled_since(rails.clock.now() - timedelta(minutes=1)) == 10_000
+    assert costs.sum_settled_since(rails.clock.now() - timedelta(minutes=1)) == 10_000
 
 
 def test_the_hour_has_five_minute_buckets_that_end_now() -> None:

@@ -81,10 +81,10 @@ def test_a_permit_is_used_once_for_what_it_was_given(rails: Rails) -> None:
     assert refusal_code(rails, replace(permit, id="permit_none"), permit.digest) == "permit_unknown"
     for other in (replace(permit, prediction_id="x"), replace(permit, trigger_type=TriggerType.CRON)):
         assert refusal_code(rails, other, permit.digest) == "permit_mismatch"
-    assert rails.safety.permits.unconsumed() == [permit]
+    assert rails.safety.permits.read_unconsumed() == [permit]
     rails.write(rails.safety.permits.consume, permit, permit.digest)
     assert refusal_code(rails, permit, permit.digest) == "permit_used"
-    assert rails.safety.permits.unconsumed() == []
+    assert rails.safety.permits.read_unconsumed() == []
     revoked = rails.decide(make_approval(prediction_id="b")).permit
     assert revoked
     rails.write(rails.safety.pipeline.revoke, "b")

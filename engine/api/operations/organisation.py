@@ -302,7 +302,7 @@ def _make_agent_document(engine: Services, agent_id: str) -> Document:
     reply: Document = {"agent": document(agent), "archetype": agent.archetype, "folder": str(folder)}
     if retired or agent.broken:
         return reply | {"chain": [], "chainEnd": "", "retired": retired is not None}
-    lineage, channels = hierarchy.lineage(agent_id), engine.settings.current.channels
+    lineage, channels = hierarchy.find_lineage(agent_id), engine.settings.current.channels
     lines = heartbeat_problems(*hierarchy.heartbeats())
     problems = [line for line in lines if line.startswith(f"agents/{agent_id}/")]
     try:

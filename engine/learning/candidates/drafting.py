@@ -19,7 +19,7 @@ from engine.learning.candidates.evaluation import map_texts, validate_effect
 from engine.learning.candidates.records import ModelPrice, ModelsUsed, Opportunity, Sources
 from engine.model import TranscriptLine, Trust
 from engine.model.adaptation import (
-    MAX_PATCH,
+    MAX_PATCH_CHARS,
     CandidateType,
     Effect,
     FixTemplate,
@@ -151,7 +151,7 @@ def _draft_fix_template(evidence: Evidence) -> Draft:
     template = FixTemplate(
         failing,
         repairs,
-        patch=patch if len(patch) <= MAX_PATCH else "",
+        patch=patch if len(patch) <= MAX_PATCH_CHARS else "",
         causes=tuple(map(str, heal.details.get("causes", ()))),
         project=heal.details.get("project", ""),
     )

@@ -22,7 +22,7 @@ from engine.safety.content.commands import judge_command
 from engine.safety.content.prompts import judge_prompt
 from engine.safety.content.rulebook import NO_RULES, OwnRules, make_own_rules
 from engine.safety.content.rules import STRICTNESS, Objection
-from engine.safety.content.shell import MAX_LENGTH, fold_text
+from engine.safety.content.shell import MAX_COMMAND_LINE_CHARS, fold_text
 
 __all__ = [
     "RAIL",
@@ -32,14 +32,14 @@ __all__ = [
     "check_command",
     "check_prompt",
     "decide_content",
+    "find_line_objections",
+    "find_objection",
     "find_programs",
-    "line_objections",
     "make_own_rules",
-    "objection",
 ]
 
 RAIL = "content"
-MAX_PROMPT_LENGTH = 24_000
+MAX_PROMPT_CHARS = 24_000
 _CLEAN = RailVerdict(RAIL, Verdict.ALLOW, "nothing found")
 
 
@@ -67,25 +67,29 @@ def decide_content(verdict: RailVerdict, facts: ContentFacts) -> RailVerdict:
 def check_command(text: str, *, own: OwnRules = NO_RULES) -> RailVerdict:
     """The verdict on a shell command; its `rule` names the rule that it breaks. `own` are the operator's rules. Never
     raises."""
-    folded = fold_text(text[: MAX_LENGTH + 1])
+    folded = fold_text(text[: MAX_COMMAND_LINE_CHARS + 1])
     worst = judge_command(folded, 0, own)
-    if worst is None and len(text) > MAX_LENGTH:
-        worst = Objection(Verdict.ASK, "too-long", f"longer than {MAX_LENGTH} characters: it needs your decision")
-    return _verdict_of(worst)
+    if worst is None and len(text) > MAX_COMMAND_LINE_CHARS:
+        worst = Objection(
+            Verdict.ASK, "too-long", f"longer than {MAX_COMMAND_LINE_CHARS} characters: it needs your decision"
+        )
+    return _make_verdict(worst)
 
 
 def find_programs(text: str) -> list[str]:
     """The programs that a shell command runs, each with its arguments, as far as the text shows them. Never raises."""
-    return [" ".join([call.base, *call.args]) for call in find_calls(fold_text(text[: MAX_LENGTH + 1])).calls]
+    return [
+        " ".join([call.base, *call.args]) for call in find_calls(fold_text(text[: MAX_COMMAND_LINE_CHARS + 1])).calls
+    ]
 
 
 def check_prompt(text: str, *, own: OwnRules = NO_RULES) -> RailVerdict:
     """The verdict on a prompt: on its requests, and on the commands and encoded texts in it. Never raises."""
-    worst = judge_prompt(fold_text(text[: MAX_PROMPT_LENGTH + 1]), own)
-    if worst is None and len(text) > MAX_PROMPT_LENGTH:
-        reason = f"longer than {MAX_PROMPT_LENGTH} characters: it needs your decision"
+    worst = judge_prompt(fold_text(text[: MAX_PROMPT_CHARS + 1]), own)
+    if worst is None and len(text) > MAX_PROMPT_CHARS:
+        reason = f"longer than {MAX_PROMPT_CHARS} characters: it needs your decision"
         worst = Objection(Verdict.ASK, "too-long", reason)
-    return _verdict_of(worst)
+    return _make_verdict(worst)
 
 
 _check_cached = lru_cache(256)(check_prompt)
@@ -106,15 +110,15 @@ def check_assignment(
         )
     worst = _check_cached(assignment.prompt, own=own)
     if data and worst.verdict is not Verdict.ALLOW:
-        names = [text for name, text in _parameter_texts(assignment) if name in data]
+        names = [text for name, text in _collect_parameter_texts(assignment) if name in data]
         worst = _check_cached(_leave_out(assignment.prompt, names, own), own=own)
-    for name, text in _parameter_texts(assignment):
+    for name, text in _collect_parameter_texts(assignment):
         if name not in data:
             worst = max(worst, _check_cached(text, own=own), key=lambda verdict: STRICTNESS[verdict.verdict])
     return worst
 
 
-def _parameter_texts(assignment: Assignment) -> Iterator[tuple[str, str]]:
+def _collect_parameter_texts(assignment: Assignment) -> Iterator[tuple[str, str]]:
     """The texts in the parameters of an assignment, each with the name of its parameter."""
     for name, value in assignment.parameters.items():
         for text in value if isinstance(value, (list, tuple)) else (value,):
@@ -130,11 +134,11 @@ def _leave_out(prompt: str, names: Sequence[str], own: OwnRules) -> str:
     return prompt
 
 
-def _verdict_of(worst: Objection | None) -> RailVerdict:
+def _make_verdict(worst: Objection | None) -> RailVerdict:
     return _CLEAN if worst is None else RailVerdict(RAIL, worst.verdict, worst.reason, worst.rule)
 
 
-def objection(text: str, check: Callable[[str], RailVerdict]) -> str:
+def find_objection(text: str, check: Callable[[str], RailVerdict]) -> str:
     """The objection of the content filter to text that would guide agents, "" for none."""
     verdict = check(text) if text.strip() else None
     if verdict is None or verdict.verdict is Verdict.ALLOW or verdict.rule == "unresolved":
@@ -142,8 +146,8 @@ def objection(text: str, check: Callable[[str], RailVerdict]) -> str:
     return verdict.reason
 
 
-def line_objections(part: PromptPart, check: Callable[[str], RailVerdict]) -> list[str]:
+def find_line_objections(part: PromptPart, check: Callable[[str], RailVerdict]) -> list[str]:
     """The objection of the content filter to each line of a part, "" for none."""
     if part.role == "assistant":
         return [""] * len(part.lines)
-    return [objection(line.text, check) if line.source.trust is Trust.QUOTED else "" for line in part.lines]
+    return [find_objection(line.text, check) if line.source.trust is Trust.QUOTED else "" for line in part.lines]

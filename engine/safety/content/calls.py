@@ -28,7 +28,7 @@ from engine.safety.content.rules import (
 from engine.safety.content.shell import MAX_COMMANDS, Simple, parse
 
 MAX_DEPTH = 10
-MAX_NESTED = 30_000
+MAX_NESTED_CHARS = 30_000
 """Maximum number of characters of nested text that are parsed for one command; if there are more, the verdict is
 `ask`."""
 
@@ -90,7 +90,7 @@ class Unwrapped:
     """Why a part of the text cannot be read, "" if all of it can."""
     downloaded_files: set[str] = field(default_factory=set)
     """The files that it downloaded so far."""
-    nested_left: int = MAX_NESTED
+    nested_left: int = MAX_NESTED_CHARS
     """The number of characters that may still be parsed."""
 
 

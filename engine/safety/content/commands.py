@@ -103,7 +103,7 @@ def _judge_code(unwrapped: Unwrapped, depth: int, own: OwnRules) -> Iterator[Obj
             yield judge_command(text, depth + 1, own)
 
 
-MAX_PROGRAM_TEXT = 20_000
+MAX_PROGRAM_CHARS = 20_000
 """Maximum number of characters of a program text that are read."""
 
 _RUNS = re.compile(
@@ -140,25 +140,25 @@ class TextRule(Rule):
 
 
 @cache
-def text_rules() -> dict[str, TextRule]:
+def load_text_rules() -> dict[str, TextRule]:
     """The rules by the name of their table in `rules/program_text.toml`."""
     return {name: TextRule.parse(table) for name, table in read_rules("program_text.toml").items()}
 
 
 def _judge_program_text(source: str) -> Objection | None:
     """The objection to operations in program text that cannot be undone, None for none."""
-    source = _JOIN.sub("", source[:MAX_PROGRAM_TEXT])
+    source = _JOIN.sub("", source[:MAX_PROGRAM_CHARS])
     asks_database = re.search(r"execute|query|sql|raw|connection", source, re.IGNORECASE)
     return (
-        text_rules()["deletes"].judge(source)
+        load_text_rules()["deletes"].judge(source)
         or (_judge_sql(source) if asks_database else None)
-        or text_rules()["removes"].judge(source)
+        or load_text_rules()["removes"].judge(source)
     )
 
 
 def _find_commands(source: str) -> list[str]:
     """Strings that a program text may run as commands; empty if it runs no commands."""
-    source = source[:MAX_PROGRAM_TEXT]
+    source = source[:MAX_PROGRAM_CHARS]
     if not _RUNS.search(source):
         return []
     source = _JOIN.sub("", source)
@@ -170,7 +170,7 @@ def _find_commands(source: str) -> list[str]:
 
 def _find_decoded_texts(source: str) -> list[str]:
     """The decoded base64 texts in program text, at most 10."""
-    texts = (decode_base64(match[1]) for match in list(_BASE64.finditer(source[:MAX_PROGRAM_TEXT]))[:10])
+    texts = (decode_base64(match[1]) for match in list(_BASE64.finditer(source[:MAX_PROGRAM_CHARS]))[:10])
     return [text for text in texts if text and text.isprintable()]
 
 
@@ -185,4 +185,4 @@ def _judge_statement(call: Call) -> Objection | None:
 
 def _judge_sql(text: str) -> Objection | None:
     """The objection to SQL that loses data, None for none. Comments are removed first."""
-    return text_rules()["statement"].judge(_COMMENT.sub(" ", text[:12_000]))
+    return load_text_rules()["statement"].judge(_COMMENT.sub(" ", text[:12_000]))

@@ -176,5 +176,5 @@ def find_saved_files(program: str, args: list[str], redirects: list[tuple[str, s
             files.add(args[index + 1])
         if by_address and "://" in word:
             files.add(word.partition("?")[0].rsplit("/", 1)[-1])
-    named = {file for file in files if file not in ("", "-", "/dev/null")}
-    return named | {f"./{file}" for file in named if "/" not in file}
+    named_files = {file for file in files if file not in ("", "-", "/dev/null")}
+    return named_files | {f"./{file}" for file in named_files if "/" not in file}

@@ -18,9 +18,9 @@ from engine.safety.content.commands import judge_command
 from engine.safety.content.outputs import decode_base64
 from engine.safety.content.rulebook import NO_RULES, OwnRules
 from engine.safety.content.rules import ASK, Objection, Rule, find_strictest, read_rules
-from engine.safety.content.shell import MAX_LENGTH
+from engine.safety.content.shell import MAX_COMMAND_LINE_CHARS
 
-MAX_COMMAND_TEXT = 12_000
+MAX_COMMAND_CHARS = 12_000
 """Maximum number of characters of commands in one prompt that are judged; if there are more, the verdict is `ask`."""
 
 
@@ -87,7 +87,7 @@ def _judge_clause(clause: Clause) -> Objection | None:
 
 
 def _judge_commands(commands: Iterable[str], own: OwnRules) -> Iterator[Objection | None]:
-    remaining = MAX_COMMAND_TEXT
+    remaining = MAX_COMMAND_CHARS
     for command in commands:
         remaining -= len(command) + 20
         if remaining < 0:
@@ -142,7 +142,7 @@ def _find_commands(text: str, clauses: list[Clause]) -> dict[str, None]:
     """The texts in a prompt that may be commands: the prompt itself, its code, and what its encoded texts say."""
     commands: list[str] = []
     if _COMMAND_AT_START.match(text.strip()) and _OPTION_OR_PATH.search(text[:4000]):
-        commands.append(text.strip()[:MAX_LENGTH])
+        commands.append(text.strip()[:MAX_COMMAND_LINE_CHARS])
     for clause in clauses:
         if clause.is_request:
             commands += [*clause.code, *filter(_COMMAND_AT_START.match, clause.quoted), *_find_bare_commands(clause)]
@@ -172,9 +172,9 @@ def _find_bare_commands(clause: Clause) -> list[str]:
 
 MAX_CLAUSES = 300
 """Maximum number of clauses of one prompt that are read."""
-MAX_QUOTED = 100
+MAX_QUOTED_PIECES = 100
 """Maximum number of pieces of code and quoted text of one prompt that are read."""
-MAX_SENTENCE_LENGTH = 4000
+MAX_SENTENCE_CHARS = 4000
 
 _FENCED_CODE = re.compile(r"```[a-zA-Z]*\n(.{0,8000}?)```", re.DOTALL)
 _CODE_IN_TICKS = re.compile(r"`([^`\n]{1,1000})`")
@@ -210,10 +210,10 @@ def _split_clauses(text: str) -> tuple[list[Clause], bool]:
         if len(clauses) >= MAX_CLAUSES:
             break
     is_complete = (
-        len(quotations.pieces) < MAX_QUOTED
+        len(quotations.pieces) < MAX_QUOTED_PIECES
         and len(clauses) < MAX_CLAUSES
         and len(sentences) <= MAX_CLAUSES
-        and all(len(sentence) <= MAX_SENTENCE_LENGTH for sentence in sentences)
+        and all(len(sentence) <= MAX_SENTENCE_CHARS for sentence in sentences)
     )
     return clauses[:MAX_CLAUSES], is_complete
 
@@ -243,7 +243,7 @@ class _Quotations:
             text = pattern.sub(self._replace, text)
         return _BLANKS.sub(" ", text)
 
-    def marked_in(self, text: str) -> list[_Quotation]:
+    def find_marked(self, text: str) -> list[_Quotation]:
         """The pieces whose marks are in `text`."""
         indexes = [int(match[1]) for match in _QUOTATION_MARK.finditer(text)]
         return [self.pieces[index] for index in indexes if index < len(self.pieces)]
@@ -253,7 +253,7 @@ class _Quotations:
         is_code = match.re is not _QUOTED_TEXT
         if not is_code and len(text.split()) < 2:
             return f" {text} "
-        if len(self.pieces) >= MAX_QUOTED:
+        if len(self.pieces) >= MAX_QUOTED_PIECES:
             return " "
         self.pieces.append(_Quotation(text, is_code))
         return f" \ue000{len(self.pieces) - 1}\ue001 "
@@ -262,14 +262,14 @@ class _Quotations:
 def _split_sentence(sentence: str, quotations: _Quotations, *, only_talks: bool) -> list[Clause]:
     """The clauses of a sentence. With `only_talks`, none of them asks: the sentence is only code, and the words before
     it only talk about it."""
-    sentence = _LIST_MARK.sub("", sentence[:MAX_SENTENCE_LENGTH])
+    sentence = _LIST_MARK.sub("", sentence[:MAX_SENTENCE_CHARS])
     only_talks = only_talks or _is_question(sentence)
     parts = _CLAUSE_SEPARATOR.split(sentence)
     clauses: list[Clause] = []
     joined_words = ""  # the last clause, with the clauses before it that it continues
     for separator, part in zip(["", *parts[1::2]], parts[::2], strict=True):
         conjunction = separator.strip().lower()
-        pieces = quotations.marked_in(part)
+        pieces = quotations.find_marked(part)
         bare = " ".join(_remove_filler(_QUOTATION_MARK.sub(" ", part)).split())
         if not bare and not pieces:
             continue

@@ -11,7 +11,7 @@ import re
 import unicodedata
 from dataclasses import dataclass, field
 
-MAX_LENGTH = 8_000
+MAX_COMMAND_LINE_CHARS = 8_000
 """Maximum number of characters of a text that is judged; for a longer one the verdict is `ask`."""
 
 
@@ -75,10 +75,10 @@ def unescape(text: str) -> str:
 
 def parse(text: str) -> list[Simple]:
     """The simple commands of `text` in order. Never raises; takes linear time."""
-    return _Parser(text[:MAX_LENGTH]).run()
+    return _Parser(text[:MAX_COMMAND_LINE_CHARS]).run()
 
 
-def nested_in_quotes(text: str) -> list[str]:
+def find_nested_in_quotes(text: str) -> list[str]:
     """The scripts that the shell runs when it expands `text` in double quotes."""
     quoted = '"' + text.replace('"', " ") + '"'
     return [script for command in _Parser(quoted).run() for script in command.nested]
@@ -186,7 +186,7 @@ class _Parser:
             body = self._read_body(heredoc)
             heredoc.reader.stdin = body
             if heredoc.expands and ("$(" in body or "`" in body):
-                heredoc.reader.nested += nested_in_quotes(body)  # the shell runs these while it makes the document
+                heredoc.reader.nested += find_nested_in_quotes(body)  # the shell runs these while it makes the document
 
     def _read_body(self, heredoc: _Heredoc) -> str:
         """Read the lines up to the delimiter."""
@@ -330,20 +330,20 @@ class _Parser:
         self.position = len(text) if end < 0 else end + 1
         whole = text[begin : self.position]
         if "$(" in whole or "`" in whole:
-            self.current.nested += nested_in_quotes(whole[2:].replace("${", "$ {"))
+            self.current.nested += find_nested_in_quotes(whole[2:].replace("${", "$ {"))
         return whole
 
     def _expand(self, parameter: str) -> str:
         """The value of a parameter that the text itself sets, else its default, else the parameter as it is."""
-        known = self.current.assigned | self.variables
+        known_values = self.current.assigned | self.variables
         default = _DEFAULT.fullmatch(parameter)
-        if default and default[1] not in known:
+        if default and default[1] not in known_values:
             return default[2][:1000]
         match = _PARAMETER.fullmatch(f"${{{default[1]}}}" if default else parameter)
         name = (match[1] or match[2]) if match else ""
         if name == "IFS":
             return " "
-        return known[name][:1000] if name in known else parameter
+        return known_values[name][:1000] if name in known_values else parameter
 
     def _find_unescaped(self, character: str, begin: int) -> int:
         """The index of `character` without a backslash before it; the length of the text or more if there is none."""

@@ -169,7 +169,7 @@ class ModelWorld:
 
     def sum_costs(self) -> int:
         """The sum of all costs that were settled, in micro-dollars."""
-        return self.engine.safety.costs.settled_since(self.clock.now() - timedelta(days=40))
+        return self.engine.safety.costs.sum_settled_since(self.clock.now() - timedelta(days=40))
 
     def check_end(self, view: SessionView) -> None:
         """Check what holds of every session that is over, whatever happened in it."""

@@ -11,7 +11,7 @@ import pytest
 from engine.learning.candidates.drafting import Draft, NothingToDraft, draft_candidate
 from engine.learning.candidates.records import ModelPrice, ModelsUsed, Opportunity, find_types
 from engine.model.adaptation import (
-    MAX_PATCH,
+    MAX_PATCH_CHARS,
     CandidateType,
     FixTemplate,
     FlowOffload,
@@ -107,8 +107,8 @@ def test_a_landed_fix_has_its_diff_and_the_cause() -> None:
 @pytest.mark.parametrize(
     ("ending", "is_kept"),
     [
-        (" " * (MAX_PATCH - len(FIX_DIFF)), True),
-        (" " * (MAX_PATCH - len(FIX_DIFF) + 1), False),
+        (" " * (MAX_PATCH_CHARS - len(FIX_DIFF)), True),
+        (" " * (MAX_PATCH_CHARS - len(FIX_DIFF) + 1), False),
         (f"+token = '{SECRET}'\n", False),
     ],
     ids=["of the maximum length", "too long", "with a secret"],

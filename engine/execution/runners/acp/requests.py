@@ -35,7 +35,7 @@ from engine.execution.tools.texts import unified_diff
 from engine.execution.tools.tool_gate import AgentToolCall
 from engine.execution.tools.toolbelt import Toolbelt
 from engine.model import Refusal, sanitise
-from engine.model.secrets import MAX_KEY_LENGTH
+from engine.model.secrets import MAX_KEY_CHARS
 
 log = logging.getLogger(__name__)
 
@@ -327,7 +327,7 @@ def _truncate_detail(detail: str) -> str:
     if len(detail) <= MAX_DETAIL_CHARS:
         return detail
     head = detail[:MAX_DETAIL_CHARS]
-    return head[: max(head.rfind(" ") + 1, head.rfind("\n") + 1, MAX_DETAIL_CHARS - MAX_KEY_LENGTH)]
+    return head[: max(head.rfind(" ") + 1, head.rfind("\n") + 1, MAX_DETAIL_CHARS - MAX_KEY_CHARS)]
 
 
 # -- terminals

@@ -47,7 +47,7 @@ from engine.frozen import frozen
 from engine.git import GitError
 from engine.git.history import is_ancestor
 from engine.model import CheckResult
-from engine.model.adaptation import MAX_PATCH
+from engine.model.adaptation import MAX_PATCH_CHARS
 from engine.model.text import capitalised, count, join_names, last_error_line
 
 MAX_SIGNATURES: Final = 50
@@ -423,7 +423,7 @@ class ApplyFix(ProjectFlow):
     place = Place.CHANGE_SET
     fix: Line = Field(description="id of the fix, as `clawpy candidates` lists it")
     tests: list[TestId] = Field(min_length=1, max_length=20, description="ids of tests that must pass with it")
-    patch: str = Field(min_length=1, max_length=MAX_PATCH, description="the fix as a diff of git")
+    patch: str = Field(min_length=1, max_length=MAX_PATCH_CHARS, description="the fix as a diff of git")
 
     def describe(self) -> str:
         return f"Apply the fix {self.fix} in a worktree and run {join_names(self.tests, 2)}{self.where}"
