@@ -182,7 +182,7 @@ def check_setting(key: str, value: str, home: Home) -> None:
 
 def configured_keys(home: Home) -> dict[str, str]:
     """The keys of the settings file by action."""
-    return {name: text for name, text in home.settings_section("keys").items() if isinstance(text, str)}
+    return {name: text for name, text in home.read_settings_section("keys").items() if isinstance(text, str)}
 
 
 def _check_theme(name: str, home: Home) -> None:

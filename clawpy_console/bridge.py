@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.notifications import SeverityLevel
 
 from clawpy_console import formats
-from engine.model import PROBLEM_FOUND, SessionState, outcome_in_words
+from engine.model import PROBLEM_FOUND, SessionState, describe_outcome
 
 if TYPE_CHECKING:
     from engine.events import Event, EventBus, SessionEnded
@@ -147,7 +147,7 @@ def toasts_of(events: Sequence[Event]) -> Iterator[Toast]:
 
 def _session_toast(event: SessionEnded, changed_files: int) -> Toast:
     """The toast about the end of a session that changed so many files."""
-    outcome, severity = SESSION_OUTCOMES.get(outcome_in_words(event.state, event.result), (event.state, "error"))
+    outcome, severity = SESSION_OUTCOMES.get(describe_outcome(event.state, event.result), (event.state, "error"))
     is_in_summary = event.summary.lower().startswith(f"{outcome.lower()} ")  # "stopped by you"
     text = f"{outcome}{event.summary[len(outcome) :]}" if is_in_summary else f"{outcome}: {event.summary}"
     if not changed_files:

@@ -104,7 +104,7 @@ class Console(TerminalApp):
         self.keymap: dict[str, str] = {}
         """The operator's own keys, by the id of the action."""
         self.bell_enabled = True
-        self.mouse = home.settings_section("console").get("mouse") is not False
+        self.mouse = home.read_settings_section("console").get("mouse") is not False
         """Whether the console uses the mouse from its next start on."""
         self._save_scheduled = False
         self._is_ready = False  # once the first frame is drawn

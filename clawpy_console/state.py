@@ -303,7 +303,7 @@ def _read_place(engine: Engine, scope: ReadScope) -> dict[str, Any]:
     workspaces = _console_workspaces(engine, scope)
     return {
         "workspaces": workspaces,
-        "place": engine.workspace_label(workspaces[0]) if workspaces else "",
+        "place": engine.make_workspace_label(workspaces[0]) if workspaces else "",
         "gateway": engine.gateway.state().url,
     }
 

@@ -79,15 +79,15 @@ def count_learned(entries: Iterable[LedgerEntry], instant: datetime) -> LearnedC
     """Count what was learned since `instant`, by ledger entries of the kinds `LEARNING_KINDS`. Pure."""
     later = [entry for entry in entries if entry.at > instant]
 
-    def entries_of(event: type[Event]) -> list[LedgerEntry]:
+    def select_entries(event: type[Event]) -> list[LedgerEntry]:
         return [entry for entry in later if entry.kind == event.__name__]
 
-    weighed = entries_of(CandidateWeighed)
+    weighed = select_entries(CandidateWeighed)
     return LearnedCounts(
-        learnings=len(entries_of(LearningPromoted)),
-        facts=len(entries_of(FactPromoted)),
+        learnings=len(select_entries(LearningPromoted)),
+        facts=len(select_entries(FactPromoted)),
         proposed=len({entry.subject for entry in weighed if entry.payload["status"] == CandidateStatus.REVIEW}),
-        by_itself=sum(entry.payload["by"] == DecidedBy.AUTONOMY for entry in entries_of(CandidatePromoted)),
+        by_itself=sum(entry.payload["by"] == DecidedBy.AUTONOMY for entry in select_entries(CandidatePromoted)),
     )
 
 
@@ -107,7 +107,7 @@ class ActivitySince:
     learned: LearnedCounts = LearnedCounts()
 
 
-def activity_since(
+def select_activity_since(
     instant: datetime,
     *,
     sessions: Sequence[SessionView],
@@ -167,7 +167,7 @@ INTERRUPTED_FOR = timedelta(hours=24)
 """Time that an interrupted session stays in the queue."""
 
 
-def waiting_entries(
+def make_waiting_entries(
     changes: Iterable[ChangeSet],
     sessions: Sequence[SessionView],
     permissions: Iterable[PermissionRequest],
@@ -192,22 +192,22 @@ def waiting_entries(
             Waiting(
                 kind="change_set",
                 id=change.id,
-                title=_landing_question(change),
+                title=_make_landing_question(change),
                 since=change.created_at,
                 session_id=change.session_id,
             )
             for change in changes
         ),
-        *_interrupted_entries(sessions, now - INTERRUPTED_FOR, acknowledged, pending),
+        *_make_interrupted_entries(sessions, now - INTERRUPTED_FOR, acknowledged, pending),
     ]
 
 
-def _landing_question(change: ChangeSet) -> str:
+def _make_landing_question(change: ChangeSet) -> str:
     again = " again" if change.state is ChangeState.UNDONE else ""
     return f"land {count(len(change.files), 'file')}{again}? {change.title}"
 
 
-def _interrupted_entries(
+def _make_interrupted_entries(
     sessions: Sequence[SessionView], since: datetime, acknowledged: Collection[str], pending: Iterable[Card]
 ) -> Iterable[Waiting]:
     """Entries for sessions that were interrupted after `since`, without those whose work ran again later or is
@@ -240,7 +240,7 @@ def sort_queue(queue: Iterable[Waiting]) -> list[Waiting]:
     return sorted(queue, key=lambda entry: (entry.kind != "permission", entry.since))
 
 
-def acknowledged_sessions(database: Database) -> frozenset[str]:
+def read_acknowledged_sessions(database: Database) -> frozenset[str]:
     """The ids of interrupted sessions that the operator acknowledged."""
     with database.read() as session:
         return frozenset(state.get(session, ACKNOWLEDGED_KEY, {}))

@@ -118,7 +118,7 @@ class Keys:
         key = self.get(name)
         return "" if key is None else key.source
 
-    def keyring_fault(self, name: str) -> str:
+    def find_keyring_fault(self, name: str) -> str:
         """Why the keyring cannot say whether it has the key of `name`, "" if it can."""
         return self._ask_keyring(name).fault
 
@@ -148,7 +148,7 @@ class Keys:
             try:
                 self._keyring.set(name, value)
             except NoKeyring as error:
-                raise Refusal("no_keyring", f"{error}", keyring_fix or without_keyring(name)) from None
+                raise Refusal("no_keyring", f"{error}", keyring_fix or advise_without_keyring(name)) from None
             finally:
                 self.forget()
             self._file.delete(name)
@@ -202,9 +202,9 @@ class Keys:
         person."""
         with self._keys_read_lock:
             read_values = [key.value for key in self._keys_read]
-        return tuple(dict.fromkeys((*read_values, *self._file.values(), *self._environment_secrets())))
+        return tuple(dict.fromkeys((*read_values, *self._file.values(), *self._collect_environment_secrets())))
 
-    def _environment_secrets(self) -> Iterator[str]:
+    def _collect_environment_secrets(self) -> Iterator[str]:
         for name in list(self._environment):  # other threads may set variables meanwhile
             value = self._environment.get(name, "")
             if VARIABLE.fullmatch(name) or (_SECRET_VARIABLE.search(name) and _SECRET_VALUE.fullmatch(value)):
@@ -250,7 +250,7 @@ def variable(name: str) -> str:
     return f"CLAWPY_{name.upper().replace('-', '_')}_API_KEY"
 
 
-def without_keyring(name: str) -> str:
+def advise_without_keyring(name: str) -> str:
     """Advice for a machine without a keyring."""
     return (
         f"either export {variable(name)}=… where clawpy is started, "

@@ -127,10 +127,10 @@ def write_atomic(path: Path, data: bytes | Iterable[bytes], *, mode: int | None 
 
 def write_json(path: Path, value: Any, *, mode: int | None = None) -> None:
     """Write `value` as indented UTF-8 JSON with `write_atomic`."""
-    write_atomic(path, json_bytes(value), mode=mode)
+    write_atomic(path, encode_json(value), mode=mode)
 
 
-def json_bytes(value: Any) -> bytes:
+def encode_json(value: Any) -> bytes:
     """`value` as indented UTF-8 JSON."""
     return (json.dumps(value, ensure_ascii=False, indent=2) + "\n").encode()
 
@@ -176,7 +176,7 @@ class Signature(NamedTuple):
     changed_ns: int
 
 
-def file_signature(path: Path) -> Signature | None:
+def read_signature(path: Path) -> Signature | None:
     """The signature of a file, None if its status cannot be read."""
     try:
         status = path.stat()
@@ -194,7 +194,7 @@ class FileCache(Generic[Value]):
 
     def get(self, key: Hashable, files: tuple[Path, ...], read: Callable[[], Value]) -> Value:
         """The result of `read()`, from the cache if none of the files has changed since."""
-        signatures = tuple(file_signature(file) for file in files)
+        signatures = tuple(read_signature(file) for file in files)
         with self._lock:
             cached = self._cache.get(key)
         if cached is not None and cached[0] == signatures:
@@ -263,7 +263,7 @@ def write_section(data: bytes, body: str, marks: Marks) -> bytes:
     place = find_section(data, marks)
     if not body and place is None:
         return data
-    newline = _newline(data)
+    newline = _find_newline(data)
     lines = [marks.opening, *(_neutralise(body, marks).split("\n") if body else ()), marks.closing]
     section = newline.join(line.encode(errors="replace") for line in lines)
     if place is not None:
@@ -283,7 +283,7 @@ def read_section(data: bytes, marks: Marks) -> str:
     return "\n".join(inner.decode(errors="replace").splitlines()).strip("\n")
 
 
-def without_section(text: str, marks: Marks) -> str:
+def remove_section(text: str, marks: Marks) -> str:
     """`text` without the section and its marks."""
     data = text.encode(errors="replace")
     place = find_section(data, marks)
@@ -297,6 +297,6 @@ def _neutralise(body: str, marks: Marks) -> str:
     return body
 
 
-def _newline(data: bytes) -> bytes:
+def _find_newline(data: bytes) -> bytes:
     first = re.search(rb"\r\n|\n|\r", data)
     return first[0] if first else b"\n"

@@ -30,8 +30,8 @@ def frozen_kw_only(cls: type[T]) -> type[T]:
 def _add_methods(made: type[T]) -> type[T]:
     """Add the methods that a class does not define itself."""
     listed = fields(made)  # type: ignore[arg-type]
-    compared = _values_of(item for item in listed if item.compare)
-    hashed = _values_of(item for item in listed if (item.compare if item.hash is None else item.hash))
+    compared = _make_value_getter(item for item in listed if item.compare)
+    hashed = _make_value_getter(item for item in listed if (item.compare if item.hash is None else item.hash))
 
     def compile_and_init(self: T, *arguments: Any, **named_arguments: Any) -> None:
         _compile_init(made)
@@ -50,7 +50,7 @@ def _add_methods(made: type[T]) -> type[T]:
     return made
 
 
-def _values_of(listed: Iterable[Field[Any]]) -> Callable[[object], object]:
+def _make_value_getter(listed: Iterable[Field[Any]]) -> Callable[[object], object]:
     """The function that gives the values of these fields."""
     names = [item.name for item in listed]
     return attrgetter(*names) if names else lambda _: ()
@@ -97,7 +97,7 @@ def _refuse_deletion(_: object, name: str) -> NoReturn:
     raise FrozenInstanceError(f"cannot delete field {name!r}")
 
 
-def _values_to_copy(self: Any) -> list[Any]:
+def _collect_values_to_copy(self: Any) -> list[Any]:
     return [getattr(self, item.name) for item in fields(self)]
 
 
@@ -110,7 +110,7 @@ _SHARED_METHODS: dict[str, Callable[..., Any]] = {
     "__repr__": _describe,
     "__setattr__": _refuse_assignment,
     "__delattr__": _refuse_deletion,
-    "__getstate__": _values_to_copy,
+    "__getstate__": _collect_values_to_copy,
     "__setstate__": _set_copied_values,
 }
 """The methods that are the same for every class. `copy` and `pickle` use the last two."""

@@ -74,14 +74,14 @@ class Home:
     def configured_workspaces(self) -> list[str]:
         """The workspaces in the settings file that exist and are not off."""
         folders = []
-        for path, section in self.settings_section("workspaces").items():
+        for path, section in self.read_settings_section("workspaces").items():
             with contextlib.suppress(RuntimeError, ValueError):  # an unknown user's home, a NUL
                 folder = Path(path).expanduser()
                 if isinstance(section, dict) and section.get("autonomy") != "off" and folder.is_dir():
                     folders.append(str(folder))
         return folders
 
-    def settings_section(self, name: str) -> dict[str, Any]:
+    def read_settings_section(self, name: str) -> dict[str, Any]:
         """A section of the settings file.
 
         It is fast and not validated, for use before the settings are loaded. If the file cannot be read, the section is

@@ -41,12 +41,12 @@ def has_extra(extra: str) -> bool:
     return find_spec(EXTRAS[extra].module) is not None
 
 
-def missing_extras() -> tuple[str, ...]:
+def find_missing_extras() -> tuple[str, ...]:
     """The extras that are not installed."""
     return tuple(extra for extra in EXTRAS if not has_extra(extra))
 
 
-def extras_command(*extras: str) -> str:
+def make_extras_command(*extras: str) -> str:
     """The command that installs extras. It names the packages that they consist of, so it works for a checkout and for
     a wheel, and asks no registry for this program itself."""
     from importlib import metadata  # it imports `email`: 12 ms that the first frame does not wait for
@@ -57,11 +57,11 @@ def extras_command(*extras: str) -> str:
         checkout = Path(__file__).parents[1]
         return install_command("--editable", f"{checkout}[{','.join(extras)}]")
     return install_command(
-        *dict.fromkeys(requirement for extra in extras for requirement in _packages(declared, extra))
+        *dict.fromkeys(requirement for extra in extras for requirement in _select_packages(declared, extra))
     )
 
 
-def _packages(declared: list[str], extra: str) -> Iterator[str]:
+def _select_packages(declared: list[str], extra: str) -> Iterator[str]:
     """The requirements of an extra, without the marker that names it. None of them has another marker."""
     for line in declared:
         requirement, _, marker = line.partition(";")
@@ -76,10 +76,10 @@ def install_command(*arguments: str) -> str:
     return f"{install} {shlex.join(arguments)}"
 
 
-def extra_not_installed(extra: str) -> Refusal:
+def make_not_installed_refusal(extra: str) -> Refusal:
     """The refusal `not_installed` of what needs an extra."""
     message = f"{EXTRAS[extra].purpose} needs the extra `{extra}`, which is not installed"
-    return Refusal("not_installed", message, extras_command(extra))
+    return Refusal("not_installed", message, make_extras_command(extra))
 
 
 # -- programs on the PATH

@@ -87,9 +87,9 @@ class HomeLock:
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             taken = self._try_to_take()
         except OSError as error:
-            raise _unwritable_home(Path(error.filename or self._home.data), error) from error
+            raise _make_unwritable_home_refusal(Path(error.filename or self._home.data), error) from error
         if not taken:
-            raise held_refusal(self._home)
+            raise make_held_refusal(self._home)
         try:
             since = self._clock.now().isoformat(timespec="seconds")
             self._write_note(Holder(os.getpid(), since, self._version, kind=self._kind))
@@ -138,7 +138,7 @@ class HomeLock:
             try:
                 write_json(note_file(self._home), asdict(holder), mode=0o600)
             except OSError as error:
-                raise _unwritable_home(note_file(self._home), error) from error
+                raise _make_unwritable_home_refusal(note_file(self._home), error) from error
 
 
 def _is_alive(pid: int) -> bool:
@@ -151,7 +151,7 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
-def _unwritable_home(path: Path, error: OSError) -> Refusal:
+def _make_unwritable_home_refusal(path: Path, error: OSError) -> Refusal:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return Refusal("disk_full", f"the disk that holds {path.parent} is full", "free some space; nothing was lost")
     return Refusal(
@@ -188,7 +188,7 @@ def _try_acquire(lock: BaseFileLock, *, timeout_s: float = 0.0) -> bool:
     return True
 
 
-def held_refusal(home: Home) -> Refusal:
+def make_held_refusal(home: Home) -> Refusal:
     """The refusal that says who holds `home`."""
     holder = read_holder(home)
     if holder is None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine import activity
-from engine.activity import DECISION_KINDS, LEARNING_KINDS, ActivitySince, activity_since
+from engine.activity import DECISION_KINDS, LEARNING_KINDS, ActivitySince, select_activity_since
 from engine.clock import Clock
 from engine.config import WorkspaceAutonomy
 from engine.events import FaultReported, WorkspaceAdded
@@ -209,12 +209,12 @@ class Services:
         """The entries that wait for you (SPEC 9.3): those that block an agent first, then the oldest."""
         sessions = self.sessions.list(limit=20)
         has_interrupted = any(session.state is SessionState.INTERRUPTED for session in sessions)
-        entries = activity.waiting_entries(
+        entries = activity.make_waiting_entries(
             self.changes.undecided(limit=100),
             sessions,
             self.permissions.waiting(),
             self.clock.now(),
-            activity.acknowledged_sessions(self.database),
+            activity.read_acknowledged_sessions(self.database),
             self.cards.pending() if has_interrupted else (),
         )
         check = self.safety.check_prompt
@@ -240,7 +240,7 @@ class Services:
         were last away, or since midnight if you were not away."""
         midnight = self.clock.local().replace(hour=0, minute=0, second=0, microsecond=0)
         instant = instant or self.autonomy.presence.away_since() or midnight
-        return activity_since(
+        return select_activity_since(
             instant,
             sessions=self.sessions.list(limit=MAX_ROWS),
             blocked_entries=self.safety.log(limit=MAX_ROWS, blocked_only=True),
@@ -250,7 +250,7 @@ class Services:
             learning_entries=self.ledger.latest(MAX_ROWS, kinds=LEARNING_KINDS),
         )
 
-    def workspace_label(self, workspace: str) -> str:
+    def make_workspace_label(self, workspace: str) -> str:
         """The name and the branch of a workspace, for the status line."""
         return read_workspace_label(workspace)
 

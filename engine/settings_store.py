@@ -22,14 +22,14 @@ from engine.config.settings_file import (
     KeyPath,
     Problem,
     describe_accepted,
+    find_overriding_variables,
     format_key,
-    overriding_variables,
     parse_key,
     parse_value,
     read_settings,
 )
 from engine.events import Event, FaultReported, SettingChanged
-from engine.files import file_signature, read_plain, write_atomic
+from engine.files import read_plain, read_signature, write_atomic
 from engine.model import Refusal
 from engine.storage.database import Database, Transaction
 
@@ -53,7 +53,7 @@ class SettingsStore:
         self._lock = threading.RLock()
         self._database: Database | None = None
         self._this_run: dict[str, Any] = {}
-        self._signature = file_signature(file)
+        self._signature = read_signature(file)
         self._gone = False
         self.fault: str = ""
         try:
@@ -102,7 +102,7 @@ class SettingsStore:
         path = parse_key(key)
         if len(path) == 1 and any(Settings.model_fields[name].alias == path[0] for name in self._this_run):
             return "this run"
-        if variable := overriding_variables(self._environment).get(path):
+        if variable := find_overriding_variables(self._environment).get(path):
             return variable
         return str(self.file) if self._is_in_file(path) else "default"
 
@@ -115,7 +115,7 @@ class SettingsStore:
         import tomlkit
 
         path = parse_key(key)
-        if name := overriding_variables(self._environment).get(path):
+        if name := find_overriding_variables(self._environment).get(path):
             fault = f"{name} in the environment sets {format_key(path)} and would win"
             raise Refusal("overridden", fault, f"unset {name}")
         chosen = parse_value(path, value) if isinstance(value, str) else value
@@ -126,7 +126,7 @@ class SettingsStore:
             raise Refusal("bad_config", message, "nothing was changed; give another value") from error
         with self._lock:
             document = tomlkit.parse(self._read_valid_text())
-            path = _path_in_file(path, document)
+            path = _find_path_in_file(path, document)
             table: Any = document
             for part in path[:-1]:
                 if part not in table:
@@ -163,7 +163,7 @@ class SettingsStore:
         path = parse_key(key)
         with self._lock:
             document = tomlkit.parse(self._read_valid_text())
-            path = _path_in_file(path, document)
+            path = _find_path_in_file(path, document)
             table: Any = document
             for part in path[:-1]:
                 table = table.get(part, {})
@@ -209,7 +209,7 @@ class SettingsStore:
             raise Refusal(
                 "unwritable_config", f"{self.file} cannot be written: {reason}", "nothing was changed"
             ) from error
-        self._settings, self._signature, self.fault = settings, file_signature(self.file), ""
+        self._settings, self._signature, self.fault = settings, read_signature(self.file), ""
 
     def _is_in_file(self, path: KeyPath) -> bool:
         """Whether the file sets the value at `path`."""
@@ -219,7 +219,7 @@ class SettingsStore:
             table: Any = tomllib.loads(self._read())
         except (tomllib.TOMLDecodeError, BadConfig):
             return False
-        for part in _path_in_file(path, table):
+        for part in _find_path_in_file(path, table):
             if not isinstance(table, dict) or part not in table:
                 return False
             table = table[part]
@@ -227,7 +227,7 @@ class SettingsStore:
 
     def _reload(self) -> None:
         """Read the file again if it changed."""
-        signature = file_signature(self.file)
+        signature = read_signature(self.file)
         if signature == self._signature:
             self._gone = False
             return
@@ -298,7 +298,7 @@ class SettingsStore:
                     raise
 
 
-def _path_in_file(path: KeyPath, document: Mapping[str, Any]) -> KeyPath:
+def _find_path_in_file(path: KeyPath, document: Mapping[str, Any]) -> KeyPath:
     """The key as it is written in the file: a workspace may be named there by another path to its folder."""
     written = document.get("workspaces")
     if path[0] != "workspaces" or len(path) < 2 or not isinstance(written, Mapping) or path[1] in written:

@@ -11,7 +11,7 @@ Z_ONE_SIDED_95 = 1.645
 """One-sided 95 % of the normal distribution."""
 
 LIKELY_DIFFERENCE = 0.3
-"""The difference that `difference_interval` is best at finding. Its error rate `doubt` is valid for every
+"""The difference that `compute_difference_interval` is best at finding. Its error rate `doubt` is valid for every
 difference."""
 
 
@@ -44,7 +44,7 @@ class Arms:
     without_good: int = 0
 
 
-def difference_interval(strata: Sequence[Arms], doubt: float) -> tuple[float, float, float]:
+def compute_difference_interval(strata: Sequence[Arms], doubt: float) -> tuple[float, float, float]:
     """(difference, low, high) of the shares that go well with something and without it, from -1 to 1.
 
     The interval is computed after every session. An ordinary interval, made for one check, would sooner or later call

@@ -13,11 +13,11 @@ from engine.activity import (
     ActivitySince,
     LearnedCounts,
     acknowledge_session,
-    acknowledged_sessions,
-    activity_since,
     count_learned,
+    make_waiting_entries,
+    read_acknowledged_sessions,
+    select_activity_since,
     sort_queue,
-    waiting_entries,
 )
 from engine.clock import FakeClock
 from engine.model import (
@@ -57,7 +57,7 @@ BLOCK = RailVerdict("gate", Verdict.BLOCK, "later rail")
 def make_activity(**read: Any) -> ActivitySince:
     """The activity since `NIGHT`, of what was `read`; of everything else there was nothing."""
     nothing: dict[str, Any] = {"sessions": (), "blocked_entries": (), "decision_entries": (), "spent": 0, "waiting": ()}
-    return activity_since(NIGHT, **(nothing | read))
+    return select_activity_since(NIGHT, **(nothing | read))
 
 
 def test_sessions_that_ended_later_count_sorted_by_their_end() -> None:
@@ -127,7 +127,7 @@ def make_interrupted(name: str, at: datetime = NOW) -> SessionView:
 
 def list_queued_ids(*newest_first: SessionView, now: datetime = NOW) -> list[str]:
     """The ids in the queue of these sessions and of `CHANGE`."""
-    return [entry.id for entry in sort_queue(waiting_entries([CHANGE], newest_first, [], now))]
+    return [entry.id for entry in sort_queue(make_waiting_entries([CHANGE], newest_first, [], now))]
 
 
 def test_the_queue_begins_with_what_waits_longest() -> None:
@@ -147,8 +147,8 @@ def test_interrupted_work_that_is_pending_again_is_not_in_the_queue_besides() ->
     stopped = make_interrupted("sess_1")
     again: Any = SimpleNamespace(workspace=stopped.workspace, assignment=SimpleNamespace(prompt=stopped.prompt))
     elsewhere: Any = SimpleNamespace(workspace="/other", assignment=again.assignment)
-    assert waiting_entries([], [stopped], [], NOW, pending=[again]) == []
-    assert waiting_entries([], [stopped], [], NOW, pending=[elsewhere])
+    assert make_waiting_entries([], [stopped], [], NOW, pending=[again]) == []
+    assert make_waiting_entries([], [stopped], [], NOW, pending=[elsewhere])
 
 
 def test_a_permission_comes_before_what_waits_longer() -> None:
@@ -156,7 +156,7 @@ def test_a_permission_comes_before_what_waits_longer() -> None:
         "perm_1", "sess_1", "builder", "/shop", "exec", "exec git push", "git push", "why", NOW
     )
     early = make_interrupted("sess_2", NOW - timedelta(hours=1))
-    first, *others = sort_queue(waiting_entries([CHANGE], [early], [permission], NOW))
+    first, *others = sort_queue(make_waiting_entries([CHANGE], [early], [permission], NOW))
     assert (first.id, first.kind, first.session_id) == ("perm_1", "permission", "sess_1")
     assert first.title == "builder asks: exec git push"
     assert [entry.id for entry in others] == ["sess_2", "change_1"]
@@ -164,13 +164,13 @@ def test_a_permission_comes_before_what_waits_longer() -> None:
 
 def test_acknowledged_sessions_are_stored_for_a_day(database: Database, clock: FakeClock) -> None:
     """After a day an interrupted session has left the queue anyway."""
-    assert acknowledged_sessions(database) == frozenset()
+    assert read_acknowledged_sessions(database) == frozenset()
     acknowledge_session(database, "sess_1")
     clock.advance(timedelta(hours=24))
     acknowledge_session(database, "sess_2")
-    assert acknowledged_sessions(database) == {"sess_2"}
+    assert read_acknowledged_sessions(database) == {"sess_2"}
 
 
 def test_an_acknowledged_session_is_not_in_the_queue() -> None:
-    queue = waiting_entries([CHANGE], [make_interrupted("sess_1")], [], NOW, {"sess_1"})
+    queue = make_waiting_entries([CHANGE], [make_interrupted("sess_1")], [], NOW, {"sess_1"})
     assert [entry.id for entry in queue] == ["change_1"]

@@ -17,7 +17,7 @@ from engine.api.notify.delivery import Address, deliver, is_known_service, store
 from engine.api.notify.notes import Form, Note
 from engine.config.sections import Surface
 from engine.home import Home
-from engine.installed import EXTRAS, extras_command, install_command, missing_extras
+from engine.installed import EXTRAS, find_missing_extras, install_command, make_extras_command
 from engine.model import Refusal
 from engine.storage.shared import SharedDatabase
 
@@ -35,7 +35,7 @@ def test_each_extra_is_declared_by_the_package() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert set(EXTRAS) == set(declared) - {"all", "local-model", "test"}
     assert declared["all"] == [f"clawpy-console[{','.join(sorted(EXTRAS))}]"]
-    assert missing_extras() == ()
+    assert find_missing_extras() == ()
 
 
 @pytest.mark.long
@@ -46,10 +46,10 @@ def test_doctor_names_missing_extras_and_the_command_that_installs_them(home: Ho
     found = examine(home, [])
     assert found["ok"], "nothing that is broken"
     checks = {check["name"]: check for check in found["checks"]}
-    assert extras_command(*EXTRAS) in checks["extras"]["message"]
-    assert checks["provider"]["fix"] == extras_command("models")
-    assert extras_command("models") in checks["prose"]["fix"]
-    assert checks["notify"]["fix"] == extras_command("notify")
+    assert make_extras_command(*EXTRAS) in checks["extras"]["message"]
+    assert checks["provider"]["fix"] == make_extras_command("models")
+    assert make_extras_command("models") in checks["prose"]["fix"]
+    assert checks["notify"]["fix"] == make_extras_command("notify")
 
 
 @pytest.mark.usefixtures("bare")
@@ -58,10 +58,10 @@ def test_a_verb_that_needs_a_missing_extra_names_it(home: Home, monkeypatch: pyt
     listed = model_checks.list_keys(home)
     [openai] = [row for row in listed["keys"] if row["name"] == "openai"]
     assert not openai["usable"]
-    assert extras_command("models") in openai["message"]
+    assert make_extras_command("models") in openai["message"]
     with pytest.raises(Refusal, match="extra `models`") as tested:
         model_checks.check_key(home, "openai")
-    assert tested.value.fix == extras_command("models")
+    assert tested.value.fix == make_extras_command("models")
     with pytest.raises(Refusal, match="extra `notify`"):
         store_address(home, "phone", "ntfys://ntfy.sh/x", in_file=False, write=lambda *_: None)
     with pytest.raises(Refusal, match="extra `postgres`"):
@@ -74,7 +74,7 @@ def test_desktop_notifications_need_no_extra_and_others_name_theirs() -> None:
     note = Note(Form.BANNER, "title", "body")
     failed = deliver(Address(Surface.PHONE, "ntfys://ntfy.sh/x", "settings"), note, {})
     assert failed.lasting
-    assert extras_command("notify") in failed.message
+    assert make_extras_command("notify") in failed.message
 
 
 def test_the_command_installs_into_the_running_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ def test_the_command_installs_into_the_running_environment(monkeypatch: pytest.M
 
 @pytest.mark.long
 def test_the_command_needs_this_program_in_no_registry() -> None:
-    command = extras_command(*EXTRAS)
+    command = make_extras_command(*EXTRAS)
     assert "clawpy-console" not in command
     words = [*shlex.split(command), "--dry-run", "--no-index"]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
@@ -100,4 +100,4 @@ def test_in_a_checkout_that_is_not_installed_the_command_installs_the_checkout(m
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(metadata, "requires", requires)
-    assert extras_command("models", "notify").endswith(f" --editable {shlex.quote(f'{ROOT}[models,notify]')}")
+    assert make_extras_command("models", "notify").endswith(f" --editable {shlex.quote(f'{ROOT}[models,notify]')}")

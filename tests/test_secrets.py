@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.model.secrets import CUT, PRIVATE_KEY_LINES, Redactor, parting, redact, redact_json, redact_lines
+from engine.model.secrets import CUT, PRIVATE_KEY_LINES, Redactor, find_parting, redact, redact_json, redact_lines
 
 KNOWN, SHAPED, NAMED = "correct-horse-battery", "sk-ant-0123456789abcdefghij", "hunter2hunter2"
 """A secret that is known, one that is recognised by its shape, and one that is recognised by a name before it."""
@@ -130,7 +130,7 @@ def test_a_secret_is_cut_from_the_moment_it_is_known() -> None:
 def test_no_secret_is_split_where_a_text_is_split(text: str, stops: list[int]) -> None:
     shown, begin = [], 0
     for stop in sorted(stops):  # the text has grown to here
-        length = parting(text[begin:stop], clean)
+        length = find_parting(text[begin:stop], clean)
         shown.append(clean(text[begin : begin + length]))
         begin += length
     shown.append(clean(text[begin:]))

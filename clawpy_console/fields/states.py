@@ -16,8 +16,8 @@ from engine.model import (
     RailVerdict,
     Signal,
     Verdict,
+    describe_outcome,
     label_outcome,
-    outcome_in_words,
 )
 from engine.model.text import failures
 
@@ -236,7 +236,7 @@ def absence_fields(document: Document) -> Iterator[Field]:
 
 def _ended_sessions(sessions: Sequence[Document]) -> str:
     """`3 sessions, 1 found a problem, 1 did not finish`."""
-    problems = sum(outcome_in_words(session["state"], session["result"]) == PROBLEM_FOUND for session in sessions)
+    problems = sum(describe_outcome(session["state"], session["result"]) == PROBLEM_FOUND for session in sessions)
     unfinished = sum(session["state"] not in ("succeeded", "discarded") for session in sessions)
     numbers = {"found a problem": problems, "did not finish": unfinished}
     exceptions = [f"{number} {words}" for words, number in numbers.items() if number]

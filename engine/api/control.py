@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from engine.home import Home
-from engine.lock import held_refusal, is_free, read_holder
+from engine.lock import is_free, make_held_refusal, read_holder
 from engine.model import Refusal
 from engine.model.text import count
 from engine.safety.stop_file import STOPPED, request_stop
@@ -283,7 +283,7 @@ def call(
             if error.code != "home_held":
                 raise
         if time.monotonic() > deadline:
-            raise held_refusal(home)
+            raise make_held_refusal(home)
         time.sleep(0.05)
 
 

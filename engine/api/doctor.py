@@ -40,7 +40,7 @@ from engine.api.offline import read_rows
 from engine.api_keys import Keys
 from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings
-from engine.config.sections import DESKTOP_SCHEME, SPEAK_SCHEME, Surface, url_problem
+from engine.config.sections import DESKTOP_SCHEME, SPEAK_SCHEME, Surface, find_url_problem
 from engine.config.settings_file import VARIABLES, format_key
 from engine.git import MIN_VERSION, Git, find_repository_root
 from engine.git import version as git_version
@@ -48,11 +48,11 @@ from engine.home import Home
 from engine.installed import (
     EXTRAS,
     NOTIFY,
-    extra_not_installed,
-    extras_command,
+    find_missing_extras,
     has_extra,
     install_command,
-    missing_extras,
+    make_extras_command,
+    make_not_installed_refusal,
 )
 from engine.lock import read_holder
 from engine.memory.index import URL_VARIABLE
@@ -60,7 +60,7 @@ from engine.model import Refusal, sanitise
 from engine.model.secrets import redact
 from engine.model.text import count
 from engine.settings_store import SettingsStore
-from engine.storage.database import recovery_hint, stored_version, version_refusal
+from engine.storage.database import describe_recovery, find_version_refusal, read_stored_version
 from engine.storage.shared import SHARED_URL, SharedDatabase
 
 _OTHER_VARIABLES = re.compile(
@@ -143,11 +143,11 @@ def _check_home(home: Home) -> Check:
 
 def _check_extras() -> Check:
     """The optional extras that are not installed."""
-    absent = missing_extras()
+    absent = find_missing_extras()
     if not absent:
         return Check("extras", OK, f"all installed: {', '.join(EXTRAS)}")
     message = "; ".join(f"{extra}: {EXTRAS[extra].purpose}" for extra in absent)
-    return Check("extras", OK, f"not installed: {message}. To install them: {extras_command(*absent)}")
+    return Check("extras", OK, f"not installed: {message}. To install them: {make_extras_command(*absent)}")
 
 
 def _check_engine(home: Home) -> Check:
@@ -304,7 +304,7 @@ def _check_surface(surface: Surface, addresses: Addresses, settings: Settings) -
     if address is None:
         return None
     if address.service not in (DESKTOP_SCHEME, SPEAK_SCHEME) and not has_extra(NOTIFY):
-        absent = extra_not_installed(NOTIFY)
+        absent = make_not_installed_refusal(NOTIFY)
         return Check("notify", WARN, f"{surface.value}: {absent.message}", absent.fix)
     flag = "" if is_switched_on(surface, settings) else "; it is switched off"
     return Check("notify", OK, f"{surface.value}: {address.service}, from the {address.source}{flag}")
@@ -368,18 +368,22 @@ def check_database(path: Path) -> Check:
     if not path.exists():
         return Check("database", OK, "does not exist yet; the first start creates it")
     if path.stat().st_size == 0:
-        return Check("database", FAIL, f"{path} is damaged: it is empty", recovery_hint(path))
+        return Check("database", FAIL, f"{path} is damaged: it is empty", describe_recovery(path))
     try:
         [(result,)] = read_rows(path, "PRAGMA quick_check(1)")
-        version, refusal = stored_version(path), version_refusal(path)
+        version, refusal = read_stored_version(path), find_version_refusal(path)
     except (sqlite3.Error, ValueError) as error:
         # A full disk, for example, says nothing about the file.
         is_unreadable = isinstance(error, sqlite3.OperationalError)
-        fix = "free some space, or make the folder writable, and check again" if is_unreadable else recovery_hint(path)
+        fix = (
+            "free some space, or make the folder writable, and check again"
+            if is_unreadable
+            else describe_recovery(path)
+        )
         return Check("database", FAIL, f"{path} cannot be read: {error}", fix)
     size = path.stat().st_size / 1024 / 1024
     if result != "ok":
-        return Check("database", FAIL, f"{path} is damaged: {result}", recovery_hint(path))
+        return Check("database", FAIL, f"{path} is damaged: {result}", describe_recovery(path))
     if refusal is not None:
         return Check("database", FAIL, refusal.message, refusal.fix)
     return Check("database", OK, f"intact, {size:.1f} MB, format {version}, SQLite {sqlite3.sqlite_version}")
@@ -415,7 +419,7 @@ def check_index_server(settings: Settings, *, online: bool) -> list[Check]:
     url = find_index_server_url(settings)
     if not url:
         return []
-    if problem := url_problem(url):
+    if problem := find_url_problem(url):
         message = f"{URL_VARIABLE}: {problem}; the index is in a folder"
         return [Check("index server", WARN, message, f"fix {URL_VARIABLE}")]
     host = urlsplit(url).netloc

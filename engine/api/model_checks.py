@@ -20,7 +20,7 @@ from typing import Any
 from engine.api.documents import Document
 from engine.api.offline import read_rows
 from engine.api_keys import ENVIRONMENT, TWIN, Keys, NoKeyring, check_name, variable
-from engine.autonomy.schedule import heartbeat_problems
+from engine.autonomy.schedule import find_heartbeat_problems
 from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings, SettingsSource
 from engine.config.sections import ACP_PREFIX, AUTO, MODEL, ProviderKind, ProviderSettings
@@ -28,7 +28,7 @@ from engine.execution.model_router import ModelRouter, ProviderState, describe_s
 from engine.frozen import frozen
 from engine.hierarchy.agents import Agents
 from engine.home import Home
-from engine.installed import MODELS, extra_not_installed, has_extra, install_command
+from engine.installed import MODELS, has_extra, install_command, make_not_installed_refusal
 from engine.memory.index import KEY as CHROMA
 from engine.model import Refusal, group_pairs
 from engine.model.text import count
@@ -211,7 +211,7 @@ def check_providers(router: ModelRouter, keys: Keys, *, online: bool) -> list[Ch
 def _check_unusable_provider(state: ProviderState) -> Check:
     message, fix = state.problem, f"clawpy key set {state.name}"
     if not has_extra(MODELS):
-        absent = extra_not_installed(MODELS)
+        absent = make_not_installed_refusal(MODELS)
         message, fix = absent.message, absent.fix
     return Check("provider", WARN, f"{state.name}: {message}", fix)
 
@@ -263,7 +263,7 @@ def check_agents(home: Home, settings: Settings) -> Check:
         return Check("agents", OK, "does not exist yet; the first start creates it")
     agents = make_offline_agents(home, FixedSettings(settings))
     try:
-        problems = [*agents.problems(), *heartbeat_problems(*agents.heartbeats())]
+        problems = [*agents.problems(), *find_heartbeat_problems(*agents.heartbeats())]
     except Refusal as error:
         return Check("agents", FAIL, error.message, error.fix)
     if problems:
@@ -346,7 +346,7 @@ def check_key(home: Home, name: str) -> Document:
     _check_provider_name(settings, name)
     state = make_offline_router(home, settings, keys).provider(name) if name != TWIN else None
     if state is not None and not has_extra(MODELS):
-        raise extra_not_installed(MODELS)
+        raise make_not_installed_refusal(MODELS)
     if state is None or not state.usable:
         message, fix = f"{name}: {state.problem if state else 'nothing to try it on'}", f"clawpy key set {name}"
         raise Refusal("no_key", message, "" if fix in message else fix)

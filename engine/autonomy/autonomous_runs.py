@@ -121,7 +121,7 @@ def find_requirements(
     return AutonomyRequirements(tuple(missing), earned, threshold, orders_run)
 
 
-def reason_to_wait(kind: str, verdicts: Sequence[RailVerdict]) -> str:
+def find_reason_to_wait(kind: str, verdicts: Sequence[RailVerdict]) -> str:
     """Why a pending card of this kind waits for the operator, "" if it may be tried."""
     if get_kind(kind).comes_back:
         return "running it does not remove the reason for this warning, so it waits for you"
@@ -176,7 +176,7 @@ class AutonomousRuns:
             objection = next(
                 (verdict.reason for verdict in verdicts if verdict.rail == GATE and not verdict.allows), ""
             )
-            if reason := self._reason_to_keep(card, verdicts, objection):
+            if reason := self._find_reason_to_keep(card, verdicts, objection):
                 kept.append(f"{card.id}: {reason}")
                 continue
             if not is_still_inactive():
@@ -190,9 +190,9 @@ class AutonomousRuns:
                     self._refused_by_gate[card.id] = objection
         return AutonomousCycleFinished(acted=acted, blocked=tuple(blocked), kept=tuple(kept))
 
-    def _reason_to_keep(self, card: Card, verdicts: Sequence[RailVerdict], objection: str) -> str:
+    def _find_reason_to_keep(self, card: Card, verdicts: Sequence[RailVerdict], objection: str) -> str:
         """Why a card is not tried, "" if it is. `objection` is what the human gate has against it, "" for nothing."""
-        reason = reason_to_wait(card.kind, verdicts) or self._sessions.find_blocking_reason(card.assignment)
+        reason = find_reason_to_wait(card.kind, verdicts) or self._sessions.find_blocking_reason(card.assignment)
         return reason or (objection if self._refused_by_gate.get(card.id) == objection else "")
 
     def requirements(self, workspaces: Sequence[str]) -> AutonomyRequirements:

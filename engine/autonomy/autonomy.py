@@ -18,10 +18,10 @@ from engine.autonomy.state import (
     AutonomyTrigger,
     Facts,
     Presence,
-    next_state,
-    next_trigger,
-    time_until_transition,
-    transitions_from,
+    compute_next_state,
+    compute_time_until_transition,
+    find_next_trigger,
+    find_transitions,
 )
 from engine.clock import Clock, is_quiet
 from engine.config import SettingsSource
@@ -95,7 +95,7 @@ class Autonomy:
             database,
             clock,
             [
-                Job(CARDS, self._card_interval, runs.run_card_cycle, self.operator_there),
+                Job(CARDS, self._get_card_interval, runs.run_card_cycle, self.operator_there),
                 Job(STATE, lambda: STATE_EVERY, self._tick, is_stored=False),
                 Job(ACT, self._act_interval, self.run_autonomous_cycle, self._may_act),
                 *jobs,
@@ -127,8 +127,8 @@ class Autonomy:
     def last_state(self) -> StateView | None:
         """The state that the last engine stored, None without one. An engine that a single verb opened shows it. A stop
         or pause that began since then counts."""
-        facts = self._facts(self._kill_switch.holds())
-        if next_trigger(self._view.state, facts) not in (
+        facts = self._make_facts(self._kill_switch.holds())
+        if find_next_trigger(self._view.state, facts) not in (
             None,
             AutonomyTrigger.ENABLED,
             AutonomyTrigger.SILENT,
@@ -143,12 +143,12 @@ class Autonomy:
         with self._changing:
             holds = self._kill_switch.holds()
             facts = self._apply_facts(holds)
-            return replace(self._view, next_change=self._next_change(facts, holds))
+            return replace(self._view, next_change=self._compute_next_change(facts, holds))
 
     def _apply_facts(self, holds: Sequence[Hold]) -> Facts:
         """Make all transitions that follow from the present facts, and return the facts. Call with the lock held."""
-        facts = self._facts(holds)
-        transitions = transitions_from(self._view.state, facts)
+        facts = self._make_facts(holds)
+        transitions = find_transitions(self._view.state, facts)
         if transitions:
             self._make_transitions(transitions)
             if self._view.state is AutonomyState.PRIMING:
@@ -158,14 +158,14 @@ class Autonomy:
     def apply(self, trigger: AutonomyTrigger) -> StateView:
         """Apply a trigger that does not follow from stored facts, such as a card that is ready."""
         with self._changing:
-            after = next_state(self._view.state, trigger)
+            after = compute_next_state(self._view.state, trigger)
             if after is not self._view.state:
                 self._make_transitions([(after, trigger)])
             return self._view
 
     def note_activity(self, source: str) -> None:
         """The operator did something (SPEC 2.2); `source` is a word for it, such as `key`."""
-        has_returned = self.presence.silence() >= self._silence_threshold()
+        has_returned = self.presence.silence() >= self._get_silence_threshold()
         self.presence.note_now(source)
         if has_returned:
             self.schedule.run_if_due(CARDS)  # cards at the operator's return, not ten minutes later
@@ -213,7 +213,7 @@ class Autonomy:
 
     def operator_there(self) -> bool:
         """Whether the operator was active within `silenceThresholdMs`, and nothing is stopped."""
-        return self.silence() < self._silence_threshold() and self._may_begin()
+        return self.silence() < self._get_silence_threshold() and self._may_begin()
 
     def next_cycle(self) -> datetime | None:
         """When the next cycle runs, None if none will. While the operator is active it is a card cycle, otherwise an
@@ -249,13 +249,13 @@ class Autonomy:
         until = self._dnd_until
         return until if until is not None and self._clock.now() < until else None
 
-    def _card_interval(self) -> timedelta:
+    def _get_card_interval(self) -> timedelta:
         return timedelta(milliseconds=self._settings.current.card_cycle_ms)
 
     def _act_interval(self) -> timedelta:
         return timedelta(milliseconds=self._settings.current.autonomous_cycle_ms)
 
-    def _silence_threshold(self) -> timedelta:
+    def _get_silence_threshold(self) -> timedelta:
         return timedelta(milliseconds=self._settings.current.silence_threshold_ms)
 
     def _may_begin(self) -> bool:
@@ -267,7 +267,7 @@ class Autonomy:
     def _tick(self) -> None:
         """Bring the state up to date, and do the housekeeping."""
         is_check_due = self._checked_at is None or self._clock.now() - self._checked_at >= self._check_interval()
-        if self.presence.silence() >= self._silence_threshold() and is_check_due:
+        if self.presence.silence() >= self._get_silence_threshold() and is_check_due:
             self.look_for_operator()
         else:
             self.state()
@@ -279,19 +279,19 @@ class Autonomy:
 
     def _check_interval(self) -> timedelta:
         """The time between two looks at the workspaces, at most the threshold in the settings."""
-        return max(STATE_EVERY, min(CHECK_EVERY, self._silence_threshold()))
+        return max(STATE_EVERY, min(CHECK_EVERY, self._get_silence_threshold()))
 
-    def _confirmed_silence(self) -> timedelta:
+    def _compute_confirmed_silence(self) -> timedelta:
         """The time without activity, as far as a look at the workspaces confirmed it."""
         silence = self.presence.silence()
-        if self._last_operator_activity is None or silence < self._silence_threshold():
+        if self._last_operator_activity is None or silence < self._get_silence_threshold():
             return silence
         if self._view.state in ACTING:
             return silence  # it was confirmed before; the next look finds an operator who is back
         since = self.presence.last()[0]
         return timedelta(0) if self._checked_at is None else min(silence, max(timedelta(0), self._checked_at - since))
 
-    def _facts(self, holds: Sequence[Hold]) -> Facts:
+    def _make_facts(self, holds: Sequence[Hold]) -> Facts:
         settings = self._settings.current
         # A pause only stops what runs by itself; the levels stop everything.
         killed = self._kill_switch.current_verdict(by_operator=True)
@@ -300,19 +300,19 @@ class Autonomy:
             enabled=killed.allows or killed.rule == "month",
             holds=frozenset(hold.word for hold in holds),
             autonomous=settings.autonomous_mode_enabled,
-            silence=self._confirmed_silence(),
-            threshold=self._silence_threshold(),
+            silence=self._compute_confirmed_silence(),
+            threshold=self._get_silence_threshold(),
             resumed=self._kill_switch.was_resumed_by_operator(),
             paused_for_cost=pause is not None and pause.reason.startswith("cost"),
         )
 
-    def _next_change(self, facts: Facts, holds: Sequence[Hold]) -> datetime | None:
+    def _compute_next_change(self, facts: Facts, holds: Sequence[Hold]) -> datetime | None:
         """When the state changes by time alone, None for never."""
         now = self._clock.now()
         until = next((hold.until for hold in holds if hold.word == "pause"), None)
         silence = min(self.presence.silence(), facts.threshold)
         clamped = replace(facts, silence=silence)
-        span = time_until_transition(self._view.state, clamped, None if until is None else until - now)
+        span = compute_time_until_transition(self._view.state, clamped, None if until is None else until - now)
         if span == timedelta(0) and self._checked_at is not None:
             # Silent long enough, but the workspaces were looked at before that: the next look decides.
             return max(self._checked_at + self._check_interval(), self.schedule.next_run_of(STATE))

@@ -133,7 +133,7 @@ class Schedule:
         """When the job last ran, also before a restart if that is stored."""
         if name not in self._last_runs:  # read once: only this engine writes it
             with self._database.read() as session:
-                stored = state.get(session, _last_run_key(name))
+                stored = state.get(session, _make_last_run_key(name))
             self._last_runs[name] = datetime.fromisoformat(stored) if stored else None
         return self._last_runs[name]
 
@@ -168,7 +168,7 @@ class Schedule:
             if has_work:
                 self._last_runs[name] = now = self._clock.now()
                 if job.is_stored:
-                    state.put_with_next_write(self._database, _last_run_key(name), now.isoformat())
+                    state.put_with_next_write(self._database, _make_last_run_key(name), now.isoformat())
                 job.action()
         except Exception:
             log.exception("the job %s failed", name)
@@ -190,7 +190,7 @@ class Schedule:
                 self._to_repeat.discard(name)
 
 
-def _last_run_key(name: str) -> str:
+def _make_last_run_key(name: str) -> str:
     return f"schedule.last_run.{name}"
 
 
@@ -319,13 +319,15 @@ def _parse_item(line: int, rest: str) -> HeartbeatItem:
     return HeartbeatItem(line, text, when, runs_by_itself=match["run"] is not None)
 
 
-def heartbeat_problems(pages: Sequence[HeartbeatPage], unread: Sequence[str]) -> list[str]:
+def find_heartbeat_problems(pages: Sequence[HeartbeatPage], unread: Sequence[str]) -> list[str]:
     """`unread`, and the items of the pages that cannot be read, in words that begin with the file and the line."""
     problems = [(page.agent, *problem) for page in pages for problem in parse_items(page.text)[1]]
     return [*unread, *(f"agents/{agent}/heartbeat.md:{line}: {fault}" for agent, line, fault in problems)]
 
 
-def last_occurrence(when: Daily | Every | Once, first_seen: datetime, now: datetime, zone: tzinfo) -> datetime | None:
+def find_last_occurrence(
+    when: Daily | Every | Once, first_seen: datetime, now: datetime, zone: tzinfo
+) -> datetime | None:
     """The latest time (UTC) after `first_seen` and up to `now` at which an item was due, None if there was none yet.
 
     A time of day that the clock skips is due at the change; a time that it repeats is due once. `Once` is also due if
@@ -366,7 +368,7 @@ class Heartbeat:
     def pulse(self) -> list[str]:
         """Make tasks of all due items, and end the tasks whose items are gone. Returns the ids of the new tasks."""
         pages, unread = self._pages()
-        faults = heartbeat_problems(pages, unread)
+        faults = find_heartbeat_problems(pages, unread)
         items_of_pages = [(page, parse_items(page.text)[0]) for page in pages]
         if not faults and not any(items for _, items in items_of_pages) and not self._board.has_heartbeat_tasks():
             return []  # every cycle comes here: no transaction for nothing
@@ -422,7 +424,7 @@ class Heartbeat:
         task_ids = []
         for item in items:
             history = histories.setdefault(item.key, {"seen": min(page.written, transaction.now).isoformat()})
-            at = last_occurrence(item.when, datetime.fromisoformat(history["seen"]), transaction.now, zone)
+            at = find_last_occurrence(item.when, datetime.fromisoformat(history["seen"]), transaction.now, zone)
             fired = history.get("fired")
             if at is None or (fired and at <= datetime.fromisoformat(fired)):
                 continue

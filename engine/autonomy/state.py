@@ -70,7 +70,7 @@ TRANSITIONS: dict[tuple[AutonomyState, AutonomyTrigger], AutonomyState] = {
 """All transitions. A trigger without an entry for a state changes nothing."""
 
 
-def next_state(state: AutonomyState, trigger: AutonomyTrigger) -> AutonomyState:
+def compute_next_state(state: AutonomyState, trigger: AutonomyTrigger) -> AutonomyState:
     """The state after `trigger`."""
     return TRANSITIONS.get((state, trigger), state)
 
@@ -104,7 +104,7 @@ class Facts:
         return None
 
 
-def next_trigger(state: AutonomyState, facts: Facts) -> AutonomyTrigger | None:
+def find_next_trigger(state: AutonomyState, facts: Facts) -> AutonomyTrigger | None:
     """The trigger that follows from the facts in this state, None if the state fits them."""
     if not facts.enabled or "stop" in facts.holds:
         return None if state is AutonomyState.DISABLED else AutonomyTrigger.KILLED
@@ -127,19 +127,19 @@ def _trigger_of_presence(state: AutonomyState, facts: Facts) -> AutonomyTrigger 
     return None if silent else AutonomyTrigger.OPERATOR_SPOKE
 
 
-def transitions_from(state: AutonomyState, facts: Facts) -> list[tuple[AutonomyState, AutonomyTrigger]]:
+def find_transitions(state: AutonomyState, facts: Facts) -> list[tuple[AutonomyState, AutonomyTrigger]]:
     """The transitions that follow from the facts, in order, each as (state after it, trigger)."""
     transitions: list[tuple[AutonomyState, AutonomyTrigger]] = []
     for _ in AutonomyState:
-        trigger = next_trigger(state, facts)
+        trigger = find_next_trigger(state, facts)
         if trigger is None:
             break
-        state = next_state(state, trigger)
+        state = compute_next_state(state, trigger)
         transitions.append((state, trigger))
     return transitions
 
 
-def time_until_transition(state: AutonomyState, facts: Facts, pause_left: timedelta | None) -> timedelta | None:
+def compute_time_until_transition(state: AutonomyState, facts: Facts, pause_left: timedelta | None) -> timedelta | None:
     """The time after which `state` changes by itself, None for never. It changes when the operator has been inactive
     for long enough, or at the end of a pause (`pause_left`), unless there is a month stop, too.
     """

@@ -56,7 +56,7 @@ def refuse_if(problem_of: Callable[[str], str], *, optional: bool = False) -> Af
     return AfterValidator(check)
 
 
-def url_problem(url: str, *, insecure: bool = False) -> str:
+def find_url_problem(url: str, *, insecure: bool = False) -> str:
     """The problem of the address of a server, in words that never repeat the address; "" for none."""
     try:
         parts = urlsplit(url)
@@ -91,7 +91,7 @@ def is_loopback_host(host: str) -> bool:
         return False
 
 
-def without_slash(url: str) -> str:
+def strip_slash(url: str) -> str:
     """An address without a slash at its end."""
     return url.rstrip("/")
 
@@ -112,7 +112,7 @@ MODEL_FORMAT = 'provider:model, for example "openai:gpt-6.1-terra"'
 """The accepted ids of a model, in words."""
 
 
-def runner_problem(name: str, *, auto: bool = True) -> str:
+def find_runner_problem(name: str, *, auto: bool = True) -> str:
     """The problem of the name of a runner in words, "" for none."""
     if _RUNNER.fullmatch(name) or (auto and name == AUTO):
         return ""
@@ -120,17 +120,17 @@ def runner_problem(name: str, *, auto: bool = True) -> str:
     return f"{name[:80]!r} is not a runner; expected {accepted}"
 
 
-def fallback_problem(name: str) -> str:
+def find_fallback_problem(name: str) -> str:
     """The problem of a name in `fallback`, where `auto` is not accepted, in words; "" for none."""
-    return runner_problem(name, auto=False)
+    return find_runner_problem(name, auto=False)
 
 
-def model_problem(name: str) -> str:
+def find_model_problem(name: str) -> str:
     """The problem of the id of a model in words, "" for none."""
     return "" if _MODEL_ID.fullmatch(name) else f"{name[:80]!r} is not a model; expected {MODEL_FORMAT}"
 
 
-ModelId = Annotated[str, refuse_if(model_problem, optional=True), Field(description=MODEL_FORMAT)]
+ModelId = Annotated[str, refuse_if(find_model_problem, optional=True), Field(description=MODEL_FORMAT)]
 """`provider:model`, or "" for none."""
 
 
@@ -140,17 +140,17 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _HOST = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*(:\d{1,5})?", re.IGNORECASE)
 
 
-def _model_name_problem(name: str) -> str:
+def _find_model_name_problem(name: str) -> str:
     problem = "the name of a model must have no spaces and at most 200 characters"
     return "" if re.fullmatch(r"[!-~]{1,200}", name) else problem
 
 
-def _host_problem(host: str) -> str:
+def _find_host_problem(host: str) -> str:
     problem = f'{host[:80]!r} is not a host; write "api.example.com", without https:// and without a path'
     return "" if _HOST.fullmatch(host) else problem
 
 
-def _variable_problem(name: str) -> str:
+def _find_variable_problem(name: str) -> str:
     # The value is not shown: it may be `NAME=secret`.
     return "" if _VARIABLE.fullmatch(name) else "write only the names of variables here, never their values"
 
@@ -182,7 +182,7 @@ class ProviderSettings(Section):
     base_url: Annotated[str, Field(description='an address, for example "http://127.0.0.1:8000/v1"')]
     model: Annotated[
         str,
-        refuse_if(_model_name_problem, optional=True),
+        refuse_if(_find_model_name_problem, optional=True),
         Field(description="the name of a model as the provider calls it, in quotes"),
     ] = ""
     keyless: bool = False
@@ -191,9 +191,9 @@ class ProviderSettings(Section):
     @field_validator("base_url", mode="after")
     @classmethod
     def _check_address(cls, value: str, info: ValidationInfo) -> str:
-        if problem := url_problem(value, insecure=info.data.get("insecure", False)):
+        if problem := find_url_problem(value, insecure=info.data.get("insecure", False)):
             raise ValueError(problem)
-        return without_slash(value)
+        return strip_slash(value)
 
     @property
     def host(self) -> str:
@@ -211,12 +211,12 @@ class AcpSettings(Section):
     command: Annotated[tuple[str, ...], Field(description='a list of words, for example ["claude-agent-acp"]')]
     hosts: Annotated[
         tuple[str, ...],
-        refuse_if(_host_problem),
+        refuse_if(_find_host_problem),
         Field(description='a list of hosts, for example ["api.anthropic.com"]'),
     ] = ()
     env: Annotated[
         tuple[str, ...],
-        refuse_if(_variable_problem),
+        refuse_if(_find_variable_problem),
         Field(description='a list of variables, for example ["ANTHROPIC_API_KEY"]'),
     ] = ()
 
@@ -274,17 +274,17 @@ class Surface(StrEnum):
     DESKTOP = "desktop"
 
 
-def address_key_name(surface: str) -> str:
+def make_address_key_name(surface: str) -> str:
     """The name under which the address of a surface is stored with the keys."""
     return f"notify-{surface}"
 
 
-def address_variable(surface: str) -> str:
+def make_address_variable(surface: str) -> str:
     """The environment variable for the address of a surface. It comes before the settings."""
     return f"CLAWPY_NOTIFY_{surface.upper()}_URL"
 
 
-def address_problem(url: str) -> str:
+def find_address_problem(url: str) -> str:
     """Why an address may not be in the settings file, in words that never repeat it; "" if it may."""
     if url in ("", STORED_WITH_KEYS):
         return ""
@@ -304,7 +304,7 @@ def address_problem(url: str) -> str:
 class SurfaceSettings(Section):
     """`[notify.SURFACE]`"""
 
-    url: Annotated[str, refuse_if(address_problem), Field(description=ADDRESS_FORMAT)] = ""
+    url: Annotated[str, refuse_if(find_address_problem), Field(description=ADDRESS_FORMAT)] = ""
 
 
 class NotifySettings(Section):
@@ -318,8 +318,8 @@ class NotifySettings(Section):
     digest_minutes: Annotated[float, Field(ge=0, le=24 * 60)] = 5
     gateway: Annotated[
         str,
-        refuse_if(url_problem, optional=True),
-        AfterValidator(without_slash),
+        refuse_if(find_url_problem, optional=True),
+        AfterValidator(strip_slash),
         Field(description='an address, for example "https://laptop.tailnet.ts.net"'),
     ] = ""
     phone: SurfaceSettings = SurfaceSettings()
@@ -359,7 +359,7 @@ MINIMUM_OF_TABLE = {
 """The minimum of each table."""
 
 
-def _days(table: str, default: int | None) -> Any:
+def _make_days_field(table: str, default: int | None) -> Any:
     """The field with the days of one table."""
     days = MINIMUM_OF_TABLE[table].days
     return Field(default, description=f"0 (keep forever) or days from {days} to {MAX_DAYS}")
@@ -384,18 +384,18 @@ class RetentionSettings(_Days):
     Rows that the program still needs are kept, whatever their age: see `engine.retention`.
     """
 
-    memory_events: int = _days("memory_events", 0)
-    learning_records: int = _days("learning_records", 180)
-    validation_runs: int = _days("validation_runs", 0)
-    cost_entries: int = _days("cost_entries", 0)
-    crosspoll_log: int = _days("crosspoll_log", 0)
+    memory_events: int = _make_days_field("memory_events", 0)
+    learning_records: int = _make_days_field("learning_records", 180)
+    validation_runs: int = _make_days_field("validation_runs", 0)
+    cost_entries: int = _make_days_field("cost_entries", 0)
+    crosspoll_log: int = _make_days_field("crosspoll_log", 0)
 
 
 class WorkspaceRetention(_Days):
     """`[workspaces."/path".retention]`: the same for one workspace. None: as in `[retention]`."""
 
-    memory_events: int | None = _days("memory_events", None)
-    learning_records: int | None = _days("learning_records", None)
-    validation_runs: int | None = _days("validation_runs", None)
-    cost_entries: int | None = _days("cost_entries", None)
-    crosspoll_log: int | None = _days("crosspoll_log", None)
+    memory_events: int | None = _make_days_field("memory_events", None)
+    learning_records: int | None = _make_days_field("learning_records", None)
+    validation_runs: int | None = _make_days_field("validation_runs", None)
+    cost_entries: int | None = _make_days_field("cost_entries", None)
+    crosspoll_log: int | None = _make_days_field("crosspoll_log", None)

@@ -33,11 +33,11 @@ from engine.config.sections import (
     RetentionSettings,
     Section,
     WorkspaceRetention,
-    fallback_problem,
+    find_fallback_problem,
+    find_runner_problem,
+    find_url_problem,
     refuse_if,
-    runner_problem,
-    url_problem,
-    without_slash,
+    strip_slash,
 )
 from engine.frozen import frozen
 from engine.model import Refusal, sanitise
@@ -83,10 +83,10 @@ class ChannelSettings(Section):
 
     agent: Name
     specialty: str = ""
-    runner: Annotated[str, refuse_if(runner_problem), Field(description=RUNNER_FORMAT)] = AUTO
+    runner: Annotated[str, refuse_if(find_runner_problem), Field(description=RUNNER_FORMAT)] = AUTO
     """What carries work out. `auto` is a flow where the work names one, else a model when a provider is usable."""
     fallback: Annotated[
-        tuple[str, ...], refuse_if(fallback_problem), Field(description='a list of runners, for example ["model"]')
+        tuple[str, ...], refuse_if(find_fallback_problem), Field(description='a list of runners, for example ["model"]')
     ] = ()
     """Runners to take, in order, when that one is absent."""
     model: ModelId = ""
@@ -123,13 +123,13 @@ class ContentSettings(Section):
         if len(value) > MAX_CONTENT_PATTERNS:
             raise ValueError(f"{len(value)} patterns given, at most {MAX_CONTENT_PATTERNS}")
         for text in value:
-            problem = _pattern_problem(text)
+            problem = _find_pattern_problem(text)
             if problem:
                 raise ValueError(f"pattern {text[:80]!r} {problem}")
         return value
 
 
-def _pattern_problem(text: str) -> str:
+def _find_pattern_problem(text: str) -> str:
     """The problem of a pattern of `[content]` in words, "" for none."""
     body = text.removeprefix("prompt:").strip()
     if not body:
@@ -169,12 +169,12 @@ _HOST_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z
 _ORIGIN = re.compile(r"https?://[a-z0-9.:\[\]-]{1,260}")
 
 
-def _host_name_problem(name: str) -> str:
+def _find_host_name_problem(name: str) -> str:
     problem = f"{name[:80]!r} is not a host name; write it in lower case, without a port or https://"
     return "" if _HOST_NAME.fullmatch(name) else problem
 
 
-def _origin_problem(origin: str) -> str:
+def _find_origin_problem(origin: str) -> str:
     problem = f"{origin[:80]!r} is not an origin; write, for example, https://phone.example, without a path"
     return "" if _ORIGIN.fullmatch(origin) else problem
 
@@ -192,9 +192,9 @@ class GatewaySettings(Section):
     """PEM files."""
     tunnel: bool = False
     """You say that something in front of the gateway encrypts."""
-    hosts: Annotated[tuple[str, ...], refuse_if(_host_name_problem)] = ()
+    hosts: Annotated[tuple[str, ...], refuse_if(_find_host_name_problem)] = ()
     """Further names under which it is called."""
-    origins: Annotated[tuple[str, ...], refuse_if(_origin_problem)] = ()
+    origins: Annotated[tuple[str, ...], refuse_if(_find_origin_problem)] = ()
     """The web pages that may call it, such as `["https://phone.example"]`."""
 
     @field_validator("host", mode="after")
@@ -243,8 +243,8 @@ class MemorySettings(Section):
     """The most that learnings of the project and of all projects do (SPEC 6); 0 is nothing."""
     chroma_url: Annotated[
         str,
-        refuse_if(url_problem, optional=True),
-        AfterValidator(without_slash),
+        refuse_if(find_url_problem, optional=True),
+        AfterValidator(strip_slash),
         Field(description='an address, for example "http://127.0.0.1:8000"'),
     ] = ""
     """A Chroma server that holds the index; "" is a folder of the home."""

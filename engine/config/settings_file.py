@@ -78,7 +78,7 @@ class BadConfig(Refusal):
         self.problems = problems
 
 
-def syntax_problem(error: tomllib.TOMLDecodeError, text: str, file: str) -> Problem:
+def make_syntax_problem(error: tomllib.TOMLDecodeError, text: str, file: str) -> Problem:
     """The problem of a text that is not TOML."""
     message = str(error)
     match = re.search(r"\(at line (\d+), column (\d+)\)", message)
@@ -87,13 +87,13 @@ def syntax_problem(error: tomllib.TOMLDecodeError, text: str, file: str) -> Prob
     return Problem(f"{file}:{line}", "", f"{place}: not TOML: {re.sub(r' *[(]at .*[)]$', '', message)}")
 
 
-def validation_problems(
+def make_validation_problems(
     error: ValidationError, text: str, file: str, data: Mapping[str, Any], variables: Mapping[KeyPath, str]
 ) -> list[Problem]:
     """The problems of values that are not accepted. `data` are all values, `variables` the names of those variables
     that set some of them."""
-    errors = [(_path_of(entry), entry) for entry in error.errors(include_url=False)]
-    lines = _lines_of(text, {path for path, _ in errors})
+    errors = [(_make_path(entry), entry) for entry in error.errors(include_url=False)]
+    lines = _find_lines(text, {path for path, _ in errors})
     problems = []
     for path, entry in errors:
         where = variables.get(path)
@@ -105,7 +105,7 @@ def validation_problems(
     return sorted(problems, key=lambda problem: (len(problem.where), problem.where))
 
 
-def _path_of(entry: ErrorDetails) -> KeyPath:
+def _make_path(entry: ErrorDetails) -> KeyPath:
     return tuple(str(part) for part in entry["loc"] if part != KEY_MARK)
 
 
@@ -121,10 +121,10 @@ def _explain(entry: ErrorDetails, path: KeyPath, data: Mapping[str, Any]) -> str
         return f"bad name; expected {ID_FORMAT}"
     if entry["type"] == "value_error":
         return str(entry["ctx"]["error"])
-    return f"{_format_value(_value_at(data, path))} is not accepted; expected {describe_accepted(path)}"
+    return f"{_format_value(_get_value(data, path))} is not accepted; expected {describe_accepted(path)}"
 
 
-def _value_at(data: Any, path: KeyPath) -> Any:
+def _get_value(data: Any, path: KeyPath) -> Any:
     for part in path:
         if isinstance(data, Mapping):
             data = data.get(part)
@@ -138,7 +138,7 @@ def _format_value(value: Any) -> str:
     return sanitise(shown if len(shown) <= 60 else shown[:57] + "…")
 
 
-def _lines_of(text: str, paths: set[KeyPath]) -> dict[KeyPath, int]:
+def _find_lines(text: str, paths: set[KeyPath]) -> dict[KeyPath, int]:
     """The line on which each key (or the section it would be in) begins.
 
     tomllib reports no positions, so the document is parsed line by line as it grows: the first prefix that is whole and
@@ -164,7 +164,7 @@ def _lines_of(text: str, paths: set[KeyPath]) -> dict[KeyPath, int]:
 
 def find_line(text: str, path: KeyPath) -> int:
     """The line of `text` on which a key begins; 0 if it is not there."""
-    return _lines_of(text, {path}).get(path, 0)
+    return _find_lines(text, {path}).get(path, 0)
 
 
 def _has_path(data: Any, path: Sequence[str]) -> bool:
@@ -179,7 +179,7 @@ def _has_path(data: Any, path: Sequence[str]) -> bool:
 
 def read_settings(text: str, *, file: str, environment: Mapping[str, str]) -> Settings:
     """The settings that `text` (TOML) and `environment` give; the environment wins. Raises `BadConfig`."""
-    overriding = overriding_variables(environment)
+    overriding = find_overriding_variables(environment)
     try:
         values = _merge_built_ins(tomllib.loads(text))
         for path, variable in overriding.items():
@@ -189,14 +189,14 @@ def read_settings(text: str, *, file: str, environment: Mapping[str, str]) -> Se
         serialised = json.dumps(values, default=lambda date: [None])
         return Settings.model_validate_json(serialised, strict=True, by_alias=True, by_name=False)
     except tomllib.TOMLDecodeError as error:
-        raise BadConfig(syntax_problem(error, text, file)) from error
+        raise BadConfig(make_syntax_problem(error, text, file)) from error
     except ValidationError as error:
-        raise BadConfig(*validation_problems(error, text, file, values, overriding)) from error
+        raise BadConfig(*make_validation_problems(error, text, file, values, overriding)) from error
     except (ValueError, RecursionError) as error:  # a number of too many digits, too many brackets
         raise BadConfig(Problem(file, "", f"cannot be read: {error}")) from error
 
 
-def overriding_variables(environment: Mapping[str, str]) -> dict[KeyPath, str]:
+def find_overriding_variables(environment: Mapping[str, str]) -> dict[KeyPath, str]:
     """The keys that the environment sets, each with the name of its variable."""
     return {path: variable for variable, path in VARIABLES.items() if variable in environment}
 
@@ -242,7 +242,7 @@ def parse_key(key: str) -> KeyPath:
         fix = 'for example `crossPollEnabled`, `console.theme` or `workspaces."/full/path".autonomy`'
         raise Refusal("bad_key", f"{key!r} is not a key", fix)
     path = tuple(parts)
-    if _field_at(path) is None:
+    if _find_field(path) is None:
         raise Refusal("unknown_key", f"there is no setting {format_key(path)}", suggest_key(path))
     return path
 
@@ -257,7 +257,7 @@ def format_key(path: Sequence[str]) -> str:
 def parse_value(path: KeyPath, text: str) -> Any:
     """The value that `text` stands for, by the type of the setting; text that fits nothing stays text and fails
     validation."""
-    annotation = _annotation_at(path)
+    annotation = _find_annotation(path)
     if annotation is bool:
         return BOOLEAN_WORDS.get(text.strip().lower(), text)
     if annotation is str or annotation is None or _is_subclass(annotation, StrEnum):
@@ -272,7 +272,7 @@ def parse_value(path: KeyPath, text: str) -> Any:
 
 def describe_accepted(path: KeyPath) -> str:
     """The values that are accepted at `path`, in words."""
-    field = _field_at(path)
+    field = _find_field(path)
     if field is None:
         return ""
     annotation, info = field
@@ -281,14 +281,14 @@ def describe_accepted(path: KeyPath) -> str:
 
 def suggest_key(path: KeyPath) -> str:
     """The keys that were probably meant by an unknown one, in words; else where all keys are listed."""
-    depth = next((depth for depth in range(len(path)) if _field_at(path[: depth + 1]) is None), len(path) - 1)
+    depth = next((depth for depth in range(len(path)) if _find_field(path[: depth + 1]) is None), len(path) - 1)
     section, unknown = path[:depth], path[depth]
-    annotation = _annotation_at(section)
+    annotation = _find_annotation(section)
     if not _is_subclass(annotation, BaseModel):
         return f"{format_key(section)} is a single value"
     if path[0] in ("providers", "acp") and _SECRET_NAME.search(unknown):
         return f"keys do not belong in this file; remove it and run: clawpy key set {path[1]}"
-    keys = {key.lower(): key for key in _keys_of(annotation)}
+    keys = {key.lower(): key for key in _list_keys(annotation)}
     name = unknown.replace("_", "").lower()
     close = difflib.get_close_matches(name, keys, n=1) or [key for key in keys if name in key][:MAX_SUGGESTED_KEYS]
     likely = [(*section, keys[key]) for key in close]
@@ -313,7 +313,7 @@ def _describe_type(annotation: Any, metadata: list[Any]) -> str:
     if annotation is str:
         return ID_FORMAT if any(getattr(item, "pattern", None) for item in metadata) else "a string in quotes"
     if _is_subclass(annotation, BaseModel):
-        return "a section with " + ", ".join(_keys_of(annotation))
+        return "a section with " + ", ".join(_list_keys(annotation))
     return "a section"
 
 
@@ -324,18 +324,18 @@ def _describe_number(kind: str, metadata: list[Any]) -> str:
     return f"{kind} from {limits['ge']} to {limits['le']}" if limits.keys() >= {"ge", "le"} else kind
 
 
-def _keys_of(section: Any) -> list[str]:
+def _list_keys(section: Any) -> list[str]:
     """The keys of a section as they are written in the file."""
     return [info.alias or name for name, info in section.model_fields.items()]
 
 
-def _annotation_at(path: KeyPath) -> Any:
+def _find_annotation(path: KeyPath) -> Any:
     """The type of the setting at `path`, None when there is no such setting."""
-    field = _field_at(path)
+    field = _find_field(path)
     return None if field is None else field[0]
 
 
-def _field_at(path: KeyPath) -> tuple[Any, FieldInfo | None] | None:
+def _find_field(path: KeyPath) -> tuple[Any, FieldInfo | None] | None:
     """The type and the field of a setting or a section, None when there is none."""
     annotation: Any = Settings
     info: FieldInfo | None = None
@@ -360,7 +360,7 @@ def _is_subclass(annotation: Any, kind: type) -> bool:
     return typing.get_origin(annotation) is None and isinstance(annotation, type) and issubclass(annotation, kind)
 
 
-def _variables() -> dict[str, KeyPath]:
+def _collect_variables() -> dict[str, KeyPath]:
     """`CLAWPY_CROSS_POLL_ENABLED` -> `crossPollEnabled`; single values at the top and in `[console]`."""
     variables: dict[str, KeyPath] = {}
     for name, info in Settings.model_fields.items():
@@ -373,5 +373,5 @@ def _variables() -> dict[str, KeyPath]:
     return variables
 
 
-VARIABLES = _variables()
+VARIABLES = _collect_variables()
 """Every environment variable that overrides a setting, and the key it sets."""

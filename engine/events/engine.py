@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from engine.events.event import Event, list_names
 from engine.model.rails import REASON_SEPARATOR
-from engine.model.text import because, count, first_of, money
+from engine.model.text import because, count, describe_first, money
 
 # -- the engine
 
@@ -114,7 +114,7 @@ class TriggerBlocked(Event, topics="cards log"):
     reason: str
 
     def sentence(self) -> str:
-        return f"blocked by {self.rail}: {self.subject}, {first_of(self.reason.split(REASON_SEPARATOR))}"
+        return f"blocked by {self.rail}: {self.subject}, {describe_first(self.reason.split(REASON_SEPARATOR))}"
 
 
 class PermitIssued(Event, topics="log"):

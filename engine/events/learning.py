@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.events.event import Event, list_names
-from engine.model.rails import decider
+from engine.model.rails import describe_decider
 from engine.model.text import because, count, in_words
 
 
@@ -105,7 +105,7 @@ class FactPromoted(Event, topics="memory changes"):
     draft: str = ""
 
     def sentence(self) -> str:
-        return f"fact {self.subject} was kept by {decider(self.by)}"
+        return f"fact {self.subject} was kept by {describe_decider(self.by)}"
 
 
 class FactRejected(Event, topics="memory changes"):
@@ -197,7 +197,7 @@ class CandidatePromoted(Event, topics="adaptation changes"):
     reason: str = ""
 
     def sentence(self) -> str:
-        return f"activated by {decider(self.by)}: {self.subject}, {self.title}"
+        return f"activated by {describe_decider(self.by)}: {self.subject}, {self.title}"
 
 
 class CandidateRejected(Event, topics="adaptation changes"):
@@ -209,7 +209,7 @@ class CandidateRejected(Event, topics="adaptation changes"):
     reason: str = ""
 
     def sentence(self) -> str:
-        return f"rejected by {decider(self.by)}: {self.subject}, {self.title}{because(self.reason)}"
+        return f"rejected by {describe_decider(self.by)}: {self.subject}, {self.title}{because(self.reason)}"
 
 
 class CandidateRolledBack(Event, topics="adaptation changes"):
@@ -221,7 +221,7 @@ class CandidateRolledBack(Event, topics="adaptation changes"):
     reason: str = ""
 
     def sentence(self) -> str:
-        return f"rolled back by {decider(self.by)}: {self.subject}, {self.title}{because(self.reason)}"
+        return f"rolled back by {describe_decider(self.by)}: {self.subject}, {self.title}{because(self.reason)}"
 
 
 class CandidateDecisionUndone(Event, topics="adaptation changes"):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from engine.events.event import Event, list_names
 from engine.model import Tier
-from engine.model.rails import decider
-from engine.model.sessions import outcome_in_words
+from engine.model.rails import describe_decider
+from engine.model.sessions import describe_outcome
 from engine.model.text import because, count, in_words, local_time, money
 
 # -- cards
@@ -63,7 +63,7 @@ class PredictionConfirmed(Event, topics="cards phase"):
     edited: bool = False
 
     def sentence(self) -> str:
-        return f"approved by {decider(self.decided_by)}: {self.subject}"
+        return f"approved by {describe_decider(self.decided_by)}: {self.subject}"
 
 
 class PredictionRejected(Event, topics="cards phase"):
@@ -72,7 +72,7 @@ class PredictionRejected(Event, topics="cards phase"):
     decided_by: str
 
     def sentence(self) -> str:
-        return f"dismissed by {decider(self.decided_by)}: {self.subject}"
+        return f"dismissed by {describe_decider(self.decided_by)}: {self.subject}"
 
 
 class DismissalExplained(Event, topics="cards phase"):
@@ -202,7 +202,7 @@ class SessionEnded(Event, topics="sessions tasks agents costs changes place"):
     result: str = ""
 
     def sentence(self) -> str:
-        outcome = in_words(outcome_in_words(self.state, self.result))
+        outcome = in_words(describe_outcome(self.state, self.result))
         return f"session {self.subject}: {outcome}, {money(self.cost)}: {self.summary}"
 
 
@@ -243,7 +243,7 @@ class PermissionAnswered(Event, topics="permissions agents"):
         verb, _, lasts = self.answer.partition("-")
         verb_past = "allowed" if verb == "allow" else "denied"
         span = "for the whole session" if lasts == "session" else "once"
-        return f"{decider(self.by)} {verb_past} {self.tool} in session {self.session_id} {span}"
+        return f"{describe_decider(self.by)} {verb_past} {self.tool} in session {self.session_id} {span}"
 
 
 class PermissionWithdrawn(Event, topics="permissions agents"):

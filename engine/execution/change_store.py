@@ -22,7 +22,16 @@ from engine.git import Git
 from engine.model import ChangeSet, ChangeState, DiffComment, FileChange, FileDiff, Refusal, sanitise
 from engine.model.text import plain
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, ask, enum_field, find_ids_with_prefix, json_field, newest_rows, utc_field, value_of
+from engine.storage.rows import (
+    Row,
+    ask,
+    enum_field,
+    find_ids_with_prefix,
+    json_field,
+    read_newest_rows,
+    utc_field,
+    value_of,
+)
 from engine.storage.state import finish_intent
 
 NEXT_STATES: dict[ChangeState, set[ChangeState]] = {
@@ -243,7 +252,7 @@ class ChangeReader:
     def load_rows(self, limit: int | None = None, **equal: str | None) -> list[ChangeSetRow]:
         """Rows with these values in these columns, the newest first. A value of None matches any."""
         with self._database.read() as session:
-            return newest_rows(session, ChangeSetRow, limit, **equal)
+            return read_newest_rows(session, ChangeSetRow, limit, **equal)
 
     def undecided(self, limit: int) -> Sequence[ChangeSet]:
         """Change sets that wait for the operator, or wait again after an undo, the newest first."""

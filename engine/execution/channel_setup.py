@@ -23,8 +23,8 @@ from engine.config.sections import (
     MODEL,
     ProviderKind,
     ProviderSettings,
+    find_model_problem,
     is_loopback_host,
-    model_problem,
 )
 from engine.execution.model_router import ModelChoice
 from engine.execution.runners.acp.agents import KNOWN_AGENTS, describe_agent, find_agents
@@ -95,7 +95,7 @@ class ChannelSetup:
     def assign_model(self, model_id: str) -> None:
         """Make `provider:model` the model of its provider in the settings, and let models serve `DEFAULT_CHANNEL`
         instead of a coding agent. Raises `Refusal` `no_model`, and as a change of settings."""
-        problem = model_problem(model_id)
+        problem = find_model_problem(model_id)
         if problem:
             raise Refusal("no_model", problem, "for example ollama:qwen3")
         provider, _, model = model_id.partition(":")

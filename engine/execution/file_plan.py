@@ -113,7 +113,7 @@ def compute_blob_id(data: bytes, algorithm: str = "sha1") -> str:
 def find_obstacle(root: Beneath, path: str, removed: Collection[str]) -> str:
     """The path that keeps a file from being written at `path`, "" for none. That is a parent that is no real folder, or
     if `path` is a folder now, the first file in it. Paths among `removed` do not count."""
-    obstacle = root.obstructed(path)
+    obstacle = root.find_obstruction(path)
     if obstacle:
         return obstacle if obstacle not in removed else ""
     if not root.is_folder(path):
@@ -280,7 +280,7 @@ def _find_carried_out(root: Beneath, backwards: Plan) -> tuple[list[Entry], list
     changed_by_others: list[str] = []
     for entry in backwards.entries:
         image = backwards.observe_image(root, entry.path)
-        is_behind_obstacle = image.kind == Kind.FILE and root.obstructed(entry.path)
+        is_behind_obstacle = image.kind == Kind.FILE and root.find_obstruction(entry.path)
         if image == entry.after and not is_behind_obstacle:
             continue
         if image == entry.before:
@@ -409,7 +409,7 @@ def _make_folders(root: Beneath, needed: set[str], modes: dict[str, int], step: 
 
 def _require_image(root: Beneath, entry: Entry, plan: Plan) -> None:
     """Raises `FilesChanged` when a path is not as the plan expects it before."""
-    obstacle = root.obstructed(entry.path)
+    obstacle = root.find_obstruction(entry.path)
     if obstacle:
         raise FilesChanged([obstacle])
     if plan.observe_image(root, entry.path) != entry.before:

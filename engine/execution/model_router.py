@@ -12,18 +12,18 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 from urllib.parse import urlsplit
 
-from engine.api_keys import Key, Keys, without_keyring
+from engine.api_keys import Key, Keys, advise_without_keyring
 from engine.config import SettingsSource
 from engine.config.sections import (
     PROVIDERS,
     ProviderKind,
     ProviderSettings,
     TokenPrice,
+    find_model_problem,
     is_loopback_host,
-    model_problem,
 )
 from engine.frozen import frozen
-from engine.installed import MODELS, extra_not_installed, extras_command, has_extra
+from engine.installed import MODELS, has_extra, make_extras_command, make_not_installed_refusal
 from engine.model import Refusal, SetupStep
 from engine.model.adaptation import ModelRun
 
@@ -206,7 +206,7 @@ class ModelRouter:
                 ProviderProblem.NOT_CONFIGURED, f"not named in the settings: {_set_model_command(name)}"
             )
         if not has_extra(MODELS):
-            return make_unusable(ProviderProblem.NOT_INSTALLED, str(extra_not_installed(MODELS)))
+            return make_unusable(ProviderProblem.NOT_INSTALLED, str(make_not_installed_refusal(MODELS)))
         source = KEYLESS if key is None else key.source
         return ProviderState(name, settings, source, is_configured=is_configured)
 
@@ -217,7 +217,7 @@ class ModelRouter:
     def choose_named(self, model_id: str, reason: str, *, keyed: bool = False) -> ModelChoice:
         """The model with the id `PROVIDER:MODEL`, which is named for a `reason`. `keyed` says that the caller has a key
         of its own. Raises `Refusal` `no_model`."""
-        problem = model_problem(model_id)
+        problem = find_model_problem(model_id)
         if problem:
             raise Refusal("no_model", f"{reason}: {problem}", "fix it there")
         provider, _, model = model_id.partition(":")
@@ -226,7 +226,7 @@ class ModelRouter:
         except Refusal as refusal:
             raise Refusal("no_model", f"{model_id}: {refusal.message} ({reason})", refusal.fix) from refusal
         if not has_extra(MODELS):
-            absent = extra_not_installed(MODELS)
+            absent = make_not_installed_refusal(MODELS)
             raise Refusal("no_model", f"{model_id} cannot be used ({reason}): {absent.message}", absent.fix)
         if not (state.usable or keyed):
             raise Refusal("no_model", f"{model_id} cannot be used ({reason}): {state.problem}", _describe_fix(state))
@@ -241,7 +241,7 @@ def find_missing_steps(states: Sequence[ProviderState]) -> list[SetupStep]:
     model can."""
     steps = []
     if not has_extra(MODELS):
-        steps.append(SetupStep("the extra models is missing", extras_command(MODELS), "clawpy doctor"))
+        steps.append(SetupStep("the extra models is missing", make_extras_command(MODELS), "clawpy doctor"))
     kinds = {state.problem_kind for state in states}
     with_key = [state for state in states if state.usable or state.problem_kind is ProviderProblem.NOT_INSTALLED]
     if not with_key and ProviderProblem.UNREADABLE_KEYS in kinds:
@@ -278,14 +278,14 @@ def _describe_fix(state: ProviderState) -> str:
     if state.problem_kind is ProviderProblem.UNREADABLE_KEYS:
         return READ_KEYS.command
     if state.problem_kind is ProviderProblem.NO_KEY:
-        return without_keyring(state.name)
+        return advise_without_keyring(state.name)
     return _set_model_command(state.name)
 
 
 def _describe_missing_model(states: list[ProviderState]) -> str:
     """Why there is no usable provider with a model."""
     if not has_extra(MODELS):
-        return extra_not_installed(MODELS).message
+        return make_not_installed_refusal(MODELS).message
     without_model = [state.name for state in states if state.usable]
     if without_model:
         name = without_model[0]

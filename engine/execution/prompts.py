@@ -35,7 +35,7 @@ from engine.model import (
     Trust,
     sanitise,
 )
-from engine.model.base import trust_of_names
+from engine.model.base import find_trust_of_names
 from engine.model.prompts import OWN_TEXT
 from engine.model.secrets import redact_lines
 from engine.model.text import one_line
@@ -209,7 +209,9 @@ class IdentityPart:
             return Contribution(None)
         agent = self._agents.get(request.agent)
         path = self._folder / agent.id / "soul.md"
-        text, notes = cut_text(self._agents.make_soul_for_prompt(agent.id, self._without(request)), MAX_SOUL_CHARS, str(path))
+        text, notes = cut_text(
+            self._agents.make_soul_for_prompt(agent.id, self._without(request)), MAX_SOUL_CHARS, str(path)
+        )
         source = PromptSource(SourceKind.SOUL, str(path), f"{agent.id}/soul.md", Trust.OPERATOR)
         attributes = {"agent": agent.id, "title": agent.title, "domain": agent.domain}
         return Contribution(make_block("identity", quote_lines(text, source), attributes=attributes), notes=notes)
@@ -280,7 +282,9 @@ class TaskPart:
             lines += _make_sub_block("why", [card.reasoning, *evidence], about)
         last_check = self._last_run(request.workspace)
         if last_check is not None:
-            tests_source = PromptSource(SourceKind.TASK, request.workspace, "tests", trust_of_names(last_check.failing))
+            tests_source = PromptSource(
+                SourceKind.TASK, request.workspace, "tests", find_trust_of_names(last_check.failing)
+            )
             lines += _make_sub_block("last-tests", _describe_run(last_check), tests_source)
         return make_block("task", lines, role="user")
 

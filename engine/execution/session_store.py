@@ -30,7 +30,7 @@ from engine.storage.rows import (
     find_ids_with_prefix,
     json_field,
     load,
-    newest_rows,
+    read_newest_rows,
     shallow_dict,
     utc_field,
     value_of,
@@ -328,7 +328,7 @@ class SessionStore:
     def load_rows(self, limit: int | None = None, **equal: str | None) -> list[SessionRow]:
         """Rows with these values in these columns, newest first. A value of None matches any."""
         with self._database.read() as session:
-            return newest_rows(session, SessionRow, limit, **equal)
+            return read_newest_rows(session, SessionRow, limit, **equal)
 
     def totals(self) -> dict[str, tuple[int, int, int]]:
         """The number of all sessions of each agent, their tokens, and their cost in micro-dollars."""

@@ -22,7 +22,7 @@ from pathlib import Path
 from engine.clock import Clock
 from engine.events import AgentErred, Event, ToolsUsed
 from engine.model import SessionView, TranscriptLine, sanitise
-from engine.model.secrets import CUT, MAX_KEY_CHARS, Redactor, find_open_secret, parting, redact
+from engine.model.secrets import CUT, MAX_KEY_CHARS, Redactor, find_open_secret, find_parting, redact
 
 MAX_OUTPUT_LINES = 200_000
 """Maximum number of lines of output of one session."""
@@ -297,7 +297,7 @@ class StreamedText:
         begin = 0
         while len(self._rest) - begin > MAX_PENDING:
             window = self._rest[begin : begin + MAX_PENDING + 4 * MAX_KEY_CHARS + 1]
-            end = parting(window, self._clean, limit=MAX_PENDING)
+            end = find_parting(window, self._clean, limit=MAX_PENDING)
             if not end:
                 break
             if window[:end].strip():

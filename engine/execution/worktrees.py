@@ -38,7 +38,7 @@ from engine.home import Home
 from engine.model import Refusal, sanitise
 from engine.storage.beneath import Beneath, parents
 from engine.storage.database import Database, Transaction
-from engine.storage.state import Intent, begin_intent, finish_intent_now, intents_of, unfinished_intents
+from engine.storage.state import Intent, begin_intent, finish_intent_now, read_intents, unfinished_intents
 
 log = logging.getLogger(__name__)
 
@@ -199,7 +199,7 @@ class Worktrees:
         """Have the next start store the changes of a worktree whose session was interrupted; see `list_unsaved`."""
 
         def note(tx: Transaction) -> None:
-            for intent in intents_of(tx, INTENT, worktree.session_id):
+            for intent in read_intents(tx, INTENT, worktree.session_id):
                 intent.payload = {**intent.payload, "base": worktree.base}
 
         self._database.write(note)

@@ -33,7 +33,7 @@ from engine.frozen import frozen
 from engine.git import Git
 from engine.installed import find_program
 from engine.model import Refusal, sanitise
-from engine.model.text import validation_faults
+from engine.model.text import describe_validation_faults
 
 log = logging.getLogger(__name__)
 
@@ -182,7 +182,7 @@ def ask_github(address: str, program: str, me: str = "") -> GitHubState:
     except subprocess.TimeoutExpired:
         return GitHubState(error=f"no answer within {TIMEOUT_S:.0f} s")
     except ValidationError as error:
-        return GitHubState(error=sanitise(validation_faults(error)[0].removeprefix(": ")))
+        return GitHubState(error=sanitise(describe_validation_faults(error)[0].removeprefix(": ")))
     except OSError as error:
         return GitHubState(error=sanitise(str(error)))
 

@@ -25,7 +25,7 @@ from engine.git.leftovers import (
 )
 from engine.git.patch import MAX_FILE_BYTES, Patch, PatchLine, read_own_patch
 from engine.git.state import GitState
-from engine.model.text import text_hash
+from engine.model.text import compute_text_hash
 
 
 @frozen
@@ -126,7 +126,7 @@ def _find_leftovers_of_file(git: Git, path: str, lines: Sequence[PatchLine]) -> 
     surroundings = _read_surroundings(path, read_text(git, path))
     for line, kind in matches:
         if surroundings.is_leftover(line, kind):
-            yield LocatedLeftover(kind, path, line.line, text_hash(line.text.strip()))
+            yield LocatedLeftover(kind, path, line.line, compute_text_hash(line.text.strip()))
 
 
 @frozen

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from engine.config import SettingsSource
 from engine.events import AgentAdded, AgentMoved, AgentRetired, Event, TierAssigned
-from engine.files import INHERITED, FileCache, sync_folder, without_section, write_json
+from engine.files import INHERITED, FileCache, remove_section, sync_folder, write_json
 from engine.frozen import frozen
 from engine.hierarchy.organisation import (
     AGENT_ID,
@@ -188,7 +188,7 @@ class Agents:
         """The soul for a prompt, without the items that say a lesson in `without`. While M1 is on, the prompt has the
         guidance of the leaders, so the section that M2 wrote into the soul is left out."""
         soul = self.soul(agent_id)
-        soul = without_section(soul, INHERITED) if self.config.current.enable_m1 else soul
+        soul = remove_section(soul, INHERITED) if self.config.current.enable_m1 else soul
         return remove_lessons_from_soul(soul, without)
 
     def find_file_problem(self, agent_id: str, name: str, text: str) -> tuple[tuple[str | int, ...], str] | None:

@@ -37,7 +37,7 @@ from engine.model import (
     sanitise,
 )
 from engine.model.learnings import make_lesson_id
-from engine.model.text import count, jaccard, prompt_words, span
+from engine.model.text import count, jaccard, span, split_prompt_words
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, enum_field, json_field, utc_field, value_of
 
@@ -364,7 +364,7 @@ def ask_gates(
 
 def similarity(text: str, other: str) -> float:
     """The share of common words of two texts, from 0 to 1; 0 for two texts without words."""
-    return jaccard(prompt_words(text), prompt_words(other))
+    return jaccard(split_prompt_words(text), split_prompt_words(other))
 
 
 def find_pattern(text: str, patterns: Sequence[Pattern]) -> Pattern | None:

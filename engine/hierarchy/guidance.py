@@ -19,7 +19,7 @@ from typing import Any
 from engine import tokenizer
 from engine.clock import Clock
 from engine.events import GuidanceApplied
-from engine.files import file_signature
+from engine.files import read_signature
 from engine.frozen import frozen
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.organisation import AgentTier, Lineage, is_leader
@@ -42,9 +42,9 @@ from engine.model import (
     SourceKind,
     Trust,
 )
-from engine.model.base import lowest_trust
+from engine.model.base import find_lowest_trust
 from engine.model.prompts import OWN_TEXT
-from engine.model.text import approved_text
+from engine.model.text import mark_approved
 from engine.storage.database import Transaction
 
 MAX_CACHED = 4_000
@@ -102,7 +102,7 @@ class Cascade:
         off. `excluded_lessons` are in other parts of the prompt already. Raises `Refusal` `unknown_agent`."""
         config = self._agents.config.current
         lineage = self._agents.find_lineage(agent_id)
-        souls = [file_signature(self._agents.locate_soul(leader.id)) for leader in lineage.leaders]
+        souls = [read_signature(self._agents.locate_soul(leader.id)) for leader in lineage.leaders]
         basis = (config, lineage, self._profiles.generation, *souls)
         key, now = (agent_id, in_prompts, excluded_lessons), self._clock.now()
         cached = self._cache.get(key)
@@ -376,7 +376,7 @@ def _render_leader(hop: GuidanceHop) -> list[PromptLine]:
 def _render_section(hop: GuidanceHop, section: str, items: Sequence[GuidanceItem]) -> list[PromptLine]:
     texts = [escape(format_item(item), quote=False) for item in items]
     if section in INLINE_SECTIONS:
-        source = _make_source(f"{hop.leader}#{section}", hop, lowest_trust(item.trust for item in items))
+        source = _make_source(f"{hop.leader}#{section}", hop, find_lowest_trust(item.trust for item in items))
         return [PromptLine(f"    <{section}>{' | '.join(texts)}</{section}>", source)]
     sources = [_make_source(item.ref, hop, item.trust) for item in items]
     item_lines = [PromptLine(f"      - {text}", source) for text, source in zip(texts, sources, strict=True)]
@@ -385,7 +385,7 @@ def _render_section(hop: GuidanceHop, section: str, items: Sequence[GuidanceItem
 
 def format_item(item: GuidanceItem) -> str:
     """The text of an item; a quote says that the operator approved it."""
-    return approved_text(item.text, is_quote=item.trust is Trust.QUOTED)
+    return mark_approved(item.text, is_quote=item.trust is Trust.QUOTED)
 
 
 def _make_tags(hop: GuidanceHop) -> tuple[str, str]:

@@ -24,7 +24,7 @@ from engine.frozen import frozen
 from engine.hierarchy.guidance import select_items
 from engine.hierarchy.profiles import Profiles
 from engine.model import LeaderDecision, LeaderProfile, Pattern
-from engine.statistics import Arms, difference_interval
+from engine.statistics import Arms, compute_difference_interval
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
 from engine.storage.rows import Row, json_field, utc_field
@@ -79,7 +79,7 @@ class Tally:
         if min(self.told, self.untold) < MIN_SESSIONS:
             return -1.0
         arms = Arms(self.told, self.told - self.told_bad, self.untold, self.untold - self.untold_bad)
-        return -difference_interval([arms], ERROR_RATE)[2]
+        return -compute_difference_interval([arms], ERROR_RATE)[2]
 
     @property
     def is_noisy(self) -> bool:

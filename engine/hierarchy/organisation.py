@@ -19,8 +19,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from engine.config.sections import NAME_PATTERN, model_problem
-from engine.files import FileCache, create_filled_folder, json_bytes, read_plain, read_table, sync_folder, write_json
+from engine.config.sections import NAME_PATTERN, find_model_problem
+from engine.files import FileCache, create_filled_folder, encode_json, read_plain, read_table, sync_folder, write_json
 from engine.frozen import frozen
 from engine.model import Refusal, sanitise
 from engine.model.text import count
@@ -130,7 +130,7 @@ class Tools(BaseModel):
     @classmethod
     def _ids(cls, value: dict[str, str]) -> dict[str, str]:
         for run_kind, model in value.items():
-            if fault := model_problem(model):
+            if fault := find_model_problem(model):
                 raise PydanticCustomError("model", "{run_kind}: {fault}", {"run_kind": run_kind, "fault": fault})
         return value
 
@@ -190,8 +190,8 @@ def create_agent_folder(folder: Path, role: Role) -> None:
         "soul.md": write_soul_text(role).encode(),
         "memory.md": _read_first_texts()["memory"].encode(),
         "heartbeat.md": _read_first_texts()["heartbeat"].encode(),
-        "comms.json": json_bytes({"reports_to": role.reports_to, "title": role.title, "domain": role.domain}),
-        "tools.json": json_bytes(Tools(archetype=role.archetype).model_dump()),
+        "comms.json": encode_json({"reports_to": role.reports_to, "title": role.title, "domain": role.domain}),
+        "tools.json": encode_json(Tools(archetype=role.archetype).model_dump()),
     }
     create_filled_folder(folder, files)
 

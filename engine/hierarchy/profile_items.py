@@ -18,7 +18,7 @@ from typing import Any
 
 from sqlmodel import Field, Session, col, func, select
 
-from engine.files import INHERITED, without_section
+from engine.files import INHERITED, remove_section
 from engine.model import LeaderDecision, LeaderProfile, Pattern, PatternSource, ProfileEdit, Refusal, Trust
 from engine.model.base import hex_hash, may_guide
 from engine.model.learnings import make_lesson_id
@@ -141,7 +141,7 @@ def _find_section(heading: str) -> str:
 def _read_lines(soul: str) -> Iterator[str]:
     """The lines without fenced code and without the section that M2 wrote."""
     fence = ""
-    for line in without_section(soul, INHERITED).splitlines():
+    for line in remove_section(soul, INHERITED).splitlines():
         opened = re.match(r"\s{0,3}(```+|~~~+)", line)
         if fence:
             fence = "" if opened and opened[1].startswith(fence) else fence

@@ -24,7 +24,7 @@ from engine.memory.capture_rules import (
     has_label,
 )
 from engine.model import Capture, ChangeSet, NewMemory, SessionView, Task, TranscriptLine, Trust
-from engine.model.base import find_or_none, hex_hash, trust_of_line
+from engine.model.base import find_or_none, find_trust_of_line, hex_hash
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry
 from engine.storage.rows import Row, enum_field, json_field, utc_field, value_of
@@ -178,7 +178,7 @@ class Captures:
                 previous = by_digest.get(sentence.digest)
                 if previous is None and len(by_digest) >= MAX_PER_SESSION and not is_operator:
                     continue
-                if previous is None or trust_of_line(previous[1].kind) is not Trust.OPERATOR:
+                if previous is None or find_trust_of_line(previous[1].kind) is not Trust.OPERATOR:
                     by_digest[sentence.digest] = (sentence, lines[-1])
         return list(by_digest.values())
 
@@ -255,7 +255,7 @@ def _group_into_messages(lines: Iterable[TranscriptLine]) -> Iterator[tuple[str,
 
 def _store_capture(tx: Transaction, view: SessionView, captured: CapturedSentence, line: TranscriptLine) -> Capture:
     """Store a sentence of a session, or count it again if its workspace has it. Returns its capture."""
-    trust, tags = trust_of_line(line.kind), [*captured.tags, view.outcome]
+    trust, tags = find_trust_of_line(line.kind), [*captured.tags, view.outcome]
     row = _find_row(tx.session, view.workspace, captured.digest)
     if row is None:
         row = CaptureRow(

@@ -32,7 +32,7 @@ from engine.model import (
     label_outcome,
     sanitise,
 )
-from engine.model.base import group_pairs, hex_hash, trust_of_names
+from engine.model.base import find_trust_of_names, group_pairs, hex_hash
 from engine.model.text import count, plain
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, enum_field, shallow_dict, utc_field, value_of
@@ -295,7 +295,7 @@ class Day:
                     _group_of(workspace),
                     "nightly:" + ",".join(failed[:5]),
                     workspace,
-                    trust=trust_of_names([test]),
+                    trust=find_trust_of_names([test]),
                     reason=f"it still failed in {len(failed)} sessions of {self.date}",
                 )
 

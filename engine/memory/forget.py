@@ -206,7 +206,7 @@ class DatabaseRows:
     def find(self, terms: SearchTerms) -> Iterator[tuple[str, str]]:
         with self._database.read() as session:
             for item in erasing.find(driver_of(session), terms, _OTHER_STORES):
-                yield f"{item.table}.{item.column}:{item.rowid}", erasing.text_of(item.value)
+                yield f"{item.table}.{item.column}:{item.rowid}", erasing.decode_text(item.value)
 
     def erase(self, terms: SearchTerms) -> int:
         return self._database.write(lambda tx: erasing.erase(tx.driver, terms, _OTHER_STORES))

@@ -27,7 +27,7 @@ from engine.memory.drafts import MAX_FACTS, Day, Drafts
 from engine.memory.para import GROUP, MAX_FACT_CHARS, Para
 from engine.model import Asks, Bucket, CheckResult, NoAnswer, Question, Refusal, Trust, sanitise
 from engine.model.secrets import redact
-from engine.model.text import validation_faults
+from engine.model.text import describe_validation_faults
 from engine.storage import state
 from engine.storage.database import Transaction
 from engine.storage.ledger import Ledger
@@ -344,7 +344,7 @@ def parse_evaluation(answer: str, synthesis: str) -> tuple[tuple[ProposedFact, .
     try:
         facts = Evaluation.model_validate_json(text).facts
     except ValidationError as error:
-        return (), tuple(validation_faults(error))
+        return (), tuple(describe_validation_faults(error))
     faults = []
     for number, fact in enumerate(facts):
         if f"[{fact.source}]" not in synthesis:

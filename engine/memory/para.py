@@ -19,12 +19,12 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from engine.clock import Clock
-from engine.files import FileCache, json_bytes, write_atomic
+from engine.files import FileCache, encode_json, write_atomic
 from engine.frozen import frozen
 from engine.memory.capture_rules import digest_sentence
 from engine.model import Bucket, ParaFact, Refusal, Trust, sanitise
 from engine.model.base import hex_hash
-from engine.model.text import one_line, validation_faults
+from engine.model.text import describe_validation_faults, one_line
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
 from engine.storage.state import begin_intent, finish_intent_now, unfinished_intents
@@ -252,7 +252,7 @@ class Para:
                 facts = {**group.facts, **{fact.id: fact for fact in changed if self._locate_folder(fact) == folder}}
                 folder.mkdir(parents=True, exist_ok=True)
                 items = _FACTS.dump_python(list(facts.values()), mode="json", exclude={"__all__": {"bucket", "group"}})
-                _write_if_changed(folder / ITEMS, json_bytes(items))
+                _write_if_changed(folder / ITEMS, encode_json(items))
                 _write_if_changed(folder / SUMMARY, render_summary(folder, facts.values()).encode(errors="replace"))
 
     def _read_all_facts(self) -> dict[str, ParaFact]:
@@ -287,7 +287,7 @@ def _read_group(folder: Path) -> _Group:
     except FileNotFoundError:
         return _Group(folder)
     except (OSError, ValueError, TypeError, RecursionError) as error:
-        reason = validation_faults(error)[0] if isinstance(error, ValidationError) else error
+        reason = describe_validation_faults(error)[0] if isinstance(error, ValidationError) else error
         return _Group(folder, broken=sanitise(f"para/{bucket}/{group}/{ITEMS} cannot be read: {reason}"))
     return _Group(folder, {fact.id: fact for fact in facts})
 

@@ -22,7 +22,7 @@ from engine.memory.question import MONTHS, USER_ROLES, WORD_PATTERN, Question, m
 from engine.memory.store import MAX_FOUND, MemoryRow
 from engine.memory.vector_math import Near, Vector
 from engine.model import ScorePart
-from engine.model.memory import weighted_sum
+from engine.model.memory import compute_weighted_sum
 
 WORDS_SHARE, MEANING_SHARE = 0.4, 0.6
 """Weights of the two searches in their plain sum, by which candidates are chosen and neighbours are judged."""
@@ -379,7 +379,7 @@ def rank(candidates: Candidates, *, limit: int | None = None) -> list[RankedCand
             for part, share in shares.items()
         )
         ranked.append(
-            RankedCandidate(index, weighted_sum(score_parts), score_parts, _describe_reason(candidates, index))
+            RankedCandidate(index, compute_weighted_sum(score_parts), score_parts, _describe_reason(candidates, index))
         )
     return ranked
 

@@ -32,10 +32,10 @@ from engine.model import (
     RecallQuery,
     Relation,
     ScorePart,
+    describe_outcome,
     label_outcome,
-    outcome_in_words,
 )
-from engine.model.memory import weighted_sum
+from engine.model.memory import compute_weighted_sum
 from engine.model.text import count
 from engine.storage.ledger import Ledger, LedgerEntry
 
@@ -262,7 +262,7 @@ class LedgerSource:
                     id=f"event_{entry.id}",
                     layer=Layer.LEDGER,
                     text=text,
-                    score=weighted_sum(parts),
+                    score=compute_weighted_sum(parts),
                     parts=parts,
                     reason="it happened",
                     source=session,
@@ -345,7 +345,7 @@ class FactSource:
                     id=fact.id,
                     layer=Layer.PARA,
                     text=fact.fact,
-                    score=weighted_sum(parts),
+                    score=compute_weighted_sum(parts),
                     parts=parts,
                     reason=f"{fact.bucket.value}/{fact.group}: {fact.category or 'fact'}",
                     source=fact.source,
@@ -364,7 +364,7 @@ def describe_event(entry: LedgerEntry) -> str:
     payload = entry.payload
     return EVENT_TEXTS[entry.kind].format(
         subject=entry.subject,
-        outcome=label_outcome(outcome_in_words(payload.get("state", ""), payload.get("result", ""))),
+        outcome=label_outcome(describe_outcome(payload.get("state", ""), payload.get("result", ""))),
         file_count=count(payload.get("files", 0), "file"),
         failing_tests=", ".join(payload.get("failing", ())[:5]),
         part_of="a part of " if payload.get("left") else "",
@@ -405,7 +405,7 @@ def _make_task_match(node: GraphNode, parts: tuple[ScorePart, ...], reason: str)
         id=node.task_id,
         layer=Layer.GRAPH,
         text=describe_task(node),
-        score=weighted_sum(parts),
+        score=compute_weighted_sum(parts),
         parts=parts,
         reason=reason,
         source=node.task_id,

@@ -28,7 +28,7 @@ from engine.model import (
 from engine.model.base import Trust, may_guide
 from engine.model.learnings import remove_lessons
 from engine.model.prompts import OWN_TEXT
-from engine.model.text import plain, without_invalid_xml
+from engine.model.text import plain, remove_invalid_xml
 
 BLOCK_TAG = "recalled-memory"
 """The tag of the part."""
@@ -145,9 +145,9 @@ def make_memory_lines(memory: RecallMatch) -> list[PromptLine]:
     label_text = _shorten_attribute(f"{memory.layer.value} {memory.source or memory.id}")
     source = PromptSource(SourceKind.MEMORY, memory.id, label_text, memory.trust, memory.approved)
     tag = "memory" if may_guide(memory.trust, approved=memory.approved) else "evidence"
-    text = f"<{tag}{rendered}>{escape(without_invalid_xml(memory.text).strip(), quote=False)}</{tag}>"
+    text = f"<{tag}{rendered}>{escape(remove_invalid_xml(memory.text).strip(), quote=False)}</{tag}>"
     return [PromptLine(line, source) for line in text.split("\n")]
 
 
 def _shorten_attribute(text: str) -> str:
-    return plain(without_invalid_xml(text), MAX_ATTRIBUTE_CHARS)
+    return plain(remove_invalid_xml(text), MAX_ATTRIBUTE_CHARS)

@@ -252,7 +252,7 @@ DECISIONS = frozenset({CandidateMove.APPROVE, CandidateMove.REJECT, CandidateMov
 """Transitions that are decisions; the others follow from evidence."""
 
 
-def candidate_after(candidate_id: str, status: CandidateStatus, move: CandidateMove) -> CandidateStatus:
+def compute_candidate_status(candidate_id: str, status: CandidateStatus, move: CandidateMove) -> CandidateStatus:
     """The status after `move`. Raises `Refusal`: `already_decided`, `not_corroborated` for an approval with too little
     evidence, `nothing_to_roll_back` for a candidate that is not active."""
     new_status = CANDIDATE_MOVES.get((status, move))
@@ -280,7 +280,7 @@ _IN_WORDS = {
 }
 
 
-def dedupe_key(type: CandidateType, scope_type: str, scope_id: str, source_label: str) -> str:
+def make_dedupe_key(type: CandidateType, scope_type: str, scope_id: str, source_label: str) -> str:
     """The unique key of a candidate (SPEC 5.3), for example `routing_hint:agent:cto:budget_incident`."""
     return f"{type.value}:{scope_type}:{scope_id}:{source_label}"
 
@@ -321,7 +321,7 @@ class Candidate:
     @property
     def dedupe_key(self) -> str:
         """The unique key of the candidate."""
-        return dedupe_key(self.type, self.scope_type, self.scope_id, self.source_label)
+        return make_dedupe_key(self.type, self.scope_type, self.scope_id, self.source_label)
 
 
 @frozen

@@ -149,17 +149,17 @@ class Trust(StrEnum):
 _ORDER = list(Trust)
 
 
-def lowest_trust(trusts: Iterable[Trust]) -> Trust:
+def find_lowest_trust(trusts: Iterable[Trust]) -> Trust:
     """The lowest of several trusts, for a text that consists of several parts; `QUOTED` for none."""
     return max(trusts, key=_ORDER.index, default=Trust.QUOTED)
 
 
-def trust_of_line(kind: str) -> Trust:
+def find_trust_of_line(kind: str) -> Trust:
     """The trust of a line of a transcript, by its kind: only a "reply" has the operator's words."""
     return Trust.OPERATOR if kind == "reply" else Trust.QUOTED
 
 
-def trust_of_names(names: Iterable[str]) -> Trust:
+def find_trust_of_names(names: Iterable[str]) -> Trust:
     """The trust of a sentence of the engine that contains these names of tests or files. It is lower if a name could
     carry a message: one with a space may be a sentence, and one with two slashes an address."""
     return Trust.MEASURED if all(_NAME.fullmatch(name) for name in names) else Trust.QUOTED

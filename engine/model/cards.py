@@ -166,7 +166,7 @@ class Proposal:
     reasoning: str
     subject: str
     """The subject of the work (a branch, a test, a file, a tag). It stays the same while facts change; a mute is about
-    it (SPEC 2.9). For free text it is a hash of the words (`engine.model.text.text_hash`)."""
+    it (SPEC 2.9). For free text it is a hash of the words (`engine.model.text.compute_text_hash`)."""
     facts: Mapping[str, Any]
     """The evidence: the same workspace, kind and facts have the same fingerprint. New facts allow a new card about work
     that was done, but not about a subject that was dismissed."""

@@ -123,7 +123,7 @@ class ScorePart:
     weight: float
 
 
-def weighted_sum(parts: Iterable[ScorePart]) -> float:
+def compute_weighted_sum(parts: Iterable[ScorePart]) -> float:
     """The sum of the parts, each times its weight."""
     return sum(part.value * part.weight for part in parts)
 

@@ -44,7 +44,7 @@ class DecidedBy(StrEnum):
     API = "api"
 
 
-def decider(decided_by: str) -> str:
+def describe_decider(decided_by: str) -> str:
     """Who decided: you, the engine by itself, or a program."""
     return {"operator": "you", "autonomy": "the engine", "api": "a program"}.get(decided_by, decided_by)
 

@@ -149,13 +149,13 @@ class _PrivateKey:
         if _KEY_BEGINS.search(line):
             self._begin(_UNKNOWN_WIDTH)
         elif _KEY_WITHOUT_BEGIN.search(line):
-            self._begin(_width(line))
+            self._begin(_count_base64_characters(line))
         elif not self._remaining:
             return False
         else:
             self._remaining -= 1
             if not _KEY_ENDS.search(line):
-                return self._continues(line)
+                return self._continues_key(line)
         if _KEY_ENDS.search(line):
             self._remaining = 0
         return True
@@ -163,17 +163,17 @@ class _PrivateKey:
     def _begin(self, width: int) -> None:
         self._remaining, self._width = PRIVATE_KEY_LINES, width
 
-    def _continues(self, line: str) -> bool:
+    def _continues_key(self, line: str) -> bool:
         if self._width == _UNKNOWN_WIDTH and (not line.strip() or _KEY_HEADER.match(line)):
             return bool(line.strip())
-        width = _width(line)
+        width = _count_base64_characters(line)
         belongs = 0 < width <= self._width or width >= _FULL_WIDTH
         last = width < self._width < _UNKNOWN_WIDTH
         self._width = width if belongs and not last else 0
         return belongs
 
 
-def _width(line: str) -> int:
+def _count_base64_characters(line: str) -> int:
     """The number of base64 characters in a line of a private key; 0 if it does not look like one."""
     if match := _FULL.search(line):
         return len(match[0])
@@ -192,7 +192,7 @@ def redact_json(value: Any, secrets: Collection[str] = (), *, kept: Collection[s
     return value
 
 
-def parting(text: str, clean: Callable[[str], str], *, limit: int | None = None) -> int:
+def find_parting(text: str, clean: Callable[[str], str], *, limit: int | None = None) -> int:
     """The index at which the beginning of a growing text can be split off and shown, 0 for none. It is before a word,
     at most `limit`, and `clean` gives the same for both parts as for the whole. The last three words stay with the
     rest, because they may be an incomplete secret (`Authorization: Bearer …`). A text so long that no key can fill it

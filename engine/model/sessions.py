@@ -134,7 +134,7 @@ def label_outcome(outcome: str) -> str:
     return SESSION_LABELS.get(outcome, outcome)
 
 
-def outcome_in_words(state: str, result: str) -> str:
+def describe_outcome(state: str, result: str) -> str:
     """The outcome of a session in `state` with this result, in a word."""
     return PROBLEM_FOUND if (state, result) == (SessionState.SUCCEEDED, Result.FAILED) else result or state
 
@@ -251,7 +251,7 @@ class SessionView:
         """The outcome: "discarded" if its changes were deleted, "problem found", or its result; "" before its end."""
         if self.discarded_at:
             return "discarded"
-        return outcome_in_words(self.state, self.result) if self.result else ""
+        return describe_outcome(self.state, self.result) if self.result else ""
 
 
 @frozen

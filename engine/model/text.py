@@ -63,7 +63,7 @@ def tail(path: str, max_length: int = 32) -> str:
     return line if len(line) <= max_length else "…" + line[1 - max_length :]
 
 
-def without_invalid_xml(text: str) -> str:
+def remove_invalid_xml(text: str) -> str:
     """Hostile text without the characters that XML forbids, because in a prompt it is between tags."""
     return sanitise(text).replace("\ufffe", "\ufffd").replace("\uffff", "\ufffd")
 
@@ -78,7 +78,7 @@ def count(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {plural or noun + ('es' if noun.endswith(('s', 'x', 'ch', 'sh')) else 's')}"
 
 
-def first_of(reasons: Sequence[str]) -> str:
+def describe_first(reasons: Sequence[str]) -> str:
     """The first reason, and how many others there are."""
     return reasons[0] + (f", and for {count(len(reasons) - 1, 'other reason')}" if reasons[1:] else "")
 
@@ -163,14 +163,14 @@ def join_shortened(names: Iterable[str], shown: int = 2, max_length: int = 32) -
     return join_names((tail(name, max_length) for name in names), shown)
 
 
-def last_error_line(output: str) -> str:
+def find_last_error_line(output: str) -> str:
     """The last line that begins with "error", or else the last that is not empty; at most 300 characters."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     lines = [line for line in lines if line.lower().startswith("error")] or lines
     return lines[-1][:300] if lines else "it printed nothing"
 
 
-def validation_faults(error: ValidationError) -> list[str]:
+def describe_validation_faults(error: ValidationError) -> list[str]:
     """The errors that pydantic found in a document, in words: the place, the expected value, and the actual value."""
     return [
         f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}, not {str(fault['input'])[:60]!r}"
@@ -178,7 +178,7 @@ def validation_faults(error: ValidationError) -> list[str]:
     ]
 
 
-def approved_text(text: str, *, is_quote: bool) -> str:
+def mark_approved(text: str, *, is_quote: bool) -> str:
     """A text for a prompt. A quote is marked as approved by the operator."""
     return f"{text} (approved by the operator)" if is_quote else text
 
@@ -186,15 +186,15 @@ def approved_text(text: str, *, is_quote: bool) -> str:
 # -- comparing texts
 
 _PROMPT_WORD = re.compile(r"[a-z0-9_]{3,}")
-"""See `prompt_words`."""
+"""See `split_prompt_words`."""
 
 
-def prompt_words(prompt: str) -> frozenset[str]:
+def split_prompt_words(prompt: str) -> frozenset[str]:
     """The words by which prompts are compared: in lower case, with three characters or more."""
     return frozenset(_PROMPT_WORD.findall(prompt.lower()))
 
 
-def text_hash(text: str) -> str:
+def compute_text_hash(text: str) -> str:
     """A hash of free text, the same for the same words in any case and spacing. It contains no words, so nothing
     forgotten stays in it."""
     return hex_hash(" ".join(text.lower().split()), 16)

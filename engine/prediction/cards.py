@@ -35,7 +35,7 @@ from engine.model import (
     Source,
     Status,
 )
-from engine.model.text import text_hash
+from engine.model.text import compute_text_hash
 from engine.prediction import card_rules
 from engine.prediction.approvals import ApprovalRequest, Approvals
 from engine.prediction.card_rows import (
@@ -217,7 +217,7 @@ class Cards:
             workspace=assignment.workspace,
             prompt=assignment.prompt,
             reasoning=reasoning,
-            subject=text_hash(assignment.prompt) if is_suggestion else card_id,
+            subject=compute_text_hash(assignment.prompt) if is_suggestion else card_id,
             facts={"card": card_id},
             flow=assignment.flow,
             evidence_at=now,

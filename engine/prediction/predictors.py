@@ -25,7 +25,7 @@ from engine.execution.model_router import ModelChoice, ModelRouter
 from engine.execution.runners.flow_runner import find_named_flow
 from engine.frozen import frozen
 from engine.model import TWIN_INSTRUCTION, Answer, NoAnswer, Proposal, Question, Source, sanitise
-from engine.model.text import text_hash, validation_faults
+from engine.model.text import compute_text_hash, describe_validation_faults
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.offers import make_default_parameters
 from engine.storage import state
@@ -84,7 +84,7 @@ class PredictedWork(BaseModel):
             workspace=context.workspace,
             prompt=self.prompt,
             reasoning=self.reasoning or f"the {self.author} gives no reason",
-            subject=text_hash(self.prompt),
+            subject=compute_text_hash(self.prompt),
             facts={"prompt": self.prompt},
             flow=flow,
             parameters=make_default_parameters(flow, context.local),
@@ -115,7 +115,7 @@ def read_reply(text: str, channels: Collection[str]) -> PredictedWork:
     try:
         reply = PredictedWork.model_validate_json(text[text.find("{") : text.rfind("}") + 1])
     except ValidationError as error:
-        raise UnusableReply(validation_faults(error)[0].removeprefix(": ")) from error
+        raise UnusableReply(describe_validation_faults(error)[0].removeprefix(": ")) from error
     if reply.channel not in channels:
         raise UnusableReply(f"there is no channel {reply.channel[:40]!r}; it must be one of {', '.join(channels)}")
     return reply
@@ -292,7 +292,7 @@ def read_line(raw: bytes) -> HookLine:
     try:
         return HookLine.model_validate_json(raw)
     except ValidationError as error:
-        raise ValueError("; ".join(validation_faults(error)).removeprefix(": ")) from error
+        raise ValueError("; ".join(describe_validation_faults(error)).removeprefix(": ")) from error
 
 
 class PredictorHook:

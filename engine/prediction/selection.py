@@ -50,7 +50,7 @@ from engine.prediction.dismissals import MuteIndex, read_mutes
 from engine.prediction.kinds import is_ordered
 from engine.prediction.routing import Router
 from engine.prediction.twin import EmbeddedTwin, find_band
-from engine.storage.rows import UtcDateTime, ask, each_of
+from engine.storage.rows import UtcDateTime, ask, select_each
 
 BOUND_TO_EVIDENCE = (Source.TEMPLATE, Source.EMBEDDED_TWIN, Source.TWIN_MODEL, Source.FOLLOW_UP)
 """Sources of cards that are withdrawn when their evidence is gone."""
@@ -74,7 +74,7 @@ _SAME_EVIDENCE = sqlalchemy.select(
     col(CardRow.shown_at),
     col(CardRow.undo_requested_at),
 ).where(
-    col(CardRow.fingerprint).in_(each_of("fingerprints")),
+    col(CardRow.fingerprint).in_(select_each("fingerprints")),
     or_(col(CardRow.closed_at).is_(None), col(CardRow.closed_at) >= bindparam("since", type_=UtcDateTime())),
 )
 """Selects the fields of an `EarlierCard`, of the cards that may cool down."""

@@ -35,7 +35,7 @@ from engine.model import (
     Proposal,
     is_weekend,
     part_of_day,
-    prompt_words,
+    split_prompt_words,
 )
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class EmbeddedTwin:
             channel=assignment.channel,
             workspace=proposal.workspace,
             flow=assignment.flow or "",
-            words=prompt_words(assignment.prompt),
+            words=split_prompt_words(assignment.prompt),
             part=part_of_day(local),
             weekend=is_weekend(local),
             at=now,

@@ -195,10 +195,10 @@ class SimulatedMonth:
         while (now := self._clock.now()) < target:
             if self._cancelled:
                 raise CancelledError
-            self._advance_awake(min(target, now + self._next_poll(now)))
+            self._advance_awake(min(target, now + self._compute_next_poll(now)))
             self._run_due_jobs()
 
-    def _next_poll(self, now: datetime) -> timedelta:
+    def _compute_next_poll(self, now: datetime) -> timedelta:
         hasty = Oddity.HASTY in self._day.odd and HASTY_FROM <= now.hour < HASTY_UNTIL
         self._change_setting("autonomousCycleMs", 120_000 if hasty else 1_800_000)
         if hasty or now < self._busy_until:
@@ -341,9 +341,9 @@ class SimulatedRunner:
         live.check_running()
         live.reserve_cost(price)  # real runners, too, reserve the highest cost of a call before they make it
         live.charge(price, tokens=chance.randint(500, 20_000))
-        return self._result(live, chance)
+        return self._make_result(live, chance)
 
-    def _result(self, live: LiveSession, chance: random.Random) -> RunnerResult:
+    def _make_result(self, live: LiveSession, chance: random.Random) -> RunnerResult:
         assignment, now = live.assignment, self.clock.now()
         project = self.projects[assignment.workspace]
         if self.chatty and assignment.flow in NEXT_STEPS:

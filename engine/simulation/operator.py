@@ -92,9 +92,9 @@ class OddityDeck:
     def plan_day(self, number: int, begin: datetime) -> Day:
         """Plan the day with this number (from 0), which begins at the local midnight `begin`."""
         cards = 0 if number < ORDINARY_DAYS else 1 + (self._chance.random() < SECOND_ODDITY)
-        return make_day(number, begin, frozenset(self._deal() for _ in range(cards)), self._chance)
+        return make_day(number, begin, frozenset(self._deal_oddity() for _ in range(cards)), self._chance)
 
-    def _deal(self) -> Oddity:
+    def _deal_oddity(self) -> Oddity:
         if not self._left:
             self._left = list(Oddity)
             self._chance.shuffle(self._left)

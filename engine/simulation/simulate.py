@@ -225,7 +225,7 @@ def _list_kinds(cards: Sequence[Card]) -> list[dict[str, Any]]:
 
 def _describe_rail(name: str, blocked: Sequence[LogEntry]) -> dict[str, Any]:
     """How often this rail was the first to object, how often it objected after another one, and one example."""
-    first = [entry for entry in blocked if _first_objection(entry)[0] == name]
+    first = [entry for entry in blocked if _find_first_objection(entry)[0] == name]
     objected = sum(any(verdict.rail == name and not verdict.allows for verdict in entry.verdicts) for entry in blocked)
     return {
         "rail": name,
@@ -247,13 +247,13 @@ def _list_gates(engine: Engine) -> list[dict[str, Any]]:
     return rows
 
 
-def _first_objection(entry: LogEntry) -> tuple[str, str]:
+def _find_first_objection(entry: LogEntry) -> tuple[str, str]:
     """The rail that decided a blocked entry, and its reason."""
     return next((verdict.rail, verdict.reason) for verdict in entry.verdicts if not verdict.allows)
 
 
 def _describe_blocked(entry: LogEntry) -> dict[str, Any]:
-    rail, reason = _first_objection(entry)
+    rail, reason = _find_first_objection(entry)
     return {
         "at": entry.at.isoformat(),
         "rail": rail,

@@ -201,19 +201,19 @@ class SimulatedContexts:
         return [self._read(self._projects[workspace], last_input) for workspace in workspaces]
 
     def last_activity(self, workspaces: Sequence[str], ours: Mapping[str, Sequence[OurWrite]]) -> datetime | None:
-        return self._last_sign([self._projects[workspace] for workspace in workspaces], None)
+        return self._find_last_sign([self._projects[workspace] for workspace in workspaces], None)
 
     def session_ended(self, tx: Transaction, view: SessionView) -> None:
         """Add a session that ended to the conversations of its project."""
         self._projects[view.workspace].sessions.appendleft(view)
 
-    def _last_sign(self, projects: Sequence[SimulatedProject], last_input: datetime | None) -> datetime | None:
+    def _find_last_sign(self, projects: Sequence[SimulatedProject], last_input: datetime | None) -> datetime | None:
         signs = [last_input, *(project.touched for project in projects)]
         return max((sign for sign in signs if sign is not None), default=None)
 
     def _read(self, project: SimulatedProject, last_input: datetime | None) -> WorkspaceContext:
         now, local = self._clock.now(), self._clock.local()
-        sign = self._last_sign([project], last_input)
+        sign = self._find_last_sign([project], last_input)
         silence = None if sign is None else now - sign
         with project.lock:
             git = project.git_state()

@@ -90,7 +90,7 @@ class Beneath:
             raise
         return True
 
-    def obstructed(self, path: str) -> str:
+    def find_obstruction(self, path: str) -> str:
         """The topmost parent of `path` that exists and is no real folder, "" for none."""
         for parent in parents(path):
             try:
@@ -199,7 +199,7 @@ class Beneath:
         above, _, name = path.rpartition("/")
         with _name_path_in_errors(path):
             if name in ("", ".", "..") or path.startswith("/"):
-                raise _outside_error()
+                raise _make_outside_error()
             with self._folder(above, _PASS_FOLDER) as folder:
                 yield folder, name
 
@@ -230,7 +230,7 @@ def _name_path_in_errors(path: str) -> Iterator[None]:
         raise
 
 
-def _outside_error() -> OSError:
+def _make_outside_error() -> OSError:
     return OSError(errno.EXDEV, "leads outside the folder")
 
 
@@ -240,8 +240,8 @@ def _open_folder(top: int, path: str, flags: int) -> int:
         return os.open(".", flags, dir_fd=top)
     names = path.split("/")
     if "\0" in path or any(name in ("", ".", "..") for name in names):
-        raise _outside_error()
-    opened = _openat2()
+        raise _make_outside_error()
+    opened = _load_openat2()
     return opened(top, path, flags) if opened is not None else _step_by_step(top, names, flags)
 
 
@@ -267,7 +267,7 @@ class _OpenHow(ctypes.Structure):
 
 
 @functools.cache
-def _openat2() -> Callable[[int, str, int], int] | None:
+def _load_openat2() -> Callable[[int, str, int], int] | None:
     """Linux's `openat2`, which follows no link and stays beneath; None if the kernel does not have it, or forbids
     it."""
     if sys.platform != "linux":

@@ -134,7 +134,7 @@ class Database:
 
     def submit(self, work: Callable[[Transaction], T]) -> Future[T]:
         """Run `work` as `write` does, but do not wait for it. So a write can also cause another one."""
-        return self._in_writer(lambda: self._commit(work))
+        return self._run_in_writer(lambda: self._commit(work))
 
     def defer_to_next_write(self, key: str, work: Callable[[Transaction], None]) -> None:
         """Run `work` in the transaction of the next write, or when the database is closed. This is for values that are
@@ -161,7 +161,7 @@ class Database:
         """A function that returns what `load` reads from `table`, and calls `load` again only after a commit that
         changed the table. It is for what is read many times a minute. All callers get the same object, and must not
         change it."""
-        self._in_writer(lambda: self._watch(table)).result()
+        self._run_in_writer(lambda: self._watch(table)).result()
         cache: tuple[int, T] | None = None
 
         def current() -> T:
@@ -189,7 +189,7 @@ class Database:
         """Remove what was erased from the file, too; see `erasing.scrub`. It waits for queued writes, and others wait
         for it: about a second for each 100 MB."""
         with TranslatedErrors(self.path):
-            return self._in_writer(lambda: erasing.scrub(self._writing.driver)).result()
+            return self._run_in_writer(lambda: erasing.scrub(self._writing.driver)).result()
 
     def close(self) -> None:
         """Finish the queued writes, then close the connections. Safe to call twice."""
@@ -203,7 +203,7 @@ class Database:
         self._reader_engine.dispose()
         self._engine.dispose()
 
-    def _in_writer(self, act: Callable[[], T]) -> Future[T]:
+    def _run_in_writer(self, act: Callable[[], T]) -> Future[T]:
         try:
             return self._writer.submit(act)
         except RuntimeError:
@@ -323,7 +323,7 @@ class KeptConnection:
         self._connection.close()
 
 
-def recovery_hint(database: Path) -> str:
+def describe_recovery(database: Path) -> str:
     """Advice, in words, on how to repair a home whose database is damaged."""
     recover = f"`sqlite3 {database.name} .recover` may restore much of it"
     return f"move {database.name} away to start afresh, but keep it: {recover}"
@@ -335,16 +335,16 @@ def create_or_check(path: Path) -> None:
         create_file(path)
         return
     if path.stat().st_size == 0:  # what this program makes is never empty, see `create_file`
-        raise Refusal("damaged_home", f"{path} is damaged: it is empty", recovery_hint(path))
-    refusal = version_refusal(path)
+        raise Refusal("damaged_home", f"{path} is damaged: it is empty", describe_recovery(path))
+    refusal = find_version_refusal(path)
     if refusal is not None:
         raise refusal
 
 
-def version_refusal(path: Path) -> Refusal | None:
+def find_version_refusal(path: Path) -> Refusal | None:
     """Why this program cannot read the database at `path`, None if it can. Raises `sqlite3.DatabaseError` if the file
     is no database."""
-    version = stored_version(path)
+    version = read_stored_version(path)
     if version > SCHEMA_VERSION:
         return Refusal(
             "newer_home",
@@ -362,7 +362,7 @@ def version_refusal(path: Path) -> Refusal | None:
     return None
 
 
-def stored_version(path: Path) -> int:
+def read_stored_version(path: Path) -> int:
     """The format of the database at `path`, 0 for one from before the first release. Raises `sqlite3.DatabaseError`.
 
     It is read from the header of the file, https://sqlite.org/fileformat2.html#the_database_header. A connection that
@@ -403,12 +403,12 @@ class TranslatedErrors:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, DBAPIError | sqlite3.DatabaseError):
-            refusal = _refusal_of(str(error.orig if isinstance(error, DBAPIError) else error), self._path)
+            refusal = _make_refusal(str(error.orig if isinstance(error, DBAPIError) else error), self._path)
             if refusal is not None:
                 raise refusal from error
 
 
-def _refusal_of(error: str, path: Path) -> Refusal | None:
+def _make_refusal(error: str, path: Path) -> Refusal | None:
     """The refusal for the text of an error of SQLite, None for one that is no fault of the file or the disk."""
     if "disk is full" in error:
         message = f"the disk that holds {path.parent} is full"
@@ -417,7 +417,7 @@ def _refusal_of(error: str, path: Path) -> Refusal | None:
         fix = "make the folder writable, or name another with --home DIR"
         return Refusal("unwritable_home", f"{path} cannot be opened for writing: {error}", fix)
     if "malformed" in error or "not a database" in error:
-        return Refusal("damaged_home", f"{path} is damaged: {error}", recovery_hint(path))
+        return Refusal("damaged_home", f"{path} is damaged: {error}", describe_recovery(path))
     return None
 
 

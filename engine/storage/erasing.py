@@ -107,7 +107,7 @@ def find(connection: sqlite3.Connection, terms: SearchTerms, skipped: frozenset[
         for name in columns:
             rows = connection.execute(f'SELECT rowid, "{name}" FROM "{table}" WHERE "{name}" IS NOT NULL')
             for rowid, value in rows:
-                if value and _contains_term(value, terms):
+                if value and _has_term(value, terms):
                     yield Match(table, rowid, name, value)
 
 
@@ -130,7 +130,7 @@ def scrub(connection: sqlite3.Connection) -> bool:
     return busy is None or not busy[0]
 
 
-def text_of(value: str | bytes) -> str:
+def decode_text(value: str | bytes) -> str:
     """The text of a value, decompressed."""
     text = _decompress(value) if isinstance(value, bytes) else value
     return text or ""
@@ -207,7 +207,7 @@ def _find_full_text_tables(connection: sqlite3.Connection) -> list[str]:
     return [name for (name,) in rows]
 
 
-def _contains_term(value: object, terms: SearchTerms) -> bool:
+def _has_term(value: object, terms: SearchTerms) -> bool:
     text = _decompress(value) if isinstance(value, bytes) else value
     if not isinstance(text, str):
         return False
@@ -215,7 +215,7 @@ def _contains_term(value: object, terms: SearchTerms) -> bool:
 
 
 def _erase_from(value: str | bytes, terms: SearchTerms) -> str | bytes:
-    text = text_of(value)
+    text = decode_text(value)
     new = remove_from_json(text, terms) if _may_be_json(text) else terms.remove_from(text)
     return zlib.compress(new.encode(errors="replace")) if isinstance(value, bytes) else new
 

@@ -315,7 +315,7 @@ def select_all(model: type[SQLModel]) -> Select[Any]:
     return sqlalchemy.select(*table_of(model).columns)
 
 
-def each_of(name: str) -> Select[Any]:
+def select_each(name: str) -> Select[Any]:
     """The values of the parameter `name`, a JSON array, for `column.in_(...)`. So one constant statement serves any
     number of values; with an expanding parameter its SQL would change with the number."""
     return sqlalchemy.select(func.json_each(bindparam(name)).table_valued("value").c.value)
@@ -353,14 +353,14 @@ def read_all(
 
 def _make_object(model: type[AnyRow], values: tuple[Any, ...]) -> AnyRow:
     """An object with these values in its columns, without a call of its `__init__`, which would cost most of all."""
-    manager, names = _mapping_of(model)
+    manager, names = _get_mapping(model)
     row: AnyRow = manager.new_instance()
     row.__dict__.update(zip(names, values, strict=True))
     return row
 
 
 @cache
-def _mapping_of(model: type[AnyRow]) -> tuple[ClassManager[AnyRow], Sequence[str]]:
+def _get_mapping(model: type[AnyRow]) -> tuple[ClassManager[AnyRow], Sequence[str]]:
     return class_mapper(model).class_manager, [column.key for column in table_of(model).columns]
 
 
@@ -381,7 +381,7 @@ MAX_PREFIX_MATCHES = 20
 """Maximum number of matches of a prefix that are returned: one, or a few to show that it is too short."""
 
 
-def newest_rows(session: Session, model: type[AnyRow], limit: int | None, **equal: object) -> list[AnyRow]:
+def read_newest_rows(session: Session, model: type[AnyRow], limit: int | None, **equal: object) -> list[AnyRow]:
     """Rows with these values in these columns, the newest by `created_at` first. A value of None matches any. Without a
     `limit` it returns all."""
     columns: Any = model

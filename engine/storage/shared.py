@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.events import CloudSyncFailed
 from engine.frozen import frozen
-from engine.installed import POSTGRES, extra_not_installed
+from engine.installed import POSTGRES, make_not_installed_refusal
 from engine.model import Refusal, sanitise
 from engine.model.base import hex_hash
 from engine.storage import state
@@ -102,7 +102,7 @@ class SharedDatabase:
         try:
             import psycopg
         except ImportError as error:
-            raise extra_not_installed(POSTGRES) from error
+            raise make_not_installed_refusal(POSTGRES) from error
         try:
             return psycopg.connect(
                 self._url,

@@ -90,7 +90,7 @@ def finish_intent_now(database: Database, intent_id: int) -> None:
     database.write(lambda transaction: finish_intent(transaction, intent_id))
 
 
-def intents_of(transaction: Transaction, kind: str, subject: str) -> list[Intent]:
+def read_intents(transaction: Transaction, kind: str, subject: str) -> list[Intent]:
     """The unfinished intents for `subject`. They belong to `transaction`: changes of them are stored."""
     return load_all(transaction.session, Intent, _OF_SUBJECT, {"kind": kind, "subject": subject})
 

@@ -35,7 +35,7 @@ def count(text: str) -> int:
     2,000 tokens."""
     if not text:
         return 0
-    tokenizer, unknown = _tokenizer()
+    tokenizer, unknown = _load_tokenizer()
     encoded = tokenizer.encode(text, add_special_tokens=False)
     total = len(encoded.ids)
     if unknown in encoded.ids:
@@ -51,7 +51,7 @@ def count_lines(lines: Iterable[PromptLine]) -> int:
     return sum(count(line.text) for line in lines)
 
 
-def _tokenizer() -> tuple[BertWordPieceTokenizer, int]:
+def _load_tokenizer() -> tuple[BertWordPieceTokenizer, int]:
     with _lock:
         return _load()
 

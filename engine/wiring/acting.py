@@ -16,7 +16,7 @@ from engine.hierarchy.agents import HeartbeatPage
 from engine.hierarchy.teaching import run_round
 from engine.model import Refusal
 from engine.prediction.workspace_watch import WorkspaceWatch
-from engine.wiring.prediction import last_workspace_activity
+from engine.wiring.prediction import find_last_workspace_activity
 
 if TYPE_CHECKING:
     from engine.services import Services
@@ -53,7 +53,7 @@ def build(services: Services, launcher: Sessions, *, follow_gateway: Callable[[]
     """Build the heartbeat, the autonomy and its jobs, and the watch over the workspaces."""
     clock = services.clock
     services.heartbeat = Heartbeat(
-        services.database, clock, board=services.tasks, pages=partial(_heartbeat_pages, services)
+        services.database, clock, board=services.tasks, pages=partial(_read_heartbeat_pages, services)
     )
     services.autonomy = Autonomy(
         services.database,
@@ -69,9 +69,9 @@ def build(services: Services, launcher: Sessions, *, follow_gateway: Callable[[]
             sessions=launcher,
             quiet=lambda: services.autonomy.quiet(),
         ),
-        housekeeping=_housekeeping_steps(services, follow_gateway),
+        housekeeping=_list_housekeeping_steps(services, follow_gateway),
         jobs=_make_jobs(services),
-        last_operator_activity=partial(last_operator_activity, services),
+        last_operator_activity=partial(find_last_operator_activity, services),
     )
     services.workspace_watch = WorkspaceWatch(
         clock,
@@ -81,7 +81,9 @@ def build(services: Services, launcher: Sessions, *, follow_gateway: Callable[[]
     )
 
 
-def _housekeeping_steps(services: Services, follow_gateway: Callable[[], None]) -> tuple[Callable[[], object], ...]:
+def _list_housekeeping_steps(
+    services: Services, follow_gateway: Callable[[], None]
+) -> tuple[Callable[[], object], ...]:
     """The functions that are called every half minute."""
     return (
         services.cards.expire_due,
@@ -188,14 +190,14 @@ def _run_heartbeats(services: Services) -> None:
         services.card_cycle.run_cycle()
 
 
-def last_operator_activity(services: Services) -> datetime | None:
+def find_last_operator_activity(services: Services) -> datetime | None:
     """The time when the operator last wrote in a workspace, or talked with another agent whose transcripts are imported
     (SPEC 2.2)."""
-    signs = (last_workspace_activity(services, services.workspaces), services.threads.find_last_growth())
+    signs = (find_last_workspace_activity(services, services.workspaces), services.threads.find_last_growth())
     return max((sign for sign in signs if sign is not None), default=None)
 
 
-def _heartbeat_pages(services: Services) -> tuple[list[HeartbeatPage], list[str]]:
+def _read_heartbeat_pages(services: Services) -> tuple[list[HeartbeatPage], list[str]]:
     pages, unread = services.agents.heartbeats()
     workspace = next(iter(services.workspaces), "")
     return [replace(page, workspace=workspace) for page in pages], [*unread]

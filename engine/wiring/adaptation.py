@@ -30,7 +30,7 @@ from engine.model.base import find_or_none
 from engine.model.learnings import Correction
 from engine.prediction.templates.offers import find_mended_tests
 from engine.prediction.templates.work import LearnedWork
-from engine.wiring.learning import correction
+from engine.wiring.learning import find_correction
 
 if TYPE_CHECKING:
     from engine.services import Services
@@ -57,10 +57,10 @@ def build_effects(services: Services) -> None:
     services.overlays = Overlays(services.database)
     services.trials = Trials(services.database, services.overlays, services.settings, ledger=services.ledger)
     services.learned_guidance = LearnedGuidance(services.overlays, services.trials, services.settings)
-    services.flows = FlowRegistry(FLOWS, lambda: [flow for _, flow in _learned_flows(services)])
+    services.flows = FlowRegistry(FLOWS, lambda: [flow for _, flow in _select_learned_flows(services)])
 
 
-def _learned_flows(services: Services) -> Iterator[tuple[Overlay, type[LearnedFlow]]]:
+def _select_learned_flows(services: Services) -> Iterator[tuple[Overlay, type[LearnedFlow]]]:
     """The flows of active candidates."""
     for overlay in services.overlays.find_flows():
         if isinstance(effect := overlay.effect, FlowOffload):
@@ -68,11 +68,11 @@ def _learned_flows(services: Services) -> Iterator[tuple[Overlay, type[LearnedFl
             yield overlay, make_learned_flow(effect.name, effect.title, commands, overlay.workspace)
 
 
-def learned_work(services: Services) -> list[LearnedWork]:
+def collect_learned_work(services: Services) -> list[LearnedWork]:
     """Learned flows, as prediction offers them."""
     return [
         LearnedWork(flow.name, f"Run {flow.describe_commands()}", overlay.since, overlay.workspace)
-        for overlay, flow in _learned_flows(services)
+        for overlay, flow in _select_learned_flows(services)
     ]
 
 
@@ -96,7 +96,7 @@ class _Sources:
         self._services = services
 
     def card_correction(self, card_id: str, /) -> Correction | None:
-        return correction(self._services, card_id)
+        return find_correction(self._services, card_id)
 
     def kept_fact(self, fact_id: str, /) -> ParaFact | None:
         return find_or_none(self._services.knowledge.para.get, fact_id)
@@ -116,20 +116,21 @@ class _Sources:
             and is_in_history(Path(view.workspace), run.head, runs[-1].head)  # another branch may lack the fault
         ]
         causes = {
-            test: self._signature(run.session_id, test) for test, run in find_mended_tests(before, runs[-1]).items()
+            test: self._read_signature(run.session_id, test)
+            for test, run in find_mended_tests(before, runs[-1]).items()
         }
         return HealedTests(causes, runs[-1].project, view.agent, view.cost) if causes else None
 
-    def _signature(self, session_id: str, test: str) -> str:
-        view = self._session(session_id)
+    def _read_signature(self, session_id: str, test: str) -> str:
+        view = self._find_session(session_id)
         return "" if view is None else str(view.facts.get("signatures", {}).get(test, ""))
 
     def session_ended(self, session_id: str, /) -> bool:
-        view = self._session(session_id)
+        view = self._find_session(session_id)
         return view is None or view.state.over
 
     def transcript(self, session_id: str, /) -> Sequence[TranscriptLine]:
-        view = self._session(session_id)
+        view = self._find_session(session_id)
         if view is None:
             return ()
         return self._services.sessions.transcript(session_id, after=max(0, view.lines - MAX_LINES), limit=MAX_LINES)
@@ -143,18 +144,18 @@ class _Sources:
             return self._services.changes.patch(session_id)
         runs = self._services.validation_runs.of_session(session_id)
         failed = [run for run in runs[:-1] if not run.check.green and run.tree]
-        view = self._session(session_id)
+        view = self._find_session(session_id)
         if not failed or not runs[-1].tree or view is None:
             return ""
         return make_patch(Git(Path(view.workspace)).pin(), failed[-1].tree, runs[-1].tree)
 
     def title(self, session_id: str, /) -> str:
         """ "" when no part of the work is landed any more."""
-        change, view = self._services.changes.for_session(session_id), self._session(session_id)
+        change, view = self._services.changes.for_session(session_id), self._find_session(session_id)
         return "" if view is None or (change is not None and not change.landings) else view.prompt
 
     def summary(self, session_id: str, /) -> str:
-        view = self._session(session_id)
+        view = self._find_session(session_id)
         return "" if view is None else view.summary
 
     def corrections(self, session_id: str, /) -> Sequence[str]:
@@ -187,7 +188,7 @@ class _Sources:
             return None
         others = [
             ModelPrice(model, cost)
-            for model in self._other_models(current)
+            for model in self._list_other_models(current)
             if (cost := price(self._services.model_router, model)) is not None
         ]
         worked = self._services.sessions.list(agent=agent, limit=MAX_SESSIONS)
@@ -229,10 +230,10 @@ class _Sources:
     def max_healing_attempts(self) -> int:
         return self._services.settings.current.validation.tries
 
-    def _session(self, session_id: str) -> SessionView | None:
+    def _find_session(self, session_id: str) -> SessionView | None:
         return find_or_none(self._services.sessions.get, session_id)
 
-    def _other_models(self, current: str) -> list[str]:
+    def _list_other_models(self, current: str) -> list[str]:
         """Every usable model in the settings except this one."""
         services = self._services
         models = [

@@ -41,7 +41,7 @@ from engine.safety.safety import Safety
 from engine.services import Overrides
 from engine.storage.database import Transaction
 from engine.wiring.learning import find_card
-from engine.wiring.prediction import last_workspace_activity
+from engine.wiring.prediction import find_last_workspace_activity
 
 if TYPE_CHECKING:
     from engine.services import Services
@@ -157,7 +157,7 @@ def _build_prompts(services: Services) -> None:
     """Build the parts of a prompt and their assembly."""
     # A lesson stands in a prompt once (SPEC 6.8), in the block nearest to the agent: what it learnt itself, then the
     # soul, the leaders from the direct one upward, the project and all projects, memory.
-    guidance = GuidancePart(services.cascade, partial(_own_lessons, services))
+    guidance = GuidancePart(services.cascade, partial(_collect_own_lessons, services))
     services.learnings_part = LearningsPart(
         services.learnings.files, services.settings, nearer_lessons=guidance.lessons
     )
@@ -179,7 +179,7 @@ def _build_prompts(services: Services) -> None:
             ProjectPart(),
             services.learnings_part,
             services.recall_part,
-            TaskPart(partial(find_card, services), partial(_last_check, services)),
+            TaskPart(partial(find_card, services), partial(_find_last_check, services)),
         ],
         deadlines={services.recall_part.name: RECALL_TIMEOUT_S, services.learnings_part.name: RECALL_TIMEOUT_S},
         secrets=services.keys.secrets,
@@ -201,8 +201,8 @@ def _build_sessions(services: Services, runners: Sequence[Runner], sandbox: Sand
             services.safety.check_command,
             services.safety.pipeline.is_allowed_once,
             services.safety.costs.raise_reservation,
-            last_write=lambda workspace: last_workspace_activity(services, [workspace]),
-            unattended=partial(_reason_not_to_act, services),
+            last_write=lambda workspace: find_last_workspace_activity(services, [workspace]),
+            unattended=partial(_find_reason_not_to_act, services),
             secrets=services.keys.secrets,
             sandbox=sandbox,
         ),
@@ -210,7 +210,7 @@ def _build_sessions(services: Services, runners: Sequence[Runner], sandbox: Sand
     )
 
 
-def _own_lessons(services: Services, request: PromptRequest) -> frozenset[str]:
+def _collect_own_lessons(services: Services, request: PromptRequest) -> frozenset[str]:
     """The lessons in an agent's learned guidance and soul."""
     learned = services.learned_guidance.lessons(request)
     soul = services.agents.make_soul_for_prompt(request.agent) if request.agent else ""
@@ -232,12 +232,12 @@ def _record_prompt(
         tx.record(CloudMemoryRecalled(**about, call=call_id, memories=memories, origins=origins))
 
 
-def _last_check(services: Services, workspace: str) -> CheckResult | None:
+def _find_last_check(services: Services, workspace: str) -> CheckResult | None:
     """The result of the last tests in a workspace."""
     return next((run.check for run in services.validation_runs.latest(workspace, 1)), None)
 
 
-def _reason_not_to_act(services: Services, workspace: str) -> str:
+def _find_reason_not_to_act(services: Services, workspace: str) -> str:
     """Why nothing may start by itself in a workspace now (SPEC 7.1, 7.3, 7.4); "" when it may."""
     if reason := services.safety.kill_switch.block_reason():
         return reason

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from engine.config.sections import url_problem
+from engine.config.sections import find_url_problem
 from engine.events import EventBus
 from engine.execution.runners.model.single_questions import MemoryModel
 from engine.git.history import ProjectIds
@@ -65,33 +65,33 @@ def build_storage(services: Services, overrides: Overrides) -> None:
         settings=services.settings,
         clock=clock,
         folder=home.data / "chroma",
-        endpoint=partial(_endpoint, services),
+        endpoint=partial(_find_endpoint, services),
         running=lambda: frozenset(session.id for session in services.sessions.running()),
-        server=(lambda: None) if overrides.throw_away else partial(_chroma_server, services),
+        server=(lambda: None) if overrides.throw_away else partial(_make_chroma_server, services),
     )
     if overrides.throw_away:  # nobody waits for a model there: no vectors are made, and words alone find
         services.memory.close()
 
 
-def _chroma_server(services: Services) -> ChromaServer | None:
+def _make_chroma_server(services: Services) -> ChromaServer | None:
     """The server of the index, None when the index is in a folder."""
     url = os.environ.get(URL_VARIABLE, "").strip().rstrip("/") or services.settings.current.memory.chroma_url
-    if not url or url_problem(url):  # `doctor` tells of it
+    if not url or find_url_problem(url):  # `doctor` tells of it
         return None
 
     def token() -> str:
         key = services.keys.get(KEY)
         return key.value if key else ""
 
-    return ChromaServer(url, chroma_database(services.profiles.origin), token)
+    return ChromaServer(url, make_chroma_database_name(services.profiles.origin), token)
 
 
-def chroma_database(origin: str) -> str:
+def make_chroma_database_name(origin: str) -> str:
     """The name of a home's database, as Chroma takes names: letters, digits, dots and dashes."""
     return "clawpy-" + re.sub(r"[^a-zA-Z0-9]+", "-", origin).strip("-")
 
 
-def _endpoint(services: Services, provider: str) -> Endpoint | None:
+def _find_endpoint(services: Services, provider: str) -> Endpoint | None:
     """The address at which a provider makes embeddings, None when it cannot be used."""
     if services.settings.current.provider(provider) is None:
         return None
@@ -100,7 +100,7 @@ def _endpoint(services: Services, provider: str) -> Endpoint | None:
     return Endpoint(state.settings.base_url, key.value if key else "") if state.usable else None
 
 
-def shared_database(overrides: Overrides) -> SharedDatabase | None:
+def make_shared_database(overrides: Overrides) -> SharedDatabase | None:
     """The database that machines share, None for none. A simulation shares nothing."""
     url = os.environ.get(SHARED_URL, "")
     return SharedDatabase(url) if url and not overrides.throw_away else None
@@ -148,7 +148,7 @@ def _build_memory_sources(services: Services, overrides: Overrides) -> None:
     services.summary_sharing = SummarySharing(
         services.database,
         services.memory.store,
-        shared_database(overrides),
+        make_shared_database(overrides),
         origin=services.profiles.origin,
         projects=lambda: {workspace: projects.of(workspace) for workspace in services.workspaces},
         remember=services.memory.remember,
@@ -196,10 +196,13 @@ def build_organisation(services: Services, overrides: Overrides) -> None:
         secrets=lambda: services.keys.secrets(),
     )
     profiles = services.profiles = Profiles(
-        services.database, services.agents, randomness=randomness, load_decisions=partial(_leader_decisions, services)
+        services.database,
+        services.agents,
+        randomness=randomness,
+        load_decisions=partial(_read_leader_decisions, services),
     )
     services.cascade = Cascade(services.agents, profiles, clock=clock)
-    sharing = ProfileSharing(services.database, profiles, services.agents, shared_database(overrides))
+    sharing = ProfileSharing(services.database, profiles, services.agents, make_shared_database(overrides))
     services.bubbles = Bubbles(
         services.database, services.agents, profiles, randomness=randomness, exchange=sharing.exchange
     )
@@ -220,7 +223,7 @@ def _read_activity(services: Services) -> Mapping[str, AgentActivity]:
     return activity_by_agent
 
 
-def _leader_decisions(services: Services, leaders: Sequence[str]) -> Mapping[str, Sequence[LeaderDecision]]:
+def _read_leader_decisions(services: Services, leaders: Sequence[str]) -> Mapping[str, Sequence[LeaderDecision]]:
     """Decisions that were made in sessions of leaders by the operator, or approved by the operator; newest first."""
     decisions: dict[str, list[LeaderDecision]] = {}
     for captured in services.knowledge.captures.entries(limit=MAX_DECISIONS):

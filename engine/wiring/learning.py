@@ -87,12 +87,12 @@ class SessionSource:
             start_record.leader,
             tuple(select_entries_about(entries, session_id)),
             tuple(statements),
-            self._permission_requests(session_id),
-            correction(services, view.prediction_id) if view.flow is None else None,
+            self._collect_permission_requests(session_id),
+            find_correction(services, view.prediction_id) if view.flow is None else None,
             start_record.failing,
             start_record.continues,
             start_record.own_words,
-            channel_reach(services, view.channel),
+            count_channel_reach(services, view.channel),
         )
 
     def load_start(self, session_id: str) -> SessionRecord | None:
@@ -104,10 +104,10 @@ class SessionSource:
         start = view.started_at or view.created_at
         before = [run for run in services.validation_runs.latest(view.workspace, MAX_RUNS) if run.ran_at < start]
         failing = before[0].check.failing if before else ()
-        first = self._first_of_chain(session_id)
+        first = self._find_first_of_chain(session_id)
         return SessionRecord(
             view,
-            self._leader(view.agent),
+            self._find_leader(view.agent),
             failing=tuple(failing),
             continues=first if first != session_id else "",
             own_words=_has_own_words(services, view),
@@ -157,7 +157,7 @@ class SessionSource:
             elif not candidate.status.is_decided:
                 services.adaptation.reject(candidate.id, f"its lesson was retracted: {reason}")
 
-    def _first_of_chain(self, session_id: str) -> str:
+    def _find_first_of_chain(self, session_id: str) -> str:
         """The first of the sessions that this one continues; itself when it continues none."""
         for _ in range(MAX_CONTINUED):
             before = self._services.sessions.continues(session_id)
@@ -166,7 +166,7 @@ class SessionSource:
             session_id = before
         return session_id
 
-    def _leader(self, agent: str) -> str:
+    def _find_leader(self, agent: str) -> str:
         if not agent:
             return ""
         try:
@@ -175,7 +175,7 @@ class SessionSource:
             return ""
         return leaders[0].id if leaders else ""
 
-    def _permission_requests(self, session_id: str) -> tuple[PermissionRequest, ...]:
+    def _collect_permission_requests(self, session_id: str) -> tuple[PermissionRequest, ...]:
         requests = self._services.permissions.latest(MAX_REQUESTS, session_id=session_id)
         return tuple(reversed(requests))
 
@@ -209,26 +209,26 @@ def _embed(services: Services, texts: Sequence[str]) -> list[bytes] | None:
         return None
 
 
-def correction(services: Services, card_id: str) -> Correction | None:
+def find_correction(services: Services, card_id: str) -> Correction | None:
     """The operator's edit of the prompt of a card before approving it; None when nothing was edited or there is no
     card."""
     card = find_card(services, card_id)
-    correction_texts = None if card is None else services.cards.correction(card_id)
-    if card is None or correction_texts is None:
+    correction = None if card is None else services.cards.correction(card_id)
+    if card is None or correction is None:
         return None
     channel = card.assignment.channel
     return Correction(
-        *correction_texts,
+        *correction,
         card.agent,
         card.kind,
         channel,
         card.session_id or "",
         card.estimate,
-        channel_reach(services, channel),
+        count_channel_reach(services, channel),
     )
 
 
-def channel_reach(services: Services, channel: str) -> int:
+def count_channel_reach(services: Services, channel: str) -> int:
     """The number of the latest decided cards on a channel, at least 1: how much work a rule of it concerns."""
     return max(1, sum(decision.channel == channel for decision in services.decisions.load_newest(REACH_DECISIONS)))
 

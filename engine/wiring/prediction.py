@@ -41,7 +41,7 @@ from engine.prediction.threads import Threads
 from engine.prediction.twin import EmbeddedTwin, EmbeddingCache
 from engine.services import Overrides
 from engine.settings_store import SettingsStore
-from engine.wiring.adaptation import learned_work
+from engine.wiring.adaptation import collect_learned_work
 
 if TYPE_CHECKING:
     from engine.services import Services
@@ -92,7 +92,7 @@ def build_twin(services: Services) -> None:
         read_phase=lambda: services.card_cycle.phase(),
         read_calibration=lambda: services.card_cycle.calibration(),
         read_threshold=lambda: services.settings.current.cross_poll_auto_execute_threshold,
-        missing_for=partial(_missing_requirements, services),
+        missing_for=partial(_describe_missing_requirements, services),
         read_training=lambda: services.training.view(clock.now()),
     )
 
@@ -152,7 +152,7 @@ class _TwinTraining:
         self.settings.set("twinModelId", model)
 
 
-def _missing_requirements(services: Services, workspace: str) -> str:
+def _describe_missing_requirements(services: Services, workspace: str) -> str:
     """The missing requirements for a workspace, or any for "", to act by itself."""
     return services.autonomy.requirements([workspace] if workspace else services.workspaces).words
 
@@ -196,10 +196,10 @@ def build_prediction(services: Services, launcher: Sessions, overrides: Override
         github=GitHub(clock),
         threads=services.threads,
         learned_flows=lambda workspace: [
-            work.name for work in learned_work(services) if work.workspace in ("", workspace)
+            work.name for work in collect_learned_work(services) if work.workspace in ("", workspace)
         ],
         fixes=lambda workspace: services.adaptation.fixes(workspace),
-        prompt_runner=partial(_prompt_runner, launcher),
+        prompt_runner=partial(_find_prompt_runner, launcher),
         landings=services.changes.find_undoable_landings,
         changes=services.changes.for_session,
         # One disk, one card: in the first workspace.
@@ -218,7 +218,7 @@ def build_prediction(services: Services, launcher: Sessions, overrides: Override
     other_sources = (
         services.model_twin.propose,
         hook.propose,
-        lambda context: propose_learned(context, learned_work(services)),
+        lambda context: propose_learned(context, collect_learned_work(services)),
     )
     sources_of_rounds = RoundSources(
         prepare=RoundPreparation(
@@ -241,7 +241,7 @@ def build_prediction(services: Services, launcher: Sessions, overrides: Override
     )
 
 
-def _prompt_runner(launcher: Sessions, workspace: str) -> str:
+def _find_prompt_runner(launcher: Sessions, workspace: str) -> str:
     """The agent or model that would take a text prompt of a workspace, "" for none."""
     any_prompt = Assignment("?", get_kind(FIX_BY_AGENT).channel, workspace, AUTO)
     info = launcher.check(any_prompt)
@@ -252,17 +252,19 @@ def _read_contexts(services: Services, workspaces: Sequence[str]) -> list[Worksp
     """The contexts of these workspaces."""
     last_input, _ = services.autonomy.presence.last()
     contexts = services.contexts.read_all(
-        workspaces, last_input=last_input, ours={path: _own_writes(services, path) for path in workspaces}
+        workspaces, last_input=last_input, ours={path: _collect_own_writes(services, path) for path in workspaces}
     )
     return [replace(context, is_first=context.workspace in services.workspaces[:1]) for context in contexts]
 
 
-def last_workspace_activity(services: Services, workspaces: Sequence[str]) -> datetime | None:
+def find_last_workspace_activity(services: Services, workspaces: Sequence[str]) -> datetime | None:
     """The time when anybody but us last wrote in these workspaces, None when that is unknown. Runs git."""
-    return services.contexts.last_activity(workspaces, {path: _own_writes(services, path) for path in workspaces})
+    return services.contexts.last_activity(
+        workspaces, {path: _collect_own_writes(services, path) for path in workspaces}
+    )
 
 
-def _own_writes(services: Services, workspace: str) -> list[OurWrite]:
+def _collect_own_writes(services: Services, workspace: str) -> list[OurWrite]:
     """Files that our landings wrote, which are no sign of the operator."""
     writes = []
     for path, mtime_ns in services.changes.read_own_write_times(workspace).items():

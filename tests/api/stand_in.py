@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
-from engine.activity import activity_since
+from engine.activity import select_activity_since
 from engine.api.gateway.gateway import GatewayState
 from engine.api_keys import Keys
 from engine.clock import FakeClock
@@ -320,7 +320,7 @@ class StandIn:
         self.channel_setup = ChannelSetup(
             self.settings, data=home.data, model_for=lambda agent, channel: None, missing_steps=list, path=""
         )
-        self.since = lambda: activity_since(
+        self.since = lambda: select_activity_since(
             now, sessions=[], blocked_entries=[], decision_entries=[], spent=0, waiting=[]
         )
         self.closed = False

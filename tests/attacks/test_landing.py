@@ -249,7 +249,7 @@ def test_a_rename_that_changes_only_the_case_changes_nothing_outside(world: Land
 
 @pytest.mark.attack(slow=True)
 def test_nothing_is_written_into_a_mounted_folder(tmp_path: Path, canary: Canary) -> None:
-    if os.geteuid() != 0 or shutil.which("unshare") is None or beneath._openat2() is None:
+    if os.geteuid() != 0 or shutil.which("unshare") is None or beneath._load_openat2() is None:
         pytest.skip("a mount needs root, unshare and openat2")
     top = make_tree(tmp_path / "top")
     script = textwrap.dedent(f"""
@@ -338,8 +338,8 @@ def test_a_folder_that_becomes_a_link_before_a_call_leads_nowhere(
 def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel that opens paths beneath a folder by one call, and one on which each step is opened alone."""
     if request.param == "step by step":
-        monkeypatch.setattr(beneath, "_openat2", lambda: None)
-    elif beneath._openat2() is None:
+        monkeypatch.setattr(beneath, "_load_openat2", lambda: None)
+    elif beneath._load_openat2() is None:
         pytest.skip("this kernel has no openat2")
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.autonomy.autonomous_runs import ApprovalRecord, AutonomyRequirements, find_requirements, reason_to_wait
+from engine.autonomy.autonomous_runs import ApprovalRecord, AutonomyRequirements, find_reason_to_wait, find_requirements
 from engine.autonomy.autonomy import ACT, STATE
 from engine.autonomy.state import AutonomyState
 from engine.clock import FakeClock
@@ -161,7 +161,7 @@ def test_work_that_writes_does_not_start_within_ten_minutes_of_a_change_of_files
 def test_a_card_waits_for_the_operator_by_these_rules_and_is_tried_by_others(
     kind: str, verdict: RailVerdict, waits: bool
 ) -> None:
-    assert bool(reason_to_wait(kind, [verdict])) is waits
+    assert bool(find_reason_to_wait(kind, [verdict])) is waits
 
 
 @pytest.mark.long

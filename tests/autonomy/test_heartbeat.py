@@ -12,7 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.autonomy.schedule import PULSE, Daily, Every, Heartbeat, HeartbeatItem, Once, last_occurrence, parse_items
+from engine.autonomy.schedule import (
+    PULSE,
+    Daily,
+    Every,
+    Heartbeat,
+    HeartbeatItem,
+    Once,
+    find_last_occurrence,
+    parse_items,
+)
 from engine.clock import FakeClock
 from engine.hierarchy.agents import HeartbeatPage
 from engine.model import Randomness, TriggerType
@@ -80,22 +89,22 @@ def test_any_text_is_parsed_without_an_error(text: str) -> None:
 def test_a_daily_item_comes_at_its_time_and_not_before_it_was_written() -> None:
     item, nine = Daily(WEEK, time(9)), datetime(2026, 1, 5, 9, tzinfo=UTC)
     written = nine - timedelta(minutes=2)
-    assert last_occurrence(item, written, nine - timedelta(seconds=1), UTC) is None
-    assert last_occurrence(item, written, NOW, UTC) == nine
-    assert last_occurrence(item, nine, NOW, UTC) is None
+    assert find_last_occurrence(item, written, nine - timedelta(seconds=1), UTC) is None
+    assert find_last_occurrence(item, written, NOW, UTC) == nine
+    assert find_last_occurrence(item, nine, NOW, UTC) is None
     saturdays = Daily(frozenset({5}), time(9))
-    assert last_occurrence(saturdays, NOW - timedelta(days=30), NOW, UTC) == nine - timedelta(days=2)
+    assert find_last_occurrence(saturdays, NOW - timedelta(days=30), NOW, UTC) == nine - timedelta(days=2)
 
 
 def test_an_item_is_due_once_when_the_clock_skips_or_repeats_its_time() -> None:
     half_past_two = Daily(WEEK, time(2, 30))
     spring = datetime(2026, 3, 29, tzinfo=UTC)  # the clock skips this time
     due = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
-    assert last_occurrence(half_past_two, spring, due - timedelta(minutes=1), BERLIN) is None
-    assert last_occurrence(half_past_two, spring, datetime(2026, 3, 29, 3, tzinfo=UTC), BERLIN) == due
+    assert find_last_occurrence(half_past_two, spring, due - timedelta(minutes=1), BERLIN) is None
+    assert find_last_occurrence(half_past_two, spring, datetime(2026, 3, 29, 3, tzinfo=UTC), BERLIN) == due
     autumn = datetime(2026, 10, 24, 23, tzinfo=UTC)  # the clock repeats it
     occurrences = {
-        last_occurrence(half_past_two, autumn, autumn + timedelta(minutes=minutes), BERLIN)
+        find_last_occurrence(half_past_two, autumn, autumn + timedelta(minutes=minutes), BERLIN)
         for minutes in range(0, 20 * 60, 5)
     }
     assert occurrences == {None, datetime(2026, 10, 25, 0, 30, tzinfo=UTC)}
@@ -103,7 +112,7 @@ def test_an_item_is_due_once_when_the_clock_skips_or_repeats_its_time() -> None:
 
 @given(st.integers(5, 5000), st.integers(0, 100_000))
 def test_an_interval_is_due_at_its_multiples(span: int, passed: int) -> None:
-    occurrence = last_occurrence(Every(timedelta(minutes=span)), NOW, NOW + timedelta(minutes=passed), UTC)
+    occurrence = find_last_occurrence(Every(timedelta(minutes=span)), NOW, NOW + timedelta(minutes=passed), UTC)
     times = passed // span
     assert occurrence == (NOW + timedelta(minutes=span * times) if times else None)
 

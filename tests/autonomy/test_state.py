@@ -13,9 +13,9 @@ from engine.autonomy.state import (
     AutonomyTrigger,
     Facts,
     Presence,
-    next_state,
-    next_trigger,
-    transitions_from,
+    compute_next_state,
+    find_next_trigger,
+    find_transitions,
 )
 from engine.clock import FakeClock
 from engine.storage.database import Database
@@ -51,7 +51,7 @@ SPECIFIED = {
 def test_exactly_the_specified_transitions_exist() -> None:
     table = {(before.name, trigger.name): after.name for (before, trigger), after in TRANSITIONS.items()}
     assert table == SPECIFIED
-    assert next_state(AutonomyState.DISABLED, AutonomyTrigger.SILENT) is AutonomyState.DISABLED
+    assert compute_next_state(AutonomyState.DISABLED, AutonomyTrigger.SILENT) is AutonomyState.DISABLED
 
 
 FACTS = st.builds(
@@ -72,12 +72,12 @@ def test_every_sequence_of_facts_and_triggers_ends_in_a_state_that_fits_the_fact
 ) -> None:
     for step in steps:
         if isinstance(step, AutonomyTrigger):
-            state = next_state(state, step)
+            state = compute_next_state(state, step)
             continue
-        for after, cause in transitions_from(state, step):
+        for after, cause in find_transitions(state, step):
             assert TRANSITIONS[state, cause] is after
             state = after
-        assert next_trigger(state, step) is None
+        assert find_next_trigger(state, step) is None
         if not step.enabled or "stop" in step.holds:
             assert state is AutonomyState.DISABLED
         elif step.holds:

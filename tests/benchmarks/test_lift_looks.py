@@ -20,7 +20,7 @@ import pytest
 from numpy.typing import NDArray
 
 from engine.learning.candidates.overlays import ERROR_RATE
-from engine.statistics import Arms, difference_interval
+from engine.statistics import Arms, compute_difference_interval
 
 WORLDS, SESSIONS, WITHHELD = 200, 200, 0.2
 """Worlds of each kind, sessions of each world, and the share of sessions without the effect."""
@@ -139,4 +139,4 @@ def find_first_looks(counts: RunCounts, rule: Callable[[Arms], bool]) -> Numbers
 
 @cache
 def is_harmful(arms: Arms) -> bool:
-    return difference_interval([arms], ERROR_RATE)[2] < 0
+    return compute_difference_interval([arms], ERROR_RATE)[2] < 0

@@ -19,7 +19,7 @@ from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.learning.decisions.decisions import SIGNAL_WEIGHTS, CardFeatures, Decision, Decisions
 from engine.learning.decisions.text_features import extract_features
-from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, prompt_words
+from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, split_prompt_words
 from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Database, Transaction
 from tests.benchmarks.measuring import Measured, p95, print_table, time_call
@@ -72,7 +72,7 @@ def test_an_update_and_a_score_beside_100_000_decisions(tmp_path: Path, clock: F
         database.write(lambda tx, first=first: add_decisions(tx, first))
     twin = EmbeddedTwin(decisions)
     query_card = CardFeatures(
-        "kind1", "channel1", "/place1", "flow", prompt_words("cart tests"), PartOfDay.MORNING, False, clock.now()
+        "kind1", "channel1", "/place1", "flow", split_prompt_words("cart tests"), PartOfDay.MORNING, False, clock.now()
     )
     learning = Measured(lambda: twin.predict(query_card))
     words = f"{learning.seconds:.0f} s ({learning.processor:.0f} s of the processor)"
@@ -86,8 +86,8 @@ def test_an_update_and_a_score_beside_100_000_decisions(tmp_path: Path, clock: F
 
         def score(made: DecidedCard = made) -> None:
             query = CardFeatures(
-                made.kind, made.channel, made.workspace, made.flow, prompt_words(made.prompt), PartOfDay.MORNING, False,
-                clock.now(), 9, twin.read_features(made.prompt, "the cart changed"),
+                made.kind, made.channel, made.workspace, made.flow, split_prompt_words(made.prompt), PartOfDay.MORNING,
+                False, clock.now(), 9, twin.read_features(made.prompt, "the cart changed"),
             )  # fmt: skip
             twin.calibrate(made.kind, twin.predict(query).probability)
 

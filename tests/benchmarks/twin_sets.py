@@ -15,7 +15,7 @@ from engine.learning.decisions.decisions import CardFeatures, PastDecision
 from engine.learning.decisions.learner import Learner
 from engine.learning.decisions.text_features import TextFeatures, extract_features, unpack_features
 from engine.memory.helper_main import MiniLM
-from engine.model import PartOfDay, prompt_words
+from engine.model import PartOfDay, split_prompt_words
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
@@ -40,7 +40,7 @@ class Row:
 
     def query(self, number: int) -> CardFeatures:
         return CardFeatures(
-            "proposal", "research", self.trace, "", prompt_words(self.task), PartOfDay.MORNING, False,
+            "proposal", "research", self.trace, "", split_prompt_words(self.task), PartOfDay.MORNING, False,
             BEGIN + timedelta(minutes=number), text=self.seen,
         )  # fmt: skip
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from engine.config import Settings
-from engine.config.sections import PROVIDERS, model_problem, runner_problem, url_problem
+from engine.config.sections import PROVIDERS, find_model_problem, find_runner_problem, find_url_problem
 from engine.config.settings_file import BadConfig, describe_accepted, parse_key, read_settings
 
 
@@ -85,22 +85,22 @@ UNSAFE_ADDRESSES = (
 
 
 def test_plain_http_is_accepted_for_nearby_addresses_only() -> None:
-    assert [url for url in SAFE_ADDRESSES.split() if url_problem(url)] == []
-    assert [url for url in (*UNSAFE_ADDRESSES.split(), "", "https://x .org") if not url_problem(url)] == []
-    assert url_problem("http://api.example.com", insecure=True) == "", "the operator accepts plain http"
-    assert url_problem("http://u:p@api.example.com", insecure=True)
+    assert [url for url in SAFE_ADDRESSES.split() if find_url_problem(url)] == []
+    assert [url for url in (*UNSAFE_ADDRESSES.split(), "", "https://x .org") if not find_url_problem(url)] == []
+    assert find_url_problem("http://api.example.com", insecure=True) == "", "the operator accepts plain http"
+    assert find_url_problem("http://u:p@api.example.com", insecure=True)
 
 
 @pytest.mark.parametrize(
     ("problem", "accepted", "refused"),
     [
         (
-            runner_problem,
+            find_runner_problem,
             ("auto", "flow", "model", "acp:claude", "acp:a-b_c9"),
             ("", "acp", "acp:", "acp:Big", "Model", "model ", "flow\n", "acp:a" + "b" * 40),
         ),
         (
-            model_problem,
+            find_model_problem,
             ("openai:gpt-6.1-terra", "together:zai-org/GLM-5.3", "ollama:qwen3:8b"),
             ("gpt", "openai:", ":gpt", "Open:gpt", "openai:g p", "openai:" + "g" * 201),
         ),

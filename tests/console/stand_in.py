@@ -454,7 +454,7 @@ class StandIn:
         learned = [*self.adaptation.waiting(), *self.learnings.waiting()] if self.learnings_wait else []
         return [*requests, *changes, *learned]
 
-    def workspace_label(self, workspace: str) -> str:
+    def make_workspace_label(self, workspace: str) -> str:
         return f"{workspace.rpartition('/')[2]}  main*"
 
     def close(self) -> None:

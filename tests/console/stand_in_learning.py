@@ -22,7 +22,7 @@ from engine.model.adaptation import (
     Lift,
     Overlay,
     Station,
-    candidate_after,
+    compute_candidate_status,
 )
 from engine.model.learnings import ChainReport, EntrySource, RetractReport, ScopeState
 from tests.console.stand_in_data import SHOP, ago, read_values
@@ -105,7 +105,7 @@ class StandInAdaptation(StandInService):
 
     def _move(self, id: str, move: CandidateMove, by: str, reason: str) -> Candidate:
         item = self.before[id] = self.all[id]
-        status = candidate_after(id, item.status, move)
+        status = compute_candidate_status(id, item.status, move)
         self.all[id] = dataclasses.replace(
             item, status=status, decided_by=by, reason=reason, changed_at=self._engine.now
         )

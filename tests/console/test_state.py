@@ -27,7 +27,7 @@ from engine.events import Event
 from engine.home import Home
 from engine.model import MICRO, Hold
 from engine.model.rails import CostState
-from engine.model.text import text_hash
+from engine.model.text import compute_text_hash
 from tests.console import stand_in_data
 from tests.console.conftest import running, wait_for_text
 from tests.console.stand_in import StandIn
@@ -118,7 +118,7 @@ def test_other_fields_of_the_state_are_another_version() -> None:
             hints_of_fields = get_type_hints(hint)
             fields[hint.__name__] = sorted(hints_of_fields)
             hints += hints_of_fields.values()
-    assert (LAST_SCREEN_VERSION, text_hash(str(sorted(fields.items())))) == (4, "55a26055aa120d8b")
+    assert (LAST_SCREEN_VERSION, compute_text_hash(str(sorted(fields.items())))) == (4, "55a26055aa120d8b")
 
 
 @pytest.mark.long

@@ -135,7 +135,7 @@ async def test_the_header_follows_the_branch_with_each_check_for_cards(
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(console) as pilot:
-        monkeypatch.setattr(engine, "workspace_label", lambda workspace: "shop  discount")
+        monkeypatch.setattr(engine, "make_workspace_label", lambda workspace: "shop  discount")
         engine.bus.publish(CycleFinished(created=0, withdrawn=0, seconds=0.1))
         await until(pilot, lambda: "shop  discount" in screen_text(console).splitlines()[0])
 

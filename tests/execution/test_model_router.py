@@ -13,7 +13,7 @@ from engine.config.sections import PROVIDERS, ProviderKind
 from engine.config.settings_file import read_settings
 from engine.execution import model_router
 from engine.execution.model_router import ModelRouter
-from engine.installed import extras_command
+from engine.installed import make_extras_command
 from engine.model import Refusal
 from tests.support.helpers import read_table, refused
 
@@ -119,7 +119,7 @@ def test_each_missing_step_is_named_and_no_other(
     assert [step.shown_command for step in steps] == commands
     if steps:
         refusal = find_refusal(router)
-        assert (f"`{commands[0]}`" if has_extra else extras_command("models")) in refusal.fix
+        assert (f"`{commands[0]}`" if has_extra else make_extras_command("models")) in refusal.fix
         assert ("key set openai" in refusal.fix) == ("clawpy key set openai" in commands)
 
 

@@ -21,8 +21,8 @@ from engine.memory.transcript_import import MAX_LINE_BYTES, Importer, parse_time
 from engine.model import RETENTION_BY_KIND, Retention
 from engine.services import Overrides
 from engine.storage.database import Database
-from engine.wiring.acting import last_operator_activity
-from engine.wiring.prediction import last_workspace_activity
+from engine.wiring.acting import find_last_operator_activity
+from engine.wiring.prediction import find_last_workspace_activity
 from tests.conftest import MONDAY_MORNING, Repository
 from tests.memory.fake_work import FakeWork
 from tests.support.helpers import read_table
@@ -149,11 +149,11 @@ def test_a_conversation_elsewhere_is_a_sign_of_the_operator_and_no_write(
     file.parent.mkdir()
     file.write_text(make_claude_line(1, "user", "hello", cwd="/elsewhere"))
     os.utime(file, (at.timestamp(), at.timestamp()))
-    before = last_operator_activity(engine)
+    before = find_last_operator_activity(engine)
     engine.settings.set("memory.transcripts", [str(file.parent)])
     assert before != at
-    assert last_operator_activity(engine) == at
-    assert last_workspace_activity(engine, [str(repository.path)]) == before
+    assert find_last_operator_activity(engine) == at
+    assert find_last_workspace_activity(engine, [str(repository.path)]) == before
 
 
 # -- lines of JSON

@@ -27,7 +27,7 @@ from engine.model import (
     TriggerType,
 )
 from engine.model.adaptation import CandidateStatus, CandidateType, RecordKind
-from engine.storage.database import SCHEMA_FILE, SCHEMA_VERSION, create_or_check, stored_version
+from engine.storage.database import SCHEMA_FILE, SCHEMA_VERSION, create_or_check, read_stored_version
 from tests.support.helpers import refused
 
 ENUM_COLUMNS: dict[tuple[str, str], Iterable[str]] = {
@@ -91,7 +91,7 @@ def test_a_killed_start_leaves_no_half_database(tmp_path: Path) -> None:
     path = tmp_path / "clawpy.db"
     (tmp_path / "clawpy.db.new").write_bytes(b"half of it")
     create_or_check(path)
-    assert stored_version(path) == SCHEMA_VERSION
+    assert read_stored_version(path) == SCHEMA_VERSION
     assert [file.name for file in tmp_path.iterdir()] == ["clawpy.db"]
 
 

@@ -31,7 +31,7 @@ from clawpy_console.fields.states import HOLD_NAMES, absence_fields, hold_field,
 from clawpy_console.formats import one_line, workspace_name
 from engine.model import REASON_SEPARATOR
 from engine.model.base import group_pairs
-from engine.model.text import first_of
+from engine.model.text import describe_first
 
 MAX_LISTED = 5
 """The latest sessions that ran or were blocked while you were away, which are listed."""
@@ -65,7 +65,7 @@ def status(document: Document) -> Lines:
     yield from _phase_lines(document["phase"])
     by_itself = document["byItself"]
     if by_itself["missing"]:
-        yield f"  {by_itself['words'].partition(':')[0]}: {first_of(by_itself['missing'])}"
+        yield f"  {by_itself['words'].partition(':')[0]}: {describe_first(by_itself['missing'])}"
     else:
         yield f"  {by_itself['words']}"
     yield from _gateway_lines(document.get("gateway") or {})
@@ -118,7 +118,10 @@ def _absence_lines(away: Document) -> Lines:
         for run in reversed(away["ran"])
     ]
     times = group_pairs(
-        (f"{entry['rail']}  {one_line(entry['prompt'])}: {first_of(entry['reason'].split(REASON_SEPARATOR))}", entry)
+        (
+            f"{entry['rail']}  {one_line(entry['prompt'])}: {describe_first(entry['reason'].split(REASON_SEPARATOR))}",
+            entry,
+        )
         for entry in reversed(away["blocked"])
     )
     blocked = [

@@ -147,7 +147,7 @@ class Access:
             return
         if key is not None and len(key.value) >= MIN_TOKEN_CHARS:
             self._use(key.value, key.source)
-        elif key is None and (self.source == FILE or not self._keys.keyring_fault(TOKEN_NAME)):
+        elif key is None and (self.source == FILE or not self._keys.find_keyring_fault(TOKEN_NAME)):
             if self.source in ("", THIS_RUN):
                 return
             log.warning("the gateway's token was removed: nobody can connect until a new one is set")

@@ -30,16 +30,16 @@ from engine.config.sections import (
     SPEAK_SCHEME,
     STORED_WITH_KEYS,
     Surface,
-    address_key_name,
-    address_problem,
-    address_variable,
+    find_address_problem,
+    make_address_key_name,
+    make_address_variable,
 )
 from engine.frozen import frozen
 from engine.home import Home
 from engine.installed import (
     NOTIFY,
-    extra_not_installed,
     has_extra,
+    make_not_installed_refusal,
 )
 from engine.model import Refusal
 from engine.settings_store import SettingsStore
@@ -90,10 +90,10 @@ class Addresses:
         if not url:
             url, source = self._read_url_in_settings(surface), "settings"
         if url == STORED_WITH_KEYS:
-            key = self._keys.get(address_key_name(surface))
+            key = self._keys.get(make_address_key_name(surface))
             if key is None:
                 message = f'notify.{surface.value}.url is "key", but no address is stored for {surface.value}'
-                fix = f"clawpy notify set {surface.value}, or set {address_variable(surface)}"
+                fix = f"clawpy notify set {surface.value}, or set {make_address_variable(surface)}"
                 raise Refusal("no_address", message, fix)
             url, source = key.value, key.source
             self._stored_urls[surface] = url
@@ -109,7 +109,7 @@ class Addresses:
         return tuple(part for url in urls if url for part in find_secret_parts(url))
 
     def _read_url_in_environment(self, surface: Surface) -> str:
-        return self._environment.get(address_variable(surface), "").strip()
+        return self._environment.get(make_address_variable(surface), "").strip()
 
     def _read_url_in_settings(self, surface: Surface) -> str:
         return self._settings.current.notify.of(surface).url
@@ -138,7 +138,7 @@ def is_known_service(url: str) -> bool:
     if url.partition("://")[0] in (DESKTOP_SCHEME, SPEAK_SCHEME):
         return True
     if not has_extra(NOTIFY):
-        raise extra_not_installed(NOTIFY)
+        raise make_not_installed_refusal(NOTIFY)
     import apprise
 
     return apprise.Apprise.instantiate(url) is not None
@@ -159,11 +159,11 @@ def store_address(
         fix = "see https://appriseit.com/services/ for the format"
         raise Refusal("bad_address", "that is not the address of a known service, or it is incomplete", fix)
     source = "settings"
-    if address_problem(url):
-        export = f"either export {address_variable(surface)}=… where clawpy is started"
+    if find_address_problem(url):
+        export = f"either export {make_address_variable(surface)}=… where clawpy is started"
         keep = f"keep it in a file that only you can read: clawpy notify set {surface} --store file"
         keyring_fix = f"{export}, or {keep}"
-        source = Keys(home).set(address_key_name(surface), url, consent_file=in_file, keyring_fix=keyring_fix)
+        source = Keys(home).set(make_address_key_name(surface), url, consent_file=in_file, keyring_fix=keyring_fix)
         url = STORED_WITH_KEYS
     write(f"notify.{surface}.url", url)
     current = SettingsStore(home.config_file, clock=SystemClock()).current
@@ -203,7 +203,7 @@ def deliver(address: Address, note: Note, buttons: Mapping[str, Button]) -> Fail
     if address.service == SPEAK_SCHEME:
         return _run(make_speech_command(note))
     if not has_extra(NOTIFY):
-        return Failure(str(extra_not_installed(NOTIFY)), lasting=True)
+        return Failure(str(make_not_installed_refusal(NOTIFY)), lasting=True)
     return _send(address, note, buttons)
 
 

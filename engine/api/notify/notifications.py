@@ -48,7 +48,7 @@ from engine.api.notify.outbox import (
     plan_delivery,
 )
 from engine.background import Background
-from engine.config.sections import Surface, address_variable
+from engine.config.sections import Surface, make_address_variable
 from engine.events import Subscription
 from engine.model import Refusal, Waiting
 from engine.storage.ledger import LedgerCursor, LedgerEntry
@@ -262,7 +262,7 @@ class Notifications:
         except Refusal as refusal:
             return reply | {"message": refusal.message, "fix": refusal.fix}
         if address is None:
-            fix = f"clawpy notify set {surface}, or set {address_variable(surface)}"
+            fix = f"clawpy notify set {surface}, or set {make_address_variable(surface)}"
             return reply | {"message": "no address", "fix": fix}
         reply |= {"service": address.service, "source": address.source}
         return reply if is_on else reply | {"message": f"{setting} is off", "fix": f"clawpy config set {setting} true"}

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from engine.api.documents import Document, document, instant
 from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, Limit, NonEmptyText, Text, operation, require
-from engine.autonomy.schedule import heartbeat_problems
+from engine.autonomy.schedule import find_heartbeat_problems
 from engine.config.sections import ACP_PREFIX
 from engine.hierarchy import profile_items
 from engine.learning.decisions.exporting import Shape
@@ -74,7 +74,7 @@ def agents(
             "coding": _list_coding_agents(engine),
             "codingSupported": list(engine.channel_setup.supported_agents),
             "retired": [agent.id for agent in hierarchy.retired()],
-            "problems": [*hierarchy.problems(), *heartbeat_problems(*hierarchy.heartbeats())],
+            "problems": [*hierarchy.problems(), *find_heartbeat_problems(*hierarchy.heartbeats())],
         }
     require("id", id)
     match action:
@@ -303,7 +303,7 @@ def _make_agent_document(engine: Services, agent_id: str) -> Document:
     if retired or agent.broken:
         return reply | {"chain": [], "chainEnd": "", "retired": retired is not None}
     lineage, channels = hierarchy.find_lineage(agent_id), engine.settings.current.channels
-    lines = heartbeat_problems(*hierarchy.heartbeats())
+    lines = find_heartbeat_problems(*hierarchy.heartbeats())
     problems = [line for line in lines if line.startswith(f"agents/{agent_id}/")]
     try:
         soul = hierarchy.soul(agent_id)

@@ -55,7 +55,7 @@ from engine.model import (
     SessionView,
     sanitise,
 )
-from engine.model.text import count, join_names, last_error_line
+from engine.model.text import count, find_last_error_line, join_names
 
 _FILLERS = frozenset({"the", "a", "an", "my", "our", "all", "please", "this", "project", "repository", "code", "and"})
 """Words beside the name of a flow that are ignored."""
@@ -464,7 +464,7 @@ class LearnedFlow(Flow):
             if not result.ok:
                 raise WorkFailed(
                     f"step {number} of {len(self.commands)}, `{shlex.join(argv)}`, ended with exit code "
-                    f"{result.exit_code}: {last_error_line(result.output)}"
+                    f"{result.exit_code}: {find_last_error_line(result.output)}"
                 )
         return FlowResult(f"{count(len(self.commands), 'command')} of {self.name} ran")
 

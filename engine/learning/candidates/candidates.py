@@ -44,7 +44,7 @@ from engine.model.adaptation import (
     LearningRecord,
     Overlay,
     Station,
-    candidate_after,
+    compute_candidate_status,
     effect_from_json,
 )
 from engine.model.text import count
@@ -52,12 +52,12 @@ from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms
 from engine.storage.rows import (
     Row,
-    each_of,
     enum_field,
     find_by_prefix,
     json_field,
     load_all,
     select_all,
+    select_each,
     shallow_dict,
     utc_field,
     value_of,
@@ -149,7 +149,7 @@ class CandidateRow(Row, table=True):
 
 
 _NEWEST = select_all(CandidateRow).order_by(col(CandidateRow.changed_at).desc(), col(CandidateRow.id))
-_OF_STATUSES = _NEWEST.where(col(CandidateRow.status).in_(each_of("statuses")))
+_OF_STATUSES = _NEWEST.where(col(CandidateRow.status).in_(select_each("statuses")))
 
 
 def load_candidates(database: Database, *statuses: CandidateStatus) -> list[CandidateRow]:
@@ -181,7 +181,7 @@ def add_candidate(tx: Transaction, candidate: Candidate, reason: str) -> Candida
 
 def store_evaluation(tx: Transaction, row: CandidateRow, evaluation: Evaluation, move: CandidateMove | None) -> None:
     """Store an evaluation, with the transition `move` that follows from it, if any."""
-    new_status = row.status if move is None else candidate_after(row.id, row.status, move)
+    new_status = row.status if move is None else compute_candidate_status(row.id, row.status, move)
     row.corroborated_by, row.against = evaluation.corroborated_by, evaluation.against
     if not new_status.is_decided:
         row.score, row.reason, row.decided_by = evaluation.score, evaluation.reason, ""
@@ -201,10 +201,10 @@ def decide_candidate(
 ) -> None:
     """Activate, reject or roll back a candidate. `flow_names` are in use, so a new flow gets another name.
 
-    Raises what `candidate_after` raises, and `Refusal` `bad_effect`, `already_in_force` (another flow does the same),
-    before any change.
+    Raises what `compute_candidate_status` raises, and `Refusal` `bad_effect`, `already_in_force` (another flow does the
+    same), before any change.
     """
-    new_status = candidate_after(row.id, row.status, move)
+    new_status = compute_candidate_status(row.id, row.status, move)
     _add_step(tx, row, move, new_status, by=by, reason=reason, flow_names=flow_names)
     row.decided_by, row.reason = by, reason
     tx.record(

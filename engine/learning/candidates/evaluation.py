@@ -15,7 +15,7 @@ from datetime import datetime
 from difflib import SequenceMatcher
 from statistics import fmean
 
-from engine.config.sections import model_problem
+from engine.config.sections import find_model_problem
 from engine.frozen import frozen
 from engine.learning.learnings.recurrence import may_be_same
 from engine.model import Refusal, sanitise
@@ -77,7 +77,7 @@ def validate_effect(effect: Effect) -> Effect:
                 raise _make_invalid_effect_refusal("it names no failing test")
             return replace(effect, repairs=_validate_lines("repairs", effect.repairs))
         case RoutingHint():
-            if problem := model_problem(effect.model):
+            if problem := find_model_problem(effect.model):
                 raise _make_invalid_effect_refusal(problem)
             return effect
         case PolicyTweak():

@@ -48,8 +48,8 @@ from engine.model.adaptation import (
 )
 from engine.model.learnings import find_lessons
 from engine.model.prompts import OWN_TEXT
-from engine.model.text import approved_text, without_invalid_xml
-from engine.statistics import Arms, difference_interval
+from engine.model.text import mark_approved, remove_invalid_xml
+from engine.statistics import Arms, compute_difference_interval
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
 from engine.storage.rows import Row, utc_field
@@ -122,7 +122,7 @@ class Overlays:
 
 def measure_lift(overlay_id: str, strata: Sequence[Arms]) -> Lift:
     """The lift of an overlay. A stratum has the runs from which it was withheld with the same probability."""
-    difference, low, high = difference_interval(strata, ERROR_RATE)
+    difference, low, high = compute_difference_interval(strata, ERROR_RATE)
     if high < 0:
         verdict = LiftVerdict.HARMS
     elif low > 0:
@@ -346,5 +346,5 @@ def make_fragment_lines(overlay: Overlay) -> list[PromptLine]:
     assert isinstance(overlay.effect, PromptFragment)
     approved = overlay.trust is Trust.QUOTED
     source = PromptSource(SourceKind.OVERLAY, overlay.candidate_id, f"overlay {overlay.id}", overlay.trust, approved)
-    lines = (escape(without_invalid_xml(text), quote=False) for text in overlay.effect.guidance)
-    return [PromptLine(f"- {approved_text(line, is_quote=approved)}", source) for line in lines]
+    lines = (escape(remove_invalid_xml(text), quote=False) for text in overlay.effect.guidance)
+    return [PromptLine(f"- {mark_approved(line, is_quote=approved)}", source) for line in lines]

@@ -19,7 +19,7 @@ from sqlmodel import Field, col, func, select
 from engine.files import read_table
 from engine.frozen import frozen
 from engine.model import ParaFact, TranscriptLine, Trust
-from engine.model.adaptation import Candidate, CandidateType, LearningRecord, RecordKind, dedupe_key
+from engine.model.adaptation import Candidate, CandidateType, LearningRecord, RecordKind, make_dedupe_key
 from engine.model.base import hex_hash
 from engine.model.learnings import Correction
 from engine.storage.database import Database, Transaction
@@ -27,11 +27,11 @@ from engine.storage.ledger import LedgerEntry
 from engine.storage.rows import (
     Row,
     ask,
-    each_of,
     enum_field,
     json_field,
     read_all,
     select_all,
+    select_each,
     shallow_dict,
     utc_field,
     value_of,
@@ -85,8 +85,8 @@ def make_record_id(*parts: object) -> str:
 
 
 _NEWEST = select_all(LearningRecordRow).order_by(col(LearningRecordRow.seq).desc()).limit(bindparam("limit"))
-_OF_KINDS = _NEWEST.where(col(LearningRecordRow.kind).in_(each_of("kinds")))
-_BY_ID = _NEWEST.where(col(LearningRecordRow.id).in_(each_of("ids")))
+_OF_KINDS = _NEWEST.where(col(LearningRecordRow.kind).in_(select_each("kinds")))
+_BY_ID = _NEWEST.where(col(LearningRecordRow.id).in_(select_each("ids")))
 _STRONG = _NEWEST.where(
     col(LearningRecordRow.score) >= bindparam("score"), col(LearningRecordRow.at) >= bindparam("since")
 )
@@ -161,7 +161,7 @@ class Opportunity:
     @property
     def key(self) -> str:
         """The unique key of the candidate that is drafted from it."""
-        return dedupe_key(self.type, self.record.scope_type, self.record.scope_id, self.record.source_label)
+        return make_dedupe_key(self.type, self.record.scope_type, self.record.scope_id, self.record.source_label)
 
 
 def find_types(kind: RecordKind) -> tuple[CandidateType, ...]:

@@ -19,7 +19,7 @@ from sqlmodel import Field, Session, col, func, select
 from engine.clock import Clock
 from engine.frozen import frozen
 from engine.learning.decisions.text_features import NO_FEATURES, TextFeatures, unpack_features
-from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, is_weekend, part_of_day, prompt_words
+from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, is_weekend, part_of_day, split_prompt_words
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, UtcDateTime, ask, load_all, select_all, utc_field
 
@@ -322,7 +322,16 @@ def _make_past_decision(row: Any) -> PastDecision:
     """The decision in a row of `_LEARNER_COLUMNS`."""
     id, kind, channel, workspace, flow, prompt, part, weekend, at, hour, seen, chosen, weight, waited_hours, raw = row
     card = CardFeatures(
-        kind, channel, workspace, flow, prompt_words(prompt), PartOfDay(part), weekend, at, hour, unpack_features(seen)
+        kind,
+        channel,
+        workspace,
+        flow,
+        split_prompt_words(prompt),
+        PartOfDay(part),
+        weekend,
+        at,
+        hour,
+        unpack_features(seen),
     )
     return PastDecision(card, chosen, weight, waited_hours, id, raw)
 

@@ -29,7 +29,7 @@ from engine.frozen import frozen
 from engine.learning.decisions.decisions import Decision, DpoPair, Preference, import_pairs, load_pairs
 from engine.model import TWIN_INSTRUCTION, TWIN_TASK, DecisionSignal, Refusal
 from engine.model.secrets import redact
-from engine.model.text import count, validation_faults
+from engine.model.text import count, describe_validation_faults
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.state import begin_intent, finish_intent, unfinished_intents
@@ -404,7 +404,7 @@ def read_preference(line: str) -> tuple[str, str, str]:
         is_plain = isinstance(document.get("prompt"), str)
         context, chosen, rejected = _read_plain(document) if is_plain else _read_chat(document)
     except ValidationError as error:
-        raise ValueError("; ".join(validation_faults(error))) from None
+        raise ValueError("; ".join(describe_validation_faults(error))) from None
     if chosen == rejected:
         raise ValueError("the chosen and the rejected side are the same")
     return context, chosen, rejected

@@ -13,7 +13,7 @@ from typing import Any
 from zlib import crc32
 
 from engine.frozen import frozen
-from engine.model import prompt_words
+from engine.model import split_prompt_words
 
 EMBEDDING_SIZE = 384
 """Dimensions of an embedding."""
@@ -217,7 +217,7 @@ def _measure_length(vector: Vector) -> float:
 
 def _find_subject_words(text: str) -> frozenset[str]:
     """The words of a text that say something about its subject."""
-    return prompt_words(text) - STOP_WORDS
+    return split_prompt_words(text) - STOP_WORDS
 
 
 def _measure_overlap(words: frozenset[str], others: frozenset[str]) -> float:

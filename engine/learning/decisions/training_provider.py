@@ -20,7 +20,7 @@ from typing import Any
 
 from engine.background import NETWORK_VARIABLES, kill_helper, start_helper
 from engine.frozen import frozen
-from engine.installed import TRAIN, extra_not_installed
+from engine.installed import TRAIN, make_not_installed_refusal
 from engine.model import sanitise
 from engine.model.secrets import redact
 
@@ -129,7 +129,7 @@ class Provider:
         if "error" not in reply:
             return reply
         if reply.get("missing"):
-            raise extra_not_installed(TRAIN)
+            raise make_not_installed_refusal(TRAIN)
         message = sanitise(redact(f"{call}: {reply['error']}", [account.key]))
         raise TrainingError(message, transient=reply["status"] in TRANSIENT_STATUSES)
 

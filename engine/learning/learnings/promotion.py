@@ -32,7 +32,7 @@ from engine.learning.learnings.page import Value, format_sources, format_time
 from engine.learning.learnings.recurrence import Cluster, Vectors, find_clusters, find_matches, make_comparison_key
 from engine.learning.learnings.store import GLOBAL, Change, Scope, add_entry
 from engine.model import EntrySource, LearningEntry, LearningKind, LearningScope, LearningStatus, RetractReport, Trust
-from engine.model.base import hex_hash, lowest_trust, may_guide
+from engine.model.base import find_lowest_trust, hex_hash, may_guide
 from engine.model.learnings import normalise
 from engine.statistics import share
 from engine.storage import state
@@ -260,7 +260,7 @@ def _promote_cluster(cluster: Cluster, scope: Scope, now: datetime) -> LearningE
     centre = cluster.centre
     lower_ids = {source.entry for member in cluster.members for source in member.promoted_from}
     sources = [member for member in cluster.members if member.id not in lower_ids or member is centre]
-    trust = lowest_trust(member.trust for member in cluster.members)
+    trust = find_lowest_trust(member.trust for member in cluster.members)
     waits = not may_guide(trust, approved=False)
     session_count = len(cluster.sessions)
     best = max(cluster.members, key=lambda member: (member.confidence, member.id))

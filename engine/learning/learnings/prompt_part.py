@@ -29,11 +29,11 @@ from engine.model import (
     PromptSource,
     SourceKind,
     Trust,
-    prompt_words,
+    split_prompt_words,
 )
 from engine.model.learnings import normalise
 from engine.model.prompts import OWN_TEXT
-from engine.model.text import approved_text, without_invalid_xml
+from engine.model.text import mark_approved, remove_invalid_xml
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, utc_field
 
@@ -138,10 +138,10 @@ class LearningsPart:
 
 def order_entries(entries: Sequence[LearningEntry], task: str) -> list[LearningEntry]:
     """Sort entries: those that name the task's files or words come first, then the most certain and important. Pure."""
-    task_words, task_names = prompt_words(task), find_names(task)
+    task_words, task_names = split_prompt_words(task), find_names(task)
 
     def rank(entry: LearningEntry) -> tuple[float, float, str]:
-        words = prompt_words(entry.text)
+        words = split_prompt_words(entry.text)
         common_words = len(task_words & words) / len(words) if words else 0.0
         names_task = bool(task_names & find_names(entry.text))
         return -round(names_task + common_words, 2), -(entry.confidence * entry.importance), entry.id
@@ -154,7 +154,7 @@ def make_entry_lines(entry: LearningEntry) -> list[PromptLine]:
     label = "learnt everywhere" if entry.scope is LearningScope.GLOBAL else "learnt here"
     approved = entry.trust is Trust.QUOTED
     source = PromptSource(SourceKind.LEARNING, entry.id, label, entry.trust, approved)
-    text = approved_text(without_invalid_xml(entry.text).strip(), is_quote=approved)
+    text = mark_approved(remove_invalid_xml(entry.text).strip(), is_quote=approved)
     return [
         PromptLine(("- " if number == 0 else "  ") + escape(line, quote=False), source)
         for number, line in enumerate(text.split("\n"))

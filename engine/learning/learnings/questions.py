@@ -36,7 +36,7 @@ from engine.model import (
     sanitise,
 )
 from engine.model.secrets import redact
-from engine.model.text import one_line, plain, validation_faults
+from engine.model.text import describe_validation_faults, one_line, plain
 
 EXTRACT, JUDGE = "learnings", "learnings-judge"
 """The names of the two questions, as purposes of cost entries and as kinds of run in the X-ray."""
@@ -176,7 +176,7 @@ def read_claims(text: str, impact: Impact) -> list[Finding]:
     try:
         claims = _Claims.model_validate_json(_remove_fence(text)).learnings[:MAX_CLAIMS]
     except ValidationError as error:
-        faults = "; ".join(validation_faults(error))
+        faults = "; ".join(describe_validation_faults(error))
         raise ValueError(f"the answer is not the JSON object that was asked for: {sanitise(faults)}") from None
     if any(redact(claim.text) != claim.text for claim in claims):
         raise ValueError("the answer contains what looks like a secret")

@@ -39,7 +39,7 @@ from engine.learning.learnings.findings import (
     rate_importance,
 )
 from engine.model import LearningKind, LearningType, PermissionRequest, SessionState, Trust
-from engine.model.base import trust_of_names
+from engine.model.base import find_trust_of_names
 from engine.model.learnings import Correction, Rule, distil_rule, find_added_sentences, normalise, split_sentences
 from engine.model.text import plain
 from engine.storage.ledger import LedgerEntry
@@ -182,7 +182,7 @@ def _find_in_overlap(entry: LedgerEntry, record: SessionRecord) -> list[Finding]
     impact = replace(_measure_impact(record), reach=max(1, len(files)))
     template = "`{}` is changed by several pieces of work at once: see what waits before changing it."
     return [
-        _make_task_finding(template.format(file), f"{OVERLAP}{file}", OBSERVATIONS, impact, trust_of_names([file]))
+        _make_task_finding(template.format(file), f"{OVERLAP}{file}", OBSERVATIONS, impact, find_trust_of_names([file]))
         for file in files
     ]
 
@@ -202,7 +202,7 @@ def _find_in_tests(entry: LedgerEntry, record: SessionRecord) -> list[Finding]:
             rate_confidence(Basis.TESTS),
             rate_importance(impact),
             f"{rule.about}{test}",
-            trust=trust_of_names([test]),
+            trust=find_trust_of_names([test]),
             general=rule.general,
         )
         for test in failing[:MAX_PER_ENTRY]

@@ -15,7 +15,7 @@ from engine.git.leftovers import SECRET_KIND
 from engine.git.state import GitState, is_byproduct
 from engine.git.unpushed import UnpushedProblem, find_unpushed_span
 from engine.model import PartOfDay, SessionView, Tier
-from engine.model.text import because, count, join_shortened, moment, plain, tail, text_hash
+from engine.model.text import because, compute_text_hash, count, join_shortened, moment, plain, tail
 from engine.prediction.context import WorkspaceContext, describe_result
 from engine.prediction.kinds import REVIEWED_IN, REVIEWED_STATE
 from engine.prediction.signals import find_nearest_meeting
@@ -94,7 +94,7 @@ def prepare_meeting(context: WorkspaceContext) -> Iterator[Offer]:
         commits,
     )
     facts = {"meeting": meeting.name, "begins": meeting.begins.isoformat()}
-    yield replace(summary, subject=text_hash(meeting.name), facts=facts, evidence_at=context.now)
+    yield replace(summary, subject=compute_text_hash(meeting.name), facts=facts, evidence_at=context.now)
 
 
 def _offer_summary(

@@ -17,7 +17,7 @@ from engine.api.notify import delivery
 from engine.api.notify.delivery import Address, Addresses, Button, Failure, deliver, describe_failure, store_address
 from engine.api.notify.notes import Form, Note, NotificationContent, NotificationKind, make_note
 from engine.config import Settings
-from engine.config.sections import NotifySettings, Surface, SurfaceSettings, address_problem
+from engine.config.sections import NotifySettings, Surface, SurfaceSettings, find_address_problem
 from engine.config.settings_file import BadConfig, read_settings
 from engine.home import Home
 from tests.api.notify.notification_server import NotificationServer
@@ -36,12 +36,12 @@ def settings(url: str) -> MutableSettings:
 
 @pytest.mark.parametrize("url", ADDRESSES["open"])
 def test_addresses_without_a_secret_may_stand_in_the_settings(url: str) -> None:
-    assert address_problem(url) == ""
+    assert find_address_problem(url) == ""
 
 
 @pytest.mark.parametrize("url", ADDRESSES["secret"])
 def test_addresses_that_may_hold_a_secret_are_refused_and_not_repeated(url: str) -> None:
-    assert address_problem(url)
+    assert find_address_problem(url)
     with pytest.raises(BadConfig) as refused:
         read_settings(f'[notify.phone]\nurl = "{url}"\n', file="config.toml", environment={})
     assert "hunter2" not in str(refused.value)

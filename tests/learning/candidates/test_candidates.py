@@ -25,7 +25,7 @@ from engine.model.adaptation import (
     CandidateMove,
     CandidateStatus,
     FixTemplate,
-    candidate_after,
+    compute_candidate_status,
 )
 from engine.retention import Retention
 from engine.storage.database import Database
@@ -284,9 +284,9 @@ TestRandomSteps.settings = settings(
 @pytest.mark.parametrize(("status", "move"), list(product(CandidateStatus, CandidateMove)))
 def test_only_legal_transitions_are_made(status: CandidateStatus, move: CandidateMove) -> None:
     if (status, move) in CANDIDATE_MOVES:
-        assert candidate_after("cand_x", status, move) is CANDIDATE_MOVES[status, move]
+        assert compute_candidate_status("cand_x", status, move) is CANDIDATE_MOVES[status, move]
         return
     with pytest.raises(Refusal, match="cand_x") as refused:
-        candidate_after("cand_x", status, move)
+        compute_candidate_status("cand_x", status, move)
     codes = {"nothing_to_roll_back"} if move is CandidateMove.ROLL_BACK else {"already_decided", "not_corroborated"}
     assert refused.value.code in codes

@@ -30,7 +30,7 @@ from engine.model.adaptation import (
     PromptFragment,
     RoutingHint,
 )
-from engine.statistics import Arms, difference_interval
+from engine.statistics import Arms, compute_difference_interval
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
 from tests.learning.candidates.world import World
@@ -122,9 +122,9 @@ def test_verdicts(arms: Arms, verdict: str) -> None:
 
 
 def test_the_interval_by_its_numbers() -> None:
-    assert difference_interval([Arms(9, 9, 1, 0)], 0.1) == pytest.approx((0.5758, -0.2093, 1.0), abs=1e-4)
-    assert difference_interval([Arms(40, 10, 10, 9)], 0.05) == pytest.approx((-0.5714, -1.0, -0.1244), abs=1e-4)
-    assert difference_interval([Arms(9, 9, 0, 0)], 0.1) == (0.0, -1.0, 1.0), "there is nothing to compare with"
+    assert compute_difference_interval([Arms(9, 9, 1, 0)], 0.1) == pytest.approx((0.5758, -0.2093, 1.0), abs=1e-4)
+    assert compute_difference_interval([Arms(40, 10, 10, 9)], 0.05) == pytest.approx((-0.5714, -1.0, -0.1244), abs=1e-4)
+    assert compute_difference_interval([Arms(9, 9, 0, 0)], 0.1) == (0.0, -1.0, 1.0), "there is nothing to compare with"
 
 
 def test_runs_with_another_probability_are_a_stratum_of_their_own() -> None:

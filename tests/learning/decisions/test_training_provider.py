@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.installed import extras_command
+from engine.installed import make_extras_command
 from engine.learning.decisions.training_provider import COMMAND, Account, Provider, TrainingError
 from engine.model import Refusal
 from tests.support.training_server import TrainingServer
@@ -87,5 +87,5 @@ def test_a_child_process_that_ends_or_lacks_a_library_is_reported_without_the_ke
     reply = '{"error": "together is not installed", "status": 0, "missing": true}'
     with pytest.raises(Refusal, match="`train`, which is not installed") as refused:
         open_provider("together", "http://127.0.0.1:9", "/bin/sh", "-c", f"read asked; echo '{reply}'").job("x")
-    assert refused.value.fix == extras_command("train")
+    assert refused.value.fix == make_extras_command("train")
     assert KEY not in repr(Account("openai", "x", KEY))

@@ -48,7 +48,7 @@ from engine.git import GitError
 from engine.git.history import is_ancestor
 from engine.model import CheckResult
 from engine.model.adaptation import MAX_PATCH_CHARS
-from engine.model.text import capitalised, count, join_names, last_error_line
+from engine.model.text import capitalised, count, find_last_error_line, join_names
 
 MAX_SIGNATURES: Final = 50
 """Maximum number of failing tests of a run that get a signature."""
@@ -438,7 +438,7 @@ class ApplyFix(ProjectFlow):
         applied = try_git(job, "apply", "--3way", "--whitespace=nowarn", str(file))
         if not applied.tree:
             reset_worktree(job)  # files with conflict markers must not become a change set
-            why = f"it conflicts in {applied.files}" if applied.conflicts else last_error_line(applied.error)
+            why = f"it conflicts in {applied.files}" if applied.conflicts else find_last_error_line(applied.error)
             return FlowResult(f"The fix does not apply: {why}", sound=False, facts=failed)
         job.say("The files already have this fix" if applied.is_empty else "The fix applies")
         tool = choose_toolchain(find_toolchains(job, self.project), self.tests)

@@ -24,7 +24,7 @@ from engine.execution.runners.toolchains.python_projects import is_python_projec
 from engine.execution.runners.toolchains.run_results import FinishedRun, read_failures, read_result
 from engine.execution.runners.toolchains.tool_table import Command
 from engine.model import CheckResult
-from engine.model.text import count, join_names, last_error_line, seconds_in_words
+from engine.model.text import count, find_last_error_line, join_names, seconds_in_words
 
 TestPlan = list[tuple[Toolchain, list[str]]]
 """(tool, tests that it runs). [] is its whole suite."""
@@ -131,7 +131,7 @@ def _make_not_started_error(job: Job, tool: Toolchain, result: CommandResult) ->
     ending = f"ended with exit code {result.exit_code}" if result.exit_code else "did not run"
     if result.exit_code < 0:
         ending = "was killed"
-    return CannotRun(f"{tool.title} {ending}: {last_error_line(result.output)}")
+    return CannotRun(f"{tool.title} {ending}: {find_last_error_line(result.output)}")
 
 
 def _make_missing_items_error(job: Job, tool: Toolchain, run: FinishedRun, check: CheckResult) -> CannotRun | None:

@@ -49,7 +49,7 @@ from engine.execution.runners.toolchains.projects import read_project
 from engine.execution.runners.toolchains.tool_table import Command
 from engine.files import read_plain
 from engine.model import CheckResult
-from engine.model.text import capitalised, count, join_names, last_error_line
+from engine.model.text import capitalised, count, find_last_error_line, join_names
 
 MAX_TESTS_IN_COMMAND = 400
 """Maximum number of tests in a command. If there are more, the whole suite is run."""
@@ -347,7 +347,7 @@ def _read_uncovered_lines(job: Job, tool: Toolchain, interpreter: str, data: Pat
         files = json.loads(read_plain(report, MAX_REPORT_BYTES))["files"]
     except (OSError, ValueError, KeyError) as error:
         raise CannotRun(
-            f"coverage measured nothing: {last_error_line(result.output)}", "run it in a terminal to see why"
+            f"coverage measured nothing: {find_last_error_line(result.output)}", "run it in a terminal to see why"
         ) from error
     return {name.replace("\\", "/"): set(entry["missing_lines"]) for name, entry in files.items()}
 

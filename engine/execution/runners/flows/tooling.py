@@ -46,7 +46,7 @@ from engine.execution.runners.toolchains.python_projects import is_python_projec
 from engine.execution.runners.toolchains.tool_table import LINTERS, read_text
 from engine.execution.sandbox.host_paths import find_own_environment
 from engine.frozen import frozen
-from engine.model.text import capitalised, count, join_names, last_error_line
+from engine.model.text import capitalised, count, find_last_error_line, join_names
 
 MAX_SHOWN_FINDINGS = 100
 """Maximum number of findings that are kept in the facts of a result."""
@@ -62,7 +62,7 @@ def _make_linter_error(linter: Linter, result: CommandResult) -> CannotRun:
         return CannotRun(f"{linter.name} cannot run: {missing.sentence}", linter.find_fix(missing))
     return CannotRun(
         f"{linter.name} ended with exit code {result.exit_code} without naming a line: "
-        f"{last_error_line(result.output)}",
+        f"{find_last_error_line(result.output)}",
         "run it in a terminal to see why",
     )
 

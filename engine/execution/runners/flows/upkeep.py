@@ -36,7 +36,7 @@ from engine.git.history import count_apart
 from engine.git.lost_commits import Stash, is_reachable, read_stashes
 from engine.git.operations import try_merge
 from engine.model import Refusal
-from engine.model.text import count, join_names, last_error_line
+from engine.model.text import count, find_last_error_line, join_names
 
 MAX_BRANCHES = 200
 """Maximum number of branches. If there are more, those with the oldest last commits are taken."""
@@ -194,7 +194,7 @@ def _find_state(job: Job, stash: Stash, head: str) -> str:
     # The stash is picked like a commit, because `git stash apply` would look into nested repositories.
     applied = try_git(job, "cherry-pick", "--no-commit", "--mainline", "1", stash.commit)
     if applied.error:
-        raise WorkFailed(f"git cannot try {stash.name}: {last_error_line(applied.error)}")
+        raise WorkFailed(f"git cannot try {stash.name}: {find_last_error_line(applied.error)}")
     if applied.conflicts:
         return f"conflicts in {join_names(applied.conflicts, 3)}"
     untracked = _read_untracked(job, stash)
