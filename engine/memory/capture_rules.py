@@ -180,8 +180,8 @@ def capture_sentences(
 ) -> list[CapturedSentence]:
     """The sentences worth keeping in numbered lines that belong together, each once.
 
-    `operator`: they are the operator's own words. `output`: a program printed them, and only sentences with a label
-    (`Decision: …`) count. Sentences with one of the `secrets` are left out.
+    `operator`: they are the operator's own words. `output`: a program printed them, and only sentences with a
+    capitalised label (`Decision: …`) count. Sentences with one of the `secrets` are left out.
     """
     secret_values = tuple(secrets)
     captured: dict[str, CapturedSentence] = {}
@@ -207,8 +207,8 @@ def classify_sentence(sentence: str, *, operator: bool = False, output: bool = F
     if is_question or _LOOKS_LIKE_CODE.search(plain) or len(plain.replace("_", "").split()) < MIN_WORDS:
         return None
     labelled_kind = next((kind for kind, pattern in _LABEL_PATTERNS.items() if pattern.search(plain)), None)
-    if output:
-        return labelled_kind
+    if output:  # compilers label their remarks, too, but in lower case: `note: run with RUST_BACKTRACE=1`
+        return labelled_kind if plain[0].isupper() else None
     if _UNCERTAIN.search(plain if labelled_kind else _remove_reason(plain)):
         return None
     return labelled_kind or _find_kind_by_words(plain, operator=operator)

@@ -115,6 +115,8 @@ def test_a_sentence_with_a_secret_is_not_captured() -> None:
 def test_output_is_captured_only_with_a_label() -> None:
     assert capture_sentences([(1, "The service listens on port 8000.")], output=True) == []
     assert capture_sentences([(1, "Decision: the port stays 8000 for now.")], output=True)[0].kind == "decision"
+    remark = "note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace"
+    assert capture_sentences([(1, remark)], output=True) == [], "compilers write their labels in lower case"
 
 
 def test_tags_name_topics_and_files() -> None:
