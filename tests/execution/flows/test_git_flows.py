@@ -97,10 +97,29 @@ def test_a_rehearsed_merge_is_tested_and_moves_no_branch(project: Repository, ru
     run = run_flow("rehearse_merge", source="feature", target="main")
     assert "merges cleanly" in run.summary
     assert "but 1 of 3 tests failed" in run.summary
+    assert run.summary.endswith("; it did not fail before")
     assert run.result.full
     assert project.git("rev-parse", "main", "feature") == heads
     assert (run.folder / "tests/test_more.py").exists()  # what is recorded is the state of the merged tree
     assert "+ 1" in (run.folder / "shop/cart.py").read_text()
+
+
+@pytest.mark.long
+def test_a_rehearsed_merge_is_not_blamed_for_a_test_that_failed_before(project: Repository, run_flow: RunFlow) -> None:
+    commit_shop(project)
+    project.git("checkout", "-q", "-b", "feature")
+    project.commit("notes", {"notes.txt": "more\n"})
+    project.git("checkout", "-q", "main")
+    project.commit("total changes", {"shop/cart.py": CART.replace("sum(prices)", "sum(prices) + 1")})
+    run = run_flow("rehearse_merge", source="feature", target="main")
+    assert "merges cleanly into main, " in run.summary
+    assert run.summary.endswith("; it failed before as well, nothing new fails")
+    assert (run.folder / "notes.txt").exists()
+
+
+def test_an_autosquash_without_fixup_commits_has_nothing_to_fold(project: Repository, run_flow: RunFlow) -> None:
+    commit_shop(project)
+    assert run_flow("rehearse_autosquash").summary == "Nothing to fold: no fixup commit among 2 commits"
 
 
 # Repositories without commits, and with file names that are no text

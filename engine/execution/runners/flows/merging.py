@@ -98,7 +98,8 @@ class RehearseMerge(ProjectFlow):
             raise WorkFailed(f"git cannot merge them: {merged.error}")
         else:
             job.say("The merge is clean")
-            check, outcome = try_whole_suite(job, self.project)
+            base = job.git.text("rev-parse", f"{target}^{{tree}}")
+            check, outcome = try_whole_suite(job, self.project, base=base)
             summary = f"{self.source} merges cleanly into {self.target}{outcome}"
         if self.rebase:
             facts["rebase"] = rebase = self._try_rebase(job, source, target)

@@ -285,6 +285,8 @@ class RehearseAutosquash(ProjectFlow):
                 f"The autosquash {squashed.stop}", sound=False, facts=facts | {"conflicts": [*squashed.conflicts]}
             )
         after = _read_commits_since(job, onto)
+        if len(after) == len(before):
+            return FlowResult(f"Nothing to fold: no fixup commit among {count(len(before), 'commit')}", facts=facts)
         effect = f"{count(len(before), 'commit')} would become {len(after)}"
         job.say(f"{effect}:")
         list_commits(job, job.git, after)
