@@ -33,9 +33,6 @@ CONFLICT_OPERATION: Final = "conflict"
 """The name of an operation that has files in conflict and no state of its own. `git stash pop`, `git merge --squash`
 and `git checkout -m` leave such files."""
 
-DETACHED: Final = "detached HEAD"
-"""What git records in place of a branch for the rebase of a detached HEAD."""
-
 _OPERATION_BY_FILE: Final = (
     ("rebase-merge", "rebase"),
     ("rebase-apply/applying", "am"),
@@ -109,7 +106,8 @@ class Operation:
     resolved: tuple[str, ...] = ()
     """Files whose conflict was marked as resolved."""
     rebased: str = ""
-    """The branch that is rebased."""
+    """The branch that is rebased, or the short id of its last commit if it has no name; "" if git does not record
+    it."""
     remaining: tuple[str, ...] = ()
     """At most `MAX_REMAINING` commits that are to be applied after the present one."""
     bad: str = ""
@@ -123,8 +121,6 @@ class Operation:
     begun_at: datetime | None = None
     damaged_file: str = ""
     """A file of git's state that is missing or empty, so that git can hardly go on or go back; "" for none."""
-    begun_from: str = ""
-    """The branch or commit that was checked out before a rebase; "" if git does not record it."""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -155,7 +151,7 @@ class Operation:
         return (
             backup,
             *quit_commands,
-            *([f"git checkout {shlex.quote(self.begun_from)} --"] if self.begun_from else ()),
+            *([f"git checkout {shlex.quote(self.rebased)} --"] if self.rebased else ()),
         )
 
 
@@ -197,7 +193,6 @@ def read_operation(git: Git) -> Operation | None:
     subjects = _read_subjects(git, [head, onto, theirs])
     our_name = _name_branch_or_id(git, onto) or git.text("symbolic-ref", "-q", "--short", "HEAD", allowed=(0, 1))
     their_name = _name_branch_or_id(git, theirs) if name == "merge" else theirs[:10]
-    rebased = progress.rebased or _name_branch_or_id(git, progress.original)
     resolved = {_parse_entry_path(entry) for entry in git.items("ls-files", "--resolve-undo", "-z")} - {*unmerged}
     return Operation(
         name,
@@ -206,11 +201,10 @@ def read_operation(git: Git) -> Operation | None:
         base=_find_base(git, name, head, theirs) if theirs else "",
         unmerged=unmerged,
         resolved=tuple(sorted(resolved)),
-        rebased=rebased,
+        rebased=progress.rebased or _name_branch_or_id(git, progress.original),
         remaining=tuple(progress.remaining[:MAX_REMAINING]),
         begun_at=begun_at,
         damaged_file=_find_damaged_file(folder, name, unmerged),
-        begun_from=progress.original if rebased == DETACHED else rebased,
     )
 
 
@@ -254,7 +248,7 @@ def _read_progress(folder: Path, name: str) -> _Progress:
         return _Progress(
             theirs or _read_commit_id(state / "stopped-sha") or _read_commit_id(state / "original-commit"),
             onto=_read_commit_id(state / "onto"),
-            rebased=_read_state_file(state / "head-name").removeprefix("refs/heads/"),
+            rebased=_read_state_file(state / "head-name").partition("refs/heads/")[2],
             original=_read_commit_id(state / "orig-head"),
             remaining=_read_steps(state / "git-rebase-todo"),
         )

@@ -283,9 +283,12 @@ def find_missing_file(prompt: str, flows: Collection[str], workspace: str) -> st
     none."""
     requests = [alias for flow in flows for alias in ALIASES.get(flow, ()) if _SLOT.search(alias)]
     texts = [match[1] for alias in requests if (match := _match_request(prompt, alias))]
-    items = ["".join(groups) for text in texts for groups in _ITEM.findall(text.replace("`", '"'))]
-    paths = [item for item in items if _PATH.fullmatch(item) and is_inside(item)]
+    paths = [item for text in texts for item in _split_items(text) if _PATH.fullmatch(item) and is_inside(item)]
     return next((path for path in paths if not os.path.lexists(Path(workspace) / path)), "")
+
+
+def _split_items(text: str) -> list[str]:
+    return ["".join(groups) for groups in _ITEM.findall(text.replace("`", '"'))]
 
 
 def _match_request(prompt: str, alias: str) -> re.Match[str] | None:
@@ -308,7 +311,7 @@ def _find_values(prompt: str, alias: str, top: Path) -> list[str]:
 
     if parameter == "paths" and is_value(match[1]):  # white space in its name
         return [match[1]]
-    items = ["".join(groups) for groups in _ITEM.findall(match[1].replace("`", '"'))]
+    items = _split_items(match[1])
     values = [item for item in items if is_value(item)]
     return values if _FILLERS.issuperset({*items}.difference(values)) else []
 

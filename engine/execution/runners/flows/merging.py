@@ -338,10 +338,6 @@ def _report_bisect(job: Job, operation: Operation) -> FlowResult:
     if operation.damaged_file:
         return FlowResult(way_out, facts=facts)
     commands = [f"git bisect {good}", f"git bisect {bad}", "git bisect skip", *operation.abort_commands]
-    job.say(
-        f"Test what is checked out, then `{commands[0]}` or `{commands[1]}`; `{commands[2]}` if it cannot be tested."
-    )
-    job.say(f"To give up: {give_up}")
     missing = [
         f"`git bisect {term} COMMIT`" for term, commit in ((bad, operation.bad), (good, operation.good)) if not commit
     ]
@@ -350,7 +346,8 @@ def _report_bisect(job: Job, operation: Operation) -> FlowResult:
     steps = max(0, operation.suspects.bit_length() - 1)
     summary = (
         f"The bisect has {count(operation.suspects, 'revision')} left, about {count(steps, 'step')}; test "
-        f"{operation.ours.commit[:10]}, then `{commands[0]}` or `{commands[1]}`; to give up: {give_up}"
+        f"{operation.ours.commit[:10]}, then `{commands[0]}` or `{commands[1]}`, or `{commands[2]}` if it cannot be "
+        f"tested; to give up: {give_up}"
     )
     return FlowResult(summary, facts=facts | {"commands": commands})
 
